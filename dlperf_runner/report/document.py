@@ -126,13 +126,12 @@ def make_document(
         for name, frame in comparison
         for row in records(frame)
     ]
-    series = [item for campaign in campaigns for item in campaign.results.series]
     lost = [
         (campaign, record)
         for campaign in campaigns
         for record in _not_counted(campaign.results.frame)
     ]
-    drawer = _SeriesDrawer(campaigns, series, several, t)
+    drawer = _SeriesDrawer(campaigns, several, t)
     sections = tuple(drawer.section(n, group) for n, group in enumerate(_groups(cases), start=1))
     compared = case_tables.comparison("published", verdicts, t("comparison"), t)
     return Document(
@@ -216,12 +215,8 @@ def _published_points(
 class _SeriesDrawer:
     """Draws each run's speed once: with its case, or with what was not counted."""
 
-    def __init__(
-        self, campaigns: Sequence[Campaign], series: Sequence[Any], several: bool, t: Labels
-    ) -> None:
+    def __init__(self, campaigns: Sequence[Campaign], several: bool, t: Labels) -> None:
         self._t = t
-        budget = _ALL_POINTS // max(1, len(series))
-        self._budget = min(_MOST_POINTS, max(_LEAST_POINTS, budget))
         self._by_case: dict[tuple[Any, ...], list[Any]] = {}
         self._invalid: dict[tuple[Any, ...], set[int]] = {}
         for campaign in campaigns:
@@ -230,6 +225,8 @@ class _SeriesDrawer:
                 self._by_case.setdefault((own, *item.run.case), []).append(item)
             for record in _not_counted(campaign.results.frame):
                 self._invalid.setdefault(_key(own, record), set()).add(record["repeat"])
+        budget = _ALL_POINTS // max(1, sum(map(len, self._by_case.values())))
+        self._budget = min(_MOST_POINTS, max(_LEAST_POINTS, budget))
 
     def section(self, number: int, group: Sequence[dict[str, Any]]) -> Section:
         table = case_tables.cases(

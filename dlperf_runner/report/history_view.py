@@ -87,14 +87,6 @@ def _differing(differs: Mapping[str, tuple[str, str]]) -> list[str]:
     return [f"{label(name)} {old} -> {new}" for name, (old, new) in differs.items()]
 
 
-def varying(points: Sequence[Point], index: int) -> dict[str, tuple[str, str]]:
-    """What differs from the campaign before; nothing for the first."""
-    if not index:
-        return {}
-    differs: dict[str, tuple[str, str]] = _between([points[index - 1]], [points[index]])["differs"]
-    return differs
-
-
 def cases_table(
     cases: Mapping[str, Sequence[Point]],
     changes: Mapping[str, Sequence[ExplainedChange]],
@@ -140,12 +132,10 @@ def case_table(
     rows = []
     for index, point in enumerate(points):
         words = []
-        if index in marked:
-            change = marked[index]
-            words.append(f"changed by {_change(change)} (p = {change.p_value:.3g})")
-            words += change.causes
-        else:
-            words += _differing(varying(points, index))
+        if change := marked.get(index):
+            words = [f"changed by {_change(change)} (p = {change.p_value:.3g})", *change.causes]
+        elif index:
+            words = _differing(_between([points[index - 1]], [point])["differs"])
         rows.append(
             (
                 point.created[:16].replace("T", " "),

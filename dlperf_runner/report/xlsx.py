@@ -9,6 +9,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from ..core.frame import POWER
+from ..core.printable import for_xml
 from .tables import FORMULA, Cell, Column, Table, Value
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _LONGEST = 32_767  # letters of a cell
 _HEAD, _QUOTED = "head", "quoted"  # formats beside those of numbers
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _FORMATS = {
     "scaling_efficiency": "0.0%",
     "repeats": "0",
@@ -85,7 +85,7 @@ def _format(name: str) -> str:
 
 def sheet_name(title: str, used: set[str]) -> str:
     """The title as a sheet can be called: 31 letters, some not, and no name twice."""
-    name = re.sub(r"[\[\]:*?/\\']", " ", _FORBIDDEN.sub("", title))[:31].strip() or "-"
+    name = re.sub(r"[\[\]:*?/\\']", " ", for_xml(title))[:31].strip() or "-"
     number, chosen = 2, name
     while chosen.lower() in used:
         chosen = f"{name[: 30 - len(str(number))]} {number}"
@@ -114,7 +114,7 @@ def _fill(sheet: Worksheet, table: Table, formats: Mapping[str, Format]) -> None
 
 
 def _text(value: str) -> str:
-    return _FORBIDDEN.sub("�", value)[:_LONGEST]
+    return for_xml(value, "�")[:_LONGEST]
 
 
 def _held(cell: Cell, column: Column) -> Value:

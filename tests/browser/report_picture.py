@@ -6,7 +6,6 @@ Run `python tests/browser/report_picture.py` after the report's looks have chang
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -18,6 +17,8 @@ from make_logs import published_tree  # noqa: E402
 from PIL import Image  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
 
+from dlperf_runner.commands.report import make_report  # noqa: E402
+
 PICTURE = ROOT / "docs" / "img" / "report.png"
 SIZE = {"width": 1040, "height": 1100}
 CONDITIONS = ("accelerator=V100-SXM2-16GB", "data=real", "xla=false", "image_size=224")
@@ -27,18 +28,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         logs = Path(folder) / "mxnet-resnet50v1b"
         published_tree(logs, "mxnet-resnet50v1b.md")
-        stated = [word for value in CONDITIONS for word in ("--condition", value)]
-        command = [
-            sys.executable,
-            "-m",
-            "dlperf_runner",
-            "report",
-            str(logs),
-            *stated,
-            "--output-dir",
-            folder,
-        ]
-        subprocess.run(command, check=True, cwd=ROOT)
+        make_report([logs], Path(folder), conditions=CONDITIONS)
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]
         )

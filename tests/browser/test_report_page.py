@@ -96,6 +96,7 @@ def brightness(page: Page, expression: str) -> float:
 
 
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
+OPEN_DETAILS = "document.querySelectorAll('details').forEach(item => { item.open = true; })"
 
 
 def test_it_opens_from_disk_without_an_error_or_another_request(opened: Open, report: Path) -> None:
@@ -184,9 +185,7 @@ def test_an_entry_of_the_legend_hides_its_line_and_shows_it_again(
 def test_what_is_planted_does_not_run_in_a_live_plot(opened: Open, planted: Path) -> None:
     seen = opened(planted)
     live(seen.page).locator(".mark-symbol.role-mark path").last.hover()
-    seen.page.evaluate(
-        "document.querySelectorAll('details').forEach(item => { item.open = true; })"
-    )
+    seen.page.evaluate(OPEN_DETAILS)
     seen.page.wait_for_function("!document.querySelector('details .plot:not([data-live=yes])')")
     assert seen.page.title().startswith("Benchmark report")
     assert seen.requests == [planted.as_uri()]
@@ -259,7 +258,7 @@ def test_heads_of_columns_keep_to_their_columns(
 
 def test_nothing_is_wider_than_a_phone(opened: Open, report: Path) -> None:
     page = opened(report, PHONE).page
-    page.evaluate("document.querySelectorAll('details').forEach(item => { item.open = true; })")
+    page.evaluate(OPEN_DETAILS)
     keep(page, "phone")
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     assert page.evaluate(
@@ -292,7 +291,7 @@ def test_light_and_dark_follow_the_system_and_the_button(
 def test_letters_and_lines_stand_out(opened: Open, report: Path, scheme: str) -> None:
     """WCAG 2.1: 4.5:1 for text, 3:1 for what is drawn."""
     page = opened(report, scheme=scheme).page
-    page.evaluate("document.querySelectorAll('details').forEach(item => { item.open = true; })")
+    page.evaluate(OPEN_DETAILS)
     low = page.evaluate(
         """() => {
           const luminance = colour => {

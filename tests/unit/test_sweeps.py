@@ -167,9 +167,9 @@ def measured(directory: Path, rates: Mapping[str, float], **options: object) -> 
 
 def sweeps_section(directory: Path) -> str:
     """What the report of a campaign says of its sweeps."""
-    (path,) = (path for path in make_report([directory]).paths if path.name == "report.md")
-    _, _, section = path.read_text(encoding="utf-8").partition("## Sweeps")
-    return section.split("\n## ")[0]
+    make_report([directory])
+    text = (directory / "report" / "report.md").read_text(encoding="utf-8")
+    return text.partition("## Sweeps")[2].split("\n## ")[0]
 
 
 RATES = {"32": 400.0, "48": 397.0, "64": 100.0}
@@ -177,9 +177,8 @@ RATES = {"32": 400.0, "48": 397.0, "64": 100.0}
 
 def test_summaries_keep_the_cases_apart(tmp_path: Path) -> None:
     result = summarize(measured(tmp_path / "a", RATES))
-    found = {
-        setting(case, "image_size"): case["samples_per_second_median"] for case in result.cases
-    }
+    median = "samples_per_second_median"
+    found = {setting(case, "image_size"): case[median] for case in result.cases}
     assert found == pytest.approx({"32": 402.5, "48": 399.5, "64": 102.5}, abs=0.01)
     assert len(json.loads(result.document)["cases"]) == 3
     (file,) = (tmp_path / "a").glob("bz2_result.json")
@@ -294,17 +293,11 @@ def test_llama_by_precision_sequence_length_and_compile(
 
 def test_the_report_has_the_table_and_the_best(tmp_path: Path) -> None:
     directory = measured(tmp_path / "a", RATES, batch_size="2,4", precision="fp32")
-    report = make_report([directory])
-    (path,) = (path for path in report.paths if path.name == "report.md")
-    section = path.read_text(encoding="utf-8").split("## Sweeps")[1].split("\n## ")[0]
+    section = sweeps_section(directory)
     assert "| batch size per device | image size | 1n1g samples/s |" in section
     assert sum(line.startswith("|") for line in section.splitlines()) == 2 + 6
     assert "Fastest on 1n1g: batch size per device" in section
     assert "Not shown to be slower" in section
-    (data,) = (path for path in report.paths if path.name == "results.json")
-    (table,) = (
-        rows
-        for name, rows in json.loads(data.read_bytes())["tables"].items()
-        if name.startswith("sweep")
-    )
+    tables = json.loads((directory / "report" / "results.json").read_bytes())["tables"]
+    (table,) = (rows for name, rows in tables.items() if name.startswith("sweep"))
     assert {row["image size"] for row in table} == {"32", "48", "64"}
