@@ -45,7 +45,7 @@ def group_title(case: Case, t: Labels) -> str:
     return t("comma").join(filter(None, words))
 
 
-def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
+def cases(number: int, group: Sequence[Case], t: Labels) -> Table:
     """The cases of a table, the columns of the published reports first, under their names."""
     form, unit = rate_form(group), rate_unit(group[0]["workload"])
     formula = next((text for case in group if (text := case.get("flops_formula"))), "")
@@ -78,7 +78,8 @@ def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
     # A bandwidth has no speed-up.
     keep = _REPORTED - is_bandwidth(group[0]["workload"])
     shown, lines = without_empty(columns, rows, keep)
-    return Table(f"table-{number}", heading, shown, lines, (_note(group, t),))
+    title = group_title(group[0], t)
+    return Table(f"table-{number}", title, shown, lines, (_note(group, t),))
 
 
 def rate_form(group: Sequence[Case]) -> str:

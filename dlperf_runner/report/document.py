@@ -201,13 +201,13 @@ def _published_points(
 ) -> Iterator[dict[str, Any]]:
     """Each published point with the first line of its case, where something was measured on as
     many devices."""
-    columns = ("workload", "model", "precision", "batch_size_per_device")
+    key_of = itemgetter("workload", "model", "precision", "batch_size_per_device")
     sizes = {case["world_size"] for group in groups for case in group}
     lines: dict[tuple[Any, ...], str] = {}
     for name, group in zip(names, groups, strict=True):
-        lines.setdefault(tuple(group[0][column] for column in columns), name)
+        lines.setdefault(key_of(group[0]), name)
     for point in published:
-        line = lines.get(tuple(point[column] for column in columns))
+        line = lines.get(key_of(point))
         if line is not None and point["world_size"] in sizes:
             yield {**point, "line": line}
 
@@ -229,11 +229,8 @@ class _SeriesDrawer:
         self._budget = min(_MOST_POINTS, max(_LEAST_POINTS, budget))
 
     def section(self, number: int, group: Sequence[dict[str, Any]]) -> Section:
-        table = case_tables.cases(
-            number, group, case_tables.group_title(group[0], self._t), self._t
-        )
         charts = (self._chart(_key(case["campaign"], case)) for case in group)
-        return Section(table, tuple(filter(None, charts)))
+        return Section(case_tables.cases(number, group, self._t), tuple(filter(None, charts)))
 
     def others(self) -> tuple[Chart, ...]:
         """Of cases that no table has; to be called last."""
@@ -273,18 +270,11 @@ def _not_counted_table(
     columns += [Column(unit, True, "#,##0.00"), Column(t("why"))]
     rows = []
     for campaign, record in lost:
-        name = case_tables.group_title(
-            {**record, "campaign": campaign.name if several else None}, t
-        )
-        value = record["value"]
-        rows.append(
-            (
-                cell(f"{name}, {topology_text(record)}"),
-                cell(record["repeat"]),
-                cell(value, f",.{rate_decimals(record['workload'], [value])}f"),
-                cell(record["why_invalid"] or t("unknown")),
-            )
-        )
+        own = {"campaign": campaign.name if several else None}
+        case = f"{case_tables.group_title({**record, **own}, t)}, {topology_text(record)}"
+        value, why = record["value"], record["why_invalid"] or t("unknown")
+        rate = cell(value, f",.{rate_decimals(record['workload'], [value])}f")
+        rows.append((cell(case), cell(record["repeat"]), rate, cell(why)))
     return Table("not-counted", t("not_counted"), tuple(columns), tuple(rows))
 
 

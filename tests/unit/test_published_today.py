@@ -291,10 +291,19 @@ def test_products_of_today(a: str, b: str, equal: bool) -> None:
     assert same_product(a, b) is equal
 
 
+def known_conditions(
+    workload: str, source: str, parameters: str, recorded: Mapping[str, str] | None = None
+) -> dict[str, object]:
+    """The conditions of a run whose log states these parameters, and whose record has others."""
+    nothing = dict.fromkeys(("accelerator", "framework_version", "container", "driver", "rule"))
+    run = SimpleNamespace(workload=workload, source=source, parameters=parameters, **nothing)
+    known = conditions_of(cast(FoundRun, run), {"parameters": recorded}, load_rule())
+    return {name: value for name, value in known.items() if value is not None}
+
+
 def test_the_conditions_of_a_run_are_its_parameters() -> None:
     texts = "compile=on data=synthetic parallel=fsdp recompute=full sequence_length=4096"
-    run = SimpleNamespace(workload="x", source="builtin", parameters=texts, rule=None, **NOTHING)
-    known = conditions_of(cast(FoundRun, run), {}, load_rule())
+    known = known_conditions("x", "builtin", texts)
     assert known["compile"] is True
     assert [known[n] for n in ("recompute", "sequence_length", "parallelism")] == [
         *("full", "4096", "fsdp")
@@ -315,21 +324,16 @@ def test_the_conditions_of_a_run_are_its_parameters() -> None:
 def test_a_matrix_plans_what_its_number_was_published_for(
     matrix: str, source: str, published: float
 ) -> None:
-    changes = {
-        "stack": "h100-cuda12.9",
-        "accelerator": "H100-SXM5-96GB",
-        "frameworks": ("pytorch",),
-    }
-    nodes = [replace(node, **changes) for node in gpu_nodes()]
+    h100 = {"stack": "h100-cuda12.9", "accelerator": "H100-SXM5-96GB"}
+    nodes = [replace(node, **h100, frameworks=("pytorch",)) for node in gpu_nodes()]
     options = {"workload": "pytorch-llama", "matrix": matrix, "source": source, "nodes": "1"}
     catalog = load_catalog()
     (run,) = make_plan(parse_choice({**options, "repeats": "1"}, []), catalog, nodes)
-    of_run = {"workload": run.workload, "source": source, "rule": None, **NOTHING}
     measured = catalog.workload(run.workload).measured_parameters(source, run.parameters)
-    found = SimpleNamespace(parameters=parameters_text(measured), **of_run)
-    record = {"parameters": {name: str(value) for name, value in run.parameters.items()}}
-    known = conditions_of(cast(FoundRun, found), record, load_rule())
-    (case,) = compared(8 * published, {k: v for k, v in known.items() if v is not None})
+    recorded = {name: str(value) for name, value in run.parameters.items()}
+    texts = parameters_text(measured)
+    known = known_conditions(run.workload, source, texts, recorded)
+    (case,) = compared(8 * published, known)
     assert (case["verdict"], case["published"]) == ("reproduced", 8 * published)
     batch = (run.model, run.precision, run.batch_size_per_device)
     assert batch == (CASE["model"], CASE["precision"], CASE["batch_size_per_device"])
@@ -340,17 +344,10 @@ def test_arcface_stands_beside_the_number_of_its_sample_rate(
     rate: str, published: float | None
 ) -> None:
     texts = f"classes=3000000 data=synthetic image_size=112 sample_rate={rate}"
-    of_run = {"workload": "pytorch-arcface", "source": "builtin", "parameters": texts}
-    run = cast(FoundRun, SimpleNamespace(**of_run, rule=None, **NOTHING))
     case = {"workload": "pytorch-arcface", "model": "arcface-r50", "precision": "amp"}
-    known = {k: v for k, v in conditions_of(run, {}, load_rule()).items() if v is not None}
-    (found,) = compared(
-        published or 2271.33,
-        known,
-        **case,
-        batch_size_per_device=128,
-        accelerator="V100-SXM2-32GB",
-    )
+    v100 = {"batch_size_per_device": 128, "accelerator": "V100-SXM2-32GB"}
+    known = known_conditions(case["workload"], "builtin", texts)
+    (found,) = compared(published or 2271.33, known, **case, **v100)
     assert found["report"] == "insightface-arcface-torch"
     if published is None:
         assert found["verdict"] == "not comparable"
@@ -361,21 +358,10 @@ def test_arcface_stands_beside_the_number_of_its_sample_rate(
 
 def test_bert_stands_beside_the_number_of_its_length_with_the_accumulation_named() -> None:
     texts = "accumulation_steps=32 compile=off data=/wiki sequence_length=128"
-    of_run = {"workload": "pytorch-bert-large", "source": "upstream", "parameters": texts}
-    run = cast(FoundRun, SimpleNamespace(**of_run, rule=None, **NOTHING))
     case = {"workload": "pytorch-bert-large", "model": "bert-large", "precision": "amp"}
-    known = {k: v for k, v in conditions_of(run, {}, load_rule()).items() if v is not None}
+    a100 = {"batch_size_per_device": 256, "accelerator": "A100-SXM4-80GB"}
+    known = known_conditions(case["workload"], "upstream", texts)
     for nodes, published, noted in ((1, 4553, False), (2, 9191, True)):
-        (found,) = compared(
-            published,
-            known,
-            **case,
-            batch_size_per_device=256,
-            nodes=nodes,
-            accelerator="A100-SXM4-80GB",
-        )
+        (found,) = compared(published, known, **case, **a100, nodes=nodes)
         assert (found["verdict"], found["published"]) == ("reproduced", published)
         assert ("accumulation steps (32, 16)" in (found["noted"] or "")) == noted
-
-
-NOTHING = dict.fromkeys(("accelerator", "framework_version", "container", "driver"))
