@@ -18,8 +18,8 @@ from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.frame import SAMPLES_PER_SECOND
 from ..core.units import Unit, named
+from .entry import CATALOG, load_entry
 from .publication import Citation, ComparisonRule, Conditions, PublishedReport, PublishedTable
-from .reader import CATALOG, load_entry
 
 PUBLISHED = CATALOG / "published"
 RULE = "rule"
@@ -47,12 +47,12 @@ class PublishedNumber:
     stated: float  # as published, perhaps of one device
     samples_per_second: float  # of all devices; or tokens, as `unit` says
     unit: Unit
-    speedup: float | None
-    gpu_memory_mib: float | None
     runs: tuple[float, ...]
     conditions: Conditions
-    contradiction: str | None  # why it cannot be right
-    reproduced: bool  # the number is in published.csv; the workload reproduces it
+    speedup: float | None = None
+    gpu_memory_mib: float | None = None
+    contradiction: str | None = None  # why it cannot be right
+    reproduced: bool = False  # the number is in published.csv; the workload reproduces it
 
     @property
     def workloads(self) -> tuple[str, ...]:
@@ -148,27 +148,14 @@ def _in_file(source: Citation, file: str | None) -> Citation:
 
 
 def _made(
-    report: PublishedReport,
-    key: _Key,
-    value: float,
-    *,
-    devices: int = 1,
-    runs: tuple[float, ...],
-    conditions: Conditions,
-    citation: Citation,
-    date: str,
-    speedup: float | None = None,
-    gpu_memory_mib: float | None = None,
-    contradiction: str | None = None,
-    reproduced: bool = False,
+    report: PublishedReport, key: _Key, value: float, *, devices: int = 1, **own: Any
 ) -> PublishedNumber:
+    """A number with what its report says of all. `own`: the other fields of PublishedNumber."""
     model, precision, batch, topology = key
     return PublishedNumber(
         report=report.name,
         title=report.title,
         publisher=report.publisher,
-        citation=citation,
-        date=date,
         framework=report.framework,
         workload=report.workload,
         other_workloads=report.other_workloads,
@@ -180,12 +167,7 @@ def _made(
         stated=value,
         samples_per_second=value * devices,
         unit=report.unit,
-        speedup=speedup,
-        gpu_memory_mib=gpu_memory_mib,
-        runs=runs,
-        conditions=conditions,
-        contradiction=contradiction,
-        reproduced=reproduced,
+        **own,
     )
 
 

@@ -14,9 +14,7 @@ from ..core.node import Node
 from ..core.paths import own_catalog, project
 from ..core.units import SAMPLES, Unit, per_second
 from .entry import CATALOG as CATALOG
-from .entry import display_path, validated
-from .entry import load_entry as load_entry
-from .entry import read_entry as read_entry
+from .entry import display_path, load_entry, validated
 from .overrides import ADOPTED, merged
 from .types import listed
 from .workload import Framework, Stack, Workload
