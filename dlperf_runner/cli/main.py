@@ -32,33 +32,10 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
-    *(
-        "lab",
-        "init",
-        "bundle",
-        "doctor",
-        "provision",
-        "env",
-        "plan",
-        "run",
-        "bench",
-        "status",
-        "attach",
-        "stop",
-        "live",
-    ),
-    *(
-        "decommission",
-        "summarize",
-        "compare",
-        "aa",
-        "report",
-        "history",
-        "export",
-        "archive",
-        "mlperf",
-        "bandwidth",
-    ),
+    *("lab", "init", "bundle", "doctor", "provision", "env", "plan", "run", "bench", "status"),
+    *("attach", "stop", "live", "decommission"),
+    *("summarize", "compare", "aa", "report", "history", "export", "archive", "mlperf"),
+    "bandwidth",
     *("list", "init-workload", "source", "container-command", "seal", "release"),
 )
 

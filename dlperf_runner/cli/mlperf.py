@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .options import AsJson, option, print_errors, print_json, print_note, screen
+from .options import AsJson, exit_with, option, print_json, print_note, screen
 
 
 def mlperf(
@@ -38,8 +38,5 @@ def mlperf(
         print(render(found.results, screen()), end="")
     for note in found.notes:
         print_note(note)
-    print_errors(found.problems)
-    if found.problems:
-        raise typer.Exit(2)
-    if found.notes or any(one.time_to_train_min is None for one in found.results):
-        raise typer.Exit(1)
+    is_missed = any(one.time_to_train_min is None for one in found.results)
+    exit_with(found.problems, found.notes or is_missed)

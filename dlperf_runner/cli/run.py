@@ -82,11 +82,13 @@ def run(
         from ..commands.live import announce_page
     around = announce_page if live else nullcontext
     if own := scheduled.campaign(chosen, campaign, resume, policy):
+        from ..commands.scheduled import run as run_jobs
+
         directory = own
         with lock.held(directory), around(directory):
             if retry_failed:
                 campaigns.retry_failed_runs(directory)
-            problems = scheduled.run(directory, policy)
+            problems = run_jobs(directory, print_note, policy)
     else:
         directory, problems = campaigns.run(
             chosen.choice,

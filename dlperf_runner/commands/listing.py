@@ -51,7 +51,7 @@ def render(catalog: Catalog, what: str = "", width: int = 80) -> str:
     lines: list[str] = []
     for name in _chosen(what):
         lines.append(name.capitalize())
-        for heading, details in _SECTIONS[name](catalog):
+        for heading, details in SECTIONS[name](catalog):
             lines += wrapped(heading, width, first="  ", rest="      ")
             indent = max(len(label) for label, _ in details) + 2
             for label, text in details:
@@ -67,11 +67,11 @@ def cases(matrix: Matrix) -> int:
 
 def _chosen(what: str) -> list[str]:
     if not what:
-        return list(_SECTIONS)
-    if what not in _SECTIONS:
+        return list(SECTIONS)
+    if what not in SECTIONS:
         raise UserError(
             "unknown kind of catalogue entry",
-            expected=f"one of {', '.join(_SECTIONS)}",
+            expected=f"one of {', '.join(SECTIONS)}",
             found=repr(what),
         )
     return [what]
@@ -219,7 +219,7 @@ def _published(catalog: Catalog) -> Iterator[Block]:
         yield f"{name}: {first.title}", details
 
 
-_SECTIONS: dict[str, Callable[[Catalog], Iterator[Block]]] = {
+SECTIONS: dict[str, Callable[[Catalog], Iterator[Block]]] = {
     "workloads": _workloads,
     "matrices": _matrices,
     "frameworks": _frameworks,

@@ -89,7 +89,8 @@ def test_summarize_in_a_pipe_imports_nothing_slow(tmp_path: Path) -> None:
 def test_importing_the_catalogue_builds_no_schema() -> None:
     """A default value that is an instance would need one, in each command."""
     code = (
-        "import sys, dlperf_runner.catalog.publication, dlperf_runner.results.statement\n"
+        "import sys, dlperf_runner.catalog.publication, dlperf_runner.catalog.reader\n"
+        "import dlperf_runner.results.statement\n"
         "from dlperf_runner.catalog.types import Entry\n"
         "def models(of): return {m for c in of.__subclasses__() for m in (c, *models(c))}\n"
         "found = models(Entry)\n"
