@@ -55,6 +55,7 @@ def run(
 
     Ctrl-C stops after the current run; a second one, or TERM, stops the current run, too."""
     from ..campaign import lock
+    from ..campaign.directory import missing_runs
     from ..commands import campaigns, controllers
     from ..commands.rounds import Policy
 
@@ -102,4 +103,4 @@ def run(
         )
     status = print_summary([directory])
     print_errors(problems)
-    raise typer.Exit(1 if campaigns.unfinished(directory) else status)
+    raise typer.Exit(1 if missing_runs(directory) else status)

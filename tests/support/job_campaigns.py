@@ -15,7 +15,7 @@ from slurm_standin import slurm
 from dlperf_runner.campaign import jobs
 from dlperf_runner.campaign.directory import read_records
 from dlperf_runner.commands import scheduled
-from dlperf_runner.commands.rounds import Policy
+from dlperf_runner.commands.rounds import AS_PLANNED, Policy
 from dlperf_runner.core.errors import Stopped
 
 # Of a run: mpirun, timeout, job_run.py, and the script of the job.
@@ -65,7 +65,7 @@ def campaign(
     return directory
 
 
-def execute(directory: Path, policy: Policy | None = None) -> tuple[list[str], list[str]]:
+def execute(directory: Path, policy: Policy = AS_PLANNED) -> tuple[list[str], list[str]]:
     """Problems, and what was said."""
     said: list[str] = []
     return scheduled.run(directory, said.append, policy), said
