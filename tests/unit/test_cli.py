@@ -15,6 +15,7 @@ import pytest
 from command_line import call
 from make_logs import campaign_run, gluoncv
 from plan_examples import lab_nodes
+from planned_campaigns import end, set_outcome
 
 from dlperf_runner import __version__
 from dlperf_runner.core.errors import UserError
@@ -171,7 +172,7 @@ def test_plan_prints_every_command_per_host() -> None:
 
 
 def test_plan_as_json_has_what_the_playbook_needs() -> None:
-    document = json.loads(call("plan", "--json").out)
+    document = call("plan", "--json").document
     assert list(document) == ["schema", "choice", "inventory", "runs"]
     needed = "id workload model precision batch_size_per_device nodes gpus_per_node repeat commands"
     programs = {
@@ -230,28 +231,24 @@ def test_bad_input_is_exit_status_2(arguments: list[str], message: str) -> None:
 
 def test_a_campaign_from_plan_to_status(tmp_path: Path) -> None:
     directory = tmp_path / "results" / "one"
-    document = json.loads(call("plan", "--nodes", "2", "--campaign", str(directory), "--json").out)
+    document = call("plan", "--nodes", "2", "--campaign", str(directory), "--json").document
     assert document["campaign"] == str(directory)
     (run,) = document["runs"]
     table, end = call("status", str(directory), status=1).out.splitlines()[-2:]
     assert (table, end) == (f"| {run['id']} | planned |", "0 of 1 runs done")
 
-    place = directory / "runs" / run["id"]
-    record = json.loads((place / "run.json").read_text())
-    record["outcome"] |= {"status": "failed", "message": "mpirun ended with 1"}
-    (place / "run.json").write_text(json.dumps(record))
+    set_outcome(directory, run, status="failed", message="mpirun ended with 1")
     assert not (tmp_path / "results" / "latest").is_symlink()
     out = call("status", str(directory), status=1).out
     assert f"\n| {run['id']} | failed | mpirun ended with 1 |\n0 of" in out
 
-    record["outcome"]["status"] = "done"
-    (place / "run.json").write_text(json.dumps(record))
-    (place / run["log_name"]).write_text("")
+    record = set_outcome(directory, run, status="done")
+    record.with_name(run["log_name"]).write_text("")
     out = call("status", str(directory), status=1).out
     assert f"| {run['id']} | invalid |" in " ".join(out.split())
     assert "\n1 of 1 runs done, 1 of them invalid\n" in out
     assert f"not recorded in manifest.jsonl: {run['id']}. Resume" in out
-    resumed = json.loads(call("plan", "--resume", str(directory), "--json").out)
+    resumed = call("plan", "--resume", str(directory), "--json").document
     assert resumed["runs"] == []
     assert resumed["campaign"] == str(directory)
 
@@ -260,7 +257,7 @@ def test_list_shows_the_catalogue() -> None:
     out = call("list").out
     for text in ("Workloads", "mxnet-resnet50v1b", "Frameworks", "Stacks", "Matrices", "smoke"):
         assert text in out
-    document = json.loads(call("list", "--json").out)
+    document = call("list", "--json").document
     matrix = document["workloads"]["mxnet-resnet50v1b"]["matrices"]["smoke"]
     assert matrix["topologies"] == ["1n1g", "1n2g", "2n2g"]
     assert call("list", "stacks").out.startswith("Stacks\n")
@@ -318,12 +315,9 @@ def test_run_plans_once_and_has_the_plan_carried_out(
         """Leaves behind what bench.yml does with the plan that is there."""
         asked.append((directory, inventories, wait))
         for run in json.loads((directory / "plan.json").read_text())["runs"]:
-            place = directory / "runs" / run["id"]
-            record = json.loads((place / "run.json").read_text())
-            assert "--image-size" in record["commands"][0]["argv"]
-            record["outcome"]["status"] = outcome
-            (place / "run.json").write_text(json.dumps(record))
-            (place / run["log_name"]).touch()
+            record = set_outcome(directory, run, status=outcome)
+            assert "--image-size" in json.loads(record.read_text())["commands"][0]["argv"]
+            record.with_name(run["log_name"]).touch()
         return [] if outcome == "done" else ["node1: it broke"]
 
     def summarize(sources: list[Path], output_dir: Path | None, **_: object) -> SimpleNamespace:
@@ -357,23 +351,16 @@ def test_resuming_what_is_done_only_summarizes(
     fake(monkeypatch, "commands.summarize", summarize=summarize)
     fake(monkeypatch, "history.store", history_of=lambda _: None)
     arguments = ("--nodes", "2", "--campaign", str(tmp_path / "c"), "--json")
-    (run,) = json.loads(call("plan", *arguments).out)["runs"]
-    place = tmp_path / "c" / "runs" / run["id"]
-    record = json.loads((place / "run.json").read_text())
-    record["outcome"]["status"] = "done"
-    (place / "run.json").write_text(json.dumps(record))
-    (place / run["log_name"]).write_text("")
+    (run,) = call("plan", *arguments).document["runs"]
+    end(tmp_path / "c", run, status="done")
     assert call("run", "--resume", str(tmp_path / "c")).out == "table of c\n"
 
 
 def test_status_tells_of_a_run_that_was_cut_off(tmp_path: Path) -> None:
     arguments = ("--nodes", "2", "--campaign", str(tmp_path / "c"), "--json")
-    (run,) = json.loads(call("plan", *arguments).out)["runs"]
-    path = tmp_path / "c" / "runs" / run["id"] / "run.json"
-    record = json.loads(path.read_text())
+    (run,) = call("plan", *arguments).document["runs"]
     gone = {"host": socket.gethostname(), "pid": 2**22 + 1}  # more than Linux has
-    record["outcome"] |= {"status": "running", "controller": gone}
-    path.write_text(json.dumps(record))
+    set_outcome(tmp_path / "c", run, status="running", controller=gone)
     found = call("status", str(tmp_path / "c"), status=1).out
     assert f"| {run['id']} | cut off | its controller ended |" in found
 
@@ -388,5 +375,5 @@ def test_time_to_wait_is_checked_first_and_the_plan_has_it_in_seconds(tmp_path: 
         )
         assert not (tmp_path / command).exists()
     arguments = ["plan", "--nodes", "1", "--json", "--campaign", str(tmp_path / "c")]
-    assert json.loads(call(*arguments, "--wait", "30m").out)["wait_s"] == 1800
+    assert call(*arguments, "--wait", "30m").document["wait_s"] == 1800
     assert "wait_s" not in json.loads((tmp_path / "c" / "plan.json").read_text())
