@@ -47,23 +47,19 @@ def compare(
         ),
     ] = None,
     baseline: Annotated[
-        str,
-        option("--baseline", "Use this saved baseline instead of the first DIR.", "NAME"),
+        str, option("--baseline", "Use this saved baseline instead of the first DIR.", "NAME")
     ] = "",
     save_baseline: Annotated[
-        str,
-        option("--save-baseline", "Save the speeds in DIR as this baseline.", "NAME"),
+        str, option("--save-baseline", "Save the speeds in DIR as this baseline.", "NAME")
     ] = "",
     replace: Annotated[
         bool, option("--replace", "Replace an existing baseline with this name.")
     ] = False,
     published: Annotated[
-        bool,
-        option("--published", "Show publications with different results side by side."),
+        bool, option("--published", "Show publications with different results side by side.")
     ] = False,
     everything: Annotated[
-        bool,
-        option("--all", "Show all publications of a case, not only the closest."),
+        bool, option("--all", "Show all publications of a case, not only the closest.")
     ] = False,
     condition: Conditions = None,
     assume_published: Annotated[

@@ -64,8 +64,7 @@ def doctor(
     everything: Annotated[bool, option("--all", "Also show passing checks.")] = False,
     as_json: AsJson = False,
     as_nhc: Annotated[
-        bool,
-        option("--nhc", "Print one line if a check failed, as LBNL's Node Health Check does."),
+        bool, option("--nhc", "Print one line if a check failed, as LBNL's Node Health Check does.")
     ] = False,
 ) -> None:
     """Check each node and the whole cluster. The exit status is 1 if a check failed."""

@@ -20,13 +20,9 @@ def history(
     workload: Annotated[str, option("--workload", "Show only this workload.", "NAME")] = "",
     model: Annotated[str, option("--model", "Show only this model.", "NAME")] = "",
     since: Annotated[
-        str,
-        option("--since", "Show only campaigns created since DATE.", "DATE"),
+        str, option("--since", "Show only campaigns created since DATE.", "DATE")
     ] = "",
-    case: Annotated[
-        str,
-        option("--case", "Show all campaigns of this case.", "ID"),
-    ] = "",
+    case: Annotated[str, option("--case", "Show all campaigns of this case.", "ID")] = "",
     plot: Annotated[
         Path | None,
         option("--plot", "With --case: also plot it to this .svg or .png file.", "FILE"),

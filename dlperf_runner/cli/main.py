@@ -150,8 +150,7 @@ def _use_catalog(folder: Path | None) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool,
-        option("--version", "Print the version.", callback=_show_version, is_eager=True),
+        bool, option("--version", "Print the version.", callback=_show_version, is_eager=True)
     ] = False,
     catalog: Annotated[
         Path | None,
@@ -203,9 +202,7 @@ def prepare(
     environment: Annotated[
         str,
         option(
-            "--environment",
-            "The environment that runs use; default: the framework's own.",
-            "NAME",
+            "--environment", "The environment that runs use; default: the framework's own.", "NAME"
         ),
     ] = "",
     as_json: AsJson = False,

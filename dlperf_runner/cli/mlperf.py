@@ -13,12 +13,10 @@ from .options import AsJson, exit_with, option, print_json, print_note, screen
 
 def mlperf(
     directory: Annotated[
-        Path,
-        typer.Argument(help="A round, a submitter's folder, or a part of one.", metavar="DIR"),
+        Path, typer.Argument(help="A round, a submitter's folder, or a part of one.", metavar="DIR")
     ],
     csv: Annotated[
-        Path | None,
-        option("--csv", "Also write all results to this file.", "FILE"),
+        Path | None, option("--csv", "Also write all results to this file.", "FILE")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
