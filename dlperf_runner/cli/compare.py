@@ -201,16 +201,10 @@ def _publications(wanted: Mapping[str, Any], everything: bool, as_json: bool) ->
     if not as_json:
         print(render_publications(groups, screen()), end="")
         return
+    names = ("framework", "model", "precision", "topology", "spread", "factors")
     document = [
-        {
-            "framework": group.framework,
-            "model": group.model,
-            "precision": group.precision,
-            "topology": group.topology,
-            "spread": group.spread,
-            "factors": list(group.factors),
-            "numbers": [as_record(number) for number in group.numbers],
-        }
+        {name: getattr(group, name) for name in names}
+        | {"numbers": [as_record(number) for number in group.numbers]}
         for group in groups
     ]
     print_json({"publications": document})
