@@ -130,6 +130,7 @@ def _number(
     for cases in (report.cases, table.cases):
         conditions = conditions.changed_by(cases.get(topology, Conditions()))
     devices = topology.world_size if report.per_device else 1
+    in_file = {"file": table.file} if table.file else {}
     return _made(
         report,
         (table.model, table.precision, table.batch_size_per_device, topology),
@@ -138,13 +139,9 @@ def _number(
         runs=tuple(run * devices for run in table.runs.get(topology, ())),
         contradiction=table.contradiction,
         conditions=conditions,
-        citation=table.source or _in_file(report.source, table.file),
+        citation=table.source or report.source.model_copy(update=in_file),
         date=table.date or report.date,
     )
-
-
-def _in_file(source: Citation, file: str | None) -> Citation:
-    return source.model_copy(update={"file": file}) if file else source
 
 
 def _made(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -165,7 +165,9 @@ def bundle(
     given = {"--checksum": checksum, "--file": file, "--vendor-key": vendor_key}
     has_vendors = chosen.accelerator == "gpu" or bool(wanted(chosen, suite))
     if not has_vendors:
-        _refuse({**given, "--vendor-mirror": vendor_mirror}, stack)
+        if useless := [n for n, v in {**given, "--vendor-mirror": vendor_mirror}.items() if v]:
+            problem = "the stack needs no files from vendors"
+            raise UserError(problem, where=useless[0], found=f"stack {stack}")
     elif list_only:
         entries = listing.of_stack(catalog, chosen, suite, further)
         _print_listing(f"{stack} on {suite}", listing.COLUMNS, entries, as_json)
@@ -226,14 +228,6 @@ def _print_missing(missing: Sequence[Missing]) -> None:
     if missing:
         print(f"\nmissing: {len(missing)}\n")
         print("\n\n".join(map(str, missing)))
-
-
-def _refuse(given: Mapping[str, object], stack: str) -> None:
-    for name, value in given.items():
-        if value:
-            raise UserError(
-                "the stack needs no files from vendors", where=name, found=f"stack {stack}"
-            )
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -113,8 +113,13 @@ def compare(
                 " `dlperf summarize` names it"
             )
     if save_baseline:
+        from ..campaign.directory import name_of
+        from ..compare import baselines
+
         exit_with(problems)
-        _save(loaded[0], save_baseline, replace)
+        (results,) = loaded
+        of = (save_baseline, name_of(results.directory), results.logs)
+        print(baselines.save_baseline(results.frame, *of, replace=replace))
         return
     if len(loaded) == 2 or baseline:
         table, rendered, suite = _two_campaigns(loaded, baseline, limit, allow_different or [])
@@ -208,14 +213,6 @@ def _publications(wanted: Mapping[str, Any], everything: bool, as_json: bool) ->
         for group in groups
     ]
     print_json({"publications": document})
-
-
-def _save(results: Results, name: str, replace: bool) -> None:
-    from ..campaign.directory import name_of
-    from ..compare.baselines import save_baseline
-
-    campaign = name_of(results.directory)
-    print(save_baseline(results.frame, name, campaign, results.logs, replace=replace))
 
 
 def _with_published(

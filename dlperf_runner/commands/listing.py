@@ -193,20 +193,17 @@ def _text(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def _workload(name: str, catalog: Catalog) -> str:
-    return name if name in catalog.workloads else f"{name} (not in this catalogue yet)"
-
-
 def _published(catalog: Catalog) -> Iterator[Block]:
     for name, numbers in grouped(load_published(), attrgetter("report")).items():
         first = numbers[0]
+        unknown = "" if first.workload in catalog.workloads else " (not in this catalogue yet)"
         tables = dict.fromkeys(" ".join(filter(None, (n.model, n.precision))) for n in numbers)
         batches = sorted({n.batch_size_per_device or 0 for n in numbers})
         sources = list(dict.fromkeys(number.source for number in numbers))
         reasons = dict.fromkeys(n.contradiction for n in numbers if n.contradiction)
         accelerators = dict.fromkeys(n.conditions.accelerator or "unknown" for n in numbers)
         details = [
-            *([("workload", _workload(first.workload, catalog))] if first.workload else []),
+            *([("workload", first.workload + unknown)] if first.workload else []),
             ("source", "; ".join(sources[:_SOURCES])),
             *([("more", counted(more, "source"))] if (more := len(sources) - _SOURCES) > 0 else []),
             ("date", min(number.date for number in numbers)),

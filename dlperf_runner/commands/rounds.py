@@ -222,9 +222,10 @@ def _wanted(
     plan: Mapping[str, Any], values: Mapping[str, Sequence[float]], choice: Choice
 ) -> Iterator[tuple[str, int]]:
     half_width = _half_width(choice)
+    most = max(choice.max_repeats or MOST_ADAPTIVE_REPEATS, choice.repeats or 0)
     for case, sample in values.items():
         repeats = max(run["repeat"] for run in plan["runs"] if run["case"] == case)
-        number = wanted_repeats(sample, repeats, half_width, _most(choice))
+        number = wanted_repeats(sample, repeats, half_width, most)
         if number is not None:
             yield case, number
 
@@ -265,7 +266,3 @@ def _too_wide(values: Mapping[str, Sequence[float]], choice: Choice) -> Iterator
 
 def _half_width(choice: Choice) -> float:
     return fraction(choice.until_ci or "", option_name("until_ci"))
-
-
-def _most(choice: Choice) -> int:
-    return max(choice.max_repeats or MOST_ADAPTIVE_REPEATS, choice.repeats or 0)
