@@ -30,10 +30,7 @@ from dlperf_runner.history.store import (
 from dlperf_runner.report.terminal import Screen
 
 RATES = {"1n1g": (380.0, 381.0, 383.5), "1n4g": (1500.0, 1503.0, 1499.0)}
-CASES = [
-    "mxnet-resnet50v1b-builtin_fp32_b128_1n1g",
-    "mxnet-resnet50v1b-builtin_fp32_b128_1n4g",
-]
+CASES = [f"mxnet-resnet50v1b-builtin_fp32_b128_{topology}" for topology in RATES]
 IDS = [f"{case}_cpu_1a977325" for case in CASES]  # parameters and steps have a digest
 
 
@@ -160,10 +157,7 @@ def _newer(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "found"),
     [
-        (
-            lambda path: path.write_bytes(b"no database at all, but long enough to be one" * 100),
-            "not a database",
-        ),
+        (lambda path: path.write_bytes(b"nothing, but long enough" * 200), "not a database"),
         (_foreign, "a database of another program"),
         (_newer, "schema 3"),
     ],
@@ -250,19 +244,7 @@ def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
     assert [len(case["points"]) for case in document["cases"]] == [7, 7]
     # Names are whole, so that --case takes them, and a change is found among all campaigns.
     header, _, line, *_ = out.splitlines()
-    assert header.split() == [
-        "|",
-        "case",
-        "|",
-        "changed",
-        "|",
-        "n",
-        "|",
-        "latest",
-        "|",
-        "samples/s",
-        "|",
-    ]
+    assert " ".join(header.split()) == "| case | changed | n | latest | samples/s |"
     change = "-9.6 % since 2026-10-06 c5; driver unknown -> 550.1"
     assert line.startswith(f"| {IDS[0]} | {change} |")
     assert output("history", "--framework", "tensorflow").startswith("The history has no")
@@ -288,9 +270,8 @@ def test_a_change_is_found_among_all_campaigns_and_shown_with_the_last(years: Pa
     document = json.loads(output("history", "--since", "2026-10-07", "--json"))
     assert [case["change_points"] for case in document["cases"]] == [[], []]
     assert json.loads(output("history", "--since", "2027-01-01", "--json")) == {"cases": []}
-    assert "no campaign since" in output(
-        "history", "--case", IDS[0], "--since", "2027-01-01", status=2
-    )
+    none = output("history", "--case", IDS[0], "--since", "2027-01-01", status=2)
+    assert "no campaign since" in none
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
