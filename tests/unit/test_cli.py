@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -41,6 +41,13 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], str | No
     return asked
 
 
+def run_python(code: str, *arguments: object, env: Mapping[str, str] | None = None) -> str:
+    """What a new interpreter prints; it must end well."""
+    argv = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, env=env)
+    return done.stdout
+
+
 def test_version() -> None:
     assert call("--version").out == f"dlperf_runner {__version__}\n"
 
@@ -70,7 +77,7 @@ def test_help_imports_nothing_heavy() -> None:
         "heavy = {'pydantic', 'yaml', 'pandas', 'rich', 'ansible_runner', 'ansible'};"
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    run_python(code)
 
 
 def test_summarize_in_a_pipe_imports_nothing_slow(tmp_path: Path) -> None:
@@ -82,8 +89,7 @@ def test_summarize_in_a_pipe_imports_nothing_slow(tmp_path: Path) -> None:
         ";"
         "sys.exit(', '.join(sorted(slow & set(sys.modules))) or 0)"
     )
-    argv = [sys.executable, "-c", code, str(tmp_path / "a"), "--output-dir", str(tmp_path / "out")]
-    subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    run_python(code, tmp_path / "a", "--output-dir", tmp_path / "out")
     assert "380" in (tmp_path / "out/summary.csv").read_text()
 
 
@@ -98,7 +104,7 @@ def test_importing_the_catalogue_builds_no_schema() -> None:
         "built = sorted(m.__name__ for m in found if m.__pydantic_complete__)\n"
         "sys.exit(', '.join(built) or len(found) < 20)"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    run_python(code)
 
 
 def test_only_the_called_command_is_imported_and_no_thread_is_started(tmp_path: Path) -> None:
@@ -113,15 +119,13 @@ def test_only_the_called_command_is_imported_and_no_thread_is_started(tmp_path: 
         "print(*commands, 'numpy' in sys.modules, len(os.listdir('/proc/self/task')))\n"
         "print(os.environ.get('OPENBLAS_NUM_THREADS'))\n"
     )
-    argv = [sys.executable, "-c", code, str(tmp_path / "a"), "--output-dir", str(tmp_path / "out")]
     for threads in ({}, {"OPENBLAS_NUM_THREADS": "3"}):
         environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"} | threads
-        done = subprocess.run(
-            argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, env=environment
-        )
+        options = ("--output-dir", tmp_path / "out")
+        printed = run_python(code, tmp_path / "a", *options, env=environment)
         shared = ("completion", "main", "options", "results")
         names = (f"dlperf_runner.cli.{name}" for name in shared)
-        assert done.stdout.splitlines()[-2:] == [
+        assert printed.splitlines()[-2:] == [
             " ".join([*names, "True", "1"]),
             threads.get("OPENBLAS_NUM_THREADS", "None"),  # left as it was, for other programs
         ]
@@ -134,10 +138,8 @@ def test_a_command_of_the_main_module_imports_no_other(command: str) -> None:
         f"import sys; sys.argv[1:] = ['{command}']; import dlperf_runner.cli.main\n"
         "print(*sorted(m for m in sys.modules if m.startswith('dlperf_runner.cli.')))"
     )
-    argv = [sys.executable, "-c", code]
-    done = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     shared = ("completion", "main", "options")
-    assert done.stdout.split() == [f"dlperf_runner.cli.{name}" for name in shared]
+    assert run_python(code).split() == [f"dlperf_runner.cli.{name}" for name in shared]
 
 
 def test_a_full_disk_and_a_missing_right_are_no_traceback(here: Path) -> None:
@@ -272,6 +274,12 @@ def fake(monkeypatch: pytest.MonkeyPatch, name: str, **functions: object) -> Non
     monkeypatch.setattr(f"dlperf_runner.{name}", module, raising=False)
 
 
+def fake_summarize(monkeypatch: pytest.MonkeyPatch, summarize: object) -> None:
+    """Another `summarize`, whose results no history records."""
+    fake(monkeypatch, "commands.summarize", summarize=summarize)
+    fake(monkeypatch, "history.store", history_of=lambda _: None)
+
+
 def summary(text: str, **changes: object) -> SimpleNamespace:
     """A result of `summarize`."""
     values = {"problems": [], "paths": [], "unwritten": None, "is_incomplete": False}
@@ -290,8 +298,7 @@ def test_summarize_prints_table_paths_and_problems(
         problems = [UserError("the log is empty", where="x.log")] if output_dir else []
         return summary("a table", problems=problems, paths=[Path("summary.csv")])
 
-    fake(monkeypatch, "commands.summarize", summarize=summarize)
-    fake(monkeypatch, "history.store", history_of=lambda _: None)
+    fake_summarize(monkeypatch, summarize)
     assert call("summarize").out == "a table\nsummary.csv\n"
     arguments = ("a", "b.log", "--batch-size", "64", "--output-dir", str(tmp_path))
     result = call("summarize", *arguments, status=2)
@@ -324,8 +331,7 @@ def test_run_plans_once_and_has_the_plan_carried_out(
         return summary("a table")
 
     fake(monkeypatch, "campaign.execute", execute=execute)
-    fake(monkeypatch, "commands.summarize", summarize=summarize)
-    fake(monkeypatch, "history.store", history_of=lambda _: None)
+    fake_summarize(monkeypatch, summarize)
     arguments = ["--model", "resnet50v1b", "--nodes", "1,2", "-p", "image_size=32", "-i", "inv"]
     result = call("run", *arguments, "--campaign", "results/one", status=status)
     assert result.out == "a table\n"
@@ -348,8 +354,7 @@ def test_resuming_what_is_done_only_summarizes(
         return summary(f"table of {sources[0].name}")
 
     fake(monkeypatch, "campaign.execute", execute=None)
-    fake(monkeypatch, "commands.summarize", summarize=summarize)
-    fake(monkeypatch, "history.store", history_of=lambda _: None)
+    fake_summarize(monkeypatch, summarize)
     arguments = ("--nodes", "2", "--campaign", str(tmp_path / "c"), "--json")
     (run,) = call("plan", *arguments).document["runs"]
     end(tmp_path / "c", run, status="done")

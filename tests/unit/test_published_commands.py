@@ -10,27 +10,17 @@ from pathlib import Path
 
 import pytest
 from make_logs import ROOT
-from plan_examples import gpu_nodes
 
 from dlperf_runner.catalog.published_numbers import reproduced_reports
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.reproduction import Reproduction
-from dlperf_runner.cli.reproducing import pages
+from dlperf_runner.cli.reproducing import NODES, pages
 from dlperf_runner.core.case import Run
-from dlperf_runner.core.node import Node
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.plan.published_command import differences, flags_of, is_declared
 
 REPORTS = {report.name: report for report in reproduced_reports()}
-NODES: tuple[Node, ...] = tuple(
-    replace(
-        node,
-        stack="v100-cuda10.2",
-        container_images={"nvcr.io/nvidia/tensorflow:20.12-tf1-py3": "sha256:" + "0" * 64},
-    )
-    for node in gpu_nodes()
-)
 
 
 def reproduction_of(name: str) -> Reproduction:

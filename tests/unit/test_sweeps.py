@@ -162,10 +162,16 @@ def measured(directory: Path, rates: Mapping[str, float], **options: object) -> 
     )
 
 
+def by_precision(directory: Path, **options: object) -> Path:
+    rates = {"fp32": 100.0, "fp16": 200.0}
+    return campaign_of(directory, lambda run: log_of(run, rates[run["precision"]]), **options)
+
+
 def sweeps_section(directory: Path) -> str:
     """What the report of a campaign says of its sweeps."""
-    (path,) = (path for path in make_report([directory]).paths if path.name == "report.md")
-    _, _, section = path.read_text(encoding="utf-8").partition("## Sweeps")
+    make_report([directory])
+    page = (directory / "report" / "report.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("## Sweeps")
     return section.split("\n## ")[0]
 
 
@@ -228,10 +234,7 @@ def test_a_sweep_over_the_batch_size_alone(tmp_path: Path) -> None:
 
 
 def test_a_sweep_over_the_precision_alone(tmp_path: Path) -> None:
-    rates = {"fp32": 100.0, "fp16": 200.0}
-    directory = campaign_of(
-        tmp_path / "a", lambda run: log_of(run, rates[run["precision"]]), precision="fp32,fp16"
-    )
+    directory = by_precision(tmp_path / "a", precision="fp32,fp16")
     (sweep,) = sweeps(summarize(directory).cases)
     assert sweep.axes == ("precision",)
     section = sweeps_section(directory)
@@ -241,18 +244,10 @@ def test_a_sweep_over_the_precision_alone(tmp_path: Path) -> None:
 
 def test_a_matrix_with_a_batch_size_per_precision_is_no_sweep(tmp_path: Path) -> None:
     """As the published one of this workload: fp32 with 128 samples, fp16 with 256."""
-    rates = {"fp32": 100.0, "fp16": 200.0}
-    directory = campaign_of(
-        tmp_path / "a",
-        lambda run: log_of(run, rates[run["precision"]]),
-        matrix="published",
-        repeats=1,
-    )
+    directory = by_precision(tmp_path / "a", matrix="published", repeats=1)
     cases = summarize(directory).cases
-    assert {(c["precision"], c["batch_size_per_device"]) for c in cases} == {
-        ("fp32", 128),
-        ("fp16", 256),
-    }
+    found = {(case["precision"], case["batch_size_per_device"]) for case in cases}
+    assert found == {("fp32", 128), ("fp16", 256)}
     assert list(sweeps(cases)) == []
     assert sweeps_section(directory) == ""
     # Nor is a precision on one topology and another precision on another one.
@@ -291,17 +286,11 @@ def test_llama_by_precision_sequence_length_and_compile(
 
 def test_the_report_has_the_table_and_the_best(tmp_path: Path) -> None:
     directory = measured(tmp_path / "a", RATES, batch_size="2,4", precision="fp32")
-    report = make_report([directory])
-    (path,) = (path for path in report.paths if path.name == "report.md")
-    section = path.read_text(encoding="utf-8").split("## Sweeps")[1].split("\n## ")[0]
+    section = sweeps_section(directory)
     assert "| batch size per device | image size | 1n1g samples/s |" in section
     assert sum(line.startswith("|") for line in section.splitlines()) == 2 + 6
     assert "Fastest on 1n1g: batch size per device" in section
     assert "Not shown to be slower" in section
-    (data,) = (path for path in report.paths if path.name == "results.json")
-    (table,) = (
-        rows
-        for name, rows in json.loads(data.read_bytes())["tables"].items()
-        if name.startswith("sweep")
-    )
+    tables = json.loads((directory / "report" / "results.json").read_bytes())["tables"]
+    (table,) = (rows for name, rows in tables.items() if name.startswith("sweep"))
     assert {row["image size"] for row in table} == {"32", "48", "64"}
