@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from ..core.errors import UserError
 from .completion import completes
-from .options import AsJson, Limit, option, print_json, screen
+from .options import AsJson, Limit, option, print_json, print_note, screen
 
 if TYPE_CHECKING:
     from ..bundle.folder.manifest import Missing
@@ -179,14 +178,14 @@ def bundle(
         catalog, stack, suite, folder, *sources, refresh, frameworks, python, further
     )
     for skipped in needs.skipped:
-        _say(f"left out: {skipped}")
+        print_note(f"left out: {skipped}")
     if has_vendors:
         pairs = {option: _pairs(option, texts or []) for option, texts in given.items()}
         keys = {name: [key] for name, key in pairs["--vendor-key"].items()}
         of_vendors = indexes_and_files.VendorSettings(
             folder, vendor_mirror, pairs["--checksum"], pairs["--file"], keys, refresh
         )
-        both = mirror.make_with_vendors(chosen, needs, settings, of_vendors, _say)
+        both = mirror.make_with_vendors(chosen, needs, settings, of_vendors, print_note)
         _print_with_vendors(folder, both, as_json)
         if both.missing:
             raise typer.Exit(1)
@@ -194,7 +193,7 @@ def bundle(
         names = listing.of_needs(needs)
         _print_listing(f"{stack} on {suite}", listing.COLUMNS[:3], names, as_json)
     else:
-        made = mirror.make(needs, settings, say=_say)
+        made = mirror.make(needs, settings, say=print_note)
         if as_json:
             print_json(made.manifest.to_json())
         else:
@@ -258,7 +257,3 @@ def _print_listing(
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
         print(f"{title}\n\n{table([Column(name) for name in columns], rows, screen())}", end="")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from ..core.errors import UserError
 from ..core.files import json_text
 from .completion import completes
 
@@ -236,6 +237,13 @@ def with_texts(
     name, empty if not given, as first argument."""
     options = [text_option(*text) for text in texts]
     return lambda command: _with_options(command, options, dict)
+
+
+def refuse_given(given: Mapping[str, object], problem: str) -> None:
+    """Raise a UserError at the first of these options that was given."""
+    for name, value in given.items():
+        if value:
+            raise UserError(problem, where=f"--{name.replace('_', '-')}")
 
 
 def print_json(document: object) -> None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..core.errors import UserError
 from .options import (
     Chosen,
     keyword,
     keywords_of,
     option,
     print_note,
+    refuse_given,
     set_parameters,
     text_option,
 )
@@ -75,14 +75,9 @@ class Scheduled:
         from ..commands import scheduled
         from ..plan.choice import parse_wait
 
-        without = {
-            "inventory": chosen.inventories,
-            "limit": chosen.limit,
-            "wait": chosen.wait,
-        }
-        for name, value in without.items():
-            if value:
-                raise UserError("this option has no effect with --scheduler", where=f"--{name}")
+        names = ("inventory", "limit", "wait")
+        without = dict(zip(names, (chosen.inventories, chosen.limit, chosen.wait), strict=True))
+        refuse_given(without, "this option has no effect with --scheduler")
         options = dict(self.options)
         if options.get("time"):
             options["time"] = str(parse_wait(options["time"], "--time"))
@@ -146,11 +141,8 @@ def schedules(command: Callable[..., None]) -> Callable[..., None]:
             {name: str(given[name]) for name in of_jobs if given[name]},
             *(given[name] for name in ("allocation", "max_wait", "site")),
         )
-        if not scheduled.name and (set_ := [name for name, value in given.items() if value]):
-            raise UserError(
-                "this option has an effect only with --scheduler",
-                where=f"--{set_[0].replace('_', '-')}",
-            )
+        if not scheduled.name:
+            refuse_given(given, "this option has an effect only with --scheduler")
         command(chosen, scheduled=scheduled, **values)
 
     own = [item for item in keywords_of(command) if item.name != "scheduled"]
