@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import output
 from make_logs import arcface_torch, dllogger_pytorch, gluoncv, torchtitan, write
 from nccl_logs import nccl_tests
-from typer.testing import CliRunner
 
-from dlperf_runner.cli.main import app
 from dlperf_runner.stats.step_parts import StepParts, step_parts
 
 TEXT = "seconds of a step without communication, by rank: "
@@ -26,14 +25,8 @@ def titan(alone: str | None, *, devices: int = 2, nodes: int = 2, tokens: int = 
     return [*lines, f"{stamp}{TEXT}{alone}", f"{stamp}Training completed"] if alone else lines
 
 
-def call(*arguments: object) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, result.output + str(result.exception)
-    return result.output
-
-
 def cases(folder: Path) -> dict[str, dict[str, str]]:
-    call("summarize", folder / "logs", "--output-dir", folder / "out")
+    output("summarize", folder / "logs", "--output-dir", folder / "out")
     with (folder / "out" / "summary.csv").open(encoding="utf-8", newline="") as file:
         return {f"{row['nodes']}n{row['gpus_per_node']}g": row for row in csv.DictReader(file)}
 
@@ -68,7 +61,7 @@ def test_arcface_has_them_too(tmp_path: Path) -> None:
     assert (case["alone_longest_s"], case["slowest_rank"]) == ("0.2", "0.0")
     assert float(case["nccl_kernels_s"]) == pytest.approx(0.08)
     assert float(case["all_reduce_bus_bandwidth"]) == pytest.approx(16e6 / 0.02 / 1e9)
-    call("report", tmp_path / "logs", "--output-dir", tmp_path / "report")
+    output("report", tmp_path / "logs", "--output-dir", tmp_path / "report")
     text = " ".join((tmp_path / "report" / "report.md").read_text().split())
     assert (
         "2n1g: of a step of 0.256 s, 74.2% is the computation of the mean rank, 3.9% is waiting"
@@ -154,7 +147,7 @@ def test_report(tmp_path: Path, language: str, told: str) -> None:
     write(logs / "1n1g" / "llama8b_b2_bf16_1.log", titan(None, devices=1, nodes=1, tokens=8000))
     alone = "2.000000 2.100000 2.000000 2.300000"
     write(logs / "2n2g" / "llama8b_b2_bf16_1.log", titan(alone))
-    call("report", logs, "--output-dir", out, "--lang", language)
+    output("report", logs, "--output-dir", out, "--lang", language)
     heading = {"en": "Where the time goes", "zh": "时间花在哪里"}[language]
     for name in ("report.md", "report.html"):
         text = " ".join((out / name).read_text().split())
@@ -175,7 +168,7 @@ def test_the_all_reduce_alone_stands_beside_that_of_nccl_tests(tmp_path: Path) -
     write(
         logs / "2n2g" / "allreduce_b1_fp32_1.log", nccl_tests(1.0, ranks=4, nodes=2, largest=2**24)
     )
-    call("report", logs, "--output-dir", out)
+    output("report", logs, "--output-dir", out)
     text = " ".join((out / "report.md").read_text().split())
     assert (
         "On 2n2g, an all-reduce of the gradients alone has 1.20 GB/s of bus bandwidth (16000000"
@@ -196,7 +189,7 @@ def test_waiting_for_input_is_what_the_compute_rate_leaves_out(tmp_path: Path) -
     """1000 images/s in all, 1009 without waiting for data. The warm-up does not count."""
     logs, out = tmp_path / "logs", tmp_path / "report"
     write(logs / "2n2g" / "rn50_b256_amp_1.log", dllogger_pytorch(1000.0, world=4))
-    call("report", logs, "--output-dir", out)
+    output("report", logs, "--output-dir", out)
     text = " ".join((out / "report.md").read_text().split())
     assert (
         "On 2n2g, the program waited for input in 0.9% of the time."
@@ -222,7 +215,7 @@ def test_an_all_reduce_without_its_end_is_none(tmp_path: Path) -> None:
 
 def test_a_report_without_these_times_has_no_such_part(tmp_path: Path) -> None:
     write(tmp_path / "logs" / "2n2g" / "llama8b_b2_bf16_1.log", titan(None))
-    call("report", tmp_path / "logs", "--output-dir", tmp_path / "report")
+    output("report", tmp_path / "logs", "--output-dir", tmp_path / "report")
     assert "Where the time goes" not in (tmp_path / "report" / "report.md").read_text()
 
 
