@@ -123,22 +123,19 @@ def _health(name: str, gpus: list[Any]) -> Iterator[Finding]:
         name, "gpu answers", not unread, "values", unread or "values",
         "reboot the node; if the error persists, replace the GPU",
     )  # fmt: skip
-    failed = _of(gpus, _broken_memory)
-    worn = _of(gpus, _worn_memory)
-    if failed:
+    if failed := _of(gpus, _broken_memory):
         hint = (
             "reset the GPU or reboot the node to repair the memory; if that fails, replace the GPU"
         )
         yield Finding(name, "ecc", "failed", "no uncorrected error", failed, hint)
-    elif worn:
+    elif worn := _of(gpus, _worn_memory):
         hint = "errors from earlier boots, or a changed ECC mode: keep watching this GPU"
         yield Finding(name, "ecc", "warning", "no uncorrected error", worn, hint)
     else:
         known = any(gpu["ecc"]["enabled"] is not None for gpu in gpus)
         found = "none" if known else "these GPUs have no ECC"
         yield Finding(name, "ecc", "ok", "no uncorrected error", found)
-    mig = _of(gpus, lambda gpu: "MIG is on" if gpu["mig"] else "")
-    if mig:
+    if mig := _of(gpus, lambda gpu: "MIG is on" if gpu["mig"] else ""):
         hint = "nvidia-smi -mig 0: the published tests used whole GPUs"
         yield Finding(name, "mig", "failed", "off", mig, hint)
 
@@ -175,12 +172,10 @@ def _speed(name: str, gpus: list[Any]) -> Iterator[Finding]:
     else:
         hint = "the GPU runs at its power or clock limit: see nvidia-smi -q -d CLOCK,POWER"
         yield Finding(name, "throttling", "warning", "none", chosen, hint)
-    capped = _of(gpus, _power_cap)
-    if capped:
+    if capped := _of(gpus, _power_cap):
         hint = "run nvidia-smi -pl <default>, unless this limit was set on purpose"
         yield Finding(name, "power limit", "warning", "the default", capped, hint)
-    off = _of(gpus, lambda gpu: "off" if gpu["persistence"] is False else "")
-    if off:
+    if off := _of(gpus, lambda gpu: "off" if gpu["persistence"] is False else ""):
         hint = "systemctl enable --now nvidia-persistenced: without it the first run starts slowly"
         yield Finding(name, "persistence", "warning", "on", off, hint)
     unseen = all(gpu["processes"] is None for gpu in gpus)

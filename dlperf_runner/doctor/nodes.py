@@ -113,7 +113,7 @@ def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) 
     """Check the interpreter that ran the modules; if none ran, those that the node has."""
     ran = health.get("python") if health and not health.get("failed") else None
     found = [ran] if ran else list(pythons)
-    known = CONTROLLERS.get(_release(core))
+    known = CONTROLLERS.get(".".join(core.split(".")[:2]))
     if known is None:
         expected = f"one that ansible-core {core} supports on nodes"
         # An interpreter that ran a module is supported.
@@ -121,7 +121,6 @@ def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) 
             name, "python", True if ran else None, expected, ", ".join(found) or "none",
             "this ansible-core is newer than this check; see its list of supported targets",
         )  # fmt: skip
-    fits = [version for version in found if _fits(known, version)]
     expected = f"{'2.7, ' if known.python2 else ''}{known.oldest} to {known.newest}"
     expected += f", for ansible-core {core}"
     cores = [
@@ -134,11 +133,8 @@ def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) 
         hint = (
             f"manage it with ansible-core {cores[-1]} (pip install 'ansible-core=={cores[-1]}.*')"
         )
-    return check_finding(name, "python", bool(fits), expected, ", ".join(found) or "none", hint)
-
-
-def _release(core: str) -> str:
-    return ".".join(core.split(".")[:2])
+    is_good = any(_fits(known, version) for version in found)
+    return check_finding(name, "python", is_good, expected, ", ".join(found) or "none", hint)
 
 
 def _fits(controller: Controller, version: str) -> bool:
@@ -228,7 +224,8 @@ def _ports(facts: Facts, key: str) -> Any:
     return sorted(str(p[key]) for device in facts["fabric"]["devices"] for p in device["ports"])
 
 
-# What must be the same on every node: check, status if it differs, and where to read it.
+# What must be the same on every node: check, status if it differs, and where to read it in the
+# facts, which also have the node's `interface` of the inventory.
 ALIKE: tuple[tuple[str, Status, Callable[[Facts], Any]], ...] = (
     ("system", "failed", lambda facts: facts["health"]["system"]),
     ("kernel", "warning", lambda facts: facts["health"]["kernel"]),
@@ -253,41 +250,33 @@ ALIKE: tuple[tuple[str, Status, Callable[[Facts], Any]], ...] = (
     ("rdma link layers", "failed", lambda facts: _ports(facts, "link_layer")),
     ("rdma firmware", "warning", lambda facts: [d["firmware"] for d in facts["fabric"]["devices"]]),
     ("ofed", "failed", lambda facts: facts["fabric"]["ofed"]),
+    ("mtu", "failed", lambda facts: facts["fabric"]["interfaces"][facts["interface"]]["mtu"]),
 )
 
 
 def _of_cluster(nodes: Sequence[Node], told: Mapping[str, Any]) -> Iterator[Finding]:
     """What differs among nodes of one stack. Missing facts have their own findings."""
     for stack in dict.fromkeys(node.stack for node in nodes):
-        names = [node.name for node in nodes if node.stack == stack]
+        same = [node for node in nodes if node.stack == stack]
         for check, otherwise, where in ALIKE:
-            yield from _alike(check, otherwise, where, names, told)
-        mtus = {
-            node.name: (told.get(node.name, {}).get("fabric") or {})
-            .get("interfaces", {})
-            .get(node.interface)
-            for node in nodes
-            if node.stack == stack
-        }
-        known = {name: {"mtu": entry["mtu"]} for name, entry in mtus.items() if entry}
-        yield from _alike("mtu", "failed", lambda facts: facts["mtu"], names, known)
+            yield from _alike(check, otherwise, where, same, told)
 
 
 def _alike(
     check: str,
     otherwise: Status,
     where: Callable[[Facts], Any],
-    names: Sequence[str],
+    nodes: Sequence[Node],
     told: Mapping[str, Any],
 ) -> Iterator[Finding]:
     values: dict[str, str] = {}
-    for name in names:
+    for node in nodes:
         try:
-            value = where(told[name])
+            value = where({**told[node.name], "interface": node.interface})
         except (KeyError, TypeError, IndexError):
             continue  # this part of its facts could not be gathered
         if value not in (None, [], {}):
-            values[name] = str(value)
+            values[node.name] = str(value)
     if len(values) < 2:
         return
     by_value = Counter(values.values()).most_common()

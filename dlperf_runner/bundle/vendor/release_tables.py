@@ -222,13 +222,10 @@ def tables(stack: Stack) -> Iterator[ReleaseTable]:
     if (fabric := stack.infiniband) and fabric.method == "mlnx_ofed" and fabric.version:
         variables = ("infiniband_archive", "infiniband_archive_sha256")
         yield ReleaseTable("infiniband", "ofeds", fabric.version, "MLNX_OFED", *variables)
-    if stack.cuda:
-        yield ReleaseTable("cuda", "releases", stack.cuda.version, "CUDA")
-    if stack.cudnn:
-        yield ReleaseTable("cudnn", "releases", stack.cudnn.version, "cuDNN")
-    if stack.cuda_libraries:
-        title = "CUDA's libraries"
-        yield ReleaseTable("cuda_libraries", "releases", stack.cuda_libraries.version, title)
+    titles = {"cuda": "CUDA", "cudnn": "cuDNN", "cuda_libraries": "CUDA's libraries"}
+    for role, title in titles.items():
+        if part := getattr(stack, role):
+            yield ReleaseTable(role, "releases", part.version, title)
     if stack.nccl:
         variables = ("nccl_archive", "nccl_archive_sha256")
         yield ReleaseTable("nccl", "releases", stack.nccl.version, "NCCL", *variables)
