@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -123,14 +125,15 @@ def trouble(told: dict[str, Any]) -> list[Finding]:
     return [found for found in diagnose(NODES, STACKS, told) if found.status != "ok"]
 
 
-def of_gpu(change: Callable[[Any], object]) -> Callable[[Any], object]:
+def of(*path: str | int, **values: Any) -> Callable[[Any], object]:
+    """A change of what stands at the path in a node's facts."""
+    return lambda facts: reduce(getitem, path, facts).update(values)
+
+
+def of_gpu(*path: str, **values: Any) -> Callable[[Any], object]:
     """A change of GPU 3 of the node."""
-    return lambda facts: change(facts["gpu"]["gpus"][3])
+    return of("gpu", "gpus", 3, *path, **values)
 
 
 def of_port(**values: Any) -> Callable[[Any], object]:
-    return lambda facts: facts["fabric"]["devices"][0]["ports"][0].update(values)
-
-
-def of(part: str, **values: Any) -> Callable[[Any], object]:
-    return lambda facts: facts[part].update(values)
+    return of("fabric", "devices", 0, "ports", 0, **values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from make_logs import ROOT
 from plan_examples import gpu_nodes
+from upstream_sources import source_mirror
 
 from dlperf_runner.catalog.published_numbers import reproduced_reports
 from dlperf_runner.catalog.reader import load_catalog
@@ -120,9 +120,7 @@ def test_flags_are_compared_whatever_their_spelling() -> None:
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_the_cited_scripts_hold_the_commands(name: str) -> None:
-    mirror = os.environ.get("DLPERF_SOURCE_MIRROR")
-    if not mirror:
-        pytest.skip("DLPERF_SOURCE_MIRROR names no directory of git mirrors")
+    mirror = source_mirror()
     for command in reproduction_of(name).commands:
         repository = Path(mirror) / command.repository.replace("/", "+") / "repo"
         if not repository.exists():

@@ -216,12 +216,11 @@ def test_a_patch_that_does_not_fit_is_told(
 def test_a_mirror_without_the_repository_is_told(tmp_path: Path) -> None:
     catalog = catalog_with(tmp_path, "0" * 40)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError) as caught:
-        prepare_source(catalog, "paddle-toy", "upstream", str(tmp_path / "empty"), tmp_path)
-    assert (
-        "owner/toy not found in the source mirror (expected one of owner/toy, owner/toy.git,"
-        in str(caught.value)
+    message = (
+        r"owner/toy not found in the source mirror \(expected one of owner/toy, owner/toy\.git,"
     )
+    with pytest.raises(UserError, match=message):
+        prepare_source(catalog, "paddle-toy", "upstream", str(tmp_path / "empty"), tmp_path)
 
 
 @pytest.mark.parametrize("as_url", [False, True])

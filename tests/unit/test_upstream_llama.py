@@ -6,7 +6,6 @@ mirrors.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 from plan_examples import gpu_nodes
 from read_logs import read
-from upstream_sources import MEETING, PYTHON, SRC, added, plan, texts_of
+from upstream_sources import MEETING, PYTHON, SRC, added, plan, source_mirror, texts_of
 
 from dlperf_runner.catalog.reader import Catalog
 from dlperf_runner.core.case import Run
@@ -170,10 +169,8 @@ def test_what_a_published_source_does_not_have_is_refused(
 def test_the_commit_has_the_options_of_the_command(
     catalog: Catalog, workload: str, file: str, declared: str, tmp_path: Path
 ) -> None:
-    mirror = os.environ.get("DLPERF_SOURCE_MIRROR")
-    if not mirror:
-        pytest.skip("DLPERF_SOURCE_MIRROR names no directory of git mirrors")
-    text = texts_of(prepare_source(catalog, workload, "upstream", mirror, tmp_path).path)[file]
+    made = prepare_source(catalog, workload, "upstream", source_mirror(), tmp_path)
+    text = texts_of(made.path)[file]
     argv = of_h100(catalog, workload)[0].commands[0].argv
     if workload == "jax-llama":
         argv = tuple(maxtext(catalog, argv)[1:])

@@ -5,7 +5,6 @@ That the patches fit is seen where DLPERF_SOURCE_MIRROR names a directory of git
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,7 +12,16 @@ from typing import Any
 import pytest
 from plan_examples import gpu_nodes, lab_nodes
 from read_logs import read
-from upstream_sources import MEETING, PYTHON, SRC, added, plan, texts_of, upstream
+from upstream_sources import (
+    MEETING,
+    PYTHON,
+    SRC,
+    added,
+    plan,
+    source_mirror,
+    texts_of,
+    upstream,
+)
 
 from dlperf_runner.catalog.reader import Catalog
 from dlperf_runner.catalog.source import Preparation
@@ -70,10 +78,7 @@ def test_every_published_source_is_declared_at_its_commit(catalog: Catalog, work
 def test_the_declared_patches_fit_and_leave_python(
     catalog: Catalog, workload: str, tmp_path: Path
 ) -> None:
-    mirror = os.environ.get("DLPERF_SOURCE_MIRROR")
-    if not mirror:
-        pytest.skip("DLPERF_SOURCE_MIRROR names no directory of git mirrors")
-    made = prepare_source(catalog, workload, "upstream", mirror, tmp_path)
+    made = prepare_source(catalog, workload, "upstream", source_mirror(), tmp_path)
     patched = {patch.file for patch in upstream(catalog, workload).patches}
     texts = texts_of(made.path)
     for name in patched:
