@@ -287,12 +287,9 @@ def _narrow(
 
 
 def _window(choice: Choice, rule: Rule) -> Window:
-    total = choice.iterations or rule.total_steps
-    warmup = choice.warmup
-    if warmup is None and choice.iterations:
-        warmup = rule.warmup_of(total)
-    elif warmup is None:
-        warmup = rule.warmup_steps
+    total, warmup = choice.iterations or rule.total_steps, choice.warmup
+    if warmup is None:
+        warmup = rule.warmup_of(total) if choice.iterations else rule.warmup_steps
     if warmup >= total:
         raise UserError(
             "no steps remain to be measured",

@@ -227,10 +227,8 @@ def _runs(
 
 def _timeout(workload: Workload, matrix_name: str, window: Window) -> int:
     """The matrix's time limit, increased in proportion if more iterations were chosen."""
-    usual = workload.rule_of(matrix_name).total_steps
-    return math.ceil(
-        workload.matrices[matrix_name].timeout_s * max(1.0, window.total_steps / usual)
-    )
+    longer = max(1.0, window.total_steps / workload.rule_of(matrix_name).total_steps)
+    return math.ceil(workload.matrices[matrix_name].timeout_s * longer)
 
 
 def _program(
