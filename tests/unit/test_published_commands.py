@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,20 +16,13 @@ from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.reproduction import Reproduction
 from dlperf_runner.cli.reproducing import pages
 from dlperf_runner.core.case import Run
-from dlperf_runner.core.node import Node
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.plan.published_command import differences, flags_of, is_declared
 
 REPORTS = {report.name: report for report in reproduced_reports()}
-NODES: tuple[Node, ...] = tuple(
-    replace(
-        node,
-        stack="v100-cuda10.2",
-        container_images={"nvcr.io/nvidia/tensorflow:20.12-tf1-py3": "sha256:" + "0" * 64},
-    )
-    for node in gpu_nodes()
-)
+IMAGES = {"nvcr.io/nvidia/tensorflow:20.12-tf1-py3": "sha256:" + "0" * 64}
+NODES = gpu_nodes(stack="v100-cuda10.2", container_images=IMAGES)
 
 
 def reproduction_of(name: str) -> Reproduction:
@@ -45,7 +37,7 @@ def published_matrix(workload: str) -> tuple[Run, ...]:
     if not any(run.container for run in runs):
         return runs
     # Without a digest of the image, it runs in the environment on the nodes.
-    bare = tuple(replace(node, container_images={}) for node in NODES)
+    bare = gpu_nodes(stack="v100-cuda10.2")
     return (*runs, *make_plan(parse_choice(options), load_catalog(), bare))
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plan_examples import write_catalog
+from refusals import refusal
 
 from dlperf_runner.catalog.reader import Catalog, load_catalog
 from dlperf_runner.core import paths
@@ -207,9 +208,8 @@ def test_a_patch_that_does_not_fit_is_told(
 ) -> None:
     catalog = catalog_with(tmp_path, repository[1], patch)
     mirror = str(mirror_of(tmp_path, repository[0], "owner/toy"))
-    with pytest.raises(UserError) as caught:
-        prepare_source(catalog, "paddle-toy", "upstream", mirror, tmp_path / "cache")
-    assert message.format(commit=repository[1][:12]) in str(caught.value)
+    arguments = (catalog, "paddle-toy", "upstream", mirror, tmp_path / "cache")
+    assert message.format(commit=repository[1][:12]) in refusal(prepare_source, *arguments)
     assert not list((tmp_path / "cache").glob("*"))
 
 

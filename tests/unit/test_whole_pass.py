@@ -10,7 +10,6 @@ import math
 import numbers
 import random
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,7 +31,7 @@ NOISE = 1024
 
 def test_every_published_run_of_mxnet_resnet_is_within_one_pass() -> None:
     """Of the noise too, of which 25 of the 60 runs had no batch for each process."""
-    nodes = tuple(replace(node, stack="v100-cuda10.2") for node in gpu_nodes())
+    nodes = gpu_nodes(stack="v100-cuda10.2")
     options = {"workload": "mxnet-resnet50v1b", "source": "upstream", "matrix": "published"}
     runs = make_plan(parse_choice(options, []), load_catalog(), nodes)
     assert len(runs) == 60
