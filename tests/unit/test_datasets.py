@@ -56,21 +56,16 @@ def kind(run: Run) -> object:
     ("workload", "dataset", "arguments", "data"),
     [
         (
-            "mxnet-resnet50v1b",
-            "imagenet-recordio",
-            ["/datasets/imagenet/train.rec"],
+            *("mxnet-resnet50v1b", "imagenet-recordio", ["/datasets/imagenet/train.rec"]),
             "/datasets/imagenet/train.rec",
         ),
         (
-            "oneflow-resnet50v1.5",
-            "imagenet-ofrecord",
+            *("oneflow-resnet50v1.5", "imagenet-ofrecord"),
             ["--train_data_dir=/datasets/ofrecord/train", "--train_data_part_num=256"],
             "/datasets/ofrecord/train",
         ),
         (
-            "tensorflow-resnet50v1.5",
-            "imagenet-tfrecord",
-            ["--data_dir=/data/tfrecords"],
+            *("tensorflow-resnet50v1.5", "imagenet-tfrecord", ["--data_dir=/data/tfrecords"]),
             "/data/tfrecords",
         ),
         ("mxnet-arcface", "faces_emore", [], "synthetic-dataset"),
