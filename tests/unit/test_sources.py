@@ -57,19 +57,10 @@ PATCH = (
 
 
 def git(directory: Path, *arguments: str) -> str:
-    environment = {
-        **os.environ,
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        **{
-            f"GIT_{who}_{what}": "a@b"
-            for who in ("AUTHOR", "COMMITTER")
-            for what in ("NAME", "EMAIL")
-        },
-    }
-    argv = ["git", "-C", str(directory), *arguments]
-    return subprocess.run(
-        argv, env=environment, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
+    argv = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(directory), *arguments]
+    done = subprocess.run(argv, env=environment, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")
@@ -78,17 +69,16 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     root = tmp_path_factory.mktemp("upstream")
     git(root, "init", "--quiet", "--initial-branch=main")
     for name, content in {
-        "README.md": "not needed",
-        "scripts/train/train.py": TRAIN,
-        "scripts/other/big.bin": "not needed",
-        "library/part.py": "x = 1\n",
-        "library/latin.py": "",
+        "README.md": b"not needed",
+        "scripts/train/train.py": TRAIN.encode(),
+        "scripts/train/run.sh": b"#!/bin/sh\n",
+        "scripts/other/big.bin": b"not needed",
+        "library/part.py": b"x = 1\n",
+        "library/latin.py": b"# caf\xe9\n",
     }.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    (root / "library" / "latin.py").write_bytes(b"# caf\xe9\n")
-    (root / "scripts" / "train" / "run.sh").write_text("#!/bin/sh\n")
+        path.write_bytes(content)
     (root / "scripts" / "train" / "run.sh").chmod(0o755)
     (root / "scripts" / "train" / "link.py").symlink_to("train.py")
     git(root, "add", "-A")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -24,8 +24,7 @@ from ...core.errors import UserError
 FOLDER = "vendor"
 
 
-@dataclass(frozen=True)
-class VendorItem:
+class VendorItem(NamedTuple):
     """A repository's packages, or a file. `known_by`: a key, a checksum, or the variable in which
     the operator gives the checksum."""
 
