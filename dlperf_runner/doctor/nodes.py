@@ -155,37 +155,23 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
         yield check_finding(name, "system", good, " or ".join(wanted), facts["system"], hint)
     yield from disk_findings(name, facts["disks"], FREE_MIB[stack.accelerator])
     services, is_set = ", ".join(facts["time_services"] or ()), facts["synchronized"]
-    yield check_finding(
-        name,
-        "time service",
-        is_set,
-        "the kernel's clock is synchronized",
-        None if is_set is None else f"{'yes' if is_set else 'no'}; {services or 'none'} runs",
-        "check the service's servers (chronyc sources, timedatectl timesync-status)"
-        if services
-        else "start a time service (apt-get install chrony)",
-        "warning",
-    )
+    found = None if is_set is None else f"{'yes' if is_set else 'no'}; {services or 'none'} runs"
+    hint = "start a time service (apt-get install chrony)"
+    if services:
+        hint = "check the service's servers (chronyc sources, timedatectl timesync-status)"
+    expected = "the kernel's clock is synchronized"
+    yield check_finding(name, "time service", is_set, expected, found, hint, "warning")
     dead = [f"{address}: {why}" for address, why in sorted(facts["addresses"].items()) if why]
     if facts["addresses"]:
-        yield check_finding(
-            name,
-            "package sources",
-            not dead,
-            "all answer",
-            "; ".join(dead) or f"{len(facts['addresses'])} answer",
-            "check the mirror, the proxy and the route, or set dlperf_mirror",
-        )
+        found = "; ".join(dead) or f"{len(facts['addresses'])} answer"
+        hint = "check the mirror, the proxy and the route, or set dlperf_mirror"
+        yield check_finding(name, "package sources", not dead, "all answer", found, hint)
     against = facts.get("signatures")
     if against is not None:
-        yield check_finding(
-            name,
-            "package signatures",
-            not against,
-            "apt accepts every signed list",
-            "; ".join(against) or "it does",
-            "run provision.yml to install the current keys; a new mirror signs with a new key",
-        )
+        found = "; ".join(against) or "it does"
+        hint = "run provision.yml to install the current keys; a new mirror signs with a new key"
+        expected = "apt accepts every signed list"
+        yield check_finding(name, "package signatures", not against, expected, found, hint)
     declared = stack.openmpi.version if stack.openmpi else None
     openmpi = facts["openmpi"]
     good = openmpi is not None and declared in (None, openmpi)

@@ -153,11 +153,8 @@ def _pmix(where: str, probe: Probe) -> Iterator[Finding]:
     elif probe.pmix is not None:
         ranks = sorted(facts.get("rank", "") for facts in _by_node(probe.pmix).values())
         is_good = bool(ranks) and ranks == [str(number) for number in range(len(ranks))]
-        found = (
-            f"yes, on {counted(len(ranks), 'node')}"
-            if is_good
-            else probe.pmix.output.strip() or "nothing"
-        )
+        said = probe.pmix.output.strip() or "nothing"
+        found = f"yes, on {counted(len(ranks), 'node')}" if is_good else said
         hint = "do not use srun --mpi=pmix"
         yield check_finding(where, "pmix", is_good, "starts processes", found, hint, "warning")
 
