@@ -113,14 +113,13 @@ def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) 
     """Check the interpreter that ran the modules; if none ran, those that the node has."""
     ran = health.get("python") if health and not health.get("failed") else None
     found = [ran] if ran else list(pythons)
+    shown = ", ".join(found) or "none"
     known = CONTROLLERS.get(".".join(core.split(".")[:2]))
     if known is None:
         expected = f"one that ansible-core {core} supports on nodes"
         # An interpreter that ran a module is supported.
-        return check_finding(
-            name, "python", True if ran else None, expected, ", ".join(found) or "none",
-            "this ansible-core is newer than this check; see its list of supported targets",
-        )  # fmt: skip
+        hint = "this ansible-core is newer than this check; see its list of supported targets"
+        return check_finding(name, "python", True if ran else None, expected, shown, hint)
     expected = f"{'2.7, ' if known.python2 else ''}{known.oldest} to {known.newest}"
     expected += f", for ansible-core {core}"
     cores = [
@@ -134,7 +133,7 @@ def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) 
             f"manage it with ansible-core {cores[-1]} (pip install 'ansible-core=={cores[-1]}.*')"
         )
     is_good = any(_fits(known, version) for version in found)
-    return check_finding(name, "python", is_good, expected, ", ".join(found) or "none", hint)
+    return check_finding(name, "python", is_good, expected, shown, hint)
 
 
 def _fits(controller: Controller, version: str) -> bool:

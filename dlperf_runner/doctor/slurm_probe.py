@@ -13,6 +13,7 @@ from .findings import Finding, Status, check_finding
 
 OPTIONS = ("partition", "account", "qos", "reservation", "constraint")
 WAIT_S = 30  # for idle nodes
+SAME, OF_ONE_KIND = "the same on every node", "choose nodes of one kind with --constraint"
 ENGINES = ("apptainer", "singularity", "enroot", "podman")
 
 # Runs on each node. Its arguments: the folder, the probe's own folder in it, search path, engines,
@@ -120,11 +121,9 @@ def on_nodes(where: str, probe: Probe | None, has_pyxis: bool) -> Iterator[Findi
         yield _engines(node, own, has_pyxis)
     kinds = {tuple((name, own.get(name)) for name in ENGINES) for own in facts.values()}
     if len(facts) > 1:
-        yield check_finding(
-            "", "container engines", len(kinds) == 1, "the same on every node",
-            "the same" if len(kinds) == 1 else "different versions",
-            "choose nodes of one kind with --constraint", "warning",
-        )  # fmt: skip
+        is_good = len(kinds) == 1
+        found = "the same" if is_good else "different versions"
+        yield check_finding("", "container engines", is_good, SAME, found, OF_ONE_KIND, "warning")
 
 
 def _by_node(said: Said) -> dict[str, dict[str, str]]:
