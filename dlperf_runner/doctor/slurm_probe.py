@@ -62,12 +62,7 @@ class Probe:
 
 
 def probe_argv(
-    plugins: str,
-    options: Mapping[str, str],
-    nodes: int,
-    folder: str,
-    own: str,
-    path: str,
+    plugins: str, options: Mapping[str, str], nodes: int, folder: str, own: str, path: str
 ) -> tuple[str, ...]:
     """The srun command that runs the probe once on each of `nodes` idle nodes. `plugins`: the
     folder of Slurm's plugins."""

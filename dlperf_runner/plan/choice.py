@@ -283,10 +283,7 @@ def parse_wait(text: str, where: str = "--wait") -> int:
     if unit in _SECONDS and number.isascii() and number.isdigit() and len(number) <= 6:
         return int(number) * _SECONDS[unit]
     raise UserError(
-        "invalid duration",
-        where=where,
-        expected="a duration like 90s, 30m or 2h",
-        found=repr(text),
+        "invalid duration", where=where, expected="a duration like 90s, 30m or 2h", found=repr(text)
     )
 
 

@@ -215,11 +215,7 @@ def inside(hosts: tuple[Node, ...], image: Image) -> tuple[Node, ...]:
     reaches the containers on other nodes."""
     options = _DAEMONS if len(hosts) > 1 else ()
     return tuple(
-        replace(
-            host,
-            mpirun=image.mpirun or host.mpirun,
-            mpirun_args=(*options, *host.mpirun_args),
-        )
+        replace(host, mpirun=image.mpirun or host.mpirun, mpirun_args=(*options, *host.mpirun_args))
         for host in hosts
     )
 

@@ -197,13 +197,9 @@ def _runs(
             launcher = "direct"
         unpacked = f"{SOURCES}/{workload.name}-{case.source}"
         if image and is_placeholder(first.name):
+            seen = [unpacked, *data]
             commands = job_containers.launch(
-                launcher,
-                program,
-                hosts,
-                str(image),
-                read_only=[unpacked, *data],
-                has_fabric=fabric is not None,
+                launcher, program, hosts, run.container, read_only=seen, has_fabric=bool(fabric)
             )
         elif image:
             commands = tuple(
@@ -215,7 +211,7 @@ def _runs(
                     data=data,
                     source=unpacked,
                     on_gpu=on_gpu,
-                    has_fabric=fabric is not None,
+                    has_fabric=bool(fabric),
                 )
                 for command in launchers.launch(launcher, program, containers.inside(hosts, image))
             )

@@ -112,9 +112,7 @@ def _own_files(workload: str, source: str, declared: Source) -> list[File]:
         path = folder_of(workload) / name
         if not path.is_file():
             raise UserError(
-                "file not found",
-                where=f"workload {workload}: sources.{source}.files",
-                found=name,
+                "file not found", where=f"workload {workload}: sources.{source}.files", found=name
             )
         mode = EXECUTABLE if os.access(path, os.X_OK) else PLAIN
         place = PurePosixPath(getattr(declared, "directory", ""), path.name)

@@ -253,9 +253,8 @@ def test_every_suite_of_every_stack_can_have_a_folder() -> None:
 
 
 def left_out(*further: str) -> dict[str, str]:
-    found = needs.of_stack(
-        load_catalog(), "v100-cuda10.2", "bionic", Path("/r"), further=tuple(further)
-    )
+    wanted = (load_catalog(), "v100-cuda10.2", "bionic", Path("/r"))
+    found = needs.of_stack(*wanted, further=further)
     return {skipped.environment: skipped.reason for skipped in found.skipped}
 
 

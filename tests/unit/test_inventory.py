@@ -150,11 +150,7 @@ def test_a_misspelt_variable_is_found() -> None:
         ("dlperf_user", None, "a user name"),
         ("dlperf_stack_overrides", {"name": "x"}, "keys of a stack, without its name"),
         ("dlperf_mpi_transport", "verbs", "one of tcp, ucx"),
-        (
-            "dlperf_adopt",
-            ["cuda"],
-            "a list of driver, container_runtime, infiniband, openmpi",
-        ),
+        ("dlperf_adopt", ["cuda"], "a list of driver, container_runtime, infiniband, openmpi"),
     ],
 )
 def test_a_wrong_value_is_told(variable: str, value: object, expected: str) -> None:

@@ -141,10 +141,8 @@ def test_upstream_from_a_url_is_fetched_once(tmp_path: Path, repository: tuple[P
     catalog = catalog_with(tmp_path, repository[1])
     mirror, cache = mirror_of(tmp_path, repository[0], "owner/toy"), tmp_path / "cache"
     made = prepare_source(catalog, "paddle-toy", "upstream", mirror.as_uri(), cache)
-    from_directory = prepare_source(
-        catalog, "paddle-toy", "upstream", str(mirror), tmp_path / "other"
-    )
-    assert made.sha256 == from_directory.sha256
+    other = prepare_source(catalog, "paddle-toy", "upstream", str(mirror), tmp_path / "other")
+    assert made.sha256 == other.sha256
     made.path.unlink()
     again = prepare_source(catalog, "paddle-toy", "upstream", "file:///nowhere", cache)
     assert again == made

@@ -13,16 +13,7 @@ import pytest
 from plan_examples import gpu_nodes, lab_nodes
 from read_logs import read
 from refusals import refusal
-from upstream_sources import (
-    MEETING,
-    PYTHON,
-    SRC,
-    added,
-    plan,
-    source_mirror,
-    texts_of,
-    upstream,
-)
+from upstream_sources import MEETING, PYTHON, SRC, added, plan, source_mirror, texts_of, upstream
 
 from dlperf_runner.catalog.reader import Catalog
 from dlperf_runner.catalog.source import Preparation

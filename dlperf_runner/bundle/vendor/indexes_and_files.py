@@ -19,14 +19,7 @@ from ..folder.files import digest, writing
 from ..folder.manifest import Item, MirrorManifest, Missing, SkippedNeed
 from . import repository
 from .download import Fetcher, FetchError
-from .release_tables import (
-    FOLDER,
-    VendorFile,
-    VendorRepository,
-    refusals,
-    require_suite,
-    wanted,
-)
+from .release_tables import FOLDER, VendorFile, VendorRepository, refusals, require_suite, wanted
 
 # Below vendor/, for files that have no address at a vendor.
 OWN = "operator"
