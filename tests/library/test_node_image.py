@@ -148,8 +148,7 @@ def write(
 
 @pytest.mark.parametrize("version", ["", "2.7", "3.6", "3.12"])
 def test_no_secret_of_a_node_gets_into_its_image(node: Node, tmp_path: Path, version: str) -> None:
-    python = needed(version) if version else sys.executable
-    members, raw = write(node, tmp_path / "image.tar", python)
+    members, raw = write(node, tmp_path / "image.tar", needed(version))
     assert len(PLACES) > 50
     assert [place for place in PLACES if planted(place).encode() in raw] == []
     assert MARK.encode() not in raw

@@ -18,11 +18,11 @@ from benchmark_jobs import (
     has_ended,
     is_launched,
     processes_of,
-    table,
     telemetry,
     until,
     until_gone,
 )
+from csv_tables import table
 from node_sampler import COLUMNS
 from standins import TWO, prints, program
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import executed_modules
+from csv_tables import table
 
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 BURN = "import time\nend = time.time() + 20\nwhile time.time() < end: pass"
@@ -33,13 +33,10 @@ def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
 
 def processes_of(marker: str) -> list[int]:
     found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if marker in (entry / "cmdline").read_text():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if marker in (entry / "cmdline").read_text():
+                found.append(int(entry.name))
     return found
 
 
@@ -81,11 +78,6 @@ def lock_in(directory: Path) -> dict[str, Any]:
     lease.touch()
     os.utime(lease, (0, 0))
     return {"directory": str(directory), "token": "a", "lease_s": 60}
-
-
-def table(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def telemetry(path: Path) -> list[dict[str, str]]:

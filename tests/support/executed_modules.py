@@ -24,6 +24,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 PYTHON = os.environ.get("MODULES_PYTHON", sys.executable)
 ME = getpass.getuser()
 HAVE_RUNUSER = os.geteuid() == 0
+# Before a module that shall not raise its limit of open files above 256.
+FEW_FILES = ["prlimit", "--nofile=256:256"]
+FEW_FILES += ["setpriv", "--bounding-set", "-sys_resource"] * HAVE_RUNUSER
 
 
 def call(

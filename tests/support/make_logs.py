@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from functools import partial
 from pathlib import Path
+
+from csv_tables import table
 
 from dlperf_runner.commands.summarize import Known
 from dlperf_runner.measure.estimators import Rule
@@ -63,8 +64,7 @@ KNOWN = (RESNET, ARCFACE, PLSC, NGC)
 
 
 def published(name: str) -> list[dict[str, str]]:
-    with (PUBLISHED / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return table(PUBLISHED / f"{name}.csv")
 
 
 def gluoncv(

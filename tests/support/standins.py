@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import zipfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -85,8 +83,8 @@ def portable(version: str, archive: Path) -> bool:
 
 
 def needed(version: str) -> str:
-    """A Python of that version; the test is skipped where this machine has none."""
-    python = interpreter(version)
+    """A Python of that version; "": this one. The test is skipped where there is none."""
+    python = interpreter(version) if version else sys.executable
     if python is None:
         pytest.skip(f"there is no Python {version} on this machine")
     return python
@@ -153,23 +151,6 @@ def program(folder: Path, name: str, script: str) -> Path:
     (folder / name).write_text(f"#!/bin/sh\n{script}\n")
     (folder / name).chmod(0o755)
     return folder
-
-
-def wheel(folder: Path, name: str, version: str, further: str = "") -> tuple[Path, str]:
-    """A wheel of one module, which holds its version and `further` code, and is called as the part
-    of the distribution's name before `_`; and the wheel's SHA-256."""
-    info = f"{name}-{version}.dist-info"
-    files = {
-        f"{name.partition('_')[0]}.py": f"__version__ = {version!r}\n{further}",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/RECORD": "",
-    }
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for member, text in files.items():
-            archive.writestr(member, text)
-    return path, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def nvidia_smi(

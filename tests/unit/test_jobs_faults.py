@@ -3,7 +3,6 @@ nodes that others use, a full queue; the real scripts, with stand-ins for Slurm'
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
+from csv_tables import table
 from job_campaigns import (
     KILL_JOB,
     campaign,
@@ -246,7 +246,7 @@ def test_telemetry_is_beside_the_log_and_in_the_record(site: Path) -> None:
     (record,) = read_records(directory)
     place = campaigns.run_directory(directory, record)
     for node in ("n1", "n2"):
-        rows = list(csv.DictReader((place / f"telemetry-{node}.csv").open()))
+        rows = table(place / f"telemetry-{node}.csv")
         assert len(rows) >= 3
         times = [float(row["unix_time"]) for row in rows]
         assert times == sorted(times)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
+from loaded_files import load
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
@@ -20,15 +19,6 @@ NAMES = (
     *("steady", "case", "published", "family-wise", "missed", "verdicts", "found"),
     *("campaigns", "adaptive", "change-points", "changes-found"),
 )
-
-
-def simulations() -> ModuleType:
-    path = ROOT / "benchmarks" / "simulations.py"
-    spec = importlib.util.spec_from_file_location("simulations", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def stated() -> dict[str, list[float]]:
@@ -44,7 +34,7 @@ def stated() -> dict[str, list[float]]:
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, list[tuple[float, int]]]:
-    module = simulations()
+    module = load("benchmarks/simulations.py")
     assert tuple(module.SIMULATIONS) == NAMES
     return {
         label: shares
