@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from executed_modules import call
+from standins import program
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, mode: int = 0o755, link: str = "") -> Any:
@@ -204,9 +205,7 @@ class TestWhatAnotherUserOwns:
     def test_root_starts_no_interpreter_of_theirs(self, tmp_path: Path) -> None:
         folder = self.theirs(tmp_path / "conda")
         marker = tmp_path / "started"
-        python = folder / "python"
-        python.write_text(f"#!/bin/sh\ntouch {marker}\n")
-        python.chmod(0o755)
+        python = program(folder, "python", f"touch {marker}") / "python"
         given = {"interpreter": str(python), "path": str(tmp_path / "env")}
         said = f"{folder} belongs to user id 64321"
         assert said in call("python_environment", **given)["msg"]

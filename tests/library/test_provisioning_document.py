@@ -150,14 +150,7 @@ def test_containers_are_made_of_the_environments_where_an_engine_is_named() -> N
 
 
 def test_what_is_as_pinned_is_complete_unless_the_python_that_made_it_goes() -> None:
-    pins = [line.split("==") for line in PINNED.splitlines() if "==" in line]
-    uv = {
-        "python": "3.11.2",
-        "distributions": {
-            name: {"version": rest.split()[0], "url": None} for name, rest, *_ in pins
-        },
-    }
-    there = node(environments={UV: uv})
+    there = node(environments={UV: pinned(PINNED)})
     known = provision.for_node(choice(), there, {})["dlperf_node"]
     assert known["complete"] == [UV]
     assert "environments" not in known

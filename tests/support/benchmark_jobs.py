@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,16 @@ def agents_of(directory: Path) -> list[int]:
     return found
 
 
+@contextmanager
+def of_another_user(code: str) -> Iterator[subprocess.Popen[bytes]]:
+    other = subprocess.Popen(["/usr/bin/python3", "-c", code], user=4711, cwd="/")
+    try:
+        yield other
+    finally:
+        other.kill()
+        other.wait()
+
+
 def until(condition: Callable[[], object], seconds: float = 30) -> bool:
     """Wait until this is true; how long that takes depends on what else the machine does."""
     deadline = time.monotonic() + seconds
@@ -78,6 +89,12 @@ def lock_in(directory: Path) -> dict[str, Any]:
     lease.touch()
     os.utime(lease, (0, 0))
     return {"directory": str(directory), "token": "a", "lease_s": 60}
+
+
+def sampling(folder: Path, **environment: str) -> dict[str, Any]:
+    """Options of a run whose node1 is sampled by the programs of a folder."""
+    env = {"PATH": f"{folder}:/usr/bin:/bin", **environment}
+    return {"sample_s": 1, "sample_hosts": {"node1": ""}, "env": env}
 
 
 def telemetry(path: Path) -> list[dict[str, str]]:
