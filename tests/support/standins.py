@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from captured import captured
 
 PROJECT = Path(__file__).parents[2]
 LIBRARY, MODULE_UTILS = PROJECT / "library", PROJECT / "module_utils"
@@ -44,12 +45,11 @@ def interpreter(version: str) -> str | None:
     candidates = [shutil.which(f"python{version}")]
     pyenv = shutil.which("pyenv")
     if pyenv:
-        root = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=False)
+        root = captured(pyenv, "root")
         versions = Path(root.stdout.strip()) / "versions"
         candidates += [str(path) for path in versions.glob(f"{version}.*/bin/python")]
     for candidate in filter(None, candidates):
-        test = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-        told = subprocess.run(test, capture_output=True, text=True, check=False)
+        told = captured(candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
         if told.stdout.strip() == version:
             return candidate
     return None
@@ -104,10 +104,8 @@ def ansible_standin(folder: Path) -> Path:
 
 def computed(python: str, code: str, given: object, path: Path, *arguments: object) -> Any:
     """What code for nodes prints as JSON; `path` is that of an `ansible_standin`."""
-    done = subprocess.run(
-        [python, "-c", code, *map(str, arguments)], input=json.dumps(given), check=False,
-        env={"PYTHONPATH": str(path)}, capture_output=True, text=True,
-    )  # fmt: skip
+    environment = {"PYTHONPATH": str(path)}
+    done = captured(python, "-c", code, *arguments, input=json.dumps(given), env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -132,15 +130,10 @@ def execute(
     ansible = folder / "ansible-standin"
     if not ansible.exists():
         ansible_standin(ansible)
-    finished = subprocess.run(
-        [python or sys.executable, str(LIBRARY / f"{module}.py")],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
-        env={"PATH": path, "PYTHONPATH": str(ansible), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    environment = {"PATH": path, "PYTHONPATH": str(ansible), "PYTHONDONTWRITEBYTECODE": "1"}
+    argv = (python or sys.executable, LIBRARY / f"{module}.py")
+    given = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
+    finished = captured(*argv, input=given, env=environment, timeout=120)
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout)
 
