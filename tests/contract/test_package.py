@@ -21,10 +21,7 @@ TOO_OLD = "python3.10"
 
 
 def run(
-    argv: Sequence[object],
-    cwd: Path,
-    status: int = 0,
-    environment: Mapping[str, str] | None = None,
+    argv: Sequence[object], cwd: Path, status: int = 0, environment: Mapping[str, str] | None = None
 ) -> str:
     """Run a command in an environment that knows nothing of the clone; what it printed."""
     clean = {

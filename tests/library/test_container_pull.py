@@ -62,10 +62,7 @@ def test_images_come_by_digest_from_the_registry_that_is_named(
 ) -> None:
     status, said = pulled(tmp_path, ENGINE, DIGEST, registry)
     assert status == 0, said
-    assert asked(tmp_path) == [
-        f"image inspect {place}@{DIGEST}",
-        f"pull --quiet {place}@{DIGEST}",
-    ]
+    assert asked(tmp_path) == [f"image inspect {place}@{DIGEST}", f"pull --quiet {place}@{DIGEST}"]
 
 
 def test_a_locally_built_image_is_found_by_its_id_and_never_pulled(tmp_path: Path) -> None:

@@ -41,8 +41,7 @@ def logins(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("lost", "lease_s"),
-    [("", 60), ("", "60"), ("rm lock/lease.*", 60), ("mv lock gone", 60)],
+    ("lost", "lease_s"), [("", 60), ("", "60"), ("rm lock/lease.*", 60), ("mv lock gone", 60)]
 )
 def test_another_node_of_the_run_is_asked_before_the_launch(
     tmp_path: Path, lost: str, lease_s: int | str

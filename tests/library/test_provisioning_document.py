@@ -43,7 +43,7 @@ def test_a_node_is_asked_for_what_its_stack_and_frameworks_need() -> None:
 def test_a_cpu_node_needs_these_roles_and_refuses_only_a_python_that_does_not_fit() -> None:
     document = told(frameworks=["mxnet"])
     assert document["provision_roles"] == [
-        *("node_base", "ssh_mesh", "openmpi", "python_env", "framework", "horovod"),
+        *("node_base", "ssh_mesh", "openmpi", "python_env", "framework", "horovod")
     ]
     assert document["provision_preflights"] == ["python_env"]
     assert document["openmpi_method"] == "package"

@@ -10,13 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible.module_utils import (
-    dnf_family,
-    node_packages,
-    openpgp_key,
-    rpm_family,
-    selinux_labels,
-)
+from ansible.module_utils import dnf_family, node_packages, openpgp_key, rpm_family, selinux_labels
 from standins import ansible_standin, computed, needed, program
 
 RPM = """\

@@ -23,10 +23,7 @@ DRIFTS: dict[str, Callable[[Path], Any]] = {
         path.with_name("new").write_text(path.read_text()),
         path.with_name("new").rename(path),
     ),
-    "edited, with its old time": lambda path: (
-        path.write_text("another"),
-        os.utime(path, (1, 1)),
-    ),
+    "edited, with its old time": lambda path: (path.write_text("another"), os.utime(path, (1, 1))),
 }
 
 
@@ -114,7 +111,4 @@ def test_old_interpreters_say_the_same_of_a_file(
 def test_limits_are_said_as_high_as_the_node_allows_them() -> None:
     wanted = {"nofile": "99999", "core": "0"}
     facts = call("node_facts", prefix=FEW_FILES, limits=wanted)["ansible_facts"]
-    assert facts["dlperf_node"]["limits"] == {
-        "nofile": "256",
-        "core": "0",
-    }
+    assert facts["dlperf_node"]["limits"] == {"nofile": "256", "core": "0"}

@@ -277,12 +277,7 @@ def maxtext(
 
 
 def megatron(
-    milliseconds: float,
-    *,
-    batch: int = 16,
-    length: int = 4096,
-    world: int = 8,
-    steps: int = 100,
+    milliseconds: float, *, batch: int = 16, length: int = 4096, world: int = 8, steps: int = 100
 ) -> list[str]:
     """A log of Megatron-LM: steps of that duration after the first fifth."""
     arguments = {"bf16": True, "fp16": False, "global_batch_size": batch, "log_interval": 10}

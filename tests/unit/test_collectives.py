@@ -267,7 +267,7 @@ def test_program_counts_wrong_elements(run: Callable[..., tuple[int, list[str]]]
     status, lines = run(2, "--max-bytes", "64", "--iterations", "2", broken=True)
     found = read([("\n".join(lines) + "\n").encode()])
     assert [(row.size, row.wrong, row.in_place_wrong) for row in found.rows] == [
-        *((8, 0, 0), (16, 0, 0), (32, 1, 1), (64, 0, 0)),
+        *((8, 0, 0), (16, 0, 0), (32, 1, 1), (64, 0, 0))
     ]
     assert found.is_wrong
     assert status == 1
