@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
-from loaded_files import load
+from modules import load
 
 plugin = load("roles/benchmark_run/action_plugins/benchmark_record.py")
 

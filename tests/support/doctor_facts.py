@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import nvidia_smi
-from plan_examples import gpu_nodes
 
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.core.node import Node
 from dlperf_runner.doctor.findings import Finding
 from dlperf_runner.doctor.nodes import diagnose
 
@@ -18,7 +18,17 @@ PROJECT = Path(__file__).parents[2]
 FIXTURES = PROJECT / "tests/fixtures/gpu"
 V100 = nvidia_smi.read_xml((FIXTURES / "v100_440.xml").read_text())["gpus"][0]
 TOPOLOGY = nvidia_smi.topology((FIXTURES / "v100_topo.txt").read_text())
-NODES = gpu_nodes(stack="v100-cuda10.2")
+NODES = tuple(
+    Node(
+        name=f"node{number}",
+        address=f"10.11.0.{number + 1}",
+        devices_per_node=8,
+        accelerator="Tesla V100-SXM2-16GB",
+        stack="v100-cuda10.2",
+        interface="ib0",
+    )
+    for number in range(1, 5)
+)
 STACKS = {node.name: load_catalog().stack_of(node) for node in NODES}
 
 

@@ -63,14 +63,6 @@ def campaign(
     return directory
 
 
-def within(patch: pytest.MonkeyPatch, nodes: str, cpus: str) -> None:
-    """Let the test run within an allocation of these nodes."""
-    patch.setenv("SLURM_JOB_ID", "77")
-    patch.setenv("SLURM_JOB_NODELIST", nodes)
-    patch.setenv("SLURM_JOB_NUM_NODES", str(len(nodes.split(","))))
-    patch.setenv("SLURM_JOB_CPUS_PER_NODE", cpus)
-
-
 def execute(directory: Path, policy: Policy | None = None) -> tuple[list[str], list[str]]:
     """Problems, and what was said."""
     said: list[str] = []
@@ -84,6 +76,14 @@ def outcomes(directory: Path) -> list[dict[str, Any]]:
 def hold(site: Path, state: str) -> None:
     """Let later jobs have this state, and not start."""
     (site.parent / "bin/state/hold").write_text(state)
+
+
+def within(patch: pytest.MonkeyPatch, nodes: str, cpus: str) -> None:
+    """Let the test run within an allocation of these nodes."""
+    patch.setenv("SLURM_JOB_ID", "77")
+    patch.setenv("SLURM_JOB_NODELIST", nodes)
+    patch.setenv("SLURM_JOB_NUM_NODES", str(len(nodes.split(","))))
+    patch.setenv("SLURM_JOB_CPUS_PER_NODE", cpus)
 
 
 def submitted(site: Path, **chosen: Any) -> Path:

@@ -15,34 +15,36 @@ def choose(**options: object) -> Choice:
     return parse_choice(options)
 
 
-def nodes(count: int, **what: Any) -> tuple[Node, ...]:
-    """node1 is 10.11.0.2."""
-    numbers = range(1, count + 1)
-    return tuple(Node(f"node{n}", f"10.11.0.{n + 1}", **what) for n in numbers)
-
-
-def gpu_nodes(count: int = 4, devices: int = 8, stack: str = "v100") -> tuple[Node, ...]:
-    """The cluster of the published tests."""
-    return nodes(
-        count,
-        devices_per_node=devices,
-        accelerator="Tesla V100-SXM2-16GB",
-        stack=stack,
-        interface="ib0",
+def gpu_nodes(count: int = 4, devices: int = 8) -> tuple[Node, ...]:
+    """The cluster of the published tests: node1 is 10.11.0.2."""
+    return tuple(
+        Node(
+            name=f"node{number}",
+            address=f"10.11.0.{number + 1}",
+            devices_per_node=devices,
+            accelerator="Tesla V100-SXM2-16GB",
+            stack="v100",
+            interface="ib0",
+        )
+        for number in range(1, count + 1)
     )
 
 
 def lab_nodes(count: int = 4) -> tuple[Node, ...]:
     """The embedded lab."""
-    return nodes(
-        count,
-        devices_per_node=2,
-        accelerator="cpu",
-        stack="cpu",
-        interface="eth0",
-        frameworks=("mxnet",),
-        matrix="smoke",
-        mpirun_args=("--oversubscribe",),
+    return tuple(
+        Node(
+            name=f"node{number}",
+            address=f"10.11.0.{number + 1}",
+            devices_per_node=2,
+            accelerator="cpu",
+            stack="cpu",
+            interface="eth0",
+            frameworks=("mxnet",),
+            matrix="smoke",
+            mpirun_args=("--oversubscribe",),
+        )
+        for number in range(1, count + 1)
     )
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from command_line import output
 from make_logs import gluoncv, write
-from planned_campaigns import create
+from plan_examples import lab_nodes
 
 from dlperf_runner.campaign import directory as campaigns
+from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.commands.report import make_report
+from dlperf_runner.plan.choice import parse_choice
+from dlperf_runner.plan.make import make_plan
 
 RUN = "runs/mxnet-resnet50v1b-builtin_fp32_b2_1n1g/r1"
 LOG = f"{RUN}/rn50_b2_fp32_1.log"
@@ -40,7 +44,10 @@ def end(campaign: Path, run: dict[str, Any], rate: float) -> None:
 
 def finished_campaign(results: Path) -> Path:
     """`results` with a campaign of two cases and two repeats, its history and its report."""
-    for number, run in enumerate(create(results / "one", nodes="1")):
+    choice = parse_choice({"workload": "mxnet-resnet50v1b", "nodes": "1", "repeats": 2})
+    runs = make_plan(choice, load_catalog(), lab_nodes())
+    plan = campaigns.create_campaign(results / "one", choice, lab_nodes(), runs)
+    for number, run in enumerate(json.loads(json.dumps(plan["runs"]))):
         end(results / "one", run, 10.0 + number)
     output("summarize", results / "one")
     make_report([results / "one"])

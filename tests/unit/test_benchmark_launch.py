@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loaded_files import load
+from modules import load
 
 plugin = load("roles/benchmark_run/action_plugins/benchmark_launch.py")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from loaded_files import load
+from modules import load
 
 plugin = load("roles/benchmark_run/filter_plugins/benchmark_outcome.py")
 outcome = plugin.benchmark_outcome

@@ -20,7 +20,13 @@ from scipy import stats
 from dlperf_runner.campaign import directory as campaign
 from dlperf_runner.campaign import execute as execution
 from dlperf_runner.compare.campaigns import compare_campaigns
-from dlperf_runner.compare.spread import measure, read_spreads, refuse_copies, save_spreads, widened
+from dlperf_runner.compare.spread import (
+    measure,
+    read_spreads,
+    refuse_copies,
+    save_spreads,
+    widened,
+)
 from dlperf_runner.compare.verdicts import together
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import make_frame

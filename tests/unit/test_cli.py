@@ -183,7 +183,9 @@ def test_plan_as_json_has_what_the_playbook_needs() -> None:
     assert {run["workload"] for run in document["runs"]} == set(programs)
 
 
-def test_inventories_and_limit_are_passed_on(lab: list[tuple[tuple[str, ...], str | None]]) -> None:
+def test_inventories_and_limit_are_passed_on(
+    lab: list[tuple[tuple[str, ...], str | None]],
+) -> None:
     call("plan", "-i", "a", "--inventory", "b,", "--limit", "node1,node2")
     assert lab == [(("a", "b,"), "node1,node2")]
 

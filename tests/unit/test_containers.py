@@ -10,7 +10,7 @@ import pytest
 from plan_examples import gpu_nodes, lab_nodes
 
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.core.case import Command, Run
+from dlperf_runner.core.case import Command
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.launchers import Program, launch
@@ -244,32 +244,23 @@ def test_nodes_with_different_registries_are_refused() -> None:
         planned((first, replace(second, registry="other:5000")), nodes=(2,), gpus_per_node=(8,))
 
 
-def in_nvidias_image(stack: str, framework: str, image: str, workload: str) -> Run:
-    """The run of a workload of today on two nodes whose inventory gives the image's digest."""
-    nodes = tuple(
-        replace(
-            node,
-            stack=stack,
-            suite="noble",
-            frameworks=(framework,),
-            container_images={f"nvcr.io/nvidia/{image}": DIGEST},
-        )
-        for node in gpu_nodes(2)
-    )
-    chosen = Choice(workload=(workload,), nodes=(2,), gpus_per_node=(8,))
-    run, *_ = make_plan(chosen, load_catalog(), nodes)
-    assert run.container == f"podman nvcr.io/nvidia/{image.partition(':')[0]}@{DIGEST}"
-    return run
-
-
 @pytest.mark.parametrize(
     ("stack", "release"),
     [("a100-cuda11.8", "25.06"), ("h100-cuda12.9", "25.06"), ("b200-cuda13", "25.12")],
 )
 def test_torchrun_in_nvidias_image_once_per_node(stack: str, release: str) -> None:
     """The launcher needs no shell into the other nodes' containers: each node starts its own."""
-    image = f"pytorch:{release}-py3"
-    run = in_nvidias_image(stack, "pytorch", image, "pytorch-resnet50v1.5")
+    image = f"nvcr.io/nvidia/pytorch:{release}-py3"
+    kept = {
+        "stack": stack,
+        "suite": "noble",
+        "frameworks": ("pytorch",),
+        "container_images": {image: DIGEST},
+    }
+    nodes = tuple(replace(node, **kept) for node in gpu_nodes(2))  # type: ignore[arg-type]
+    chosen = Choice(workload=("pytorch-resnet50v1.5",), nodes=(2,), gpus_per_node=(8,))
+    run, *_ = make_plan(chosen, load_catalog(), nodes)
+    assert run.container == f"podman nvcr.io/nvidia/pytorch@{DIGEST}"
     for rank, command in enumerate(run.commands):
         start = command.argv.index(f"nvcr.io/nvidia/pytorch@{DIGEST}")
         assert command.argv[start + 1 :][:6] == (
@@ -281,8 +272,17 @@ def test_torchrun_in_nvidias_image_once_per_node(stack: str, release: str) -> No
 
 
 def test_mpirun_in_nvidias_image_tells_tensorflow_the_addresses() -> None:
-    image = "tensorflow:25.02-tf2-py3"
-    run = in_nvidias_image("h100-cuda12.9", "tensorflow2", image, "tensorflow2-resnet50v1.5")
+    image = "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
+    kept = {
+        "stack": "h100-cuda12.9",
+        "suite": "noble",
+        "frameworks": ("tensorflow2",),
+        "container_images": {image: DIGEST},
+    }
+    nodes = tuple(replace(node, **kept) for node in gpu_nodes(2))  # type: ignore[arg-type]
+    chosen = Choice(workload=("tensorflow2-resnet50v1.5",), nodes=(2,), gpus_per_node=(8,))
+    run, *_ = make_plan(chosen, load_catalog(), nodes)
+    assert run.container == f"podman nvcr.io/nvidia/tensorflow@{DIGEST}"
     (command,) = run.commands
     assert command.env["TF_WORKER_HOSTS"] == "10.11.0.2,10.11.0.3"
     assert "TF_WORKER_HOSTS" in command.argv

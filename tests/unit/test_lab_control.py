@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 import yaml
-from loaded_files import load
+from modules import load
 
 PROJECT = Path(__file__).parents[2]
 ROLE = PROJECT / "roles/lab"

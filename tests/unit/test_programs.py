@@ -12,11 +12,11 @@ import jax_llama
 import pytest
 import pytorch_arcface
 import pytorch_llama
-from loaded_files import load
+from modules import load
 
 from dlperf_runner.catalog.reader import load_catalog
 
-programs, plain_loops = (load(f"benchmarks/{name}.py") for name in ("programs", "plain_loops"))
+programs, plain_loops = load("benchmarks/programs.py"), load("benchmarks/plain_loops.py")
 
 
 @pytest.mark.parametrize("name", programs.PROGRAMS)

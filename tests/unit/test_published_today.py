@@ -308,7 +308,11 @@ def test_the_conditions_of_a_run_are_its_parameters() -> None:
 
 @pytest.mark.parametrize(
     ("matrix", "source", "published"),
-    [("published", "builtin", 6667), ("published", "upstream", 6667), ("float8", "builtin", 8532)],
+    [
+        ("published", "builtin", 6667),
+        ("published", "upstream", 6667),
+        ("float8", "builtin", 8532),
+    ],
 )
 def test_a_matrix_plans_what_its_number_was_published_for(
     matrix: str, source: str, published: float
@@ -343,7 +347,11 @@ def test_arcface_stands_beside_the_number_of_its_sample_rate(
     case = {"workload": "pytorch-arcface", "model": "arcface-r50", "precision": "amp"}
     known = {k: v for k, v in conditions_of(run, {}, load_rule()).items() if v is not None}
     (found,) = compared(
-        published or 2271.33, known, **case, batch_size_per_device=128, accelerator="V100-SXM2-32GB"
+        published or 2271.33,
+        known,
+        **case,
+        batch_size_per_device=128,
+        accelerator="V100-SXM2-32GB",
     )
     assert found["report"] == "insightface-arcface-torch"
     if published is None:

@@ -6,7 +6,7 @@ import random
 import re
 
 import pytest
-from loaded_files import PROJECT, load
+from modules import PROJECT, load
 
 scale = load("benchmarks/scale.py")
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from loaded_files import load
+from modules import PROJECT, load
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs" / "statistics.md").read_text(encoding="utf-8")
 TRIALS = 150
 NAMES = (
     *("steady", "case", "published", "family-wise", "missed", "verdicts", "found"),
@@ -81,12 +80,12 @@ def test_promises_of_the_page() -> None:
 
 def command(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / "simulations.py"), *options],
+        [sys.executable, str(PROJECT / "benchmarks" / "simulations.py"), *options],
         capture_output=True,
         text=True,
         check=False,
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"},
     )
 
 

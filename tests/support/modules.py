@@ -1,4 +1,4 @@
-"""Files of the project that no package holds, as modules."""
+"""Python files that are no modules of a package: plugins, and programs of benchmarks/."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ PROJECT = Path(__file__).parents[2]
 
 
 def load(path: str) -> ModuleType:
-    """The file at this path below the project. Its name gets an end, so that it takes the place of
-    no other module."""
-    name = f"{Path(path).stem}_as_module"
+    """The file at this path of the project, as a module."""
+    name = path.removesuffix(".py").replace("/", "_")
     spec = importlib.util.spec_from_file_location(name, PROJECT / path)
     assert spec and spec.loader
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # for its dataclasses
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
