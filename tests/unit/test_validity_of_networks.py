@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import call
 from judged_runs import gpu_run, verdict
 from make_logs import KNOWN, gluoncv
+from typer.testing import CliRunner
 
+from dlperf_runner.cli.main import app
 from dlperf_runner.measure.validity import Verdict, is_selected
 from dlperf_runner.results.load import load_results
 from dlperf_runner.stats.summary import summarize
@@ -82,7 +83,8 @@ def test_the_report_names_the_network_that_nccl_used(tmp_path: Path) -> None:
         gpu_run(tmp_path, "2n2g", repeat, lines, env={"NCCL_IB_HCA": "mlx5"})
     (case,) = summarize(load_results(tmp_path, KNOWN).frame).to_dict("records")
     assert (case["nccl_network"], case["nccl_interfaces"]) == ("IB mlx5_0, mlx5_1", 2)
-    call("report", tmp_path)
+    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert done.exit_code == 0, done.output
     text = (tmp_path / "report" / "report.md").read_text()
     assert "On 2n2g, NCCL used IB mlx5_0, mlx5_1." in text
     # Runs that used different networks have none in common.
