@@ -15,29 +15,23 @@ def choose(**options: object) -> Choice:
     return parse_choice(options)
 
 
-def _nodes(count: int, **same: Any) -> tuple[Node, ...]:
-    """node1 is 10.11.0.2."""
-    numbers = range(1, count + 1)
-    return tuple(Node(name=f"node{n}", address=f"10.11.0.{n + 1}", **same) for n in numbers)
+def gpu_nodes(count: int = 4, devices: int = 8, **changes: Any) -> tuple[Node, ...]:
+    """The cluster of the published tests, or one that differs from it: node1 is 10.11.0.2."""
+    usual = {"accelerator": "Tesla V100-SXM2-16GB", "stack": "v100", "interface": "ib0"}
+    return _nodes(count, {"devices_per_node": devices, **usual, **changes})
 
 
-def gpu_nodes(count: int = 4, devices: int = 8) -> tuple[Node, ...]:
-    """The cluster of the published tests."""
-    of_cluster = {"accelerator": "Tesla V100-SXM2-16GB", "stack": "v100", "interface": "ib0"}
-    return _nodes(count, devices_per_node=devices, **of_cluster)
+def lab_nodes(count: int = 4, **changes: Any) -> tuple[Node, ...]:
+    """The embedded lab, or one that differs from it."""
+    usual = {"devices_per_node": 2, "accelerator": "cpu", "stack": "cpu", "interface": "eth0"}
+    usual |= {"frameworks": ("mxnet",), "matrix": "smoke", "mpirun_args": ("--oversubscribe",)}
+    return _nodes(count, {**usual, **changes})
 
 
-def lab_nodes(count: int = 4) -> tuple[Node, ...]:
-    """The embedded lab."""
-    return _nodes(
-        count,
-        devices_per_node=2,
-        accelerator="cpu",
-        stack="cpu",
-        interface="eth0",
-        frameworks=("mxnet",),
-        matrix="smoke",
-        mpirun_args=("--oversubscribe",),
+def _nodes(count: int, values: dict[str, Any]) -> tuple[Node, ...]:
+    return tuple(
+        Node(name=f"node{number}", address=f"10.11.0.{number + 1}", **values)
+        for number in range(1, count + 1)
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from make_logs import write
 from nccl_logs import nccl_tests
+from plan_examples import gpu_nodes
 from planned_campaigns import set_outcome
 
 from dlperf_runner.campaign import directory as campaigns
@@ -26,10 +27,7 @@ H100 = "h100-cuda12.9"
 
 def nodes(count: int, stack: str = H100, devices: int = 8) -> tuple[Node, ...]:
     accelerator = "cpu" if stack == "cpu" else "NVIDIA H100 80GB HBM3"
-    return tuple(
-        Node(f"node{n}", f"10.0.0.{n}", devices, accelerator, stack, interface="eth0")
-        for n in range(1, count + 1)
-    )
+    return gpu_nodes(count, devices, stack=stack, accelerator=accelerator, interface="eth0")
 
 
 def of_group(names: str, busbw: float | None) -> GroupBandwidth:

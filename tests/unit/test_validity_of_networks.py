@@ -24,11 +24,7 @@ CARDS = (
     [
         ({"NCCL_SOCKET_IFNAME": "eth0"}, SOCKET, None),
         ({}, SOCKET, None),
-        (
-            {"NCCL_SOCKET_IFNAME": "eth1"},
-            SOCKET,
-            "NCCL used eth0, but the plan selects eth1",
-        ),
+        ({"NCCL_SOCKET_IFNAME": "eth1"}, SOCKET, "NCCL used eth0, but the plan selects eth1"),
         ({"NCCL_SOCKET_IFNAME": "^docker"}, SOCKET, None),
         ({}, SOCKET.replace("eth0", "docker0"), "NCCL used docker0 between nodes"),
         (
