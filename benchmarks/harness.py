@@ -10,9 +10,8 @@ import argparse
 import json
 import os
 from itertools import pairwise
-from statistics import median
 
-from lab import Lab, provisioned
+from lab import Lab, provisioned, spread
 
 # A program that ends at once.
 PROGRAM = "/usr/bin/printf 'step %s rate 1.0\\n' 1 2 3"
@@ -55,15 +54,8 @@ def floor(made: Lab, nodes: int) -> float:
 
 def row(nodes: int, repeats: int) -> str:
     with provisioned(nodes, "nccl") as made:
-        made.seconds(
-            "python",
-            "-m",
-            "dlperf_runner",
-            "init-workload",
-            *WORKLOAD,
-            "--topologies",
-            f"{nodes}n1g",
-        )
+        options = (*WORKLOAD, "--topologies", f"{nodes}n1g")
+        made.seconds("python", "-m", "dlperf_runner", "init-workload", *options)
         floors = [floor(made, nodes) for _ in range(repeats)]
         used = [made.cpu_of_nodes()]
         logins = [made.logins()]
@@ -81,11 +73,11 @@ def row(nodes: int, repeats: int) -> str:
     counts = [after[last] - before[last] for before, after in pairwise(logins)]
     # mpirun logs in once for each run.
     return (
-        f"| {nodes}, load {load:.0f} | {median(added):.2f} s ({min(added):.2f} to {max(added):.2f})"
+        f"| {nodes}, load {load:.0f} | {spread(added)}"
         f" | {(controller[1] - controller[0]) / repeats:.2f} s"
         f" | {(several - one) / repeats - bare:.1f} s"
         f" | {counts[0] - 1}, {counts[1] - repeats - 1}"
-        f" | {median(floors):.2f} s ({min(floors):.2f} to {max(floors):.2f}) |"
+        f" | {spread(floors)} |"
     )
 
 

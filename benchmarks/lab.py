@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 PROJECT = Path(__file__).resolve().parents[1]
 OF_ONE_NODE = ("opt/dlperf/stamps", "etc/ssh/ssh_host_*", "home/dlperf/.ssh", "root/.ssh", "tmp/*")
@@ -80,6 +81,12 @@ class Lab:
         line = f"Accepted publickey for {user} from"
         logs = (self.directory / "log").glob("node*.log")
         return {log.stem: log.read_text(errors="replace").count(line) for log in logs}
+
+
+def spread(seconds: Sequence[float], digits: int = 2) -> str:
+    """`1.25 s (1.20 to 1.31)`: the median and the range."""
+    middle, *ends = (f"{of(seconds):.{digits}f}" for of in (median, min, max))
+    return f"{middle} s ({' to '.join(ends)})"
 
 
 def _cpu() -> float:

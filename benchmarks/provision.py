@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from statistics import median
 
-from lab import Lab, lab
+from lab import Lab, lab, spread
 
 COLUMNS = ("wall", "controller's CPU", "nodes' CPU")
 
@@ -55,8 +55,7 @@ def by_column(measured: list[Cost]) -> list[tuple[float, ...]]:
 
 
 def shown(values: tuple[float, ...]) -> str:
-    spread = f" ({min(values):.1f} to {max(values):.1f})" if len(values) > 1 else ""
-    return f"{median(values):.1f} s{spread}"
+    return spread(values, 1) if len(values) > 1 else f"{values[0]:.1f} s"
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ def main() -> None:
     options = parser.parse_args()
     with temporary_directory() as directory:
         logs, output = directory / "logs", directory / "out"
-        size = many(logs, options.cases * options.runs, 0, options.runs)
+        size = many(logs, options.cases * options.runs, 0, options.cases)
         package, into = [sys.executable, "-m", "dlperf_runner"], ["--output-dir", str(output)]
         ways = {
             "import pandas": [sys.executable, "-c", PANDAS],

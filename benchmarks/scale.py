@@ -20,7 +20,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import yaml
@@ -161,7 +160,7 @@ def write_inventory(nodes: int, directory: Path) -> None:
 
 def measured_plan(nodes: int, repeats: int) -> Iterator[str]:
     """Rows with the time of a plan for so many nodes, and of Ansible's reading of the inventory."""
-    from lab import Lab  # the tests of this file have no path to it
+    from lab import Lab, spread  # the tests of this file have no path to it
 
     with tempfile.TemporaryDirectory(prefix="dlperf-plan-") as name:
         inventory, here = Path(name) / "inventory", Lab(Path(name) / "lab")
@@ -178,8 +177,7 @@ def measured_plan(nodes: int, repeats: int) -> Iterator[str]:
     yield "| --- | --- | --- |"
     for text in commands:
         walls, cpus = zip(*((run[text].wall, run[text].cpu) for run in took), strict=True)
-        cells = [f"{median(v):.1f} s ({min(v):.1f} to {max(v):.1f})" for v in (walls, cpus)]
-        yield f"| `{text}` | {cells[0]} | {cells[1]} |"
+        yield f"| `{text}` | {spread(walls, 1)} | {spread(cpus, 1)} |"
 
 
 def main() -> None:

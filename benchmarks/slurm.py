@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from lab import PROJECT, Lab, lab
+from lab import PROJECT, Lab, lab, spread
 
 GIVEN = {"lab_slurm": True, "dlperf_frameworks": ["nccl"]}
 SITE = (
@@ -25,6 +25,7 @@ SITE = (
     "dlperf_interface: eth0\ndlperf_matrix: smoke\ndlperf_frameworks: [nccl]\n"
 )
 USER = "cd /shared && sudo -u dlperf"
+DLPERF = f"{USER} env PYTHONPATH=/shared/python /usr/bin/python3 -m dlperf_runner"
 WORKLOAD = (
     "--name mine --framework nccl --launcher jax --unit samples --rates-are-per world"
     " --command '{python} train.py {total_steps}' --regex 'it (?P<step>\\d+) (?P<rate>\\S+)'"
@@ -53,8 +54,7 @@ def run(made: Lab, shared: Path, name: str, nodes: int, repeats: int) -> list[fl
     """Seconds between the ends of runs, which follow each other in one job."""
     options = "--scheduler slurm --site site.yml --workload mine --matrix published"
     options += f" --campaign {name} --nodes {nodes} --repeats {repeats + 1}"
-    python = "env PYTHONPATH=/shared/python /usr/bin/python3 -m dlperf_runner"
-    ssh(made, f"{USER} {python} --catalog /shared/catalog run {options}")
+    ssh(made, f"{DLPERF} --catalog /shared/catalog run {options}")
     paths = sorted(
         (shared / name).glob("jobs/1/ended.*.json"), key=lambda p: int(p.suffixes[0][1:])
     )
@@ -81,8 +81,7 @@ def turns(made: Lab, shared: Path, options: argparse.Namespace) -> Iterator[str]
             harness += run(made, shared, name, nodes, options.repeats)
             floors += bare(made, shared, name, nodes, options.repeats)
         added = median(harness) - median(floors)
-        cells = [f"{median(v):.2f} s ({min(v):.2f} to {max(v):.2f})" for v in (harness, floors)]
-        yield f"| {nodes} | {cells[0]} | {cells[1]} | {added:.2f} s |"
+        yield f"| {nodes} | {spread(harness)} | {spread(floors)} | {added:.2f} s |"
 
 
 def main() -> None:
@@ -100,8 +99,7 @@ def main() -> None:
         (shared / "train.py").write_text(PROGRAM)
         with lab(2, lab_shared_dir=name, lab_frameworks="nccl") as made:
             made.play("provision.yml", "-e", json.dumps(GIVEN))
-            python = "env PYTHONPATH=/shared/python /usr/bin/python3 -m dlperf_runner"
-            ssh(made, f"{USER} {python} --catalog /shared/catalog init-workload {WORKLOAD}")
+            ssh(made, f"{DLPERF} --catalog /shared/catalog init-workload {WORKLOAD}")
             print("| nodes | a run | its script alone, by srun | harness |")
             print("| ----- | ----- | ------------------------- | ------- |")
             for line in turns(made, shared, options):

@@ -1,22 +1,26 @@
 """How fast `summarize` reads logs, beside other programs that read the same logs, in one run.
 
     python benchmarks/summarize.py [--megabytes 1000] [--kind sparse|dense] [--repeats 3]
-    python benchmarks/summarize.py --logs 3000 [--megabytes 250] [--extractor FILE] [--repeats 5]
+    python benchmarks/summarize.py --logs 3000 --cases 5 [--extractor FILE] [--repeats 5]
     python benchmarks/summarize.py --logs 30 [--megabytes 3]
 
 The logs are made in a temporary directory, as GluonCV prints them with NCCL_DEBUG=INFO, and removed
 at the end. One log is sparse (120 steps among noise) or dense (nothing but the lines of steps).
-With --logs, there are so many runs of up to 500 cases with 120 steps each. --extractor is the
+With --logs, there are so many runs with 120 steps each, of up to 500 cases. --extractor is the
 published script MxNet/Classification/RN50v1b/extract_mxnet_logs.py, from a clone of
-Oneflow-Inc/DLPerf. Each way runs in a process of its own, and all ways take turns, so that a busy
-machine slows all of them down. Shown are the median processor time (user and system, of all its
-processes), the median ratio to the first way in the same turn, the time on the wall, and the peak
-of memory of all processes together.
+Oneflow-Inc/DLPerf. It tells topologies apart and nothing else: of up to 5 cases, its medians and
+those of `summarize` must be equal; of more, it mixes batch sizes and precisions.
+
+Each way runs in a process of its own, and all ways take turns, so that a busy machine slows all of
+them down. Shown are the median processor time (user and system, of all its processes), the median
+ratio to the first way in the same turn, the time on the wall, and the peak of memory of all
+processes together.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -107,18 +111,18 @@ for path in Path(sys.argv[1]).rglob("*.log"):
 """
 
 
-def many(directory: Path, logs: int, size: int, repeats: int | None = None) -> float:
-    """So many logs of together so many bytes, of cases of 50 batch sizes, two precisions and five
-    topologies, or fewer; returns the bytes in MB. By default, a case has at least 5 repeats."""
-    cases = [
+def many(directory: Path, logs: int, size: int, cases: int) -> float:
+    """So many logs of together so many bytes, of up to 500 cases: five topologies, two precisions
+    and 50 batch sizes; returns the bytes in MB."""
+    distinct = [
         (topology, batch, precision, dtype)
         for batch in range(16, 66)
         for precision, dtype in (("fp32", "float32"), ("fp16", "float16"))
         for topology in ("1n1g", "1n4g", "1n8g", "2n8g", "4n8g")
-    ]
-    repeats = repeats or max(5, logs // len(cases))
+    ][:cases]
+    repeats = logs // len(distinct)
     written = 0
-    for topology, batch, precision, dtype in cases[: max(1, logs // repeats)]:
+    for topology, batch, precision, dtype in distinct:
         folder = directory / topology
         folder.mkdir(parents=True, exist_ok=True)
         for repeat in range(1, repeats + 1):
@@ -126,7 +130,8 @@ def many(directory: Path, logs: int, size: int, repeats: int | None = None) -> f
             lines = [step(number) for number in range(1, STEPS + 1)]
             noise = max(0, size // logs - sum(map(len, lines))) // len(lines)
             for number, line in enumerate(lines):
-                parts += [_noise(noise), line.replace("384.19", f"{384 + number % 7}.{repeat:02}")]
+                rate = f"{384 + number % 7 + repeat // 100}.{repeat % 100:02}"
+                parts += [_noise(noise), line.replace("384.19", rate)]
             text = "".join(parts)
             (folder / f"rn50_b{batch}_{precision}_{repeat}.log").write_text(text)
             written += len(text)
@@ -200,7 +205,7 @@ def temporary_directory() -> Iterator[Path]:
 
 def of_many(directory: Path, options: argparse.Namespace) -> None:
     logs = directory / "logs"
-    size = many(logs, options.logs, options.megabytes * 10**6)
+    size = many(logs, options.logs, options.megabytes * 10**6, options.cases)
     python, output = sys.executable, str(directory / "out")
     ways: dict[str, list[str]] = {}
     if options.extractor:
@@ -217,6 +222,22 @@ def of_many(directory: Path, options: argparse.Namespace) -> None:
     }
     number = len(list(logs.rglob("*.log")))
     compare(f"{number} logs of {size:.0f} MB", ways, size, options.repeats)
+    if options.extractor and options.cases <= 5:
+        same_medians(*map(Path(output).joinpath, ("logs_result.json", "bz16_result.json")))
+
+
+def same_medians(*results: Path) -> None:
+    """Stop if two results in the published form have other medians or speed-ups."""
+    first, second = (
+        {
+            topology: (case["median_speed"], case["speedup"])
+            for topology, case in json.loads(path.read_text())["rn50"].items()
+        }
+        for path in results
+    )
+    if first != second:
+        raise SystemExit(f"{results[0].name} has {first}, {results[1].name} has {second}")
+    print(f"the same medians and speed-ups of {len(first)} cases by both")
 
 
 def of_one(directory: Path, options: argparse.Namespace) -> None:
@@ -244,6 +265,7 @@ def main() -> None:
     parser.add_argument("--kind", choices=("sparse", "dense"), default="sparse")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--logs", type=int, default=1)
+    parser.add_argument("--cases", type=int, default=5, help="Of so many logs, at most 500.")
     parser.add_argument("--extractor", type=Path)
     options = parser.parse_args()
     with temporary_directory() as directory:

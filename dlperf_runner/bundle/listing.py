@@ -20,18 +20,9 @@ def of_stack(
     """Everything that a stack with GPUs needs on a system, in COLUMNS, without the dependencies of
     packages. `further`: what the operator asks for in addition."""
     require_suite(stack, suite)
-    items = [thing.item for thing in wanted(stack, suite)]
-    rows: list[tuple[str, ...]]
-    rows = [(i.kind, i.name, i.wanted_by, i.source, i.known_by) for i in items]
-    rows += [
-        ("deb", " ".join(names), role, "the distribution", "its own key")
-        for role, names in [
-            *stack.apt_packages.items(),
-            *of_distribution(stack, suite),
-            (FURTHER, further),
-        ]
-        if names
-    ]
+    rows: list[tuple[str, ...]] = [thing.item for thing in wanted(stack, suite)]
+    packages = [*stack.apt_packages.items(), *of_distribution(stack, suite), (FURTHER, further)]
+    rows += [_packages(names, role) for role, names in packages if names]
     rows.append(_requirements(UV.path, "python_env"))
     interpreters: dict[str, list[str]] = {}
     for framework in catalog.frameworks.values():
@@ -52,7 +43,7 @@ def _of_environment(name: str, environment: Environment) -> Iterator[tuple[str, 
     if path := environment.requirements:
         yield _requirements(path, name)
     if environment.apt_packages:
-        yield ("deb", " ".join(environment.apt_packages), name, "the distribution", "its own key")
+        yield _packages(environment.apt_packages, name)
     for wheel in environment.operator_wheels:
         source = "dlperf_operator_wheels of the operator"
         yield ("wheel", f"{wheel.distribution} {wheel.version}", name, source, "sha256 in it")
@@ -60,11 +51,14 @@ def _of_environment(name: str, environment: Environment) -> Iterator[tuple[str, 
         by = f"horovod ({name})"
         yield _requirements(horovod.requirements, by)
         yield _requirements(horovod.build_requirements, f"{by}, its build")
-        if packages := " ".join(horovod.apt_build_packages):
-            yield ("deb", packages, f"{by}, its build", "the distribution", "its own key")
+        if packages := horovod.apt_build_packages:
+            yield _packages(packages, f"{by}, its build")
     if image := environment.container:
-        known_by = "digest in dlperf_container_images"
-        yield ("image", image.image, name, "its registry", known_by)
+        yield ("image", image.image, name, "its registry", "digest in dlperf_container_images")
+
+
+def _packages(names: Sequence[str], wanted_by: str) -> tuple[str, ...]:
+    return ("deb", " ".join(names), wanted_by, "the distribution", "its own key")
 
 
 def _requirements(path: str, wanted_by: str) -> tuple[str, ...]:

@@ -172,18 +172,15 @@ class _MirrorRun:
         # Packages first: if they fail, that is known before the large wheels are fetched.
         indexed, debs = self.debs(partial)
         files = wheels.bring(needs.target, requirements, output, partial, self.fetched, self.say)
+        architecture, key = needs.target.architecture, settings.cache / "mirror-key"
         index, fingerprint = signed_index.write(
-            indexed,
-            needs.suite,
-            needs.target.architecture,
-            output / "apt",
-            settings.cache / "mirror-key",
+            indexed, needs.suite, architecture, output / "apt", key
         )
         lacking = (SkippedNeed(one.name, one.reason) for one in self.missing)
         after = MirrorManifest(
             stack=needs.stack,
             suite=needs.suite,
-            architecture=needs.target.architecture,
+            architecture=architecture,
             python=needs.target.python,
             # A later run tries again to fetch what is missing.
             inputs_sha256="" if self.missing else inputs,

@@ -75,14 +75,10 @@ def of_stack(
         if environment.python is None or environment.requirements is None:
             continue
         other = environment.alternative
-        if (
-            other
-            and other.requirements
-            and SpecifierSet(other.python or "").contains(target.python)
-        ):
+        if other and other.requirements and target.python in SpecifierSet(other.python or ""):
             by = f"{name} with the operator's wheel"
             requirements.append(RequirementsFile(other.requirements, by))
-        if not SpecifierSet(environment.python).contains(target.python):
+        if target.python not in SpecifierSet(environment.python):
             reason = f"it takes Python {environment.python}, and {suite_name} has {target.python}"
             skipped.append(SkippedNeed(name, reason))
             continue
@@ -101,15 +97,8 @@ def of_stack(
             requirements.append(RequirementsFile(horovod.build_requirements, f"{by}, its build"))
             if horovod.apt_build_packages:
                 packages[by] = horovod.apt_build_packages
-    return Needs(
-        stack=stack.name,
-        suite=suite_name,
-        target=target,
-        packages=packages,
-        requirements=tuple(requirements),
-        skipped=tuple(skipped),
-        root=root,
-    )
+    needed, lacking = tuple(requirements), tuple(skipped)
+    return Needs(stack.name, suite_name, target, packages, needed, lacking, root)
 
 
 def as_inventory_says(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .reader import CATALOG, load_entry
+from .entry import CATALOG, load_entry
 from .suites import Number
 from .types import Entry, Name
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from ..core.errors import UserError
+from ..core.errors import UserError, as_user_error
+from ..core.files import decoded
 from .types import Entry, listed, show
 
 CATALOG = Path(__file__).parent
@@ -76,18 +77,9 @@ def _read_entry(path: Path, model: type[_E]) -> tuple[_E, yaml.Node | None]:
 
 
 def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
-    try:
-        text = path.read_bytes().decode()
-    except OSError as error:
-        raise UserError(
-            "cannot read the file", where=display_path(path), found=error.strerror or str(error)
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UserError(
-            "the file is not UTF-8",
-            where=display_path(path),
-            found=f"an invalid byte at {error.start}",
-        ) from None
+    where = display_path(path)
+    with as_user_error("cannot read the file", where):
+        text = decoded(path.read_bytes(), where)
     try:
         loader = _LOADER(text)
         node = loader.get_single_node()
@@ -96,15 +88,11 @@ def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
-        raise UserError(
-            f"invalid YAML: {error.problem or error}", where=f"{display_path(path)}{line}"
-        ) from None
+        raise UserError(f"invalid YAML: {error.problem or error}", where=where + line) from None
     except yaml.YAMLError as error:
-        raise UserError(f"invalid YAML: {error}", where=display_path(path)) from None
+        raise UserError(f"invalid YAML: {error}", where=where) from None
     except RecursionError:
-        raise UserError(
-            "invalid YAML: a value is in itself, or too deep", where=display_path(path)
-        ) from None
+        raise UserError("invalid YAML: a value is in itself, or too deep", where=where) from None
 
 
 def _refuse_duplicate_keys(path: Path, node: yaml.Node | None) -> None:

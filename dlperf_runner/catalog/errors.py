@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from ..core.case import Run
 from ..core.template import fill, placeholders
 from .entry import CATALOG, load_entry
-from .types import Entry, Name, Regex, entry_error, listed
+from .types import Entry, Name, Regex, refuse_unknown
 
 
 class Pattern(Entry):
@@ -33,10 +33,8 @@ class Cause(Entry):
 
     @model_validator(mode="after")
     def _advice_names_keys_of_a_run(self) -> Cause:
-        known = Run.__dataclass_fields__
         for name in placeholders(self.advice):
-            if name not in known:
-                raise entry_error("unknown key of a run", f"one of {listed(known)}", name, "advice")
+            refuse_unknown("unknown key of a run", name, Run.__dataclass_fields__, "advice")
         return self
 
     def found_in(self, text: str) -> str | None:

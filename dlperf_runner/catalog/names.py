@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
-from .reader import CATALOG, load_entry
+from .entry import CATALOG, load_entry
 from .types import Entry, Name
 
 

@@ -18,8 +18,8 @@ from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.frame import SAMPLES_PER_SECOND
 from ..core.units import Unit, named
+from .entry import CATALOG, load_entry
 from .publication import Citation, ComparisonRule, Conditions, PublishedReport, PublishedTable
-from .reader import CATALOG, load_entry
 
 PUBLISHED = CATALOG / "published"
 RULE = "rule"
@@ -47,12 +47,12 @@ class PublishedNumber:
     stated: float  # as published, perhaps of one device
     samples_per_second: float  # of all devices; or tokens, as `unit` says
     unit: Unit
-    speedup: float | None
-    gpu_memory_mib: float | None
     runs: tuple[float, ...]
     conditions: Conditions
-    contradiction: str | None  # why it cannot be right
-    reproduced: bool  # the number is in published.csv; the workload reproduces it
+    speedup: float | None = None
+    gpu_memory_mib: float | None = None
+    contradiction: str | None = None  # why it cannot be right
+    reproduced: bool = False  # the number is in published.csv; the workload reproduces it
 
     @property
     def workloads(self) -> tuple[str, ...]:
@@ -130,6 +130,7 @@ def _number(
     for cases in (report.cases, table.cases):
         conditions = conditions.changed_by(cases.get(topology, Conditions()))
     devices = topology.world_size if report.per_device else 1
+    in_file = {"file": table.file} if table.file else {}
     return _made(
         report,
         (table.model, table.precision, table.batch_size_per_device, topology),
@@ -138,37 +139,20 @@ def _number(
         runs=tuple(run * devices for run in table.runs.get(topology, ())),
         contradiction=table.contradiction,
         conditions=conditions,
-        citation=table.source or _in_file(report.source, table.file),
+        citation=table.source or report.source.model_copy(update=in_file),
         date=table.date or report.date,
     )
 
 
-def _in_file(source: Citation, file: str | None) -> Citation:
-    return source.model_copy(update={"file": file}) if file else source
-
-
 def _made(
-    report: PublishedReport,
-    key: _Key,
-    value: float,
-    *,
-    devices: int = 1,
-    runs: tuple[float, ...],
-    conditions: Conditions,
-    citation: Citation,
-    date: str,
-    speedup: float | None = None,
-    gpu_memory_mib: float | None = None,
-    contradiction: str | None = None,
-    reproduced: bool = False,
+    report: PublishedReport, key: _Key, value: float, *, devices: int = 1, **own: Any
 ) -> PublishedNumber:
+    """A number with what its report says of all. `own`: the other fields of PublishedNumber."""
     model, precision, batch, topology = key
     return PublishedNumber(
         report=report.name,
         title=report.title,
         publisher=report.publisher,
-        citation=citation,
-        date=date,
         framework=report.framework,
         workload=report.workload,
         other_workloads=report.other_workloads,
@@ -180,12 +164,7 @@ def _made(
         stated=value,
         samples_per_second=value * devices,
         unit=report.unit,
-        speedup=speedup,
-        gpu_memory_mib=gpu_memory_mib,
-        runs=runs,
-        conditions=conditions,
-        contradiction=contradiction,
-        reproduced=reproduced,
+        **own,
     )
 
 

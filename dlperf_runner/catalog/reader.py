@@ -14,9 +14,7 @@ from ..core.node import Node
 from ..core.paths import own_catalog, project
 from ..core.units import SAMPLES, Unit, per_second
 from .entry import CATALOG as CATALOG
-from .entry import display_path, validated
-from .entry import load_entry as load_entry
-from .entry import read_entry as read_entry
+from .entry import display_path, load_entry, validated
 from .overrides import ADOPTED, merged
 from .types import listed
 from .workload import Framework, Stack, Workload
@@ -206,32 +204,28 @@ def printed_unit(workload: str) -> str:
 def _load_catalog(root: Path, folders: tuple[Path, ...] = ()) -> Catalog:
     frameworks = _load_all(root / "frameworks", Framework)
     own_ones = _of_user(folders, "frameworks", Framework, frameworks)
-    for name, (path, framework) in own_ones.items():
-        frameworks[name] = _with_paths(framework, path.parents[1])
+    for name, (file, framework) in own_ones.items():
+        frameworks[name] = _with_paths(framework, file.parents[1])
     workloads: Mapping[str, Workload] = _load_all(root / "workloads", Workload)
     if root == CATALOG:
         workloads = own_workloads()
     stacks = _load_all(root / "stacks", Stack)
     for workload in workloads.values():
-        path = _path(root, folders, "workloads", workload.name)
-        lookup(
-            "log format", workload.log_format, logs.formats(), f"{display_path(path)}: log_format"
-        )
+        path = _shown_path(root, folders, "workloads", workload.name)
+        lookup("log format", workload.log_format, logs.formats(), f"{path}: log_format")
         if not workload.sources.items():
             continue
-        of = lookup("framework", workload.framework, frameworks, f"{display_path(path)}: framework")
+        of = lookup("framework", workload.framework, frameworks, f"{path}: framework")
         for source_name, source in workload.sources.items():
+            where = f"{path}: sources.{source_name}"
             if source.flavor is not None:
-                where = f"{display_path(path)}: sources.{source_name}.flavor"
-                lookup("flavor", source.flavor, of.flavors, where)
+                lookup("flavor", source.flavor, of.flavors, f"{where}.flavor")
             for stack in source.stacks:
-                lookup(
-                    "stack", stack, stacks, f"{display_path(path)}: sources.{source_name}.stacks"
-                )
+                lookup("stack", stack, stacks, f"{where}.stacks")
     for framework in frameworks.values():
-        path = _path(root, folders, "frameworks", framework.name)
+        path = _shown_path(root, folders, "frameworks", framework.name)
         for stack in framework.stacks:
-            lookup("stack", stack, stacks, f"{display_path(path)}: environments")
+            lookup("stack", stack, stacks, f"{path}: environments")
     return Catalog(frameworks, workloads, stacks)
 
 
@@ -246,10 +240,10 @@ def _with_paths(framework: Framework, own: Path) -> Framework:
     return framework.model_copy(update={"environments": environments})
 
 
-def _path(root: Path, folders: tuple[Path, ...], kind: str, name: str) -> Path:
-    """The file of an entry."""
+def _shown_path(root: Path, folders: tuple[Path, ...], kind: str, name: str) -> str:
+    """The file of an entry, as shown to the user."""
     paths = [folder / kind / f"{name}.yml" for folder in (root, *folders)]
-    return next((path for path in paths if path.is_file()), paths[0])
+    return display_path(next((path for path in paths if path.is_file()), paths[0]))
 
 
 def _load_all(directory: Path, model: type[_M]) -> dict[str, _M]:

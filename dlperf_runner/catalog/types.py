@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
@@ -30,6 +30,12 @@ def entry_error(
     """An error at `keys`, relative to the model that raises it."""
     context = {"expected": expected, "found": show(found), "keys": keys}
     return PydanticCustomError("dlperf", problem, context)
+
+
+def refuse_unknown(problem: str, name: object, known: Collection[object], *keys: str | int) -> None:
+    """Raise the error at `keys` that lists the known names, if the name is none of them."""
+    if name not in known:
+        raise entry_error(problem, f"one of {listed(known)}", name, *keys)
 
 
 def show(value: object) -> str:
@@ -92,7 +98,5 @@ class Entry(BaseModel):
     def _known_keys(cls, data: Any) -> Any:
         if isinstance(data, dict):
             for key in data:
-                if key not in cls.model_fields:
-                    known = f"one of {', '.join(cls.model_fields)}"
-                    raise entry_error("unknown key", known, key, str(key))
+                refuse_unknown("unknown key", key, cls.model_fields, str(key))
         return data

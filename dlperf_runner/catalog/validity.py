@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from ..core.errors import UserError
-from .reader import CATALOG, load_entry
+from .entry import CATALOG, load_entry
 from .types import CountOrNone, Entry
 
 Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]

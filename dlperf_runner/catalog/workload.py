@@ -12,6 +12,7 @@ from ..core import template
 from ..core.identity import data_of
 from ..core.units import SAMPLES, Unit
 from .datasets import datasets
+from .entry import first_mistake
 from .framework import Environment as Environment
 from .framework import Framework as Framework
 from .framework import Horovod as Horovod
@@ -21,35 +22,15 @@ from .rule import Rule as Rule
 from .rule import RuleChange
 from .source import DataParameter, Source, Sources
 from .stack import Stack as Stack
-from .types import (
-    Count,
-    Entry,
-    Name,
-    Parameters,
-    TopologyText,
-    entry_error,
-    listed,
-)
+from .types import Count, Entry, Name, Parameters, TopologyText, entry_error, listed, refuse_unknown
 from .variant import Variant as Variant
 
 # The names that an argv template can use in addition to the workload's own parameters.
 RUN_KEYS = (
-    "python",
-    "workload",
-    "framework",
-    "model",
-    "source",
-    "precision",
-    "batch_size_per_device",
-    "global_batch_size",
-    "nodes",
-    "gpus_per_node",
-    "world_size",
-    "devices",
-    "total_steps",
-    "total_samples",
-    "warmup_steps",
-    "repeat",
+    *("python", "workload", "framework", "model", "source", "precision"),
+    *("batch_size_per_device", "global_batch_size"),
+    *("nodes", "gpus_per_node", "world_size", "devices"),
+    *("total_steps", "total_samples", "warmup_steps", "repeat"),
 )
 # The names that an argv of `prepare` can use: it depends on the node, but not on a run.
 PREPARE_KEYS = ("python", "directory")
@@ -133,20 +114,16 @@ class Workload(Entry):
             raise entry_error("it has an upstream source", "one of the two", "both", "no_upstream")
 
     def _check_launcher(self) -> None:
-        named: list[tuple[str | None, tuple[str, ...]]] = [(self.launcher, ("launcher",))]
+        named: list[tuple[str, tuple[str, ...]]] = [(self.launcher, ("launcher",))]
         for name, source in self.sources.items():
             named.append((self.launcher_of(source, self.parameters), ("sources", name, "launcher")))
         for launcher, where in named:
-            if launcher is not None and launcher not in launchers.launchers():
-                known = f"one of {', '.join(launchers.launchers())}"
-                raise entry_error("unknown launcher", known, launcher, *where)
+            refuse_unknown("unknown launcher", launcher, launchers.launchers(), *where)
 
     def _check_parameters(self) -> None:
-        for name in self.parameters:
-            if name in (*RUN_KEYS, "dtype"):
-                raise entry_error(
-                    "the parameter has a reserved name", "another name", name, "parameters"
-                )
+        if reserved := [name for name in self.parameters if name in (*RUN_KEYS, "dtype")]:
+            problem = "the parameter has a reserved name"
+            raise entry_error(problem, "another name", reserved[0], "parameters")
         named: list[tuple[str, tuple[str | int, ...]]] = [
             (name, (key, number))
             for key in ("unmeasured", "if_changed", "of_variant")
@@ -160,14 +137,10 @@ class Workload(Entry):
             at = ("sources", key, "data")
             named += [(data.parameter, (*at, "parameter"))]
             named += [(data.parts, (*at, "parts"))] if data.parts else []
-            if data.dataset is not None and data.dataset not in datasets():
-                known = f"one of {listed(datasets())}"
-                raise entry_error("unknown data set", known, data.dataset, *at, "dataset")
+            if data.dataset is not None:
+                refuse_unknown("unknown data set", data.dataset, datasets(), *at, "dataset")
         for name, where in named:
-            if name not in self.parameters:
-                raise entry_error(
-                    "unknown parameter", f"one of {listed(self.parameters)}", name, *where
-                )
+            refuse_unknown("unknown parameter", name, self.parameters, *where)
         for kind, group in (("matrices", self.matrices), ("variants", self.variants)):
             for key, item in group.items():
                 for name in item.parameters:
@@ -182,15 +155,12 @@ class Workload(Entry):
     def _check_templates(self) -> None:
         known = {*RUN_KEYS, *self.parameters, *(["dtype"] if self.dtypes else [])}
         for source_name, source in self.sources.items():
-            fields: list[tuple[tuple[str | int, ...], str]] = [
-                *source.texts,
-                *(
-                    (("prepare", m, "argv", n), text)
-                    for m, preparation in enumerate(source.prepare)
-                    for n, text in enumerate(preparation.argv)
-                ),
-            ]
-            for keys, text in fields:
+            of_preparation = (
+                (("prepare", m, "argv", n), text)
+                for m, preparation in enumerate(source.prepare)
+                for n, text in enumerate(preparation.argv)
+            )
+            for keys, text in (*source.texts, *of_preparation):
                 allowed = PREPARE_KEYS if keys[0] == "prepare" else known
                 where = ("sources", source_name, *keys)
                 try:
@@ -198,46 +168,31 @@ class Workload(Entry):
                 except ValueError as error:
                     raise entry_error(str(error), "{name}", text, *where) from None
                 for name in names:
-                    if name not in allowed:
-                        expected = f"one of {', '.join(sorted(allowed))}"
-                        raise entry_error("unknown placeholder", expected, name, *where)
+                    refuse_unknown("unknown placeholder", name, sorted(allowed), *where)
 
     def _check_matrices(self) -> None:
         for name, matrix in self.matrices.items():
             try:
                 self.rule_of(name)
             except ValidationError as error:
-                detail = error.errors()[0].get("ctx", {})
-                raise entry_error(
-                    "no steps remain to be measured",
-                    str(detail.get("expected")),
-                    matrix.rule.model_dump(exclude_none=True),
-                    *("matrices", name, "rule"),
-                ) from None
+                problem, _, expected, _, _ = first_mistake(error)
+                changed = matrix.rule.model_dump(exclude_none=True)
+                raise entry_error(problem, expected, changed, "matrices", name, "rule") from None
             for number, entry in enumerate(matrix.batches):
                 where = ("matrices", name, "batches", number)
-                if self.dtypes and entry.precision not in self.dtypes:
-                    raise entry_error(
-                        "the precision has no dtype",
-                        f"one of {listed(self.dtypes)}",
-                        entry.precision,
-                        *(*where, "precision"),
-                    )
+                if self.dtypes:
+                    at = (*where, "precision")
+                    refuse_unknown("the precision has no dtype", entry.precision, self.dtypes, *at)
                 if entry.variant not in (tuple(self.variants) or ("",)):
-                    raise entry_error(
-                        "unknown variant",
-                        f"one of {listed(self.variants)}",
-                        entry.variant,
-                        *(*where, "variant"),
-                    )
+                    known = f"one of {listed(self.variants)}"
+                    raise entry_error("unknown variant", known, entry.variant, *where, "variant")
             if self.max_nodes is not None:
                 for number, topology in enumerate(matrix.topologies):
                     if topology.nodes > self.max_nodes:
+                        most = f"at most {self.max_nodes} (max_nodes)"
+                        where = ("matrices", name, "topologies", number)
                         raise entry_error(
-                            "too many nodes for this workload",
-                            f"at most {self.max_nodes} (max_nodes)",
-                            str(topology),
-                            *("matrices", name, "topologies", number),
+                            "too many nodes for this workload", most, str(topology), *where
                         )
 
     def launcher_of(self, source: Source, parameters: Mapping[str, object]) -> str:

@@ -8,16 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .options import (
-    AsJson,
-    Chosen,
-    chooses,
-    option,
-    print_errors,
-    print_json,
-    print_note,
-    screen,
-)
+from .options import AsJson, Chosen, chooses, exit_with, option, print_json, print_note, screen
 
 
 @chooses
@@ -66,8 +57,4 @@ def aa(
         print(render_spreads(measured, screen()), end="")
         if path is not None:
             print(path)
-    print_errors(problems)
-    if problems:
-        raise typer.Exit(2)
-    if not measured.spreads:
-        raise typer.Exit(1)
+    exit_with(problems, not measured.spreads)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .options import AsJson, print_errors, print_json, screen
+from .options import AsJson, exit_with, print_json, screen
 
 
 def bandwidth(
@@ -31,8 +31,4 @@ def bandwidth(
         print_json({"logs": {name: asdict(table) for name, table in tables.items()}})
     else:
         print(render(tables, screen()), end="")
-    print_errors(problems)
-    if problems:
-        raise typer.Exit(2)
-    if any(table.is_wrong for table in tables.values()):
-        raise typer.Exit(1)
+    exit_with(problems, any(table.is_wrong for table in tables.values()))

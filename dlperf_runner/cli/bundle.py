@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,7 @@ import typer
 
 from ..core.errors import UserError
 from .completion import completes
-from .options import AsJson, Limit, option, print_json, screen
+from .options import AsJson, Limit, option, print_json, print_note, screen
 
 if TYPE_CHECKING:
     from ..bundle.folder.manifest import Missing
@@ -165,7 +164,9 @@ def bundle(
     given = {"--checksum": checksum, "--file": file, "--vendor-key": vendor_key}
     has_vendors = chosen.accelerator == "gpu" or bool(wanted(chosen, suite))
     if not has_vendors:
-        _refuse({**given, "--vendor-mirror": vendor_mirror}, stack)
+        if useless := [n for n, v in {**given, "--vendor-mirror": vendor_mirror}.items() if v]:
+            problem = "the stack needs no files from vendors"
+            raise UserError(problem, where=useless[0], found=f"stack {stack}")
     elif list_only:
         entries = listing.of_stack(catalog, chosen, suite, further)
         _print_listing(f"{stack} on {suite}", listing.COLUMNS, entries, as_json)
@@ -177,14 +178,14 @@ def bundle(
         catalog, stack, suite, folder, *sources, refresh, frameworks, python, further
     )
     for skipped in needs.skipped:
-        _say(f"left out: {skipped}")
+        print_note(f"left out: {skipped}")
     if has_vendors:
         pairs = {option: _pairs(option, texts or []) for option, texts in given.items()}
         keys = {name: [key] for name, key in pairs["--vendor-key"].items()}
         of_vendors = indexes_and_files.VendorSettings(
             folder, vendor_mirror, pairs["--checksum"], pairs["--file"], keys, refresh
         )
-        both = mirror.make_with_vendors(chosen, needs, settings, of_vendors, _say)
+        both = mirror.make_with_vendors(chosen, needs, settings, of_vendors, print_note)
         _print_with_vendors(folder, both, as_json)
         if both.missing:
             raise typer.Exit(1)
@@ -192,7 +193,7 @@ def bundle(
         names = listing.of_needs(needs)
         _print_listing(f"{stack} on {suite}", listing.COLUMNS[:3], names, as_json)
     else:
-        made = mirror.make(needs, settings, say=_say)
+        made = mirror.make(needs, settings, say=print_note)
         if as_json:
             print_json(made.manifest.to_json())
         else:
@@ -228,14 +229,6 @@ def _print_missing(missing: Sequence[Missing]) -> None:
         print("\n\n".join(map(str, missing)))
 
 
-def _refuse(given: Mapping[str, object], stack: str) -> None:
-    for name, value in given.items():
-        if value:
-            raise UserError(
-                "the stack needs no files from vendors", where=name, found=f"stack {stack}"
-            )
-
-
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     pairs = {}
     for text in texts:
@@ -264,7 +257,3 @@ def _print_listing(
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
         print(f"{title}\n\n{table([Column(name) for name in columns], rows, screen())}", end="")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

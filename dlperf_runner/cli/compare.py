@@ -12,12 +12,13 @@ import typer
 
 from ..core.errors import UserError
 from ..core.files import write_result
+from ..core.percent import fraction
 from .options import (
     AboutLogs,
     AsJson,
     Conditions,
+    exit_with,
     option,
-    print_errors,
     print_json,
     print_note,
     screen,
@@ -46,23 +47,19 @@ def compare(
         ),
     ] = None,
     baseline: Annotated[
-        str,
-        option("--baseline", "Use this saved baseline instead of the first DIR.", "NAME"),
+        str, option("--baseline", "Use this saved baseline instead of the first DIR.", "NAME")
     ] = "",
     save_baseline: Annotated[
-        str,
-        option("--save-baseline", "Save the speeds in DIR as this baseline.", "NAME"),
+        str, option("--save-baseline", "Save the speeds in DIR as this baseline.", "NAME")
     ] = "",
     replace: Annotated[
         bool, option("--replace", "Replace an existing baseline with this name.")
     ] = False,
     published: Annotated[
-        bool,
-        option("--published", "Show publications with different results side by side."),
+        bool, option("--published", "Show publications with different results side by side.")
     ] = False,
     everything: Annotated[
-        bool,
-        option("--all", "Show all publications of a case, not only the closest."),
+        bool, option("--all", "Show all publications of a case, not only the closest.")
     ] = False,
     condition: Conditions = None,
     assume_published: Annotated[
@@ -103,7 +100,7 @@ def compare(
     given = directories or []
     mode = _mode(given, baseline, save_baseline, published)
     _check_options(mode, _given(context))
-    limit = _limit(fail_if_slower)
+    limit = fraction(fail_if_slower, "--fail-if-slower") if fail_if_slower else None
     if published:
         _publications({name: about.texts[name] for name in _FILTERS}, everything, as_json)
         return
@@ -116,8 +113,13 @@ def compare(
                 " `dlperf summarize` names it"
             )
     if save_baseline:
-        _tell(problems)
-        _save(loaded[0], save_baseline, replace)
+        from ..campaign.directory import name_of
+        from ..compare import baselines
+
+        exit_with(problems)
+        (results,) = loaded
+        of = (save_baseline, name_of(results.directory), results.logs)
+        print(baselines.save_baseline(results.frame, *of, replace=replace))
         return
     if len(loaded) == 2 or baseline:
         table, rendered, suite = _two_campaigns(loaded, baseline, limit, allow_different or [])
@@ -125,9 +127,7 @@ def compare(
         stated, ways = condition or [], (everything, assume_published)
         table, rendered, suite = _with_published(loaded[0], stated, limit, ways)
     status = _finish(table, rendered, suite, limit, allow_undecided, junit, as_json)
-    _tell(problems)
-    if status:
-        raise typer.Exit(status)
+    exit_with(problems, status)
 
 
 def _mode(given: Sequence[Path], baseline: str, save: str, published: bool) -> str:
@@ -188,12 +188,6 @@ def _check_options(mode: str, options: Sequence[str]) -> None:
             )
 
 
-def _limit(text: str) -> float | None:
-    from ..core.percent import fraction
-
-    return fraction(text, "--fail-if-slower") if text else None
-
-
 def _loaded(directories: Sequence[Path], about: AboutLogs) -> Iterator[Results]:
     from ..commands.progress import reading_logs
     from ..results.discovery import of_each
@@ -201,13 +195,6 @@ def _loaded(directories: Sequence[Path], about: AboutLogs) -> Iterator[Results]:
 
     for directory, statements in of_each(directories, about.statements()):
         yield load_results(directory, statements=statements, progress=reading_logs)
-
-
-def _tell(problems: Sequence[UserError]) -> None:
-    """Report logs that failed validation, and exit with status 2 if there are any."""
-    print_errors(problems)
-    if problems:
-        raise typer.Exit(2)
 
 
 def _publications(wanted: Mapping[str, Any], everything: bool, as_json: bool) -> None:
@@ -219,27 +206,13 @@ def _publications(wanted: Mapping[str, Any], everything: bool, as_json: bool) ->
     if not as_json:
         print(render_publications(groups, screen()), end="")
         return
+    names = ("framework", "model", "precision", "topology", "spread", "factors")
     document = [
-        {
-            "framework": group.framework,
-            "model": group.model,
-            "precision": group.precision,
-            "topology": group.topology,
-            "spread": group.spread,
-            "factors": list(group.factors),
-            "numbers": [as_record(number) for number in group.numbers],
-        }
+        {name: getattr(group, name) for name in names}
+        | {"numbers": [as_record(number) for number in group.numbers]}
         for group in groups
     ]
     print_json({"publications": document})
-
-
-def _save(results: Results, name: str, replace: bool) -> None:
-    from ..campaign.directory import name_of
-    from ..compare.baselines import save_baseline
-
-    campaign = name_of(results.directory)
-    print(save_baseline(results.frame, name, campaign, results.logs, replace=replace))
 
 
 def _with_published(
@@ -304,16 +277,12 @@ def _finish(
     from ..stats.groups import records
 
     cases = records(table)
-    undecided: list[Mapping[str, Any]] = []
-    failed = []
+    status = 0
     if limit is not None:
-        # Too few runs are no result, and a check without a result has not passed.
-        failed = [case for case in cases if case["limit_verdict"] in ("failed", "too few runs")]
-        undecided = [case for case in cases if case["limit_verdict"] == "undecided"]
-    status = int(bool(failed) or (bool(undecided) and not allow_undecided))
-    # If no case could be compared, the check has not passed.
-    if limit is not None and not any(case["limit_verdict"] for case in cases):
-        status = 1
+        # A check without a result, because of too few runs or of no case at all, has not passed.
+        bad = {"failed", "too few runs", *(() if allow_undecided else ("undecided",))}
+        verdicts = {case["limit_verdict"] for case in cases}
+        status = int(not any(verdicts) or not bad.isdisjoint(verdicts))
     if junit is not None:
         write_result(junit, render(suite, junit_cases(cases, allow_undecided)))
     if as_json:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-CATALOGUE = ("workloads", "matrices", "frameworks", "stacks", "published")
-
 
 def completes(kind: str) -> Callable[[str], list[str]]:
     """A completion function for one name of this kind, or for several separated by commas."""
@@ -24,6 +22,7 @@ def completes(kind: str) -> Callable[[str], list[str]]:
 def _names(kind: str) -> Iterable[str]:
     from ..catalog.reader import load_catalog
     from ..commands.export import FORMATS
+    from ..commands.listing import SECTIONS
     from ..core.node import CONTAINER_CHOICES
     from ..plan.choice import SOURCE_NAMES
 
@@ -40,7 +39,7 @@ def _names(kind: str) -> Iterable[str]:
         "matrix": (name for workload in workloads for name in workload.matrices),
         "source": SOURCE_NAMES,
         "container": CONTAINER_CHOICES,
-        "catalogue": CATALOGUE,
+        "catalogue": SECTIONS,
         "export": FORMATS,
     }
     return names[kind]

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import AsJson, Inventories, Limit, option, print_json, print_note, screen, with_texts
+from .options import (
+    AsJson,
+    Inventories,
+    Limit,
+    option,
+    print_json,
+    print_note,
+    refuse_given,
+    screen,
+    with_texts,
+)
 
 if TYPE_CHECKING:
     from ..doctor.findings import Finding
@@ -64,8 +74,7 @@ def doctor(
     everything: Annotated[bool, option("--all", "Also show passing checks.")] = False,
     as_json: AsJson = False,
     as_nhc: Annotated[
-        bool,
-        option("--nhc", "Print one line if a check failed, as LBNL's Node Health Check does."),
+        bool, option("--nhc", "Print one line if a check failed, as LBNL's Node Health Check does.")
     ] = False,
 ) -> None:
     """Check each node and the whole cluster. The exit status is 1 if a check failed."""
@@ -87,9 +96,7 @@ def doctor(
     else:
         from ..commands.doctor import examine
 
-        if given := [name for name in _OF_JOBS if scheduled[name]]:
-            reason = "this option has an effect only with --scheduler"
-            raise UserError(reason, where=f"--{given[0]}")
+        refuse_given(scheduled, "this option has an effect only with --scheduler")
         say = print_note if bandwidth else None
         findings = examine(inventory or (), limit, facts, dcgm, say)
     status = status_of(findings)
@@ -106,9 +113,7 @@ def doctor(
 
 def _of_cluster(scheduled: Mapping[str, str], about_nodes: Mapping[str, object]) -> list[Finding]:
     from ..commands.login_node import examine_cluster
-    from ..core.errors import UserError
 
-    if given := [name for name, value in about_nodes.items() if value]:
-        raise UserError("this option has no effect with --scheduler", where=f"--{given[0]}")
+    refuse_given(about_nodes, "this option has no effect with --scheduler")
     options = {name: scheduled[name] for name in _OF_JOBS if scheduled[name]}
     return examine_cluster(scheduled["scheduler"], options, Path.cwd())

@@ -26,8 +26,7 @@ def env(
         str, option("--stack", "The stack of the nodes.", "NAME", autocompletion=completes("stack"))
     ],
     to: Annotated[
-        Path | None,
-        option("--to", "A folder that all nodes share; default: envs/STACK.", "DIR"),
+        Path | None, option("--to", "A folder that all nodes share; default: envs/STACK.", "DIR")
     ] = None,
     python: Annotated[
         str, option("--python", "A Python that all nodes have at this path.", "PATH")
@@ -41,8 +40,7 @@ def env(
         ),
     ] = False,
     mirror: Annotated[
-        str,
-        option("--mirror", "The folder or URL of a mirror that `bundle` made.", "MIRROR"),
+        str, option("--mirror", "The folder or URL of a mirror that `bundle` made.", "MIRROR")
     ] = "",
 ) -> None:
     """Make the hash-locked environments of frameworks, without root and Ansible, in a shared

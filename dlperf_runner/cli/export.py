@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .completion import completes
-from .options import AboutLogs, option, print_errors, states
+from .options import AboutLogs, exit_with, option, states
 from .results import LATEST
 
 
@@ -52,6 +52,4 @@ def export(
     sys.stdout.flush()
     for line in done.lines:
         print(line)
-    print_errors(done.problems)
-    if done.problems or done.is_incomplete:
-        raise typer.Exit(2 if done.problems else 1)
+    exit_with(done.problems, done.is_incomplete)

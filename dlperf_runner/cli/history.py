@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ..core.errors import UserError
+from ..core.errors import UserError, as_user_error
 from .options import AsJson, option, print_json, screen
 
 if TYPE_CHECKING:
@@ -20,13 +20,9 @@ def history(
     workload: Annotated[str, option("--workload", "Show only this workload.", "NAME")] = "",
     model: Annotated[str, option("--model", "Show only this model.", "NAME")] = "",
     since: Annotated[
-        str,
-        option("--since", "Show only campaigns created since DATE.", "DATE"),
+        str, option("--since", "Show only campaigns created since DATE.", "DATE")
     ] = "",
-    case: Annotated[
-        str,
-        option("--case", "Show all campaigns of this case.", "ID"),
-    ] = "",
+    case: Annotated[str, option("--case", "Show all campaigns of this case.", "ID")] = "",
     plot: Annotated[
         Path | None,
         option("--plot", "With --case: also plot it to this .svg or .png file.", "FILE"),
@@ -134,10 +130,6 @@ def _draw(plot: Path, name: str, points: Sequence[Point], changes: Sequence[Chan
 
     picture = draw(chart(name, points, changes))
     data = picture.png if plot.suffix == ".png" else f"{picture.svg}\n".encode()
-    try:
+    with as_user_error("cannot write the plot", plot):
         plot.parent.mkdir(parents=True, exist_ok=True)
         plot.write_bytes(data)
-    except OSError as error:
-        raise UserError(
-            "cannot write the plot", where=str(plot), found=error.strerror or str(error)
-        ) from None

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from .options import option
+from .options import CampaignDirectory, option
 from .results import LATEST
 
 
 def live(
-    directory: Annotated[
-        Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
-    ] = LATEST,
+    directory: CampaignDirectory = LATEST,
     port: Annotated[int, option("--port", "The port; default: any that is free.", "N")] = 0,
 ) -> None:
     """Serve a page of a campaign to this machine until Ctrl-C: states of runs, rates over time,

@@ -32,33 +32,10 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
-    *(
-        "lab",
-        "init",
-        "bundle",
-        "doctor",
-        "provision",
-        "env",
-        "plan",
-        "run",
-        "bench",
-        "status",
-        "attach",
-        "stop",
-        "live",
-    ),
-    *(
-        "decommission",
-        "summarize",
-        "compare",
-        "aa",
-        "report",
-        "history",
-        "export",
-        "archive",
-        "mlperf",
-        "bandwidth",
-    ),
+    *("lab", "init", "bundle", "doctor", "provision", "env", "plan", "run", "bench", "status"),
+    *("attach", "stop", "live", "decommission"),
+    *("summarize", "compare", "aa", "report", "history", "export", "archive", "mlperf"),
+    "bandwidth",
     *("list", "init-workload", "source", "container-command", "seal", "release"),
 )
 
@@ -173,8 +150,7 @@ def _use_catalog(folder: Path | None) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool,
-        option("--version", "Print the version.", callback=_show_version, is_eager=True),
+        bool, option("--version", "Print the version.", callback=_show_version, is_eager=True)
     ] = False,
     catalog: Annotated[
         Path | None,
@@ -226,9 +202,7 @@ def prepare(
     environment: Annotated[
         str,
         option(
-            "--environment",
-            "The environment that runs use; default: the framework's own.",
-            "NAME",
+            "--environment", "The environment that runs use; default: the framework's own.", "NAME"
         ),
     ] = "",
     as_json: AsJson = False,

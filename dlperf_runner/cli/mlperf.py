@@ -8,17 +8,15 @@ from typing import Annotated
 
 import typer
 
-from .options import AsJson, option, print_errors, print_json, print_note, screen
+from .options import AsJson, exit_with, option, print_json, print_note, screen
 
 
 def mlperf(
     directory: Annotated[
-        Path,
-        typer.Argument(help="A round, a submitter's folder, or a part of one.", metavar="DIR"),
+        Path, typer.Argument(help="A round, a submitter's folder, or a part of one.", metavar="DIR")
     ],
     csv: Annotated[
-        Path | None,
-        option("--csv", "Also write all results to this file.", "FILE"),
+        Path | None, option("--csv", "Also write all results to this file.", "FILE")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -38,8 +36,5 @@ def mlperf(
         print(render(found.results, screen()), end="")
     for note in found.notes:
         print_note(note)
-    print_errors(found.problems)
-    if found.problems:
-        raise typer.Exit(2)
-    if found.notes or any(one.time_to_train_min is None for one in found.results):
-        raise typer.Exit(1)
+    is_missed = any(one.time_to_train_min is None for one in found.results)
+    exit_with(found.problems, found.notes or is_missed)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from ..core.errors import UserError
 from ..core.files import json_text
 from .completion import completes
 
@@ -73,6 +74,9 @@ Conditions = Annotated[
     ),
 ]
 AsJson = Annotated[bool, option("--json", "Print JSON.")]
+CampaignDirectory = Annotated[
+    Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
+]
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ def chooses(command: Callable[..., None], *, with_file: bool = False) -> Callabl
         return Chosen(choice, *nodes, file, frozenset(name for name in texts if texts[name]))
 
     options = [
-        _text(
+        text_option(
             item.name,
             option_name(item.name),
             item.metadata["help"],
@@ -119,12 +123,12 @@ def chooses(command: Callable[..., None], *, with_file: bool = False) -> Callabl
         for item in OPTIONS
     ]
     nodes = [
-        _keyword("parameter", ParameterTexts),
-        _keyword("inventory", Inventories),
-        _keyword("limit", Limit, ""),
-        _keyword("wait", Wait, ""),
+        keyword("parameter", ParameterTexts),
+        keyword("inventory", Inventories),
+        keyword("limit", Limit, ""),
+        keyword("wait", Wait, ""),
     ]
-    files = [_keyword("file", _CampaignFiles)] if with_file else []
+    files = [keyword("file", _CampaignFiles)] if with_file else []
     return _with_options(command, [*files, *options, *nodes], chosen)
 
 
@@ -164,7 +168,7 @@ def states(
         return AboutLogs({name: values[name] for name, *_ in _STATED}, values["mapping"])
 
     options = [
-        _text(
+        text_option(
             name,
             f"--{name.replace('_', '-')}",
             f"{words}, if neither the logs nor their names say it"
@@ -178,18 +182,18 @@ def states(
         "What ran, by the paths of the logs; default: mapping.yml in their directory.",
         "FILE",
     )
-    file = _keyword("mapping", Annotated[Path | None, mapping])
+    file = keyword("mapping", Annotated[Path | None, mapping])
     return _with_options(command, [*options, file], about)
 
 
-def _keyword(name: str, kind: Any, default: Any = None) -> inspect.Parameter:
+def keyword(name: str, kind: Any, default: Any = None) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def _text(
+def text_option(
     name: str, shown: str, text: str, metavar: str | None = None, **more: Any
 ) -> inspect.Parameter:
-    return _keyword(name, Annotated[str, option(shown, text, metavar, **more)], "")
+    return keyword(name, Annotated[str, option(shown, text, metavar, **more)], "")
 
 
 def _with_options(
@@ -205,17 +209,25 @@ def _with_options(
         own = {item.name: values.pop(item.name) for item in options}
         command(first(own), **values)
 
-    types = get_type_hints(command, include_extras=True)
-    keywords = [
-        item.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[item.name])
-        for item in list(inspect.signature(command).parameters.values())[1:]
-    ]
-    signature = inspect.Signature([*options, *keywords])
-    wrapped.__signature__ = signature  # type: ignore[attr-defined]
-    # Typer reads these types. Those of the wrapped function would hide the new options.
-    wrapped.__annotations__ = {item.name: item.annotation for item in signature.parameters.values()}
-    del wrapped.__wrapped__
+    set_parameters(wrapped, [*options, *keywords_of(command)[1:]])
     return wrapped
+
+
+def keywords_of(command: Callable[..., None]) -> list[inspect.Parameter]:
+    """The parameters of a command, which are given by name."""
+    types = get_type_hints(command, include_extras=True)
+    return [
+        keyword(p.name, types[p.name], p.default)
+        for p in inspect.signature(command).parameters.values()
+    ]
+
+
+def set_parameters(wrapped: Any, parameters: Sequence[inspect.Parameter]) -> None:
+    """Let typer see these parameters in place of those of the function that is wrapped."""
+    wrapped.__signature__ = inspect.Signature(parameters)
+    # Typer reads these types. Those of the wrapped function would hide the new options.
+    wrapped.__annotations__ = {item.name: item.annotation for item in parameters}
+    del wrapped.__wrapped__
 
 
 def with_texts(
@@ -223,8 +235,15 @@ def with_texts(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add options with texts (name, option, help, metavar) to a command. It gets their values by
     name, empty if not given, as first argument."""
-    options = [_text(*text) for text in texts]
+    options = [text_option(*text) for text in texts]
     return lambda command: _with_options(command, options, dict)
+
+
+def refuse_given(given: Mapping[str, object], problem: str) -> None:
+    """Raise a UserError at the first of these options that was given."""
+    for name, value in given.items():
+        if value:
+            raise UserError(problem, where=f"--{name.replace('_', '-')}")
 
 
 def print_json(document: object) -> None:
@@ -234,6 +253,13 @@ def print_json(document: object) -> None:
 def print_errors(problems: Iterable[object]) -> None:
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
+
+
+def exit_with(problems: Collection[object], is_negative: object = False) -> None:
+    """Print the problems. Exit with status 2 if there are any, with 1 if the result is negative."""
+    print_errors(problems)
+    if problems or is_negative:
+        raise typer.Exit(2 if problems else 1)
 
 
 def print_note(line: str) -> None:

@@ -61,8 +61,7 @@ def decommission(options: _Options = None) -> None:
 
 def init(
     directory: Annotated[
-        Path,
-        typer.Argument(help="The directory of the new inventory.", metavar="[DIR]"),
+        Path, typer.Argument(help="The directory of the new inventory.", metavar="[DIR]")
     ] = Path("inventory"),
     example: Annotated[str, option("--from", "The example to copy.", "NAME")] = "example",
 ) -> None:

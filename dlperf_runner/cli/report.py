@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import AboutLogs, AsJson, Conditions, option, print_errors, print_json, states
+from .options import AboutLogs, AsJson, Conditions, exit_with, option, print_json, states
 
 
 @states
@@ -38,16 +38,10 @@ def report(
         directories, output_dir, lang, conditions=condition or [], statements=about.statements()
     )
     if as_json:
-        document = {
-            "answers": made.answers,
-            "files": [str(path) for path in made.paths],
-            "notes": made.notes,
-            "problems": [str(problem) for problem in made.problems],
-        }
-        print_json(document)
+        files, problems = [*map(str, made.paths)], [*map(str, made.problems)]
+        document = {"answers": made.answers, "files": files}
+        print_json({**document, "notes": made.notes, "problems": problems})
     else:
         for text in (*made.answers, *made.notes, *map(str, made.paths)):
             print(text)
-    print_errors(made.problems)
-    if made.problems or made.is_incomplete:
-        raise typer.Exit(2 if made.problems else 1)
+    exit_with(made.problems, made.is_incomplete)

@@ -6,7 +6,7 @@ python -m dlperf_runner.cli.reproducing docs/reproducing
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from ..catalog.source import UpstreamSource
 from ..catalog.stack import Stack
 from ..catalog.workload import Workload
 from ..compare.conditions import values_agree
-from ..core.case import Run
+from ..core.case import Run, Topology
 from ..core.files import write_whole
 from ..core.node import Node
 from ..plan.choice import parse_choice
@@ -212,17 +212,15 @@ def _patches(source: UpstreamSource) -> list[str]:
 
 def _needs(report: PublishedReport, reproduction: Reproduction, runs: Sequence[Run]) -> list[str]:
     speeds = {
-        (n.workload_model, n.precision, n.batch_size_per_device, str(n.topology)): n
+        (n.workload_model, n.precision, n.batch_size_per_device, n.topology): n.samples_per_second
         for n in load_published()
         if n.report == report.name and n.reproduced
     }
-    seconds = sum(
-        run.total_steps
-        * run.batch_size_per_device
-        * run.world_size
-        / speeds[_key(run)].samples_per_second
-        for run in runs
-    )
+    seconds = 0.0
+    for run in runs:
+        batch, topology = run.batch_size_per_device, Topology(run.nodes, run.gpus_per_node)
+        speed = speeds[run.model, run.precision, batch, topology]
+        seconds += run.total_steps * batch * run.world_size / speed
     return [
         "## What it takes",
         "",
@@ -231,11 +229,6 @@ def _needs(report: PublishedReport, reproduction: Reproduction, runs: Sequence[R
         f"- Disk: {reproduction.needs.disk}.",
         f"- GPU memory: {reproduction.needs.gpu_memory}.",
     ]
-
-
-def _key(run: Run) -> tuple[str, str, int, str]:
-    topology = f"{run.nodes}n{run.gpus_per_node}g"
-    return run.model, run.precision, run.batch_size_per_device, topology
 
 
 def _comparison(report: PublishedReport, workload: Workload) -> list[str]:
@@ -270,12 +263,6 @@ def _cell(value: str | None, other: str | None) -> str:
     return f"`{value}`" if value else "empty" if other else "given"
 
 
-def _write(directory: Path) -> None:
-    directory.mkdir(exist_ok=True)
-    made: Mapping[str, str] = pages()
-    for name, text in made.items():
-        write_whole(directory / name, text)
-
-
 if __name__ == "__main__":
-    _write(Path(sys.argv[1]))
+    for file, page in pages().items():
+        write_whole(Path(sys.argv[1]) / file, page)

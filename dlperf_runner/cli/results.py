@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core.errors import UserError
-from .options import AboutLogs, AsJson, option, print_errors, print_json, print_note, screen, states
+from .options import (
+    AboutLogs,
+    AsJson,
+    CampaignDirectory,
+    option,
+    print_errors,
+    print_json,
+    print_note,
+    screen,
+    states,
+)
 
 if TYPE_CHECKING:
     from ..results.statement import Statements
@@ -208,9 +218,7 @@ def _reason(run: Mapping[str, Any]) -> str:
 
 
 def archive(
-    directory: Annotated[
-        Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
-    ] = LATEST,
+    directory: CampaignDirectory = LATEST,
     as_json: AsJson = False,
 ) -> None:
     """Compress the logs and the telemetry of a campaign's finished runs. They can be summarized and
@@ -229,9 +237,7 @@ def archive(
 
 
 def status(
-    directory: Annotated[
-        Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
-    ] = LATEST,
+    directory: CampaignDirectory = LATEST,
     watch: Annotated[
         bool,
         option(
@@ -319,11 +325,7 @@ def progress_line(document: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def attach(
-    directory: Annotated[
-        Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
-    ] = LATEST,
-) -> None:
+def attach(directory: CampaignDirectory = LATEST) -> None:
     """Follow a campaign that runs detached or in another terminal. Ctrl-C leaves it running."""
     from ..campaign.directory import read_campaign
     from ..campaign.execute import follow
@@ -342,9 +344,7 @@ def attach(
 
 
 def stop(
-    directory: Annotated[
-        Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
-    ] = LATEST,
+    directory: CampaignDirectory = LATEST,
     now: Annotated[bool, option("--now", "Stop the current run, too.")] = False,
 ) -> None:
     """Stop a campaign after its current run. It can be resumed."""

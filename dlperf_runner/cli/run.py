@@ -55,6 +55,7 @@ def run(
 
     Ctrl-C stops after the current run; a second one, or TERM, stops the current run, too."""
     from ..campaign import lock
+    from ..campaign.directory import missing_runs
     from ..commands import campaigns, controllers
     from ..commands.rounds import Policy
 
@@ -82,11 +83,13 @@ def run(
         from ..commands.live import announce_page
     around = announce_page if live else nullcontext
     if own := scheduled.campaign(chosen, campaign, resume, policy):
+        from ..commands.scheduled import run as run_jobs
+
         directory = own
         with lock.held(directory), around(directory):
             if retry_failed:
                 campaigns.retry_failed_runs(directory)
-            problems = scheduled.run(directory, policy)
+            problems = run_jobs(directory, print_note, policy)
     else:
         directory, problems = campaigns.run(
             chosen.choice,
@@ -100,4 +103,4 @@ def run(
         )
     status = print_summary([directory])
     print_errors(problems)
-    raise typer.Exit(1 if campaigns.unfinished(directory) else status)
+    raise typer.Exit(1 if missing_runs(directory) else status)

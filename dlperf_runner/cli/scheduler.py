@@ -7,10 +7,18 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
-from ..core.errors import UserError
-from .options import Chosen, option, print_note
+from .options import (
+    Chosen,
+    keyword,
+    keywords_of,
+    option,
+    print_note,
+    refuse_given,
+    set_parameters,
+    text_option,
+)
 
 if TYPE_CHECKING:
     from ..campaign.job_files import SchedulerSettings
@@ -51,11 +59,6 @@ class Scheduled:
             scheduled.create(directory, choice, nodes, settings, print_note, chosen.file)
         return directory
 
-    def run(self, directory: Path, policy: Policy) -> list[str]:
-        from ..commands import scheduled
-
-        return scheduled.run(directory, print_note, policy)
-
     def scripts(self, chosen: Chosen, campaign: str) -> str:
         """The scripts of the jobs that `run` would submit."""
         from ..campaign.directory import new_directory
@@ -72,14 +75,9 @@ class Scheduled:
         from ..commands import scheduled
         from ..plan.choice import parse_wait
 
-        without = {
-            "inventory": chosen.inventories,
-            "limit": chosen.limit,
-            "wait": chosen.wait,
-        }
-        for name, value in without.items():
-            if value:
-                raise UserError("this option has no effect with --scheduler", where=f"--{name}")
+        names = ("inventory", "limit", "wait")
+        without = dict(zip(names, (chosen.inventories, chosen.limit, chosen.wait), strict=True))
+        refuse_given(without, "this option has no effect with --scheduler")
         options = dict(self.options)
         if options.get("time"):
             options["time"] = str(parse_wait(options["time"], "--time"))
@@ -92,26 +90,15 @@ class Scheduled:
         return scheduled.in_order_of_jobs(chosen.choice, settings, is_given), nodes, settings
 
 
-_SCHEDULER = Annotated[
-    str,
-    option(
-        "--scheduler",
+_TEXTS = (
+    (
+        "scheduler",
         "Run as jobs of this scheduler (slurm), from a login node, without Ansible and SSH.",
         "NAME",
     ),
-]
-_ALLOCATION = Annotated[
-    str,
-    option(
-        "--allocation",
-        "With --scheduler: one job for each campaign (default), case or run.",
-        "KIND",
-    ),
-]
-_MAX_WAIT = Annotated[
-    str,
-    option("--max-wait", "With --scheduler: cancel a job that waits longer, such as 2h.", "TIME"),
-]
+    ("allocation", "With --scheduler: one job for each campaign (default), case or run.", "KIND"),
+    ("max_wait", "With --scheduler: cancel a job that waits longer, such as 2h.", "TIME"),
+)
 _SITE = Annotated[
     Path | None,
     option(
@@ -126,17 +113,21 @@ def schedules(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of schedulers to a command. It gets Scheduled by the keyword `scheduled`."""
     from ..schedulers import schedulers
 
-    own = {"scheduler": _SCHEDULER, "allocation": _ALLOCATION, "max_wait": _MAX_WAIT, "site": _SITE}
-    for each in schedulers().values():
-        for name, metavar, text in each.options:
-            kind: Any = str if metavar else bool
-            help_text = f"With --scheduler: {text[0].lower()}{text[1:]}"
-            own.setdefault(name, Annotated[kind, option(f"--{name}", help_text, metavar or None)])
-    names = [name for name in own if name not in ("scheduler", "allocation", "max_wait", "site")]
+    of_jobs: dict[str, inspect.Parameter] = {}
+    for name, metavar, words in (each for own in schedulers().values() for each in own.options):
+        shown = (f"--{name}", f"With --scheduler: {words[0].lower()}{words[1:]}")
+        of_jobs.setdefault(
+            name,
+            text_option(name, *shown, metavar)
+            if metavar
+            else keyword(name, Annotated[bool, option(*shown)], False),
+        )
+    texts = [text_option(name, f"--{name.replace('_', '-')}", *shown) for name, *shown in _TEXTS]
+    options = [*texts, keyword("site", _SITE), *of_jobs.values()]
 
     @functools.wraps(command)
     def wrapped(chosen: Chosen, **values: Any) -> None:
-        given = {name: values.pop(name) for name in own}
+        given = {item.name: values.pop(item.name) for item in options}
         if (file := chosen.file) is not None:
             from ..plan.campaign_file import with_scheduler
 
@@ -145,36 +136,15 @@ def schedules(command: Callable[..., None]) -> Callable[..., None]:
             for line in file.overridden[told:]:
                 print_note(line)
             chosen = replace(chosen, file=file)
-        options = {name: str(given[name]) for name in names if given[name]}
         scheduled = Scheduled(
             given["scheduler"],
-            options,
+            {name: str(given[name]) for name in of_jobs if given[name]},
             *(given[name] for name in ("allocation", "max_wait", "site")),
         )
-        if not scheduled.name and (set_ := [name for name in own if given[name]]):
-            raise UserError(
-                "this option has an effect only with --scheduler",
-                where=f"--{set_[0].replace('_', '-')}",
-            )
+        if not scheduled.name:
+            refuse_given(given, "this option has an effect only with --scheduler")
         command(chosen, scheduled=scheduled, **values)
 
-    types = get_type_hints(command, include_extras=True)
-    parameters = [
-        item.replace(annotation=types[item.name])
-        for item in inspect.signature(command).parameters.values()
-        if item.name != "scheduled"
-    ]
-    switches = {
-        option[0] for each in schedulers().values() for option in each.options if not option[1]
-    }
-    defaults: dict[str, Any] = {"site": None} | dict.fromkeys(switches, False)
-    parameters += [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name, ""), annotation=kind
-        )
-        for name, kind in own.items()
-    ]
-    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {item.name: item.annotation for item in parameters}
-    del wrapped.__wrapped__
+    own = [item for item in keywords_of(command) if item.name != "scheduled"]
+    set_parameters(wrapped, [*own, *options])
     return wrapped

@@ -24,7 +24,7 @@ from ..plan.cases import not_planned
 from ..plan.choice import Choice, choice_of_variables, choice_options, option_name, parse_wait
 from ..plan.make import make_plan, plan_document
 from ..plan.memory import memory_warnings
-from .rounds import Policy, execute_campaign
+from .rounds import AS_PLANNED, Policy, execute_campaign
 
 SEEDS = 10**9
 # Prefixes of playbook variables that are not options of a campaign. Role names are also prefixes.
@@ -82,7 +82,7 @@ def run(
     resume: str = "",
     wait: str = "",
     say: Callable[[str], None] = print,
-    policy: Policy | None = None,
+    policy: Policy = AS_PLANNED,
     *,
     retry_failed: bool = False,
     file: CampaignFile | None = None,
@@ -176,7 +176,3 @@ def refuse_rounds(choice: Choice, inventories: Sequence[str], limit: str) -> Non
         where=f"-e until_ci={choice.until_ci}",
         hint=f"`dlperf run` does: {shlex.join(['dlperf', 'run', *options])}",
     )
-
-
-def unfinished(directory: Path) -> bool:
-    return bool(campaigns.missing_runs(directory))

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ..catalog.framework import Environment, Framework
 from ..catalog.reader import load_catalog, lookup
-from ..core.errors import UserError
+from ..core.errors import UserError, as_user_error
 from ..core.files import write_json
 from ..core.paths import project
 
@@ -135,23 +135,20 @@ def _make(
     staging = place.with_name(f".{place.name}.{os.getpid()}")
     os.umask(0o022)  # all users of the folder can read it
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        python = _site_python(uv, wanted, interpreter)
-        if python:
-            _run(venv_command(uv, python, staging))
-        else:
-            say(f"{wanted.name} gets a Python of its own ({wanted.python})")
-            _own_python(uv, wanted, staging)
-        say(f"{wanted.name}: installing {wanted.requirements.name}")
-        _run(install_command(uv, wanted, staging))
-        _try(wanted, staging)
-        _record(uv, wanted, staging)
-        (staging / ".lock").unlink(missing_ok=True)  # of uv; all could write to it
-        _exchange(staging, place, wanted)
-    except OSError as error:
-        raise UserError(
-            "cannot make the environment", where=str(place), found=error.strerror or str(error)
-        ) from None
+        with as_user_error("cannot make the environment", place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            python = _site_python(uv, wanted, interpreter)
+            if python:
+                _run(venv_command(uv, python, staging))
+            else:
+                say(f"{wanted.name} gets a Python of its own ({wanted.python})")
+                _own_python(uv, wanted, staging)
+            say(f"{wanted.name}: installing {wanted.requirements.name}")
+            _run(install_command(uv, wanted, staging))
+            _try(wanted, staging)
+            _record(uv, wanted, staging)
+            (staging / ".lock").unlink(missing_ok=True)  # of uv; all could write to it
+            _exchange(staging, place, wanted)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import UserError
+from ..core.errors import UserError, as_user_error
 from ..core.files import write_result
 from ..export import mlflow, openmetrics, wandb
 from ..export.record import ExportedCampaign, exported_cases, of_history, time_of
@@ -168,11 +168,6 @@ def _appended(text: str, output: Path | None) -> str:
             where=SUMMARY,
             expected="the file that GitHub Actions sets for a step, or --output",
         )
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(f"{text}\n")
-    except OSError as error:
-        raise UserError(
-            "cannot write the summary", where=str(path), found=error.strerror or str(error)
-        ) from None
+    with as_user_error("cannot write the summary", path), path.open("a", encoding="utf-8") as file:
+        file.write(f"{text}\n")
     return str(path)

@@ -51,7 +51,7 @@ def render(catalog: Catalog, what: str = "", width: int = 80) -> str:
     lines: list[str] = []
     for name in _chosen(what):
         lines.append(name.capitalize())
-        for heading, details in _SECTIONS[name](catalog):
+        for heading, details in SECTIONS[name](catalog):
             lines += wrapped(heading, width, first="  ", rest="      ")
             indent = max(len(label) for label, _ in details) + 2
             for label, text in details:
@@ -67,11 +67,11 @@ def cases(matrix: Matrix) -> int:
 
 def _chosen(what: str) -> list[str]:
     if not what:
-        return list(_SECTIONS)
-    if what not in _SECTIONS:
+        return list(SECTIONS)
+    if what not in SECTIONS:
         raise UserError(
             "unknown kind of catalogue entry",
-            expected=f"one of {', '.join(_SECTIONS)}",
+            expected=f"one of {', '.join(SECTIONS)}",
             found=repr(what),
         )
     return [what]
@@ -193,20 +193,17 @@ def _text(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def _workload(name: str, catalog: Catalog) -> str:
-    return name if name in catalog.workloads else f"{name} (not in this catalogue yet)"
-
-
 def _published(catalog: Catalog) -> Iterator[Block]:
     for name, numbers in grouped(load_published(), attrgetter("report")).items():
         first = numbers[0]
+        unknown = "" if first.workload in catalog.workloads else " (not in this catalogue yet)"
         tables = dict.fromkeys(" ".join(filter(None, (n.model, n.precision))) for n in numbers)
         batches = sorted({n.batch_size_per_device or 0 for n in numbers})
         sources = list(dict.fromkeys(number.source for number in numbers))
         reasons = dict.fromkeys(n.contradiction for n in numbers if n.contradiction)
         accelerators = dict.fromkeys(n.conditions.accelerator or "unknown" for n in numbers)
         details = [
-            *([("workload", _workload(first.workload, catalog))] if first.workload else []),
+            *([("workload", first.workload + unknown)] if first.workload else []),
             ("source", "; ".join(sources[:_SOURCES])),
             *([("more", counted(more, "source"))] if (more := len(sources) - _SOURCES) > 0 else []),
             ("date", min(number.date for number in numbers)),
@@ -219,7 +216,7 @@ def _published(catalog: Catalog) -> Iterator[Block]:
         yield f"{name}: {first.title}", details
 
 
-_SECTIONS: dict[str, Callable[[Catalog], Iterator[Block]]] = {
+SECTIONS: dict[str, Callable[[Catalog], Iterator[Block]]] = {
     "workloads": _workloads,
     "matrices": _matrices,
     "frameworks": _frameworks,

@@ -19,7 +19,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from ..core.errors import UserError
+from ..core.errors import UserError, as_user_error
 from .watch import EVERY_S, CampaignWatch
 
 HOST = "127.0.0.1"
@@ -43,12 +43,8 @@ def serve_page(directory: Path, port: int = 0) -> Iterator[str]:
     taken."""
     page, stop = _Page(directory), threading.Event()
     token = secrets.token_urlsafe(24)
-    try:
+    with as_user_error("cannot serve the page", f"--port {port}"):
         server = ThreadingHTTPServer((HOST, port), _handler(page, token))
-    except OSError as error:
-        raise UserError(
-            "cannot serve the page", where=f"--port {port}", found=error.strerror or str(error)
-        ) from None
     server.daemon_threads = True
     threads = [
         threading.Thread(target=server.serve_forever, args=(0.2,), daemon=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..compare.conditions import Values
-    from ..results.load import Results
     from ..results.run_record import Known
     from ..results.statement import Statements
 
@@ -66,7 +65,9 @@ def make_report(
     stated = parse_stated(conditions)
     campaigns = list(_campaigns(directories, known, statements))
     source = source_document(directories) if output_dir is None and len(directories) == 1 else {}
-    output_dir = output_dir or _place(directories)
+    if output_dir is None:
+        is_one = len(directories) == 1
+        output_dir = destination(directories) / "report" if is_one else Path("report")
     cases, published = make_cases(campaigns, _families()), _published(campaigns)
     figures = tuple(make_figures(cases, published, t))
     charts = {name: chart for figure in figures for name, chart in figure.charts}
@@ -129,25 +130,13 @@ def _campaigns(
         cases = records(table)
         # The report has a separate table of runs that were not counted.
         said = [note for note in results.notes if not note.startswith("not counted: ")]
-        said += [f"some logs are copies of those of {n}" for n in _names(of_others, results)]
+        copied = dict.fromkeys(of_others[log] for log in results.logs if log in of_others)
+        said += [f"some logs are copies of those of {other}" for other in copied]
         of_others |= dict.fromkeys(results.logs, shown)
         recorded = read_campaign_record(directory)
-        notes = (
-            *recorded.notes,
-            *case_notes(results.rows, cases),
-            *notes_on(cases, results),
-            *said,
-        )
+        calculated = (*case_notes(results.rows, cases), *notes_on(cases, results))
+        notes = (*recorded.notes, *calculated, *said)
         yield Campaign(shown, results, table, recorded, notes)
-
-
-def _names(of_others: Mapping[str, str], results: Results) -> Iterable[str]:
-    """The names of other campaigns that have a log of these results."""
-    return dict.fromkeys(of_others[content] for content in results.logs if content in of_others)
-
-
-def _place(directories: Sequence[Path]) -> Path:
-    return destination(directories) / "report" if len(directories) == 1 else Path("report")
 
 
 def _families() -> dict[tuple[str, str], str]:
@@ -229,13 +218,8 @@ def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
 
 def results_json(document: Document, options: Mapping[str, Any]) -> str:
     """The unchanged cases, and the tables of the report as lists of objects."""
-    tables = [
-        *document.sweeps,
-        *document.time,
-        *document.side_by_side,
-        document.compared,
-        *document.environment,
-    ]
+    tables = [*document.sweeps, *document.time, *document.side_by_side, document.compared]
+    tables += document.environment
     tables += [table for table in (document.not_counted, document.differences) if table]
     whole = {
         "title": document.title,

@@ -69,22 +69,28 @@ class Policy:
                 found=self.on_node_loss,
             )
 
+    def stop_at(self) -> float | None:
+        """The time of the monotonic clock at which a campaign that begins now stops, if it does."""
+        limit = parse_wait(self.stop_after, "--stop-after")
+        return time.monotonic() + limit if limit else None
+
+
+AS_PLANNED = Policy()
+
 
 def execute_campaign(
     directory: Path,
     inventories: Sequence[str],
     wait: str,
     say: Callable[[str], None],
-    policy: Policy | None = None,
+    policy: Policy = AS_PLANNED,
 ) -> list[str]:
     """`run_rounds` with bench.yml, as the only controller of the campaign. Inventories are paths or
     lists of hosts (`node1,`)."""
     from ..campaign.execute import execute
 
-    policy = policy or Policy()
     absolute = [name if "," in name else str(Path(name).resolve()) for name in inventories]
-    limit = parse_wait(policy.stop_after, "--stop-after")
-    stop_at = time.monotonic() + limit if limit else None
+    stop_at = policy.stop_at()
     stops = policy.on_node_loss == STOP
     with lock.held(directory):
         record_rest(directory)
@@ -103,7 +109,7 @@ def run_rounds(
     directory: Path,
     execute: Callable[[], list[str]],
     say: Callable[[str], None],
-    policy: Policy | None = None,
+    policy: Policy = AS_PLANNED,
     stop_at: float | None = None,
 ) -> list[str]:
     """Execute the remaining runs of a campaign, and those of each revision that this adds.
@@ -111,7 +117,6 @@ def run_rounds(
     Returns the errors outside the runs. `say` gets a line about each revision, each retry and each
     case that stays too wide.
     """
-    on_node_loss = (policy or Policy()).on_node_loss
     problems: list[str] = []
     retries = 0
     remained = len(remaining_plan(directory)["runs"])
@@ -132,14 +137,14 @@ def run_rounds(
             # A long campaign may lose nodes often, as long as runs are done in between.
             retries = retries if len(left) == remained else 0
             remained = len(left)
-            if lost and on_node_loss == RETRY and retries < RETRIES:
+            if lost and policy.on_node_loss == RETRY and retries < RETRIES:
                 retries += 1
                 say(
                     f"{', '.join(lost)} lost: retry {retries} of {RETRIES} in {RETRY_AFTER_S:.0f} s"
                 )
                 time.sleep(RETRY_AFTER_S)
                 continue
-            if lost and on_node_loss == SHRINK:
+            if lost and policy.on_node_loss == SHRINK:
                 say(_shrink(directory, left, lost))
                 continue
             return problems
@@ -217,9 +222,10 @@ def _wanted(
     plan: Mapping[str, Any], values: Mapping[str, Sequence[float]], choice: Choice
 ) -> Iterator[tuple[str, int]]:
     half_width = _half_width(choice)
+    most = max(choice.max_repeats or MOST_ADAPTIVE_REPEATS, choice.repeats or 0)
     for case, sample in values.items():
         repeats = max(run["repeat"] for run in plan["runs"] if run["case"] == case)
-        number = wanted_repeats(sample, repeats, half_width, _most(choice))
+        number = wanted_repeats(sample, repeats, half_width, most)
         if number is not None:
             yield case, number
 
@@ -260,7 +266,3 @@ def _too_wide(values: Mapping[str, Sequence[float]], choice: Choice) -> Iterator
 
 def _half_width(choice: Choice) -> float:
     return fraction(choice.until_ci or "", option_name("until_ci"))
-
-
-def _most(choice: Choice) -> int:
-    return max(choice.max_repeats or MOST_ADAPTIVE_REPEATS, choice.repeats or 0)

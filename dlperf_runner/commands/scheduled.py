@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import tarfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,12 +24,12 @@ from ..core.node_paths import ENVIRONMENTS
 from ..core.paths import project
 from ..plan import inventory
 from ..plan.campaign_file import CampaignFile
-from ..plan.choice import Choice, parse_wait
+from ..plan.choice import Choice
 from ..plan.sources import PreparedSource, prepare_source
 from ..schedulers import Allocation, here, scheduler
 from ..schedulers.job import node_script, placeholder
 from .campaigns import planned
-from .rounds import RETRY, SHRINK, STOP, Policy, run_rounds
+from .rounds import AS_PLANNED, RETRY, SHRINK, STOP, Policy, run_rounds
 
 # Variables of an inventory that say nothing about a node that a scheduler chooses.
 _NOT_HERE = ("dlperf_address", "dlperf_container_engine")
@@ -74,15 +73,12 @@ def nodes_of(name: str, options: Mapping[str, str], site: Mapping[str, Any]) -> 
     """A node for each node of the partition. The scheduler will choose which ones they are."""
     own = here(name, os.environ)
     offers = own.offers(job_files.output(own.offers_argv(options)), options)
-    given = {key: value for key, value in site.items() if key in inventory.VARIABLES}
+    of_nodes = (*inventory.VARIABLES, "dlperf_datasets")
+    given = {key: value for key, value in site.items() if key in of_nodes}
     hosts = {
         placeholder(number): ({"dlperf_devices_per_node": gpus} if gpus else {}) | given
         for number, gpus in enumerate((o.gpus for o in offers for _ in range(o.nodes)), start=1)
     }
-    if "dlperf_datasets" in site:
-        hosts = {
-            host: own | {"dlperf_datasets": site["dlperf_datasets"]} for host, own in hosts.items()
-        }
     try:
         nodes = inventory.nodes_of({"nodes": {"hosts": list(hosts)}, "_meta": {"hostvars": hosts}})
         return tuple(replace(node, container_engine=_engine_here()) for node in nodes)
@@ -191,11 +187,9 @@ def create(
     job_files.record(directory, settings)
 
 
-def run(directory: Path, say: Callable[[str], None], policy: Policy | None = None) -> list[str]:
+def run(directory: Path, say: Callable[[str], None], policy: Policy = AS_PLANNED) -> list[str]:
     """Run the unfinished runs of a campaign as jobs. Returns what went wrong outside the runs."""
-    policy = policy or Policy()
-    limit = parse_wait(policy.stop_after, "--stop-after")
-    stop_at = time.monotonic() + limit if limit else None
+    stop_at = policy.stop_at()
     prepare = functools.cache(functools.partial(_prepared, directory))
 
     def beside(request: Allocation, runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:

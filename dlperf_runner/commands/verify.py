@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -275,13 +276,11 @@ def _keyed(
 ) -> dict[tuple[str, ...], Record]:
     """The rows by key. The last part of the key numbers rows that are otherwise equal in it."""
     found: dict[tuple[str, ...], Record] = {}
-    ordered = sorted(rows, key=lambda row: [_shown(row.get(column)) for column in columns])
-    for row in ordered:
+    seen: Counter[tuple[str, ...]] = Counter()
+    for row in sorted(rows, key=lambda row: [_shown(row.get(column)) for column in columns]):
         texts = tuple("" if row.get(part) is None else str(row.get(part)) for part in key)
-        number = 0
-        while (*texts, str(number)) in found:
-            number += 1
-        found[(*texts, str(number))] = row
+        found[(*texts, str(seen[texts]))] = row
+        seen[texts] += 1
     return found
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from .printable import printable, printable_lines
 
 
@@ -44,6 +47,16 @@ class UserError(Exception):
             text += f" ({', '.join(details)})"
         # Only a problem and a hint have lines of their own.
         return text + (f"\n  {printable_lines(self.hint)}" if self.hint else "")
+
+
+@contextmanager
+def as_user_error(problem: str, where: object, hint: str | None = None) -> Iterator[None]:
+    """Report an OSError as a UserError with this problem, place and hint."""
+    try:
+        yield
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise UserError(problem, where=str(where), found=found, hint=hint) from None
 
 
 class Stopped(Exception):  # noqa: N818  this is not an error

@@ -11,7 +11,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from .errors import UserError
+from .errors import UserError, as_user_error
 
 
 def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> Path:
@@ -32,15 +32,9 @@ def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> Path:
 
 def write_result(path: Path, content: str | bytes) -> Path:
     """Write a file that the user requested. Raises UserError if that fails."""
-    try:
+    hint = "choose another directory, for example with --output-dir"
+    with as_user_error("cannot write the result", path, hint):
         return write_whole(path, content)
-    except OSError as error:
-        raise UserError(
-            "cannot write the result",
-            where=str(path),
-            found=error.strerror or str(error),
-            hint="choose another directory, for example with --output-dir",
-        ) from None
 
 
 def stored(path: Path) -> Path:
@@ -66,19 +60,24 @@ def write_json(path: Path, value: object) -> Path:
     return write_whole(path, json_text(value))
 
 
+def decoded(content: bytes, where: str) -> str:
+    """The content of a file as text. Raises a UserError if it is not UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        found = f"an invalid byte at {error.start}"
+        raise UserError("the file is not UTF-8", where=where, found=found) from None
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises a UserError with file and line if the file has none."""
     try:
-        value = json.loads(path.read_bytes().decode())
+        value = json.loads(decoded(path.read_bytes(), str(path)))
     except FileNotFoundError:
         raise UserError("file not found", where=str(path)) from None
     except OSError as error:
         raise UserError(
             "cannot read the file", where=str(path), found=error.strerror or str(error)
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UserError(
-            "the file is not UTF-8", where=str(path), found=f"an invalid byte at {error.start}"
         ) from None
     except json.JSONDecodeError as error:
         raise UserError(f"invalid JSON: {error.msg}", where=f"{path}:{error.lineno}") from None

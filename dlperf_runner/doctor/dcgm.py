@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .findings import Facts, Finding
+from .findings import Facts, Finding, Status
 
 # Why there are no results -> what to do.
 SILENCE = {
@@ -36,10 +36,10 @@ def dcgm_findings(name: str, facts: Facts) -> Iterator[Finding]:
         hint = SILENCE.get(error["kind"], f"run dcgmi diag -r {level} on the node")
         yield Finding(name, check, "failed", expected, error["message"], hint)
         return
-    found = [_finding(name, test) for test in facts["tests"]]
-    yield from (finding for finding in found if finding is not None)
+    found = [finding for test in facts["tests"] if (finding := _finding(name, test))]
+    yield from found
     passed = sum(_has(test, "pass") and not _has(test, "fail", "warn") for test in facts["tests"])
-    has_failed = any(finding and finding.status == "failed" for finding in found)
+    has_failed = any(finding.status == "failed" for finding in found)
     if status and not has_failed:
         hint = f"run dcgmi diag -r {level} on the node and read its messages"
         said = f"exit status {status}" + (f": {FAILED[status]}" if status in FAILED else "")
@@ -56,17 +56,16 @@ def _has(test: Any, *statuses: str) -> bool:
 
 def _finding(name: str, test: Any) -> Finding | None:
     """The worst results of a test, with the device of each; None if it passed."""
-    for status, kind in (("fail", "failed"), ("warn", "warning"), ("skip", "warning")):
+    meanings: dict[str, Status] = {"fail": "failed", "warn": "warning", "skip": "warning"}
+    for status, meaning in meanings.items():
         results = [result for result in test["results"] if result["status"] == status]
         messages = [message for result in results for message in result["messages"]]
         if not results or (status == "skip" and not messages):
             continue  # a test that this GPU or this level does not have
         found = "; ".join(dict.fromkeys(map(_told, results)))
-        hint = _advice([message["severity"] for message in messages])
-        if status == "skip":
-            hint = ADVICE[5]
-        text = f"dcgm {test['name']}"
-        return Finding(name, text, "failed" if kind == "failed" else "warning", "pass", found, hint)
+        severities = [5] if status == "skip" else [message["severity"] for message in messages]
+        hint = next((text for number, text in ADVICE.items() if number in severities), UNKNOWN)
+        return Finding(name, f"dcgm {test['name']}", meaning, "pass", found, hint)
     return None
 
 
@@ -74,7 +73,3 @@ def _told(result: Any) -> str:
     messages = " ".join(message["text"].strip() for message in result["messages"])
     status = {"skip": "skipped"}.get(result["status"], result["status"])
     return ": ".join(filter(None, (result["devices"], messages or status)))
-
-
-def _advice(severities: list[int | None]) -> str:
-    return next((text for number, text in ADVICE.items() if number in severities), UNKNOWN)

@@ -46,24 +46,15 @@ def _interface(node: Node, told: Facts | None) -> Iterator[Finding]:
         yield Finding(name, "interface", "failed", interface, "no such interface", hint)
         return
     # A loopback interface reports unknown.
-    yield check_finding(
-        name,
-        "interface",
-        None if told["state"] is None else told["state"] in ("up", "unknown"),
-        f"{interface} is up",
-        told["state"],
-        f"bring it up: ip link set {interface} up; check the cable and the switch",
-    )
+    is_good = None if told["state"] is None else told["state"] in ("up", "unknown")
+    hint = f"bring it up: ip link set {interface} up; check the cable and the switch"
+    yield check_finding(name, "interface", is_good, f"{interface} is up", told["state"], hint)
     addresses = told["addresses"]
     if addresses is not None and None not in addresses and node.address[:1].isdigit():
-        yield check_finding(
-            name,
-            "address",
-            node.address in [address.partition("/")[0] for address in addresses],
-            f"{node.address} on {interface}",
-            ", ".join(addresses) or "none",
-            "correct dlperf_address and dlperf_interface, or assign the address to the interface",
-        )
+        is_good = node.address in [address.partition("/")[0] for address in addresses]
+        expected, found = f"{node.address} on {interface}", ", ".join(addresses) or "none"
+        hint = "correct dlperf_address and dlperf_interface, or assign the address to the interface"
+        yield check_finding(name, "address", is_good, expected, found, hint)
 
 
 def _gpu_direct(name: str, module: str, facts: Facts) -> Finding:
@@ -77,14 +68,9 @@ def _gpu_direct(name: str, module: str, facts: Facts) -> Finding:
             f"this kernel has no interface for {module}, and DMA-BUF needs"
             f" {' and '.join(facts['dma_buf'])}"
         )
-    return check_finding(
-        name,
-        "peer memory",
-        bool(found) or (None if module == "nv_peer_mem" else False),
-        f"DMA-BUF or {module}",
-        found[0] if found else "none: NCCL copies through the host's memory",
-        hint,
-    )
+    is_good = bool(found) or (None if module == "nv_peer_mem" else False)
+    way = found[0] if found else "none: NCCL copies through the host's memory"
+    return check_finding(name, "peer memory", is_good, f"DMA-BUF or {module}", way, hint)
 
 
 # How to accept all that comes in by an interface, by the service that manages the packet filter.
@@ -103,17 +89,13 @@ def _firewall(node: Node, told: Facts) -> Finding:
         for address, ports in (told["closed"] or {}).items()
     ]
     more = f" and {len(closed) - 2} more nodes" if len(closed) > 2 else ""
+    found = "; ".join(closed[:2]) + more or (None if told["unsure"] else "open")
+    is_good = False if closed else None if told["unsure"] else True
     commands = [_OPENED[service].format(interface) for service in told["services"] or ()]
-    return check_finding(
-        node.name,
-        "firewall",
-        False if closed else None if told["unsure"] else True,
-        "open to the other nodes",
-        "; ".join(closed[:2]) + more or (None if told["unsure"] else "open"),
-        "MPI, NCCL and gloo use ports of the system's choice: "
-        + (" or ".join(commands) or f"accept what comes in by {interface} (nft list ruleset)"),
-        "warning",
-    )
+    way = " or ".join(commands) or f"accept what comes in by {interface} (nft list ruleset)"
+    hint = f"MPI, NCCL and gloo use ports of the system's choice: {way}"
+    expected = "open to the other nodes"
+    return check_finding(node.name, "firewall", is_good, expected, found, hint, "warning")
 
 
 def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
@@ -127,15 +109,10 @@ def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
     is_named = bool(node.env.get("NCCL_IB_HCA") or declared.rails)
     yield from _rails(name, ports, used, facts["missing_rails"], is_named)
     bad = [item for item in used if item[1]["fault"]]
-    yield check_finding(
-        name,
-        "link state",
-        not bad,
-        "ACTIVE, LinkUp",
-        "; ".join(f"{_name(item)} {_state(item[1])}" for item in bad)
-        or ", ".join(f"{_name(item)} {item[1]['state']}" for item in used),
-        "; ".join(dict.fromkeys(item[1]["fault"] for item in bad)),
-    )
+    found = "; ".join(f"{_name(item)} {_state(item[1])}" for item in bad)
+    found = found or ", ".join(f"{_name(item)} {item[1]['state']}" for item in used)
+    hint = "; ".join(dict.fromkeys(item[1]["fault"] for item in bad))
+    yield check_finding(name, "link state", not bad, "ACTIVE, LinkUp", found, hint)
     for item in used:
         if not item[1]["fault"]:
             yield from _rate(name, item, declared)

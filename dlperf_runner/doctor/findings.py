@@ -34,11 +34,10 @@ def check_finding(
 ) -> Finding:
     """ok if the check passed, `otherwise` if it failed, a warning if the result is unknown."""
     text = "unknown" if found is None else str(found)
-    if is_good is None:
-        return Finding(node, check, "warning", expected, text, hint)
     if is_good:
         return Finding(node, check, "ok", expected, text)
-    return Finding(node, check, otherwise, expected, text, hint)
+    status = "warning" if is_good is None else otherwise
+    return Finding(node, check, status, expected, text, hint)
 
 
 def as_declared(node: str, check: str, declared: str, found: str | None, hint: str) -> Finding:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .findings import Facts, Finding, as_declared, check_finding
+from .findings import Facts, Finding, Status, as_declared, check_finding
 
 # Slurm's prolog runs this module without the rest of the package.
 if TYPE_CHECKING:
@@ -42,36 +42,26 @@ def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     if not gpus:
         return
     count = len(gpus)
-    yield check_finding(
-        name,
-        "gpu count",
-        count >= node.devices_per_node,
-        f"{node.devices_per_node} (dlperf_devices_per_node)",
-        count,
+    expected = f"{node.devices_per_node} (dlperf_devices_per_node)"
+    hint = (
         "a GPU is missing: look for it with lspci and in the kernel log; or set the actual number"
-        " in the inventory",
+        " in the inventory"
     )
+    is_good = count >= node.devices_per_node
+    yield check_finding(name, "gpu count", is_good, expected, count, hint)
     if facts["pci"] is not None and len(facts["pci"]) != count:
         known = {gpu["bus_id"] for gpu in gpus}
         missing = ", ".join(sorted(set(facts["pci"]) - known)) or "none"
-        yield Finding(
-            name,
-            "gpus on the bus",
-            "failed",
-            f"{len(facts['pci'])}, the number on the bus",
-            f"{count}; the driver does not see {missing}",
-            "look for these addresses in the kernel log; reseat or replace the GPU",
-        )
+        expected = f"{len(facts['pci'])}, the number on the bus"
+        found = f"{count}; the driver does not see {missing}"
+        hint = "look for these addresses in the kernel log; reseat or replace the GPU"
+        yield Finding(name, "gpus on the bus", "failed", expected, found, hint)
     models = sorted({str(gpu["model"]) for gpu in gpus})
     wanted = stack.gpu.models if stack.gpu else ()
-    yield check_finding(
-        name,
-        "gpu model",
-        models == [node.accelerator] or (len(models) == 1 and models[0] in wanted),
-        " or ".join(dict.fromkeys([node.accelerator, *wanted])),
-        ", ".join(models),
-        "change dlperf_accelerator or dlperf_stack of this node, or exclude the node",
-    )
+    fitting = dict.fromkeys([node.accelerator, *wanted])
+    is_good = len(models) == 1 and models[0] in fitting
+    hint = "change dlperf_accelerator or dlperf_stack of this node, or exclude the node"
+    yield check_finding(name, "gpu model", is_good, " or ".join(fitting), ", ".join(models), hint)
     yield from _health(name, gpus)
     yield from _speed(name, gpus)
     yield _xid(name, facts["xid"])
@@ -119,26 +109,21 @@ def _of(gpus: list[Any], problem: Any) -> str:
 
 def _health(name: str, gpus: list[Any]) -> Iterator[Finding]:
     unread = _of(gpus, lambda gpu: ", ".join(f"{k} {v}" for k, v in sorted(gpu["errors"].items())))
-    yield check_finding(
-        name, "gpu answers", not unread, "values", unread or "values",
-        "reboot the node; if the error persists, replace the GPU",
-    )  # fmt: skip
-    failed = _of(gpus, _broken_memory)
-    worn = _of(gpus, _worn_memory)
-    if failed:
+    hint = "reboot the node; if the error persists, replace the GPU"
+    yield check_finding(name, "gpu answers", not unread, "values", unread or "values", hint)
+    if failed := _of(gpus, _broken_memory):
         hint = (
             "reset the GPU or reboot the node to repair the memory; if that fails, replace the GPU"
         )
         yield Finding(name, "ecc", "failed", "no uncorrected error", failed, hint)
-    elif worn:
+    elif worn := _of(gpus, _worn_memory):
         hint = "errors from earlier boots, or a changed ECC mode: keep watching this GPU"
         yield Finding(name, "ecc", "warning", "no uncorrected error", worn, hint)
     else:
         known = any(gpu["ecc"]["enabled"] is not None for gpu in gpus)
         found = "none" if known else "these GPUs have no ECC"
         yield Finding(name, "ecc", "ok", "no uncorrected error", found)
-    mig = _of(gpus, lambda gpu: "MIG is on" if gpu["mig"] else "")
-    if mig:
+    if mig := _of(gpus, lambda gpu: "MIG is on" if gpu["mig"] else ""):
         hint = "nvidia-smi -mig 0: the published tests used whole GPUs"
         yield Finding(name, "mig", "failed", "off", mig, hint)
 
@@ -175,26 +160,19 @@ def _speed(name: str, gpus: list[Any]) -> Iterator[Finding]:
     else:
         hint = "the GPU runs at its power or clock limit: see nvidia-smi -q -d CLOCK,POWER"
         yield Finding(name, "throttling", "warning", "none", chosen, hint)
-    capped = _of(gpus, _power_cap)
-    if capped:
+    if capped := _of(gpus, _power_cap):
         hint = "run nvidia-smi -pl <default>, unless this limit was set on purpose"
         yield Finding(name, "power limit", "warning", "the default", capped, hint)
-    off = _of(gpus, lambda gpu: "off" if gpu["persistence"] is False else "")
-    if off:
+    if off := _of(gpus, lambda gpu: "off" if gpu["persistence"] is False else ""):
         hint = "systemctl enable --now nvidia-persistenced: without it the first run starts slowly"
         yield Finding(name, "persistence", "warning", "on", off, hint)
     unseen = all(gpu["processes"] is None for gpu in gpus)
     busy = _of(gpus, lambda gpu: ", ".join(map(_process, gpu["processes"] or ())))
     drawn = all(p["type"] == "G" for gpu in gpus for p in gpu["processes"] or ())
-    yield check_finding(
-        name,
-        "other processes",
-        None if unseen else not busy,
-        "none",
-        busy or (None if unseen else "none"),
-        "end them, or wait for them: they share the GPUs' time and memory",
-        "warning" if drawn else "failed",
-    )
+    is_good, found = (None, None) if unseen else (not busy, busy or "none")
+    hint = "end them, or wait for them: they share the GPUs' time and memory"
+    status: Status = "warning" if drawn else "failed"
+    yield check_finding(name, "other processes", is_good, "none", found, hint, status)
 
 
 def _process(process: Any) -> str:

@@ -113,15 +113,13 @@ def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) 
     """Check the interpreter that ran the modules; if none ran, those that the node has."""
     ran = health.get("python") if health and not health.get("failed") else None
     found = [ran] if ran else list(pythons)
-    known = CONTROLLERS.get(_release(core))
+    shown = ", ".join(found) or "none"
+    known = CONTROLLERS.get(".".join(core.split(".")[:2]))
     if known is None:
         expected = f"one that ansible-core {core} supports on nodes"
         # An interpreter that ran a module is supported.
-        return check_finding(
-            name, "python", True if ran else None, expected, ", ".join(found) or "none",
-            "this ansible-core is newer than this check; see its list of supported targets",
-        )  # fmt: skip
-    fits = [version for version in found if _fits(known, version)]
+        hint = "this ansible-core is newer than this check; see its list of supported targets"
+        return check_finding(name, "python", True if ran else None, expected, shown, hint)
     expected = f"{'2.7, ' if known.python2 else ''}{known.oldest} to {known.newest}"
     expected += f", for ansible-core {core}"
     cores = [
@@ -134,11 +132,8 @@ def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) 
         hint = (
             f"manage it with ansible-core {cores[-1]} (pip install 'ansible-core=={cores[-1]}.*')"
         )
-    return check_finding(name, "python", bool(fits), expected, ", ".join(found) or "none", hint)
-
-
-def _release(core: str) -> str:
-    return ".".join(core.split(".")[:2])
+    is_good = any(_fits(known, version) for version in found)
+    return check_finding(name, "python", is_good, expected, shown, hint)
 
 
 def _fits(controller: Controller, version: str) -> bool:
@@ -159,37 +154,23 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
         yield check_finding(name, "system", good, " or ".join(wanted), facts["system"], hint)
     yield from disk_findings(name, facts["disks"], FREE_MIB[stack.accelerator])
     services, is_set = ", ".join(facts["time_services"] or ()), facts["synchronized"]
-    yield check_finding(
-        name,
-        "time service",
-        is_set,
-        "the kernel's clock is synchronized",
-        None if is_set is None else f"{'yes' if is_set else 'no'}; {services or 'none'} runs",
-        "check the service's servers (chronyc sources, timedatectl timesync-status)"
-        if services
-        else "start a time service (apt-get install chrony)",
-        "warning",
-    )
+    found = None if is_set is None else f"{'yes' if is_set else 'no'}; {services or 'none'} runs"
+    hint = "start a time service (apt-get install chrony)"
+    if services:
+        hint = "check the service's servers (chronyc sources, timedatectl timesync-status)"
+    expected = "the kernel's clock is synchronized"
+    yield check_finding(name, "time service", is_set, expected, found, hint, "warning")
     dead = [f"{address}: {why}" for address, why in sorted(facts["addresses"].items()) if why]
     if facts["addresses"]:
-        yield check_finding(
-            name,
-            "package sources",
-            not dead,
-            "all answer",
-            "; ".join(dead) or f"{len(facts['addresses'])} answer",
-            "check the mirror, the proxy and the route, or set dlperf_mirror",
-        )
+        found = "; ".join(dead) or f"{len(facts['addresses'])} answer"
+        hint = "check the mirror, the proxy and the route, or set dlperf_mirror"
+        yield check_finding(name, "package sources", not dead, "all answer", found, hint)
     against = facts.get("signatures")
     if against is not None:
-        yield check_finding(
-            name,
-            "package signatures",
-            not against,
-            "apt accepts every signed list",
-            "; ".join(against) or "it does",
-            "run provision.yml to install the current keys; a new mirror signs with a new key",
-        )
+        found = "; ".join(against) or "it does"
+        hint = "run provision.yml to install the current keys; a new mirror signs with a new key"
+        expected = "apt accepts every signed list"
+        yield check_finding(name, "package signatures", not against, expected, found, hint)
     declared = stack.openmpi.version if stack.openmpi else None
     openmpi = facts["openmpi"]
     good = openmpi is not None and declared in (None, openmpi)
@@ -228,7 +209,8 @@ def _ports(facts: Facts, key: str) -> Any:
     return sorted(str(p[key]) for device in facts["fabric"]["devices"] for p in device["ports"])
 
 
-# What must be the same on every node: check, status if it differs, and where to read it.
+# What must be the same on every node: check, status if it differs, and where to read it in the
+# facts, which also have the node's `interface` of the inventory.
 ALIKE: tuple[tuple[str, Status, Callable[[Facts], Any]], ...] = (
     ("system", "failed", lambda facts: facts["health"]["system"]),
     ("kernel", "warning", lambda facts: facts["health"]["kernel"]),
@@ -253,41 +235,33 @@ ALIKE: tuple[tuple[str, Status, Callable[[Facts], Any]], ...] = (
     ("rdma link layers", "failed", lambda facts: _ports(facts, "link_layer")),
     ("rdma firmware", "warning", lambda facts: [d["firmware"] for d in facts["fabric"]["devices"]]),
     ("ofed", "failed", lambda facts: facts["fabric"]["ofed"]),
+    ("mtu", "failed", lambda facts: facts["fabric"]["interfaces"][facts["interface"]]["mtu"]),
 )
 
 
 def _of_cluster(nodes: Sequence[Node], told: Mapping[str, Any]) -> Iterator[Finding]:
     """What differs among nodes of one stack. Missing facts have their own findings."""
     for stack in dict.fromkeys(node.stack for node in nodes):
-        names = [node.name for node in nodes if node.stack == stack]
+        same = [node for node in nodes if node.stack == stack]
         for check, otherwise, where in ALIKE:
-            yield from _alike(check, otherwise, where, names, told)
-        mtus = {
-            node.name: (told.get(node.name, {}).get("fabric") or {})
-            .get("interfaces", {})
-            .get(node.interface)
-            for node in nodes
-            if node.stack == stack
-        }
-        known = {name: {"mtu": entry["mtu"]} for name, entry in mtus.items() if entry}
-        yield from _alike("mtu", "failed", lambda facts: facts["mtu"], names, known)
+            yield from _alike(check, otherwise, where, same, told)
 
 
 def _alike(
     check: str,
     otherwise: Status,
     where: Callable[[Facts], Any],
-    names: Sequence[str],
+    nodes: Sequence[Node],
     told: Mapping[str, Any],
 ) -> Iterator[Finding]:
     values: dict[str, str] = {}
-    for name in names:
+    for node in nodes:
         try:
-            value = where(told[name])
+            value = where({**told[node.name], "interface": node.interface})
         except (KeyError, TypeError, IndexError):
             continue  # this part of its facts could not be gathered
         if value not in (None, [], {}):
-            values[name] = str(value)
+            values[node.name] = str(value)
     if len(values) < 2:
         return
     by_value = Counter(values.values()).most_common()

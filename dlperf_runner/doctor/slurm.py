@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from ..core.lists import counted
-from .findings import Finding, check_finding
-from .slurm_probe import Probe, Said, on_nodes
+from .findings import Finding, Status, check_finding
+from .slurm_probe import OF_ONE_KIND, SAME, Probe, Said, on_nodes
 
 # What the doctor asks on the login node. @user@ is the user's name.
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -150,23 +150,18 @@ def _accounting(told: Mapping[str, Said], options: Mapping[str, str]) -> Iterato
     account = options.get("account", "")
     own = [row for row in rows if account in ("", row[1])]
     expected = f"account {account}" if account else "an account"
-    yield check_finding(
-        LOGIN, "account", bool(own), expected, names or "none",
-        "ask the administrator for an account, or name another one with --account",
-        "failed" if is_enforced or account else "warning",
-    )  # fmt: skip
+    hint = "ask the administrator for an account, or name another one with --account"
+    status: Status = "failed" if is_enforced or account else "warning"
+    yield check_finding(LOGIN, "account", bool(own), expected, names or "none", hint, status)
     wanted = options.get("qos", "")
     usable = list(dict.fromkeys(name for row in own for name in row[3].split(",") if name))
     if wanted:
-        yield check_finding(
-            LOGIN, "qos", wanted in usable, wanted, ", ".join(usable) or "none",
-            "name another quality of service with --qos",
-        )  # fmt: skip
+        found, hint = ", ".join(usable) or "none", "name another quality of service with --qos"
+        yield check_finding(LOGIN, "qos", wanted in usable, wanted, found, hint)
     limits = [(f"account {row[1]}", row[4], row[5]) for row in own]
-    limits += [
-        (f"qos {row[0]}", row[1], row[2]) for row in _table(told["qos"])
-        if row[0] in ([wanted] if wanted else usable)
-    ]  # fmt: skip
+    known = [wanted] if wanted else usable
+    qualities = [row for row in _table(told["qos"]) if row[0] in known]
+    limits += [(f"qos {row[0]}", row[1], row[2]) for row in qualities]
     parts = [
         f"{name}: " + " ".join(filter(None, (wall and f"{wall} at most", resources)))
         for name, wall, resources in limits if wall or resources
@@ -204,19 +199,16 @@ def _partition(
     found = f"{usable} of {len(rows)} usable"
     if rows:
         found += " (" + ", ".join(f"{number} {state}" for state, number in count.items()) + ")"
-    yield check_finding(
-        where, "nodes", bool(rows) and usable == len(rows), "all usable", found,
-        "see the nodes below", "warning" if usable else "failed",
-    )  # fmt: skip
+    is_good = bool(rows) and usable == len(rows)
+    status: Status = "warning" if usable else "failed"
+    yield check_finding(where, "nodes", is_good, "all usable", found, "see the nodes below", status)
     kinds = Counter(re.sub(r"\(S:.*?\)|\(IDX:.*?\)", "", row[3]) for row in rows)
     found = "; ".join(
         f"{'none' if gres == '(null)' else gres} on {counted(number, 'node')}"
         for gres, number in kinds.items()
     )
-    yield check_finding(
-        where, "gres", len(kinds) <= 1, "the same on every node", found or "no nodes",
-        "choose nodes of one kind with --constraint", "warning",
-    )  # fmt: skip
+    found, is_good = found or "no nodes", len(kinds) <= 1
+    yield check_finding(where, "gres", is_good, SAME, found, OF_ONE_KIND, "warning")
 
 
 def seconds(text: str) -> float:

@@ -13,6 +13,7 @@ from .findings import Finding, Status, check_finding
 
 OPTIONS = ("partition", "account", "qos", "reservation", "constraint")
 WAIT_S = 30  # for idle nodes
+SAME, OF_ONE_KIND = "the same on every node", "choose nodes of one kind with --constraint"
 ENGINES = ("apptainer", "singularity", "enroot", "podman")
 
 # Runs on each node. Its arguments: the folder, the probe's own folder in it, search path, engines,
@@ -61,12 +62,7 @@ class Probe:
 
 
 def probe_argv(
-    plugins: str,
-    options: Mapping[str, str],
-    nodes: int,
-    folder: str,
-    own: str,
-    path: str,
+    plugins: str, options: Mapping[str, str], nodes: int, folder: str, own: str, path: str
 ) -> tuple[str, ...]:
     """The srun command that runs the probe once on each of `nodes` idle nodes. `plugins`: the
     folder of Slurm's plugins."""
@@ -120,11 +116,9 @@ def on_nodes(where: str, probe: Probe | None, has_pyxis: bool) -> Iterator[Findi
         yield _engines(node, own, has_pyxis)
     kinds = {tuple((name, own.get(name)) for name in ENGINES) for own in facts.values()}
     if len(facts) > 1:
-        yield check_finding(
-            "", "container engines", len(kinds) == 1, "the same on every node",
-            "the same" if len(kinds) == 1 else "different versions",
-            "choose nodes of one kind with --constraint", "warning",
-        )  # fmt: skip
+        is_good = len(kinds) == 1
+        found = "the same" if is_good else "different versions"
+        yield check_finding("", "container engines", is_good, SAME, found, OF_ONE_KIND, "warning")
 
 
 def _by_node(said: Said) -> dict[str, dict[str, str]]:
@@ -153,11 +147,8 @@ def _pmix(where: str, probe: Probe) -> Iterator[Finding]:
     elif probe.pmix is not None:
         ranks = sorted(facts.get("rank", "") for facts in _by_node(probe.pmix).values())
         is_good = bool(ranks) and ranks == [str(number) for number in range(len(ranks))]
-        found = (
-            f"yes, on {counted(len(ranks), 'node')}"
-            if is_good
-            else probe.pmix.output.strip() or "nothing"
-        )
+        said = probe.pmix.output.strip() or "nothing"
+        found = f"yes, on {counted(len(ranks), 'node')}" if is_good else said
         hint = "do not use srun --mpi=pmix"
         yield check_finding(where, "pmix", is_good, "starts processes", found, hint, "warning")
 

@@ -128,11 +128,7 @@ _KEYS: dict[str, tuple[Any, str]] = {
     "notes": (StrictStr, "What this campaign is for; kept with the results."),
     "campaign_tags": (_several(Name), "Words to find this campaign by; kept with the results."),
 }
-CampaignModel: type[Entry] = create_model(
-    "CampaignModel",
-    __base__=Entry,
-    **_optional(_KEYS),
-)
+CampaignModel: type[Entry] = create_model("CampaignModel", __base__=Entry, **_optional(_KEYS))
 
 
 def schema() -> dict[str, Any]:

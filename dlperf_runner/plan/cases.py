@@ -17,7 +17,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..catalog.reader import lookup
 from ..core.case import Batch, Case, Topology, Window
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from ..catalog.reader import Catalog
     from ..catalog.workload import Matrix, Rule, Workload
     from ..core.node import Node
-
-_T = TypeVar("_T")
 
 
 def select_workloads(
@@ -170,10 +169,14 @@ def chosen_matrix(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> 
     return name
 
 
-class _Setting(NamedTuple):
+@dataclass(frozen=True)
+class _Setting:
     variant: str
     precision: str
     batch_size: int
+
+
+_T = TypeVar("_T", _Setting, Topology)
 
 
 def cases_of(
@@ -230,9 +233,7 @@ def _settings(choice: Choice, workload: Workload, matrix: Matrix) -> tuple[_Sett
     )
     if workload.model not in choice.model and not set(workload.families) & set(choice.model):
         variants = [v for v in workload.variants if workload.model_name(v) in choice.model]
-        settings = _narrow(
-            settings, variants, lambda s: s.variant, lambda s, v: s._replace(variant=v)
-        )
+        settings = _narrow(settings, "variant", variants)
     for precision in choice.precision:
         if precision not in workload.precisions:
             raise UserError(
@@ -247,52 +248,37 @@ def _settings(choice: Choice, workload: Workload, matrix: Matrix) -> tuple[_Sett
             for precision in choice.precision
             for batch_size in choice.batch_size
         )
-    settings = _narrow(
-        settings, choice.precision, lambda s: s.precision, lambda s, p: s._replace(precision=p)
-    )
-    return _narrow(
-        settings, choice.batch_size, lambda s: s.batch_size, lambda s, b: s._replace(batch_size=b)
-    )
+    settings = _narrow(settings, "precision", choice.precision)
+    return _narrow(settings, "batch_size", choice.batch_size)
 
 
 def _topologies(choice: Choice, matrix: Matrix) -> tuple[Topology, ...]:
     if choice.nodes and choice.gpus_per_node:
         return tuple(Topology(n, g) for n in choice.nodes for g in choice.gpus_per_node)
-    widest = max(matrix.topologies)
-    topologies = _narrow(
-        matrix.topologies,
-        choice.nodes,
-        lambda t: t.nodes,
-        lambda _, n: Topology(n, widest.gpus_per_node),
-    )
-    return _narrow(
-        topologies, choice.gpus_per_node, lambda t: t.gpus_per_node, lambda _, g: Topology(1, g)
-    )
+    devices = max(matrix.topologies).gpus_per_node
+    topologies = _narrow(matrix.topologies, "nodes", choice.nodes, gpus_per_node=devices)
+    return _narrow(topologies, "gpus_per_node", choice.gpus_per_node, nodes=1)
 
 
 def _narrow(
-    items: tuple[_T, ...],
-    wanted: Sequence[Any],
-    value_of: Callable[[_T], Any],
-    replaced: Callable[[_T, Any], _T],
+    items: tuple[_T, ...], field: str, wanted: Sequence[str | int], **others: int
 ) -> tuple[_T, ...]:
-    """The items with a wanted value. If no item has it, all items with their value replaced."""
+    """The items with a wanted value of the field. If no item has it, all items with that value, and
+    with those of `others`."""
     if not wanted:
         return items
     found: list[_T] = []
     for value in wanted:
-        having = [item for item in items if value_of(item) == value]
-        found += having or [replaced(item, value) for item in items]
+        having = [item for item in items if getattr(item, field) == value]
+        changes: dict[str, Any] = {field: value, **others}
+        found += having or [replace(item, **changes) for item in items]
     return tuple(dict.fromkeys(found))
 
 
 def _window(choice: Choice, rule: Rule) -> Window:
-    total = choice.iterations or rule.total_steps
-    warmup = choice.warmup
-    if warmup is None and choice.iterations:
-        warmup = rule.warmup_of(total)
-    elif warmup is None:
-        warmup = rule.warmup_steps
+    total, warmup = choice.iterations or rule.total_steps, choice.warmup
+    if warmup is None:
+        warmup = rule.warmup_of(total) if choice.iterations else rule.warmup_steps
     if warmup >= total:
         raise UserError(
             "no steps remain to be measured",

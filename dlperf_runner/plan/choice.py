@@ -40,37 +40,33 @@ def parse_text(text: str, _: str) -> str | None:
     return text or None
 
 
-def _known(text: str, name: str, thing: str, known: Sequence[str], otherwise: str = "") -> None:
-    """Raise UserError if the text is none of the known ones; `otherwise` says how to do without."""
-    if text not in known:
+def _known(text: str, name: str, thing: str, known: Sequence[str], otherwise: str = "") -> str:
+    """The text. Raises UserError if it is neither empty nor a known one; `otherwise` says how to do
+    without."""
+    if text and text not in known:
         raise UserError(
             f"unknown {thing} {text!r}",
             where=option_name(name),
             expected=f"one of {', '.join(known)}{otherwise}",
         )
+    return text
 
 
 def parse_sources(text: str, name: str) -> tuple[str, ...]:
-    sources = parse_names(text, name)
-    for source in sources:
-        _known(source, name, "source", SOURCE_NAMES)
-    return sources
+    return tuple(_known(each, name, "source", SOURCE_NAMES) for each in parse_names(text, name))
 
 
 def parse_engine(text: str, name: str) -> str | None:
-    known = CONTAINER_CHOICES
-    _known(text or known[0], name, "container engine", known, "; omit it to run without containers")
-    return text or None
+    without = "; omit it to run without containers"
+    return _known(text, name, "container engine", CONTAINER_CHOICES, without) or None
 
 
 def parse_order(text: str, name: str) -> str:
-    _known(text or ORDERS[0], name, "order", ORDERS)
-    return text or ORDERS[0]
+    return _known(text, name, "order", ORDERS) or ORDERS[0]
 
 
 def parse_data(text: str, name: str) -> str | None:
-    _known(text or DATA[0], name, "kind of data", DATA)
-    return text or None
+    return _known(text, name, "kind of data", DATA) or None
 
 
 def parse_percentage(text: str, name: str) -> str | None:
@@ -261,18 +257,21 @@ def recorded_choice(record: Mapping[str, Any]) -> Choice:
         raise UserError(
             "another version of this program recorded this choice", found=", ".join(unknown)
         )
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
-    return Choice(**values)
+    return Choice(**with_tuples(record))
+
+
+def with_tuples(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass, from its JSON."""
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in record.items()}
 
 
 def choice_options(choice: Choice) -> dict[str, str]:
     """The choice as strings for `parse_choice`. Options that are not set are omitted."""
-    options: dict[str, str] = {}
-    for name, value in asdict(choice).items():
-        if name == "parameters" or value is None or value == ():
-            continue
-        options[name] = text_of(value)
-    return options
+    return {
+        name: text_of(value)
+        for name, value in asdict(choice).items()
+        if name != "parameters" and value not in (None, ())
+    }
 
 
 def parse_wait(text: str, where: str = "--wait") -> int:
@@ -284,10 +283,7 @@ def parse_wait(text: str, where: str = "--wait") -> int:
     if unit in _SECONDS and number.isascii() and number.isdigit() and len(number) <= 6:
         return int(number) * _SECONDS[unit]
     raise UserError(
-        "invalid duration",
-        where=where,
-        expected="a duration like 90s, 30m or 2h",
-        found=repr(text),
+        "invalid duration", where=where, expected="a duration like 90s, 30m or 2h", found=repr(text)
     )
 
 

@@ -184,17 +184,14 @@ def image_for(
     bare = without_tag(image)
     if declared and hosts[0].registry:
         bare = f"{hosts[0].registry}/{bare.partition('/')[2]}"
-    reference = f"{bare}@{digests[0]}"
-    if (digests[0] or "").startswith("id:"):
-        reference = reference.rpartition("@id:")[2]
-    elif (digests[0] or "").startswith("/"):
-        reference = str(digests[0])
-    return Image(
-        engine=engine,
-        reference=reference,
-        python=declared.python if declared else python,
-        mpirun=declared.mpirun if declared else None,
-    )
+    digest = str(digests[0])
+    if digest.startswith(("id:", "/")):
+        reference = digest.removeprefix("id:")
+    else:
+        reference = f"{bare}@{digest}"
+    if declared:
+        return Image(engine, reference, declared.python, declared.mpirun)
+    return Image(engine, reference, python)
 
 
 def without_tag(image: str) -> str:
@@ -218,11 +215,7 @@ def inside(hosts: tuple[Node, ...], image: Image) -> tuple[Node, ...]:
     reaches the containers on other nodes."""
     options = _DAEMONS if len(hosts) > 1 else ()
     return tuple(
-        replace(
-            host,
-            mpirun=image.mpirun or host.mpirun,
-            mpirun_args=(*options, *host.mpirun_args),
-        )
+        replace(host, mpirun=image.mpirun or host.mpirun, mpirun_args=(*options, *host.mpirun_args))
         for host in hosts
     )
 
@@ -252,7 +245,7 @@ def enclose(
     options += _GPUS[image.engine] if on_gpu else ()
     options += _FABRIC if has_fabric else ()
     usual = [DATA, *host.container_data]
-    missing = [path for path in data if not any(is_below(path, place) for place in usual)]
+    missing = job_containers.outside(data, usual)
     for directory in ([source] if source else []) + usual + missing:
         options += ["--volume", f"{directory}:{directory}:ro"]
     if command.cwd:
@@ -293,10 +286,6 @@ def inner(command: Command, container: str) -> Command:
         argv = (*argv[:start], *argv[start + len(_DAEMONS) :])
     environment = {k: v for k, v in command.env.items() if not k.startswith(_OWN_VARIABLES)}
     return replace(command, argv=argv, env=environment)
-
-
-def is_below(path: str, directory: str) -> bool:
-    return PurePosixPath(path).is_relative_to(directory)
 
 
 def container_name(run: str) -> str:

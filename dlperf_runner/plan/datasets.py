@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.datasets import DataSetPlace, datasets
 from ..catalog.entry import validated
+from ..catalog.reader import lookup
 from ..catalog.types import listed
 from ..core.errors import UserError
 from ..core.identity import data_kind, data_of
@@ -30,13 +31,10 @@ def places(value: object, where: str) -> dict[str, dict[str, Any]]:
         )
     found = {}
     for name, entry in value.items():
-        if name not in datasets():
-            raise UserError(
-                f"unknown data set {name!r}", where=where, expected=f"one of {listed(datasets())}"
-            )
+        known = lookup("data set", name, datasets(), where)
         place = validated(entry, DataSetPlace, f"{where}: {name}")
         found[name] = {
-            "path": place.path or datasets()[name].synthetic,
+            "path": place.path or known.synthetic,
             **({"parts": place.parts} if place.parts else {}),
         }
     return found
@@ -59,12 +57,8 @@ def fill_data(
         _confirm(choice.data, data if isinstance(data, str) else None, workload)
         return "", dict(parameters)
     if data.parameter in choice.parameters or choice.data == "synthetic":
-        if choice.data:
-            _confirm(
-                choice.data,
-                data_kind(data_of(parameters[data.parameter], data.synthetic)),
-                workload,
-            )
+        own = data_of(parameters[data.parameter], data.synthetic)
+        _confirm(choice.data, data_kind(own), workload)
         return "", dict(parameters)
     place = _common(hosts, data.dataset)
     if place is None:

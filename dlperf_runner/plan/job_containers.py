@@ -49,7 +49,7 @@ def launch(
     """The commands that start the program in containers. `read_only`: directories that they see,
     besides those of the site. `image`: engine and image, as a run names them."""
     site = hosts[0].container_data
-    others = [path for path in read_only if not any(_is_below(path, place) for place in site)]
+    others = outside(read_only, site)
     inside = Inside(
         image,
         tuple(dict.fromkeys([*others, *site])),
@@ -77,5 +77,10 @@ def launch(
     return tuple(replace(each, cleanup=cleanup) for each in commands)
 
 
-def _is_below(path: str, directory: str) -> bool:
-    return PurePosixPath(path).is_relative_to(directory)
+def outside(paths: Sequence[str], directories: Sequence[str]) -> list[str]:
+    """The paths that are in none of the directories."""
+    return [
+        path
+        for path in paths
+        if not any(PurePosixPath(path).is_relative_to(each) for each in directories)
+    ]

@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from .. import launchers
+from ..catalog.reader import lookup
 from ..catalog.source import DataParameter
 from ..core.case import SCHEMA, Case, Run, Window
 from ..core.errors import UserError
@@ -134,7 +135,7 @@ def _runs(
 ) -> list[Run]:
     matrix = workload.matrices[matrix_name]
     first = hosts[0]
-    source = _source(workload, case)
+    source = dict(workload.sources.items())[case.source]
     on_gpu = _on_gpu(catalog, first)
     fabric = catalog.stack_of(first).infiniband
     environment = _environment(catalog, workload, source, first)
@@ -153,44 +154,52 @@ def _runs(
         data = datasets.mounted(source.data, filled[source.data.parameter], workload.name)
     runs = []
     for repeat in range(1, (choice.repeats or matrix.repeats) + 1):
-        values: dict[str, object] = {
-            **filled,
-            "python": image.python if image else python,
-            "workload": workload.name,
-            "framework": workload.framework,
-            "model": case.model,
-            "source": case.source,
-            "precision": batch.precision,
-            "dtype": workload.dtypes.get(batch.precision, ""),
-            "batch_size_per_device": batch.batch_size_per_device,
-            "global_batch_size": batch.batch_size_per_device * topology.world_size,
-            "nodes": topology.nodes,
-            "gpus_per_node": topology.gpus_per_node,
-            "world_size": topology.world_size,
-            "devices": ",".join(map(str, range(topology.gpus_per_node))),
-            "total_steps": window.total_steps,
-            "total_samples": batch.batch_size_per_device * topology.world_size * window.total_steps,
-            "warmup_steps": window.warmup_steps,
-            "repeat": repeat,
-        }
+        run = Run(
+            id=f"{case.id}/r{repeat}",
+            case=case.id,
+            repeat=repeat,
+            workload=workload.name,
+            framework=workload.framework,
+            model=case.model,
+            source=case.source,
+            precision=batch.precision,
+            batch_size_per_device=batch.batch_size_per_device,
+            nodes=topology.nodes,
+            gpus_per_node=topology.gpus_per_node,
+            world_size=topology.world_size,
+            total_steps=window.total_steps,
+            warmup_steps=window.warmup_steps,
+            stack=first.stack,
+            accelerator=first.accelerator,
+            environment=environment,
+            dataset=dataset,
+            container=str(image or ""),
+            log_format=workload.log_format,
+            log_name=f"{short_name}_b{batch.batch_size_per_device}_{batch.precision}_{repeat}.log",
+            timeout_s=_timeout(workload, matrix_name, window),
+            hung_after_s=matrix.hung_after_s,
+            hung_after_lines=matrix.hung_after_lines,
+            hosts=tuple(host.name for host in hosts),
+            parameters=filled,
+            commands=(),
+        )
+        values = parameters.values_of(run, workload)
+        values["python"] = image.python if image else python
         program = _program(workload, source, case, values, on_gpu)
         if on_gpu and fabric and fabric.rails and topology.nodes > 1:
             variables = {"NCCL_IB_HCA": fabric.rails, **program.environment}
             program = replace(program, environment=variables)
         if not image or entry.container is None:  # an image of the environment itself
             program = replace(program, environment={**entry.variables, **program.environment})
-        launcher = _launcher(workload, source, filled)
+        launcher = workload.launcher_of(source, filled)
+        lookup("launcher", launcher, launchers.launchers(), "--parameter launcher")
         if source.launcher_options.of(topology) is None:
             launcher = "direct"
         unpacked = f"{SOURCES}/{workload.name}-{case.source}"
         if image and is_placeholder(first.name):
+            seen = [unpacked, *data]
             commands = job_containers.launch(
-                launcher,
-                program,
-                hosts,
-                str(image),
-                read_only=[unpacked, *data],
-                has_fabric=fabric is not None,
+                launcher, program, hosts, run.container, read_only=seen, has_fabric=bool(fabric)
             )
         elif image:
             commands = tuple(
@@ -198,75 +207,24 @@ def _runs(
                     command,
                     image,
                     hosts,
-                    f"{case.id}/r{repeat}",
+                    run.id,
                     data=data,
                     source=unpacked,
                     on_gpu=on_gpu,
-                    has_fabric=fabric is not None,
+                    has_fabric=bool(fabric),
                 )
                 for command in launchers.launch(launcher, program, containers.inside(hosts, image))
             )
         else:
             commands = launchers.launch(launcher, program, hosts)
-        runs.append(
-            Run(
-                id=f"{case.id}/r{repeat}",
-                case=case.id,
-                repeat=repeat,
-                workload=workload.name,
-                framework=workload.framework,
-                model=case.model,
-                source=case.source,
-                precision=batch.precision,
-                batch_size_per_device=batch.batch_size_per_device,
-                nodes=topology.nodes,
-                gpus_per_node=topology.gpus_per_node,
-                world_size=topology.world_size,
-                total_steps=window.total_steps,
-                warmup_steps=window.warmup_steps,
-                stack=first.stack,
-                accelerator=first.accelerator,
-                environment=environment,
-                dataset=dataset,
-                container=str(image or ""),
-                log_format=workload.log_format,
-                log_name=f"{short_name}_b{batch.batch_size_per_device}"
-                f"_{batch.precision}_{repeat}.log",
-                timeout_s=_timeout(workload, matrix_name, window),
-                hung_after_s=matrix.hung_after_s,
-                hung_after_lines=matrix.hung_after_lines,
-                hosts=tuple(host.name for host in hosts),
-                parameters=filled,
-                commands=commands,
-            )
-        )
+        runs.append(replace(run, commands=commands))
     return runs
 
 
 def _timeout(workload: Workload, matrix_name: str, window: Window) -> int:
     """The matrix's time limit, increased in proportion if more iterations were chosen."""
-    usual = workload.rule_of(matrix_name).total_steps
-    return math.ceil(
-        workload.matrices[matrix_name].timeout_s * max(1.0, window.total_steps / usual)
-    )
-
-
-def _source(workload: Workload, case: Case) -> Source:
-    source = workload.sources.named(case.source)
-    if source is None:
-        raise ValueError(f"{workload.name} has no source {case.source}")
-    return source
-
-
-def _launcher(workload: Workload, source: Source, values: Mapping[str, parameters.Value]) -> str:
-    name = workload.launcher_of(source, values)
-    if name not in launchers.launchers():
-        raise UserError(
-            f"unknown launcher {name!r}",
-            where="--parameter launcher",
-            expected=f"one of {', '.join(launchers.launchers())}",
-        )
-    return name
+    longer = max(1.0, window.total_steps / workload.rule_of(matrix_name).total_steps)
+    return math.ceil(workload.matrices[matrix_name].timeout_s * longer)
 
 
 def _program(

@@ -12,7 +12,9 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
+from ..catalog.reader import lookup
 from ..catalog.types import listed
+from ..catalog.workload import RUN_KEYS
 from ..core.errors import UserError
 from ..core.identity import parameters_text
 from .choice import option_name
@@ -31,14 +33,9 @@ Setting = tuple[tuple[str, Value], ...]
 
 def check_names(choice: Choice, workloads: Sequence[Workload]) -> None:
     """Raises UserError for a parameter that no workload has, or that a workload's model decides."""
-    known = list(dict.fromkeys([*(name for w in workloads for name in w.parameters), MICRO_BATCH]))
+    known = dict.fromkeys([*(name for w in workloads for name in w.parameters), MICRO_BATCH])
     for name in choice.parameters:
-        if name not in known:
-            raise UserError(
-                f"unknown parameter {name!r}",
-                where="--parameter",
-                expected=f"one of {', '.join(known)}",
-            )
+        lookup("parameter", name, known, "--parameter")
         for workload in (w for w in workloads if name in w.of_variant):
             models = (workload.model_name(variant) for variant in workload.variants)
             raise UserError(
@@ -88,6 +85,19 @@ def parameters_of(
         **matrix.parameters,
         **chosen,
         **dict(case.parameters),
+    }
+
+
+def values_of(run: Run, workload: Workload) -> dict[str, object]:
+    """The values of placeholders in the catalogue's templates, but for what depends on a node."""
+    global_batch_size = run.batch_size_per_device * run.world_size
+    return {
+        **run.parameters,
+        **{name: value for name, value in vars(run).items() if name in RUN_KEYS},
+        "dtype": workload.dtypes.get(run.precision, ""),
+        "devices": ",".join(map(str, range(run.gpus_per_node))),
+        "global_batch_size": global_batch_size,
+        "total_samples": global_batch_size * run.total_steps,
     }
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..core.case import Command, Topology
 from ..core.template import fill
 from .containers import inner
+from .parameters import values_of
 
 if TYPE_CHECKING:
     from ..catalog.reproduction import DeclaredDifference, PublishedCommand, Reproduction
@@ -138,17 +139,7 @@ def _values(
     hosts = [by_name[name] for name in run.hosts]
     slots = ",".join(f"{host.name}:{run.gpus_per_node}" for host in hosts)
     return {
-        **run.parameters,
-        "dtype": workload.dtypes.get(run.precision, ""),
-        "precision": run.precision,
-        "batch_size_per_device": run.batch_size_per_device,
-        "nodes": run.nodes,
-        "gpus_per_node": run.gpus_per_node,
-        "world_size": run.world_size,
-        "devices": ",".join(map(str, range(run.gpus_per_node))),
-        "total_steps": run.total_steps,
-        "warmup_steps": run.warmup_steps,
-        "total_samples": run.batch_size_per_device * run.world_size * run.total_steps,
+        **values_of(run, workload),
         "slots": slots,
         # The scripts call a single node localhost.
         "hosts": slots if len(hosts) > 1 else f"localhost:{run.gpus_per_node}",

@@ -48,7 +48,10 @@ class Repository:
         others."""
         listing = _git(self.path, "ls-tree", "-rz", "--full-tree", self.commit, "--", *directories)
         if listing.returncode != 0:
-            raise self._unreadable(listing)
+            raise UserError(
+                f"git cannot read {self.name} at {self.commit[:12]}: {_reason(listing.stderr)}",
+                where=str(self.path),
+            )
         entries = []
         for line in listing.stdout.split(b"\0"):
             if line:
@@ -84,12 +87,6 @@ class Repository:
             contents.append(stream.read(int(header[2])))
             stream.readline()
         return contents
-
-    def _unreadable(self, done: subprocess.CompletedProcess[bytes]) -> UserError:
-        return UserError(
-            f"git cannot read {self.name} at {self.commit[:12]}: {_reason(done.stderr)}",
-            where=str(self.path),
-        )
 
 
 def _mirrored(source: UpstreamSource, mirror: Path) -> Path:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.node import Node
-from .choice import recorded_choice
+from .choice import recorded_choice, with_tuples
 from .make import make_plan
 from .order import ordered
 
@@ -32,7 +32,7 @@ def more_runs(
     `plan` is a plan document, with the runs of its revisions. `where` names it in errors.
     """
     choice = recorded_choice(plan["choice"])
-    nodes = [Node(**_with_tuples(node)) for node in plan["inventory"]]
+    nodes = [Node(**with_tuples(node)) for node in plan["inventory"]]
     most = max(wanted.values())
     runs = make_plan(replace(choice, repeats=most), catalog, nodes)
     recorded = {run["id"]: run for run in plan["runs"]}
@@ -61,7 +61,3 @@ def _refuse_other(recorded: Mapping[str, Any], made: Mapping[str, Any], where: s
                 found=repr(value),
                 hint="start a new campaign",
             )
-
-
-def _with_tuples(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in record.items()}

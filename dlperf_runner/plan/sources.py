@@ -16,11 +16,11 @@ import os
 import re
 import tarfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ..catalog.reader import Catalog, folder_of
-from ..catalog.source import BuiltinSource, Patch, UpstreamSource
+from ..catalog.source import Patch, Source, UpstreamSource
 from ..core import paths
 from ..core.errors import UserError
 from ..core.files import write_whole
@@ -83,66 +83,44 @@ def prepare_source(
             where="--source",
             expected=f"one of {', '.join(name for name, _ in entry.sources.items())}",
         )
-    if isinstance(declared, BuiltinSource):
-        files = _own_files(workload, source, declared.files)
-        digest = _digest([(file.path, file.mode, _sha256(file.content)) for file in files])
-        path = cache / f"{workload}-{source}-{digest}.tar"
-        sha256 = _cached(path) or _write_tar(path, files)
-    else:
-        beside = [
-            replace(file, path=str(PurePosixPath(declared.directory, file.path)))
-            for file in _own_files(workload, source, declared.files)
-        ]
-        digest = _digest(_ingredients(declared, beside))
-        path = cache / f"{workload}-{source}-{digest}.tar"
-        sha256 = _cached(path) or _write_tar(
-            path, _upstream_files(workload, declared, beside, mirror or DEFAULT_MIRROR, cache)
-        )
+    files = _own_files(workload, source, declared)
+    digest = _digest(declared, files)
+    path = cache / f"{workload}-{source}-{digest}.tar"
+    sha256 = _cached(path)
+    if sha256 is None:
+        if isinstance(declared, UpstreamSource):
+            files = _upstream_files(workload, declared, files, mirror or DEFAULT_MIRROR, cache)
+        sha256 = _write_tar(path, files)
     directory = f"{SOURCES}/{workload}-{source}"
     prepare = _prepare(declared, environment or entry.framework, directory)
     return PreparedSource(workload, source, path, sha256, digest, directory, prepare)
 
 
-def _prepare(
-    source: BuiltinSource | UpstreamSource, environment: str, directory: str
-) -> tuple[PreparedCommand, ...]:
-    if isinstance(source, UpstreamSource):
-        directory = str(PurePosixPath(directory, source.directory))
-    values = {"python": f"{ENVIRONMENTS}/{environment}/bin/python", "directory": directory}
+def _prepare(source: Source, environment: str, directory: str) -> tuple[PreparedCommand, ...]:
+    place = str(PurePosixPath(directory, getattr(source, "directory", "")))
+    values = {"python": f"{ENVIRONMENTS}/{environment}/bin/python", "directory": place}
     return tuple(PreparedCommand(fill(each.argv, values), each.creates) for each in source.prepare)
 
 
 # ---- files of this repository
 
 
-def _own_files(workload: str, source: str, names: Sequence[str]) -> list[File]:
+def _own_files(workload: str, source: str, declared: Source) -> list[File]:
     """The files, all in one directory, regardless of their own directories."""
     files = []
-    for name in names:
+    for name in declared.files:
         path = folder_of(workload) / name
         if not path.is_file():
             raise UserError(
-                "file not found",
-                where=f"workload {workload}: sources.{source}.files",
-                found=name,
+                "file not found", where=f"workload {workload}: sources.{source}.files", found=name
             )
         mode = EXECUTABLE if os.access(path, os.X_OK) else PLAIN
-        files.append(File(path.name, path.read_bytes(), mode))
+        place = PurePosixPath(getattr(declared, "directory", ""), path.name)
+        files.append(File(str(place), path.read_bytes(), mode))
     return files
 
 
 # ---- upstream
-
-
-def _ingredients(source: UpstreamSource, beside: Sequence[File]) -> object:
-    return [
-        source.repository,
-        source.commit,
-        list(source.taken),
-        [[p.file, p.pattern, p.replacement, p.count] for p in source.patches],
-        [[added.file, added.content] for added in source.added_files],
-        [[file.path, file.mode, _sha256(file.content)] for file in beside],
-    ]
 
 
 def _upstream_files(
@@ -193,7 +171,17 @@ def _patched(workload: str, source: UpstreamSource, file: File, patch: Patch) ->
 # ---- the tar
 
 
-def _digest(ingredients: object) -> str:
+def _digest(source: Source, own: Sequence[File]) -> str:
+    ingredients: list[object] = [[file.path, file.mode, _sha256(file.content)] for file in own]
+    if isinstance(source, UpstreamSource):
+        ingredients = [
+            source.repository,
+            source.commit,
+            list(source.taken),
+            [[p.file, p.pattern, p.replacement, p.count] for p in source.patches],
+            [[added.file, added.content] for added in source.added_files],
+            ingredients,
+        ]
     return _sha256(json.dumps([_FORMAT, ingredients], sort_keys=True).encode())[:12]
 
 

@@ -20,8 +20,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from ..catalog.entry import read_entry
 from ..catalog.names import names
-from ..catalog.reader import read_entry
 from ..catalog.types import Count, CountOrNone, Entry, Name, TopologyText, entry_error, listed
 from ..core.errors import UserError
 

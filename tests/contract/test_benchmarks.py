@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+from captured import captured
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = (*ROOT.glob("benchmarks/*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.py"))
@@ -19,7 +19,6 @@ COMMANDS = {found for path in TEXTS for found in COMMAND.findall(path.read_text(
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_the_command_of_a_benchmark_starts(command: str) -> None:
     alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    argv = ["sh", "-c", f"{command} --help"]
-    done = subprocess.run(argv, cwd=ROOT, env=alone, capture_output=True, text=True, check=False)
+    done = captured("sh", "-c", f"{command} --help", cwd=ROOT, env=alone)
     assert done.returncode == 0, done.stderr
     assert "usage: " in done.stdout

@@ -177,10 +177,7 @@ def test_damage_is_found_and_repaired_and_nothing_else_is_fetched(made: Site) ->
     change_byte(altered)
     (made.mirror / f"apt/{POOL}/stray.deb").write_text("not ours")
     outcome = made.make()
-    assert sorted(outcome.fetched) == [
-        f"apt/{POOL}/mpi_4.1_amd64.deb",
-        f"wheels/{altered.name}",
-    ]
+    assert sorted(outcome.fetched) == [f"apt/{POOL}/mpi_4.1_amd64.deb", f"wheels/{altered.name}"]
     assert sorted(outcome.repaired) == sorted(outcome.fetched)
     assert outcome.removed == (f"apt/{POOL}/stray.deb",)
     assert not made.make().changed

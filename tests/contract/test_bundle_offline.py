@@ -116,6 +116,13 @@ class Bundle:
         argv = ["bundle", *what, *where, "--output", str(self.output), *given, *options]
         return CliRunner().invoke(app, argv)
 
+    def lacks(self, *options: str) -> dict[str, str]:
+        """The one thing that is missing."""
+        done = self.make(*options, "--json")
+        assert done.exit_code == 1, done.output
+        (missing,) = json.loads(done.stdout)["missing"]
+        return dict(missing)
+
     def items(self) -> dict[str, manifests.Item]:
         made = manifests.read(self.output)
         assert made is not None
@@ -291,9 +298,7 @@ def test_without_the_headers_of_the_nodes_kernel_it_is_said_that_they_are_needed
 
 
 def test_a_package_that_ubuntu_does_not_have_is_named(bundle: Bundle) -> None:
-    done = bundle.make("--package", "linux-headers-4.15.0-1-generic", "--json")
-    assert done.exit_code == 1, done.output
-    (missing,) = json.loads(done.stdout)["missing"]
+    missing = bundle.lacks("--package", "linux-headers-4.15.0-1-generic")
     assert missing["name"] == "apt/ and wheels/"
     assert "linux-headers-4.15.0-1-generic" in missing["reason"]
     # The rest is there, and wheels are not waited for.
@@ -310,9 +315,7 @@ def test_a_dependency_that_nobody_has_is_named(bundle: Bundle, tmp_path: Path) -
         for package in ubuntu_packages()
     ]
     publish_ubuntu(bundle.ubuntu, bundle.site.folder.parents[1] / "key", packages)
-    done = bundle.make("--json")
-    assert done.exit_code == 1, done.output
-    (missing,) = json.loads(done.stdout)["missing"]
+    missing = bundle.lacks()
     assert "dkms : Depends: no-such-library (>= 3)" in missing["reason"]
 
 
@@ -321,9 +324,7 @@ def test_an_archive_that_its_keyring_does_not_know_is_refused(
 ) -> None:
     bundle.ubuntu = tmp_path / "ubuntu"
     publish_ubuntu(bundle.ubuntu, tmp_path / "another-key", ubuntu_packages())
-    done = bundle.make("--json")
-    assert done.exit_code == 1, done.output
-    (missing,) = json.loads(done.stdout)["missing"]
+    missing = bundle.lacks()
     assert "could not be fetched and verified" in missing["reason"]
 
 

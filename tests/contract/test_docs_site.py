@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,8 +10,9 @@ from urllib.parse import unquote
 
 import pytest
 import typer
+from captured import captured
+from command_line import output
 from make_logs import gluoncv, published, published_tree, write
-from typer.testing import CliRunner
 
 from dlperf_runner.cli.main import app
 
@@ -49,13 +49,8 @@ class Page(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
     target = tmp_path_factory.mktemp("site")
     # Not --quiet, with which --strict counts no warning.
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", target],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    argv = (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", target)
+    done = captured(*argv, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     pages = {path.resolve(): Page(path) for path in target.rglob("*.html")}
     assert len(pages) > 40  # the guides, and a page for each role
@@ -162,9 +157,7 @@ def test_the_tables_of_the_published_campaign_are_what_the_commands_print(
         (["compare", "--save-baseline", "main", "published"], 0),
         (["compare", "--baseline", "main", "slower", "--fail-if-slower", "3%"], 1),
     ):
-        result = CliRunner().invoke(app, arguments)
-        assert result.exit_code == status, result.output
-        printed += result.output
+        printed += output(*arguments, status=status)
     printed += Path("results/published/report/report.md").read_text(encoding="utf-8")
     shown = {
         name: re.findall(

@@ -4,12 +4,12 @@ the controller that they need is named first."""
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import Any
 
 import pytest
 import yaml
+from captured import captured
 from filters import environments
 from packaging.specifiers import SpecifierSet
 from standins import PROJECT
@@ -28,8 +28,8 @@ def said(example: str) -> dict[str, Any]:
 
 
 def cli(*arguments: str) -> Any:
-    argv = [sys.executable, "-m", "dlperf_runner", *arguments, "--json"]
-    done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, check=False)
+    argv = (sys.executable, "-m", "dlperf_runner", *arguments, "--json")
+    done = captured(*argv, cwd=PROJECT)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

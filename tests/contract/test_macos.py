@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from captured import captured
 from make_logs import ROOT, published_tree
 
 REPORT = "mxnet-resnet50v1b.md"
@@ -64,15 +64,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def python(folder: Path, *argv: str) -> str:
     paths = os.pathsep.join([str(folder / "python"), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, *argv],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    environment = {**os.environ, "PYTHONPATH": paths}
+    done = captured(sys.executable, *argv, cwd=folder, env=environment, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from captured import captured
 from make_logs import published, published_tree
 
 ROOT = Path(__file__).parents[2]
@@ -20,10 +21,7 @@ TOO_OLD = "python3.10"
 
 
 def run(
-    argv: Sequence[object],
-    cwd: Path,
-    status: int = 0,
-    environment: Mapping[str, str] | None = None,
+    argv: Sequence[object], cwd: Path, status: int = 0, environment: Mapping[str, str] | None = None
 ) -> str:
     """Run a command in an environment that knows nothing of the clone; what it printed."""
     clean = {
@@ -47,12 +45,7 @@ def run(
 def interpreter(name: str) -> str:
     """The path of an interpreter that really starts; the test is skipped where there is none."""
     path = shutil.which(name)
-    started = path and subprocess.run(
-        [path, "-c", "import sys, ensurepip; print(sys.executable)"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    started = path and captured(path, "-c", "import sys, ensurepip; print(sys.executable)")
     if not started or started.returncode != 0:
         pytest.skip(f"there is no {name} here")
     return started.stdout.strip()

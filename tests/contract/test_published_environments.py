@@ -19,11 +19,12 @@ from typing import Any
 import cuda_standins
 import pytest
 import yaml
+from captured import captured
 from executed_modules import call
 from filters import environments, load
 from gpu_packages import cuda_10_0_libraries, one, shared_library
 from standin_repository import flat_repository
-from standins import PROJECT, interpreter
+from standins import PROJECT, interpreter, program
 
 pytestmark = [
     pytest.mark.heavy,
@@ -84,13 +85,8 @@ def installed(tmp_path: Path) -> Iterator[Callable[[str], dict[str, Any]]]:
 def python(
     environment: dict[str, Any], *arguments: str, libraries: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [f"{environment['path']}/bin/python", "-W", "ignore", "-c", *arguments],
-        env={**os.environ, "LD_LIBRARY_PATH": libraries},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    argv = (f"{environment['path']}/bin/python", "-W", "ignore", "-c", *arguments)
+    return captured(*argv, env={**os.environ, "LD_LIBRARY_PATH": libraries})
 
 
 def compute(environment: dict[str, Any], libraries: str = "") -> subprocess.CompletedProcess[str]:
@@ -276,10 +272,7 @@ def test_horovod_with_nccl_is_configured_for_tensorflow(
     """Its kernels for GPUs need nvcc, which the package index lacks: a stand-in has its version."""
     environment = installed("tensorflow")
     variables = building(environment, tools, tmp_path)
-    compiler = tools / "nvidia/cuda_runtime/bin/nvcc"
-    compiler.parent.mkdir()
-    compiler.write_text("#!/bin/sh\necho release 11.8\n")
-    compiler.chmod(0o755)
+    program(tools / "nvidia/cuda_runtime/bin", "nvcc", "echo release 11.8")
     python, pip = with_build_requirements(environment)
     pip += ["--no-binary", ":all:", "--dest", str(tmp_path)]
     run(python, "-m", "pip", "download", *pip, "-r", environment["horovod"]["requirements"])

@@ -1,4 +1,5 @@
-"""Every role has one skeleton, reads nothing private of another, and gets what it declares."""
+"""Every role has one skeleton and one signature, reads nothing private of another, and gets what it
+declares."""
 
 from __future__ import annotations
 
@@ -107,6 +108,32 @@ def test_a_role_has_the_skeleton(role: str) -> None:
     assert told["description"] == main["short_description"]
 
 
+def defaults(role: str) -> dict[str, Any]:
+    return read(ROLES[role] / "defaults/main.yml") or {}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_default_is_an_argument_and_every_argument_has_a_default_or_is_required(
+    role: str,
+) -> None:
+    options, own = arguments(role), defaults(role)
+    assert set(own) <= set(options)
+    without = set(options) - set(own)
+    assert not {name for name in without if not options[name].get("required")}
+    assert all(name.startswith(f"{role}_") for name in options)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_default_is_the_same_value_and_one_that_is_computed_stands_in_the_defaults(
+    role: str,
+) -> None:
+    own = defaults(role)
+    for name, argument in arguments(role).items():
+        is_computed = "{{" in str(own.get(name))
+        if name in own and not (is_computed and "default" not in argument):
+            assert argument["default"] == own[name], name
+
+
 def test_what_provisioning_brings_decommissioning_removes_in_reverse() -> None:
     # Each role once, of a stack that needs it.
     gpu = provision.for_node(
@@ -203,7 +230,7 @@ def test_no_argument_carries_what_a_task_found_out() -> None:
 
 def paths_of(role: str, is_removal: bool) -> set[str]:
     """The absolute paths that a role removes, or those that it makes."""
-    defaults = read(ROLES[role] / "defaults/main.yml")
+    own = defaults(role)
     found: set[str] = set()
     for path in ROLES[role].glob("tasks/*.yml"):
         if (path.name == "absent.yml") != is_removal:
@@ -214,7 +241,7 @@ def paths_of(role: str, is_removal: bool) -> set[str]:
             if says and (entry.get("state") == "absent") == is_removal:
                 found |= {str(entry[key]) for key in ("path", "dest", "unpack") if key in entry}
     resolved = (
-        re.sub(r"{{ (\w+) }}", lambda match: str(defaults.get(match[1], match[0])), path)
+        re.sub(r"{{ (\w+) }}", lambda match: str(own.get(match[1], match[0])), path)
         for path in found
     )
     return {path for path in resolved if path.startswith("/")}

@@ -15,6 +15,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from captured import captured
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / ".ci/suites.py"
@@ -36,9 +37,7 @@ def test_every_heavy_test_has_one_area() -> None:
     files = [path for path in (ROOT / "tests").rglob("test_*.py") if named.search(path.read_text())]
     assert len(files) > len(MARKERS)
     argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*argv, "-m", wrong, *files], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = captured(*argv, "-m", wrong, *files, cwd=ROOT)
     assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
 
 
@@ -64,14 +63,7 @@ def test_suite_is_a_marker_a_make_target_and_at_most_an_hour(name: str) -> None:
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     (meaning,) = [m for m in options["markers"] if m.startswith(f"{MARKERS[name]}: ")]
     assert f"(make test-{name})" in meaning
-    done = subprocess.run(
-        ["make", "--dry-run", f"test-{name}"],
-        cwd=ROOT,
-        env=apart_from_make(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = captured("make", "--dry-run", f"test-{name}", cwd=ROOT, env=apart_from_make())
     assert done.stdout.rstrip().endswith(f" -m {MARKERS[name]}"), done.stdout + done.stderr
     assert 0 < SUITES[name]["minutes"] <= 60
 

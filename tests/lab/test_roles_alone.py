@@ -18,7 +18,7 @@ from filters import environments, provision
 from gpu_packages import shared_library
 from lab_under_test import PROJECT, Lab, Shared, sharing
 from node_state import differences, node_state
-from standins import wheel
+from tiny_index import module_wheel
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]  # minutes
 
@@ -150,7 +150,7 @@ def test_nodes_whose_own_names_were_loopback_addresses_meet_by_them(nodes: Nodes
 def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """OneFlow 0.1.8 as it was released for CUDA 10.2; a stand-in for it, which computes nothing."""
     folder = tmp_path_factory.mktemp("wheels")
-    path, sha256 = wheel(folder, "oneflow_cu102", "0.1.8")
+    path, sha256 = module_wheel(folder, "oneflow_cu102", "0.1.8")
     given = {"oneflow": {"path": str(path), "sha256": sha256}}
     stack, root = "v100-cuda10.2", str(PROJECT)
     (environment,) = environments.installed(["oneflow"], stack, root, given)
@@ -165,7 +165,7 @@ def for_cpus(published: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
     """PyTorch for CPUs, as an operator may have it; a stand-in whose tensors are NumPy's. What it
     imports, which the tests' mirror lacks, is left out."""
     further = "from numpy import array as tensor\n"
-    path, sha256 = wheel(tmp_path_factory.mktemp("torch"), "torch", "2.13.0+cpu", further)
+    path, sha256 = module_wheel(tmp_path_factory.mktemp("torch"), "torch", "2.13.0+cpu", further)
     given = {"torch": {"path": str(path), "sha256": sha256}}
     (environment,) = environments.installed(["pytorch"], "cpu", str(PROJECT), given)
     return {**environment, "requirements": published["requirements"]}

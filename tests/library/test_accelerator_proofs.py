@@ -13,6 +13,7 @@ from typing import Any
 import jinja2
 import pytest
 import yaml
+from captured import captured
 from filters import load
 from framework_standins import KINDS, TENSORS
 from provisioning_choices import choice, node
@@ -26,9 +27,8 @@ horovod = load("roles/horovod/filter_plugins/horovod.py")
 
 
 def run(program: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-c", program.read_text(), *arguments]
     environment = {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    return captured(sys.executable, "-c", program.read_text(), *arguments, env=environment)
 
 
 def standin(folder: Path, kind: str, gpu: str) -> None:

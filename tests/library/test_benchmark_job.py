@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from benchmark_jobs import (
     call,
     is_launched,
     lock_in,
+    of_another_user,
     processes_of,
     until,
     until_gone,
@@ -206,14 +206,10 @@ def test_who_lost_the_node_stops_at_once_and_launches_nothing(tmp_path: Path) ->
 def test_process_of_somebody_else_that_computes_is_seen_and_the_run_s_own_are_not(
     tmp_path: Path,
 ) -> None:
-    other = subprocess.Popen(["/usr/bin/python3", "-c", BURN], user=4711, cwd="/")
     own = ["setpriv", "--reuid=4712", "--clear-groups", "setsid", "--fork", "--wait"]
-    try:
-        burn = BURN.replace("20", "3")
-        result = call(tmp_path, *own, "/usr/bin/python3", "-c", burn, host="node1", wait_s=30)
-    finally:
-        other.kill()
-        other.wait()
+    own += ["/usr/bin/python3", "-c", BURN.replace("20", "3")]
+    with of_another_user(BURN) as other:
+        result = call(tmp_path, *own, host="node1", wait_s=30)
     assert result["exit_status"] == 0
     # This machine may have more users, whose processes are none of the test's.
     seen = [process for process in result["beside"] if process["uid"] in (4711, 4712)]
@@ -223,9 +219,7 @@ def test_process_of_somebody_else_that_computes_is_seen_and_the_run_s_own_are_no
 
 @pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user")
 def test_run_does_not_start_on_a_node_where_somebody_else_computes(tmp_path: Path) -> None:
-    burn = BURN.replace("20", "300")
-    other = subprocess.Popen(["/usr/bin/python3", "-c", burn], user=4711, cwd="/")
-    try:
+    with of_another_user(BURN.replace("20", "300")) as other:
         computed = Path(f"/proc/{other.pid}/schedstat")  # nanoseconds; first number
         while int(computed.read_text().split()[0]) < 1e9:
             time.sleep(0.1)
@@ -233,9 +227,6 @@ def test_run_does_not_start_on_a_node_where_somebody_else_computes(tmp_path: Pat
         # On a machine whose other tests leave it few of them.
         options = {"host": "node1", "wait_s": 60, "most_cores_beside": 0.02}
         refused = call(tmp_path / "r1", *argv, **options)
-    finally:
-        other.kill()
-        other.wait()
     assert (refused["reason"], refused["exit_status"]) == ("busy", 125)
     (why,) = refused["busy"]
     # This machine may have more users, of whom one computes more.

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
+from modules import load
 
-ROOT = Path(__file__).parents[2]
-PATH = ROOT / "roles" / "benchmark_run" / "action_plugins" / "benchmark_record.py"
+plugin = load("roles/benchmark_run/action_plugins/benchmark_record.py")
 
 
 def result_of(directory: Path, status: str, run: str = "case/r1") -> dict[str, object]:
     """What the action returns to the role."""
-    spec = importlib.util.spec_from_file_location("benchmark_record", PATH)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     arguments = {"directory": str(directory), "run": {"id": run}, "outcome": {"status": status}}
     task = SimpleNamespace(args=arguments, async_val=0, check_mode=False, diff=False)
-    told: dict[str, object] = module.ActionModule(task, *[MagicMock()] * 5).run(task_vars={})
+    told: dict[str, object] = plugin.ActionModule(task, *[MagicMock()] * 5).run(task_vars={})
     return told
 
 

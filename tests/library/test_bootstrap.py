@@ -10,6 +10,7 @@ from typing import Any
 import bootstrap
 import pytest
 from executed_modules import playbook
+from standins import program, tree
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,25 +57,23 @@ CENTOS = 'ID="centos"\nID_LIKE="rhel fedora"\nVERSION_ID="7"\nPRETTY_NAME="CentO
 
 
 def found_on(root: Path, files: dict[str, str], *pythons: str) -> str:
-    (root / "etc").mkdir()
-    for name, text in files.items():
-        (root / "etc" / name).write_text(text)
+    tree(root / "etc", files)
     argv = ["sh", "-c", SCRIPT, "find_python", str(root), *pythons]
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
 
 def rhel(name: str, version: str, release: str) -> dict[str, str]:
     said = f'ID="{name}"\nID_LIKE="rhel centos fedora"\nVERSION_ID="{version}"\n'
-    return {"os-release": said, "redhat-release": release + "\n"}
+    return {"os-release": said, "redhat-release": release}
 
 
 @pytest.mark.parametrize(
     ("files", "name"),
     [
         # The nodes of the two reports that were not published on Ubuntu.
-        ({"redhat-release": "CentOS release 6.3 (Final)\n"}, "CentOS 6.3 (Final)"),
+        ({"redhat-release": "CentOS release 6.3 (Final)"}, "CentOS 6.3 (Final)"),
         (
-            {"redhat-release": "CentOS Linux release 7.5.1804 (Core)\n", "os-release": CENTOS},
+            {"redhat-release": "CentOS Linux release 7.5.1804 (Core)", "os-release": CENTOS},
             "CentOS 7.5.1804 (Core)",
         ),
         ({"os-release": 'ID=sles\nPRETTY_NAME="SLES 15"\n'}, "SLES 15"),
@@ -91,9 +90,7 @@ def rhel(name: str, version: str, release: str) -> dict[str, str]:
 def test_a_system_whose_packages_are_unknown_is_told_by_its_name(
     tmp_path: Path, files: dict[str, str], name: str, core: str
 ) -> None:
-    old = tmp_path / "python2.6"
-    old.write_text("#!/bin/sh\necho 2.6.6\n")
-    old.chmod(0o755)
+    old = program(tmp_path, "python2.6", "echo 2.6.6") / "python2.6"
     found = found_on(tmp_path, files, str(old), "no-such-python")
     assert found.startswith(f"{old} 2.6.6\nsystem ")
     assert bootstrap.choice(found, core)["unsupported"] == name
@@ -108,9 +105,7 @@ def test_a_system_whose_packages_are_unknown_is_told_by_its_name(
     ],
 )
 def test_rhel_8_is_told_which_ansible_manages_it(tmp_path: Path, name: str, release: str) -> None:
-    old = tmp_path / "platform-python"
-    old.write_text("#!/bin/sh\necho 3.6.8\n")
-    old.chmod(0o755)
+    old = program(tmp_path, "platform-python", "echo 3.6.8") / "platform-python"
     found = found_on(tmp_path, rhel(name, "8.10", release), str(old))
     for core, path in {"2.16.19": str(old), "2.19.4": ""}.items():
         chosen = bootstrap.choice(found, core)
@@ -123,53 +118,41 @@ def test_rhel_8_is_told_which_ansible_manages_it(tmp_path: Path, name: str, rele
 
 
 def test_provisioning_names_a_rocky_8_node_and_the_ansible_for_it(tmp_path: Path) -> None:
-    for path, text in rhel("rocky", "8.10", "Rocky Linux release 8.10 (Green Obsidian)").items():
-        (tmp_path / "etc").mkdir(exist_ok=True)
-        (tmp_path / "etc" / path).write_text(text)
-    platform_python = tmp_path / "platform-python"
-    platform_python.write_text("#!/bin/sh\necho 3.6.8\n")
-    platform_python.chmod(0o755)
-    python = {"bootstrap_interpreters": [str(platform_python)]}
-    done = play(tmp_path, bootstrap_root=str(tmp_path), **python)
-    assert done.returncode == 2, done.stdout + done.stderr
-    said = " ".join(done.stdout.split())
+    tree(tmp_path / "etc", rhel("rocky", "8.10", "Rocky Linux release 8.10 (Green Obsidian)"))
+    old = program(tmp_path, "platform-python", "echo 3.6.8") / "platform-python"
+    said = refused(tmp_path, bootstrap_root=str(tmp_path), bootstrap_interpreters=[str(old)])
     assert "NODE1: it has Python 3.6.8 (rocky8.10); ansible-core" in said
     assert "make setup ANSIBLE=2.16, then .venv-2.16/bin/ansible-playbook provision.yml" in said
-    assert "Gather facts about the nodes" not in said and "changed=0" in said
+    assert "changed=0" in said
 
 
 def test_provisioning_refuses_centos_by_its_name_before_anything_changes(tmp_path: Path) -> None:
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/os-release").write_text(CENTOS)
-    (tmp_path / "etc/redhat-release").write_text("CentOS Linux release 7.5.1804 (Core)\n")
-    done = play(tmp_path, bootstrap_root=str(tmp_path))
-    assert done.returncode == 2, done.stdout + done.stderr
-    said = " ".join(done.stdout.split())
+    release = "CentOS Linux release 7.5.1804 (Core)"
+    tree(tmp_path / "etc", {"os-release": CENTOS, "redhat-release": release})
+    said = refused(tmp_path, bootstrap_root=str(tmp_path))
     assert "NODE1: CentOS 7.5.1804 (Core) is not supported" in said
-    assert "Gather facts about the nodes" not in said and "changed=0" in said
+    assert "changed=0" in said
 
 
-def play(folder: Path, **values: Any) -> subprocess.CompletedProcess[str]:
-    """provision.yml on this machine as the only node. It never gets beyond its first role."""
+def refused(folder: Path, **values: Any) -> str:
+    """What provision.yml says on this machine as the only node, in its first role."""
     (folder / "group_vars").mkdir()
     given = {"ansible_connection": "local", "dlperf_stack": "cpu", "dlperf_frameworks": ["mxnet"]}
     (folder / "group_vars/nodes.yml").write_text(json.dumps(given | values))
     (folder / "hosts.yml").write_text("nodes: {hosts: {NODE1: {}}}\n")
-    return playbook(ROOT / "provision.yml", "-i", folder / "hosts.yml")
+    done = playbook(ROOT / "provision.yml", "-i", folder / "hosts.yml")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Gather facts about the nodes" not in done.stdout
+    return " ".join(done.stdout.split())
 
 
 def test_provisioning_refuses_a_python_that_is_too_old_in_one_line(tmp_path: Path) -> None:
-    old = tmp_path / "python3"
-    old.write_text("#!/bin/sh\necho 3.6.9\n")
-    old.chmod(0o755)
+    old = program(tmp_path, "python3", "echo 3.6.9") / "python3"
     # As the interpreter of the inventory, in whose place nothing is installed on this machine.
-    done = play(tmp_path, ansible_python_interpreter=str(old))
-    assert done.returncode == 2, done.stdout + done.stderr
-    said = " ".join(done.stdout.split())
+    said = refused(tmp_path, ansible_python_interpreter=str(old))
     assert "NODE1: it has Python 3.6.9 (" in said
     assert "needs Python 3.8 to 3.13 on nodes. Manage it with ansible-core 2.16" in said
     assert "make setup ANSIBLE=2.16, then .venv-2.16/bin/ansible-playbook" in said
-    assert "Gather facts about the nodes" not in done.stdout
 
 
 def test_the_advice_names_what_the_makefile_can_do() -> None:

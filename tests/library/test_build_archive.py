@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from executed_modules import call
+from standins import program
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, mode: int = 0o755, link: str = "") -> Any:
@@ -76,10 +77,7 @@ def test_links_that_leave_by_another_link_are_refused(tmp_path: Path) -> None:
     out = member("./escape", tarfile.SYMTYPE, link="share/doc/here/../etc")
     result = unpack(tmp_path, inward, out)
     assert "'./escape' is a link" in result["msg"]
-    circle = [
-        member("./a", tarfile.SYMTYPE, link="b"),
-        member("./b", tarfile.SYMTYPE, link="a"),
-    ]
+    circle = [member("./a", tarfile.SYMTYPE, link="b"), member("./b", tarfile.SYMTYPE, link="a")]
     assert "is a link" in unpack(tmp_path, *circle)["msg"]
 
 
@@ -204,9 +202,7 @@ class TestWhatAnotherUserOwns:
     def test_root_starts_no_interpreter_of_theirs(self, tmp_path: Path) -> None:
         folder = self.theirs(tmp_path / "conda")
         marker = tmp_path / "started"
-        python = folder / "python"
-        python.write_text(f"#!/bin/sh\ntouch {marker}\n")
-        python.chmod(0o755)
+        python = program(folder, "python", f"touch {marker}") / "python"
         given = {"interpreter": str(python), "path": str(tmp_path / "env")}
         said = f"{folder} belongs to user id 64321"
         assert said in call("python_environment", **given)["msg"]

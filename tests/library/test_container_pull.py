@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from executed_modules import playbook
+from standins import program
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "nvcr.io/nvidia/tensorflow:20.12-tf1-py3"
 DIGEST = "sha256:" + "5f" * 32
-ENGINE = """#!/bin/sh
+ENGINE = """\
 echo "$@" >> "$(dirname "$0")/asked"
 test "$1" = pull
 """
@@ -29,8 +30,7 @@ PLAY = """
 
 def pulled(folder: Path, engine: str, digest: str, registry: str = "") -> tuple[int, str]:
     """The exit status and the output of the role's part that pulls."""
-    (folder / "docker").write_text(engine)
-    (folder / "docker").chmod(0o755)
+    program(folder, "docker", engine)
     (folder / "play.yml").write_text(PLAY)
     values = {
         "container_engine": "docker",
@@ -62,10 +62,7 @@ def test_images_come_by_digest_from_the_registry_that_is_named(
 ) -> None:
     status, said = pulled(tmp_path, ENGINE, DIGEST, registry)
     assert status == 0, said
-    assert asked(tmp_path) == [
-        f"image inspect {place}@{DIGEST}",
-        f"pull --quiet {place}@{DIGEST}",
-    ]
+    assert asked(tmp_path) == [f"image inspect {place}@{DIGEST}", f"pull --quiet {place}@{DIGEST}"]
 
 
 def test_a_locally_built_image_is_found_by_its_id_and_never_pulled(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -145,36 +146,35 @@ def test_a_disk_that_is_too_small_is_named_before_writing(tmp_path: Path) -> Non
     assert names(tmp_path) == []
 
 
-def damaged(path: Path, how: str) -> None:
-    rec = path / "train.rec"
-    if how == "missing":
-        (path / "train.idx").unlink()
-    elif how == "empty":
-        (path / "train.idx").write_text("")
-    elif how == "cut":
-        rec.write_bytes(rec.read_bytes()[:-100])
-    elif how == "other":
-        rec.write_bytes(b"\xff" * rec.stat().st_size)
-    elif how == "png":
-        rec.write_bytes(rec.read_bytes().replace(b"\xff\xd8\xff\xe0", b"\x89PNG"))
-    elif how == "index":
-        (path / "train.idx").write_bytes((path / "train.idx").read_bytes()[:-9] + b"nonsense\n")
+def cut(data: bytes) -> bytes:
+    return data[:-100]
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ("missing", "1 of 2 files are missing: train.idx"),
-        ("empty", "1 files are empty: train.idx"),
-        ("cut", "1 files have another size than when they were made: train.rec"),
-        ("other", "no record begins here"),
-        ("png", "the image is no JPEG"),
-        ("index", "not with a number and an offset"),
-    ],
-)
-def test_damage_is_named(tmp_path: Path, made: Path, how: str, message: str) -> None:
+JPEG = b"\xff\xd8\xff\xe0"
+# A file, what becomes of its content, and what is said of it; None: it is removed.
+DAMAGE: list[tuple[str, Callable[[bytes], bytes] | None, str]] = [
+    ("train.idx", None, "1 of 2 files are missing: train.idx"),
+    ("train.idx", lambda _: b"", "1 files are empty: train.idx"),
+    ("train.rec", cut, "1 files have another size than when they were made: train.rec"),
+    ("train.rec", lambda data: b"\xff" * len(data), "no record begins here"),
+    ("train.rec", lambda data: data.replace(JPEG, b"\x89PNG"), "the image is no JPEG"),
+    ("train.idx", lambda data: data[:-9] + b"nonsense\n", "not with a number and an offset"),
+]
+
+
+def damaged(path: Path, damage: Callable[[bytes], bytes] | None) -> None:
+    content = path.read_bytes()
+    path.unlink()
+    if damage:
+        path.write_bytes(damage(content))
+
+
+@pytest.mark.parametrize(("name", "damage", "message"), DAMAGE)
+def test_damage_is_named(
+    tmp_path: Path, made: Path, name: str, damage: Callable[[bytes], bytes] | None, message: str
+) -> None:
     shutil.copytree(made, tmp_path / "set")
-    damaged(tmp_path / "set", how)
+    damaged(tmp_path / "set" / name, damage)
     (problem,) = check(tmp_path / "set", "recordio")["problems"]
     assert message in problem
 
@@ -184,7 +184,7 @@ def test_a_set_of_others_is_checked_without_a_manifest(tmp_path: Path, made: Pat
     (tmp_path / "set" / "dlperf-dataset.json").unlink()
     found = check(tmp_path / "set", "recordio", records=51, classes=10)
     assert found["problems"] == ["it has 50 images, not 51"]
-    damaged(tmp_path / "set", "cut")
+    damaged(tmp_path / "set/train.rec", cut)
     (problem,) = check(tmp_path / "set", "recordio")["problems"]
     assert "a record is cut short" in problem
     assert check(tmp_path / "none", "recordio")["problems"] == [

@@ -76,8 +76,7 @@ def dcgmi(folder: Path, *names: str) -> Path:
 def test_health_watches_of_dcgm(tmp_path: Path, version: str) -> None:
     """They belong to a group of their own, which is gone afterwards; each incident is told once."""
     folder = dcgmi(tmp_path / "bin", "DCGM_ALL_SUPPORTED_NVSWITCHES")
-    python = needed(version) if version else None
-    sampler = Sampler(python=python, seconds=60, every=0, PATH=f"{folder}:/bin")
+    sampler = Sampler(python=needed(version), seconds=60, every=0, PATH=f"{folder}:/bin")
     sampler.sample()
     assert not (folder / "asked").exists()  # the run need not wait for it
     sampler.again()

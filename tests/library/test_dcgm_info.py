@@ -31,24 +31,18 @@ def gpus_of(results: dict[int, dict[str, Any]], count: int = 2) -> list[dict[str
     ]
 
 
+def category(name: str, test: str, results: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    return {"category": name, "tests": [{"name": test, "results": results, **more}]}
+
+
 def version_4(memory: dict[int, dict[str, Any]], software: dict[str, Any]) -> dict[str, Any]:
     worst = next(iter(memory.values()), {"status": "Pass"})
     entities = [{"entity_id": n, "serial_num": f"16502{n}", "device_id": "2330"} for n in (0, 1)]
     return {
         "DCGM Diagnostic": {
             "test_categories": [
-                {
-                    "category": "Deployment",
-                    "tests": [
-                        {"name": "software", "results": gpus_of({}), "test_summary": software}
-                    ],
-                },
-                {
-                    "category": "Hardware",
-                    "tests": [
-                        {"name": "memory", "results": gpus_of(memory), "test_summary": worst}
-                    ],
-                },
+                category("Deployment", "software", gpus_of({}), test_summary=software),
+                category("Hardware", "memory", gpus_of(memory), test_summary=worst),
             ]
         },
         "entity_groups": [{"entities": entities, "entity_group": "GPU", "entity_group_id": 1}],
@@ -61,11 +55,8 @@ def version_3(memory: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "DCGM GPU Diagnostic": {
             "test_categories": [
-                {
-                    "category": "Deployment",
-                    "tests": [{"name": "Denylist", "results": [denied]}],
-                },
-                {"category": "Hardware", "tests": [{"name": "GPU Memory", "results": memory}]},
+                category("Deployment", "Denylist", [denied]),
+                category("Hardware", "GPU Memory", memory),
             ],
             "version": "3.3.1",
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import subprocess
 import sys
@@ -10,9 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import dpkg_locks
 import pytest
 from executed_modules import call
-from standins import MODULE_UTILS
 
 
 class TestDebPackages:
@@ -70,10 +69,22 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def rooted(repository: Path, lock: str, seconds: int) -> list[str]:
+    """What stands before a command, so that its root is private and the lock is held."""
+    script = ["unshare", "--map-root-user", "--mount", "sh", "-c", PRIVATE_ROOT, "sh"]
+    return [*script, str(repository), f"/var/{lock}", str(seconds), sys.executable]
+
+
+def bootstrapped(prefix: list[str], *options: str) -> subprocess.CompletedProcess[str]:
+    """The script by which the role bootstrap installs Python."""
+    script = Path(__file__).parents[2] / "roles/bootstrap/files/install_python.sh"
+    argv = [*prefix, "sh", str(script), "dlperf-empty", *options]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+
+
 class TestLocks:
     def installed(self, repository: Path, lock: str, seconds: int, timeout: int) -> dict[str, Any]:
-        script = ["unshare", "--map-root-user", "--mount", "sh", "-c", PRIVATE_ROOT, "sh"]
-        prefix = [*script, str(repository), f"/var/{lock}", str(seconds), sys.executable]
+        prefix = rooted(repository, lock, seconds)
         return call("deb_packages", prefix=prefix, names=["dlperf-empty"], lock_timeout=timeout)
 
     @pytest.mark.parametrize("lock", ["lib/dpkg/lock-frontend", "lib/apt/lists/lock"])
@@ -93,26 +104,19 @@ class TestLocks:
     def test_before_there_is_a_python_it_is_waited_for_too(
         self, repository: Path, seconds: int, status: int
     ) -> None:
-        """The script by which the role bootstrap installs Python."""
-        lock = "/var/lib/dpkg/lock-frontend"
-        script = Path(__file__).parents[2] / "roles/bootstrap/files/install_python.sh"
-        argv = ["unshare", "--map-root-user", "--mount", "sh", "-c", PRIVATE_ROOT, "sh"]
-        argv += [str(repository), lock, str(seconds), sys.executable]
-        argv += ["sh", str(script), "dlperf-empty", "20" if status == 0 else "2"]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+        lock = "lib/dpkg/lock-frontend"
+        prefix = rooted(repository, lock, seconds)
+        done = bootstrapped(prefix, "20" if status == 0 else "2")
         assert done.returncode == status, done.stdout + done.stderr
         if status == 0:
             assert "Setting up dlperf-empty (1.0)" in done.stdout
         else:
-            assert re.match(rf"python\S*, process \d+ has held {lock} for 2 s", done.stderr)
+            assert re.match(rf"python\S*, process \d+ has held /var/{lock} for 2 s", done.stderr)
 
     def test_before_there_is_a_python_the_mirror_is_verified(self, repository: Path) -> None:
         """This one is not signed; tests/lab/test_lab_rootfs.py installs from one that is."""
-        script = Path(__file__).parents[2] / "roles/bootstrap/files/install_python.sh"
-        argv = ["unshare", "--map-root-user", "--mount", "sh", "-c", PRIVATE_ROOT, "sh"]
-        argv += [str(repository), "/var/lib/dpkg/unused", "0", sys.executable]
-        argv += ["sh", str(script), "dlperf-empty", "2", f"file:{repository}", "bookworm", "no key"]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+        prefix = rooted(repository, "lib/dpkg/unused", 0)
+        done = bootstrapped(prefix, "2", f"file:{repository}", "bookworm", "no key")
         assert done.returncode != 0
         assert "Setting up" not in done.stdout
         assert "does not have a Release file" in done.stderr
@@ -121,13 +125,11 @@ class TestLocks:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """dpkg's words of Ubuntu 16.04, which lost the race."""
-        monkeypatch.syspath_prepend(MODULE_UTILS)
-        locks = importlib.import_module("dpkg_locks")
-        monkeypatch.setattr(locks, "LOCKS", ())
+        monkeypatch.setattr(dpkg_locks, "LOCKS", ())
         lost = "dpkg: error: dpkg status database is locked by another process\n"
         answers = [(2, "", lost), (0, "configured", "")]
         module = SimpleNamespace(run_command=lambda *_, **__: answers.pop(0))
-        done = locks.run_when_free(module, ["dpkg", "--configure", "-a"], 60, {})
+        done = dpkg_locks.run_when_free(module, ["dpkg", "--configure", "-a"], 60, {})
         assert done == (0, "configured", "")
         answers += [(1, "", "E: broken"), (0, "", "")]
-        assert locks.run_when_free(module, ["dpkg"], 60, {})[0] == 1
+        assert dpkg_locks.run_when_free(module, ["dpkg"], 60, {})[0] == 1

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from filters import environments, provision
 from provisioning_choices import stack
-from standins import PROJECT, wheel
+from standins import PROJECT
+from tiny_index import module_wheel
 
 FRAMEWORK = """
 name: net
@@ -43,7 +44,7 @@ def wheels(
     tmp_path: Path, built: str = "net-0.1.8", file: str = "", **changes: str
 ) -> dict[str, dict[str, str]]:
     """What the inventory says of a wheel that was built with a name and version."""
-    path, sha256 = wheel(tmp_path, *built.split("-"))
+    path, sha256 = module_wheel(tmp_path, *built.split("-"))
     if file:
         path = path.rename(path.with_name(file))
     return {"net": {"path": str(path), "sha256": sha256, **changes}}
@@ -152,7 +153,7 @@ def test_what_the_catalogue_lacks_is_told_before_any_task() -> None:
 
 
 def test_an_alternative_takes_its_place_where_the_operator_gives_its_wheel(tmp_path: Path) -> None:
-    path, sha256 = wheel(tmp_path, "torch", "2.13.0")
+    path, sha256 = module_wheel(tmp_path, "torch", "2.13.0")
     given = {"torch": {"path": str(path), "sha256": sha256}}
     root = str(PROJECT)
     (own,) = environments.installed(["pytorch"], "cpu", root)

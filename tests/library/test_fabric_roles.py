@@ -13,7 +13,7 @@ from doctor_facts import healthy
 from executed_modules import call
 from filters import load
 from jinja2.nativetypes import NativeEnvironment
-from standins import PROJECT
+from standins import PROJECT, program
 
 from dlperf_runner import launchers
 from dlperf_runner.catalog.mpirun import mpirun_of
@@ -366,13 +366,10 @@ class TestPackageInstaller:
     """Where dpkg is this machine's, and nothing is installed."""
 
     def run(self, tmp_path: Path, script: str, check: bool = False) -> dict[str, Any]:
-        installer = tmp_path / "installer"
-        installer.write_text(f"#!/bin/sh\n{script}\n")
-        installer.chmod(0o755)
         given: dict[str, Any] = {
             "name": "standin",
             "argv": ["./installer"],
-            "chdir": str(tmp_path),
+            "chdir": str(program(tmp_path, "installer", script)),
             "expect": "Installation passed successfully",
             "undo": str(tmp_path / "undo"),
             "logs": "/tmp/x.logs",

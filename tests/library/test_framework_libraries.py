@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from captured import captured
 from gpu_packages import shared_library
 from standins import PROJECT
 
@@ -27,9 +28,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def prove(folder: Path, *names: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-c", PROOF, "json", *names]
     environment = {"LD_LIBRARY_PATH": str(folder)}
-    return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    return captured(sys.executable, "-c", PROOF, "json", *names, env=environment)
 
 
 def test_libraries_of_the_folder_are_found(folder: Path) -> None:

@@ -11,16 +11,7 @@ import nvidia_smi as words
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from standins import (
-    call,
-    fixture,
-    index_of,
-    needed,
-    nvidia_smi,
-    program,
-    several,
-    tree,
-)
+from standins import call, fixture, index_of, needed, nvidia_smi, program, several, tree
 
 V100, H100 = fixture("gpu/v100_440.xml"), fixture("gpu/h100_580.xml")
 V100_TOPOLOGY = fixture("gpu/v100_topo.txt")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +14,7 @@ from typing import NamedTuple
 import pytest
 from benchmark_jobs import until_gone
 from role_runs import HOSTS, as_bench_does, command, run_role
+from watcher import repeating
 
 RUNS = int(os.environ.get("LONG_RUNS", "200"))
 KEPT = 20  # of the node's folders
@@ -57,20 +57,13 @@ def state() -> State | None:
 def watched() -> Iterator[list[State]]:
     """A state each second."""
     found: list[State] = []
-    done = threading.Event()
 
-    def watch() -> None:
-        while not done.wait(1):
-            if now := state():
-                found.append(now)
+    def look() -> None:
+        if now := state():
+            found.append(now)
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
+    with repeating(look, 1):
         yield found
-    finally:
-        done.set()
-        watcher.join()
 
 
 def test_campaign_of_200_runs_stays_level(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from benchmark_jobs import call, telemetry
+from benchmark_jobs import call, sampling, telemetry
 from standins import TWO, program
 
 
@@ -25,8 +25,7 @@ def test_memory_that_the_run_leaves_on_a_device(tmp_path: Path) -> None:
     """Of its own user's process, or of none that is visible. 100 MiB may come and go."""
     smi = with_memory(tmp_path / "bin", 3)
     uuid = "GPU-11111111-aaaa-bbbb-cccc-000000000000"
-    options = {"sample_s": 1, "sample_hosts": {"node1": ""}, "wait_s": 30}
-    options["env"] = {"PATH": f"{smi}:/usr/bin:/bin"}
+    options = sampling(smi) | {"wait_s": 30}
 
     def left(run: str, mib: int, processes: str = "") -> Any:
         (smi / "mib").write_text("3\n")
@@ -44,7 +43,7 @@ def test_memory_that_the_run_leaves_on_a_device(tmp_path: Path) -> None:
     name = Path(f"/proc/{os.getpid()}/comm").read_text().strip()
     assert left("r3", 12565, f"{uuid}, {os.getpid()}, 503") == [f"{said} {name} ({os.getpid()})"]
     # The device is none of the run's.
-    options["env"] = {**options["env"], "CUDA_VISIBLE_DEVICES": "1"}
+    options |= sampling(smi, CUDA_VISIBLE_DEVICES="1")
     assert left("r4", 12565) == []
 
 
@@ -53,10 +52,7 @@ def test_memory_that_the_driver_frees_a_little_later(tmp_path: Path) -> None:
     used = f"until grep -q 12565 {smi}/mib; do sleep 0.1; done"
     free = f"{used}; sleep 1; echo 3 > {smi}/mib"
     with subprocess.Popen(["/bin/sh", "-c", free]) as freeing:
-        result = call(
-            tmp_path / "r1", "/bin/sh", "-c", f"echo 12565 > {smi}/mib",
-            sample_s=1, sample_hosts={"node1": ""}, wait_s=30,
-            env={"PATH": f"{smi}:/usr/bin:/bin"},
-        )  # fmt: skip
+        argv = ("/bin/sh", "-c", f"echo 12565 > {smi}/mib")
+        result = call(tmp_path / "r1", *argv, wait_s=30, **sampling(smi))
         assert freeing.wait(10) == 0
     assert (result["left"], result["exit_status"]) == ([], 0)

@@ -8,21 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from executed_modules import call
+from standins import program
+
+
+def of_mxnet(folder: Path) -> dict[str, str]:
+    return {
+        "environment": str(folder / "env"),
+        "distribution": "mxnet",
+        "version": "0.28.1",
+        "mpirun": str(folder / "mpirun"),
+    }
 
 
 class TestHorovodBasis:
     def test_the_key_names_what_the_wheel_depends_on(self, tmp_path: Path) -> None:
         site = tmp_path / "env" / "lib" / "python3.11" / "site-packages"
         (site / "mxnet-1.9.1.dist-info").mkdir(parents=True)
-        mpirun = tmp_path / "mpirun"
-        mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n")
-        mpirun.chmod(0o755)
-        arguments = {
-            "environment": str(tmp_path / "env"),
-            "distribution": "mxnet",
-            "version": "0.28.1",
-            "mpirun": str(mpirun),
-        }
+        program(tmp_path, "mpirun", "echo 'mpirun (Open MPI) 4.1.4'")
+        arguments = of_mxnet(tmp_path)
         result = call("horovod_basis", options={"A": "1"}, **arguments)
         assert result["key"].startswith("horovod-0.28.1_mxnet-1.9.1_cp311_openmpi-4.1.4_glibc-2.")
         assert result["installed_key"] is None
@@ -40,12 +43,7 @@ class TestHorovodBasis:
     def test_on_a_fresh_node_check_mode_goes_on_and_a_real_run_does_not(
         self, tmp_path: Path
     ) -> None:
-        arguments = {
-            "environment": str(tmp_path / "env"),
-            "distribution": "mxnet",
-            "version": "0.28.1",
-            "mpirun": str(tmp_path / "mpirun"),
-        }
+        arguments = of_mxnet(tmp_path)
         checked = call("horovod_basis", check=True, **arguments)
         assert checked["changed"]
         assert checked["key"] is None

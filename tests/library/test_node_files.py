@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from executed_modules import call
+from executed_modules import FEW_FILES, call
 
 
 class TestNodeFiles:
@@ -132,10 +131,7 @@ class TestLimits:
 
     def test_one_that_cannot_be_raised_is_written_as_high_as_it_goes(self, tmp_path: Path) -> None:
         path = tmp_path / "limits.conf"
-        prefix = ["prlimit", "--nofile=256:256"]
-        if os.geteuid() == 0:
-            prefix += ["setpriv", "--bounding-set", "-sys_resource"]
-        result = self.limit(path, "99999", prefix)
+        result = self.limit(path, "99999", FEW_FILES)
         assert "somebody - nofile 256\n" in path.read_text()
         assert "requested 99999" in str(result["warnings"])
 

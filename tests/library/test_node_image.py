@@ -8,12 +8,12 @@ import json
 import os
 import pwd
 import py_compile
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
 import pytest
+from captured import captured
 from planted import MARK, PLACES, planted
 from standins import ansible_standin, needed
 
@@ -123,14 +123,8 @@ def write(
         "needed": [ENVIRONMENT + "/bin/python", "/usr/bin/mpirun"],
         "root": str(node.root),
     } | given
-    done = subprocess.run(
-        [python, "-c", WRITE],
-        input=json.dumps(arguments),
-        env={**os.environ, "PYTHONPATH": str(standin), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(standin), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = captured(python, "-c", WRITE, input=json.dumps(arguments), env=environment)
     assert done.returncode == 0, done.stderr
     raw = archive.read_bytes()
     with tarfile.open(archive) as outer:
@@ -148,8 +142,7 @@ def write(
 
 @pytest.mark.parametrize("version", ["", "2.7", "3.6", "3.12"])
 def test_no_secret_of_a_node_gets_into_its_image(node: Node, tmp_path: Path, version: str) -> None:
-    python = needed(version) if version else sys.executable
-    members, raw = write(node, tmp_path / "image.tar", python)
+    members, raw = write(node, tmp_path / "image.tar", needed(version))
     assert len(PLACES) > 50
     assert [place for place in PLACES if planted(place).encode() in raw] == []
     assert MARK.encode() not in raw
@@ -301,12 +294,8 @@ def test_the_node_is_read_with_the_rights_of_the_user(tmp_path: Path) -> None:
         "    except PermissionError: print('refused', end=' ')\n"
         "print(os.geteuid(), open(sys.argv[1]).read(), end='')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, secret],
-        env={**os.environ, "PYTHONPATH": str(ansible_standin(tmp_path / "ansible"))},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ansible_standin(tmp_path / "ansible"))}
+    done = captured(sys.executable, "-c", code, secret, env=environment)
+    assert done.returncode == 0, done.stderr
     nobody = pwd.getpwnam("nobody").pw_uid
     assert done.stdout == f"{nobody} [] refused 0 root's\n"

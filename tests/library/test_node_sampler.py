@@ -82,7 +82,7 @@ EXPECTED = {
 @pytest.mark.parametrize("version", ["", "2.7", "3.6"])
 def test_a_node_from_what_the_kernel_tells(tmp_path: Path, version: str) -> None:
     root = tree(tmp_path, NODE)
-    sampler = Sampler(str(root), python=needed(version) if version else None)
+    sampler = Sampler(str(root), python=needed(version))
     found = cells(sampler.sample()[-1])
     assert float(found.pop("telemetry_cpu_s")) > 0
     assert found == EXPECTED
@@ -120,7 +120,7 @@ def nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("version", ["", "2.7"])
 def test_devices_by_nvml(nvml: str, version: str) -> None:
     """The second device has no NVLink, no ECC and no counter of energy."""
-    python = needed(version) if version else None
+    python = needed(version)
     sampler = Sampler(python=python, LD_LIBRARY_PATH=nvml, STANDIN_PID=str(os.getpid()))
     lines = sampler.sample()
     sampler.end()
@@ -194,7 +194,7 @@ def test_kernels_log_that_this_user_may_not_see(tmp_path: Path) -> None:
 def test_errors_by_nvml_where_the_kernels_log_is_hidden(
     nvml: str, tmp_path: Path, version: str
 ) -> None:
-    python = needed(version) if version else None
+    python = needed(version)
     root = tree(tmp_path, {"proc/uptime": "1.00 1.00"})
     xid = tmp_path / "xid"
     sampler = Sampler(str(root), python=python, LD_LIBRARY_PATH=nvml, STANDIN_XID=str(xid))

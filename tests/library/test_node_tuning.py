@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins import execute, interpreter, program, tree
+from standins import execute, needed, program, tree
 
 WANTED: dict[str, Any] = {
     "cpu_governor": "performance",
@@ -87,9 +87,7 @@ def node(tmp_path: Path) -> Node:
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.11"])
 def test_it_sets_once_and_gives_back_what_was_there(node: Node, version: str) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"this machine has no Python {version}")
+    python = needed(version)
     assert node.run(check=True, python=python, **WANTED)["changed"]
     assert node.governors() == ["powersave"] * 2
     first = node.run(python=python, **WANTED)

@@ -9,19 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from captured import captured
 from standins import LIBRARY, MODULE_UTILS, PROJECT, ansible_standin, needed
 
 VERSIONS = ("2.7", "3.6", "3.12")
 
 
 def run(*argv: object, path: Path) -> None:
-    done = subprocess.run(
-        [str(part) for part in argv],
-        env={**os.environ, "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {"PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = captured(*argv, env={**os.environ, **environment})
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -63,19 +59,10 @@ def oldest_ansible(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_modules_do_there_what_they_do_here(oldest_ansible: Path, version: str) -> None:
     """Their own tests again, each execution of a module in that Python."""
     names = ("node_files", "deb_packages", "proof", "python_environment", "ssh_mesh", "node_facts")
-    names += (
-        "node_copy",
-        "build_archive",
-        "benchmark_job",
-        "other_nodes",
-        "telemetry",
-        "benchmark_fetch",
-        "dataset_modules",
-    )
-    tests = [str(Path(__file__).with_name(f"test_{name}.py")) for name in names]
+    names += ("node_copy", "build_archive", "benchmark_job", "other_nodes", "telemetry")
+    names += ("benchmark_fetch", "dataset_modules")
+    tests = [Path(__file__).with_name(f"test_{name}.py") for name in names]
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     given = {"MODULES_PYTHON": needed(version), "MODULES_PYTHONPATH": str(oldest_ansible)}
-    done = subprocess.run(
-        argv, cwd=PROJECT, env={**os.environ, **given}, capture_output=True, text=True, check=False
-    )
+    done = captured(*argv, cwd=PROJECT, env={**os.environ, **given})
     assert done.returncode == 0, done.stdout[-5000:]

@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 from ansible.module_utils.node_agents import Agents
 from ansible.module_utils.other_processes import OtherProcesses
-from benchmark_jobs import BURN, SLEEP, agents_of, call, has_ended, lock_in, until_gone
+from benchmark_jobs import (
+    BURN,
+    SLEEP,
+    agents_of,
+    call,
+    has_ended,
+    lock_in,
+    of_another_user,
+    until_gone,
+)
 from standins import program
 
 # What ssh does, less the network: notes the login, and executes the command. $2 is the address.
@@ -32,8 +41,7 @@ def logins(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("lost", "lease_s"),
-    [("", 60), ("", "60"), ("rm lock/lease.*", 60), ("mv lock gone", 60)],
+    ("lost", "lease_s"), [("", 60), ("", "60"), ("rm lock/lease.*", 60), ("mv lock gone", 60)]
 )
 def test_another_node_of_the_run_is_asked_before_the_launch(
     tmp_path: Path, lost: str, lease_s: int | str
@@ -189,13 +197,9 @@ def test_what_a_run_leaves_ends_and_the_connections_stay(tmp_path: Path) -> None
 
 @pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user")
 def test_process_of_somebody_else_on_another_node_is_seen(tmp_path: Path) -> None:
-    other = subprocess.Popen(["/usr/bin/python3", "-c", BURN], user=4711, cwd="/")
-    try:
-        options = {"env": ssh_in(tmp_path), "host": "n1", "hosts": {"n2": "n2.site"}}
+    options = {"env": ssh_in(tmp_path), "host": "n1", "hosts": {"n2": "n2.site"}}
+    with of_another_user(BURN) as other:
         result = call(tmp_path / "r1", "/bin/sleep", "2", wait_s=30, **options)
-    finally:
-        other.kill()
-        other.wait()
     seen = {process["host"]: process for process in result["beside"] if process["uid"] == 4711}
     assert {host: process["pid"] for host, process in seen.items()} == dict.fromkeys(
         ("n1", "n2"), other.pid

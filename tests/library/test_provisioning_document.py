@@ -43,7 +43,7 @@ def test_a_node_is_asked_for_what_its_stack_and_frameworks_need() -> None:
 def test_a_cpu_node_needs_these_roles_and_refuses_only_a_python_that_does_not_fit() -> None:
     document = told(frameworks=["mxnet"])
     assert document["provision_roles"] == [
-        *("node_base", "ssh_mesh", "openmpi", "python_env", "framework", "horovod"),
+        *("node_base", "ssh_mesh", "openmpi", "python_env", "framework", "horovod")
     ]
     assert document["provision_preflights"] == ["python_env"]
     assert document["openmpi_method"] == "package"
@@ -150,14 +150,7 @@ def test_containers_are_made_of_the_environments_where_an_engine_is_named() -> N
 
 
 def test_what_is_as_pinned_is_complete_unless_the_python_that_made_it_goes() -> None:
-    pins = [line.split("==") for line in PINNED.splitlines() if "==" in line]
-    uv = {
-        "python": "3.11.2",
-        "distributions": {
-            name: {"version": rest.split()[0], "url": None} for name, rest, *_ in pins
-        },
-    }
-    there = node(environments={UV: uv})
+    there = node(environments={UV: pinned(PINNED)})
     known = provision.for_node(choice(), there, {})["dlperf_node"]
     assert known["complete"] == [UV]
     assert "environments" not in known

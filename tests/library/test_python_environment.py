@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from executed_modules import call
 from filters import environments
-from standins import wheel
+from tiny_index import module_wheel
 
 REQUIREMENT = "{name} @ file://{path} --hash=sha256:{digest}"
 
@@ -29,8 +29,8 @@ class TestPythonEnvironment:
         )
 
     def test_it_is_made_once_and_follows_its_pins(self, tmp_path: Path) -> None:
-        _path, one = wheel(tmp_path, "alpha", "1.0")
-        _path, two = wheel(tmp_path, "alpha", "2.0")
+        _path, one = module_wheel(tmp_path, "alpha", "1.0")
+        _path, two = module_wheel(tmp_path, "alpha", "2.0")
         first = f"alpha==1.0 \\\n    --hash=sha256:{one}\n"
         second = f"alpha==2.0 ; python_version >= '3.8' \\\n    --hash=sha256:{two}\n"
         checked = self.environment(tmp_path, first, check=True)
@@ -63,7 +63,7 @@ class TestPythonEnvironment:
         assert f"include-system-site-packages = {str(seen).lower()}" in settings
 
     def test_an_environment_whose_filling_was_cut_off_is_made_anew(self, tmp_path: Path) -> None:
-        _path, digest = wheel(tmp_path, "alpha", "1.0")
+        _path, digest = module_wheel(tmp_path, "alpha", "1.0")
         text = f"alpha==1.0 --hash=sha256:{digest}"
         self.environment(tmp_path, text)
         (tmp_path / "env" / "dlperf-unfinished").touch()
@@ -74,7 +74,7 @@ class TestPythonEnvironment:
         assert not self.environment(tmp_path, text)["changed"]
 
     def test_a_wheel_with_another_hash_is_refused(self, tmp_path: Path) -> None:
-        wheel(tmp_path, "alpha", "1.0")
+        module_wheel(tmp_path, "alpha", "1.0")
         result = self.environment(tmp_path, f"alpha==1.0 --hash=sha256:{'0' * 64}")
         assert result["failed"]
         assert "hash" in result["msg"].lower()
@@ -82,7 +82,7 @@ class TestPythonEnvironment:
     def test_a_wheel_by_its_path_is_replaced_when_the_path_changes(self, tmp_path: Path) -> None:
         for folder in ("a", "b"):
             (tmp_path / folder).mkdir()
-            path, digest = wheel(tmp_path / folder, "alpha", "1.0")
+            path, digest = module_wheel(tmp_path / folder, "alpha", "1.0")
             text = REQUIREMENT.format(name="alpha", path=path, digest=digest)
             assert self.environment(tmp_path, text, dependencies=False)["changed"]
             assert not self.environment(tmp_path, text, dependencies=False)["changed"]
@@ -95,7 +95,7 @@ class TestPythonEnvironment:
         self, tmp_path: Path, built: str, uv: str | None
     ) -> None:
         """Of an entry of the catalogue that is called net."""
-        path, digest = wheel(tmp_path, *built.split("-"))
+        path, digest = module_wheel(tmp_path, *built.split("-"))
         wanted = {"distribution": "net", "names": ["net_cu102"], "version": "0.1.8", "reason": ""}
         given = {"net": {"path": path, "sha256": digest}}
         found = environments._operator_wheel("net", wanted, given)

@@ -10,14 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible.module_utils import (
-    dnf_family,
-    node_packages,
-    openpgp_key,
-    rpm_family,
-    selinux_labels,
-)
-from standins import ansible_standin, computed, needed
+from ansible.module_utils import dnf_family, node_packages, openpgp_key, rpm_family, selinux_labels
+from standins import ansible_standin, computed, needed, program
 
 RPM = """\
 dkms\t1-1.el9\tnoarch
@@ -224,11 +218,8 @@ def test_packages_are_asked_for_by_the_names_of_debian() -> None:
 
 
 def test_labels_are_restored_only_where_selinux_is_on(tmp_path: Path) -> None:
-    told, folder = tmp_path / "told", tmp_path / "bin"
-    folder.mkdir()
-    restorecon = folder / "restorecon"
-    restorecon.write_text(f'#!/bin/sh\necho "$@" >> {told}\n')
-    restorecon.chmod(0o755)
+    told = tmp_path / "told"
+    folder = program(tmp_path / "bin", "restorecon", f'echo "$@" >> {told}')
     enforce = tmp_path / "enforce"
     script = selinux_labels.RELABEL.replace("/sys/fs/selinux/enforce", str(enforce))
     argv = ["sh", "-c", script, "sh", "/home/dlperf/.ssh"]

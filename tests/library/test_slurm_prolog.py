@@ -4,13 +4,13 @@ stand-in for scontrol."""
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from captured import captured
 from filters import load
 from standins import fixture, index_of, needed, nvidia_smi, program, several, tree
 
@@ -61,8 +61,7 @@ def prolog(
     scontrol = program(tmp_path / "bin", "scontrol", f'printf "%s\\n" "$@" > {told}\n')
     script = placed(tmp_path / "prolog", node, {"accelerator": "cpu"})
     environment = {"PATH": f"{scontrol}:/usr/bin:/bin", "SLURMD_NODENAME": "node1"}
-    argv = [python, "-IS", str(script)]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    done = captured(python, "-IS", script, env=environment)
     assert done.stderr == ""
     return done.returncode, told.read_text() if told.exists() else ""
 
@@ -114,14 +113,9 @@ def gpus(tmp_path: Path, xml: str, *too: str, **changed: Any) -> list[str]:
     folder = tmp_path / "prolog"
     if not folder.exists():
         placed(folder, {}, {})
-    done = subprocess.run(
-        [sys.executable, "-ISc", CALL, str(folder), str(root), *too],
-        env={"PATH": f"{smi}:/usr/bin:/bin"},
-        input=json.dumps({"node": NODE | {"interface": ""} | changed, "stack": STACK}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    given = json.dumps({"node": NODE | {"interface": ""} | changed, "stack": STACK})
+    argv = (sys.executable, "-ISc", CALL, folder, root, *too)
+    done = captured(*argv, env={"PATH": f"{smi}:/usr/bin:/bin"}, input=given)
     assert done.returncode == 0, done.stderr
     found: list[str] = json.loads(done.stdout)
     return found

@@ -44,10 +44,7 @@ class TestSshMesh:
     def test_keys_are_made_once_and_strangers_stay(self, home: Path, tmp_path: Path) -> None:
         host_key = tmp_path / "host.pub"
         host_key.write_text("ssh-ed25519 AAAAhost root@here\n")
-        arguments = {
-            "comment": "a@node1",
-            "host_key_files": [str(host_key)],
-        }
+        arguments = {"comment": "a@node1", "host_key_files": [str(host_key)]}
         checked = self.call(home, "ssh_mesh_identity", check=True, **arguments)
         assert checked["changed"]
         assert checked["public_key"] is None

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from executed_modules import HAVE_RUNUSER, ME, call
-from standins import ansible_standin, interpreter
+from executed_modules import FEW_FILES, HAVE_RUNUSER, ME, call
+from standins import ansible_standin, needed
 
 PROBE = "import json, sys; from ansible.module_utils import stamps; "
 PRINT = PROBE + "json.dump(stamps.fingerprint(sys.argv[1]), sys.stdout)"
@@ -23,10 +23,7 @@ DRIFTS: dict[str, Callable[[Path], Any]] = {
         path.with_name("new").write_text(path.read_text()),
         path.with_name("new").rename(path),
     ),
-    "edited, with its old time": lambda path: (
-        path.write_text("another"),
-        os.utime(path, (1, 1)),
-    ),
+    "edited, with its old time": lambda path: (path.write_text("another"), os.utime(path, (1, 1))),
 }
 
 
@@ -95,9 +92,7 @@ def test_a_stamp_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:
 def test_old_interpreters_say_the_same_of_a_file(
     version: str, stood_on: Path, tmp_path: Path
 ) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"this machine has no Python {version}")
+    python = needed(version)
     folder = ansible_standin(tmp_path / "standin")
 
     def said() -> str:
@@ -114,12 +109,6 @@ def test_old_interpreters_say_the_same_of_a_file(
 
 
 def test_limits_are_said_as_high_as_the_node_allows_them() -> None:
-    prefix = ["prlimit", "--nofile=256:256"]
-    if os.geteuid() == 0:
-        prefix += ["setpriv", "--bounding-set", "-sys_resource"]
     wanted = {"nofile": "99999", "core": "0"}
-    facts = call("node_facts", prefix=prefix, limits=wanted)["ansible_facts"]
-    assert facts["dlperf_node"]["limits"] == {
-        "nofile": "256",
-        "core": "0",
-    }
+    facts = call("node_facts", prefix=FEW_FILES, limits=wanted)["ansible_facts"]
+    assert facts["dlperf_node"]["limits"] == {"nofile": "256", "core": "0"}

@@ -18,11 +18,12 @@ from benchmark_jobs import (
     has_ended,
     is_launched,
     processes_of,
-    table,
+    sampling,
     telemetry,
     until,
     until_gone,
 )
+from csv_tables import table
 from node_sampler import COLUMNS
 from standins import TWO, prints, program
 
@@ -297,11 +298,9 @@ def test_nothing_is_left_when_the_run_is_ended(tmp_path: Path) -> None:
     result = call(
         tmp_path / "r1",
         *(sys.executable, "-c", "import time; time.sleep(60)"),
-        env={"PATH": f"{smi}:/usr/bin:/bin"},
         timeout_s=1,
         wait_s=30,
-        sample_s=1,
-        sample_hosts={"node1": ""},
+        **sampling(smi),
     )
     assert result["reason"] == "timeout"
     assert until_gone(marker)
@@ -329,15 +328,14 @@ def test_nothing_is_left_when_the_supervisor_dies(tmp_path: Path) -> None:
 def test_run_waits_for_a_device_that_somebody_else_uses(tmp_path: Path) -> None:
     uuid = "GPU-11111111-aaaa-bbbb-cccc-000000000000"
     smi = prints(tmp_path / "bin", TWO.format(10, 20), processes=f"{uuid}, {os.getpid()}, 503\n")
-    options = {"sample_s": 1, "sample_hosts": {"node1": ""}}
-    options["env"] = {"PATH": f"{smi}:/usr/bin:/bin"}
+    options = sampling(smi)
     refused = call(tmp_path / "r1", "/bin/touch", str(tmp_path / "ran"), **options)
     assert (refused["finished"], refused["reason"], refused["exit_status"]) == (True, "busy", 125)
     (why,) = refused["busy"]
     assert re.fullmatch(rf"node1: \S+ \({os.getpid()}\) of user {os.getuid()} is on GPU 0", why)
     assert not (tmp_path / "ran").exists()
     # The run's device is another one; then it is free.
-    other = options | {"env": {**options["env"], "CUDA_VISIBLE_DEVICES": "1"}}
+    other = sampling(smi, CUDA_VISIBLE_DEVICES="1")
     assert call(tmp_path / "r2", "/bin/true", **other)["reason"] == ""
     assert not call(tmp_path / "r3", "/bin/true", **options | {"wait_s": 1})["finished"]
     (tmp_path / "bin" / "processes").write_text("")
@@ -346,8 +344,7 @@ def test_run_waits_for_a_device_that_somebody_else_uses(tmp_path: Path) -> None:
 
 def test_last_sample_of_each_device_while_the_command_runs(tmp_path: Path) -> None:
     smi = prints(tmp_path / "bin", FULL)
-    options = {"sample_s": 1, "sample_hosts": {"node1": ""}}
-    options["env"] = {"PATH": f"{smi}:/usr/bin:/bin"}
+    options = sampling(smi)
     argv = ("/bin/sleep", "60")
     assert until(lambda: call(tmp_path / "r1", *argv, wait_s=0, **options)["devices"])
     result = call(tmp_path / "r1", *argv, wait_s=0, **options)

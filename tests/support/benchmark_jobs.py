@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import executed_modules
+from csv_tables import table
 
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 BURN = "import time\nend = time.time() + 20\nwhile time.time() < end: pass"
@@ -33,13 +34,10 @@ def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
 
 def processes_of(marker: str) -> list[int]:
     found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if marker in (entry / "cmdline").read_text():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if marker in (entry / "cmdline").read_text():
+                found.append(int(entry.name))
     return found
 
 
@@ -51,6 +49,16 @@ def agents_of(directory: Path) -> list[int]:
             if f"{directory}/" in Path(f"/proc/{pid}/environ").read_text():
                 found.append(pid)
     return found
+
+
+@contextmanager
+def of_another_user(code: str) -> Iterator[subprocess.Popen[bytes]]:
+    other = subprocess.Popen(["/usr/bin/python3", "-c", code], user=4711, cwd="/")
+    try:
+        yield other
+    finally:
+        other.kill()
+        other.wait()
 
 
 def until(condition: Callable[[], object], seconds: float = 30) -> bool:
@@ -83,9 +91,10 @@ def lock_in(directory: Path) -> dict[str, Any]:
     return {"directory": str(directory), "token": "a", "lease_s": 60}
 
 
-def table(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+def sampling(folder: Path, **environment: str) -> dict[str, Any]:
+    """Options of a run whose node1 is sampled by the programs of a folder."""
+    env = {"PATH": f"{folder}:/usr/bin:/bin", **environment}
+    return {"sample_s": 1, "sample_hosts": {"node1": ""}, "env": env}
 
 
 def telemetry(path: Path) -> list[dict[str, str]]:

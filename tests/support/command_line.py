@@ -30,9 +30,9 @@ class Called:
         return json.loads(self.out)
 
 
-def call(*arguments: object, status: int | None = 0) -> Called:
+def call(*arguments: object, status: int | None = 0, input: str | None = None) -> Called:
     """A command that must end with this exit status; None: with any."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input)
     if status is not None:
         assert result.exit_code == status, result.output + str(result.exception)
     return Called(result.exit_code, result.stdout, result.stderr, result.output)

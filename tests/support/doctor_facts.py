@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
 import nvidia_smi
+from plan_examples import gpu_nodes
 
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.core.node import Node
 from dlperf_runner.doctor.findings import Finding
 from dlperf_runner.doctor.nodes import diagnose
 
@@ -18,17 +20,7 @@ PROJECT = Path(__file__).parents[2]
 FIXTURES = PROJECT / "tests/fixtures/gpu"
 V100 = nvidia_smi.read_xml((FIXTURES / "v100_440.xml").read_text())["gpus"][0]
 TOPOLOGY = nvidia_smi.topology((FIXTURES / "v100_topo.txt").read_text())
-NODES = tuple(
-    Node(
-        name=f"node{number}",
-        address=f"10.11.0.{number + 1}",
-        devices_per_node=8,
-        accelerator="Tesla V100-SXM2-16GB",
-        stack="v100-cuda10.2",
-        interface="ib0",
-    )
-    for number in range(1, 5)
-)
+NODES = gpu_nodes(stack="v100-cuda10.2")
 STACKS = {node.name: load_catalog().stack_of(node) for node in NODES}
 
 
@@ -123,14 +115,15 @@ def trouble(told: dict[str, Any]) -> list[Finding]:
     return [found for found in diagnose(NODES, STACKS, told) if found.status != "ok"]
 
 
-def of_gpu(change: Callable[[Any], object]) -> Callable[[Any], object]:
+def of(*path: str | int, **values: Any) -> Callable[[Any], object]:
+    """A change of what stands at the path in a node's facts."""
+    return lambda facts: reduce(getitem, path, facts).update(values)
+
+
+def of_gpu(*path: str, **values: Any) -> Callable[[Any], object]:
     """A change of GPU 3 of the node."""
-    return lambda facts: change(facts["gpu"]["gpus"][3])
+    return of("gpu", "gpus", 3, *path, **values)
 
 
 def of_port(**values: Any) -> Callable[[Any], object]:
-    return lambda facts: facts["fabric"]["devices"][0]["ports"][0].update(values)
-
-
-def of(part: str, **values: Any) -> Callable[[Any], object]:
-    return lambda facts: facts[part].update(values)
+    return of("fabric", "devices", 0, "ports", 0, **values)

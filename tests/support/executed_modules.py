@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from captured import captured
 from standins import LIBRARY, MODULE_UTILS, PROJECT
 
 # As Ansible packs modules for a node: the project's module_utils beside Ansible's own.
@@ -24,6 +25,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 PYTHON = os.environ.get("MODULES_PYTHON", sys.executable)
 ME = getpass.getuser()
 HAVE_RUNUSER = os.geteuid() == 0
+# Before a module that shall not raise its limit of open files above 256.
+FEW_FILES = ["prlimit", "--nofile=256:256"]
+FEW_FILES += ["setpriv", "--bounding-set", "-sys_resource"] * HAVE_RUNUSER
 
 
 def call(
@@ -35,15 +39,9 @@ def call(
 ) -> dict[str, Any]:
     """One execution of a module that ends within so many seconds; returns what it returns."""
     given = {"ANSIBLE_MODULE_ARGS": arguments | {"_ansible_check_mode": check}}
-    finished = subprocess.run(
-        [*prefix, PYTHON, "-c", RUN, MODULE_UTILS, LIBRARY / f"{module}.py"],
-        input=json.dumps(given),
-        env={**os.environ, "PYTHONPATH": os.environ.get("MODULES_PYTHONPATH", "")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=within,
-    )
+    environment = {**os.environ, "PYTHONPATH": os.environ.get("MODULES_PYTHONPATH", "")}
+    argv = [*prefix, PYTHON, "-c", RUN, MODULE_UTILS, LIBRARY / f"{module}.py"]
+    finished = captured(*argv, input=json.dumps(given), env=environment, timeout=within)
     assert finished.stdout, finished.stderr
     return json.loads(finished.stdout)
 
@@ -53,12 +51,5 @@ def playbook(
 ) -> subprocess.CompletedProcess[str]:
     """ansible-playbook with these arguments and the project's configuration."""
     given = {"ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"), **environment}
-    return subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), *arguments],
-        env={**os.environ, **given},
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=within,
-    )
+    argv = [Path(sys.executable).with_name("ansible-playbook"), *arguments]
+    return captured(*argv, env={**os.environ, **given}, cwd=PROJECT, timeout=within)

@@ -14,11 +14,7 @@ from dlperf_runner.commands.summarize import SummaryResult
 
 V100, A100 = "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB"
 IMAGENET = {"rec_train": "/data/imagenet/train.rec", "image_size": 224, "data_nthreads": 8}
-NOISE = {
-    "rec_train": "/opt/dlperf/data/noise/train.rec",
-    "image_size": 64,
-    "data_nthreads": 8,
-}
+NOISE = {"rec_train": "/opt/dlperf/data/noise/train.rec", "image_size": 64, "data_nthreads": 8}
 RATES = (384.16, 384.19, 385.23, 384.04, 385.31)
 
 

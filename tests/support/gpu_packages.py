@@ -204,10 +204,7 @@ def cudnn(major: int, version: str, loadable: bytes = b"") -> list[Standin]:
     """As it was called until cuDNN 9. Its library can be loaded if it begins with one that can."""
     name = f"libcudnn{major}"
     library = {f"{LIBRARY}/libcudnn.so.{major}": loadable + version.encode()}
-    return [
-        one(name, version, files=library),
-        one(f"{name}-dev", version, f"{name} (= {version})"),
-    ]
+    return [one(name, version, files=library), one(f"{name}-dev", version, f"{name} (= {version})")]
 
 
 cudnn_7 = partial(cudnn, 7)

@@ -69,6 +69,16 @@ class Generation:
     docker: str
 
 
+def cuda_10_packages(driver: Driver) -> list[Standin]:
+    return [
+        *driver("440.33.01"),
+        *driver("440.118.02"),
+        *cuda("10.2", "10.2.89-1", "10.2.89-1", cublas("10.2.2.89-1"), "libcublas-dev"),
+        *cuda("10.2", "10.2.300-1", "10.2.300-1", cublas("10.2.3.254-1"), "libcublas-dev"),
+        *cuda_10_0_libraries(),
+    ]
+
+
 def cuda_11_packages(driver: Driver) -> list[Standin]:
     """There is no newer 11.8: that trap is made up. Those of cuDNN and NCCL are for CUDA 12."""
     return [
@@ -145,19 +155,12 @@ def make_vendors(mirror: Path, scratch: Path, suites: Iterable[str]) -> Vendors:
 
 def cuda_10_repositories(mirror: Path, scratch: Path, suite: str) -> dict[str, str]:
     system = SYSTEMS[suite]
-    driver = CUDA_10[suite]
     folder = f"{system.replace('.', '')}/x86_64"
     toolkits = [*toolkit("1.13.5-1"), *toolkit("1.13.95-1")]
     return {
         "nvidia-cuda": flat_repository(
             mirror / CUDA / folder,
-            [
-                *driver("440.33.01"),
-                *driver("440.118.02"),
-                *cuda("10.2", "10.2.89-1", "10.2.89-1", cublas("10.2.2.89-1"), "libcublas-dev"),
-                *cuda("10.2", "10.2.300-1", "10.2.300-1", cublas("10.2.3.254-1"), "libcublas-dev"),
-                *cuda_10_0_libraries(),
-            ],
+            cuda_10_packages(CUDA_10[suite]),
             scratch / "cuda-key",
             "3bf863cc.pub",
         ),

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import standins
 from plan_examples import choose
 from slurm_standin import slurm
 
 from dlperf_runner.campaign import jobs
 from dlperf_runner.campaign.directory import read_records
 from dlperf_runner.commands import scheduled
-from dlperf_runner.commands.rounds import Policy
+from dlperf_runner.commands.rounds import AS_PLANNED, Policy
 from dlperf_runner.core.errors import Stopped
 
 # Of a run: mpirun, timeout, job_run.py, and the script of the job.
@@ -29,10 +30,7 @@ def make_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(jobs, "POLL_S", 0.05)
     monkeypatch.setattr(jobs, "LAG_POLLS", 400)
-    python = tmp_path / "envs/nccl/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
+    standins.program(tmp_path / "envs/nccl/bin", "python", f'exec {sys.executable} "$@"')
     program(folder, "echo '# out'")
     path = tmp_path / "site.yml"
     path.write_text(
@@ -65,7 +63,7 @@ def campaign(
     return directory
 
 
-def execute(directory: Path, policy: Policy | None = None) -> tuple[list[str], list[str]]:
+def execute(directory: Path, policy: Policy = AS_PLANNED) -> tuple[list[str], list[str]]:
     """Problems, and what was said."""
     said: list[str] = []
     return scheduled.run(directory, said.append, policy), said
@@ -78,6 +76,14 @@ def outcomes(directory: Path) -> list[dict[str, Any]]:
 def hold(site: Path, state: str) -> None:
     """Let later jobs have this state, and not start."""
     (site.parent / "bin/state/hold").write_text(state)
+
+
+def within(patch: pytest.MonkeyPatch, nodes: str, cpus: str) -> None:
+    """Let the test run within an allocation of these nodes."""
+    patch.setenv("SLURM_JOB_ID", "77")
+    patch.setenv("SLURM_JOB_NODELIST", nodes)
+    patch.setenv("SLURM_JOB_NUM_NODES", str(len(nodes.split(","))))
+    patch.setenv("SLURM_JOB_CPUS_PER_NODE", cpus)
 
 
 def submitted(site: Path, **chosen: Any) -> Path:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from functools import partial
 from pathlib import Path
+
+from csv_tables import table
 
 from dlperf_runner.commands.summarize import Known
 from dlperf_runner.measure.estimators import Rule
@@ -63,8 +64,7 @@ KNOWN = (RESNET, ARCFACE, PLSC, NGC)
 
 
 def published(name: str) -> list[dict[str, str]]:
-    with (PUBLISHED / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return table(PUBLISHED / f"{name}.csv")
 
 
 def gluoncv(
@@ -277,12 +277,7 @@ def maxtext(
 
 
 def megatron(
-    milliseconds: float,
-    *,
-    batch: int = 16,
-    length: int = 4096,
-    world: int = 8,
-    steps: int = 100,
+    milliseconds: float, *, batch: int = 16, length: int = 4096, world: int = 8, steps: int = 100
 ) -> list[str]:
     """A log of Megatron-LM: steps of that duration after the first fifth."""
     arguments = {"bf16": True, "fp16": False, "global_batch_size": batch, "log_interval": 10}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from command_line import output
 from plan_examples import cpu_node
-from typer.testing import CliRunner, Result
-
-from dlperf_runner.cli.main import app
 
 # It prints a rate of all devices in each step, without a name for anything.
 PROGRAM = """\
@@ -36,18 +34,15 @@ MORE = {
 }
 
 
-def call(*arguments: str, **options: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), **options)  # type: ignore[arg-type]
+def said(*arguments: object, status: int = 0) -> str:
+    """All that a command printed, with its white space folded."""
+    return " ".join(output(*arguments, status=status).split())
 
 
-def said(result: Result, status: int = 0) -> str:
-    assert result.exit_code == status, result.output + str(result.exception)
-    return " ".join(result.output.split())
-
-
-def init(*files: str, without: tuple[str, ...] = (), **changes: str) -> Result:
-    """init-workload with ANSWERS and MORE, some of them changed or left out."""
+def init(*files: str, without: tuple[str, ...] = (), status: int = 0, **changes: str) -> str:
+    """What init-workload says to ANSWERS and MORE, some of them changed or left out."""
     changed = {f"--{name.replace('_', '-')}": text for name, text in changes.items()}
     given = {k: v for k, v in {**ANSWERS, **MORE, **changed}.items() if k not in without}
     words = [word for pair in given.items() for word in pair]
-    return call("init-workload", *words, *(word for file in files for word in ("--file", file)))
+    words += [f"--file={file}" for file in files]
+    return said("init-workload", *words, status=status)

@@ -15,35 +15,22 @@ def choose(**options: object) -> Choice:
     return parse_choice(options)
 
 
-def gpu_nodes(count: int = 4, devices: int = 8) -> tuple[Node, ...]:
-    """The cluster of the published tests: node1 is 10.11.0.2."""
-    return tuple(
-        Node(
-            name=f"node{number}",
-            address=f"10.11.0.{number + 1}",
-            devices_per_node=devices,
-            accelerator="Tesla V100-SXM2-16GB",
-            stack="v100",
-            interface="ib0",
-        )
-        for number in range(1, count + 1)
-    )
+def gpu_nodes(count: int = 4, devices: int = 8, **changes: Any) -> tuple[Node, ...]:
+    """The cluster of the published tests, or one that differs from it: node1 is 10.11.0.2."""
+    usual = {"accelerator": "Tesla V100-SXM2-16GB", "stack": "v100", "interface": "ib0"}
+    return _nodes(count, {"devices_per_node": devices, **usual, **changes})
 
 
-def lab_nodes(count: int = 4) -> tuple[Node, ...]:
-    """The embedded lab."""
+def lab_nodes(count: int = 4, **changes: Any) -> tuple[Node, ...]:
+    """The embedded lab, or one that differs from it."""
+    usual = {"devices_per_node": 2, "accelerator": "cpu", "stack": "cpu", "interface": "eth0"}
+    usual |= {"frameworks": ("mxnet",), "matrix": "smoke", "mpirun_args": ("--oversubscribe",)}
+    return _nodes(count, {**usual, **changes})
+
+
+def _nodes(count: int, values: dict[str, Any]) -> tuple[Node, ...]:
     return tuple(
-        Node(
-            name=f"node{number}",
-            address=f"10.11.0.{number + 1}",
-            devices_per_node=2,
-            accelerator="cpu",
-            stack="cpu",
-            interface="eth0",
-            frameworks=("mxnet",),
-            matrix="smoke",
-            mpirun_args=("--oversubscribe",),
-        )
+        Node(name=f"node{number}", address=f"10.11.0.{number + 1}", **values)
         for number in range(1, count + 1)
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,15 @@ def create(directory: Path, **options: object) -> list[dict[str, Any]]:
     return campaigns.read_plan(directory)["runs"]
 
 
-def end(directory: Path, run: dict[str, Any], **outcome: Any) -> None:
-    """What benchmark_run leaves of a run."""
-    place = campaigns.run_directory(directory, run)
+def set_outcome(directory: Path, run: Mapping[str, Any], **outcome: object) -> Path:
+    """Change the outcome in the record of a run."""
     record = campaigns.read_record(directory, run)
     record["outcome"] = {**record["outcome"], **outcome}
-    campaigns.write_json(place / "run.json", record)
+    return campaigns.write_json(campaigns.run_directory(directory, run) / "run.json", record)
+
+
+def end(directory: Path, run: Mapping[str, Any], **outcome: object) -> None:
+    """What benchmark_run leaves of a run."""
+    path = set_outcome(directory, run, **outcome)
     if outcome["status"] == "done":
-        (place / run["log_name"]).write_text("Epoch[0]\n")
+        path.with_name(run["log_name"]).write_text("Epoch[0]\n")

@@ -28,12 +28,7 @@ stand-in
 
 def run(*argv, **options):
     done = subprocess.run(
-        argv,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        **options,
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options
     )
     if done.returncode != 0:
         sys.exit(f"{argv}: {done.stdout[-3000:]}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -11,13 +10,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import zipfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from captured import captured
 
 PROJECT = Path(__file__).parents[2]
 LIBRARY, MODULE_UTILS = PROJECT / "library", PROJECT / "module_utils"
@@ -46,12 +45,11 @@ def interpreter(version: str) -> str | None:
     candidates = [shutil.which(f"python{version}")]
     pyenv = shutil.which("pyenv")
     if pyenv:
-        root = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=False)
+        root = captured(pyenv, "root")
         versions = Path(root.stdout.strip()) / "versions"
         candidates += [str(path) for path in versions.glob(f"{version}.*/bin/python")]
     for candidate in filter(None, candidates):
-        test = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-        told = subprocess.run(test, capture_output=True, text=True, check=False)
+        told = captured(candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
         if told.stdout.strip() == version:
             return candidate
     return None
@@ -85,8 +83,8 @@ def portable(version: str, archive: Path) -> bool:
 
 
 def needed(version: str) -> str:
-    """A Python of that version; the test is skipped where this machine has none."""
-    python = interpreter(version)
+    """A Python of that version; "": this one. The test is skipped where there is none."""
+    python = interpreter(version) if version else sys.executable
     if python is None:
         pytest.skip(f"there is no Python {version} on this machine")
     return python
@@ -106,10 +104,8 @@ def ansible_standin(folder: Path) -> Path:
 
 def computed(python: str, code: str, given: object, path: Path, *arguments: object) -> Any:
     """What code for nodes prints as JSON; `path` is that of an `ansible_standin`."""
-    done = subprocess.run(
-        [python, "-c", code, *map(str, arguments)], input=json.dumps(given), check=False,
-        env={"PYTHONPATH": str(path)}, capture_output=True, text=True,
-    )  # fmt: skip
+    environment = {"PYTHONPATH": str(path)}
+    done = captured(python, "-c", code, *arguments, input=json.dumps(given), env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -134,15 +130,10 @@ def execute(
     ansible = folder / "ansible-standin"
     if not ansible.exists():
         ansible_standin(ansible)
-    finished = subprocess.run(
-        [python or sys.executable, str(LIBRARY / f"{module}.py")],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
-        env={"PATH": path, "PYTHONPATH": str(ansible), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    environment = {"PATH": path, "PYTHONPATH": str(ansible), "PYTHONDONTWRITEBYTECODE": "1"}
+    argv = (python or sys.executable, LIBRARY / f"{module}.py")
+    given = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
+    finished = captured(*argv, input=given, env=environment, timeout=120)
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout)
 
@@ -153,23 +144,6 @@ def program(folder: Path, name: str, script: str) -> Path:
     (folder / name).write_text(f"#!/bin/sh\n{script}\n")
     (folder / name).chmod(0o755)
     return folder
-
-
-def wheel(folder: Path, name: str, version: str, further: str = "") -> tuple[Path, str]:
-    """A wheel of one module, which holds its version and `further` code, and is called as the part
-    of the distribution's name before `_`; and the wheel's SHA-256."""
-    info = f"{name}-{version}.dist-info"
-    files = {
-        f"{name.partition('_')[0]}.py": f"__version__ = {version!r}\n{further}",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/RECORD": "",
-    }
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for member, text in files.items():
-            archive.writestr(member, text)
-    return path, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def nvidia_smi(

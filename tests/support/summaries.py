@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 from make_logs import KNOWN
@@ -14,11 +13,6 @@ from dlperf_runner.core.errors import UserError
 
 def summarize(directory: Path, output_dir: Path | None = None) -> SummaryResult:
     return summarize_directory(directory, output_dir or directory, KNOWN)
-
-
-def table(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def log_of(tree: Path, topology: str = "1n1g", repeat: int = 1) -> Path:

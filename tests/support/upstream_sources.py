@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import tarfile
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+import pytest
 
 from dlperf_runner.catalog.reader import Catalog
 from dlperf_runner.catalog.source import UpstreamSource
@@ -16,6 +19,14 @@ from dlperf_runner.plan.make import make_plan
 SRC = "/opt/dlperf/src"
 PYTHON = ("/opt/dlperf/envs/pytorch/bin/python", "-u")
 MEETING = ("--master-addr=10.11.0.2", "--master-port=29500")
+
+
+def source_mirror() -> str:
+    """The directory of git mirrors. Without one, the test is skipped."""
+    mirror = os.environ.get("DLPERF_SOURCE_MIRROR")
+    if not mirror:
+        pytest.skip("DLPERF_SOURCE_MIRROR names no directory of git mirrors")
+    return mirror
 
 
 def upstream(catalog: Catalog, workload: str) -> UpstreamSource:

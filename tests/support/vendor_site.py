@@ -13,8 +13,8 @@ from typing import Any
 
 import vendor as roles_filters
 from ansible.module_utils import deb_family, openpgp_key
-from gpu_packages import cublas, cuda, cuda_10_0_libraries, cudnn_7, docker, driver_440, toolkit
-from gpu_standins import CUDA, LEARNING
+from gpu_packages import cudnn_7, docker, driver_440, toolkit
+from gpu_standins import CUDA, LEARNING, cuda_10_packages
 from standin_repository import Standin, flat_repository, suite_repository
 
 from dlperf_runner.bundle import mirror
@@ -79,14 +79,7 @@ def make_site(
 
     folder, key = scratch / "site", scratch / "key"
     toolkits = folder / CONTAINERS / "stable/ubuntu18.04/amd64"
-    packages = [
-        *driver_440("440.33.01"),
-        *driver_440("440.118.02"),
-        *cuda("10.2", "10.2.89-1", "10.2.89-1", cublas("10.2.2.89-1"), "libcublas-dev"),
-        *cuda("10.2", "10.2.300-1", "10.2.300-1", cublas("10.2.3.254-1"), "libcublas-dev"),
-        *cuda_10_0_libraries(),
-        *further,
-    ]
+    packages = [*cuda_10_packages(driver_440), *further]
     own = flat_repository(folder / CUDA / "ubuntu1804/x86_64", of(packages), key, "3bf863cc.pub")
     versions = ("7.6.5.32-1+cuda10.0", "7.6.5.32-1+cuda10.2", "7.6.5.33-1+cuda10.2")
     packages = [made for version in versions for made in cudnn_7(version)]

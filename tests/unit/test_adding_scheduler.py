@@ -6,9 +6,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
+
+from captured import captured
+from standins import program
 
 from dlperf_runner.commands import scheduled
 
@@ -17,25 +19,18 @@ PAGE = (ROOT / "docs" / "adding-a-scheduler.md").read_text(encoding="utf-8")
 FILE = re.compile(r"^\*\*`([^`]+)`\*\*\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def executable(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(0o755)
-    return path
-
-
 def test_the_pages_scheduler_runs_a_campaign(tmp_path: Path) -> None:
-    ((name, content),) = FILE.findall(PAGE)
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "dlperf_runner", tmp_path / "dlperf_runner", ignore=ignored)
-    for program in scheduled.OF_ROLES:
-        (tmp_path / "roles" / program).parent.mkdir(parents=True)
-        shutil.copy(ROOT / "roles" / program, tmp_path / "roles" / program)
+    for name in scheduled.OF_ROLES:
+        (tmp_path / "roles" / name).parent.mkdir(parents=True)
+        shutil.copy(ROOT / "roles" / name, tmp_path / "roles" / name)
     shutil.copytree(ROOT / "module_utils", tmp_path / "module_utils", ignore=ignored)
+    ((name, content),) = FILE.findall(PAGE)
     assert not (tmp_path / name).exists()
     (tmp_path / name).write_text(content)
-    mpirun = executable(tmp_path / "mpirun", "#!/bin/sh\necho $# words\n")
-    executable(tmp_path / "envs/nccl/bin/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    mpirun = program(tmp_path, "mpirun", "echo $# words") / "mpirun"
+    program(tmp_path / "envs/nccl/bin", "python", f'exec {sys.executable} "$@"')
     (tmp_path / "site.yml").write_text(
         "dlperf_stack: cpu\ndlperf_accelerator: cpu\ndlperf_devices_per_node: 2\n"
         f"dlperf_mpirun: {mpirun}\ndlperf_environments: {tmp_path}/envs\n"
@@ -43,10 +38,7 @@ def test_the_pages_scheduler_runs_a_campaign(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "dlperf_runner", "run", "--scheduler", "background"]
     argv += ["--site", "site.yml", "--campaign", "c", "--workload", "nccl-allreduce"]
     argv += ["--matrix", "smoke", "--nodes", "1"]
-    done = subprocess.run(
-        argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": ""}, capture_output=True, text=True,
-        check=False, timeout=120,
-    )  # fmt: skip
+    done = captured(*argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": ""}, timeout=120)
     (record,) = tmp_path.glob("c/runs/*/r1/run.json")
     outcome = json.loads(record.read_text())["outcome"]
     assert outcome["status"] == "done", done.stdout + done.stderr

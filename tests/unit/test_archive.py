@@ -4,8 +4,6 @@ reported."""
 from __future__ import annotations
 
 import gzip
-import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,8 @@ from typing import Any
 import pytest
 from command_line import call, output
 from make_logs import KNOWN, campaign_run, gluoncv, write
-from recorded_campaign import LOG, RUN, finished_campaign, replace
+from planned_campaigns import set_outcome
+from recorded_campaign import LOG, replace
 
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.commands import archive as commands
@@ -22,21 +21,6 @@ from dlperf_runner.results.discovery import Skipped, find, run_at
 from dlperf_runner.results.evidence import evidence_of
 
 SAME = "everything that was compared is as it was recorded\n"
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return finished_campaign(tmp_path_factory.mktemp("archived") / "results") / "one"
-
-
-@pytest.fixture
-def campaign(recorded: Path, tmp_path: Path) -> Path:
-    return copied(recorded, tmp_path)
-
-
-def copied(recorded: Path, place: Path) -> Path:
-    shutil.copytree(recorded.parent, place / "results")
-    return place / "results" / "one"
 
 
 def test_archive_keeps_every_result(campaign: Path) -> None:
@@ -114,9 +98,7 @@ def test_changed_file_is_not_archived(campaign: Path) -> None:
 
 
 def test_only_finished_runs_are_archived(campaign: Path) -> None:
-    record = json.loads((campaign / RUN / "run.json").read_text())
-    record["outcome"]["status"] = "failed"
-    (campaign / RUN / "run.json").write_text(json.dumps(record))
+    set_outcome(campaign, campaigns.read_plan(campaign)["runs"][0], status="failed")
     output("archive", campaign)
     assert (campaign / LOG).exists()
     assert len(list(campaign.glob("runs/*/*/*.log.gz"))) == 3

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
 import json
 import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from modules import load
 
-PLUGIN = Path(__file__).parents[2] / "roles/benchmark_run/action_plugins/benchmark_launch.py"
-spec = importlib.util.spec_from_file_location("benchmark_launch_plugin", PLUGIN)
-assert spec and spec.loader
-plugin = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(plugin)
+plugin = load("roles/benchmark_run/action_plugins/benchmark_launch.py")
 
 JOB = {
     "directory": "/opt/r1",

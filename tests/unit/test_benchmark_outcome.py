@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from typing import Any
 
-PLUGIN = Path(__file__).parents[2] / "roles/benchmark_run/filter_plugins/benchmark_outcome.py"
-spec = importlib.util.spec_from_file_location("benchmark_outcome_plugin", PLUGIN)
-assert spec and spec.loader
-plugin = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(plugin)
+from modules import load
+
+plugin = load("roles/benchmark_run/filter_plugins/benchmark_outcome.py")
 outcome = plugin.benchmark_outcome
 
 ENDED = {

@@ -204,8 +204,7 @@ def test_other_sequence_lengths_precisions_and_batches_are_not_compared(tmp_path
     assert unpublished["verdict"] == "not published"
     assert unpublished["factors"].startswith("topology (3n8g; published: 1n1g, 1n8g, 2n8g")
     (known, _) = sorted(
-        json.loads(call("compare", tmp_path, "--json").out)["cases"],
-        key=lambda row: -row["nodes"],
+        json.loads(call("compare", tmp_path, "--json").out)["cases"], key=lambda row: -row["nodes"]
     )
     assert "accelerator (unknown, A100-SXM4-80GB)" in known["factors"]
     assert "data (unknown, real)" in known["factors"]

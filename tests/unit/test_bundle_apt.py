@@ -72,10 +72,7 @@ def host(tmp_path: Path, os_release: str) -> Path:
 def test_a_debian_host_lends_its_mirror_for_every_suite(tmp_path: Path) -> None:
     etc = host(tmp_path, 'ID=debian\nVERSION_CODENAME="bookworm"\n')
     main, security = archives.host_sources("trixie", etc)
-    assert (main.uri, main.suites) == (
-        "http://mirror.example/debian",
-        ("trixie", "trixie-updates"),
-    )
+    assert (main.uri, main.suites) == ("http://mirror.example/debian", ("trixie", "trixie-updates"))
     assert main.signed_by == security.signed_by == "/usr/share/keyrings/site.gpg"
     assert (security.uri, security.suites) == (
         "http://mirror.example/debian-security",

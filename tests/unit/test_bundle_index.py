@@ -71,10 +71,7 @@ def test_index_is_complete_and_its_release_says_so() -> None:
     )
     folder = "dists/bookworm/main/binary-amd64"
     text = files[f"{folder}/Packages"]
-    assert text.decode().split("\n\n") == [
-        stanza("a").strip("\n"),
-        stanza("b"),
-    ]
+    assert text.decode().split("\n\n") == [stanza("a").strip("\n"), stanza("b")]
     assert gzip.decompress(files[f"{folder}/Packages.gz"]) == text
     assert lzma.decompress(files[f"{folder}/Packages.xz"]) == text
     release = files["dists/bookworm/Release"].decode()

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from command_line import call, output
 
 from dlperf_runner.bundle.needs import as_inventory_says
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.cli.main import app
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 
@@ -25,9 +24,7 @@ def node(name: str = "a", **said: Any) -> Node:
 
 def listed(*argv: str) -> dict[str, str]:
     """The names of what a mirror would hold, by what wants them."""
-    done = CliRunner().invoke(app, ["bundle", *argv, "--list", "--json"])
-    assert done.exit_code == 0, done.output
-    rows = json.loads(done.stdout)
+    rows = call("bundle", *argv, "--list", "--json").document
     return {row["wanted by"]: row["name"] for row in reversed(rows) if row["kind"] != "image"}
 
 
@@ -51,9 +48,8 @@ def test_the_folder_has_what_the_inventory_makes_of_the_stack(tmp_path: Path) ->
     assert own["openmpi"].startswith("openmpi-4.1.6")
     assert not {"nvidia_driver", "cudnn", "container_runtime (podman)"} & set(own)
     assert "~noble" in own["container_runtime"]
-    done = CliRunner().invoke(app, ["bundle", "-i", str(inventory), "--stack", "cpu", "--list"])
-    assert done.exit_code == 2
-    assert "expected stack cpu, found h100-cuda12.9 noble" in " ".join(done.output.split())
+    told = output("bundle", "-i", inventory, "--stack", "cpu", "--list", status=2)
+    assert "expected stack cpu, found h100-cuda12.9 noble" in " ".join(told.split())
 
 
 def test_a_folder_is_for_one_kind_of_node() -> None:
@@ -72,6 +68,5 @@ def test_a_folder_is_for_one_kind_of_node() -> None:
 
 
 def test_nothing_is_limited_without_an_inventory() -> None:
-    done = CliRunner().invoke(app, ["bundle", "--limit", "a", "--list"])
-    assert done.exit_code == 2
-    assert "--limit: there is nothing to limit" in done.output
+    told = output("bundle", "--limit", "a", "--list", status=2)
+    assert "--limit: there is nothing to limit" in told

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import call
 from packaging.version import Version
+from refusals import refusal
 
 from dlperf_runner.bundle import needs
 from dlperf_runner.bundle.folder.manifest import SkippedNeed
@@ -59,9 +60,7 @@ def test_markers_are_those_of_the_node() -> None:
     ],
 )
 def test_what_cannot_be_verified_is_refused(text: str, message: str) -> None:
-    with pytest.raises(UserError) as caught:
-        read(text)
-    assert str(caught.value).startswith(message)
+    assert refusal(read, text).startswith(message)
 
 
 CATALOG = Catalog(
@@ -215,9 +214,8 @@ def test_nodes_with_an_interpreter_of_their_own_build_no_python() -> None:
     ],
 )
 def test_a_framework_that_the_stack_does_not_have_is_told(name: str, message: str) -> None:
-    with pytest.raises(UserError) as caught:
-        needs.of_stack(TWO_FRAMEWORKS, "cpu", "bookworm", Path("/r"), (name,))
-    assert str(caught.value) == message
+    wanted = (TWO_FRAMEWORKS, "cpu", "bookworm", Path("/r"), (name,))
+    assert refusal(needs.of_stack, *wanted) == message
 
 
 @pytest.mark.parametrize(("stack", "suite"), [("gpu", "bookworm"), ("cpu", "bullseye")])
@@ -255,9 +253,8 @@ def test_every_suite_of_every_stack_can_have_a_folder() -> None:
 
 
 def left_out(*further: str) -> dict[str, str]:
-    found = needs.of_stack(
-        load_catalog(), "v100-cuda10.2", "bionic", Path("/r"), further=tuple(further)
-    )
+    wanted = (load_catalog(), "v100-cuda10.2", "bionic", Path("/r"))
+    found = needs.of_stack(*wanted, further=further)
     return {skipped.environment: skipped.reason for skipped in found.skipped}
 
 

@@ -133,9 +133,14 @@ def test_the_run_file_is_a_file() -> None:
     assert item.known_by == "sha256 in nvidia_driver_sha256"
 
 
+def published_listing(*further: str, **changes: Any) -> list[tuple[str, ...]]:
+    """What the published cluster needs, with changes of its stack."""
+    stack = load_catalog().stack("v100-cuda10.2").model_copy(update=changes)
+    return listing.of_stack(load_catalog(), stack, "bionic", further)
+
+
 def test_the_listing_names_what_has_to_give_each_checksum() -> None:
-    catalog = load_catalog()
-    rows = listing.of_stack(catalog, catalog.stack("v100-cuda10.2"), "bionic")
+    rows = published_listing()
     text = str(rows)
     assert "sha256 in nccl_archive_sha256" in text
     assert "key EB693B3035CD5710E231E123A4B469963BF863CC" in text
@@ -147,9 +152,7 @@ def test_the_listing_names_what_has_to_give_each_checksum() -> None:
 
 
 def test_the_listing_names_what_the_operator_asks_for_besides() -> None:
-    catalog = load_catalog()
-    stack = catalog.stack("v100-cuda10.2")
-    rows = listing.of_stack(catalog, stack, "bionic", ("linux-headers-generic",))
+    rows = published_listing("linux-headers-generic")
     assert ("deb", "linux-headers-generic", "--package") in {row[:3] for row in rows}
 
 
@@ -172,9 +175,7 @@ def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None
 
 
 def test_the_listing_names_what_comes_with_the_frameworks() -> None:
-    catalog = load_catalog()
-    stack = catalog.stack("v100-cuda10.2")
-    rows = listing.of_stack(catalog, stack, "bionic")
+    rows = published_listing()
     named = {row[:3] for row in rows}
     assert {
         ("file", "Python-3.7.17.tgz", "python"),
@@ -185,7 +186,7 @@ def test_the_listing_names_what_comes_with_the_frameworks() -> None:
         ("wheel", "oneflow 0.1.8", "oneflow"),
     } <= named
     assert "interpreter" not in {row[0] for row in rows}
-    without = listing.of_stack(catalog, stack.model_copy(update={"python": None}), "bionic")
+    without = published_listing(python=None)
     (interpreter,) = (row for row in without if row[0] == "interpreter")
     assert interpreter[1:3] == (
         "Python >=3.7,<3.8",
@@ -207,15 +208,10 @@ def test_a_system_that_the_stack_is_not_for_has_no_listing() -> None:
     )
 
 
-TABLES = {
+TABLES = dict.fromkeys(("cuda", "cudnn", "nccl", "openmpi", "python"), ("releases",)) | {
     "nvidia_driver": ("releases", "runfiles"),
-    "cuda": ("releases",),
-    "cudnn": ("releases",),
-    "nccl": ("releases",),
     "container_runtime": ("engines", "toolkits"),
     "infiniband": ("ofeds",),
-    "openmpi": ("releases",),
-    "python": ("releases",),
 }
 
 

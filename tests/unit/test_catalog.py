@@ -63,11 +63,9 @@ def test_values_are_frozen() -> None:
         load_catalog().workloads[RESNET].title = "other"
 
 
-@pytest.mark.parametrize(
-    ("entry", "old", "new", "message"),
-    [
+MISTAKES = {
+    "workloads/mxnet-resnet50v1b.yml": [
         (
-            "workloads/mxnet-resnet50v1b.yml",
             "launcher: mpirun",
             "launcher: mpirum",
             ".yml:{line}: launcher: unknown launcher"
@@ -76,72 +74,61 @@ def test_values_are_frozen() -> None:
             " torch_mpirun, found 'mpirum')",
         ),
         (
-            "workloads/mxnet-resnet50v1b.yml",
             "short_name: rn50",
             "short_nam: rn50",
             ".yml:{line}: short_nam: unknown key (expected one of name, title, framework,",
         ),
         (
-            "workloads/mxnet-resnet50v1b.yml",
             "short_name: rn50\n",
             "",
             ": the key short_name is missing (expected short_name, found only name, title,",
         ),
         (
-            "workloads/mxnet-resnet50v1b.yml",
             "matrices:\n",
             "no_upstream: nobody has published it\nmatrices:\n",
             ".yml:{line}: no_upstream: it has an upstream source (expected one of the two,",
         ),
         (
-            "workloads/mxnet-resnet50v1b.yml",
             "    repeats: 5",
             "    repeats: five",
             ".yml:{line}: matrices.published.repeats: invalid value"
             " (expected a valid integer, found 'five')",
         ),
         (
-            "workloads/mxnet-resnet50v1b.yml",
             "    topologies: [1n1g, 1n2g, 2n2g]",
             "    topologies: [1n1g, 12g, 2n2g]",
             ".yml:{line}: matrices.smoke.topologies.1: invalid topology"
             " (expected nodes and devices, like 2n8g, found '12g')",
         ),
         (
-            "workloads/mxnet-resnet50v1b.yml",
             '--iterations, "{total_steps}"',
             '--iterations, "{steps}"',
             ".yml:{line}: sources.builtin.argv.8: unknown placeholder (expected one of"
             " batch_size_per_device, bind_to, classes, data_nthreads,",
         ),
         (
-            "workloads/mxnet-resnet50v1b.yml",
             '--iterations, "{total_steps}"',
             '--iterations, "{total_steps!r}"',
             "sources.builtin.argv.8: '{{total_steps!r}}' has a placeholder that is not a plain",
         ),
         (
-            "workloads/mxnet-resnet50v1b.yml",
             "rule: {total_steps: 12, warmup_steps: 4}",
             "rule: {total_steps: 12, warmup_steps: 12}",
             ".yml:{line}: matrices.smoke.rule: no steps remain to be measured",
         ),
         (
-            "workloads/mxnet-resnet50v1b.yml",
             "    parameters: {image_size: 64, data_nthreads: 1}",
             "    parameters: {imagesize: 64}",
             ".yml:{line}: matrices.smoke.parameters.imagesize: the parameter has no default"
             " (expected one of the workload's parameters: image_size, classes,",
         ),
         (
-            "workloads/mxnet-resnet50v1b.yml",
             "precision: fp16, batch_size_per_device: 256",
             "precision: fp8, batch_size_per_device: 256",
             ".yml:{line}: matrices.published.batches.1.precision: the precision has no dtype"
             " (expected one of fp32, fp16, found 'fp8')",
         ),
         (
-            "workloads/mxnet-resnet50v1b.yml",
             "framework: mxnet",
             "framework: mxnets",
             "workloads/mxnet-resnet50v1b.yml: framework: unknown framework 'mxnets'"
@@ -149,65 +136,66 @@ def test_values_are_frozen() -> None:
             " tensorflow2)",
         ),
         (
-            "workloads/mxnet-resnet50v1b.yml",
             "name: mxnet-resnet50v1b",
             "name: mxnet-resnet50",
             ".yml:{line}: name: the name of the entry differs from the name of its file"
             " (expected mxnet-resnet50v1b, found mxnet-resnet50)",
         ),
+        ("launcher: mpirun", "launcher: mpirun\nlauncher: mpirun", ": duplicate key 'launcher'"),
         (
-            "workloads/mxnet-resnet50v1b.yml",
-            "launcher: mpirun",
-            "launcher: mpirun\nlauncher: mpirun",
-            ": duplicate key 'launcher'",
-        ),
-        (
-            "workloads/mxnet-resnet50v1b.yml",
             "families: [resnet50]",
             "families: [resnet50",
             "workloads/mxnet-resnet50v1b.yml:{next}: invalid YAML:",
         ),
         (
-            "workloads/mxnet-resnet50v1b.yml",
             "[dlperf_runner/workloads/mxnet_resnet50.py,",
             "[../elsewhere.py,",
             ".yml:{line}: sources.builtin.files.0: the path leads outside its directory",
         ),
+    ],
+    "workloads/paddle-arcface.yml": [
         (
-            "workloads/paddle-arcface.yml",
             r"'fluid\.CUDAPlace\('",
             "'fluid(CUDAPlace'",
             "sources.upstream.patches.0.pattern: missing ), unterminated subpattern",
         ),
+    ],
+    "workloads/mxnet-arcface.yml": [
         (
-            "workloads/mxnet-arcface.yml",
             "variant: y1, precision: fp32, batch_size_per_device: 352",
             "variant: y2, precision: fp32, batch_size_per_device: 352",
             "matrices.published.batches.4.variant: unknown variant (expected one of r100, y1,"
             " found 'y2')",
         ),
         (
-            "workloads/mxnet-arcface.yml",
             "topologies: [1n1g,",
             "topologies: [2n1g,",
             "matrices.published.topologies.0: too many nodes for this workload",
         ),
+    ],
+    "frameworks/paddle.yml": [
         (
-            "frameworks/paddle.yml",
             "  v100:",
             "  v200:",
             "frameworks/paddle.yml: environments: unknown stack 'v200'"
             " (expected one of a100-cuda11.8, b200-cuda13, cpu-published, cpu, h100-cuda12.9,"
             " v100-cuda10.2, v100)",
         ),
+    ],
+    "stacks/v100.yml": [
         (
-            "stacks/v100.yml",
             "accelerator: gpu",
             "accelerator: [gpu]",
             "stacks/v100.yml:3: accelerator: invalid value (expected 'cpu' or 'gpu',"
             " found ['gpu'])",
         ),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("entry", "old", "new", "message"),
+    [(entry, *mistake) for entry, mistakes in MISTAKES.items() for mistake in mistakes],
 )
 def test_a_mistake_is_told(tmp_path: Path, entry: str, old: str, new: str, message: str) -> None:
     root = write_catalog(tmp_path)

@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -15,6 +15,7 @@ import pytest
 from command_line import call
 from make_logs import campaign_run, gluoncv
 from plan_examples import lab_nodes
+from planned_campaigns import end, set_outcome
 
 from dlperf_runner import __version__
 from dlperf_runner.core.errors import UserError
@@ -38,6 +39,13 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], str | No
 
     monkeypatch.setattr(inventory, "read_inventory", read)
     return asked
+
+
+def run_python(code: str, *arguments: object, env: Mapping[str, str] | None = None) -> str:
+    """What a new interpreter prints; it must end well."""
+    argv = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, env=env)
+    return done.stdout
 
 
 def test_version() -> None:
@@ -69,7 +77,7 @@ def test_help_imports_nothing_heavy() -> None:
         "heavy = {'pydantic', 'yaml', 'pandas', 'rich', 'ansible_runner', 'ansible'};"
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    run_python(code)
 
 
 def test_summarize_in_a_pipe_imports_nothing_slow(tmp_path: Path) -> None:
@@ -81,22 +89,22 @@ def test_summarize_in_a_pipe_imports_nothing_slow(tmp_path: Path) -> None:
         ";"
         "sys.exit(', '.join(sorted(slow & set(sys.modules))) or 0)"
     )
-    argv = [sys.executable, "-c", code, str(tmp_path / "a"), "--output-dir", str(tmp_path / "out")]
-    subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    run_python(code, tmp_path / "a", "--output-dir", tmp_path / "out")
     assert "380" in (tmp_path / "out/summary.csv").read_text()
 
 
 def test_importing_the_catalogue_builds_no_schema() -> None:
     """A default value that is an instance would need one, in each command."""
     code = (
-        "import sys, dlperf_runner.catalog.publication, dlperf_runner.results.statement\n"
+        "import sys, dlperf_runner.catalog.publication, dlperf_runner.catalog.reader\n"
+        "import dlperf_runner.results.statement\n"
         "from dlperf_runner.catalog.types import Entry\n"
         "def models(of): return {m for c in of.__subclasses__() for m in (c, *models(c))}\n"
         "found = models(Entry)\n"
         "built = sorted(m.__name__ for m in found if m.__pydantic_complete__)\n"
         "sys.exit(', '.join(built) or len(found) < 20)"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    run_python(code)
 
 
 def test_only_the_called_command_is_imported_and_no_thread_is_started(tmp_path: Path) -> None:
@@ -111,15 +119,13 @@ def test_only_the_called_command_is_imported_and_no_thread_is_started(tmp_path: 
         "print(*commands, 'numpy' in sys.modules, len(os.listdir('/proc/self/task')))\n"
         "print(os.environ.get('OPENBLAS_NUM_THREADS'))\n"
     )
-    argv = [sys.executable, "-c", code, str(tmp_path / "a"), "--output-dir", str(tmp_path / "out")]
     for threads in ({}, {"OPENBLAS_NUM_THREADS": "3"}):
         environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"} | threads
-        done = subprocess.run(
-            argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, env=environment
-        )
+        options = ("--output-dir", tmp_path / "out")
+        printed = run_python(code, tmp_path / "a", *options, env=environment)
         shared = ("completion", "main", "options", "results")
         names = (f"dlperf_runner.cli.{name}" for name in shared)
-        assert done.stdout.splitlines()[-2:] == [
+        assert printed.splitlines()[-2:] == [
             " ".join([*names, "True", "1"]),
             threads.get("OPENBLAS_NUM_THREADS", "None"),  # left as it was, for other programs
         ]
@@ -132,10 +138,8 @@ def test_a_command_of_the_main_module_imports_no_other(command: str) -> None:
         f"import sys; sys.argv[1:] = ['{command}']; import dlperf_runner.cli.main\n"
         "print(*sorted(m for m in sys.modules if m.startswith('dlperf_runner.cli.')))"
     )
-    argv = [sys.executable, "-c", code]
-    done = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     shared = ("completion", "main", "options")
-    assert done.stdout.split() == [f"dlperf_runner.cli.{name}" for name in shared]
+    assert run_python(code).split() == [f"dlperf_runner.cli.{name}" for name in shared]
 
 
 def test_a_full_disk_and_a_missing_right_are_no_traceback(here: Path) -> None:
@@ -170,7 +174,7 @@ def test_plan_prints_every_command_per_host() -> None:
 
 
 def test_plan_as_json_has_what_the_playbook_needs() -> None:
-    document = json.loads(call("plan", "--json").out)
+    document = call("plan", "--json").document
     assert list(document) == ["schema", "choice", "inventory", "runs"]
     needed = "id workload model precision batch_size_per_device nodes gpus_per_node repeat commands"
     programs = {
@@ -229,28 +233,24 @@ def test_bad_input_is_exit_status_2(arguments: list[str], message: str) -> None:
 
 def test_a_campaign_from_plan_to_status(tmp_path: Path) -> None:
     directory = tmp_path / "results" / "one"
-    document = json.loads(call("plan", "--nodes", "2", "--campaign", str(directory), "--json").out)
+    document = call("plan", "--nodes", "2", "--campaign", str(directory), "--json").document
     assert document["campaign"] == str(directory)
     (run,) = document["runs"]
     table, end = call("status", str(directory), status=1).out.splitlines()[-2:]
     assert (table, end) == (f"| {run['id']} | planned |", "0 of 1 runs done")
 
-    place = directory / "runs" / run["id"]
-    record = json.loads((place / "run.json").read_text())
-    record["outcome"] |= {"status": "failed", "message": "mpirun ended with 1"}
-    (place / "run.json").write_text(json.dumps(record))
+    set_outcome(directory, run, status="failed", message="mpirun ended with 1")
     assert not (tmp_path / "results" / "latest").is_symlink()
     out = call("status", str(directory), status=1).out
     assert f"\n| {run['id']} | failed | mpirun ended with 1 |\n0 of" in out
 
-    record["outcome"]["status"] = "done"
-    (place / "run.json").write_text(json.dumps(record))
-    (place / run["log_name"]).write_text("")
+    record = set_outcome(directory, run, status="done")
+    record.with_name(run["log_name"]).write_text("")
     out = call("status", str(directory), status=1).out
     assert f"| {run['id']} | invalid |" in " ".join(out.split())
     assert "\n1 of 1 runs done, 1 of them invalid\n" in out
     assert f"not recorded in manifest.jsonl: {run['id']}. Resume" in out
-    resumed = json.loads(call("plan", "--resume", str(directory), "--json").out)
+    resumed = call("plan", "--resume", str(directory), "--json").document
     assert resumed["runs"] == []
     assert resumed["campaign"] == str(directory)
 
@@ -259,7 +259,7 @@ def test_list_shows_the_catalogue() -> None:
     out = call("list").out
     for text in ("Workloads", "mxnet-resnet50v1b", "Frameworks", "Stacks", "Matrices", "smoke"):
         assert text in out
-    document = json.loads(call("list", "--json").out)
+    document = call("list", "--json").document
     matrix = document["workloads"]["mxnet-resnet50v1b"]["matrices"]["smoke"]
     assert matrix["topologies"] == ["1n1g", "1n2g", "2n2g"]
     assert call("list", "stacks").out.startswith("Stacks\n")
@@ -272,6 +272,12 @@ def fake(monkeypatch: pytest.MonkeyPatch, name: str, **functions: object) -> Non
     vars(module).update(functions)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(f"dlperf_runner.{name}", module, raising=False)
+
+
+def fake_summarize(monkeypatch: pytest.MonkeyPatch, summarize: object) -> None:
+    """Another `summarize`, whose results no history records."""
+    fake(monkeypatch, "commands.summarize", summarize=summarize)
+    fake(monkeypatch, "history.store", history_of=lambda _: None)
 
 
 def summary(text: str, **changes: object) -> SimpleNamespace:
@@ -292,8 +298,7 @@ def test_summarize_prints_table_paths_and_problems(
         problems = [UserError("the log is empty", where="x.log")] if output_dir else []
         return summary("a table", problems=problems, paths=[Path("summary.csv")])
 
-    fake(monkeypatch, "commands.summarize", summarize=summarize)
-    fake(monkeypatch, "history.store", history_of=lambda _: None)
+    fake_summarize(monkeypatch, summarize)
     assert call("summarize").out == "a table\nsummary.csv\n"
     arguments = ("a", "b.log", "--batch-size", "64", "--output-dir", str(tmp_path))
     result = call("summarize", *arguments, status=2)
@@ -317,20 +322,16 @@ def test_run_plans_once_and_has_the_plan_carried_out(
         """Leaves behind what bench.yml does with the plan that is there."""
         asked.append((directory, inventories, wait))
         for run in json.loads((directory / "plan.json").read_text())["runs"]:
-            place = directory / "runs" / run["id"]
-            record = json.loads((place / "run.json").read_text())
-            assert "--image-size" in record["commands"][0]["argv"]
-            record["outcome"]["status"] = outcome
-            (place / "run.json").write_text(json.dumps(record))
-            (place / run["log_name"]).touch()
+            record = set_outcome(directory, run, status=outcome)
+            assert "--image-size" in json.loads(record.read_text())["commands"][0]["argv"]
+            record.with_name(run["log_name"]).touch()
         return [] if outcome == "done" else ["node1: it broke"]
 
     def summarize(sources: list[Path], output_dir: Path | None, **_: object) -> SimpleNamespace:
         return summary("a table")
 
     fake(monkeypatch, "campaign.execute", execute=execute)
-    fake(monkeypatch, "commands.summarize", summarize=summarize)
-    fake(monkeypatch, "history.store", history_of=lambda _: None)
+    fake_summarize(monkeypatch, summarize)
     arguments = ["--model", "resnet50v1b", "--nodes", "1,2", "-p", "image_size=32", "-i", "inv"]
     result = call("run", *arguments, "--campaign", "results/one", status=status)
     assert result.out == "a table\n"
@@ -353,26 +354,18 @@ def test_resuming_what_is_done_only_summarizes(
         return summary(f"table of {sources[0].name}")
 
     fake(monkeypatch, "campaign.execute", execute=None)
-    fake(monkeypatch, "commands.summarize", summarize=summarize)
-    fake(monkeypatch, "history.store", history_of=lambda _: None)
+    fake_summarize(monkeypatch, summarize)
     arguments = ("--nodes", "2", "--campaign", str(tmp_path / "c"), "--json")
-    (run,) = json.loads(call("plan", *arguments).out)["runs"]
-    place = tmp_path / "c" / "runs" / run["id"]
-    record = json.loads((place / "run.json").read_text())
-    record["outcome"]["status"] = "done"
-    (place / "run.json").write_text(json.dumps(record))
-    (place / run["log_name"]).write_text("")
+    (run,) = call("plan", *arguments).document["runs"]
+    end(tmp_path / "c", run, status="done")
     assert call("run", "--resume", str(tmp_path / "c")).out == "table of c\n"
 
 
 def test_status_tells_of_a_run_that_was_cut_off(tmp_path: Path) -> None:
     arguments = ("--nodes", "2", "--campaign", str(tmp_path / "c"), "--json")
-    (run,) = json.loads(call("plan", *arguments).out)["runs"]
-    path = tmp_path / "c" / "runs" / run["id"] / "run.json"
-    record = json.loads(path.read_text())
+    (run,) = call("plan", *arguments).document["runs"]
     gone = {"host": socket.gethostname(), "pid": 2**22 + 1}  # more than Linux has
-    record["outcome"] |= {"status": "running", "controller": gone}
-    path.write_text(json.dumps(record))
+    set_outcome(tmp_path / "c", run, status="running", controller=gone)
     found = call("status", str(tmp_path / "c"), status=1).out
     assert f"| {run['id']} | cut off | its controller ended |" in found
 
@@ -387,5 +380,5 @@ def test_time_to_wait_is_checked_first_and_the_plan_has_it_in_seconds(tmp_path: 
         )
         assert not (tmp_path / command).exists()
     arguments = ["plan", "--nodes", "1", "--json", "--campaign", str(tmp_path / "c")]
-    assert json.loads(call(*arguments, "--wait", "30m").out)["wait_s"] == 1800
+    assert call(*arguments, "--wait", "30m").document["wait_s"] == 1800
     assert "wait_s" not in json.loads((tmp_path / "c" / "plan.json").read_text())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import call
+from csv_tables import table
 from make_logs import write
 from nccl_logs import bandwidth_run, nccl_tests
 
@@ -88,8 +88,7 @@ def test_a_bandwidth_has_its_unit_and_no_speedup(campaign: Path) -> None:
     busbw = size / (size / 272 + 30e-6) * 2 * 7 / 8
     assert f"| 8 | {busbw:.2f} |" in out
     assert "speed-up" not in out
-    with (campaign / "summary.csv").open() as file:
-        one, two = csv.DictReader(file)
+    one, two = table(campaign / "summary.csv")
     assert float(one["GB_per_second_median"]) == pytest.approx(busbw, abs=0.01)
     assert one["speedup"] == two["speedup"] == ""
     assert not [name for name in one if "samples" in name or "second_per_device" in name]
@@ -268,7 +267,7 @@ def test_program_counts_wrong_elements(run: Callable[..., tuple[int, list[str]]]
     status, lines = run(2, "--max-bytes", "64", "--iterations", "2", broken=True)
     found = read([("\n".join(lines) + "\n").encode()])
     assert [(row.size, row.wrong, row.in_place_wrong) for row in found.rows] == [
-        *((8, 0, 0), (16, 0, 0), (32, 1, 1), (64, 0, 0)),
+        *((8, 0, 0), (16, 0, 0), (32, 1, 1), (64, 0, 0))
     ]
     assert found.is_wrong
     assert status == 1

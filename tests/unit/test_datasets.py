@@ -39,7 +39,7 @@ def v100_nodes(datasets: dict[str, Any] | None = None, **changes: Any) -> tuple[
     """The published cluster with these data sets."""
     more = {"stack": "v100-cuda10.2", "container_images": {NGC: "sha256:" + "5f" * 32}, **changes}
     known = places(DATASETS if datasets is None else datasets, WHERE)
-    return tuple(replace(node, datasets=known, **more) for node in gpu_nodes())
+    return gpu_nodes(datasets=known, **more)
 
 
 def planned(workload: str, nodes: tuple[Node, ...], **choice: Any) -> Run:
@@ -56,21 +56,16 @@ def kind(run: Run) -> object:
     ("workload", "dataset", "arguments", "data"),
     [
         (
-            "mxnet-resnet50v1b",
-            "imagenet-recordio",
-            ["/datasets/imagenet/train.rec"],
+            *("mxnet-resnet50v1b", "imagenet-recordio", ["/datasets/imagenet/train.rec"]),
             "/datasets/imagenet/train.rec",
         ),
         (
-            "oneflow-resnet50v1.5",
-            "imagenet-ofrecord",
+            *("oneflow-resnet50v1.5", "imagenet-ofrecord"),
             ["--train_data_dir=/datasets/ofrecord/train", "--train_data_part_num=256"],
             "/datasets/ofrecord/train",
         ),
         (
-            "tensorflow-resnet50v1.5",
-            "imagenet-tfrecord",
-            ["--data_dir=/data/tfrecords"],
+            *("tensorflow-resnet50v1.5", "imagenet-tfrecord", ["--data_dir=/data/tfrecords"]),
             "/data/tfrecords",
         ),
         ("mxnet-arcface", "faces_emore", [], "synthetic-dataset"),
@@ -202,7 +197,7 @@ def test_data_that_a_container_cannot_mount_are_refused() -> None:
 
 def campaign(directory: Path, datasets: dict[str, Any], rate: float) -> Path:
     """One finished run of the upstream program on the lab's nodes with these data sets."""
-    nodes = tuple(replace(node, datasets=places(datasets, WHERE)) for node in lab_nodes(1))
+    nodes = lab_nodes(1, datasets=places(datasets, WHERE))
     choice = parse_choice({"workload": "mxnet-resnet50v1b", "source": "upstream", "repeats": 1})
     choice = replace(choice, gpus_per_node=(1,), nodes=(1,))
     plan = create_campaign(directory, choice, nodes, make_plan(choice, load_catalog(), nodes))

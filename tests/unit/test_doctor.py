@@ -8,10 +8,9 @@ from typing import Any
 
 import preflight
 import pytest
+from command_line import Called, call
 from doctor_facts import NODES, PROJECT, STACKS, document
-from typer.testing import CliRunner
 
-from dlperf_runner.cli.main import app
 from dlperf_runner.commands.doctor import examine, read_facts
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.doctor.findings import Finding
@@ -43,36 +42,29 @@ def test_slurm_gets_one_line_as_from_node_health_check(tmp_path: Path) -> None:
     told = document()
     told["nodes"] = {name.upper(): facts for name, facts in told["nodes"].items()}
 
-    def doctor(*options: str) -> Any:
+    def doctor(*options: str, status: int = 0) -> Called:
         path = tmp_path / "facts.json"
         path.write_text(json.dumps(told))
-        example = str(PROJECT / "inventory/example")
-        return CliRunner().invoke(app, ["doctor", "-i", example, "--facts", str(path), *options])
+        example = PROJECT / "inventory/example"
+        return call("doctor", "-i", example, "--facts", path, *options, status=status)
 
-    well = doctor("--nhc")
-    assert (well.exit_code, well.stdout) == (0, "")
+    assert doctor("--nhc").out == ""
     told["nodes"]["NODE2"]["gpu"]["gpus"][3]["mig"] = True
     told["nodes"]["NODE4"] = {"unreachable": "no\nroute"}
-    bad = doctor("--nhc")
-    assert bad.exit_code == 1
-    assert bad.stdout == (
+    assert doctor("--nhc", status=1).out == (
         "ERROR:  nhc:  Health check failed:  NODE2: mig: expected off, found GPU 3: MIG is on;"
         " NODE4: reached: expected by SSH, found no route\n"
     )
-    alone = doctor("--nhc", "--limit", "NODE1")
-    assert (alone.exit_code, alone.stdout) == (0, "")
-    document_of = json.loads(doctor("--json").stdout)
+    assert doctor("--nhc", "--limit", "NODE1").out == ""
+    document_of = doctor("--json", status=1).document
     failed = [item for item in document_of["findings"] if item["status"] == "failed"]
     assert [(item["node"], item["check"]) for item in failed] == [
         ("NODE2", "mig"),
         ("NODE4", "reached"),
     ]
-    both = doctor("--nhc", "--json")
-    assert both.exit_code == 2
-    assert "cannot be combined" in both.stderr
+    assert "cannot be combined" in doctor("--nhc", "--json", status=2).err
     told["nodes"]["NODE1"] = []
-    unread = doctor("--nhc")
-    assert (unread.exit_code, unread.stdout) == (2, "")
+    assert doctor("--nhc", status=2).out == ""
 
 
 def test_facts_of_a_playbook(tmp_path: Path) -> None:

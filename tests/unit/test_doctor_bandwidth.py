@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import pytest
 from make_logs import write
 from nccl_logs import nccl_tests
+from plan_examples import gpu_nodes
+from planned_campaigns import set_outcome
 
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.catalog.reader import load_catalog
@@ -26,10 +27,7 @@ H100 = "h100-cuda12.9"
 
 def nodes(count: int, stack: str = H100, devices: int = 8) -> tuple[Node, ...]:
     accelerator = "cpu" if stack == "cpu" else "NVIDIA H100 80GB HBM3"
-    return tuple(
-        Node(f"node{n}", f"10.0.0.{n}", devices, accelerator, stack, interface="eth0")
-        for n in range(1, count + 1)
-    )
+    return gpu_nodes(count, devices, stack=stack, accelerator=accelerator, interface="eth0")
 
 
 def of_group(names: str, busbw: float | None) -> GroupBandwidth:
@@ -137,19 +135,14 @@ def executed(speed: Speed, asked: list[tuple[str, ...]]) -> Any:
         for run in campaigns.remaining_plan(directory)["runs"]:
             hosts = tuple(run["hosts"])
             asked.append(hosts)
-            place = campaigns.run_directory(directory, run)
-            record = campaigns.read_record(directory, run)
             gbps, ranks = speed(hosts), run["world_size"]
-            record["outcome"] = {"status": "failed", "message": "node3: exit status 1"}
-            if gbps is not None:
-                record["outcome"] = {"status": "done"}
-                size = run["parameters"]["message_bytes"]
-                alg = gbps * ranks / 2 / (ranks - 1)
-                write(
-                    place / run["log_name"],
-                    nccl_tests(alg, ranks=ranks, largest=size, nodes=len(hosts)),
-                )
-            (place / "run.json").write_text(json.dumps(record))
+            if gbps is None:
+                set_outcome(directory, run, status="failed", message="node3: exit status 1")
+                continue
+            record = set_outcome(directory, run, status="done")
+            size, alg = run["parameters"]["message_bytes"], gbps * ranks / 2 / (ranks - 1)
+            log = nccl_tests(alg, ranks=ranks, largest=size, nodes=len(hosts))
+            write(record.with_name(run["log_name"]), log)
         return []
 
     return execute

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from command_line import call, output
 
-from dlperf_runner.cli.main import app
 from dlperf_runner.doctor.findings import Finding
 from dlperf_runner.doctor.slurm import COMMANDS, findings, idle_nodes, partition_of, seconds
 from dlperf_runner.doctor.slurm_probe import Probe, Said, has_pmix, pmix_argv, probe_argv
@@ -281,25 +278,18 @@ def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def invoke(*options: str) -> Any:
-    return CliRunner().invoke(app, ["doctor", *options])
-
-
 def test_the_command_says_text_json_and_an_exit_status(login: Path, tmp_path: Path) -> None:
-    done = invoke("--scheduler", "slurm", "--json")
-    assert done.exit_code == 0, done.output
-    document = json.loads(done.stdout)
-    assert document["status"] == "ok", done.stdout
+    document = call("doctor", "--scheduler", "slurm", "--json").document
+    assert document["status"] == "ok", document
     own = {(each["node"], each["check"]): each["found"] for each in document["findings"]}
     assert own["node1", "shared folder"] == own["node1", "writes"] == "yes"
     assert not list(tmp_path.glob(".dlperf-doctor-*"))
     (login / "nodes.out").write_text("main*|node1|drained|(null)|root|now|broken fan\n")
-    done = invoke("--scheduler", "slurm")
-    assert done.exit_code == 1
-    assert "warning state: expected usable, found drained: broken fan (root, now)" in done.stdout
-    assert "failed  nodes: expected all usable, found 0 of 1 usable (1 drained)" in done.stdout
-    line = invoke("--scheduler", "slurm", "--nhc")
-    assert line.stdout.startswith("ERROR:  nhc:  Health check failed:  partition main: nodes:")
+    found = call("doctor", "--scheduler", "slurm", status=1).out
+    assert "warning state: expected usable, found drained: broken fan (root, now)" in found
+    assert "failed  nodes: expected all usable, found 0 of 1 usable (1 drained)" in found
+    line = call("doctor", "--scheduler", "slurm", "--nhc", status=1).out
+    assert line.startswith("ERROR:  nhc:  Health check failed:  partition main: nodes:")
 
 
 def test_options_that_do_not_fit_are_refused(login: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,8 +299,6 @@ def test_options_that_do_not_fit_are_refused(login: Path, monkeypatch: pytest.Mo
         (("--partition", "gpu"), "--partition"),
         (("--scheduler", "pbs"), "--scheduler"),
     ):
-        done = invoke(*options)
-        assert done.exit_code != 0
-        assert where in done.output
+        assert where in output("doctor", *options, status=2)
     monkeypatch.setenv("PATH", "/nonexistent")
-    assert "sinfo not found" in invoke("--scheduler", "slurm").output
+    assert "sinfo not found" in output("doctor", "--scheduler", "slurm", status=2)

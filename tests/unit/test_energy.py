@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
+from csv_tables import table
 from make_logs import campaign_run, gluoncv
 from node_sampler import COLUMNS
 
@@ -123,11 +124,6 @@ def run_on_cpu(campaign: Path, repeat: int, watts: float = 80, hosts: int = 2) -
     return folder
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.mark.parametrize(
     ("seconds", "note"), [(12.4, "no telemetry after 12 s of the run"), (0.0, "no telemetry")]
 )
@@ -141,7 +137,7 @@ def test_lost_telemetry_is_noted_and_gives_no_energy(
     path.write_text(json.dumps(record))
     out = " ".join(call("summarize", campaign).out.split())
     assert f"r1: node2: {note}" in out
-    (case,) = rows_of(campaign / "summary.csv")
+    (case,) = table(campaign / "summary.csv")
     assert case["power_mean_w"] == case["energy_per_sample_j"] == ""
 
 
@@ -152,14 +148,14 @@ def test_energy_of_the_processors_in_summary_table_and_report(tmp_path: Path) ->
         run_on_cpu(campaign, repeat)
     out = call("summarize", campaign).out
     assert "| J/sample |" in " ".join(out.split())
-    (case,) = rows_of(campaign / "summary.csv")
+    (case,) = table(campaign / "summary.csv")
     assert float(case["energy_per_sample_j"]) == pytest.approx(3200 / 120 / 256)
     assert (float(case["power_mean_w"]), case["energy_estimator"]) == (
         *(160, "cpu_counter_of_whole_run"),
     )
     (measured,) = {
         (row["unit"], row["estimator"])
-        for row in rows_of(campaign / "measurements.csv")
+        for row in table(campaign / "measurements.csv")
         if row["metric"] == "energy_per_sample"
     }
     assert measured == ("J/sample", "cpu_counter_of_whole_run")
@@ -203,7 +199,7 @@ def test_energy_in_every_export(tmp_path: Path) -> None:
 def test_node_without_telemetry_gives_no_number(tmp_path: Path) -> None:
     run_on_cpu(tmp_path, 1, hosts=1)
     call("summarize", tmp_path, "--no-history")
-    assert rows_of(tmp_path / "summary.csv")[0]["energy_per_sample_j"] == ""
+    assert table(tmp_path / "summary.csv")[0]["energy_per_sample_j"] == ""
 
 
 def test_gpus_of_a_run_and_not_the_others_of_its_node(tmp_path: Path) -> None:

@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 from command_line import call
 from make_logs import ROOT
-from plan_examples import lab_nodes
+from planned_campaigns import create, set_outcome
 
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.catalog.entry import validated
 from dlperf_runner.catalog.errors import Cause, Errors, cause_of, causes
-from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.plan.choice import parse_choice
-from dlperf_runner.plan.make import make_plan
 
 LAUNCH = ROOT / "roles/benchmark_run/action_plugins/benchmark_launch.py"
 EXAMPLES = [(cause, each) for cause in causes() for each in cause.patterns]
@@ -93,23 +90,19 @@ def test_advice_may_name_only_keys_of_a_run() -> None:
 
 @pytest.fixture
 def campaign(tmp_path: Path) -> Path:
-    directory = tmp_path / "c"
-    choice = parse_choice({"workload": "mxnet-resnet50v1b", "nodes": "1", "gpus_per_node": "1"})
-    runs = make_plan(choice, load_catalog(), lab_nodes())
-    campaigns.create_campaign(directory, choice, lab_nodes(), runs)
-    return directory
+    create(tmp_path / "c", nodes="1", gpus_per_node="1", repeats=1)
+    return tmp_path / "c"
 
 
 def test_failed_run_names_its_batch_size_in_record_status_and_summary(campaign: Path) -> None:
     (run,) = campaigns.read_plan(campaign)["runs"]
-    place = campaigns.run_directory(campaign, run)
-    outcome = {"status": "failed", "message": "node1: exit status 1; the log ends with: Aborted"}
-    campaigns.write_json(place / "run.json", {**run, "outcome": outcome})
+    message = "node1: exit status 1; the log ends with: Aborted"
+    path = set_outcome(campaign, run, status="failed", message=message)
     # The error stands in the middle of a long log of another node.
     error = "MXNetError: cudaMalloc retry failed: out of memory \x1b[2J\n"
-    (place / f"{run['log_name']}.node2").write_text("x\n" * 1000 + error + "y\n" * (1 << 20))
+    path.with_name(f"{run['log_name']}.node2").write_text("x\n" * 1000 + error + "y\n" * (1 << 20))
     call("seal", str(campaign), run["id"])
-    recorded = json.loads((place / "run.json").read_text())["outcome"]
+    recorded = json.loads(path.read_text())["outcome"]
     assert recorded["category"] == "out of GPU memory"
     advice = "2 samples per device (fp32) need more memory than the device has: choose a smaller"
     assert recorded["advice"].startswith(advice)
@@ -123,8 +116,7 @@ def test_failed_run_names_its_batch_size_in_record_status_and_summary(campaign: 
 
 def test_done_run_has_no_category(campaign: Path) -> None:
     (run,) = campaigns.read_plan(campaign)["runs"]
-    path = campaigns.run_directory(campaign, run) / "run.json"
-    campaigns.write_json(path, {**run, "outcome": {"status": "done"}})
+    path = set_outcome(campaign, run, status="done")
     before = path.read_bytes()
     call("seal", str(campaign), run["id"])
     assert path.read_bytes() == before

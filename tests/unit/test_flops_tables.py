@@ -8,22 +8,15 @@ import re
 from pathlib import Path
 
 import pytest
+from command_line import output
 from make_logs import arcface_torch, dllogger_pytorch, gluoncv, torchtitan, write
-from typer.testing import CliRunner
 
-from dlperf_runner.cli.main import app
 from dlperf_runner.core.frame import Row
 from dlperf_runner.report.layout import render
 from dlperf_runner.report.terminal import Screen
 from dlperf_runner.stats.summary import cases
 
 FLOPS = 57_914_449_920  # per token of 8b at 8192, attention in full: see test_language_metrics
-
-
-def call(*arguments: object, status: int = 0) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output + str(result.exception)
-    return result.output
 
 
 def logs_of(folder: Path, tokens: int = 6000, every: int = 1) -> Path:
@@ -36,7 +29,7 @@ def logs_of(folder: Path, tokens: int = 6000, every: int = 1) -> Path:
 
 def summary(folder: Path, *options: str) -> tuple[str, dict[str, str]]:
     """What summarize prints, and the only case of summary.csv."""
-    out = call("summarize", folder, "--output-dir", folder / "out", *options)
+    out = output("summarize", folder, "--output-dir", folder / "out", *options)
     with (folder / "out" / "summary.csv").open(encoding="utf-8", newline="") as file:
         (case,) = csv.DictReader(file)
     return out, case
@@ -47,15 +40,12 @@ def test_mfu_with_its_convention_and_its_peak(tmp_path: Path) -> None:
     assert float(case["model_tflops_per_device"]) == pytest.approx(6002 * FLOPS / 1e12)
     assert float(case["mfu"]) == pytest.approx(6002 * FLOPS / 989.4e12)
     assert case["flops_formula"] == "6N+12LdT (full attention)"
-    assert (case["peak_tflops_per_device"], case["peak_source"]) == (
-        "989.4",
-        "dense bf16, NVIDIA H100 white paper, SXM5",
-    )
+    assert case["peak_tflops_per_device"] == "989.4"
+    assert case["peak_source"] == "dense bf16, NVIDIA H100 white paper, SXM5"
     assert "| TFLOP/s/device | MFU (6N+12LdT) |" in " ".join(out.split())
     assert "| 347.6 | 35.1% |" in " ".join(out.split())
-    assert "6N+12LdT (full attention); MFU is their share of 989.4 TFLOP/s (dense bf16" in " ".join(
-        out.split()
-    )
+    share = "6N+12LdT (full attention); MFU is their share of 989.4 TFLOP/s (dense bf16"
+    assert share in " ".join(out.split())
     assert "MFU (6N+12LdT)" in (tmp_path / "out" / "summary.md").read_text()
     (found,) = json.loads((tmp_path / "out" / "summary.json").read_text())["cases"]
     assert found["mfu"] == float(case["mfu"])
@@ -90,9 +80,8 @@ def test_no_mfu_without_a_peak(tmp_path: Path, options: tuple[str, ...]) -> None
     assert float(case["model_tflops_per_device"]) == pytest.approx(6002 * FLOPS / 1e12)
     assert (case["mfu"], case["peak_tflops_per_device"]) == ("", "")
     assert "| MFU" not in out
-    assert "no MFU, because the peak of the accelerator at this precision is unknown" in " ".join(
-        out.split()
-    )
+    reason = "no MFU, because the peak of the accelerator at this precision is unknown"
+    assert reason in " ".join(out.split())
 
 
 def test_no_mfu_of_products_in_two_precisions(tmp_path: Path) -> None:
@@ -110,7 +99,7 @@ def test_samples_have_no_model_flops(tmp_path: Path) -> None:
     out, case = summary(tmp_path, "--accelerator", "V100-SXM2-16GB")
     assert case["model_tflops_per_device"] == case["flops_formula"] == ""
     assert not [word for word in ("TFLOP", "MFU", "p95", "memory") if word in out]
-    call("report", tmp_path, "--output-dir", tmp_path / "report")
+    output("report", tmp_path, "--output-dir", tmp_path / "report")
     assert "step" not in (tmp_path / "report" / "report.md").read_text().partition("## What")[0]
     # 100 steps of 128 samples, half of them at 384 and half at 384.5 samples/s
     assert float(case["step_time_median_s"]) == pytest.approx((128 / 384 + 128 / 384.5) / 2)
@@ -161,7 +150,7 @@ def test_tables_keep_60_columns(tmp_path: Path) -> None:
 def test_report_shows_them(tmp_path: Path) -> None:
     logs_of(tmp_path / "logs")
     report = tmp_path / "report"
-    call("report", tmp_path / "logs", "--output-dir", report, "--accelerator", "H100-SXM5-80GB")
+    output("report", tmp_path / "logs", "--output-dir", report, "--accelerator", "H100-SXM5-80GB")
     for name in ("report.md", "report.html"):
         text = (report / name).read_text()
         assert "MFU (6N+12LdT)" in text
@@ -193,9 +182,9 @@ def test_a_log_of_jax_in_the_format_of_pytorch_is_not_taken_for_pytorchs(tmp_pat
         line.replace("arch : resnet50", "arch : jax_resnet50") for line in dllogger_pytorch(100.0)
     ]
     write(tmp_path / "logs" / "1n1g" / "rn50_b256_amp_1.log", log)
-    refused = call("summarize", tmp_path / "logs", "--output-dir", tmp_path / "out", status=2)
+    refused = output("summarize", tmp_path / "logs", "--output-dir", tmp_path / "out", status=2)
     assert "the network contradicts" in refused
     assert "jax_resnet50" in refused
     write(tmp_path / "jax" / "1n1g" / "jax_rn50_b256_amp_1.log", log)
-    out = call("summarize", tmp_path / "jax", "--output-dir", tmp_path / "out2", "--json")
+    out = output("summarize", tmp_path / "jax", "--output-dir", tmp_path / "out2", "--json")
     assert '"workload": "jax-resnet50v1.5"' in out

@@ -157,10 +157,7 @@ def _newer(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "found"),
     [
-        (
-            lambda path: path.write_bytes(b"no database at all, but long enough to be one" * 100),
-            "not a database",
-        ),
+        (lambda path: path.write_bytes(b"nothing, but long enough" * 200), "not a database"),
         (_foreign, "a database of another program"),
         (_newer, "schema 3"),
     ],

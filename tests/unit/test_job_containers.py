@@ -45,10 +45,8 @@ def plan(workload: str, engine: str, **others: Any) -> dict[str, Any]:
 def executed(run: dict[str, Any]) -> list[str]:
     """The words of the command that the first node executes."""
     text = run_script(scheduler("slurm"), run, Path("/home/me/c/r1"), PLACES)
-    (line,) = [x for x in text.split("  ;;\n")[0].splitlines() if x.strip().startswith("exec ")][
-        -1:
-    ]
-    return shlex.split(line)[1:]
+    lines = [x for x in text.split("  ;;\n")[0].splitlines() if x.strip().startswith("exec ")]
+    return shlex.split(lines[-1])[1:]
 
 
 def apptainer(name: str, place: str) -> list[str]:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from job_campaigns import campaign, execute, hold
+from job_campaigns import campaign, execute, hold, within
 
 from dlperf_runner.campaign import jobs
 from dlperf_runner.campaign.job_files import SchedulerSettings
@@ -77,9 +77,7 @@ def test_a_step_of_an_allocation_is_followed_on_its_own_machine_only(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its job is known by the number of a process, which is another one elsewhere."""
-    given = {"SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_NUM_NODES": "1"}
-    for name, value in {**given, "SLURM_JOB_CPUS_PER_NODE": "2"}.items():
-        monkeypatch.setenv(name, value)
+    within(monkeypatch, "n1", "2")
     directory = campaign(site, nodes="1")
     execute(directory)
     path = directory / "jobs/1/job.json"

@@ -6,14 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from job_campaigns import (
-    KILL_JOB,
-    execute,
-    outcomes,
-    program,
-    start_job,
-    submitted,
-)
+from job_campaigns import KILL_JOB, execute, outcomes, program, start_job, submitted
 
 from dlperf_runner.schedulers import slurm
 

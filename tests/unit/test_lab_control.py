@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import importlib.util
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from types import ModuleType
 
 import pytest
 import yaml
+from modules import load
 
 PROJECT = Path(__file__).parents[2]
 ROLE = PROJECT / "roles/lab"
@@ -19,12 +19,7 @@ ROLE = PROJECT / "roles/lab"
 
 @pytest.fixture
 def control() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("lab_control", ROLE / "files/lab_control.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("roles/lab/files/lab_control.py")
 
 
 @pytest.fixture

@@ -26,6 +26,12 @@ from dlperf_runner.workloads.pytorch_llama import PEAK_FLOPS
 LLAMA_8B = Transformer(parameters=8_030_261_248 - 128_256 * 4096, layers=32, width=32 * 128)
 
 
+def transformer_of(workload: str, variant: str) -> Transformer:
+    found = own_workloads()[workload].variants[variant].transformer
+    assert found is not None
+    return found
+
+
 # ---- tokens per second of all devices
 
 
@@ -162,8 +168,7 @@ def test_transformers_of_the_catalogue_are_those_of_the_program() -> None:
 )
 def test_transformers_of_other_programs(workload: str, variant: str, size: tuple[int, ...]) -> None:
     """The sizes of Llama 2 (arXiv 2307.09288) and Llama 3.1 (arXiv 2407.21783, table 3)."""
-    transformer = own_workloads()[workload].variants[variant].transformer
-    assert transformer is not None
+    transformer = transformer_of(workload, variant)
     assert flops_per_token(transformer, 8192) == Size(*size).flops_per_token(8192)
 
 
@@ -172,8 +177,7 @@ def test_bert_counts_as_megatron_does() -> None:
     72 B s l h^2 (1 + s / 6h + V / 12 l h) FLOPs. Here, 5 of 32 tokens have the part of V, and one
     more square matrix."""
     width, layers, vocabulary = 1024, 24, 30_528
-    transformer = own_workloads()["pytorch-bert-large"].variants["large"].transformer
-    assert transformer is not None
+    transformer = transformer_of("pytorch-bert-large", "large")
     for length in (128, 512):
         part = 5 / 32 * (vocabulary + width) / (12 * layers * width)
         expected = 72 * layers * width**2 * (1 + length / (6 * width) + part)
@@ -186,8 +190,7 @@ def test_speed_of_bert_that_deepspeed_publishes(
 ) -> None:
     """DeepSpeed, `The Fastest and Most Efficient BERT Training`, May 2020: on a V100, 64 TFLOP/s
     are 272 sequences/s at length 128, and 53 are 52 at length 512."""
-    transformer = own_workloads()["pytorch-bert-large"].variants["large"].transformer
-    assert transformer is not None
+    transformer = transformer_of("pytorch-bert-large", "large")
     tflops = sequences * length * flops_per_token(transformer, length) / 1e12
     assert tflops == pytest.approx(published, rel=0.025)
 
@@ -197,8 +200,7 @@ def test_transformers_of_bert_are_those_of_the_program(name: str) -> None:
     size = BERT_SIZES[f"bert-{name}"]
     layer = 4 * size.width**2 + 2 * size.width * size.hidden
     head = size.width**2 + size.width * size.vocabulary
-    transformer = own_workloads()["pytorch-bert-large"].variants[name].transformer
-    assert transformer == Transformer(
+    assert transformer_of("pytorch-bert-large", name) == Transformer(
         parameters=size.layers * layer + 5 * head // 32, layers=size.layers, width=size.width
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from plan_examples import gpu_nodes, lab_nodes
@@ -11,23 +12,25 @@ from dlperf_runner.core.case import Command
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.launchers import Program, in_run_directory, launch, launchers, torchrun
 
-BETWEEN_NODES = {
-    "NCCL_DEBUG": "INFO",
-    "NCCL_DEBUG_SUBSYS": "INIT,NET",
-    "NCCL_SOCKET_IFNAME": "ib0",
-}
+BETWEEN_NODES = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_SOCKET_IFNAME": "ib0"}
 PYTHON = "/opt/dlperf/envs/mxnet/bin/python"
+SOURCE = "/opt/dlperf/src/w-builtin"
+TRAIN = (PYTHON, "-u", "train.py", "--batch-size", "128")
 
 
 def program(on_gpu: bool = True, gpus_per_node: int = 8) -> Program:
     return Program(
-        argv=(PYTHON, "-u", "train.py", "--batch-size", "128"),
+        argv=TRAIN,
         gpus_per_node=gpus_per_node,
         on_gpu=on_gpu,
         environment={"OMP_NUM_THREADS": "1"},
-        cwd="/opt/dlperf/src/w-builtin",
+        cwd=SOURCE,
         launcher_options=("--bind-to", "none", "--map-by", "slot"),
     )
+
+
+def exported(command: Command) -> list[str]:
+    return [after for word, after in pairwise(command.argv) if word == "-x"]
 
 
 def test_mpirun_on_two_gpu_nodes() -> None:
@@ -44,15 +47,15 @@ def test_mpirun_on_two_gpu_nodes() -> None:
             *("--mca", "oob_tcp_if_include", "ib0"),
             *("--mca", "pml", "ob1"),
             *("--mca", "btl", "^openib"),
-            *("--wdir", "/opt/dlperf/src/w-builtin"),
+            *("--wdir", SOURCE),
             *("-x", "OMP_NUM_THREADS"),
             *("-x", "NCCL_DEBUG"),
             *("-x", "NCCL_DEBUG_SUBSYS"),
             *("-x", "NCCL_SOCKET_IFNAME"),
-            *(PYTHON, "-u", "train.py", "--batch-size", "128"),
+            *TRAIN,
         ),
         env={"OMP_NUM_THREADS": "1", **BETWEEN_NODES},
-        cwd="/opt/dlperf/src/w-builtin",
+        cwd=SOURCE,
     )
 
 
@@ -69,10 +72,10 @@ def test_mpirun_on_one_device_of_the_lab() -> None:
         *("--mca", "oob_tcp_if_include", "eth0"),
         *("--mca", "pml", "ob1"),
         *("--mca", "btl", "^openib"),
-        *("--wdir", "/opt/dlperf/src/w-builtin"),
+        *("--wdir", SOURCE),
         *("-x", "OMP_NUM_THREADS"),
         "--oversubscribe",
-        *(PYTHON, "-u", "train.py", "--batch-size", "128"),
+        *TRAIN,
     )
     assert command.env == {"OMP_NUM_THREADS": "1"}
 
@@ -96,10 +99,10 @@ def test_mpirun_as_the_operator_has_it() -> None:
         *("--map-by", "slot"),
         *("--mca", "pml", "ob1"),
         *("--mca", "btl", "^openib"),
-        *("--wdir", "/opt/dlperf/src/w-builtin"),
+        *("--wdir", SOURCE),
         *("-x", "OMP_NUM_THREADS"),
         *("-x", "NCCL_DEBUG"),
-        *(PYTHON, "-u", "train.py", "--batch-size", "128"),
+        *TRAIN,
     )
     assert command.env == {"OMP_NUM_THREADS": "4", "NCCL_DEBUG": "INFO"}
 
@@ -124,9 +127,9 @@ def test_single_process_sees_the_devices_of_the_run() -> None:
     assert launch("single_process", program(gpus_per_node=4), gpu_nodes(1)) == (
         Command(
             host="node1",
-            argv=(PYTHON, "-u", "train.py", "--batch-size", "128"),
+            argv=TRAIN,
             env={"CUDA_VISIBLE_DEVICES": "0,1,2,3", "OMP_NUM_THREADS": "1"},
-            cwd="/opt/dlperf/src/w-builtin",
+            cwd=SOURCE,
         ),
     )
 
@@ -138,7 +141,7 @@ def test_single_process_on_cpu_has_the_variable_empty() -> None:
 
 def test_a_program_without_a_launcher_has_its_own_variables_only() -> None:
     (command,) = launch("direct", program(), gpu_nodes(1))
-    assert command.argv == (PYTHON, "-u", "train.py", "--batch-size", "128")
+    assert command.argv == TRAIN
     assert command.env == {"OMP_NUM_THREADS": "1"}
 
 
@@ -154,7 +157,7 @@ def test_torchrun_once_per_node() -> None:
             *("train.py", "--batch-size", "128"),
         ),
         env={"OMP_NUM_THREADS": "1", **BETWEEN_NODES},
-        cwd="/opt/dlperf/src/w-builtin",
+        cwd=SOURCE,
     )
     assert (second.host, second.argv[5]) == ("node2", "--node-rank=1")
 
@@ -177,10 +180,10 @@ def test_mpirun_tells_pytorch_where_to_meet() -> None:
         "GLOO_SOCKET_IFNAME": "eth0",
         "OMP_NUM_THREADS": "1",
     }
-    exported = [command.argv[n + 1] for n, word in enumerate(command.argv) if word == "-x"]
-    assert exported == list(command.env)
-    assert [word for word in command.argv if word not in (*exported, "-x")] == [
-        word for word in plain.argv if word not in (*exported, "-x")
+    names = exported(command)
+    assert names == list(command.env)
+    assert [word for word in command.argv if word not in (*names, "-x")] == [
+        word for word in plain.argv if word not in (*names, "-x")
     ]
 
 
@@ -189,7 +192,7 @@ def test_jax_is_one_process_per_node_and_is_told_who_it_is() -> None:
     first, second = launch("jax", program(), gpu_nodes(2))
     assert first == Command(
         host="node1",
-        argv=(PYTHON, "-u", "train.py", "--batch-size", "128"),
+        argv=TRAIN,
         env={
             "JAX_PROCESS_ID": "0",
             "CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7",
@@ -198,7 +201,7 @@ def test_jax_is_one_process_per_node_and_is_told_who_it_is() -> None:
             "OMP_NUM_THREADS": "1",
             **BETWEEN_NODES,
         },
-        cwd="/opt/dlperf/src/w-builtin",
+        cwd=SOURCE,
     )
     assert (second.host, second.argv) == ("node2", first.argv)
     assert second.env == {**first.env, "JAX_PROCESS_ID": "1"}
@@ -216,16 +219,14 @@ def test_mpirun_starts_one_process_of_jax_per_node() -> None:
         "OMP_NUM_THREADS": "1",
         **BETWEEN_NODES,
     }
-    exported = [command.argv[n + 1] for n, word in enumerate(command.argv) if word == "-x"]
-    assert exported == list(command.env)
+    assert exported(command) == list(command.env)
 
 
 def test_mpirun_tells_tensorflow_the_addresses_of_the_nodes() -> None:
     (command,) = launch("tensorflow_workers", program(), gpu_nodes(2))
     (plain,) = launch("mpirun", program(), gpu_nodes(2))
     assert command.env == {"TF_WORKER_HOSTS": "10.11.0.2,10.11.0.3", **plain.env}
-    exported = [command.argv[n + 1] for n, word in enumerate(command.argv) if word == "-x"]
-    assert exported == list(command.env)
+    assert exported(command) == list(command.env)
     assert command.argv[:5] == plain.argv[:5]
 
 
@@ -254,7 +255,7 @@ def test_paddle_launch_once_per_node() -> None:
         "--host=10.11.0.3",
         "--devices=0,1",
         "--log_dir=log",
-        *("/opt/dlperf/src/w-builtin/train.py", "--batch-size", "128"),
+        *(f"{SOURCE}/train.py", "--batch-size", "128"),
     )
     assert first.argv == tuple(
         text.replace("--host=10.11.0.3", "--host=10.11.0.2") for text in second.argv
@@ -271,7 +272,7 @@ def test_paddle_launch_of_1_8_has_the_options_that_were_published() -> None:
         "--cluster_node_ips=10.11.0.2,10.11.0.3",
         "--node_ip=10.11.0.3",
         "--selected_gpus=0,1",
-        *("/opt/dlperf/src/w-builtin/train.py", "--batch-size", "128"),
+        *(f"{SOURCE}/train.py", "--batch-size", "128"),
     )
     assert first.argv[5] == "--node_ip=10.11.0.2"
     assert second.env == {"OMP_NUM_THREADS": "1", **BETWEEN_NODES}
@@ -280,8 +281,7 @@ def test_paddle_launch_of_1_8_has_the_options_that_were_published() -> None:
 def test_paddle_1_8_on_cpu_is_one_process() -> None:
     one = program(on_gpu=False, gpus_per_node=1)
     (command,) = launch("paddle_launch_1", one, lab_nodes(1))
-    script = "/opt/dlperf/src/w-builtin/train.py"
-    assert command.argv == (PYTHON, "-u", script, "--batch-size", "128")
+    assert command.argv == (PYTHON, "-u", f"{SOURCE}/train.py", "--batch-size", "128")
     for two, hosts in ((one, lab_nodes(2)), (replace(one, gpus_per_node=2), lab_nodes(1))):
         with pytest.raises(UserError, match="has no collective operations on the CPU"):
             launch("paddle_launch_1", two, hosts)
@@ -295,7 +295,7 @@ def test_paddle_launch_on_cpu_says_how_many_processes() -> None:
         "--host=10.11.0.3",
         "--nproc_per_node=2",
         "--log_dir=log",
-        *("/opt/dlperf/src/w-builtin/train.py", "--batch-size", "128"),
+        *(f"{SOURCE}/train.py", "--batch-size", "128"),
     )
     assert second.env == {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}
     assert second.cwd == ""
@@ -314,16 +314,13 @@ def test_the_same_command_everywhere_knows_all_nodes() -> None:
     commands = launch("same_command_everywhere", program(), gpu_nodes(4))
     assert [command.host for command in commands] == ["node1", "node2", "node3", "node4"]
     assert {command.argv for command in commands} == {
-        (
-            *(PYTHON, "-u", "train.py", "--batch-size", "128"),
-            "--node_ips=10.11.0.2,10.11.0.3,10.11.0.4,10.11.0.5",
-        )
+        (*TRAIN, "--node_ips=10.11.0.2,10.11.0.3,10.11.0.4,10.11.0.5")
     }
 
 
 def test_a_program_that_writes_is_started_in_the_runs_own_directory() -> None:
     moved = in_run_directory(program())
-    assert moved.argv[:3] == (PYTHON, "-u", "/opt/dlperf/src/w-builtin/train.py")
+    assert moved.argv[:3] == (PYTHON, "-u", f"{SOURCE}/train.py")
     assert moved.cwd == ""
 
 

@@ -20,10 +20,10 @@ import pytest
 from command_line import call
 from make_logs import ROOT
 from plan_examples import lab_nodes
+from planned_campaigns import create, set_outcome
 from recorded_campaign import end
 
 from dlperf_runner.campaign import directory as campaigns
-from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.cli.results import progress_line
 from dlperf_runner.commands import campaigns as commands
 from dlperf_runner.commands.live import announce_page, serve_page
@@ -31,7 +31,6 @@ from dlperf_runner.commands.watch import CampaignWatch, time_left
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import parse_choice
-from dlperf_runner.plan.make import make_plan
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 TELEMETRY = """\
@@ -45,27 +44,20 @@ unix_time,device,memory_used_mib,utilization_percent,sm_clock_mhz,temperature_c,
 @pytest.fixture
 def campaign(tmp_path: Path) -> Path:
     """Two cases of two repeats: the first run is done, the second failed, the third runs."""
-    choice = parse_choice({"workload": "mxnet-resnet50v1b", "nodes": "1", "repeats": 2})
-    runs = make_plan(choice, load_catalog(), lab_nodes())
     directory = tmp_path / "one"
-    plan = campaigns.create_campaign(directory, choice, lab_nodes(), runs)
-    done, failed, running, _ = json.loads(json.dumps(plan["runs"]))
+    done, failed, running, _ = create(directory, nodes="1")
     end(directory, done, 10.0)
-    times = {"ended": "2026-01-02T03:04:05+00:00", "elapsed_s": 40.0}
-    change(directory, done, times)
+    change(directory, done, ended="2026-01-02T03:04:05+00:00", elapsed_s=40.0)
     place = campaigns.run_directory(directory, done)
     (place / "telemetry-node1.csv").write_text(TELEMETRY)
-    change(directory, failed, {"status": "failed", "message": HOSTILE, "elapsed_s": 3.0})
-    change(directory, running, {"status": "running"})
+    change(directory, failed, status="failed", message=HOSTILE, elapsed_s=3.0)
+    change(directory, running, status="running")
     progress(directory, running, 9.5)
     return directory
 
 
-def change(directory: Path, run: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
-    record = campaigns.read_record(directory, run)
-    record["outcome"] |= outcome
-    path = campaigns.write_json(campaigns.run_directory(directory, run) / "run.json", record)
-    os.utime(path, (1000.0, 1000.0))
+def change(directory: Path, run: Mapping[str, Any], **outcome: object) -> None:
+    os.utime(set_outcome(directory, run, **outcome), (1000.0, 1000.0))
 
 
 def progress(directory: Path, run: Mapping[str, Any], rate: float, devices: object = ()) -> None:
@@ -162,7 +154,7 @@ def test_rates_are_kept_over_time(campaign: Path) -> None:
     assert series["run"] == running["id"]
     assert series["points"] == [[1000.0, 9.5], [1002.0, 11.0]]
     # Before the next run prints a rate, there is none; a long run loses every second point.
-    change(campaign, plan[3], {"status": "running"})
+    change(campaign, plan[3], status="running")
     assert polled(watch, 1004.0)["series"] == {"run": plan[3]["id"], "unit": "", "points": []}
     progress(campaign, plan[3], 5.0)
     for second in range(3000):

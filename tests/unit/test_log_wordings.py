@@ -43,10 +43,7 @@ WORDINGS = {
     ],
     "oneflow_benchmark": [
         ("train: epoch 0, iter 20, loss: 6.5, top_1: 0.0, samples/s: 288.088", (20, 288.088)),
-        (
-            "train: epoch 0, iter 20, loss: 6.5, samples/s: 288.088 1597050000.123456",
-            (20, 288.088),
-        ),
+        ("train: epoch 0, iter 20, loss: 6.5, samples/s: 288.088 1597050000.123456", (20, 288.088)),
     ],
     "dllogger": [
         ("DLL 2022-06-14 15:40:21.026182 - (0, 200) total_ips : 9310.31", (201, 9310.31)),

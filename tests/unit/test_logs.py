@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from make_logs import SHARED_LOGS, arcface_torch, dllogger_pytorch, maxtext, megatron, torchtitan
-from read_logs import TAG, Step, read, stated, steps
+from read_logs import TAG, Step, read, stated, steps, together
 
 from dlperf_runner import logs
 from dlperf_runner.logs import Header, LineError
@@ -227,48 +227,39 @@ def test_tail_of_a_running_log() -> None:
     assert logs.parse_tail("gluoncv_horovod", "Epoch[0] Batch[7]\tSpeed: nan samples/sec") is None
 
 
-def test_headers_of_language_models() -> None:
-    made = {
-        "torchtitan": torchtitan(6835, world=8),
-        "maxtext": maxtext(8671.794, world=8),
-        "megatron": megatron(123.4),
-        "dllogger_pytorch": dllogger_pytorch(2480.33, world=8),
-    }
-    found: dict[str, dict[str, object]] = {}
-    for log_format, lines in made.items():
-        for one in stated(read(log_format, "\n".join(lines) + "\n")[0]):
-            found.setdefault(log_format, {}).update({k: v for k, v in one.items() if k != "line"})
-    length = {"sequence_length": "8192"}
-    assert found["torchtitan"] == {
-        "world_size": 8,
-        "batch_size_per_device": 2,
-        "total_steps": 100,
-        "parameters": length,
-    }
-    assert found["maxtext"] == {
-        "precision": "bf16",
-        "total_steps": 30,
-        "batch_size_per_device": 4,
-        "world_size": 8,
-        "parameters": {"sequence_length": "2048"},
-    }
-    assert found["megatron"] == {
-        "precision": "bf16",
-        "global_batch_size": 16,
-        "log_every": 10,
-        "total_steps": 100,
-        "world_size": 8,
-        "parameters": {"sequence_length": "4096"},
-    }
-    assert found["dllogger_pytorch"] == {
-        "batch_size_per_device": 256,
-        "world_size": 8,
-        "log_every": 10,
-        "precision": "amp",
-        "total_steps": 100,
-        "network": "resnet50",
-        "parameters": {"amp": "True"},
-    }
+@pytest.mark.parametrize(
+    ("log_format", "lines", "says", "parameters"),
+    [
+        (
+            *("torchtitan", torchtitan(6835, world=8)),
+            {"world_size": 8, "batch_size_per_device": 2, "total_steps": 100},
+            {"sequence_length": "8192"},
+        ),
+        (
+            *("maxtext", maxtext(8671.794, world=8)),
+            {"precision": "bf16", "total_steps": 30, "batch_size_per_device": 4, "world_size": 8},
+            {"sequence_length": "2048"},
+        ),
+        (
+            *("megatron", megatron(123.4)),
+            {"precision": "bf16", "global_batch_size": 16, "log_every": 10, "total_steps": 100}
+            | {"world_size": 8},
+            {"bf16": "True", "fp16": "False", "sequence_length": "4096"},
+        ),
+        (
+            *("dllogger_pytorch", dllogger_pytorch(2480.33, world=8)),
+            {"batch_size_per_device": 256, "world_size": 8, "log_every": 10, "precision": "amp"}
+            | {"total_steps": 100, "network": "resnet50"},
+            {"amp": "True"},
+        ),
+    ],
+)
+def test_headers_of_language_models(
+    log_format: str, lines: list[str], says: dict[str, object], parameters: dict[str, str]
+) -> None:
+    found = together(read(log_format, "\n".join(lines) + "\n")[0])
+    assert found.pop("line")
+    assert found == {**says, "parameters": parameters}
 
 
 def test_headers_of_arcface_and_the_interval_without_a_line() -> None:

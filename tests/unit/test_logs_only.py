@@ -9,7 +9,8 @@ from command_line import call
 from make_logs import maxtext, megatron, write
 from plan_examples import lab_nodes
 
-from dlperf_runner.catalog.reader import load_catalog, read_entry
+from dlperf_runner.catalog.entry import read_entry
+from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.workload import Workload
 from dlperf_runner.commands.listing import render
 from dlperf_runner.core.errors import UserError

@@ -356,8 +356,7 @@ def test_several_processes_append_to_one_chain(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["{}", "[]", "null", '{"number": 1}', '{"number": "1", "subject": 2}', "\x00", "é" * 10],
+    "line", ["{}", "[]", "null", '{"number": 1}', '{"number": "1", "subject": 2}', "\x00", "é" * 10]
 )
 def test_a_manifest_that_is_none(line: str) -> None:
     assert parse(f"{line}\n".encode()).broken == [f"{FILE}:1: the last line is incomplete"]

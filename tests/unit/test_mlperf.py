@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 from command_line import call
+from csv_tables import table
 from damaged_lines import damaged
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -217,8 +217,7 @@ def test_command_summarises_a_round(tmp_path: Path) -> None:
     text = call("mlperf", tmp_path, "--csv", tmp_path / "all.csv").text
     assert "llama31_8b: MLPerf's time to train of 10 runs, in minutes" in text
     assert "| NVIDIA | one | NVIDIA H100-SXM5-80GB | 8 | 32 | 25.000 | 10 | 31.11 |" in text
-    with (tmp_path / "all.csv").open(encoding="utf-8", newline="") as file:
-        rows = {(row["system"], row["benchmark"]): row for row in csv.DictReader(file)}
+    rows = {(row["system"], row["benchmark"]): row for row in table(tmp_path / "all.csv")}
     assert set(rows) == {("one", "llama31_8b"), ("'=two", "llama31_8b"), ("one", "resnet")}
     assert rows["one", "resnet"]["tokens_per_second"] == ""
     out = call("mlperf", tmp_path, "--json")

@@ -73,9 +73,7 @@ def test_a_log_of_a_campaign_with_another_network_is_refused(tmp_path: Path) -> 
     ],
 )
 def test_what_the_log_states_is_used_in_comparisons(
-    here: Path,
-    changes: dict[str, object],
-    expected: str,
+    here: Path, changes: dict[str, object], expected: str
 ) -> None:
     path = write(here / "logs" / "tf_gpu8_amp_bs256.txt", stating(**changes))
     (run,) = load(path).counted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
+from csv_tables import table
 from make_logs import (
     arcface_torch,
     campaign_run,
@@ -313,8 +313,7 @@ def test_no_name_is_obeyed_or_breaks_a_table(here: Path) -> None:
     out = call("summarize", "logs").out
     assert "\x1b" not in out
     assert "directory \\x1b[31mred" in out
-    with Path("results/logs/summary.csv").open(encoding="utf-8", newline="") as file:
-        told = {row["directory"] for row in csv.DictReader(file)}
+    told = {row["directory"] for row in table(Path("results/logs/summary.csv"))}
     assert {"'=1+1", "'@SUM(1)", r"new\nline", r"\x1b[31mred", r"\udcff"} <= told
     markdown = Path("results/logs/summary.md").read_text()
     assert "<script" not in markdown

@@ -12,14 +12,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_line import call
 from filters import environments
 from make_logs import ROOT, gluoncv, write
-from own_workload import NODES, PROGRAM, REGEX, call, init, said
+from own_workload import NODES, PROGRAM, REGEX, init, said
+from planned_campaigns import set_outcome
 
 from dlperf_runner import logs
+from dlperf_runner.campaign.directory import read_plan
 from dlperf_runner.catalog import reader
 from dlperf_runner.cli import init_workload as command
 from dlperf_runner.results import time_limit
+
+LOG = "logs/1n2g/mine_b4_fp32_1.log"
+
+
+def lines_of(steps: int = 12, rate: float = 101.5) -> list[str]:
+    """What PROGRAM prints of 12 steps, or of the first of them."""
+    return [f"it {n}/12 | {rate:.2f} img/s | loss {9 - n / 10}" for n in range(1, steps + 1)]
 
 
 @pytest.fixture
@@ -36,16 +46,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_round_trip(folder: Path, tmp_path: Path) -> None:
     """Described, listed, planned, run by the argv of the plan, and read like any other workload."""
-    said(init("train.py"))
-    assert "mine: mine framework mxnet --model mine" in said(call("list", "workloads"))
+    init("train.py")
+    assert "mine: mine framework mxnet --model mine" in said("list", "workloads")
     campaign = tmp_path / "campaign"
-    options = ("--workload", "mine", "-i", "hosts.json", "--campaign", str(campaign))
-    plan = json.loads(call("plan", *options, "--json").stdout)
+    options = ("--workload", "mine", "-i", "hosts.json", "--campaign", campaign)
+    plan = call("plan", *options, "--json").document
     assert [run["id"] for run in plan["runs"]] == [
         "mine-builtin_fp32_b4_1n1g/r1",
         "mine-builtin_fp32_b4_1n2g/r1",
     ]
-    source = json.loads(call("source", "--workload", "mine", "--json").stdout)
+    source = call("source", "--workload", "mine", "--json").document
     shutil.unpack_archive(source["path"], tmp_path / "node")
     for run in plan["runs"]:
         (started,) = run["commands"]
@@ -54,56 +64,52 @@ def test_round_trip(folder: Path, tmp_path: Path) -> None:
         log = subprocess.run(
             [sys.executable, *argv], cwd=tmp_path / "node", capture_output=True, check=True
         ).stdout
-        place = campaign / "runs" / run["id"]
-        (place / run["log_name"]).write_bytes(log)
-        record = json.loads((place / "run.json").read_text())
-        record["outcome"] |= {"status": "done", "exit_status": 0, "versions": {}}
-        (place / "run.json").write_text(json.dumps(record))
-    text = said(call("summarize", str(campaign), "--no-history"))
+        record = set_outcome(campaign, run, status="done", exit_status=0, versions={})
+        record.with_name(run["log_name"]).write_bytes(log)
+    text = said("summarize", campaign, "--no-history")
     assert "mine builtin, fp32, batch size 4 per device" in text
     cases = json.loads((campaign / "summary.json").read_text())["cases"]
     assert [case["world_size"] for case in cases] == [1, 2]
     one, two = (case["samples_per_second_median"] for case in cases)
     assert cases[1]["speedup"] == pytest.approx(two / one)
     assert "loss_last" in (campaign / "measurements.csv").read_text()
-    said(call("report", str(campaign)))
+    said("report", campaign)
     assert "mine" in (campaign / "report" / "report.md").read_text()
-    assert "not published" in said(call("compare", str(campaign)))
+    assert "not published" in said("compare", campaign)
 
 
 def test_logs_of_others(folder: Path, tmp_path: Path) -> None:
-    said(init("train.py"))
+    init("train.py")
     for repeat in (1, 2):
-        lines = [f"it {n}/12 | {100 + repeat}.50 img/s | loss {9 - n / 10}" for n in range(1, 13)]
-        write(tmp_path / "logs" / "1n2g" / f"mine_b4_fp32_{repeat}.log", lines)
-    assert "| 102.00 |" in said(call("summarize", "logs"))
+        write(tmp_path / LOG.replace("_1.", f"_{repeat}."), lines_of(rate=100.5 + repeat))
+    assert "| 102.00 |" in said("summarize", "logs")
 
 
 def test_the_option_stands_before_or_behind_the_command(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said(init("train.py"))
+    init("train.py")
     monkeypatch.setenv("DLPERF_CATALOG", "")
-    assert "mine" not in said(call("list", "workloads"))
+    assert "mine" not in said("list", "workloads")
     for words in (
         ("--catalog", str(folder), "list", "workloads"),
         ("list", "workloads", f"--catalog={folder}"),
         ("list", "--catalog", "catalog", "workloads"),
     ):
-        assert "mine: mine" in said(call(*words))
+        assert "mine: mine" in said(*words)
         # Playbooks and the processes that they start inherit it.
         assert os.environ["DLPERF_CATALOG"] == str(folder)
         monkeypatch.setenv("DLPERF_CATALOG", "")
 
 
 def test_the_option_needs_its_value(folder: Path) -> None:
-    assert "requires an argument" in said(call("list", "workloads", "--catalog"), 2)
+    assert "requires an argument" in said("list", "workloads", "--catalog", status=2)
 
 
 def test_all_that_is_missing_is_named_at_once(folder: Path) -> None:
-    text = said(init(without=("--name", "--regex", "--unit")), 2)
+    text = init(without=("--name", "--regex", "--unit"), status=2)
     assert "options are missing (expected --name, --log-format, --regex, --unit)" in text
-    text = said(init(without=("--regex",), log_format="own"), 2)
+    text = init(without=("--regex",), log_format="own", status=2)
     assert "options are missing (expected --regex)" in text
     assert not folder.exists()
 
@@ -113,7 +119,7 @@ def test_a_terminal_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     answers = "\n".join(
         ["mine", "{python} train.py {total_steps} 1 1", "mxnet", "direct", "own", REGEX, "tokens"]
     )
-    said(call("init-workload", "--file", "train.py", input=f"{answers}\n"))
+    call("init-workload", "--file", "train.py", input=f"{answers}\n")
     mine = reader.load_catalog().workload("mine")
     assert (mine.unit, mine.launcher) == ("tokens", "direct")
     assert mine.log_pattern is not None
@@ -121,7 +127,7 @@ def test_a_terminal_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_built_in_format_needs_no_expression(folder: Path) -> None:
-    said(init("train.py", without=("--regex", "--sample"), log_format="torchtitan"))
+    init("train.py", without=("--regex", "--sample"), log_format="torchtitan")
     mine = reader.load_catalog().workload("mine")
     assert (mine.log_format, mine.log_pattern) == ("torchtitan", None)
 
@@ -148,39 +154,36 @@ def test_a_built_in_format_needs_no_expression(folder: Path) -> None:
 def test_what_the_catalogue_would_not_take_is_not_written(
     folder: Path, changes: dict[str, str], told: str
 ) -> None:
-    assert told in said(init("train.py", **changes), 2)
+    assert told in init("train.py", **changes, status=2)
     assert not [path for path in folder.rglob("*") if path.is_file()]
 
 
 def test_nothing_is_overwritten(folder: Path) -> None:
-    said(init("train.py"))
+    init("train.py")
     before = (folder / "workloads" / "mine.yml").read_bytes()
-    assert "the workload exists already" in said(init("train.py", unit="tokens"), 2)
+    assert "the workload exists already" in init("train.py", unit="tokens", status=2)
     assert (folder / "workloads" / "mine.yml").read_bytes() == before
     assert (folder / "files" / "mine" / "train.py").is_file()
 
 
 def test_a_file_that_is_not_there(folder: Path) -> None:
-    assert "nothing.py" in said(init("nothing.py"), 2)
+    assert "nothing.py" in init("nothing.py", status=2)
     assert not (folder / "workloads" / "mine.yml").exists()
 
 
 def test_a_folder_that_is_not_there(folder: Path) -> None:
-    assert "no such directory" in said(call("list"), 2)
-    assert str(folder) in said(call("list"), 2)
+    assert "no such directory" in said("list", status=2)
+    assert str(folder) in said("list", status=2)
 
 
 def recorded(folder: Path, name: str, **changes: str) -> Path:
     """A campaign of `mine` whose runs are done."""
-    said(init("train.py", **changes))
+    init("train.py", **changes)
     call("plan", "--workload", "mine", "-i", "hosts.json", "--campaign", name)
     campaign = folder.parent / name
-    for record in campaign.glob("runs/*/*/run.json"):
-        content = json.loads(record.read_text())
-        content["outcome"] |= {"status": "done", "exit_status": 0, "versions": {}}
-        record.write_text(json.dumps(content))
-        lines = [f"it {n}/12 | 101.50 img/s | loss {9 - n / 10}" for n in range(1, 13)]
-        write(record.parent / content["log_name"], lines)
+    for run in read_plan(campaign)["runs"]:
+        record = set_outcome(campaign, run, status="done", exit_status=0, versions={})
+        write(record.with_name(run["log_name"]), lines_of())
     return campaign
 
 
@@ -198,14 +201,14 @@ def test_a_campaign_keeps_what_it_used_of_the_folder(
     shutil.rmtree(folder)
     monkeypatch.setenv("DLPERF_CATALOG", "")
     reader.forget()
-    text = said(call("summarize", "moved", "--no-history"))
+    text = said("summarize", "moved", "--no-history")
     assert "| tokens/s |" in text
     assert "| 101.50 |" in text
-    said(call("report", "moved"))
-    assert "not published" in said(call("compare", "moved"))
+    said("report", "moved")
+    assert "not published" in said("compare", "moved")
     # Only what reads the campaign knows it.
     reader.forget()
-    assert "mine" not in said(call("list", "workloads"))
+    assert "mine" not in said("list", "workloads")
 
 
 def test_campaigns_with_different_files_of_a_workload(
@@ -215,10 +218,10 @@ def test_campaigns_with_different_files_of_a_workload(
     shutil.rmtree(folder)
     reader.forget()
     recorded(folder, "two", unit="tokens")
-    said(call("compare", "one", "two"), 2)  # different units, but one file for both
+    said("compare", "one", "two", status=2)  # different units, but one file for both
     monkeypatch.setenv("DLPERF_CATALOG", "")
     reader.forget()
-    text = said(call("compare", "one", "two"), 2)
+    text = said("compare", "one", "two", status=2)
     assert "two campaigns have different files of a workload" in text
     assert "name the folder to use: dlperf --catalog DIR" in text
 
@@ -230,7 +233,7 @@ def test_a_campaign_that_kept_nothing(
     shutil.rmtree(recorded(folder, "campaign") / "catalog")
     monkeypatch.setenv("DLPERF_CATALOG", "")
     reader.forget()
-    text = said(call("summarize", "campaign", "--no-history"), 2)
+    text = said("summarize", "campaign", "--no-history", status=2)
     assert "the workload is not in the catalogue" in text
     assert "name its folder: dlperf --catalog DIR" in text
 
@@ -240,10 +243,9 @@ def test_a_campaign_that_kept_nothing(
 
 def log_of(tmp_path: Path, text: str) -> str:
     """What summarize says of a log with 12 whole lines, and a text in place of the last one."""
-    lines = [f"it {n}/12 | 101.50 img/s | loss {9 - n / 10}" for n in range(1, 12)]
-    path = write(tmp_path / "logs" / "1n2g" / "mine_b4_fp32_1.log", lines)
+    path = write(tmp_path / LOG, lines_of(11))
     path.write_text(path.read_text() + text)
-    return said(call("summarize", "logs"), 2)
+    return said("summarize", "logs", status=2)
 
 
 @pytest.mark.parametrize(
@@ -258,11 +260,11 @@ def log_of(tmp_path: Path, text: str) -> str:
     ],
 )
 def test_damaged_logs(folder: Path, tmp_path: Path, text: str, told: str) -> None:
-    said(init("train.py"))
+    init("train.py")
     if told == "the loss is not finite":
         with pytest.raises(AssertionError):  # invalid, not damaged: exit status 1
             log_of(tmp_path, text)
-        assert told in said(call("summarize", "logs"), 1)
+        assert told in said("summarize", "logs", status=1)
         return
     assert told in log_of(tmp_path, text)
 
@@ -271,47 +273,45 @@ def test_damaged_logs(folder: Path, tmp_path: Path, text: str, told: str) -> Non
 def test_a_rate_that_was_cut_or_wrapped_is_no_smaller_rate(
     folder: Path, tmp_path: Path, end: str
 ) -> None:
-    said(
-        init(
-            "train.py",
-            regex=r"it (?P<step>\d+)/\d+ loss (?P<loss>\S+) rate (?P<rate>[\d.]+)",
-            sample="it 1/12 loss 2.0 rate 3.5",
-        )
+    init(
+        "train.py",
+        regex=r"it (?P<step>\d+)/\d+ loss (?P<loss>\S+) rate (?P<rate>[\d.]+)",
+        sample="it 1/12 loss 2.0 rate 3.5",
     )
     lines = [f"it {n}/12 loss 1.5 rate 101.50" for n in range(1, 12)]
-    path = write(tmp_path / "logs" / "1n2g" / "mine_b4_fp32_1.log", lines)
+    path = write(tmp_path / LOG, lines)
     path.write_text(path.read_text() + end)
-    text = said(call("summarize", "logs"), 2)
+    text = said("summarize", "logs", status=2)
     assert "ends in the middle of this line" in text or "the rate is not" in text
 
 
 def test_durations_become_rates(folder: Path, tmp_path: Path) -> None:
     regex = r"(?P<step>\d+): (?P<step_time>[\d.]+) s"
-    said(init("train.py", regex=regex, sample="1: 0.5 s", unit="samples"))
+    init("train.py", regex=regex, sample="1: 0.5 s", unit="samples")
     lines = [f"{n}: {3.0 if n <= 2 else 0.25} s" for n in range(1, 13)]
-    write(tmp_path / "logs" / "1n2g" / "mine_b4_fp32_1.log", lines)
-    assert "| 32.00 |" in said(call("summarize", "logs"))  # 2 * 4 samples in 0.25 s
+    write(tmp_path / LOG, lines)
+    assert "| 32.00 |" in said("summarize", "logs")  # 2 * 4 samples in 0.25 s
 
 
 def test_an_expression_that_needs_exponential_time_is_stopped(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time_limit, "LIMIT_S", 0.5)
-    said(init("train.py", regex=r"(?P<step>\d+) (?P<rate>[\d.]+) (a+)+b", sample="1 2.5 aab"))
-    path = write(tmp_path / "logs" / "1n2g" / "mine_b4_fp32_1.log", ["1 2.5 aab"])
+    init("train.py", regex=r"(?P<step>\d+) (?P<rate>[\d.]+) (a+)+b", sample="1 2.5 aab")
+    path = write(tmp_path / LOG, ["1 2.5 aab"])
     path.write_text(path.read_text() + f"2 2.5 {'a' * 60}\n")
     # `run` shows the speed meanwhile, outside of any limit.
     assert logs.parse_tail("mine-log", path.read_text()) is None
-    text = said(call("summarize", "logs"), 2)
+    text = said("summarize", "logs", status=2)
     assert "mine_b4_fp32_1.log: the regular expression of the log format takes too long" in text
 
 
 def test_an_expression_that_matches_everything_takes_no_other_logs(
     folder: Path, tmp_path: Path
 ) -> None:
-    said(init("train.py", regex=r"(?P<step>\d+).*?(?P<rate>[\d.]+)", sample="1 2.5"))
+    init("train.py", regex=r"(?P<step>\d+).*?(?P<rate>[\d.]+)", sample="1 2.5")
     write(tmp_path / "logs" / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(384.25))
-    assert "mxnet-resnet50v1b, fp32" in said(call("summarize", "logs"))
+    assert "mxnet-resnet50v1b, fp32" in said("summarize", "logs")
 
 
 # ---- an environment of the user
@@ -329,10 +329,10 @@ def own_framework(folder: Path) -> None:
 
 def test_a_framework_of_the_user_is_planned_and_provisioned(folder: Path, tmp_path: Path) -> None:
     own_framework(folder)
-    said(init("train.py", framework="mylib"))
+    init("train.py", framework="mylib")
     nodes = json.loads(json.dumps(NODES).replace("mxnet", "mylib"))
     (tmp_path / "hosts.json").write_text(json.dumps(nodes))
-    plan = json.loads(call("plan", "--workload", "mine", "-i", "hosts.json", "--json").stdout)
+    plan = call("plan", "--workload", "mine", "-i", "hosts.json", "--json").document
     assert plan["runs"][0]["commands"][0]["argv"][0] == "/opt/dlperf/envs/mylib/bin/python"
     (found,) = environments.installed(["mylib"], "cpu", str(ROOT))
     assert found["requirements"] == f"{folder}/requirements.txt"
@@ -350,16 +350,16 @@ def test_an_image_of_the_user_runs_by_its_digest(folder: Path, tmp_path: Path) -
     container = PAGE.partition("# container: ")[2].partition("\n")[0]
     lines = ["name: mylib", "title: My library", "import_name: mylib", "environments:"]
     write(folder / "frameworks" / "mylib.yml", [*lines, f"  cpu: {{container: {container}}}"])
-    said(init("train.py", framework="mylib"))
+    init("train.py", framework="mylib")
     nodes = json.loads(json.dumps(NODES).replace("mxnet", "mylib"))
     hosts = tmp_path / "hosts.json"
     options = ("--workload", "mine", "-i", "hosts.json", "--container", "podman")
     hosts.write_text(json.dumps(nodes))
-    assert "dlperf_container_images" in said(call("plan", *options), 2)
+    assert "dlperf_container_images" in said("plan", *options, status=2)
     digest = f"sha256:{'ab' * 32}"
     nodes["nodes"]["hosts"]["node1"]["dlperf_container_images"] = {"registry/mylib": digest}
     hosts.write_text(json.dumps(nodes))
-    run, _ = json.loads(call("plan", *options, "--json").stdout)["runs"]
+    run, _ = call("plan", *options, "--json").document["runs"]
     source = "/opt/dlperf/src/mine-builtin"
     assert run["commands"][0]["argv"] == [
         *("/bin/sh", "-c", 'exec podman run "$@"', "podman", "--rm"),
@@ -383,14 +383,14 @@ def test_a_framework_with_a_built_in_name_is_refused(folder: Path) -> None:
     path.with_name("mxnet.yml").write_text(
         path.with_name("mxnet.yml").read_text().replace("name: mylib", "name: mxnet", 1)
     )
-    assert "the name of a built-in framework" in said(call("list"), 2)
+    assert "the name of a built-in framework" in said("list", status=2)
 
 
 def test_the_command_of_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/own-workload.md: its command writes a workload that torchrun starts."""
     _, _, rest = PAGE.partition("    dlperf --catalog ~/bench init-workload --name")
     words = shlex.split("--name" + rest.partition("\n\n")[0].replace("\\\n", " "))
-    said(call("init-workload", *words))
+    said("init-workload", *words)
     mine = reader.load_catalog().workload("mynet")
     assert (mine.launcher, mine.rule.rates_are_per, mine.rule.total_steps) == (
         *("torchrun", "device", 200),

@@ -28,8 +28,8 @@ def cases(runs: tuple[Run, ...]) -> list[str]:
 
 def test_the_rails_of_the_stack_are_those_that_nccl_takes(catalog: Catalog) -> None:
     rails = {"infiniband": {"rails": "=mlx5_0,mlx5_1"}}
-    usual = tuple(replace(node, stack="v100-cuda10.2") for node in gpu_nodes())
-    nodes = tuple(replace(node, stack_overrides=rails) for node in usual)
+    usual = gpu_nodes(stack="v100-cuda10.2")
+    nodes = gpu_nodes(stack="v100-cuda10.2", stack_overrides=rails)
     own = tuple(replace(node, env={"NCCL_IB_HCA": "^mlx5_4"}) for node in nodes)
     for hosts, expected in ((usual, None), (nodes, "=mlx5_0,mlx5_1"), (own, "^mlx5_4")):
         (run, *_) = make_plan(choose(workload="mxnet-resnet50v1b", nodes=2), catalog, hosts)
@@ -57,7 +57,7 @@ def test_smoke_is_the_labs_default(catalog: Catalog) -> None:
 def test_the_lab_has_a_smoke_matrix_of_every_published_system(
     catalog: Catalog, framework: str, workload: str, cases_of_smoke: list[str]
 ) -> None:
-    nodes = tuple(replace(node, frameworks=(framework,)) for node in lab_nodes())
+    nodes = lab_nodes(frameworks=(framework,))
     runs = make_plan(choose(workload=workload), catalog, nodes)
     assert cases(runs) == cases_of_smoke
     for run in runs:
@@ -72,7 +72,7 @@ def test_a_batch_that_was_published_on_larger_gpus_is_planned_with_a_warning() -
     own = load_catalog()
     for memory, precision, told in ((16, "fp32", 1), (32, "fp32", 0), (16, "amp", 0)):
         name = f"Tesla V100-SXM2-{memory}GB"
-        nodes = tuple(replace(node, accelerator=name, **changes) for node in gpu_nodes())
+        nodes = gpu_nodes(accelerator=name, **changes)
         choice = choose(workload="tensorflow-resnet50v1.5", precision=precision)
         lines = memory_warnings(make_plan(choice, own, nodes), own.workloads)
         assert len(lines) == told
@@ -176,7 +176,7 @@ def test_a_model_takes_every_workload_of_it(everything: Catalog) -> None:
 
 
 def test_without_a_choice_what_the_nodes_have_is_run(everything: Catalog) -> None:
-    nodes = tuple(replace(node, frameworks=("paddle", "oneflow")) for node in gpu_nodes())
+    nodes = gpu_nodes(frameworks=("paddle", "oneflow"))
     runs = make_plan(Choice(), everything, nodes)
     assert {run.framework for run in runs} == {"paddle", "oneflow"}
 

@@ -6,22 +6,22 @@ import re
 from dataclasses import replace
 
 import pytest
+import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_examples import choose, gpu_nodes, lab_nodes
 
 from dlperf_runner.catalog.reader import Catalog, load_catalog
 from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.node import Node
 from dlperf_runner.plan.cases import left_out, not_planned
 from dlperf_runner.plan.choice import Choice, choice_of_variables, choice_options, parse_choice
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.plan.parameters import check_names
 
 
-def refusal(choice: Choice, catalog: Catalog, nodes: tuple[object, ...]) -> str:
-    with pytest.raises(UserError) as caught:
-        make_plan(choice, catalog, nodes)
-    return str(caught.value)
+def refusal(choice: Choice, catalog: Catalog, nodes: tuple[Node, ...]) -> str:
+    return refusals.refusal(make_plan, choice, catalog, nodes)
 
 
 def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None:
@@ -94,7 +94,7 @@ def test_a_choice_that_selects_nothing_is_told(
 
 
 def test_a_source_that_cannot_be_had_is_refused_with_the_reason() -> None:
-    nodes = [replace(node, frameworks=("tensorflow2",)) for node in lab_nodes()]
+    nodes = lab_nodes(frameworks=("tensorflow2",))
     choice = choose(workload="tensorflow2-resnet50v1.5", source="upstream")
     message = refusal(choice, load_catalog(), nodes)
     assert "has no source 'upstream': the published program, classifier_trainer.py" in message
@@ -121,7 +121,7 @@ def test_a_framework_that_the_nodes_lack_is_told(everything: Catalog) -> None:
 def test_a_model_means_the_workloads_whose_framework_the_nodes_have() -> None:
     """A framework that is added to the catalogue takes nothing from an inventory that lacks it."""
     catalog, choice = load_catalog(), choose(model="arcface")
-    nodes = [replace(node, frameworks=("mxnet", "paddle")) for node in lab_nodes(2)]
+    nodes = lab_nodes(2, frameworks=("mxnet", "paddle"))
     planned = {run.workload for run in make_plan(choice, catalog, nodes)}
     assert planned == {"mxnet-arcface", "paddle-arcface"}
     assert not_planned(choice, catalog, nodes, planned) == {
@@ -132,9 +132,7 @@ def test_a_model_means_the_workloads_whose_framework_the_nodes_have() -> None:
 @pytest.mark.parametrize("stack", ["a100-cuda11.8", "h100-cuda12.9", "b200-cuda13"])
 def test_todays_nodes_run_what_exists_for_them_and_the_plan_says_what_does_not(stack: str) -> None:
     shipped = load_catalog()
-    nodes = [
-        replace(node, stack=stack, accelerator="NVIDIA H100 80GB HBM3") for node in gpu_nodes()
-    ]
+    nodes = gpu_nodes(stack=stack, accelerator="NVIDIA H100 80GB HBM3")
     planned = {run.workload for run in make_plan(Choice(), shipped, nodes)}
     models = ("jax-llama", "jax-resnet50v1.5", "pytorch-arcface", "pytorch-bert-large")
     built = set() if stack == "b200-cuda13" else {"tensorflow2-resnet50v1.5"}
@@ -153,7 +151,7 @@ def test_todays_nodes_run_what_exists_for_them_and_the_plan_says_what_does_not(s
 
 
 def test_the_launcher_is_a_parameter_of_pytorch() -> None:
-    shipped, nodes = load_catalog(), [replace(n, frameworks=("pytorch",)) for n in lab_nodes(2)]
+    shipped, nodes = load_catalog(), lab_nodes(2, frameworks=("pytorch",))
     chosen = choose(workload="pytorch-llama", nodes=2)
     (run,) = make_plan(chosen, shipped, nodes)
     assert [command.host for command in run.commands] == ["node1", "node2"]
@@ -169,10 +167,9 @@ def test_the_launcher_is_a_parameter_of_pytorch() -> None:
 
 
 def test_the_stack_must_be_known_and_fit(catalog: Catalog) -> None:
-    odd = tuple(replace(node, stack="v100") for node in lab_nodes())
+    odd = lab_nodes(stack="v100")
     assert "unknown stack 'v100' (expected one of a100-cuda11.8" in refusal(Choice(), catalog, odd)
-    odd = tuple(replace(node, accelerator="A100") for node in lab_nodes())
-    message = refusal(Choice(), catalog, odd)
+    message = refusal(Choice(), catalog, lab_nodes(accelerator="A100"))
     assert "the accelerator does not match the stack (expected cpu, as in the stack cpu" in message
 
 
@@ -193,9 +190,8 @@ def test_default_matrices_that_differ_are_told(catalog: Catalog) -> None:
     ],
 )
 def test_a_wrong_parameter_is_told(catalog: Catalog, text: str, message: str) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=re.escape(message)):
         make_plan(parse_choice({"model": "resnet50v1b"}, [text]), catalog, lab_nodes())
-    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -287,9 +283,8 @@ def test_options_say_the_same_as_the_choice(choice: Choice) -> None:
     ],
 )
 def test_variables_of_bench_that_are_wrong(variables: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError) as caught:
-        choice_of_variables(variables, ("dlperf", "benchmark_run"))
-    assert re.search(message, str(caught.value).replace("\n", " "))
+    told = refusals.refusal(choice_of_variables, variables, ("dlperf", "benchmark_run"))
+    assert re.search(message, told.replace("\n", " "))
 
 
 def test_variables_of_bench_become_a_choice() -> None:
@@ -327,6 +322,4 @@ def test_only_the_model_decides_which_variant_runs(
     workload: str, parameter: str, message: str
 ) -> None:
     choice = parse_choice({"workload": workload}, [parameter])
-    with pytest.raises(UserError) as caught:
-        check_names(choice, [load_catalog().workloads[workload]])
-    assert str(caught.value) == message
+    assert refusals.refusal(check_names, choice, [load_catalog().workloads[workload]]) == message

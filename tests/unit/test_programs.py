@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import dllogger_lines
@@ -14,21 +12,11 @@ import jax_llama
 import pytest
 import pytorch_arcface
 import pytorch_llama
+from modules import load
 
 from dlperf_runner.catalog.reader import load_catalog
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def benchmark(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-programs, plain_loops = benchmark("programs"), benchmark("plain_loops")
+programs, plain_loops = load("benchmarks/programs.py"), load("benchmarks/plain_loops.py")
 
 
 @pytest.mark.parametrize("name", programs.PROGRAMS)

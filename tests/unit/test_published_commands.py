@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from make_logs import ROOT
 from plan_examples import gpu_nodes
+from upstream_sources import source_mirror
 
 from dlperf_runner.catalog.published_numbers import reproduced_reports
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.reproduction import Reproduction
 from dlperf_runner.cli.reproducing import pages
 from dlperf_runner.core.case import Run
-from dlperf_runner.core.node import Node
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.plan.published_command import differences, flags_of, is_declared
 
 REPORTS = {report.name: report for report in reproduced_reports()}
-NODES: tuple[Node, ...] = tuple(
-    replace(
-        node,
-        stack="v100-cuda10.2",
-        container_images={"nvcr.io/nvidia/tensorflow:20.12-tf1-py3": "sha256:" + "0" * 64},
-    )
-    for node in gpu_nodes()
-)
+IMAGES = {"nvcr.io/nvidia/tensorflow:20.12-tf1-py3": "sha256:" + "0" * 64}
+NODES = gpu_nodes(stack="v100-cuda10.2", container_images=IMAGES)
 
 
 def reproduction_of(name: str) -> Reproduction:
@@ -45,7 +37,7 @@ def published_matrix(workload: str) -> tuple[Run, ...]:
     if not any(run.container for run in runs):
         return runs
     # Without a digest of the image, it runs in the environment on the nodes.
-    bare = tuple(replace(node, container_images={}) for node in NODES)
+    bare = gpu_nodes(stack="v100-cuda10.2")
     return (*runs, *make_plan(parse_choice(options), load_catalog(), bare))
 
 
@@ -120,9 +112,7 @@ def test_flags_are_compared_whatever_their_spelling() -> None:
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_the_cited_scripts_hold_the_commands(name: str) -> None:
-    mirror = os.environ.get("DLPERF_SOURCE_MIRROR")
-    if not mirror:
-        pytest.skip("DLPERF_SOURCE_MIRROR names no directory of git mirrors")
+    mirror = source_mirror()
     for command in reproduction_of(name).commands:
         repository = Path(mirror) / command.repository.replace("/", "+") / "repo"
         if not repository.exists():

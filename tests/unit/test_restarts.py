@@ -34,17 +34,23 @@ from dlperf_runner.measure.estimators import Measured, Rule
 @dataclass(frozen=True)
 class Example:
     """A whole log, its case, and the lines with which it could be started again: by the setting,
-    the words of the line and those in their place, and both values in the error."""
+    the words of the line and those in their place, and both values in the error; or the words with
+    {} for the values, and these."""
 
     lines: list[str]
     rule: Rule
     case: tuple[str, str, int]
-    again: dict[str, tuple[str, str, str, str]]
+    again: dict[str, tuple[str, ...]]
     head: list[str] = field(default_factory=list)
 
     @property
     def log(self) -> list[str]:
         return [*self.head, *self.lines]
+
+    def restart(self, what: str) -> tuple[str, ...]:
+        """The words, those in their place, and both values."""
+        words, *values = self.again[what]
+        return (*map(words.format, values), *values) if "{}" in words else self.again[what]
 
 
 BATCH, WORLD, PRECISION, STEPS = "batch size", "world size", "precision", "number of steps"
@@ -56,13 +62,14 @@ EXAMPLES = {
         RESNET,
         ("1n8g", "fp32", 128),
         {
-            BATCH: ("batch_size=128", "batch_size=64", "128", "64"),
-            WORLD: ("world_size=8", "world_size=4", "8", "4"),
+            BATCH: ("batch_size={}", "128", "64"),
+            WORLD: ("world_size={}", "8", "4"),
             PRECISION: ("'float32'", "'float16'", "fp32", "fp16"),
-            STEPS: ("iterations=120", "iterations=60", "120", "60"),
+            STEPS: ("iterations={}", "120", "60"),
+            "log interval": ("log_interval={}", "1", "2"),
         },
         [
-            "INFO:root:Namespace(batch_size=128, dtype='float32', iterations=120)",
+            "INFO:root:Namespace(batch_size=128, dtype='float32', iterations=120, log_interval=1)",
             "INFO:root:world_size=8",
         ],
     ),
@@ -71,11 +78,11 @@ EXAMPLES = {
         ARCFACE,
         ("1n8g", "fp32", 128),
         {
-            BATCH: ("per_batch_size=128", "per_batch_size=64", "128", "64"),
-            WORLD: ("ctx_num=8", "ctx_num=4", "8", "4"),
+            BATCH: ("per_batch_size={}", "128", "64"),
+            WORLD: ("ctx_num={}", "8", "4"),
             PRECISION: ("'float32'", "'float16'", "fp32", "fp16"),
-            STEPS: ("'max_steps': 120", "'max_steps': 60", "120", "60"),
-            "classes": ("'num_classes': 9", "'num_classes': 8", "9", "8"),
+            STEPS: ("'max_steps': {}", "120", "60"),
+            "classes": ("'num_classes': {}", "9", "8"),
         },
         [
             "Called with argument: Namespace(per_batch_size=128, ctx_num=8, dtype='float32',"
@@ -87,12 +94,12 @@ EXAMPLES = {
         ONEFLOW,
         ("2n8g", "fp32", 128),
         {
-            BATCH: ("per_device = 128", "per_device = 64", "128", "64"),
+            BATCH: ("per_device = {}", "128", "64"),
             WORLD: ("num_gpu_per_node = 8", "num_gpu_per_node = 4", "16", "8"),
             "number of nodes": ("num_nodes = 2", "num_nodes = 4", "16", "32"),
             PRECISION: ("use_fp16 = False", "use_fp16 = True", "fp32", "fp16"),
-            STEPS: ("num_iters = 200", "num_iters = 100", "200", "100"),
-            "image size": ("image_size = 224", "image_size = 64", "224", "64"),
+            STEPS: ("num_iters = {}", "200", "100"),
+            "image size": ("image_size = {}", "224", "64"),
         },
         [
             "batch_size_per_device = 128",
@@ -107,11 +114,11 @@ EXAMPLES = {
         PLSC,
         ("1n1g", "fp32", 128),
         {
-            BATCH: ("size to 128", "size to 64", "128", "64"),
-            WORLD: ("num_trainers: 1", "num_trainers: 2", "1", "2"),
+            BATCH: ("size to {}", "128", "64"),
+            WORLD: ("num_trainers: {}", "1", "2"),
             PRECISION: ("training: False", "training: True", "fp32", "fp16"),
-            STEPS: ("batches to 150", "batches to 100", "150", "100"),
-            "classes": ("num_classes to 9", "num_classes to 8", "9", "8"),
+            STEPS: ("batches to {}", "150", "100"),
+            "classes": ("num_classes to {}", "9", "8"),
         },
         [
             "INFO 2021-03-12 09:59:00,000 entry.py:9] trainer_id: 0, num_trainers: 1",
@@ -126,11 +133,11 @@ EXAMPLES = {
         TENSORFLOW,
         ("1n8g", "amp", 256),
         {
-            BATCH: ("batch_size : 256", "batch_size : 128", "256", "128"),
-            WORLD: ("Num GPUs 8", "Num GPUs 4", "8", "4"),
+            BATCH: ("batch_size : {}", "256", "128"),
+            WORLD: ("Num GPUs {}", "8", "4"),
             PRECISION: ("amp : True", "amp : False", "amp", "fp32"),
-            STEPS: ("num_iter : 500", "num_iter : 400", "500", "400"),
-            "number of warm-up steps": ("warmup_steps : 200", "warmup_steps : 100", "200", "100"),
+            STEPS: ("num_iter : {}", "500", "400"),
+            "number of warm-up steps": ("warmup_steps : {}", "200", "100"),
         },
     ),
     "dllogger_pytorch": Example(
@@ -138,11 +145,11 @@ EXAMPLES = {
         CONVNETS,
         ("1n8g", "amp", 256),
         {
-            BATCH: ("batch_size : 256", "batch_size : 128", "256", "128"),
-            WORLD: ("world_size : 8", "world_size : 4", "8", "4"),
+            BATCH: ("batch_size : {}", "256", "128"),
+            WORLD: ("world_size : {}", "8", "4"),
             PRECISION: ("amp : True", "precision : fp32", "amp", "fp32"),
-            "amp": ("amp : True", "amp : False", "True", "False"),
-            STEPS: ("prof : 100", "prof : 50", "100", "50"),
+            "amp": ("amp : {}", "True", "False"),
+            STEPS: ("prof : {}", "100", "50"),
         },
     ),
     "arcface_torch": Example(
@@ -150,33 +157,18 @@ EXAMPLES = {
         ARCFACE_TORCH,
         ("1n8g", "amp", 128),
         {
-            BATCH: (": batch_size               128", ": batch_size               64", "128", "64"),
+            BATCH: (": batch_size               {}", "128", "64"),
             # What its log says of the world size.
-            GLOBAL: (
-                "total_batch_size         1024",
-                "total_batch_size         512",
-                "1024",
-                "512",
-            ),
+            GLOBAL: ("total_batch_size         {}", "1024", "512"),
             PRECISION: (
                 "fp16                     True",
                 "precision                tf32",
                 "amp",
                 "tf32",
             ),
-            "fp16": (
-                "fp16                     True",
-                "fp16                     False",
-                "True",
-                "False",
-            ),
-            STEPS: ("total_step               100", "total_step               50", "100", "50"),
-            "classes": (
-                "num_classes              93431",
-                "num_classes              9",
-                "93431",
-                "9",
-            ),
+            "fp16": ("fp16                     {}", "True", "False"),
+            STEPS: ("total_step               {}", "100", "50"),
+            "classes": ("num_classes              {}", "93431", "9"),
         },
     ),
     "torchtitan": Example(
@@ -184,11 +176,11 @@ EXAMPLES = {
         LLAMA,
         ("1n8g", "bf16", 2),
         {
-            BATCH: ("local batch size 2", "local batch size 4", "2", "4"),
-            WORLD: ("dp_shard=8", "dp_shard=4", "8", "4"),
+            BATCH: ("local batch size {}", "2", "4"),
+            WORLD: ("dp_shard={}", "8", "4"),
             PRECISION: ("precision bfloat16", "precision float32", "bf16", "fp32"),
-            STEPS: ("total steps 100", "total steps 50", "100", "50"),
-            "sequence length": ("sequence length 8192", "sequence length 4096", "8192", "4096"),
+            STEPS: ("total steps {}", "100", "50"),
+            "sequence length": ("sequence length {}", "8192", "4096"),
         },
         [
             "[titan] 2025-12-01 12:00:00,123 - root - INFO - "
@@ -200,11 +192,11 @@ EXAMPLES = {
         MAXTEXT,
         ("1n8g", "bf16", 4),
         {
-            BATCH: ("batch_size: 4.0", "batch_size: 2.0", "4", "2"),
-            WORLD: ("Num_devices: 8", "Num_devices: 4", "8", "4"),
+            BATCH: ("batch_size: {}.0", "4", "2"),
+            WORLD: ("Num_devices: {}", "8", "4"),
             PRECISION: ("dtype: bfloat16", "dtype: float32", "bf16", "fp32"),
-            STEPS: ("steps: 30", "steps: 20", "30", "20"),
-            "sequence length": ("length: 2048", "length: 1024", "2048", "1024"),
+            STEPS: ("steps: {}", "30", "20"),
+            "sequence length": ("length: {}", "2048", "1024"),
         },
     ),
     "megatron": Example(
@@ -213,12 +205,12 @@ EXAMPLES = {
         ("1n8g", "bf16", 2),
         {
             # What its log says of the batch size.
-            GLOBAL: (". 16", ". 8", "16", "8"),
-            WORLD: (f"world_size {'.' * 38} 8", f"world_size {'.' * 38} 4", "8", "4"),
+            GLOBAL: (". {}", "16", "8"),
+            WORLD: (f"world_size {'.' * 38} {{}}", "8", "4"),
             PRECISION: (f"bf16 {'.' * 44} True", f"fp16 {'.' * 44} True", "bf16", "fp16"),
-            "bf16": (f"bf16 {'.' * 44} True", f"bf16 {'.' * 44} False", "True", "False"),
-            STEPS: (f"train_iters {'.' * 37} 100", f"train_iters {'.' * 37} 50", "100", "50"),
-            "sequence length": (". 4096", ". 2048", "4096", "2048"),
+            "bf16": (f"bf16 {'.' * 44} {{}}", "True", "False"),
+            STEPS: (f"train_iters {'.' * 37} {{}}", "100", "50"),
+            "sequence length": (". {}", "4096", "2048"),
         },
     ),
 }
@@ -243,7 +235,7 @@ def test_each_format_that_states_settings_is_here() -> None:
 def test_whole_logs_are_measured_and_so_are_those_that_repeat_their_settings(form: str) -> None:
     lines = EXAMPLES[form].log
     found = measured(form, lines)
-    heads = [old for old, *_ in EXAMPLES[form].again.values()]
+    heads = [EXAMPLES[form].restart(what)[0] for what in EXAMPLES[form].again]
     stated = [line for line in lines if any(words in line for words in heads)]
     middle = len(lines) * 2 // 3
     again = measured(form, [*lines[:middle], *stated, *lines[middle:]])
@@ -258,7 +250,7 @@ def test_restart_with_another_setting_is_refused_with_both_lines(
     form: str, what: str, place: float
 ) -> None:
     example = EXAMPLES[form]
-    old, new, value, other = example.again[what]
+    old, new, value, other = example.restart(what)
     lines = example.log
     first = next(number for number, line in enumerate(lines, 1) if old in line)
     # All rates may come after the statement, whose line is then still one of the log's head.

@@ -11,6 +11,7 @@ import pytest
 from command_line import call
 from make_logs import gluoncv, write
 from plan_examples import lab_nodes
+from planned_campaigns import set_outcome
 
 from dlperf_runner.campaign import directory as campaign
 from dlperf_runner.campaign import execute as execution
@@ -66,15 +67,11 @@ def carry_out(directory: Path, fails: Sequence[str] = (), stop_after: int = 99) 
 
 
 def finish(directory: Path, run: Mapping[str, Any], status: str) -> None:
-    place = campaign.run_directory(directory, run)
-    record = campaign.read_record(directory, run)
-    outcome = {"status": status, "exit_status": 0, "hosts": {"node1": {}}}
-    record["outcome"] = {**record["outcome"], **outcome}
-    campaign.write_json(place / "run.json", record)
+    record = set_outcome(directory, run, status=status, exit_status=0, hosts={"node1": {}})
     speed = SPEEDS[run["case"]](run["repeat"])
     world = run["world_size"]
     log = gluoncv(speed, batch=2, world=world, steps=run["total_steps"], warmup=run["warmup_steps"])
-    write(place / run["log_name"], log)
+    write(record.with_name(run["log_name"]), log)
 
 
 def runs_of(*topologies: str, repeats: Sequence[int]) -> list[str]:

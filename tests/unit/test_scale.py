@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 import re
-import sys
-from pathlib import Path
 
 import pytest
+from modules import PROJECT, load
 
-ROOT = Path(__file__).parents[2]
-SPEC = importlib.util.spec_from_file_location("scale", ROOT / "benchmarks/scale.py")
-assert SPEC and SPEC.loader
-scale = importlib.util.module_from_spec(SPEC)
-sys.modules["scale"] = scale  # dataclasses look their module up
-SPEC.loader.exec_module(scale)
+scale = load("benchmarks/scale.py")
 
 
 def seconds(task: object, nodes: int, forks: int, cores: int) -> float:
@@ -58,7 +51,7 @@ def test_an_environment_in_a_tree_passes_few_nodes() -> None:
 def test_the_documented_table_is_the_computed_one() -> None:
     inputs = scale.values()
     computed = list(scale.table(inputs, inputs["forks"], inputs["cores"]))
-    text = (ROOT / "docs/scale.md").read_text().split("## How files")[0]
+    text = (PROJECT / "docs/scale.md").read_text().split("## How files")[0]
     rows = re.findall(r"^\| (.+) \|$", text, re.MULTILINE)[2:]
     assert [row.split(" | ") for row in rows] == computed
 

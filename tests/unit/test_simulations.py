@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
+from modules import PROJECT, load
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs" / "statistics.md").read_text(encoding="utf-8")
 TRIALS = 150
 NAMES = (
     *("steady", "case", "published", "family-wise", "missed", "verdicts", "found"),
     *("campaigns", "adaptive", "change-points", "changes-found"),
 )
-
-
-def simulations() -> ModuleType:
-    path = ROOT / "benchmarks" / "simulations.py"
-    spec = importlib.util.spec_from_file_location("simulations", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def stated() -> dict[str, list[float]]:
@@ -44,7 +33,7 @@ def stated() -> dict[str, list[float]]:
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, list[tuple[float, int]]]:
-    module = simulations()
+    module = load("benchmarks/simulations.py")
     assert tuple(module.SIMULATIONS) == NAMES
     return {
         label: shares
@@ -91,12 +80,12 @@ def test_promises_of_the_page() -> None:
 
 def command(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / "simulations.py"), *options],
+        [sys.executable, str(PROJECT / "benchmarks" / "simulations.py"), *options],
         capture_output=True,
         text=True,
         check=False,
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"},
     )
 
 

@@ -8,26 +8,21 @@ import re
 from pathlib import Path
 
 import pytest
+from command_line import call, output
 from make_logs import campaign_run, gluoncv, maxtext, megatron, torchtitan, write
-from typer.testing import CliRunner
-
-from dlperf_runner.cli.main import app
 
 
 def summarized(folder: Path, *options: str) -> list[dict[str, str]]:
     """The cases of summary.csv; the logs must be valid."""
     out = folder / "out"
-    arguments = ["summarize", str(folder / "logs"), "--output-dir", str(out), *options]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
+    output("summarize", folder / "logs", "--output-dir", out, *options)
     with (out / "summary.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def refusal(folder: Path, *options: str) -> str:
-    done = CliRunner().invoke(app, ["summarize", str(folder), *options, "--no-history"])
-    assert done.exit_code == 2, done.output
-    return " ".join(done.stderr.split())
+    done = call("summarize", folder, *options, "--no-history", status=2)
+    return " ".join(done.err.split())
 
 
 def titan(folder: Path, lines: list[str], name: str = "llama8b_b2_bf16_1.log") -> Path:

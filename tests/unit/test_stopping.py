@@ -46,16 +46,20 @@ cli.main()
 """
 
 
-def runner(directory: Path, sleep_s: int = 60) -> subprocess.Popen[str]:
-    code = RUNNER.replace("SLEEP", str(sleep_s))
-    argv = [sys.executable, "-c", code, "run", "--nodes", "1", "--campaign", directory]
+def started(code: str, *words: str | Path) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        argv, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, "-c", code, *words],
+        cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         preexec_fn=hear_signals,  # noqa: PLW1509  no thread of the tests
     )  # fmt: skip
     assert process.stdout
     assert process.stdout.readline() == "ready\n"
     return process
+
+
+def runner(directory: Path, sleep_s: int = 60) -> subprocess.Popen[str]:
+    code = RUNNER.replace("SLEEP", str(sleep_s))
+    return started(code, "run", "--nodes", "1", "--campaign", directory)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -168,20 +172,14 @@ for _ in range(100):
 def test_playbook_ends_in_order_while_it_has_nodes(
     tmp_path: Path, playbook: str, states: list[str], status: int
 ) -> None:
-    argv = [sys.executable, "-c", PLAYBOOK, tmp_path, playbook, *states]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout
-    assert process.stdout.readline() == "ready\n"
+    process = started(PLAYBOOK, tmp_path, playbook, *states)
     process.terminate()
     process.communicate(timeout=30)
     assert process.returncode == status
 
 
 def test_first_interrupt_of_a_playbook_lets_the_run_end(tmp_path: Path) -> None:
-    argv = [sys.executable, "-c", PLAYBOOK, tmp_path, "bench.yml", "held"]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout
-    assert process.stdout.readline() == "ready\n"
+    process = started(PLAYBOOK, tmp_path, "bench.yml", "held")
     for number in (signal.SIGHUP, signal.SIGINT):
         process.send_signal(number)
         time.sleep(0.5)
@@ -199,10 +197,7 @@ def test_playbook_is_told_of_the_death_of_its_runner(tmp_path: Path) -> None:
         "subprocess.Popen([sys.executable, '-c', *sys.argv[2:]]).wait()"
     )
     pid_file = tmp_path / "pid"
-    argv = [sys.executable, "-c", parent, pid_file, PLAYBOOK, tmp_path, "bench.yml", "held"]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    assert process.stdout.readline() == "ready\n"
+    process = started(parent, pid_file, PLAYBOOK, tmp_path, "bench.yml", "held")
     process.kill()
     process.wait()
     deadline = time.monotonic() + 5
@@ -210,4 +205,4 @@ def test_playbook_is_told_of_the_death_of_its_runner(tmp_path: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert (tmp_path / "stop").read_text() == "now"
-    process.stdout.close()
+    process.communicate(timeout=30)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from csv_tables import table
 from make_logs import RESNET, campaign_run, dllogger, gluoncv, published, published_tree, write
 from pandas import DataFrame
-from summaries import log_of, problem, summarize, table
+from summaries import log_of, problem, summarize
 
 from dlperf_runner.commands.summarize import catalogued
 from dlperf_runner.commands.summarize import summarize as summarize_directory

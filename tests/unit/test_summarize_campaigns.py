@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from command_line import call
+from csv_tables import table
 from make_logs import campaign_run, gluoncv, write
 from pandas import DataFrame
-from summaries import log_of, problem, summarize, table
+from summaries import log_of, problem, summarize
 
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.commands.summarize import catalogued

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from csv_tables import table
 from make_logs import RESNET, gluoncv, write
 from peak_memory import peak_of
-from summaries import log_of, problem, summarize, table
+from summaries import log_of, problem, summarize
 
 from dlperf_runner.commands.summarize import Known
 from dlperf_runner.commands.summarize import summarize as summarize_directory

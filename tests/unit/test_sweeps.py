@@ -12,6 +12,8 @@ import pytest
 from command_line import call
 from make_logs import gluoncv, torchtitan, write
 from plan_examples import lab_nodes
+from planned_campaigns import set_outcome
+from refusals import refusal
 
 from dlperf_runner.campaign import directory as campaign
 from dlperf_runner.catalog.reader import load_catalog
@@ -20,7 +22,6 @@ from dlperf_runner.commands.report import make_report
 from dlperf_runner.commands.rounds import values_by_case
 from dlperf_runner.commands.summarize import summarize
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.node import Node
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import choice_of_variables, parse_choice
 from dlperf_runner.plan.make import make_plan
@@ -32,10 +33,6 @@ CASE = "mxnet-resnet50v1b-builtin{}_fp32_b2_{}"
 def planned(*parameters: str, **options: object) -> list[str]:
     choice = parse_choice({"model": "resnet50v1b", **options}, parameters)
     return list(dict.fromkeys(run.case for run in make_plan(choice, load_catalog(), lab_nodes())))
-
-
-def nodes_with(framework: str) -> tuple[Node, ...]:
-    return tuple(replace(node, frameworks=(framework,)) for node in lab_nodes())
 
 
 # ---- plan
@@ -99,21 +96,18 @@ def test_a_path_is_not_part_of_a_name() -> None:
 )
 def test_what_cannot_be_an_axis(parameters: list[str], message: str) -> None:
     """The builtin program reads no data set, so it would measure the same twice."""
-    with pytest.raises(UserError) as error:
-        planned(*parameters)
-    assert message in " ".join(str(error.value).split())
+    assert message in " ".join(refusal(planned, *parameters).split())
 
 
 def test_the_batch_size_has_one_name() -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match="given twice"):
         planned("micro_batch=2,4", batch_size=2)
-    assert "given twice" in str(error.value)
 
 
 def test_an_unmeasured_parameter_is_no_axis() -> None:
     choice = parse_choice({"workload": "oneflow-resnet50v1.5"}, ["log_interval=1,2"])
     with pytest.raises(UserError, match="could not be told apart"):
-        make_plan(choice, load_catalog(), nodes_with("oneflow"))
+        make_plan(choice, load_catalog(), lab_nodes(frameworks=("oneflow",)))
 
 
 def test_bench_yml_takes_lists() -> None:
@@ -139,12 +133,8 @@ def campaign_of(
     texts = {"model": "resnet50v1b", "nodes": 1, "gpus_per_node": 1, "repeats": 4, **options}
     campaigns.plan(parse_choice(texts, parameters), campaign=str(directory))
     for run in campaign.remaining_plan(directory)["runs"]:
-        record = campaign.read_record(directory, run)
-        done: dict[str, Any] = {"status": "done", "exit_status": 0, "hosts": {"node1": {}}}
-        record["outcome"] = {**record["outcome"], **done}
-        place = campaign.run_directory(directory, run)
-        campaign.write_json(place / "run.json", record)
-        write(place / run["log_name"], lines_of(run))
+        record = set_outcome(directory, run, status="done", exit_status=0, hosts={"node1": {}})
+        write(record.with_name(run["log_name"]), lines_of(run))
     return directory
 
 
@@ -165,11 +155,17 @@ def measured(directory: Path, rates: Mapping[str, float], **options: object) -> 
     )
 
 
+def by_precision(directory: Path, **options: object) -> Path:
+    rates = {"fp32": 100.0, "fp16": 200.0}
+    return campaign_of(directory, lambda run: log_of(run, rates[run["precision"]]), **options)
+
+
 def sweeps_section(directory: Path) -> str:
     """What the report of a campaign says of its sweeps."""
     make_report([directory])
-    text = (directory / "report" / "report.md").read_text(encoding="utf-8")
-    return text.partition("## Sweeps")[2].split("\n## ")[0]
+    page = (directory / "report" / "report.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("## Sweeps")
+    return section.split("\n## ")[0]
 
 
 RATES = {"32": 400.0, "48": 397.0, "64": 100.0}
@@ -177,8 +173,9 @@ RATES = {"32": 400.0, "48": 397.0, "64": 100.0}
 
 def test_summaries_keep_the_cases_apart(tmp_path: Path) -> None:
     result = summarize(measured(tmp_path / "a", RATES))
-    median = "samples_per_second_median"
-    found = {setting(case, "image_size"): case[median] for case in result.cases}
+    found = {
+        setting(case, "image_size"): case["samples_per_second_median"] for case in result.cases
+    }
     assert found == pytest.approx({"32": 402.5, "48": 399.5, "64": 102.5}, abs=0.01)
     assert len(json.loads(result.document)["cases"]) == 3
     (file,) = (tmp_path / "a").glob("bz2_result.json")
@@ -230,10 +227,7 @@ def test_a_sweep_over_the_batch_size_alone(tmp_path: Path) -> None:
 
 
 def test_a_sweep_over_the_precision_alone(tmp_path: Path) -> None:
-    rates = {"fp32": 100.0, "fp16": 200.0}
-    directory = campaign_of(
-        tmp_path / "a", lambda run: log_of(run, rates[run["precision"]]), precision="fp32,fp16"
-    )
+    directory = by_precision(tmp_path / "a", precision="fp32,fp16")
     (sweep,) = sweeps(summarize(directory).cases)
     assert sweep.axes == ("precision",)
     section = sweeps_section(directory)
@@ -243,18 +237,10 @@ def test_a_sweep_over_the_precision_alone(tmp_path: Path) -> None:
 
 def test_a_matrix_with_a_batch_size_per_precision_is_no_sweep(tmp_path: Path) -> None:
     """As the published one of this workload: fp32 with 128 samples, fp16 with 256."""
-    rates = {"fp32": 100.0, "fp16": 200.0}
-    directory = campaign_of(
-        tmp_path / "a",
-        lambda run: log_of(run, rates[run["precision"]]),
-        matrix="published",
-        repeats=1,
-    )
+    directory = by_precision(tmp_path / "a", matrix="published", repeats=1)
     cases = summarize(directory).cases
-    assert {(c["precision"], c["batch_size_per_device"]) for c in cases} == {
-        ("fp32", 128),
-        ("fp16", 256),
-    }
+    found = {(case["precision"], case["batch_size_per_device"]) for case in cases}
+    assert found == {("fp32", 128), ("fp16", 256)}
     assert list(sweeps(cases)) == []
     assert sweeps_section(directory) == ""
     # Nor is a precision on one topology and another precision on another one.
@@ -266,7 +252,7 @@ def test_a_matrix_with_a_batch_size_per_precision_is_no_sweep(tmp_path: Path) ->
 def test_llama_by_precision_sequence_length_and_compile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inventory, "read_inventory", lambda *_: nodes_with("pytorch"))
+    monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes(frameworks=("pytorch",)))
 
     def lines_of(run: Mapping[str, Any]) -> list[str]:
         length = run["parameters"]["sequence_length"]

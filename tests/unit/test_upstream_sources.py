@@ -5,7 +5,6 @@ That the patches fit is seen where DLPERF_SOURCE_MIRROR names a directory of git
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,7 +12,8 @@ from typing import Any
 import pytest
 from plan_examples import gpu_nodes, lab_nodes
 from read_logs import read
-from upstream_sources import MEETING, PYTHON, SRC, added, plan, texts_of, upstream
+from refusals import refusal
+from upstream_sources import MEETING, PYTHON, SRC, added, plan, source_mirror, texts_of, upstream
 
 from dlperf_runner.catalog.reader import Catalog
 from dlperf_runner.catalog.source import Preparation
@@ -39,16 +39,12 @@ COMMITS = {
 
 def cluster(*frameworks: str) -> tuple[Node, ...]:
     """The cluster of the published tests."""
-    return tuple(
-        replace(node, stack="v100-cuda10.2", frameworks=frameworks) for node in gpu_nodes()
-    )
+    return gpu_nodes(stack="v100-cuda10.2", frameworks=frameworks)
 
 
 def published_versions(*frameworks: str) -> tuple[Node, ...]:
     """The lab with the published versions of the frameworks."""
-    return tuple(
-        replace(node, stack="cpu-published", frameworks=frameworks) for node in lab_nodes()
-    )
+    return lab_nodes(stack="cpu-published", frameworks=frameworks)
 
 
 @pytest.mark.parametrize("workload", COMMITS)
@@ -70,10 +66,7 @@ def test_every_published_source_is_declared_at_its_commit(catalog: Catalog, work
 def test_the_declared_patches_fit_and_leave_python(
     catalog: Catalog, workload: str, tmp_path: Path
 ) -> None:
-    mirror = os.environ.get("DLPERF_SOURCE_MIRROR")
-    if not mirror:
-        pytest.skip("DLPERF_SOURCE_MIRROR names no directory of git mirrors")
-    made = prepare_source(catalog, workload, "upstream", mirror, tmp_path)
+    made = prepare_source(catalog, workload, "upstream", source_mirror(), tmp_path)
     patched = {patch.file for patch in upstream(catalog, workload).patches}
     texts = texts_of(made.path)
     for name in patched:
@@ -173,9 +166,9 @@ def test_resnet_of_tensorflow(catalog: Catalog) -> None:
 
 
 def of_a100(catalog: Catalog, workload: str, *parameters: str, **options: Any) -> list[Run]:
-    nodes = [replace(n, stack="a100-cuda11.8", frameworks=("pytorch",)) for n in gpu_nodes()]
+    nodes = gpu_nodes(stack="a100-cuda11.8", frameworks=("pytorch",))
     chosen = {"workload": workload, "gpus_per_node": 8, "repeats": 1, **options}
-    return plan(catalog, tuple(nodes), *parameters, **chosen)
+    return plan(catalog, nodes, *parameters, **chosen)
 
 
 def test_bert_of_pytorch(catalog: Catalog) -> None:
@@ -278,9 +271,7 @@ def test_the_environment_of_the_published_cluster(
     options = {"workload": workload, "source": source, "repeats": 1, "nodes": 1}
     runs = plan(catalog, cluster(environment), **options)
     assert {run.environment for run in runs} == {environment}
-    with pytest.raises(UserError) as caught:
-        plan(catalog, cluster("other"), **options)
-    assert str(caught.value).startswith(
+    assert refusal(plan, catalog, cluster("other"), **options).startswith(
         f"node1, node2, node3, node4: {workload} needs {environment}, which these nodes do not have"
         f" (expected {environment} in dlperf_frameworks, found other)"
     )
@@ -299,8 +290,8 @@ def test_the_environment_of_the_published_cluster(
 def test_a_source_that_the_stack_cannot_run_is_refused(
     catalog: Catalog, workload: str, source: str, stack: str
 ) -> None:
-    nodes = gpu_nodes() if stack.startswith("v100") else lab_nodes()
-    nodes = tuple(replace(node, stack=stack, frameworks=()) for node in nodes)
+    cluster_of = gpu_nodes if stack.startswith("v100") else lab_nodes
+    nodes = cluster_of(stack=stack, frameworks=())
     with pytest.raises(UserError, match=f"{workload} does not run on the stack {stack}"):
         plan(catalog, nodes, workload=workload, source=source)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from command_line import output
 from judged_runs import gpu_run, verdict
 from make_logs import KNOWN, gluoncv
-from typer.testing import CliRunner
 
-from dlperf_runner.cli.main import app
 from dlperf_runner.measure.validity import Verdict, is_selected
 from dlperf_runner.results.load import load_results
 from dlperf_runner.stats.summary import summarize
@@ -25,11 +24,7 @@ CARDS = (
     [
         ({"NCCL_SOCKET_IFNAME": "eth0"}, SOCKET, None),
         ({}, SOCKET, None),
-        (
-            {"NCCL_SOCKET_IFNAME": "eth1"},
-            SOCKET,
-            "NCCL used eth0, but the plan selects eth1",
-        ),
+        ({"NCCL_SOCKET_IFNAME": "eth1"}, SOCKET, "NCCL used eth0, but the plan selects eth1"),
         ({"NCCL_SOCKET_IFNAME": "^docker"}, SOCKET, None),
         ({}, SOCKET.replace("eth0", "docker0"), "NCCL used docker0 between nodes"),
         (
@@ -87,8 +82,7 @@ def test_the_report_names_the_network_that_nccl_used(tmp_path: Path) -> None:
         gpu_run(tmp_path, "2n2g", repeat, lines, env={"NCCL_IB_HCA": "mlx5"})
     (case,) = summarize(load_results(tmp_path, KNOWN).frame).to_dict("records")
     assert (case["nccl_network"], case["nccl_interfaces"]) == ("IB mlx5_0, mlx5_1", 2)
-    done = CliRunner().invoke(app, ["report", str(tmp_path)])
-    assert done.exit_code == 0, done.output
+    output("report", tmp_path)
     text = (tmp_path / "report" / "report.md").read_text()
     assert "On 2n2g, NCCL used IB mlx5_0, mlx5_1." in text
     # Runs that used different networks have none in common.

@@ -8,11 +8,8 @@ from __future__ import annotations
 import ast
 import math
 import numbers
-import os
 import random
 import sys
-import tarfile
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +17,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from plan_examples import gpu_nodes
+from upstream_sources import source_mirror, texts_of
 
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.plan.choice import parse_choice
@@ -33,7 +31,7 @@ NOISE = 1024
 
 def test_every_published_run_of_mxnet_resnet_is_within_one_pass() -> None:
     """Of the noise too, of which 25 of the 60 runs had no batch for each process."""
-    nodes = tuple(replace(node, stack="v100-cuda10.2") for node in gpu_nodes())
+    nodes = gpu_nodes(stack="v100-cuda10.2")
     options = {"workload": "mxnet-resnet50v1b", "source": "upstream", "matrix": "published"}
     runs = make_plan(parse_choice(options, []), load_catalog(), nodes)
     assert len(runs) == 60
@@ -62,15 +60,9 @@ def test_an_empty_data_set_is_no_pass() -> None:
 
 
 def patched(workload: str, name: str, directory: Path) -> ast.Module:
-    mirror = os.environ.get("DLPERF_SOURCE_MIRROR")
-    if not mirror:
-        pytest.skip("DLPERF_SOURCE_MIRROR names no directory of git mirrors")
-    made = prepare_source(load_catalog(), workload, "upstream", mirror, directory)
-    with tarfile.open(made.path) as tar:
-        (member,) = (member for member in tar if member.name.endswith(f"/{name}"))
-        reader = tar.extractfile(member)
-        assert reader
-        return ast.parse(reader.read())
+    made = prepare_source(load_catalog(), workload, "upstream", source_mirror(), directory)
+    (text,) = (text for path, text in texts_of(made.path).items() if path.endswith(f"/{name}"))
+    return ast.parse(text)
 
 
 def defined(tree: ast.Module, *names: str, **others: Any) -> dict[str, Any]:

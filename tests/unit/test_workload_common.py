@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import ast
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from captured import captured
 from program_options import refusal
 
 from dlperf_runner.catalog.reader import load_catalog
@@ -92,13 +92,8 @@ def test_a_finished_process_parts_from_the_others_and_ends_before_the_interprete
     """Threads of Gloo, Horovod or MXNet's engine can abort or hold up the interpreter's end; here a
     function that it calls does."""
     script = f"{END}\nsys.stdout.write('last line, ')\n{ENDS[program]}"
-    done = subprocess.run(
-        [sys.executable, "-c", script, program, last],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PYTHONPATH": str(PROJECT / "dlperf_runner/workloads")},
-    )
+    environment = {"PYTHONPATH": str(PROJECT / "dlperf_runner/workloads")}
+    done = captured(sys.executable, "-c", script, program, last, env=environment)
     printed = [line for line in done.stdout.splitlines() if "Loss of the fixed batch" not in line]
     assert done.returncode == status, done.stderr
     assert "".join(printed).endswith("parted, ")

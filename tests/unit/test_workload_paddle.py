@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from read_logs import read
+from read_logs import read, together
 
 from dlperf_runner.workloads import builtin_common
 from dlperf_runner.workloads import paddle_arcface as program
@@ -93,31 +93,29 @@ def test_the_projects_parser_reads_the_lines() -> None:
     prefix = "INFO 2026-11-21 06:43:56,679 paddle_arcface.py:83] "
     headers, steps = read("plsc", "".join(f"{prefix}{line}\n" for line in said))
     assert [(step.step, step.samples_per_second) for step in steps] == [(1, 2.0), (2, 4.0)]
-    for key, value in (
-        ("batch_size_per_device", 4),
-        ("world_size", 2),
-        ("log_every", 1),
-    ):
-        assert value in [getattr(header, key) for header in headers]
-    assert (("noise", "one batch"),) in [header.parameters for header in headers]
+    told = together(headers)
+    assert {"batch_size_per_device": 4, "world_size": 2, "log_every": 1}.items() <= told.items()
+    assert told["parameters"]["noise"] == "one batch"
+
+
+@pytest.fixture
+def entry(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """In place of PLSC's, with which plsc_train trains."""
+    made = Mock(num_trainers=1, trainer_id=0)
+    monkeypatch.setitem(sys.modules, "plsc", SimpleNamespace(Entry=lambda: made))
+    monkeypatch.setitem(sys.modules, "builtin_common", builtin_common)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    return made
 
 
 @pytest.mark.parametrize(
     ("last", "period", "stops"), [("150", "10", 150), ("25", "10", 20), ("25", "1", 25)]
 )
 def test_upstream_stops_at_a_batch_of_which_it_prints_a_line(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    last: str,
-    period: str,
-    stops: int,
+    entry: Mock, capsys: pytest.CaptureFixture[str], last: str, period: str, stops: int
 ) -> None:
     """The patch stands behind the line, which PLSC prints every `log period` batches. PLSC states
     its other settings."""
-    entry = Mock(num_trainers=1, trainer_id=0)
-    monkeypatch.setitem(sys.modules, "plsc", SimpleNamespace(Entry=lambda: entry))
-    monkeypatch.setitem(sys.modules, "builtin_common", builtin_common)
-    monkeypatch.setattr(sys, "path", sys.path[:])
     from dlperf_runner.workloads import plsc_train
 
     options = ["--last-batch", last, "--log-period", period, "--image-size", "1"]
@@ -130,11 +128,11 @@ def test_upstream_stops_at_a_batch_of_which_it_prints_a_line(
 
 @pytest.mark.parametrize(("options", "different"), [((), 2000), (("--noise", "repeated"), 1024)])
 def test_upstream_makes_noise_for_each_sample_as_published_or_repeats_it(
-    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], different: int
+    entry: Mock, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], different: int
 ) -> None:
     """By default as PaddlePaddle/PLSC/scripts/train.py of Oneflow-Inc/DLPerf 7e236cf: normal noise
     in double precision, passed on by eight threads that read 5,000 samples ahead."""
-    entry = Mock(num_trainers=1, trainer_id=3)
+    entry.trainer_id = 3
     handed: list[tuple[int, int]] = []
 
     def xmap_readers(mapper: Any, reader: Any, threads: int, ahead: int) -> Any:
@@ -143,9 +141,6 @@ def test_upstream_makes_noise_for_each_sample_as_published_or_repeats_it(
 
     fake = SimpleNamespace(reader=SimpleNamespace(xmap_readers=xmap_readers))
     monkeypatch.setitem(sys.modules, "paddle", fake)
-    monkeypatch.setitem(sys.modules, "plsc", SimpleNamespace(Entry=lambda: entry))
-    monkeypatch.setitem(sys.modules, "builtin_common", builtin_common)
-    monkeypatch.setattr(sys, "path", sys.path[:])
     from dlperf_runner.workloads import plsc_train
 
     plsc_train.main(["--image-size", "2", "--classes", "7", *options])

@@ -85,7 +85,7 @@ def test_the_log_confirms_the_plan(name: str, capsys: pytest.CaptureFixture[str]
     (header,), steps = read("dllogger_pytorch", text)
     assert losses == [7.5, 6.5]
     assert [(s.step, s.samples_per_second, s.loss) for s in steps] == [
-        *((1, 2048.0, 7.5), (2, 682.67, 6.5)),
+        *((1, 2048.0, 7.5), (2, 682.67, 6.5))
     ]
     assert (header.batch_size_per_device, header.world_size, header.total_steps) == (64, 16, 2)
     assert (header.precision, header.network) == ("amp", f"{name}_resnet50")

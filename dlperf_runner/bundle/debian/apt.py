@@ -78,9 +78,7 @@ def prepare(root: Root, sources: Sequence[Source], preferences: str = "") -> Non
     (base / "status").write_text("")
     (base / "etc/sources.sources").write_text("\n".join(s.stanza() for s in sources))
     (base / "etc/preferences").write_text(preferences)
-    host = subprocess.run(
-        ["apt-config", "dump"], capture_output=True, text=True, check=False, env=_environment(None)
-    ).stdout
+    host = _run(None, ["apt-config", "dump"]).stdout
     (base / "apt.conf").write_text(configuration(root, host))
 
 
@@ -201,12 +199,8 @@ def parse_uris(text: str) -> tuple[AptPackage, ...]:
                 found=line[:200],
             )
         name, version, architecture = parts
-        size = int(match["size"])
-        choices.append(
-            AptPackage(
-                name, version, architecture, match["file"], match["url"], size, match["sha256"]
-            )
-        )
+        file, url, size, sha256 = match.group("file", "url", "size", "sha256")
+        choices.append(AptPackage(name, version, architecture, file, url, int(size), sha256))
     return tuple(choices)
 
 
@@ -226,26 +220,19 @@ def stanzas(root: Root, choices: Sequence[AptPackage]) -> dict[str, str]:
 
 def download(root: Root, choices: Sequence[AptPackage], folder: Path) -> None:
     """Fetch exactly these packages into `folder`; apt checks them against the signed lists."""
-    if not choices:
-        return
-    result = _run(
-        root, ["apt-get", "-qq", "download", *(choice.exact for choice in choices)], cwd=folder
-    )
+    argv = ["apt-get", "-qq", "download", *(choice.exact for choice in choices)]
+    result = _run(root, argv, cwd=folder)
     if result.returncode:
         raise UserError("packages could not be fetched", found=_errors(result))
 
 
-def _environment(root: Root | None) -> dict[str, str]:
-    own = {"APT_CONFIG": str(root.directory.resolve() / "apt.conf")} if root else {}
-    return {**os.environ, "LC_ALL": "C.UTF-8", **own}
-
-
 def _run(
-    root: Root, argv: Sequence[str], cwd: Path | None = None
+    root: Root | None, argv: Sequence[str], cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv, capture_output=True, text=True, check=False, cwd=cwd, env=_environment(root)
-    )
+    """Run a program of the private apt; without `root`, of the machine's own."""
+    own = {"APT_CONFIG": str(root.directory.resolve() / "apt.conf")} if root else {}
+    variables = {**os.environ, "LC_ALL": "C.UTF-8", **own}
+    return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=cwd, env=variables)
 
 
 def _errors(result: subprocess.CompletedProcess[str]) -> str:

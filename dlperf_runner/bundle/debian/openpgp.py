@@ -37,7 +37,9 @@ def sign(release: bytes, key_folder: Path) -> Signed:
             _gpg(home, ["--import"], secret.read_bytes())
         else:
             _gpg(home, ["--quick-generate-key", _KEY_NAME, "rsa3072", "sign", "never"])
-            _keep_secret(secret, _gpg(home, ["--armor", "--export-secret-keys"]))
+            key_folder.mkdir(parents=True, exist_ok=True)
+            key_folder.chmod(0o700)
+            write_whole(secret, _gpg(home, ["--armor", "--export-secret-keys"]), 0o600)
         listing = _gpg(home, ["--with-colons", "--list-keys"]).decode()
         fingerprints = re.findall(r"^fpr:+([0-9A-F]{40}):", listing, re.MULTILINE)
         if not fingerprints:
@@ -78,12 +80,6 @@ def _home() -> Iterator[str]:
         finally:
             argv = ["gpgconf", "--homedir", home, "--kill", "all"]
             subprocess.run(argv, check=False, capture_output=True)
-
-
-def _keep_secret(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.parent.chmod(0o700)
-    write_whole(path, content, 0o600)
 
 
 def _gpg(home: str, arguments: list[str], content: bytes = b"") -> bytes:

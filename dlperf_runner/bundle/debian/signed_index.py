@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import lzma
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from ...core.files import write_whole
 from ..folder.files import digests
 from ..folder.manifest import Item
 from .index_entry import Package
-from .openpgp import Signed, sign
+from .openpgp import sign
 
 
 def index_files(
@@ -44,11 +44,14 @@ def index_files(
     return {f"dists/{suite}/{path}": content for path, content in files.items()}
 
 
-def write_index(folder: Path, files: Mapping[str, bytes], signed: Signed, suite: str) -> list[str]:
-    """Write the index and its signatures below `folder`; InRelease, which apt reads first, is the
-    last. Return the paths."""
-    files = {
-        **files,
+def write(
+    packages: Iterable[Package], suite: str, architecture: str, folder: Path, key_folder: Path
+) -> tuple[list[Item], str]:
+    """Write the signed index of `packages` below `folder`; InRelease, which apt reads first, is the
+    last. Return its files and the key's fingerprint."""
+    files = index_files(packages, suite, architecture, datetime.now(UTC))
+    signed = sign(files[f"dists/{suite}/Release"], key_folder)
+    files |= {
         "dlperf-mirror.asc": signed.public_armoured,
         "dlperf-mirror.gpg": signed.public_binary,
         f"dists/{suite}/Release.gpg": signed.detached,
@@ -56,16 +59,6 @@ def write_index(folder: Path, files: Mapping[str, bytes], signed: Signed, suite:
     }
     for path, content in files.items():
         write_whole(folder / path, content)
-    return list(files)
-
-
-def write(
-    packages: Iterable[Package], suite: str, architecture: str, folder: Path, key_folder: Path
-) -> tuple[list[Item], str]:
-    """Write the signed index of `packages`. Return its files and the key's fingerprint."""
-    files = index_files(packages, suite, architecture, datetime.now(UTC))
-    signed = sign(files[f"dists/{suite}/Release"], key_folder)
-    paths = write_index(folder, files, signed, suite)
     items = [
         Item(
             path=f"apt/{path}",
@@ -77,6 +70,6 @@ def write(
             wanted_by=("apt",),
             why="the signed index of the packages, or the key that verifies it",
         )
-        for path, sha256 in digests(folder, paths).items()
+        for path, sha256 in digests(folder, files).items()
     ]
     return items, signed.fingerprint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -103,20 +104,13 @@ def parse(text: str, where: str, target: Target) -> tuple[Pinned, ...]:
     return tuple(pinned)
 
 
-def _logical_lines(text: str) -> list[tuple[int, str]]:
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """(number of the first line, text with continuations joined), without comments and blanks."""
-    lines: list[tuple[int, str]] = []
-    open_since: int | None = None
-    parts: list[str] = []
-    for number, raw in enumerate(text.splitlines(), start=1):
+    first, parts = 1, []
+    for number, raw in enumerate([*text.splitlines(), ""], start=1):
         line = re.sub(r"(^|\s)#.*$", "", raw).strip()
-        if not line and open_since is None:
-            continue
-        open_since = open_since or number
         parts.append(line.removesuffix("\\").strip())
         if not line.endswith("\\"):
-            lines.append((open_since, " ".join(part for part in parts if part)))
-            open_since, parts = None, []
-    if open_since is not None:
-        lines.append((open_since, " ".join(part for part in parts if part)))
-    return [(number, line) for number, line in lines if line]
+            if logical := " ".join(filter(None, parts)):
+                yield first, logical
+            first, parts = number + 1, []

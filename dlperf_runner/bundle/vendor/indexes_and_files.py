@@ -19,14 +19,7 @@ from ..folder.files import digest, writing
 from ..folder.manifest import Item, MirrorManifest, Missing, SkippedNeed
 from . import repository
 from .download import Fetcher, FetchError
-from .release_tables import (
-    FOLDER,
-    VendorFile,
-    VendorRepository,
-    refusals,
-    require_suite,
-    wanted,
-)
+from .release_tables import FOLDER, VendorFile, VendorRepository, refusals, require_suite, wanted
 
 # Below vendor/, for files that have no address at a vendor.
 OWN = "operator"
@@ -53,17 +46,11 @@ class VendorOutcome:
     manifest: MirrorManifest
     fetched: tuple[str, ...]
     repaired: tuple[str, ...]
-    missing: tuple[Missing, ...]
     variables: Mapping[str, Any]
+    missing: tuple[Missing, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "manifest": self.manifest.to_json(),
-            "fetched": list(self.fetched),
-            "repaired": list(self.repaired),
-            "variables": dict(self.variables),
-            "missing": [asdict(one) for one in self.missing],
-        }
+        return asdict(self) | {"manifest": self.manifest.to_json()}
 
 
 def fetch(
@@ -91,7 +78,7 @@ def fetch(
     had = {item.path for item in before.files} if before and not settings.refresh else set()
     fetched = tuple(run.fetcher.fetched)
     repaired = tuple(path for path in fetched if path in had)
-    return VendorOutcome(after, fetched, repaired, tuple(run.missing), run.variables)
+    return VendorOutcome(after, fetched, repaired, run.variables, tuple(run.missing))
 
 
 def _check(things: Sequence[VendorRepository | VendorFile], settings: VendorSettings) -> None:
@@ -130,6 +117,10 @@ class _VendorRun:
     missing: list[Missing] = field(default_factory=list)
     variables: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def _earlier(self) -> tuple[Item, ...]:
+        return self.before.files if self.before else ()
+
     def all(self, things: Sequence[VendorRepository | VendorFile]) -> None:
         families = [thing for thing in things if isinstance(thing, VendorRepository)]
         for name in dict.fromkeys(one.name for one in families):
@@ -157,9 +148,9 @@ class _VendorRun:
     def _is_outdated(self, why: str) -> bool:
         """Whether a repository's index must be fetched again. One damaged form of it is enough:
         some node's apt may ask for that form."""
-        files = self.before.files if self.before else ()
-        return self.settings.refresh or any(
-            not self.fetcher.has(item.path, item.sha256) for item in files if item.why == why
+        own = [item for item in self._earlier if item.why == why]
+        return self.settings.refresh or not all(
+            self.fetcher.has(item.path, item.sha256) for item in own
         )
 
     def file(self, one: VendorFile) -> None:
@@ -171,7 +162,8 @@ class _VendorRun:
             there = sha256 and self.fetcher.has(path, sha256)
             if one.is_optional and not (there or given or sha256):
                 return
-            if not (there or given or self._can_be_fetched(one)):
+            can_be_fetched = one.url and (self.settings.mirror or not one.has_login)
+            if not (there or given or can_be_fetched):
                 raise FetchError(
                     "is behind a login" if one.url else "has no address that is known here"
                 )
@@ -193,19 +185,12 @@ class _VendorRun:
 
     def _own_path(self, one: VendorFile, given: str) -> str:
         """Where a file without an address lies; without `given`, where an earlier run put it."""
-        known = (
-            [item.path for item in self.before.files if item.name == one.name]
-            if self.before
-            else []
-        )
+        known = [item.path for item in self._earlier if item.name == one.name]
         return f"{OWN}/{Path(given).name}" if given or not known else known[0]
-
-    def _can_be_fetched(self, one: VendorFile) -> bool:
-        return bool(one.url) and (bool(self.settings.mirror) or not one.has_login)
 
     def _checksum(self, one: VendorFile, path: str) -> str:
         """The operator's, the table's, or that of an earlier run; else empty."""
-        earlier = {item.path: item.sha256 for item in self.before.files} if self.before else {}
+        earlier = {item.path: item.sha256 for item in self._earlier}
         given = self.settings.checksums.get(one.sha256_variable, "").lower()
         return given or one.sha256 or earlier.get(path, "")
 

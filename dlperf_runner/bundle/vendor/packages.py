@@ -64,20 +64,18 @@ class Vendors:
             uri = self._uri(one).rstrip("/")
             for name, version in exact:
                 there = [v for n, v, source in rows if n == name and source.startswith(uri)]
-                if version in there:
-                    if (name, version) in one.unpacked:
-                        unpacked[f"{name}={version}"] = one.wanted_by
-                    else:
-                        found[one.wanted_by] = (*found.get(one.wanted_by, ()), f"{name}={version}")
-                    continue
-                reason = (
-                    f"does not have it: {name}={version} is not in it; it has"
-                    f" {', '.join(there[:3]) or 'none'}"
-                )
-                what = f"a package of {one.name}"
-                missing.append(
-                    Missing(what, one.wanted_by, one.item.source, reason, "Try --refresh.")
-                )
+                package, role = f"{name}={version}", one.wanted_by
+                if version not in there:
+                    reason = (
+                        f"does not have it: {package} is not in it; it has"
+                        f" {', '.join(there[:3]) or 'none'}"
+                    )
+                    what = f"a package of {one.name}"
+                    missing.append(Missing(what, role, one.item.source, reason, "Try --refresh."))
+                elif (name, version) in one.unpacked:
+                    unpacked[package] = role
+                else:
+                    found[role] = (*found.get(role, ()), package)
         return found, unpacked, missing
 
     def unpacked(self, root: Root, roles: Mapping[str, str]) -> dict[AptPackage, Item]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -24,8 +24,7 @@ from ...core.errors import UserError
 FOLDER = "vendor"
 
 
-@dataclass(frozen=True)
-class VendorItem:
+class VendorItem(NamedTuple):
     """A repository's packages, or a file. `known_by`: a key, a checksum, or the variable in which
     the operator gives the checksum."""
 
@@ -222,13 +221,10 @@ def tables(stack: Stack) -> Iterator[ReleaseTable]:
     if (fabric := stack.infiniband) and fabric.method == "mlnx_ofed" and fabric.version:
         variables = ("infiniband_archive", "infiniband_archive_sha256")
         yield ReleaseTable("infiniband", "ofeds", fabric.version, "MLNX_OFED", *variables)
-    if stack.cuda:
-        yield ReleaseTable("cuda", "releases", stack.cuda.version, "CUDA")
-    if stack.cudnn:
-        yield ReleaseTable("cudnn", "releases", stack.cudnn.version, "cuDNN")
-    if stack.cuda_libraries:
-        title = "CUDA's libraries"
-        yield ReleaseTable("cuda_libraries", "releases", stack.cuda_libraries.version, title)
+    titles = {"cuda": "CUDA", "cudnn": "cuDNN", "cuda_libraries": "CUDA's libraries"}
+    for role, title in titles.items():
+        if part := getattr(stack, role):
+            yield ReleaseTable(role, "releases", part.version, title)
     if stack.nccl:
         variables = ("nccl_archive", "nccl_archive_sha256")
         yield ReleaseTable("nccl", "releases", stack.nccl.version, "NCCL", *variables)

@@ -1,0 +1,11 @@
+"""Tables that the project writes."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
