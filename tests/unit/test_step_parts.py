@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from command_line import call
+from csv_tables import table
 from make_logs import arcface_torch, dllogger_pytorch, gluoncv, torchtitan, write
 from nccl_logs import nccl_tests
-from summaries import table
 
 from dlperf_runner.core.identity import topology_text
 from dlperf_runner.stats.step_parts import StepParts, step_parts
