@@ -212,7 +212,7 @@ def test_a_node_that_fails_a_check_is_drained_and_jobs_run_elsewhere(
         assert list(outcome(folder / "prolog")["hosts"]) == ["node2"]
         cluster.said("node1", again)
         idle = "sinfo --noheader --nodes=node1 --format=%T"
-        wait_for("node1, which jobs get first", cluster, idle, "^idle$", 60)
+        wait_for("node1, which jobs get first", cluster, idle, "^idle$")
         submit = "cd /shared && runuser -u dlperf -- sbatch --output=where.log --wrap hostname"
         cluster.said("node1", submit)
         wait_for("the job's end", cluster, "cat /shared/where.log || true", "^node2$", 240)
