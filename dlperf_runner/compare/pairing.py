@@ -87,7 +87,8 @@ def pairs(a: Sequence[CaseKey], b: Sequence[CaseKey], allowed: Collection[str] =
             if len(several) == len(left.get(key, ())) == 1:
                 partners[several[0]] = left[key][0]
     alone_a = [key for key in a if key not in partners]
-    alone_b = [key for key in b if key not in partners.values()]
+    taken = set(partners.values())
+    alone_b = [key for key in b if key not in taken]
     return [
         *(
             Pair(key, partners[key], differences(key, partners[key]))
