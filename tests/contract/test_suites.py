@@ -52,7 +52,7 @@ def test_a_suite_runs_if_its_own_tests_change(name: str) -> None:
 
 
 def test_labs_come_first() -> None:
-    files = ["tests/contract/test_file_sizes.py", "tests/lab/test_decommission.py"]
+    files = ["tests/contract/test_function_sizes.py", "tests/lab/test_decommission.py"]
     argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run([*argv, *files], cwd=ROOT, capture_output=True, text=True, check=True)
     assert [line.partition("::")[0] for line in done.stdout.splitlines()[:2]] == files[::-1]
