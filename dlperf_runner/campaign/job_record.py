@@ -12,7 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..core.files import read_json, write_json
+from ..core.errors import UserError
+from ..core.files import is_regular, open_read, read_json, write_json
 from .directory import (
     PLANNED_OUTCOME,
     earlier_attempts,
@@ -121,8 +122,8 @@ def record_outcome(
         outcome |= {"status": "failed", "message": lost, "category": category}
         outcome["reason"] = CUT_OFF_BY.get(category, "")
         outcome |= {"lost": nodes} if category == "node_lost" else {}
-    if outcome["status"] != "running" and log.is_file():
-        with log.open("rb") as file:
+    if outcome["status"] != "running" and is_regular(log):
+        with open_read(log) as file:
             outcome["log_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
     write_json(run_directory(directory, run) / "run.json", {**run, "outcome": outcome})
     if outcome["status"] == "running":
@@ -183,7 +184,7 @@ def _message(node: str, status: int, elapsed: float, timeout_s: int, log: Path) 
     if elapsed >= timeout_s and status in (124, 128 + signal.SIGKILL):
         return f"{node}: stopped after its time limit of {timeout_s} s"
     lines: list[str] = []
-    with suppress(OSError), log.open("rb") as file:
+    with suppress(OSError, UserError), open_read(log) as file:
         file.seek(max(0, log.stat().st_size - TAIL_BYTES))
         lines = re.findall(r".*\w.*", file.read().decode(errors="replace"))  # no row of dashes
     last = lines[-1].strip()[:200] if lines else "nothing"

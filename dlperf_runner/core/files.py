@@ -206,6 +206,11 @@ def read_text(path: Path, inside: Path | None = None, errors: str = "strict") ->
     return read_bytes(path, inside).decode(errors=errors)
 
 
+def is_regular(path: Path) -> bool:
+    """Whether there is a regular file at the path itself, and not at the end of a link."""
+    return path.is_file() and not path.is_symlink()
+
+
 # ---- writing
 
 
