@@ -14,18 +14,23 @@ import errno
 import gzip
 import json
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from io import BufferedRandom, BufferedReader
+from io import BufferedRandom, BufferedReader, RawIOBase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import UserError, as_user_error
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 MOST_BYTES = 2**30  # of a file whose whole content is read into memory
+# Logs of training shrink to a tenth, very regular ones to a hundredth. gzip can reach a thousandth.
+MOST_RATIO = 250
+ALWAYS_EXPANDED = 64 * 2**20  # bytes
 _DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 # Without O_NONBLOCK, a pipe that nobody writes to would be waited for.
 _FILE = os.O_CLOEXEC | os.O_NONBLOCK
@@ -35,6 +40,10 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+
+class UnsafeFileError(UserError):
+    """A link, or no regular file, where this package reads or writes one."""
 
 
 # ---- the place of a file
@@ -71,6 +80,7 @@ class _Spot:
             _refuse_special(self.path, status)
             if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
+            os.set_blocking(descriptor, True)
         except BaseException:
             os.close(descriptor)
             raise
@@ -85,7 +95,7 @@ def _guarded(path: Path, inside: Path | None) -> int | None:
     if inside is not None:
         last = len(inside.parts)
         if not path.is_relative_to(inside) or ".." in parts[last:]:
-            raise UserError("a path leads out of its directory", where=str(path))
+            raise UnsafeFileError("a path leads out of its directory", where=str(path))
     # Before a `..`, a directory is none of the file's.
     first = max((n for n, part in enumerate(parts, 1) if part in ("..", path.anchor)), default=0)
     directory = "."
@@ -103,6 +113,11 @@ def _is_campaign(directory: str, below: tuple[str, ...]) -> bool:
     if below[0] != "runs" or len(below) <= 3:
         return False
     return os.path.lexists("/".join((directory, *below[:3], "run.json")))
+
+
+def _random_name() -> str:
+    """The name of a new file, hidden and unpredictable."""
+    return f".{os.urandom(8).hex()}.tmp"
 
 
 @contextmanager
@@ -148,7 +163,7 @@ def _refuse_special(path: Path, status: os.stat_result) -> None:
         target = "a symbolic link"
         with suppress(OSError):
             target += f" to {os.readlink(path)}"  # noqa: PTH115
-        raise UserError(
+        raise UnsafeFileError(
             "symbolic links in campaigns and results are not followed",
             where=str(path),
             expected="a file or a directory of its own",
@@ -156,7 +171,7 @@ def _refuse_special(path: Path, status: os.stat_result) -> None:
             hint="remove the link or, if you trust it, replace it with a copy of its target",
         )
     if kind in _KINDS:
-        raise UserError(
+        raise UnsafeFileError(
             "not a regular file",
             where=str(path),
             expected="a regular file",
@@ -176,13 +191,42 @@ def open_read(path: Path, inside: Path | None = None) -> BufferedReader:
         return os.fdopen(spot.opened(os.O_RDONLY), "rb")
 
 
-def open_gzip(path: Path) -> gzip.GzipFile:
-    """Open a compressed file. Raises as `open_read` does; reading a damaged one raises EOFError or
-    zlib.error, too."""
-    file = open_read(path)
-    packed = gzip.GzipFile(fileobj=file)
-    packed.myfileobj = file  # type: ignore[assignment]  # closed together with this one
-    return packed
+def open_gzip(path: Path) -> BufferedReader:
+    """Open a compressed file. Raises as `open_read` does. Reading it raises EOFError or zlib.error
+    if it is damaged, and UserError if it expands beyond a limit: a small file can expand to any
+    size."""
+    return BufferedReader(_Expanded(path, open_read(path)))
+
+
+class _Expanded(RawIOBase):
+    """The content of a compressed file, up to a limit."""
+
+    def __init__(self, path: Path, file: BufferedReader) -> None:
+        self._path, self._file = path, file
+        self._packed = gzip.GzipFile(fileobj=file)
+        self._limit = max(ALWAYS_EXPANDED, MOST_RATIO * os.fstat(file.fileno()).st_size)
+        self._left = self._limit
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        size = self._packed.readinto(buffer)
+        self._left -= size
+        if self._left < 0:
+            raise UserError(
+                "the compressed log is suspiciously large",
+                where=str(self._path),
+                expected=f"at most {self._limit // 2**20} MiB when expanded",
+                found="more",
+                hint="if it is really a log, expand it with gunzip first",
+            )
+        return size
+
+    def close(self) -> None:
+        self._packed.close()
+        self._file.close()
+        super().close()
 
 
 def read_bytes(path: Path, inside: Path | None = None, most: int = MOST_BYTES) -> bytes:
@@ -223,7 +267,7 @@ def replacing(
     with _spot(path, inside, make=True) as spot:
         if spot.folder is not None:
             spot.status()
-        temporary = spot.beside(f".{secrets.token_hex(8)}.tmp")
+        temporary = spot.beside(_random_name())
         new = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(temporary, new, mode, dir_fd=spot.folder)
         try:
@@ -261,10 +305,23 @@ def open_append(path: Path, mode: int = 0o666, inside: Path | None = None) -> Bu
                     raise
 
 
+def require_regular(path: Path, inside: Path | None = None, *, create: bool = False) -> None:
+    """Raise OSError, or UserError, unless another program can safely open the file. `create`: make
+    an empty one if there is nothing. An existing file is not opened: SQLite would lose its
+    locks."""
+    with _spot(path, inside, make=create) as spot:
+        if spot.status() is None and create:
+            try:
+                os.close(spot.opened(os.O_RDWR | os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                if spot.status() is None:  # a link to nothing
+                    raise
+
+
 def write_link(path: Path, target: str) -> None:
     """Make a symbolic link, which replaces what is at the path. Raises OSError."""
     with _spot(path, None) as spot:
-        temporary = spot.beside(f".{secrets.token_hex(8)}.tmp")
+        temporary = spot.beside(_random_name())
         os.symlink(target, temporary, dir_fd=spot.folder)
         os.replace(temporary, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
 
@@ -291,7 +348,7 @@ def stored(path: Path) -> Path:
     return packed if packed.is_file() and not path.is_file() else path
 
 
-def open_stored(path: Path) -> BufferedReader | gzip.GzipFile:
+def open_stored(path: Path) -> BufferedReader:
     """Open a file for reading, as it was before it was compressed. Raises as `open_gzip` does."""
     place = stored(path)
     return open_read(place) if place == path else open_gzip(place)
