@@ -26,11 +26,13 @@ from .manifest import seal_run
 
 TAIL_BYTES = 4096
 OUT_OF_MEMORY = "out_of_memory"
-# As in a campaign by SSH.
-HUNG = (
-    "stopped because it hung: no new line for {silent_s:.0f} s, before that one every"
-    " {median_s:.1f} s; hang-*.txt has the state of its processes"
-)
+# As in a campaign by SSH, by the reason.
+HUNG = {
+    "hung": "stopped because it hung: no new line for {silent_s:.0f} s, {sign}; hang-*.txt has the"
+    " state of its processes",
+    "hung_at_start": "stopped because it hung before its first steps: no new line for"
+    " {silent_s:.0f} s, {sign}; hang-*.txt has the state of its processes",
+}
 # Runs that the end of their job cut off, by its category; they remain to be run (CUT_OFF).
 CUT_OFF_BY = {
     **dict.fromkeys(("cancelled", "preempted", "revoked", "time_limit"), "stopped"),
@@ -113,8 +115,10 @@ def record_outcome(
             message = f"job {started['job']} was requeued {starts} times"
             outcome["reason"] = "stopped"
         elif hung := ended.get("hung"):
-            message = f"{nodes[0]}: {HUNG.format(**hung)}"
-            outcome["reason"] = "hung"
+            # Jobs of earlier versions had only this reason, and told the rhythm as a number.
+            reason = outcome["reason"] = hung.get("reason", "hung")
+            sign = hung.get("sign") or f"before that one every {hung['median_s']:.1f} s"
+            message = f"{nodes[0]}: {HUNG[reason].format(silent_s=hung['silent_s'], sign=sign)}"
         outcome |= {"exit_status": status, "ended": ended["ended"], "elapsed_s": round(elapsed, 3)}
         outcome |= {"status": "failed" if message else "done", "message": message}
         outcome |= _watched(ended)
