@@ -3,6 +3,7 @@ changes, and what is no file never stops a command."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -205,8 +206,6 @@ def test_a_pipe_in_place_of_the_history_stops_no_command(campaign: Path, limited
 @pytest.fixture
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A user's catalogue with a workload `mine`, whose program is a file of it."""
-    import json
-
     monkeypatch.setenv("DLPERF_CATALOG", str(tmp_path / "catalog"))
     monkeypatch.chdir(tmp_path)
     reader.forget()
@@ -242,3 +241,17 @@ def test_a_file_of_a_catalogue_is_packed(catalog: Path) -> None:
         packed = tar.extractfile(member)
         assert packed is not None
         assert packed.read().decode() == PROGRAM
+
+
+def test_programs_on_nodes_write_through_no_link(tmp_path: Path) -> None:
+    from dlperf_runner.schedulers.on_nodes import job_run, node_facts
+
+    secret = tmp_path / "secret"
+    secret.write_text("my key")
+    for name in ("ended.1.json", "node1"):
+        (tmp_path / f".{name}").symlink_to(secret)
+    job_run.write(tmp_path / "ended.1.json", {"exit_status": 0})
+    node_facts.main(str(tmp_path), "node1", "mpirun-that-is-not-there", "{}")
+    assert secret.read_text() == "my key"
+    assert json.loads((tmp_path / "ended.1.json").read_text()) == {"exit_status": 0}
+    assert json.loads((tmp_path / "facts.node1.json").read_text())["versions"] == {}
