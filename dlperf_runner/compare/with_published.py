@@ -20,7 +20,6 @@ from ..catalog.published_numbers import (
     load_rule,
     reproduced_reports,
 )
-from ..catalog.reader import unit_of
 from ..core.frame import case_of, rows_of
 from ..core.identity import CASE, TOPOLOGY, CaseKey, case_key, columns_of, label
 from ..core.units import BANDWIDTH, per_second
@@ -58,7 +57,7 @@ NOT_COMPARABLE, NOT_PUBLISHED = "not comparable", "not published"
 METRIC = "samples_per_second"
 COLUMNS = (
     *CASE,
-    *("estimator", "by", "repeats", "mine", "mine_low", "mine_high"),
+    *("unit", "estimator", "by", "repeats", "mine", "mine_low", "mine_high"),
     *("published", "published_repeats", "ratio", "ratio_low", "ratio_high", "ratio_coverage"),
     *("verdict", "factors", "noted", "unknown", "assumed", "declared"),
     *("report", "publication", "published_title", "published_source", "published_date"),
@@ -105,14 +104,13 @@ def compare_published(
     table = summarize(frame) if table is None else table
     for case in table.to_dict(orient="records"):
         key = case_key(case)
-        own = columns_of(key)
+        own = {**columns_of(key), "unit": case["unit"]}
         mine = {
             **{name: value for name, value in own.items() if name in FACTORS},
             "global_batch_size": own["batch_size_per_device"] * own["world_size"],
-            "unit": per_second(unit_of(own["workload"])),
             **dict((conditions or {}).get(key, {})),
         }
-        if unit_of(own["workload"]) == BANDWIDTH:
+        if case["unit"] == per_second(BANDWIDTH):
             mine = {name: value for name, value in mine.items() if name not in OF_TRAINING}
         of_model = numbers_of_model(own, numbers)
         shown = of_model if every else usable_numbers(of_model, mine["accelerator"])

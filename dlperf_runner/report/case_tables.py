@@ -17,7 +17,7 @@ from .labels import Labels
 from .layout import MEMORY
 from .numbers import as_published, joules, rate_decimals, ratio, seconds, speedup, tflops
 from .tables import Cell, Column, Table, cell, span, without_empty
-from .units import energy_unit, is_bandwidth, per_device, rate_unit, step_time
+from .units import energy_unit, is_bandwidth, per_device, step_time
 
 Case = Mapping[str, Any]
 METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "series")
@@ -28,7 +28,7 @@ _PERCENT = "0.0%"
 
 def group_title(case: Case, t: Labels) -> str:
     """What a table is about, as `summarize` says it, and the campaign where there are several."""
-    size = None if is_bandwidth(case["workload"]) else case["batch_size_per_device"]
+    size = None if is_bandwidth(case) else case["batch_size_per_device"]
 
     def named(key: str, name: str | None) -> str | None:
         return t(key, name=name) if name else None
@@ -47,7 +47,7 @@ def group_title(case: Case, t: Labels) -> str:
 
 def cases(number: int, group: Sequence[Case], t: Labels) -> Table:
     """The cases of a table, the columns of the published reports first, under their names."""
-    form, unit = rate_form(group), rate_unit(group[0]["workload"])
+    form, unit = rate_form(group), group[0]["unit"]
     formula = next((text for case in group if (text := case.get("flops_formula"))), "")
     columns = [
         Column("node_num", True, "0"),
@@ -69,14 +69,14 @@ def cases(number: int, group: Sequence[Case], t: Labels) -> Table:
         Column(t("log_memory"), True, "#,##0", hint=t("log_memory_hint")),
         Column(f"TFLOP/s/{t('device')}", True, "0.0", hint=t("flops_hint")),
         Column(f"MFU ({formula.partition(' ')[0]})", True, _PERCENT, hint=formula),
-        Column(energy_unit(group[0]["workload"]), True, "0.000", hint=t("energy_hint")),
+        Column(energy_unit(group[0]), True, "0.000", hint=t("energy_hint")),
         Column("W", True, "#,##0", hint=t("power_hint")),
     ]
     rows = [_row(case, form) for case in group]
     if not any(case.get("samples_per_second_outliers") for case in group):
         rows = [(*row[:_OUTLIERS], cell(None), *row[_OUTLIERS + 1 :]) for row in rows]
     # A bandwidth has no speed-up.
-    keep = _REPORTED - is_bandwidth(group[0]["workload"])
+    keep = _REPORTED - is_bandwidth(group[0])
     shown, lines = without_empty(columns, rows, keep)
     title = group_title(group[0], t)
     return Table(f"table-{number}", title, shown, lines, (_note(group, t),))
@@ -126,8 +126,8 @@ def _note(group: Sequence[Case], t: Labels) -> str:
     for case in group:
         if (place := topology_text(case)) in bases:
             rate = f"{case['samples_per_second_median']:{rate_form(group)}}"
-            parts.append(t("base", case=place, rate=rate, unit=rate_unit(case["workload"])))
-    scales = not is_bandwidth(group[0]["workload"])
+            parts.append(t("base", case=place, rate=rate, unit=case["unit"]))
+    scales = not is_bandwidth(group[0])
     if scales and all(case["speedup"] is None for case in group):
         parts.append(t("no_base"))
     covers = {
@@ -171,7 +171,7 @@ def answers(all_cases: Sequence[Case], verdicts: Sequence[Case], t: Labels) -> I
             framework=" ".join(filter(None, (framework, best["framework_version"]))),
             model=model,
             rate=f"{best['samples_per_second_median']:{rate_form([best])}}",
-            unit=rate_unit(best["workload"]),
+            unit=best["unit"],
             devices=t.place(best["nodes"], best["world_size"]),
         )
         if best["speedup"] is not None and best["world_size"] > 1:
@@ -188,7 +188,7 @@ def _details(best: Case, own: Sequence[Case], verdicts: Sequence[Case], t: Label
     campaigns = {case["campaign"] for case in own}
     if len(campaigns) > 1:
         yield t("answer_campaign", name=best["campaign"], n=len(campaigns))
-    scales = not is_bandwidth(best["workload"])
+    scales = not is_bandwidth(best)
     if scales:
         batch = best["batch_size_per_device"]
         yield t("answer_setting", precision=best["precision"], batch=batch)
@@ -233,9 +233,7 @@ def _worded(column: str, value: object) -> str:
 def side_by_side(all_cases: Sequence[Case], t: Labels) -> Iterator[Table]:
     """Frameworks in columns, as the published summary has them: one table per model and
     precision that was measured of more than one."""
-    together = grouped(
-        all_cases, lambda case: (case["family"], case["precision"], rate_unit(case["workload"]))
-    )
+    together = grouped(all_cases, itemgetter("family", "precision", "unit"))
     number = 0
     for (family, precision, unit), own in together.items():
         groups = grouped(own, itemgetter("framework", "campaign", *GROUP))

@@ -15,7 +15,6 @@ from .numbers import exact_decimals, percent, rate_decimals, ratio
 from .spread_text import about_spread
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
-from .units import rate_unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,6 +85,7 @@ def render_campaigns(
         return "No run could be counted.\n"
     lines = [*wrapped(f"a: {names[0]}", screen.prose), *wrapped(f"b: {names[1]}", screen.prose), ""]
     setting: tuple[str, ...] = ("workload", "model", "source", "precision", "batch_size_per_device")
+    setting += ("unit",)
     if len(_grouped(rows, (*setting, *TOPOLOGY))) < len(rows):
         setting += ("parameters", "directory")
     for key, group in _grouped(rows, setting).items():
@@ -157,7 +157,7 @@ def _published_table(
     columns = [
         Column("topology"),
         *([Column("publication", stacks=True, wraps=True)] if every else []),
-        *(Column(rate_unit(rows[0]["workload"]), True), _INTERVAL, _N),
+        *(Column(rows[0]["unit"], True), _INTERVAL, _N),
         *(Column("published", True), _STACKED_N),
         *(Column("ratio", True), _INTERVAL),
         *_judged(limit),
@@ -182,7 +182,7 @@ def _published_table(
 
 def _campaign_table(rows: Sequence[Record], screen: Screen, limit: float | None) -> str:
     is_told = any(row["distinction"] for row in rows)
-    unit = rate_unit(rows[0]["workload"])
+    unit = rows[0]["unit"]
     columns = [
         Column("topology"),
         *([Column("environment", stacks=True, wraps=True)] if is_told else []),

@@ -19,7 +19,7 @@ from .numbers import rate_decimals
 from .sweep_tables import sweep_tables
 from .tables import Cell, Column, Table, cell
 from .time_tables import time_chart, time_tables
-from .units import common_unit, is_bandwidth, named_record, rate_unit
+from .units import common_unit, is_bandwidth, named_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,13 +172,13 @@ def make_figures(
     """Throughput and speed-up of all that has the same model, precision and batch size; `published`
     are compare_published's points."""
     others = [] if published is None else records(published)
-    setting = itemgetter("family", "precision", "batch_size_per_device")
-    together = grouped(cases, lambda case: (*setting(case), rate_unit(case["workload"])))
+    setting = itemgetter("family", "precision", "batch_size_per_device", "unit")
+    together = grouped(cases, setting)
     for number, ((family, precision, batch, unit), same) in enumerate(together.items(), start=1):
         groups = _groups(same)
         names = case_tables.line_names(groups)
         title = t("setting", model=family, precision=precision, batch=batch)
-        if is_bandwidth(same[0]["workload"]):
+        if is_bandwidth(same[0]):
             title = f"{family}, {precision}"
         points = list(_published_points(names, groups, others))
         charts = figures.scaling(title, dict(zip(names, groups, strict=True)), points, unit, t)
@@ -245,7 +245,7 @@ class _SeriesDrawer:
         devices = self._t.place(run.topology.nodes, run.topology.world_size)
         left_out = self._invalid.get(key, set())
         return figures.over_iterations(
-            devices, run.setting, series, left_out, self._budget, rate_unit(run.workload), self._t
+            devices, run.setting, series, left_out, self._budget, series[0].unit, self._t
         )
 
 
@@ -266,7 +266,7 @@ def _not_counted_table(
     lost: Sequence[tuple[Campaign, dict[str, Any]]], several: bool, t: Labels
 ) -> Table:
     columns = [Column(t("case")), Column(t("repeat_number"), number=True)]
-    unit = common_unit(record["workload"] for _, record in lost) or t("throughput")
+    unit = common_unit(record["unit"] for _, record in lost) or t("throughput")
     columns += [Column(unit, True, "#,##0.00"), Column(t("why"))]
     rows = []
     for campaign, record in lost:
