@@ -58,6 +58,7 @@ class BaselineCase(Entry):
     container: _TEXT
     estimator: _TEXT
     unit: _TEXT = None
+    stated: _TEXT = None
     samples_per_second: Annotated[
         tuple[Annotated[StrictFloat | StrictInt, Field(gt=0, allow_inf_nan=False)], ...],
         Field(min_length=1),
@@ -98,7 +99,7 @@ def save_baseline(
     for row in rows_of(frame):
         if row.valid and row.metric == METRIC and row.value is not None:
             new = {**columns_of(case_of(row)), "estimator": row.estimator}
-            new |= {"unit": row.unit, METRIC: []}
+            new |= {"unit": row.unit, "stated": row.stated, METRIC: []}
             cases.setdefault(case_of(row), new)[METRIC].append(row.value)
     if not cases:
         raise UserError("the campaign has no valid run", where=campaign)

@@ -24,6 +24,9 @@ METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "s
 _REPORTED = 4  # columns that the published reports have: node_num, gpu_num, samples/s, speedup
 _OUTLIERS = 10  # their column
 _PERCENT = "0.0%"
+_STATED = re.compile(
+    r"(?:^|[,;] )([A-Za-z ]+) \("
+)  # the names in `accelerator (V100, --condition)`
 
 
 def group_title(case: Case, t: Labels) -> str:
@@ -204,6 +207,9 @@ def _details(best: Case, own: Sequence[Case], verdicts: Sequence[Case], t: Label
     if counts:
         texts = (f"{count} {verdict_text(verdict, t)}" for verdict, count in counts.items())
         yield t("answer_published", counts=t("comma").join(texts))
+    names = [name for row in verdicts for name in _STATED.findall(row["stated"] or "")]
+    if names:
+        yield t("answer_stated", names=t.conditions(", ".join(dict.fromkeys(names))))
 
 
 # ---- side by side
@@ -287,7 +293,7 @@ def comparisons(rows: Sequence[Case], whole: Table, t: Labels) -> Iterator[Table
         yield Table(f"published-{number}", group_title(own[0], t), columns, shown, notes)
 
 
-_BELOW = range(9, 14)  # columns of a comparison: estimator, conditions, the publication
+_BELOW = range(9, 15)  # columns of a comparison: what was only stated, estimator, conditions
 
 
 def _said_below(
@@ -315,6 +321,7 @@ def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Tabl
         Column(t("ratio"), True, "0.000"),
         Column(t("interval_of_ratio"), True, hint=t("ratio_hint")),
         Column(t("verdict")),
+        Column(t("stated")),
         Column(t("factor_estimator")),
         Column(t("factors")),
         Column(t("noted")),
@@ -339,6 +346,7 @@ def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
         cell(row["ratio"], ratio),
         span(row.get("ratio_low"), row.get("ratio_high"), ratio),
         Cell(verdict_text(verdict, t), verdict, mark=verdict),
+        cell(t.conditions(row["stated"])),
         cell(row["estimator"]),
         *(cell(t.conditions(row.get(name))) for name in ("factors", "noted")),
         cell(row.get("declared")),

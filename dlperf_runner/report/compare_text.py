@@ -26,6 +26,7 @@ _NOTES = {
     "factors": "not comparable because of ",
     "by": "throughput by ",
     "noted": "also differs or is not known: ",
+    "stated": "only stated, not in the logs: ",
     "unknown": "not stated by the publication: ",
     "assumed": "not recorded, and taken as published: ",
     "declared": "changed in the published command: ",
@@ -70,6 +71,7 @@ def render_published(
             f"Intervals contain the true ratio in {coverage:.0%} of comparisons of normally"
             " distributed runs, and in fewer of skewed ones."
         )
+    end += _about_stated(rows)
     if any(row["ratio"] is not None and row["ratio_low"] is None for row in rows):
         end.append("Fewer than 3 runs have no interval and are undecided.")
     return _ended(lines, [*end, *_gate(rows, limit)], screen)
@@ -98,7 +100,7 @@ def render_campaigns(
             lines += wrapped(text, screen.prose, first="- ", rest="  ")
         lines += [""] if notes else []
     cases = [row for row in rows if row["p_value"] is not None]
-    end = [f"{_counts([row['verdict'] for row in rows])}."]
+    end = [f"{_counts([row['verdict'] for row in rows])}.", *_about_stated(rows)]
     if len(cases) > 1:
         end.append(
             f"The intervals of all {len(cases)} cases are right together in 95 % of comparisons."
@@ -269,6 +271,14 @@ def _gate(rows: Sequence[Record], limit: float | None) -> list[str]:
         return []
     verdicts = [row["limit_verdict"] for row in rows if row["limit_verdict"]]
     return [f"Not slower by {limit:.1%}: {_counts(verdicts) or 'no case'}."]
+
+
+def _about_stated(rows: Sequence[Record]) -> list[str]:
+    """The number of verdicts that no log confirms in all they rest on."""
+    stated = [row for row in rows if row["stated"] or row.get("assumed")]
+    which = "All" if len(stated) == len(rows) else f"{len(stated)} of {len(rows)}"
+    text = f"{which} rest on what was only stated or assumed, which is listed below each table."
+    return [text] if stated else []
 
 
 def _ended(lines: Sequence[str], end: Sequence[str], screen: Screen) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -60,12 +59,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Commands:
-    """How to make a campaign again: in one command, and what it ran on each host."""
+    """How to make a campaign again: in one command, and what it ran on each host. Of other logs,
+    neither is known."""
 
     campaign: str
     command: str
     cases: tuple[tuple[str, str], ...]
-    of_campaign: bool
 
 
 @dataclass(frozen=True)
@@ -88,6 +87,7 @@ class Document:
     environment: tuple[Table, ...]
     differences: Table | None
     commands: tuple[Commands, ...]
+    command: str  # makes the report again
     methods: tuple[str, ...]
     notes: tuple[str, ...]
     problems: tuple[str, ...]
@@ -116,10 +116,11 @@ def make_document(
     cases: tuple[dict[str, Any], ...],
     figures: tuple[Figure, ...],
     comparison: Sequence[tuple[str, pd.DataFrame]],
+    command: str,
     t: Labels,
 ) -> Document:
     """The document of some campaigns, of their cases and figures. `comparison` is what
-    compare_published made of the cases, by the campaign's name."""
+    compare_published made of the cases, by the campaign's name. `command` makes the report."""
     several = len(campaigns) > 1
     verdicts = [
         {"campaign": name if several else None, **row}
@@ -133,6 +134,8 @@ def make_document(
     ]
     drawer = _SeriesDrawer(campaigns, several, t)
     sections = tuple(drawer.section(n, group) for n, group in enumerate(_groups(cases), start=1))
+    stated = {_key(row["campaign"], row): row["stated"] for row in verdicts}
+    cases = tuple(case | {"stated": stated.get(_key(case["campaign"], case))} for case in cases)
     compared = case_tables.comparison("published", verdicts, t("comparison"), t)
     return Document(
         labels=t,
@@ -151,6 +154,7 @@ def make_document(
         environment=tuple(_environment(campaigns, t)),
         differences=_differences(campaigns, t),
         commands=tuple(_commands(campaigns)),
+        command=command,
         methods=tuple(t(f"method_{name}") for name in case_tables.METHODS),
         notes=tuple(_said(campaigns, lambda campaign: campaign.notes)),
         problems=tuple(
@@ -332,11 +336,9 @@ def _commands(campaigns: Sequence[Campaign]) -> Iterator[Commands]:
         recorded = campaign.recorded
         if recorded.campaign:
             cases = tuple(case_commands(recorded.runs))
-            yield Commands(campaign.name, run_command(recorded.campaign), cases, True)
+            yield Commands(campaign.name, run_command(recorded.campaign), cases)
         else:
-            path = str(campaign.results.directory)
-            words = shlex.join(["python", "-m", "dlperf_runner", "summarize", path])
-            yield Commands(campaign.name, words, (), False)
+            yield Commands(campaign.name, "", ())
 
 
 def _said(campaigns: Sequence[Campaign], of: Any) -> Iterator[str]:

@@ -99,7 +99,7 @@ _TYPES = {
     **{name: TYPES[name] for name in (*CASE, "unit", "estimator")},
     "repeats": "int64",
     **dict.fromkeys(_OWN, "float64"),
-    **dict.fromkeys(_TEXTS, "object"),
+    **dict.fromkeys((*_TEXTS, "stated"), "object"),
     **dict.fromkeys(_OF_BASE, "float64"),
     f"{SAMPLES_PER_SECOND}_outliers": "Int64",
     "base_case": "object",
@@ -136,6 +136,7 @@ def cases(rows: Iterable[Row]) -> list[Record]:
     """
     values: dict[CaseKey, list[float]] = {}
     units: dict[CaseKey, str] = {}
+    stated: dict[CaseKey, dict[str, None]] = {}
     estimators: dict[CaseKey, set[str]] = {}
     further: dict[CaseKey, dict[str, list[Row]]] = {}
     for row in rows:
@@ -145,6 +146,7 @@ def cases(rows: Iterable[Row]) -> list[Record]:
             key = case_of(row)
             values.setdefault(key, []).append(row.value)
             units[key] = row.unit
+            stated.setdefault(key, {}).update({row.stated: None} if row.stated else {})
             estimators.setdefault(key, set()).add(str(row.estimator))
         elif row.metric in _FURTHER:
             further.setdefault(case_of(row), {}).setdefault(row.metric, []).append(row)
@@ -156,6 +158,7 @@ def cases(rows: Iterable[Row]) -> list[Record]:
             "repeats": len(values[key]),
             **_statistics(values[key], mean),
             **_further(further.get(key, {})),
+            "stated": "; ".join(stated[key]) or None,
         }
         for key, mean in zip(values, _means(list(values.values())), strict=True)
     ]
