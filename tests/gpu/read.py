@@ -76,7 +76,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def absent_elements(directory: Path) -> str:
-    """The elements of nvidia-smi's XML that the composed fixture has and this driver does not print.
+    """The elements of nvidia-smi's XML that the composed fixture has and this driver lacks.
     The reader of nvidia-smi would miss their facts here."""
     path = directory / "facts" / "nvidia-smi-q.xml"
     if not path.is_file():
