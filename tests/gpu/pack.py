@@ -68,7 +68,7 @@ HERE_ALONE = Scheduler(
 )
 PLACES = Places(f"{PLACE}/sources", f"{PLACE}/environments", f"{PLACE}/lib")
 MODULE_OF = {"pytorch": "torch", "jax": "jax"}
-BEGIN_S, HUNG_S = 20, 15  # limits of runs with a fault
+HUNG_S = 15  # of runs with a fault
 LIMIT = 50 << 20
 
 

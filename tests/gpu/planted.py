@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 
-STEADY_S = 8.0  # of steps before the fault, so that the log has a rhythm
+STEADY_S = 15.0  # of steps before the fault, so that the log has a rhythm
 EXIT_STATUS = 7
 
 
