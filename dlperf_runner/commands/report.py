@@ -16,7 +16,7 @@ from ..compare.conditions import parse_stated
 from ..core.errors import UserError
 from ..core.files import json_text, read_bytes, remove, write_result
 from ..report.document import Campaign, Document, make_cases, make_document, make_figures
-from ..report.environment import read_campaign_record
+from ..report.environment import read_campaign_record, report_command
 from ..report.labels import load_labels
 from ..report.pictures import draw, has_chinese_font, program, workers
 from .destination import destination, guarded, source_document
@@ -63,6 +63,7 @@ def make_report(
 
     t = load_labels(language)
     stated = parse_stated(conditions)
+    command = _command(directories, statements, conditions, language)
     campaigns = list(_campaigns(directories, known, statements))
     source = source_document(directories) if output_dir is None and len(directories) == 1 else {}
     is_one = output_dir is None and len(directories) == 1
@@ -78,7 +79,7 @@ def make_report(
         drawn = pool.map(draw, charts.values(), chunksize=4)
         has_letters = t.language == "en" or not charts or pool.submit(has_chinese_font)
         comparison = list(_compared(campaigns, stated))
-        document = make_document(campaigns, cases, figures, comparison, t)
+        document = make_document(campaigns, cases, figures, comparison, command, t)
         workbook = _workbook(document, pool)
         painted = followed(zip(charts, drawn, strict=True), len(charts), "painting plots")
         pictures = dict(painted)
@@ -106,6 +107,21 @@ def make_report(
     problems = tuple(problem for campaign in campaigns for problem in campaign.results.problems)
     is_incomplete = any(campaign.results.is_incomplete for campaign in campaigns)
     return Report(tuple(map(str, document.answers)), paths, notes, problems, is_incomplete)
+
+
+def _command(
+    directories: Sequence[Path],
+    statements: Statements | None,
+    conditions: Sequence[str],
+    language: str,
+) -> str:
+    """The command that makes the same report. Campaigns keep their part of the catalogue."""
+    from ..core.paths import own_catalog
+    from ..results.discovery import is_campaign
+    from ..results.statement import NOTHING
+
+    catalog = None if all(map(is_campaign, directories)) else own_catalog()
+    return report_command(directories, statements or NOTHING, conditions, language, catalog)
 
 
 def _campaigns(
@@ -195,7 +211,8 @@ def data_files(
     cases = make_cases(campaigns, _families())
     figures = tuple(make_figures(cases, _published(campaigns), t))
     comparison = list(_compared(campaigns, parse_stated(conditions)))
-    document = make_document(campaigns, cases, figures, comparison, t)
+    command = _command(directories, None, conditions, language)
+    document = make_document(campaigns, cases, figures, comparison, command, t)
     return _data(document, language, conditions)
 
 
@@ -237,6 +254,7 @@ def results_json(document: Document, options: Mapping[str, Any]) -> str:
             ]
             for table in tables
         },
+        "command": document.command,
         "commands": {
             commands.campaign: {"command": commands.command, "cases": dict(commands.cases)}
             for commands in document.commands

@@ -199,7 +199,7 @@ def run(directory: Path, say: Callable[[str], None], policy: Policy = AS_PLANNED
     def execute() -> list[str]:
         return jobs.execute(directory, beside, say, stop_at)
 
-    _write_programs(directory)
+    write_programs(Path(job_files.places_of(directory, _settings(directory)).programs))
     problems = execute() if job_files.unfinished(directory) else []
     return problems + run_rounds(directory, execute, say, policy, stop_at)
 
@@ -214,9 +214,8 @@ def refuse_policy(policy: Policy) -> None:
         )
 
 
-def _write_programs(directory: Path) -> None:
+def write_programs(place: Path) -> None:
     """Write what runs on nodes, with the modules that it imports."""
-    place = Path(job_files.places_of(directory, _settings(directory)).programs)
     for path in [*_ON_NODES.glob("*.py"), *(project() / "roles" / name for name in OF_ROLES)]:
         write_whole(place / path.name, read_text(path))
     for package in (place / _MODULES[0], place.joinpath(*_MODULES)):

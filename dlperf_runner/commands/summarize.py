@@ -123,15 +123,21 @@ def record(history: Path, directory: Path, result: SummaryResult) -> list[str]:
     from ..history import store
 
     campaign = store.campaign_identity(directory)
-    store.record(history, campaign, result.rows, result.cases)
+    recorded = store.record(history, campaign, result.rows, result.cases)
     place = home(result.paths[0].parent)
-    rows = store.recorded_tables(history, campaign)
+    rows = store.recorded_tables(history, campaign, [row.log_sha256 for row in result.rows])
     if rows is not None:
         name = os.path.relpath(history.resolve(), place)
         append(place, HISTORY, {name: store.rows_digest(rows)})
-    return [
+    notes = []
+    if recorded.name != campaign.name:
+        notes.append(
+            f"{history}: another campaign with the name {campaign.name} and the same time has other"
+            f" logs, so this one is recorded as {recorded.name}"
+        )
+    return notes + [
         f"{history}: {other} has some of these logs, too, so they are in the history twice"
-        for other in store.with_same_logs(history, campaign)
+        for other in store.with_same_logs(history, recorded)
     ]
 
 
@@ -242,4 +248,5 @@ def _not_pooled(groups: Iterable[dict[str, Any]]) -> Iterator[str]:
             else:
                 same[name] = several[0][name]
         if texts:
-            yield (f"{title(same)}: not pooled, because the runs differ in {' and '.join(texts)}")
+            name = title({**same, "unit": several[0]["unit"]})
+            yield f"{name}: not pooled, because the runs differ in {' and '.join(texts)}"

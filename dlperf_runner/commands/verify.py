@@ -174,7 +174,8 @@ def _against_history(
     from ..history import store
 
     recorded = store.campaign_identity(directory)
-    tables = store.recorded_tables(history, recorded) if history.is_file() else None
+    logs = [run[_DIGEST] for run in runs]
+    tables = store.recorded_tables(history, recorded, logs) if history.is_file() else None
     if tables is None:
         yield f"{history}: this campaign is not recorded"
         return
