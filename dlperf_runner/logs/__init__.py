@@ -201,9 +201,8 @@ def _growing(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def parse_tail(log_format: str, tail: str) -> float | None:
-    """The last rate in a piece of a log, which may begin and end anywhere; None if it has none, or
-    if the format is a user's, whose expression may need any time."""
-    form = built_in().get(log_format)
+    """The last rate in a piece of a log, which may begin and end anywhere; None if it has none."""
+    form = formats().get(log_format)
     if form is None:
         return None
     # The rate shows that the run is alive; a surrogate or an odd byte must not hide it.

@@ -274,5 +274,6 @@ FORMAT = Format(
     entry=_STEP,
     rate=rb"(?!)",  # none is printed
     statements=(),
+    rates_are_per="step",
     table=as_run,
 )

@@ -44,4 +44,5 @@ FORMAT = Format(
     ),
     zero_based=True,
     one_step=True,
+    rates_are_per="device",
 )

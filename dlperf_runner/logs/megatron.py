@@ -59,4 +59,5 @@ FORMAT = Format(
     ),
     first_too=True,
     seconds=0.001,
+    rates_are_per="step",
 )

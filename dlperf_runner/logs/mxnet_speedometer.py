@@ -58,4 +58,5 @@ FORMAT = Format(
             values={"Called": "data"},
         ),
     ),
+    rates_are_per="node",
 )

@@ -71,4 +71,5 @@ FORMAT = Format(
         ),
     ),
     first_too=True,
+    rates_are_per="device",
 )

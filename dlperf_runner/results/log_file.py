@@ -13,7 +13,6 @@ from pathlib import Path
 from .. import logs
 from ..core.errors import UserError
 from .compressed import MAGIC, expanded
-from .time_limit import limited
 
 PIECE = 2**20
 
@@ -64,13 +63,9 @@ class LogFile:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Add the name of the log to errors of its lines. Limit the time of a user's format."""
+        """Add the name of the log to errors of its lines."""
         try:
-            if logs.own_formats():
-                with limited(str(self.path), self._size):
-                    yield
-            else:
-                yield
+            yield
         except logs.LineError as error:
             raise UserError(
                 error.problem,
@@ -78,11 +73,6 @@ class LogFile:
                 expected=error.expected,
                 found=error.found,
             ) from None
-
-    @property
-    def _size(self) -> int:
-        with self._file() as file:
-            return os.fstat(file.fileno()).st_size
 
     def _file(self) -> io.FileIO:
         try:
