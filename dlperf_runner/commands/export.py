@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError, as_user_error
-from ..core.files import write_result
+from ..core.files import read_json, write_result
 from ..export import mlflow, openmetrics, wandb
 from ..export.record import ExportedCampaign, exported_cases, of_history, time_of
 from .progress import reading_logs
@@ -133,10 +131,8 @@ def _read(source: Path, statements: Statements | None) -> _Read:
 
 def _record(source: Path) -> dict[str, Any]:
     """What campaign.json says; nothing of other logs."""
-    with suppress(OSError, ValueError):
-        record = json.loads((source / "campaign.json").read_bytes())
-        return record if isinstance(record, dict) else {}
-    return {}
+    path = source / "campaign.json"
+    return read_json(path) if path.is_file() else {}
 
 
 def _history(file: Path) -> _Read:
