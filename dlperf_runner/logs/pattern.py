@@ -18,14 +18,16 @@ from .records import CUT, Format
 DURATION = "step_time"
 GROUPS = ("step", "rate", DURATION, "loss")
 _STEP = re.compile(rb"\d{1,12}")
-_NUMBER = rb"(?:\d{1,3}(?:,\d{3})++|\d++)(?:\.\d++)?+(?:[eE][-+]?\d{1,3})?+"
+_DIGITS = rb"\d{1,64}+"
+_NUMBER = rb"(?:\d{1,3}(?:,\d{3}){1,9}+|%s)(?:\.%s)?+(?:[eE][-+]?\d{1,3}+)?+" % (_DIGITS, _DIGITS)
 _NUMBERS = re.compile(_NUMBER)
 _LONGEST = 64  # bytes in a number
 _IN_NUMBER = b"0123456789.,eE+-"
 # What shows that a number is not whole: the mark of a cut, or more digits in the next line.
 _REST = re.compile(rb"%s|%s" % (CUT.encode(), text.WRAPPED))
 _LETTER = r"[^\W\d_]"
-_UNIT = re.compile(rf"{_LETTER}[^\W_]*(?:/[^\W_]+)*| {{1,2}}({_LETTER}+(?:/[^\W_]+)*)")
+_PER = r"(?:/[^\W_]{1,16}+){0,4}+"
+_UNIT = re.compile(rf"{_LETTER}[^\W_]{{0,16}}+{_PER}| {{1,2}}+({_LETTER}{{1,16}}+{_PER})")
 _PREFIXES = ("k", "K", "M", "G", "T")
 _SECONDS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),

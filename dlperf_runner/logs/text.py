@@ -10,29 +10,41 @@ from .records import CUT, Format, LineError
 
 # A number between other texts, which show that it is whole. Its programs print decimals.
 NUMBER = rb"\d++\.\d++"
+WORD = rb"\S{1,64}+"
 END = rb" ?(?=[\r\n]|\Z)"
 # A line that begins with digits: the rest of a number if the line before was wrapped.
-WRAPPED = rb"\r?\n[\d.]+(?=(?: images/s)?%s)" % END
-# The rest of a line after a label, with what was wrapped; a number is not whole then.
-REST = rb"[^\r\n]*?%s|[^\r\n]*?" % WRAPPED
+WRAPPED = rb"\r?\n[\d.]{1,40}+(?=(?: images/s)?%s)" % END
 
 # What this project's own programs print after their training.
+_SECONDS = r"\d{1,9}+\.\d{6}"
 ALONE = "seconds of a step without communication, by rank: "
-SECONDS_OF_RANKS = re.compile(rf"{ALONE}(?P<alone>\d+\.\d{{6}}(?: \d+\.\d{{6}})*+)\r?$", re.ASCII)
+SECONDS_OF_RANKS = re.compile(
+    rf"{ALONE}(?P<alone>{_SECONDS}(?: {_SECONDS}){{0,2000}}+)\r?$", re.ASCII
+)
 
 NCCL = "seconds of NCCL kernels in a step, by rank: "
-NCCL_OF_RANKS = re.compile(rf"{NCCL}(?P<nccl>\d+\.\d{{6}}(?: \d+\.\d{{6}})*+)\r?$", re.ASCII)
+NCCL_OF_RANKS = re.compile(rf"{NCCL}(?P<nccl>{_SECONDS}(?: {_SECONDS}){{0,2000}}+)\r?$", re.ASCII)
 
 ALL_REDUCE = "all-reduce of the gradients alone: "
 TIME_OF_ALL_REDUCE = re.compile(
     rf"{ALL_REDUCE}(?P<reduced_bytes>[1-9]\d{{0,14}}) bytes in (?P<reduced_s>\d{{1,6}}\.\d{{6}}) s"
-    r"(?: through (?P<interface>[\w.:-]+))?\r?$",
+    r"(?: through (?P<interface>[\w.:-]{1,64}+))?\r?$",
     re.ASCII,
 )
 
 # No cluster trains faster, and sums of such numbers are still finite.
 FASTEST = 1e12
-_SIGNED = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)", re.ASCII)
+_SIGNED = re.compile(
+    r"[-+]?(?:(?:\d{1,64}+\.?\d{0,64}+|\.\d{1,64}+)(?:[eE][-+]?\d{1,9}+)?|nan|inf)", re.ASCII
+)
+
+
+def rate_before(end: bytes) -> bytes:
+    """The pattern of a rate with `end` behind it, the pattern of the rest of the line. Anything
+    else behind it, or a number in the next line, belongs to the rate, which is not whole then."""
+    unnamed = re.sub(rb"\?P<\w+>", rb"?:", end)
+    rest = rb" ?%s|(?!%s)[^\r\n]{0,64}+" % (WRAPPED, unnamed)
+    return rb"(?P<rate>%s(?:%s)?+)(?:%s)?" % (WORD, rest, end)
 
 
 def _shown(printed: bytes) -> str:

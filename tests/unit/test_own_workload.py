@@ -116,8 +116,10 @@ def test_all_that_is_missing_is_named_at_once(folder: Path) -> None:
 def test_a_terminal_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "on_terminal", lambda: True)
     answers = "\n".join(
-        ["mine", "{python} train.py {total_steps} 1 1", "mxnet", "direct", "own", REGEX, "tokens"]
-        + ["device"]
+        (
+            *("mine", "{python} train.py {total_steps} 1 1", "mxnet", "direct", "own", REGEX),
+            *("tokens", "device"),
+        )
     )
     call("init-workload", "--file", "train.py", input=f"{answers}\n")
     mine = reader.load_catalog().workload("mine")
