@@ -67,16 +67,21 @@ CUT = "…"
 class LineError(Exception):
     """A line of a log is invalid. The caller that knows the file adds its name."""
 
-    def __init__(self, line: int, problem: str, *, expected: str, found: str) -> None:
+    def __init__(
+        self, line: int, problem: str, *, expected: str, found: str, hint: str | None = None
+    ) -> None:
         super().__init__(f"line {line}: {problem} (expected {expected}, found {found})")
         self.line = line
         self.problem = problem
         self.expected = expected
         self.found = found
+        self.hint = hint
 
     def at(self, line: int) -> LineError:
         """The same at another line."""
-        return LineError(line, self.problem, expected=self.expected, found=self.found)
+        return LineError(
+            line, self.problem, expected=self.expected, found=self.found, hint=self.hint
+        )
 
 
 @dataclass(frozen=True, eq=False)

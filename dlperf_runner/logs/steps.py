@@ -105,10 +105,10 @@ def _rates(form: Format, block: Block, printed: Sequence[bytes]) -> list[float]:
         rates = list(map(float, joined.replace(b",", b"").split() if b"," in joined else printed))
         if not rates or (min(rates) > 0 and max(rates) < text.FASTEST):
             return text.per_second(rates, form)
-    found = []
+    found, before_last = [], printed[:-1]
     for index, rate in enumerate(printed):
         try:
-            found.append(text.rate(rate, form))
+            found.append(text.rate(rate, form, before_last))
         except LineError as error:
             match = next(islice(with_rate(form, block.data), index, None))
             raise error.at(block.line(match.start("rate"))) from None

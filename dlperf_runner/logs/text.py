@@ -51,9 +51,11 @@ def _shown(printed: bytes) -> str:
     return printed.decode("utf-8", "replace").strip()
 
 
-def rate(printed: bytes, form: Format) -> float:
+def rate(printed: bytes, form: Format, others: Sequence[bytes] = ()) -> float:
     """The printed rate. Raises LineError, without a line number, if it is not whole, or not
-    possible in training."""
+    possible in training. `others`: the rates printed before it."""
+    if printed.endswith(_CUT):
+        printed = _before_cut(printed.removesuffix(_CUT), form, others) or printed
     shown = _shown(printed)
     is_whole = form.whole_rates.fullmatch(printed + b"\n")
     plain = shown.replace(",", "") if is_whole else shown  # 6,835
@@ -72,6 +74,28 @@ def rate(printed: bytes, form: Format) -> float:
     else:
         problem, expected, shown = "the rate is not a number", "a number", repr(shown)
     raise LineError(0, problem, expected=expected, found=shown)
+
+
+_CUT = CUT.encode()
+# What may follow a number in a longer one.
+_MORE = (b"0", b".0", b",000", b"e+06")
+
+
+def _before_cut(printed: bytes, form: Format, others: Sequence[bytes]) -> bytes | None:
+    """The rate at the end of a log without a last newline, if it is whole: if something follows it,
+    if its format fixes the decimals, or if the other rates do."""
+    number, blank, rest = printed.partition(b" ")
+    if not form.whole_rates.fullmatch(number + b"\n"):
+        return None
+    is_followed = bool(blank) and not rest[:1].isdigit()
+    if is_followed or not any(form.whole_rates.fullmatch(number + more + b"\n") for more in _MORE):
+        return number
+    decimals = {len(other.partition(b".")[2]) for other in others}
+    is_fixed = decimals == {len(number.partition(b".")[2])} and decimals != {1}
+    # A program that prints as many decimals as needed prints no 0 behind them.
+    if is_fixed and any(b"." in other and other.endswith(b"0") for other in others):
+        return number
+    return None
 
 
 def per_second(printed: Sequence[float], form: Format) -> list[float]:

@@ -72,6 +72,7 @@ class LogFile:
                 where=f"{self.path}:{error.line}",
                 expected=error.expected,
                 found=error.found,
+                hint=error.hint,
             ) from None
 
     def _file(self) -> io.FileIO:
