@@ -104,7 +104,7 @@ class Statement:
         return "final_samples_per_second" in self.pattern.groupindex
 
 
-class Entry(Protocol):
+class Matched(Protocol):
     """What formats need of a match."""
 
     def __getitem__(self, group: str, /) -> Any: ...
@@ -118,7 +118,7 @@ class Entries(Protocol):
     @property
     def groupindex(self) -> Mapping[str, int]: ...
 
-    def finditer(self, string: bytes, /) -> Iterator[Entry]: ...
+    def finditer(self, string: bytes, /) -> Iterator[Matched]: ...
 
     def findall(self, string: bytes, /) -> list[Any]: ...
 

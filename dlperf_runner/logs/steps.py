@@ -9,7 +9,7 @@ from itertools import islice, repeat
 
 from . import text
 from .reader import Block, holds
-from .records import Columns, Entry, Format, LineError
+from .records import Columns, Format, LineError, Matched
 
 # The last step with a loss, and the loss, by rank.
 Losses = dict[int | None, tuple[bytes, bytes]]
@@ -94,7 +94,7 @@ def _losses(
         yield loss or (latest if of_step == step else b"")
 
 
-def with_rate(form: Format, data: bytes) -> Iterator[Entry]:
+def with_rate(form: Format, data: bytes) -> Iterator[Matched]:
     """The matches with a rate, in the order of the log."""
     return (match for match in form.entry.finditer(data) if match["rate"])
 

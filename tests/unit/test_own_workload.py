@@ -339,6 +339,31 @@ def test_a_rate_that_was_cut_or_wrapped_is_no_smaller_rate(
     assert "ends in the middle of this line" in text or "the rate is not" in text
 
 
+@pytest.mark.parametrize(
+    ("rates", "is_whole"),
+    [
+        (["101.50", "101.25"], True),  # always two decimals
+        (["101.52", "101.25"], False),  # it may print as many as needed
+        (["101.50", "101.5"], False),
+        (["101.0", "101.5"], False),  # as many as needed, but at least one
+        (["101.500", "101.25"], False),
+        (["100", "110", "101"], False),
+    ],
+)
+def test_a_last_rate_is_whole_if_the_other_rates_show_its_decimals(
+    folder: Path, tmp_path: Path, rates: list[str], is_whole: bool
+) -> None:
+    regex = r"it (?P<step>\d+)/\d+ rate (?P<rate>\S+)"
+    init("train.py", regex=regex, sample="it 1/12 rate 3.5")
+    *others, last = rates
+    lines = [f"it {n}/12 rate {others[n % len(others)]}" for n in range(1, 12)]
+    path = write(tmp_path / LOG, lines)
+    path.write_text(f"{path.read_text()}it 12/12 rate {last}")
+    text = said("summarize", "logs", status=0 if is_whole else 2)
+    cut = f"in the middle of this line (expected a newline after the rate, found '{last}')"
+    assert is_whole or cut in text
+
+
 def test_durations_become_rates(folder: Path, tmp_path: Path) -> None:
     regex = r"(?P<step>\d+): (?P<step_time>[\d.]+) s"
     init("train.py", without=("--rates-are-per",), regex=regex, sample="1: 0.5 s")
