@@ -41,6 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "hosts.json").write_text(json.dumps(NODES))
     yield tmp_path / "catalog"
     reader.forget()
+    logs.use_own({})
 
 
 def test_round_trip(folder: Path, tmp_path: Path) -> None:
