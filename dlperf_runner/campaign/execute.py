@@ -59,7 +59,7 @@ class Playbook:
         if text:
             # On a full disk, the playbook itself fails and says so.
             # Only for the owner: ansible-core prints some errors of tasks with no_log, too.
-            with suppress(OSError), open_append(self.log, 0o600) as log:
+            with suppress(OSError, UserError), open_append(self.log, 0o600) as log:
                 log.write(f"{text}\n".encode())
         data = event.get("event_data", {})
         result = data.get("res") or {}

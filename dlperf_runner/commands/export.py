@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError, as_user_error
-from ..core.files import write_result
+from ..core.files import open_append, read_bytes, write_result
 from ..export import mlflow, openmetrics, wandb
 from ..export.record import ExportedCampaign, exported_cases, of_history, time_of
 from .progress import reading_logs
@@ -150,7 +150,7 @@ def _read(source: Path, name: str, statements: Statements | None) -> _Read:
 def _record(source: Path) -> dict[str, Any]:
     """What campaign.json says; nothing of other logs."""
     with suppress(OSError, ValueError):
-        record = json.loads((source / "campaign.json").read_bytes())
+        record = json.loads(read_bytes(source / "campaign.json"))
         return record if isinstance(record, dict) else {}
     return {}
 
@@ -184,6 +184,6 @@ def _appended(text: str, output: Path | None) -> str:
             where=SUMMARY,
             expected="the file that GitHub Actions sets for a step, or --output",
         )
-    with as_user_error("cannot write the summary", path), path.open("a", encoding="utf-8") as file:
-        file.write(f"{text}\n")
+    with as_user_error("cannot write the summary", path), open_append(path) as file:
+        file.write(f"{text}\n".encode())
     return str(path)

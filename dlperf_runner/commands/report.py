@@ -14,12 +14,12 @@ from ..campaign.directory import name_of
 from ..campaign.manifest import seal
 from ..compare.conditions import parse_stated
 from ..core.errors import UserError
-from ..core.files import json_text, write_result
+from ..core.files import json_text, read_bytes, remove, write_result
 from ..report.document import Campaign, Document, make_cases, make_document, make_figures
 from ..report.environment import read_campaign_record, report_command
 from ..report.labels import load_labels
 from ..report.pictures import draw, has_chinese_font, program, workers
-from .destination import destination, source_document
+from .destination import destination, guarded, source_document
 from .progress import followed, reading_logs
 
 if TYPE_CHECKING:
@@ -66,9 +66,10 @@ def make_report(
     command = _command(directories, statements, conditions, language)
     campaigns = list(_campaigns(directories, known, statements))
     source = source_document(directories) if output_dir is None and len(directories) == 1 else {}
+    is_one = output_dir is None and len(directories) == 1
     if output_dir is None:
-        is_one = len(directories) == 1
         output_dir = destination(directories) / "report" if is_one else Path("report")
+    inside = guarded(directories) if is_one else output_dir
     cases, published = make_cases(campaigns, _families()), _published(campaigns)
     figures = tuple(make_figures(cases, published, t))
     charts = {name: chart for figure in figures for name, chart in figure.charts}
@@ -94,12 +95,14 @@ def make_report(
         files = {"report.html": page.encode(), **data, "results.xlsx": workbook.result()}
     files |= {f"plots/{name}.svg": f"{svg}\n".encode() for name, svg in svgs.items()}
     files |= {f"plots/{name}.png": picture.png for name, picture in pictures.items()}
-    former = _former_plots(output_dir)
+    former = _former_plots(output_dir, inside)
     for name, text in source.items():
-        write_result(output_dir.parent / name, text)
-    paths = tuple(write_result(output_dir / name, content) for name, content in files.items())
+        write_result(output_dir.parent / name, text, inside)
+    paths = tuple(
+        write_result(output_dir / name, content, inside) for name, content in files.items()
+    )
     for path in former - set(paths):
-        path.unlink(missing_ok=True)
+        remove(path, inside)
     seal(output_dir, "report", paths)
     problems = tuple(problem for campaign in campaigns for problem in campaign.results.problems)
     is_incomplete = any(campaign.results.is_incomplete for campaign in campaigns)
@@ -264,10 +267,10 @@ def results_json(document: Document, options: Mapping[str, Any]) -> str:
     return json_text(whole)
 
 
-def _former_plots(output_dir: Path) -> set[Path]:
+def _former_plots(output_dir: Path, inside: Path) -> set[Path]:
     """The plots of an older report in the directory, as listed in its results.json."""
     try:
-        names = list(json.loads((output_dir / "results.json").read_bytes())["plots"])
+        names = list(json.loads(read_bytes(output_dir / "results.json", inside))["plots"])
     except (OSError, ValueError, KeyError, TypeError):
         return set()
     own = [name for name in names if isinstance(name, str) and re.fullmatch(r"[\w.+-]+", name)]

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..campaign.manifest import HISTORY, append, home, seal
 from ..core.errors import UserError
-from ..core.files import write_result
+from ..core.files import UnsafeFileError, write_result
 from ..core.frame import PEAK_TFLOPS, Row
 from ..core.identity import GROUP, label, topology_text, value_text
 from ..core.lists import counted, grouped
@@ -24,7 +24,7 @@ from ..core.printable import printable
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
 from ..results.statement import Statements
-from .destination import destination, source_document
+from .destination import destination, guarded, source_document
 
 # What a user asked for. Tables that agree in these columns but in no others are named in a note.
 _SETTINGS = ("workload", "model", "precision", "batch_size_per_device")
@@ -81,7 +81,7 @@ def summarize(
     cases, notes, files = documents(results, known)
     place = output_dir or destination(sources)
     own = source_document(sources) if output_dir is None else {}
-    paths, unwritten = _written(place, files | own)
+    paths, unwritten = _written(place, output_dir or guarded(sources), files | own)
     if results.problems:
         count = counted(len(results.problems), "log")
         notes.append(f"{count} failed validation; see the errors")
@@ -100,13 +100,18 @@ def summarize(
     )
 
 
-def _written(place: Path, files: Mapping[str, str]) -> tuple[list[Path], UserError | None]:
-    """Write all files and the manifest, or stop at the first that cannot be written."""
+def _written(
+    place: Path, inside: Path, files: Mapping[str, str]
+) -> tuple[list[Path], UserError | None]:
+    """Write all files and the manifest, or stop at the first that cannot be written. Raises
+    UserError if that is unsafe."""
     paths: list[Path] = []
     try:
         for name, content in files.items():
-            paths.append(write_result(place / name, content))
+            paths.append(write_result(place / name, content, inside))
         seal(place, "summary", paths)
+    except UnsafeFileError:
+        raise
     except UserError as error:
         return paths, error
     return paths, None
