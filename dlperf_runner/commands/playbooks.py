@@ -15,6 +15,7 @@ import yaml
 from ..campaign.directory import new_directory
 from ..core.errors import UserError
 from ..core.extras import require_cluster
+from ..core.files import read_bytes
 from ..core.paths import is_clone, project
 
 LAB_STATES = {"up": "present", "down": "absent", "checked": "checked"}
@@ -43,8 +44,8 @@ def _inventories(options: Sequence[str]) -> list[str]:
     found: list[str] = []
     for path in map(Path, paths):
         try:
-            values = yaml.safe_load(path.read_bytes())
-        except (OSError, yaml.YAMLError):
+            values = yaml.safe_load(read_bytes(path))
+        except (OSError, UserError, yaml.YAMLError):
             continue  # Ansible reports it
         if isinstance(values, dict) and (names := values.get("inventory")):
             names = names if isinstance(names, list) else [names]
