@@ -130,6 +130,8 @@ class FoundRun:
     gpu_memory_mib: float | None = None  # peak of the device with the highest use
     why_not: str | None = None
     stated_by: tuple[tuple[str, str], ...] = ()  # which option or mapping states a setting
+    # Settings that the user or the log's path states, each with its source.
+    asserted: tuple[tuple[str, str], ...] = ()
     assumed: str | None = None  # what the identification of the run rests on, as a note
     other_words: str = ""  # of the log's name, whose meaning is unknown
     copy_of: str | None = None  # the log that counts instead, and what both have in common
