@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
 from ..core.files import open_append, open_read, read_text
-from ..core.paths import project
+from ..core.paths import of_ansible, project
 from .directory import UNREACHABLE
 from .lock import exists
 from .manifest import seal
@@ -138,7 +138,7 @@ def run_playbook(
             extravars=dict(variables),
             limit=limit or None,
             envvars={
-                "ANSIBLE_CONFIG": str(project() / "ansible.cfg"),
+                **of_ansible(),
                 # ansible-runner would switch it off otherwise, whatever the configuration says.
                 "ANSIBLE_HOST_KEY_CHECKING": "True",
                 "ANSIBLE_NOCOLOR": "1",
