@@ -32,9 +32,6 @@ def speed(rate: str) -> str:
     return f"INFO:root:Epoch[0] Batch[118]\tSpeed: {rate} samples/sec"
 
 
-RATE = "a number as in INFO:root:Epoch[0] Batch[2] Speed: 2.05 samples/sec"
-
-
 @pytest.mark.parametrize(
     ("content", "line", "expected", "found"),
     [
@@ -50,7 +47,7 @@ RATE = "a number as in INFO:root:Epoch[0] Batch[2] Speed: 2.05 samples/sec"
         ("\n".join(damaged(GOOD, STEP_118, speed("0"))), ":356", None, "0"),
         ("\n".join(damaged(GOOD, STEP_118, speed("nan"))), ":356", None, "nan"),
         ("\n".join(damaged(GOOD, STEP_118, speed("1e400"))), ":356", None, "1e400"),
-        ("\n".join(damaged(GOOD, STEP_118, speed("5.0.0"))), ":356", RATE, "'5.0.0'"),
+        ("\n".join(damaged(GOOD, STEP_118, speed("5.0.0"))), ":356", "a number", "'5.0.0'"),
         ("\n".join(gluoncv(50.0, batch=64)), ":2", "128", "64"),
         ("\n".join(gluoncv(50.0, world=16)), ":3", "2", "16"),
         ("\n".join(gluoncv(50.0, dtype="float16")), ":2", "fp32", "fp16"),
