@@ -25,6 +25,7 @@ from ..results.run_record import FoundRun
 # Verdicts on a limit.
 PASSED, FAILED, UNDECIDED, TOO_FEW = "passed", "failed", "undecided", "too few runs"
 BARE = "none"  # a run without a container
+ONLY_STATED = "stated"  # beside the conditions of a case: those that --condition alone states
 Values = Mapping[str, object]
 
 # In display order. The catalogue says which of them must be equal in a comparison.
@@ -77,8 +78,9 @@ def read_conditions(
     runs: Iterable[FoundRun], rule: ComparisonRule, stated: Values | None = None
 ) -> dict[CaseKey, dict[str, object]]:
     """The known conditions of the runs, by case: from their records, from the catalogue entry of
-    their workload, and from `stated`. If the runs of a case differ, all values are named. Raises
-    UserError if `stated` contradicts a known condition."""
+    their workload, and from `stated`. If the runs of a case differ, all values are named.
+    ONLY_STATED names what is known from `stated` alone. Raises UserError if `stated` contradicts a
+    known condition."""
     from ..catalog.reader import load_catalog
 
     workloads = load_catalog().workloads
@@ -101,6 +103,7 @@ def read_conditions(
 
 def _with_stated(known: dict[str, object], stated: Values, path: Path) -> dict[str, object]:
     """The known conditions, and the stated ones that are not known or not in such detail."""
+    only_stated = []
     for name, value in stated.items():
         if name in known and not values_agree(name, known[name], value):
             raise UserError(
@@ -111,7 +114,8 @@ def _with_stated(known: dict[str, object], stated: Values, path: Path) -> dict[s
             )
         if name not in known or _details(value) > _details(known[name]):
             known[name] = value
-    return known
+            only_stated.append(f"{label(name)} ({display_value(value)}, --condition)")
+    return {**known, ONLY_STATED: ", ".join(only_stated) or None}
 
 
 def _details(value: object) -> int:

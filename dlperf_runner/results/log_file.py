@@ -3,17 +3,17 @@ compressed is expanded."""
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from io import BufferedReader
 from pathlib import Path
 
 from .. import logs
 from ..core.errors import UserError
+from ..core.files import open_read
 from .compressed import MAGIC, expanded
-from .time_limit import limited
 
 PIECE = 2**20
 
@@ -64,29 +64,21 @@ class LogFile:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Add the name of the log to errors of its lines. Limit the time of a user's format."""
+        """Add the name of the log to errors of its lines."""
         try:
-            if logs.own_formats():
-                with limited(str(self.path), self._size):
-                    yield
-            else:
-                yield
+            yield
         except logs.LineError as error:
             raise UserError(
                 error.problem,
                 where=f"{self.path}:{error.line}",
                 expected=error.expected,
                 found=error.found,
+                hint=error.hint,
             ) from None
 
-    @property
-    def _size(self) -> int:
-        with self._file() as file:
-            return os.fstat(file.fileno()).st_size
-
-    def _file(self) -> io.FileIO:
+    def _file(self) -> BufferedReader:
         try:
-            return io.FileIO(self.path)
+            return open_read(self.path)
         except OSError as error:
             raise UserError(
                 "the log cannot be read", where=str(self.path), found=error.strerror or str(error)
