@@ -16,7 +16,7 @@ from ..campaign.directory import new_directory
 from ..core.errors import UserError
 from ..core.extras import require_cluster
 from ..core.files import read_bytes
-from ..core.paths import is_clone, project
+from ..core.paths import is_clone, of_ansible, project
 
 LAB_STATES = {"up": "present", "down": "absent", "checked": "checked"}
 
@@ -59,7 +59,7 @@ def playbook_command(playbook: str, options: Sequence[str]) -> tuple[list[str], 
     programs = Path(sys.executable).parent
     argv = [str(programs / "ansible-playbook"), str(root / playbook), *options]
     path = f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"
-    return argv, {**os.environ, "ANSIBLE_CONFIG": str(root / "ansible.cfg"), "PATH": path}
+    return argv, {**os.environ, **of_ansible(), "PATH": path}
 
 
 def init_inventory(directory: Path, example: str) -> Path:

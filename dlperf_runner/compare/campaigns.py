@@ -30,7 +30,17 @@ COLUMNS = (
     *("n_a", "n_b", "a", "b", "difference", "relative", "relative_low", "relative_high"),
     *("coverage", "at_worst", "log_ratio", "log_ratio_error", "log_ratio_freedom"),
     *("p_value", "test", "effect_size", "between_campaigns", "between_campaigns_of"),
-    *("verdict", "environment", "limit", "limit_verdict", "why", "apart", "unrecorded", "stated"),
+    *(
+        "verdict",
+        "environment",
+        "limit",
+        "limit_verdict",
+        "why",
+        "apart",
+        "unrecorded",
+        "stated_a",
+        "stated_b",
+    ),
 )
 
 
@@ -50,9 +60,9 @@ def compare_campaigns(
     freedom are for `together`. `p_value` is from the `test` of this case alone. effect_size is
     Cliff's delta. `environment` names the differences in environment, and in what is `allowed` to
     differ. `distinction` tells the case from others of the same identity. `unrecorded` names what
-    neither side knows, `stated` what no log of a side confirms. `apart` says what keeps a case from
-    the nearest one of the other side. With a `limit` (0.03 for 3 %), see `against_limit` for
-    `limit_verdict` and `why`.
+    neither side knows, `stated_a` and `stated_b` what no log of that side confirms. `apart` says
+    what keeps a case from the nearest one of the other side. With a `limit` (0.03 for 3 %), see
+    `against_limit` for `limit_verdict` and `why`.
 
     `spreads` are the known spreads between campaigns. They widen the interval, and a difference
     that the wider interval does not show is not called one. `between_campaigns` is the standard
@@ -77,7 +87,7 @@ def compare_campaigns(
         unit = _unit(pair, units_a, units_b)
         row = {name: pair.case[name] for name in IDENTITY}
         row |= {"unit": unit, "distinction": distinction}
-        row["stated"] = _stated(stated_a.get(pair.a or ()), stated_b.get(pair.b or ()))
+        row["stated_a"], row["stated_b"] = stated_a.get(pair.a or ()), stated_b.get(pair.b or ())
         rows.append(row)
         row.update(n_a=len(values_a), n_b=len(values_b))
         row.update({s: median(v) for s, v in (("a", values_a), ("b", values_b)) if v})
@@ -119,12 +129,6 @@ def _unit(pair: Pair, a: Mapping[CaseKey, str], b: Mapping[CaseKey, str]) -> str
             hint="read both with the same catalogue entry: dlperf --catalog DIR",
         )
     return units[0]
-
-
-def _stated(a: str | None, b: str | None) -> str | None:
-    if a == b:
-        return a
-    return "; ".join(f"{name}: {text}" for name, text in (("a", a), ("b", b)) if text)
 
 
 def without_effect(a: pd.DataFrame, b: pd.DataFrame, allowed: Collection[str]) -> list[str]:

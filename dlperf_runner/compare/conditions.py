@@ -35,7 +35,8 @@ FACTORS = (
     *("data", "image_size", "classes", "input_pipeline", "noise"),
     *("xla", "compile", "recompute", "parallelism"),
     *("micro_batch_size", "accumulation_steps", "nvls", "steps", "estimator"),
-    *("implementation", "framework_version", "container", "driver", "cuda", "interconnect"),
+    *("implementation", "framework_version", "container", "driver"),
+    *("cuda", "cudnn", "nccl", "interconnect"),
 )
 # What the measurement of a bandwidth does not have.
 OF_TRAINING = frozenset(
@@ -44,6 +45,7 @@ OF_TRAINING = frozenset(
 # Conditions that the user may state if the run records do not have them.
 _OF_CASE = ("unit", "precision", "batch_size_per_device", "global_batch_size")
 STATED = tuple(name for name in FACTORS if name not in _OF_CASE)
+_LIBRARIES = ("cuda", "cudnn", "nccl")
 _SWITCHES = ("xla", "compile", "nvls")
 # Parameters that are conditions of the same name.
 _AS_NAMED = (
@@ -239,7 +241,7 @@ def differences(
         # A single node has no interconnect, and a CPU has no driver.
         if name == "interconnect" and nodes == 1:
             continue
-        if name in ("driver", "cuda") and mine.get("accelerator") == "cpu":
+        if name in ("driver", *_LIBRARIES) and mine.get("accelerator") == "cpu":
             continue
         # Synthetic data need no input pipeline. A run without a container does not differ from a
         # publication that names no container.
@@ -265,15 +267,15 @@ def differences(
 
 def values_agree(factor: str, a: object, b: object) -> bool:
     """Whether two values of a factor agree as far as both are stated: V100-16GB equals
-    V100-SXM2-16GB, and 10.2 equals 10.2.89. More measured steps than published count as equal,
+    V100-SXM2-16GB, and CUDA 10.2 equals 10.2.89. More measured steps than published count as equal,
     fewer do not."""
     if str(a) == str(b):
         return True
     if factor == "accelerator":
         return same_product(str(a), str(b))
-    if factor in ("cuda", "framework_version", "driver"):
+    if factor in (*_LIBRARIES, "framework_version", "driver"):
         first, second = _release(str(a)), _release(str(b))
-        shortest = min(len(first), len(second)) if factor == "cuda" else None
+        shortest = min(len(first), len(second)) if factor in _LIBRARIES else None
         return bool(first) and first[:shortest] == second[:shortest]
     return factor == "steps" and _measured(str(a)) >= _measured(str(b)) > 0
 

@@ -13,7 +13,7 @@ from ..core.frame import ENERGY, MODEL_TFLOPS, POWER
 from ..core.identity import GROUP, topology_text
 from ..core.lists import grouped
 from ..stats.groups import short_digest, workload_title
-from .labels import Labels
+from .labels import Labels, each_condition
 from .layout import MEMORY
 from .numbers import as_published, joules, rate_decimals, ratio, seconds, speedup, tflops
 from .tables import Cell, Column, Table, cell, span, without_empty
@@ -207,9 +207,10 @@ def _details(best: Case, own: Sequence[Case], verdicts: Sequence[Case], t: Label
     if counts:
         texts = (f"{count} {verdict_text(verdict, t)}" for verdict, count in counts.items())
         yield t("answer_published", counts=t("comma").join(texts))
-    names = [name for row in verdicts for name in _STATED.findall(row["stated"] or "")]
+    stated = (each_condition(row["stated"] or "") for row in verdicts)
+    names = dict.fromkeys(part.partition(" (")[0] for parts in stated for part in parts)
     if names:
-        yield t("answer_stated", names=t.conditions(", ".join(dict.fromkeys(names))))
+        yield t("answer_stated", names=t("comma").join(str(t.conditions(n)) for n in names))
 
 
 # ---- side by side
@@ -293,7 +294,9 @@ def comparisons(rows: Sequence[Case], whole: Table, t: Labels) -> Iterator[Table
         yield Table(f"published-{number}", group_title(own[0], t), columns, shown, notes)
 
 
-_BELOW = range(9, 15)  # columns of a comparison: what was only stated, estimator, conditions
+# Columns of a comparison: what was only stated, the estimator, conditions.
+_BELOW = range(9, 15)
+_ONLY_STATED = 9
 
 
 def _said_below(
@@ -303,8 +306,11 @@ def _said_below(
     about: dict[str, list[str]] = {}
     for cells, row in zip(lines, rows, strict=True):
         if cells[place].value is not None:
-            about.setdefault(cells[place].text, []).append(topology_text(row))
-    for text, cases in about.items():
+            text = cells[place].text
+            for part in each_condition(text) if place == _ONLY_STATED else [text]:
+                about.setdefault(part, []).append(topology_text(row))
+    for cases, texts in grouped(about, lambda part: tuple(about[part])).items():
+        text = ", ".join(texts) if place == _ONLY_STATED else "; ".join(texts)
         which = "" if len(cases) == len(rows) else f" ({', '.join(cases)})"
         yield f"{which}: {text}"
 

@@ -32,7 +32,7 @@ NUMBERS = (
     *("a", "b", "n_a", "n_b", "relative", "relative_low", "relative_high", "at_worst"),
     *("mine", "repeats", "published", "ratio", "ratio_low", "ratio_high"),
     *("verdict", "limit", "environment", "apart", "factors", "noted", "unknown", "declared"),
-    *("stated", "assumed"),
+    *("stated", "stated_a", "stated_b", "assumed"),
     "published_title",
 )
 

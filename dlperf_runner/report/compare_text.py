@@ -11,6 +11,7 @@ from ..core.identity import GROUP, TOPOLOGY, topology_text
 from ..core.lists import counted, grouped
 from ..core.units import SAMPLES, per_second
 from ..stats.groups import by_group, records, title
+from .labels import each_condition
 from .numbers import exact_decimals, percent, rate_decimals, ratio
 from .spread_text import about_spread
 from .tables import Cell, Column, cell, span
@@ -27,6 +28,8 @@ _NOTES = {
     "by": "throughput by ",
     "noted": "also differs or is not known: ",
     "stated": "only stated, not in the logs: ",
+    "stated_a": "only stated, not in the logs of a: ",
+    "stated_b": "only stated, not in the logs of b: ",
     "unknown": "not stated by the publication: ",
     "assumed": "not recorded, and taken as published: ",
     "declared": "changed in the published command: ",
@@ -35,6 +38,7 @@ _NOTES = {
     "unrecorded": "not recorded on either side, so it may differ: ",
     "why": "undecided: ",
 }
+_STATED = ("stated", "stated_a", "stated_b")
 _INTERVAL = Column("interval", True, stacks=True)
 _N, _STACKED_N = Column("n", True), Column("n", True, stacks=True)
 _VERDICT = Column("verdict", wraps=True)
@@ -239,10 +243,22 @@ def _notes(group: Sequence[Record], names: Sequence[str] = ()) -> list[str]:
                 published = column != "factors" or row["report"] is not None
                 text = f"{label if published else 'not published: '}{row[column]}"
                 texts.setdefault(text, []).append(row)
+        if column in _STATED:
+            texts = _by_condition(group, column, label)
         for text, rows in texts.items():
             where = "" if len(rows) == len(group) else f"{_where(rows, group, names)}: "
             notes.append(where + text)
     return notes
+
+
+def _by_condition(group: Sequence[Record], column: str, label: str) -> dict[str, list[Record]]:
+    """The conditions that are only stated of the same rows in one note, with these rows."""
+    rows: dict[str, list[int]] = {}
+    for number, row in enumerate(group):
+        for condition in each_condition(row.get(column) or ""):
+            rows.setdefault(condition, []).append(number)
+    alike = grouped(rows, lambda condition: tuple(rows[condition]))
+    return {label + ", ".join(texts): [group[n] for n in places] for places, texts in alike.items()}
 
 
 def _where(rows: Sequence[Record], group: Sequence[Record], names: Sequence[str]) -> str:
@@ -275,7 +291,7 @@ def _gate(rows: Sequence[Record], limit: float | None) -> list[str]:
 
 def _about_stated(rows: Sequence[Record]) -> list[str]:
     """The number of verdicts that no log confirms in all they rest on."""
-    stated = [row for row in rows if row["stated"] or row.get("assumed")]
+    stated = [row for row in rows if any(row.get(name) for name in (*_STATED, "assumed"))]
     which = "All" if len(stated) == len(rows) else f"{len(stated)} of {len(rows)}"
     text = f"{which} rest on what was only stated or assumed, which is listed below each table."
     return [text] if stated else []

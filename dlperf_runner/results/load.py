@@ -280,8 +280,8 @@ def _memory(run: FoundRun) -> Iterator[Measurement]:
 
 
 def _stated(run: FoundRun, confirmed: Collection[str]) -> str | None:
-    """The settings of a run that its log does not confirm, each with its value and who states it:
-    `topology (2n8g, 2n8g/)`."""
+    """The settings of a run that its log does not confirm, each with its source: `topology (the
+    directory name), accelerator (--accelerator)`."""
     in_log = {
         "batch size per device": "batch size" in confirmed
         or {"global batch size", "world size"} <= {*confirmed},
@@ -292,11 +292,7 @@ def _stated(run: FoundRun, confirmed: Collection[str]) -> str | None:
         "total steps": "number of steps" in confirmed,
         "warmup steps": "number of warm-up steps" in confirmed,
     }
-    texts = [
-        f"{label(name)} ({value}, {by})"
-        for name, value, by in run.asserted
-        if not in_log.get(label(name))
-    ]
+    texts = [f"{label(name)} ({by})" for name, by in run.asserted if not in_log.get(label(name))]
     return printable(", ".join(texts)) or None
 
 

@@ -62,7 +62,7 @@ class _Identification:
         self.words = path_words
         self.statement = statement
         self.entry = _entry(log, path_words, known, statement)
-        self.asserted: list[tuple[str, str, str]] = []
+        self.asserted: list[tuple[str, str]] = []
 
     @cached_property
     def head(self) -> Mapping[str, Stated]:
@@ -114,9 +114,8 @@ class _Identification:
     def _assert(self, name: str, said: Iterable[Stated]) -> None:
         """Remember the first of these statements, which are not those of the log."""
         for stated in [*said][:1]:
-            directory = stated.by.removeprefix(_DIRECTORY)
-            by = stated.by if directory == stated.by else f"{directory}/"
-            self.asserted.append((name, str(stated.value), by))
+            by_path = stated.by.startswith(_DIRECTORY)
+            self.asserted.append((name, "the directory name" if by_path else stated.by))
 
     def _in_log(self, field: str, *, needed: bool) -> Iterator[Stated]:
         """What the log says, if that is needed or could contradict a statement."""

@@ -105,7 +105,7 @@ def main() -> None:
         pixels, labels = (part.to(device, non_blocking=True) for part in batch)
         images = pixels.permute(0, 3, 1, 2).float().div(255)
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device.type, torch.bfloat16):
+        with torch.autocast(device.type, torch.bfloat16, enabled=not given.no_cuda):
             loss = torch.nn.functional.cross_entropy(network(images), labels)
         loss.backward()
         optimizer.step()

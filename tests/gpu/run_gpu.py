@@ -260,7 +260,8 @@ class Kit:
         """Let the engine of jobs execute one run. Returns what it recorded of the end."""
         job = self.campaigns / campaign / "jobs" / "1"
         ended = job / f"ended.{run['number']}.json"
-        environment = {"DLPERF_JOB": f"kit-{os.getpid()}", "DLPERF_NODE": NODE}
+        name = f"kit-{os.getpid()}"
+        environment = {"DLPERF_JOB": name, "DLPERF_NODE": NODE}
         if not (job / f"facts.{NODE}.json").exists():
             log = job / "node.log"
             execute(["bash", str(job / "node.sh")], log, self.clock.left(), **environment)
@@ -279,6 +280,8 @@ class Kit:
             except OutOfTime:
                 ended.unlink(missing_ok=True)  # as the script of a job does after a requeue
                 raise
+            finally:
+                end_processes(name)
         if not ended.exists():
             text = (job / "job.log").read_text(encoding="utf-8", errors="replace")
             raise Failed(
@@ -414,15 +417,27 @@ class Kit:
     def jpeg_input(self) -> dict[str, Any]:
         self.needs("torch")
         self.needs("PIL")
-        small = ["--images=8", "--batch-size=2", "--image-size=32", "--workers=1", "--no-cuda"]
+        small = ["--images=10", "--batch-size=2", "--image-size=32", "--workers=1", "--passes=1"]
         argv = [sys.executable, str(KIT / "jpeg_input.py"), "--folder", str(self.out / ".jpeg")]
-        argv += [] if self.gpu else small
+        argv += [] if self.gpu else [*small, "--no-cuda"]
         workloads = str(KIT / "dlperf_runner" / "workloads")
         log = self.out / "jpeg-input" / "output.txt"
         text = execute(argv, log, self.clock.left() - SPARE_S, PYTHONPATH=workloads)
         shutil.rmtree(self.out / ".jpeg")
         result: dict[str, Any] = json.loads(text.splitlines()[-1])
         return result
+
+
+def end_processes(job: str) -> None:
+    """End what a job left, as Slurm does at the end of a step: torchrun's processes have sessions
+    of their own, and a stopped one outlives it."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            is_own = f"DLPERF_JOB={job}".encode() in (folder / "environ").read_bytes().split(b"\0")
+            if is_own:
+                os.kill(int(folder.name), signal.SIGKILL)
+        except OSError:  # it has ended, or is somebody else's
+            continue
 
 
 # ---- the GPU, as other programs than the project's readers see it
