@@ -222,7 +222,8 @@ def _read_part(path: Path) -> dict[str, Any]:
         raise UserError(
             "invalid plan file",
             where=str(path),
-            expected="a list `runs` whose entries have " + ", ".join(_RUN_KEYS),
+            expected=f"a list `runs` whose entries have {', '.join(_RUN_KEYS)}, without a slash in"
+            " the last three",
         )
     return part
 
@@ -335,4 +336,13 @@ def _is_campaign(directory: Path) -> bool:
 
 
 def _is_run(value: object) -> bool:
-    return isinstance(value, dict) and all(key in value for key in _RUN_KEYS)
+    return (
+        isinstance(value, dict)
+        and all(key in value for key in _RUN_KEYS)
+        and all(is_name(str(value[key])) for key in ("case", "repeat", "log_name"))
+    )
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is the name of a file or directory, and not a path."""
+    return text not in ("", ".", "..") and "/" not in text and "\0" not in text

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import logs
 from ..campaign.directory import read_plan, run_directory
+from ..campaign.manifest import is_campaign
 from ..catalog.validity import ValidityRules, rules_of
 from ..core.case import SCHEMA
 from ..core.errors import UserError
 from ..core.files import read_json
-from ..core.lists import Steps
+from ..core.lists import Steps, grouped
 from .log_file import LogFile
 from .log_name import stem_of
 from .named_run import is_named_like_a_run, named_run
@@ -39,7 +40,8 @@ class Place(NamedTuple):
     """The place of a possible run: a run record in a campaign, with the validity rules of the
     campaign, or a log. `directories` are the names of its parent directories, from the nearest up
     to the directory that was given. `statement` is what the user states about the log. `is_given`:
-    the user named the file itself."""
+    the user named the file itself. `files`: the names of the files beside a record that count; None
+    for all."""
 
     path: Path
     is_record: bool
@@ -47,6 +49,7 @@ class Place(NamedTuple):
     directories: tuple[str, ...] = ()
     statement: Statement | None = None
     is_given: bool = False
+    files: frozenset[str] | None = None
 
     def size(self) -> int:
         """Approximate number of bytes to read."""
@@ -79,14 +82,19 @@ class Found:
     unused_patterns: list[str] = field(default_factory=list)
 
 
-def find(sources: Sequence[Path], statements: Statements = NOTHING) -> Found:
-    """Find the runs in a campaign, or in directories and files of logs. Raises UserError if a
-    source does not exist, or if a campaign is given together with something else."""
+def find(
+    sources: Sequence[Path],
+    statements: Statements = NOTHING,
+    recorded: Collection[str] | None = None,
+) -> Found:
+    """Find the runs in a campaign, or in directories and files of logs. `recorded`: the only files
+    of a campaign that count; by default all. Raises UserError if a source does not exist, or if a
+    campaign is given together with something else."""
     found = Found()
     for source in sources:
         _check(source, sources, statements)
     if is_campaign(sources[0]):
-        _find_records(sources[0], found)
+        _find_records(sources[0], found, recorded)
         return found
     seen: set[Path] = set()
     is_stated = statements != NOTHING
@@ -112,19 +120,28 @@ def find(sources: Sequence[Path], statements: Statements = NOTHING) -> Found:
     return found
 
 
-def _find_records(campaign: Path, found: Found) -> None:
+def _find_records(campaign: Path, found: Found, recorded: Collection[str] | None) -> None:
     rules = _rules(campaign, found.problems)
     records = sorted(campaign.glob("runs/*/*/run.json"), key=_natural)
-    found.places += [Place(path, is_record=True, rules=rules) for path in records]
+    files = None if recorded is None else grouped(recorded, os.path.dirname)
+    for path in records:
+        place = Place(path, is_record=True, rules=rules)
+        if files is None:
+            found.places.append(place)
+            continue
+        folder = path.parent.relative_to(campaign).as_posix()
+        beside = frozenset(map(os.path.basename, files.get(folder, ())))
+        if path.name in beside:
+            found.places.append(place._replace(files=beside))
     if (campaign / "campaign.json").exists() and (campaign / "plan.json").exists():
         try:
             planned = read_plan(campaign)["runs"]
         except UserError as error:
             found.problems.append(error)
             return
-        recorded = {path.parent for path in records}
+        directories = {path.parent for path in records}
         found.missing += [
-            str(run["id"]) for run in planned if run_directory(campaign, run) not in recorded
+            str(run["id"]) for run in planned if run_directory(campaign, run) not in directories
         ]
 
 
@@ -151,11 +168,6 @@ def of_each(sources: Sequence[Path], statements: Statements) -> Iterator[tuple[P
     of_logs = [not is_campaign(source) for source in sources]
     for source, has_logs in zip(sources, of_logs, strict=True):
         yield source, statements if has_logs or not any(of_logs) else NOTHING
-
-
-def is_campaign(source: Path) -> bool:
-    """Whether a directory is a campaign of this tool."""
-    return (source / "campaign.json").exists() or any(source.glob("runs/*/*/run.json"))
 
 
 def _check(source: Path, sources: Sequence[Path], statements: Statements) -> None:
@@ -190,7 +202,9 @@ def _check(source: Path, sources: Sequence[Path], statements: Statements) -> Non
 def run_at(place: Place, known: Sequence[Known]) -> Steps[tuple[FoundRun, LogFile] | Skipped]:
     """The run at a place and its log. Raises UserError if the run cannot be identified."""
     if place.is_record:
-        run = replace(planned_run(place.path, known), rules=place.rules)
+        run = replace(planned_run(place.path, known), rules=place.rules, files=place.files)
+        if run.why_not is None and not run.has(run.path.name):
+            raise UserError("the log is not recorded in the manifest", where=str(run.path))
         return run, LogFile(run.path, logs.own_formats().get(run.log_format))
     log = LogFile(place.path)
     try:

@@ -68,7 +68,8 @@ def _telemetry(
 def _xids(run: FoundRun) -> list[XidError] | None:
     """A kernel log without Xid errors gives a file without rows; an unreadable one gives no
     file."""
-    if not any(stored(_path(run, "xid", host)).is_file() for host, _ in run.devices):
+    paths = (_path(run, "xid", host) for host, _ in run.devices)
+    if not any(run.has(path.name) and stored(path).is_file() for path in paths):
         return None
     return [
         XidError(
@@ -110,9 +111,12 @@ def _path(run: FoundRun, kind: str, host: str) -> Path:
 
 def _rows(run: FoundRun, kind: str, host: str) -> Iterator[dict[str, str]]:
     """The readable rows of a sampler's file."""
+    path = _path(run, kind, host)
+    if not run.has(path.name):
+        return
     try:
         with (
-            open_stored(_path(run, kind, host)) as content,
+            open_stored(path) as content,
             TextIOWrapper(content, encoding="utf-8", errors="replace", newline="") as file,
         ):
             for row in csv.DictReader(file):

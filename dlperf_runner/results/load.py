@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -93,13 +93,15 @@ def load_results(
     *,
     statements: Statements | None = None,
     with_series: bool = False,
+    recorded: Collection[str] | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Results:
     """Read a campaign, or all logs in directories and files. `known` are the catalogue entries to
-    use, by default all. `statements` are what the user states about logs. `jobs` is the number of
-    processes, by default as many as save time. `progress` gets the readings and their number, and
-    yields the readings unchanged.
+    use, by default all. `statements` are what the user states about logs. `recorded`: the only
+    files of a campaign whose runs, logs and telemetry count; by default all. `jobs` is the number
+    of processes, by default as many as save time. `progress` gets the readings and their number,
+    and yields the readings unchanged.
 
     Raises UserError if there is nothing to read. Errors of single logs are in `problems` of the
     result.
@@ -107,7 +109,7 @@ def load_results(
     sources = [source] if isinstance(source, Path) else list(source)
     known = list(catalogued(sources)) if known is None else known
     statements = checked(statements or Statements(), sources, known_models(known))
-    discovered = find(sources, statements)
+    discovered = find(sources, statements, recorded)
     results = Results(sources[0], problems=discovered.problems, skipped=discovered.skipped)
     results.missing += discovered.missing
     with _readings(discovered.places, known, with_series, jobs) as readings:
