@@ -15,7 +15,7 @@ import yaml
 from ..campaign.directory import new_directory
 from ..core.errors import UserError
 from ..core.extras import require_cluster
-from ..core.paths import is_clone, project
+from ..core.paths import is_clone, project, shipped
 
 LAB_STATES = {"up": "present", "down": "absent", "checked": "checked"}
 
@@ -63,7 +63,7 @@ def playbook_command(playbook: str, options: Sequence[str]) -> tuple[list[str], 
 
 def init_inventory(directory: Path, example: str) -> Path:
     """Copy an example inventory. Raises UserError if the directory already exists."""
-    examples = project() / "inventory"
+    examples = shipped() / "inventory"
     known = sorted(p.name for p in examples.iterdir() if p.name.startswith("example"))
     if example not in known:
         raise UserError(

@@ -299,7 +299,7 @@ def role_variables(role: str, part: str = "vars") -> dict[str, Any]:
 
 @cache
 def _yaml(path: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((paths.project() / path).read_text(encoding="utf-8"))
+    loaded: dict[str, Any] = yaml.safe_load((paths.shipped() / path).read_text(encoding="utf-8"))
     return loaded
 
 
