@@ -131,8 +131,23 @@ def refuse_taken(directory: Path) -> None:
         )
 
 
+def require_existing(path: Path) -> None:
+    """Raise UserError if there is nothing at the path of a campaign or of logs."""
+    if path.exists():
+        return
+    if path.is_symlink():
+        raise UserError("the link leads nowhere", where=str(path), found=str(path.readlink()))
+    if path == RESULTS / LATEST:
+        raise UserError(
+            f"no campaign has been run below ./{RESULTS}",
+            hint="name a directory of logs: dlperf summarize DIR. To run a campaign: dlperf run",
+        )
+    raise UserError("there is no such file or directory", where=str(path))
+
+
 def read_campaign(directory: Path) -> dict[str, Any]:
     """Read campaign.json. Raises UserError if the directory is not a campaign."""
+    require_existing(directory)
     if not _is_campaign(directory):
         raise UserError(
             "not a campaign directory",

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..campaign.directory import require_existing
 from ..campaign.manifest import FILE, home, is_campaign, read, recorded_files
 from ..core.errors import UserError
 from ..core.files import read_json
@@ -105,8 +106,7 @@ def verify(
 def _refuse_part(path: Path) -> None:
     """Raise UserError if a source does not exist, or lies in a campaign that is not the source
     itself: its checksums would say nothing about it."""
-    if not path.exists():
-        raise UserError("there is no such file or directory", where=str(path))
+    require_existing(path)
     if (campaign := home(path)) != path.resolve():
         raise UserError(
             "a part of a campaign cannot be verified alone",

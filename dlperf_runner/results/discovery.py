@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import logs
-from ..campaign.directory import read_plan, run_directory
+from ..campaign.directory import read_plan, require_existing, run_directory
 from ..campaign.manifest import is_campaign
 from ..catalog.validity import ValidityRules, rules_of
 from ..core.case import SCHEMA
@@ -171,8 +171,7 @@ def of_each(sources: Sequence[Path], statements: Statements) -> Iterator[tuple[P
 
 
 def _check(source: Path, sources: Sequence[Path], statements: Statements) -> None:
-    if not source.exists():
-        raise UserError("there is no such file or directory", where=str(source), found="nothing")
+    require_existing(source)
     if not (source.is_file() or source.is_dir()):  # a pipe could be read only once, or never end
         raise UserError(
             "logs are read from files",
