@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UserError, as_user_error
-from ..core.files import open_stored, stored
+from ..core.files import open_append, open_stored, read_bytes, stored
 
 FILE = "manifest.jsonl"
 SIGNATURE = f"{FILE}.sig"
@@ -116,7 +116,7 @@ def append(place: Path, subject: str, digests: Mapping[str, str]) -> None:
     """
     path = place / FILE
     try:
-        with path.open("ab+") as file:
+        with open_append(path, inside=place) as file:
             _lock(file.fileno())
             file.seek(0)
             content = file.read()
@@ -171,7 +171,7 @@ def _of_line(line: bytes) -> str:
 def read(place: Path) -> Manifest | None:
     """The manifest of a directory; None if it has none."""
     try:
-        return parse((place / FILE).read_bytes())
+        return parse(read_bytes(place / FILE, inside=place))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -226,6 +226,10 @@ def changes(place: Path, manifest: Manifest) -> Iterator[str]:
     """A sentence for each file that was changed, deleted or, in a campaign, added after it was
     recorded. Raises UserError if a directory or file cannot be read."""
     yield from manifest.broken
+    if is_campaign(place):
+        # Of records without a campaign, the reports beside them have manifests of their own.
+        below = place if (place / "campaign.json").exists() else place / "runs"
+        yield from _added(place, below, recorded_files(manifest))
     for name, sealed in manifest.files.items():
         path = place / name
         if sealed.subject == HISTORY:
@@ -236,10 +240,6 @@ def changes(place: Path, manifest: Manifest) -> Iterator[str]:
             yield f"{name}: deleted since {FILE}:{sealed.number} recorded it"
         elif not is_digest(path, sealed.digest):
             yield f"{name}: changed since {FILE}:{sealed.number} recorded it"
-    if is_campaign(place):
-        # Of records without a campaign, the reports beside them have manifests of their own.
-        below = place if (place / "campaign.json").exists() else place / "runs"
-        yield from _added(place, below, recorded_files(manifest))
 
 
 def recorded_files(manifest: Manifest) -> frozenset[str]:

@@ -37,7 +37,7 @@ _ON_NODES = Path(__file__).parents[1] / "schedulers" / "on_nodes"
 OF_ROLES = ("benchmark_source/files/versions.py", "openmpi/files/mpi_sum.py")
 _MODULES = "ansible", "module_utils"
 # Modules of bench.yml that node_watch.py and job_run.py need; they import others.
-_WATCHING = ("telemetry", "other_processes", "node_agents", "node_lock", "run_processes")
+_WATCHING = ("telemetry", "other_processes", "node_agents", "node_lock", "run_activity")
 _IMPORTED = re.compile(r"^from ansible\.module_utils(?:\.(\w+))? import (.+)$", re.MULTILINE)
 
 

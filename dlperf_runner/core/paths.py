@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .. import __version__
 from .errors import as_user_error
-from .files import write_whole
+from .files import read_bytes, write_link, write_whole
 
 PACKAGE = Path(__file__).resolve().parents[1]
 _CLONE = PACKAGE.parent
@@ -81,11 +81,11 @@ def _unpack(target: Path) -> None:
     try:
         for path in _files():
             mode = path.stat().st_mode & 0o777
-            write_whole(temporary / path.relative_to(_SHIPPED), path.read_bytes(), mode)
+            write_whole(temporary / path.relative_to(_SHIPPED), read_bytes(path), mode)
         # Playbooks read the catalogue and the workloads as files in the project directory.
-        (temporary / PACKAGE.name).symlink_to(PACKAGE)
+        write_link(temporary / PACKAGE.name, str(PACKAGE))
         for name in _SHARED:
-            (temporary / name).symlink_to(f"../{name}")
+            write_link(temporary / name, f"../{name}")
         temporary.rename(target)
     except OSError:
         if not target.is_dir():
@@ -105,6 +105,6 @@ def _digest() -> str:
     """A digest of the package's path and of the names, modes and contents of the shipped files."""
     digest = hashlib.sha256(str(PACKAGE).encode())
     for path in _files():
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        content = hashlib.sha256(read_bytes(path)).hexdigest()
         digest.update(f"\0{path.relative_to(_SHIPPED)}\0{path.stat().st_mode}{content}".encode())
     return digest.hexdigest()[:12]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UserError
-from ..core.files import read_json
+from ..core.files import read_json, require_regular
 from ..core.frame import Row
 from ..core.identity import CASE, INTEGERS, topology_text
 
@@ -315,9 +315,9 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
 def _opened(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
     """Open the file, and close it afterwards. An unfinished transaction is rolled back."""
     try:
-        if write:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        mode = "rwc" if write else "ro"
+        # Only a file that the user chose may be a link.
+        require_regular(path, path.parent if path.name == FILE else None, create=write)
+        mode = "rw" if write else "ro"
         with closing(
             sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode={mode}",

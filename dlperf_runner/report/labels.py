@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from ..core.errors import UserError
+from ..core.files import read_text
 
 _DIRECTORY = Path(__file__).parent / "labels"
 LANGUAGES = tuple(sorted(path.stem for path in _DIRECTORY.glob("*.yml")))
@@ -67,4 +68,4 @@ def load_labels(language: str = "en") -> Labels:
             expected=f"one of {', '.join(LANGUAGES)}",
         )
     path = _DIRECTORY / f"{language}.yml"
-    return Labels(language, yaml.safe_load(path.read_text(encoding="utf-8")))
+    return Labels(language, yaml.safe_load(read_text(path)))

@@ -17,7 +17,7 @@ from ..catalog.names import names
 from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
-from ..core.files import stored
+from ..core.files import read_bytes, stored
 from ..core.identity import CASE, GROUP, TOPOLOGY, CaseKey, parameters_text, short_product
 from ..core.printable import printable
 from ..core.units import SAMPLES, Unit
@@ -356,7 +356,7 @@ def _nccl(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_bytes().decode())
+        document = json.loads(read_bytes(path).decode())
     except (OSError, ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         raise UserError(
