@@ -100,7 +100,7 @@ def find(
     is_stated = statements != NOTHING
     matched: list[str] = []
     for source in sources:
-        for place in _in_directory(source, found.skipped) if source.is_dir() else _given(source):
+        for place in _in_directory(source, found) if source.is_dir() else _given(source):
             if len(sources) > 1:
                 before = len(seen)
                 seen.add(place.path.resolve())
@@ -122,7 +122,7 @@ def find(
 
 def _find_records(campaign: Path, found: Found, recorded: Collection[str] | None) -> None:
     rules = _rules(campaign, found.problems)
-    records = sorted(campaign.glob("runs/*/*/run.json"), key=_natural)
+    records = sorted(_records(campaign, found.problems), key=_natural)
     files = None if recorded is None else grouped(recorded, os.path.dirname)
     for path in records:
         place = Place(path, is_record=True, rules=rules)
@@ -145,16 +145,26 @@ def _find_records(campaign: Path, found: Found, recorded: Collection[str] | None
         ]
 
 
-def _in_directory(directory: Path, skipped: list[Skipped]) -> Iterator[Place]:
+def _records(campaign: Path, problems: list[UserError]) -> Iterator[Path]:
+    """The run.json of each run."""
+    cases = _entries(campaign / "runs", problems) if (campaign / "runs").is_dir() else []
+    for case in (entry for entry in cases if entry.is_dir()):
+        for run in (entry for entry in _entries(Path(case), problems) if entry.is_dir()):
+            if any(entry.name == "run.json" for entry in _entries(Path(run), problems)):
+                yield Path(run, "run.json")
+
+
+def _in_directory(directory: Path, found: Found) -> Iterator[Place]:
     """The possible logs in a directory, in a stable order."""
     top, depth = directory.resolve().name, len(directory.parts)
-    for path, reason in sorted(_files(directory), key=lambda file: _natural(file[0])):
+    files = _files(directory, found.problems)
+    for path, reason in sorted(files, key=lambda file: _natural(file[0])):
         if reason is not None:
-            skipped.append(Skipped(path, reason))
+            found.skipped.append(Skipped(path, reason))
         elif stem_of(path.name) is not None:
             yield Place(path, is_record=False, directories=(*path.parts[depth:-1][::-1], top))
         elif not _OWN.fullmatch(path.name):
-            skipped.append(Skipped(path, "not the name of a log"))
+            found.skipped.append(Skipped(path, "not the name of a log"))
 
 
 def _given(file: Path) -> Iterator[Place]:
@@ -241,16 +251,22 @@ def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
         return None
 
 
-def _files(directory: Path) -> Iterator[tuple[Path, str | None]]:
-    """What is in a directory, with the reason if it is not read."""
+def _entries(directory: Path, problems: list[UserError]) -> list[os.DirEntry[str]]:
+    """The entries of a directory. None of one that cannot be read, which is a problem."""
     try:
-        entries = list(os.scandir(directory))
+        return list(os.scandir(directory))
     except OSError as error:
-        yield directory, f"{error.strerror}"
-        return
-    for entry in entries:
+        found = error.strerror or str(error)
+        problem = "the directory cannot be read"
+        problems.append(UserError(problem, where=str(directory), found=found))
+        return []
+
+
+def _files(directory: Path, problems: list[UserError]) -> Iterator[tuple[Path, str | None]]:
+    """The files below a directory, with the reason if one is not read."""
+    for entry in _entries(directory, problems):
         if entry.is_dir(follow_symlinks=False):
-            yield from _files(Path(entry))
+            yield from _files(Path(entry), problems)
         elif not entry.name.startswith("."):
             path = Path(entry)
             if entry.is_file(follow_symlinks=False) or path.is_file():

@@ -256,6 +256,9 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
         results.counted.append(run)
         results.notes += measured.notes
         results.without_loss += "loss_first" not in [m.metric for m in measured.measurements]
+        for what in {"batch size", "world size"} - measured.confirmed:
+            key = (what, run.source_of(what))
+            results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
     else:
         results.invalid[run.path] = why
         results.notes.append(f"not counted: {run} r{run.repeat}: {why}")
@@ -264,9 +267,6 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
         results.not_judged[rule] = results.not_judged.get(rule, 0) + 1
     if reading.series is not None:
         results.series.append(reading.series)
-    for what in {"batch size", "world size"} - measured.confirmed:
-        key = (what, run.source_of(what))
-        results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
     results.logs |= dict.fromkeys(reading.contents, results.told(run.path))
     row = _row(run, reading.log_sha256, why)
     # Not _replace(): it processes every name again for each of many rows.
