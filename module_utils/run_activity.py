@@ -45,19 +45,23 @@ class NodeActivity(object):
         self.rows, self.waiting, self.looked = None, {}, None
         self.idle_s = 0.0
 
-    def take(self, lines, most):
-        """Take a look's lines. A time between two looks longer than `most`, as on a suspended node, counts as that."""
+    def take(self, lines, most, helpers=()):
+        """Take a look's lines. A time between two looks longer than `most`, as on a suspended node, counts as that.
+
+        `helpers`: ids of processes that may work for the run, but are none of it.
+        """
         now = uptime()
         rows = dict((row.key, row) for row in map(Row, lines))
         before, passed = self.rows, min(now - (now if self.looked is None else self.looked), most)
         self.rows, self.looked = rows, now
         if before is None:
             return
-        is_idle = set(rows) == set(before) and all(row.is_idle_since(before[key], passed) for key, row in rows.items())
-        self.idle_s = self.idle_s + passed if is_idle else 0.0
+        idle = [key for key, row in rows.items() if key in before and row.is_idle_since(before[key], passed)]
+        self.idle_s = self.idle_s + passed if set(idle) == set(rows) == set(before) else 0.0
         waiting = {}
-        for key, row in rows.items():
-            if row.state in WAITS and key in before and before[key].state == row.state and not row.has_run_since(before[key]):
+        for key in idle:  # a process in D may compute in other threads
+            row, last = rows[key], before[key]
+            if row.state in WAITS and last.state == row.state and not row.has_run_since(last) and row.pid not in helpers:
                 waiting[key] = self.waiting.get(key, 0.0) + passed
         self.waiting = waiting
 
@@ -96,8 +100,9 @@ class Activity(object):
             self.lines[host] = []
             agents.ask(host, "doing,%d" % (now - self.began + 1))
 
-    def look(self, pids):
-        self.nodes[self.here].take(list(doing(pids, content)), 2 * self.every)
+    def look(self, pids, helpers=frozenset()):
+        """Look at the run's processes on this node, and at those that may work for it."""
+        self.nodes[self.here].take(list(doing(sorted(pids | helpers), content)), 2 * self.every, helpers)
 
     def receive(self, host, lines):
         for line in lines:

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
-from ..core.files import open_append, open_read, read_text
-from ..core.paths import project
+from ..core.files import open_append, open_read, read_json, read_text
+from ..core.paths import of_ansible, project
 from .directory import UNREACHABLE
 from .lock import exists
 from .manifest import seal
@@ -59,7 +59,7 @@ class Playbook:
         if text:
             # On a full disk, the playbook itself fails and says so.
             # Only for the owner: ansible-core prints some errors of tasks with no_log, too.
-            with suppress(OSError), open_append(self.log, 0o600) as log:
+            with suppress(OSError, UserError), open_append(self.log, 0o600) as log:
                 log.write(f"{text}\n".encode())
         data = event.get("event_data", {})
         result = data.get("res") or {}
@@ -138,7 +138,7 @@ def run_playbook(
             extravars=dict(variables),
             limit=limit or None,
             envvars={
-                "ANSIBLE_CONFIG": str(project() / "ansible.cfg"),
+                **of_ansible(),
                 # ansible-runner would switch it off otherwise, whatever the configuration says.
                 "ANSIBLE_HOST_KEY_CHECKING": "True",
                 "ANSIBLE_NOCOLOR": "1",
@@ -174,7 +174,7 @@ def outcomes(campaign: Path) -> dict[str, dict[str, Any]]:
     """The current outcome of each run of a campaign, from its run.json, by run ID."""
     found = {}
     for path in sorted(campaign.glob("runs/*/*/run.json")):
-        document = json.loads(read_text(path))
+        document = read_json(path)
         own = {name: document[name] for name in ("workload", "log_format")}
         found[document["id"]] = document.get("outcome", {}) | own
     return found

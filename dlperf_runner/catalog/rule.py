@@ -16,6 +16,7 @@ class Rule(Entry):
     Steps count from 1. The first `warmup_steps` of `total_steps` are not measured.
     `log_every`: the log has a line every n steps, unless the log itself states another interval.
     `rates_are_per`: what a printed rate refers to. Per step, it is the number of steps per second.
+    A built-in log format has its own default.
     `drop_first_values`: the number of printed rates to drop in addition to the warm-up.
     `round_rates_to`: the digits to which each rate is rounded before use.
     `final_value_from_world_size`: with at least this many devices, the rate that the program
@@ -42,6 +43,13 @@ class Rule(Entry):
         so that each line is either warm-up or measured."""
         lines = math.ceil(self.warmup_steps * total_steps / self.total_steps / self.log_every)
         return min(lines * self.log_every, total_steps - 1)
+
+    def last_step(self, before: int) -> int:
+        """The last step of a window that begins after step `before`. It is total_steps. Lines that
+        do not end with the warm-up leave steps out at the beginning: then as many of the surplus
+        steps belong to the window."""
+        surplus = before - self.warmup_steps
+        return self.total_steps + max(0, min(surplus, self.surplus_steps))
 
     @model_validator(mode="after")
     def _something_is_measured(self) -> Rule:

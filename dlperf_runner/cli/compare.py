@@ -274,7 +274,6 @@ def _finish(
     from ..compare.verdicts import ONLY_A, ONLY_B, together
     from ..compare.with_published import NOT_PUBLISHED
     from ..report.compare_junit import junit_cases, render
-    from ..report.units import rate_unit
     from ..stats.groups import records
 
     cases = records(table)
@@ -291,8 +290,7 @@ def _finish(
         write_result(junit, render(suite, junit_cases(cases, allow_undecided)))
     if as_json:
         pooled = together(cases) if "log_ratio" in table else None
-        named = [{**case, "unit": rate_unit(case["workload"])} for case in cases]
-        document = {"compared": suite, "limit": limit, "status": status, "cases": named}
+        document = {"compared": suite, "limit": limit, "status": status, "cases": cases}
         print_json({**document, "together": pooled and asdict(pooled)})
     else:
         print(rendered, end="")

@@ -17,6 +17,7 @@ from ..campaign import directory as campaigns
 from ..campaign import job_files, lock
 from ..campaign.manifest import CONTROLLER_LOG
 from ..core.errors import UserError
+from ..core.files import open_append, read_text
 
 INVALID = "invalid"
 START_S = 20
@@ -32,14 +33,14 @@ def detach(directory: Path, options: Sequence[str]) -> int:
         pass  # another controller is refused here, and not in a file
     argv = [sys.executable, "-m", "dlperf_runner", "run", "--resume", str(directory), *options]
     printed = directory / CONTROLLER_LOG
-    with printed.open("ab") as log:
+    with open_append(printed, inside=directory) as log:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and not lock.owner_alive(directory):
         if process.poll() is not None and process.returncode:
-            end = printed.read_text(errors="replace").strip().splitlines()[-3:]
+            end = read_text(printed, errors="replace").strip().splitlines()[-3:]
             raise UserError("the controller ended", where=str(printed), found=" ".join(end))
         if process.returncode == 0:
             break

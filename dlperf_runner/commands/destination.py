@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..campaign.directory import LATEST, RESULTS
 from ..campaign.manifest import FILE, is_campaign
-from ..core.files import json_text
+from ..core.files import json_text, read_bytes
 from ..core.printable import printable
 from ..results.log_name import stem_of
 
@@ -30,6 +30,11 @@ def destination(sources: Sequence[Path]) -> Path:
         if is_free or _recorded(place) == _paths(sources):
             return place
     raise AssertionError
+
+
+def guarded(sources: Sequence[Path]) -> Path:
+    """The directory of `destination` or above it in which no link is followed."""
+    return sources[0] if is_campaign(sources[0]) else RESULTS
 
 
 def source_document(sources: Sequence[Path]) -> dict[str, str]:
@@ -52,6 +57,6 @@ def _paths(sources: Sequence[Path]) -> list[str]:
 
 def _recorded(place: Path) -> object:
     try:
-        return json.loads((place / SOURCE).read_bytes())["logs"]
+        return json.loads(read_bytes(place / SOURCE, inside=RESULTS))["logs"]
     except (OSError, ValueError, KeyError, TypeError):
         return None

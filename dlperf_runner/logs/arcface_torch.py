@@ -22,7 +22,7 @@ from . import text
 from .records import Format, Statement
 
 _SETTING = "-: "
-_OPTION = re.compile(r": (\w+) +(\S+)", re.ASCII)
+_OPTION = re.compile(r": (\w{1,64}+) {1,80}+(\S{1,1000}+)", re.ASCII)
 
 
 FORMAT = Format(
@@ -30,9 +30,9 @@ FORMAT = Format(
     sample="Training: 2022-03-01 10:00:09,123-Speed 2271.33 samples/sec   Loss 31.1624   ...",
     marker=b"samples/sec   Loss ",
     entry=re.compile(
-        rb"Training: (?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})-)?Speed (?P<rate>\S+)"
-        rb" samples/sec   Loss (?P<loss>\S+)   LearningRate \S+   Epoch: 0"
-        rb"   Global Step: (?P<step>\d{1,12})(?=\s)"
+        rb"Training: (?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})-)?Speed "
+        rb"(?P<rate>%(w)s) samples/sec   Loss (?P<loss>%(w)s)   LearningRate %(w)s   Epoch: 0"
+        rb"   Global Step: (?P<step>\d{1,12}+)(?=\s)" % {b"w": text.WORD}
     ),
     rate=rb"\d+\.\d\d",
     statements=(

@@ -19,7 +19,8 @@ from . import text
 from .records import Format, Statement
 
 _PARAMETER = " PARAMETER "
-_OPTION = re.compile(r"(\w+) : (\S+)", re.ASCII)
+_OPTION = re.compile(r"\b(\w{1,64}+) : (\S{1,1000}+)", re.ASCII)
+_LOSS = rb"(?: {1,8}+cross_entropy : (?P<loss>%s)[^\r\n]{0,1000}+)?" % text.WORD
 
 FORMAT = Format(
     name="dllogger",
@@ -27,8 +28,8 @@ FORMAT = Format(
     marker=b"DLL ",
     entry=re.compile(
         rb"DLL (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}) - "
-        rb"\(\d*,? ?(?P<step>\d{1,12})\) (?:total_ips|imgs_per_sec) : (?P<rate>%s)(?: images/s)?"
-        rb"(?: +cross_entropy : (?P<loss>\S+)[^\r\n]*)?%s" % (text.REST, text.END)
+        rb"\((?:\d{1,9}+, ?)?(?P<step>\d{1,12}+)\) (?:total_ips|imgs_per_sec) : %s"
+        % text.rate_before(rb"(?: images/s)?" + _LOSS + text.END)
     ),
     rate=rb"\d+\.\d+|\d(?:\.\d+)?e-\d\d",
     statements=(
@@ -45,12 +46,16 @@ FORMAT = Format(
         # The number of steps, unless the unit is an epoch.
         Statement(
             _PARAMETER,
-            re.compile(r"\bnum_iter : (?P<total_steps>\S+)(?=.* iter_unit : batch\b)", re.ASCII),
+            re.compile(
+                r"\bnum_iter : (?P<total_steps>\S{1,32}+)(?=.{0,2000}? iter_unit : batch\b)",
+                re.ASCII,
+            ),
         ),
         Statement(
             _PARAMETER,
             re.compile(
-                r" iter_unit : batch .*?\bwarmup_steps : (?P<warmup_steps>\d{1,9})\b", re.ASCII
+                r" iter_unit : batch .{0,2000}?\bwarmup_steps : (?P<warmup_steps>\d{1,9})\b",
+                re.ASCII,
             ),
         ),
         Statement(
@@ -63,14 +68,15 @@ FORMAT = Format(
         Statement(
             _PARAMETER,
             re.compile(
-                r" data_dir : None .*?\bsynthetic_data_size : (?P<image_size>\d+)", re.ASCII
+                r" data_dir : None .{0,2000}?\bsynthetic_data_size : (?P<image_size>\d{1,18}+)",
+                re.ASCII,
             ),
         ),
         Statement("Num GPUs ", re.compile(r"\bNum GPUs (?P<world_size>\d+)", re.ASCII)),
         Statement(
             "train_throughput : ",
             re.compile(
-                r"train_throughput : (?P<final_samples_per_second>.*?)(?: images/s)? ?\Z",
+                r"train_throughput : (?P<final_samples_per_second>.{0,64}?)(?: images/s)? ?\Z",
                 re.ASCII | re.DOTALL,
             ),
         ),

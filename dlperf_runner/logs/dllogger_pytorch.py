@@ -23,7 +23,7 @@ from . import text
 from .records import Format, Statement
 
 # batch_size : 256, or "batch_size": 256
-_OPTION = re.compile(r'(\w+)(?: :|":) "?([^\s,"}]+)', re.ASCII)
+_OPTION = re.compile(r'\b(\w{1,64}+)(?: :|":) "?([^\s,"}]{1,1000}+)', re.ASCII)
 _PARAMETER = "PARAMETER"
 
 FORMAT = Format(
@@ -32,13 +32,13 @@ FORMAT = Format(
     " train.total_ips : 2480.33 img/s ...",
     marker=b"train.total_ips",
     entry=re.compile(
-        rb'DLL(?P<json>L)? (?:\{"timestamp": ")?'
-        rb"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}|\d{9,11}\.\d+)?"
-        rb'(?(json)[^\r\n]*?"step": \[0, | - Epoch: 0 Iteration: )(?P<step>\d{1,12})'
-        rb'(?(json)\], "data": \{"| +)train\.loss(?: :|":) (?P<loss>[^\s,]+)'
-        rb'(?:[^\r\n]*?train\.compute_ips(?: :|":) (?P<compute>[^\s,}]+))?'
-        rb'[^\r\n]*?train\.total_ips(?: :|":) (?P<rate>[^\s,}]+)'
-        rb'(?(json)(?:, "|\})|(?: img/s(?!/)| +train\.))'
+        rb'DLL(?P<json>L)?+ (?:\{"timestamp": ")?+'
+        rb"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}|\d{9,11}+\.\d{1,9}+)?+"
+        rb'(?(json)(?>[^\r\n]{0,1000}?"step": \[0, )| - Epoch: 0 Iteration: )(?P<step>\d{1,12}+)'
+        rb'(?(json)\], "data": \{"| {1,8}+)train\.loss(?: :|":) (?P<loss>[^\s,]{1,64}+)'
+        rb'(?:(?>[^\r\n]{0,1000}?train\.compute_ips(?: :|":) )(?P<compute>[^\s,}]{1,64}+))?'
+        rb'(?>[^\r\n]{0,1000}?train\.total_ips(?: :|":) )(?P<rate>[^\s,}]{1,64}+)'
+        rb'(?(json)(?:, "|\})|(?: img/s(?!/)| {1,8}+train\.))'
     ),
     rate=rb"\d+\.\d+",
     statements=(

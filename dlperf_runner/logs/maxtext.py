@@ -30,8 +30,9 @@ FORMAT = Format(
     sample="completed step: 5, seconds: 5.668, ... Tokens/s/device: 8671.794, total_weights: ...",
     marker=b"completed step: ",
     entry=re.compile(
-        rb"completed step: (?P<step>\d{1,12}), seconds: \d+\.\d{3}, [^\r\n]*?"
-        rb"Tokens/s/device: (?P<rate>[^\s,]+), total_weights: [\d.]+, loss: (?P<loss>[^\s,]+)"
+        rb"completed step: (?P<step>\d{1,12}+), seconds: \d{1,9}+\.\d{3}, "
+        rb"(?>[^\r\n]{0,200}?Tokens/s/device: )(?P<rate>[^\s,]{1,64}+),"
+        rb" total_weights: [\d.]{1,32}+, loss: (?P<loss>[^\s,]{1,64}+)"
     ),
     rate=rb"\d+\.\d{3}",
     statements=(
@@ -44,4 +45,5 @@ FORMAT = Format(
     ),
     zero_based=True,
     one_step=True,
+    rates_are_per="device",
 )

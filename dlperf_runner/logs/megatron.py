@@ -23,7 +23,11 @@ from __future__ import annotations
 
 import re
 
+from . import text
 from .records import Format, Statement
+
+# The fields before a field, each with its separator.
+_FIELDS = rb"(?:[^|\r\n]{0,200}+\|){0,40}?"
 
 
 def _argument(name: str, value: str) -> Statement:
@@ -35,14 +39,14 @@ FORMAT = Format(
     sample="iteration 20/ 100 | ... elapsed time per iteration (ms): 123.4 | ... lm loss: 2.0 |",
     marker=b" elapsed time per iteration (ms): ",
     entry=re.compile(
-        rb"iteration +(?P<step>\d{1,12})/ *(?P<total>\d{1,12}) \|(?:[^|\r\n]*+\|)*?"
-        rb" elapsed time per iteration \(ms\): (?P<rate>[^\s|]+) \|(?:[^|\r\n]*+\|)*?"
-        rb" global batch size: +(?P<batch>\d{1,12}) \|"
-        rb"(?=(?:(?:[^|\r\n]*+\|)*? number of skipped iterations: +(?P<skipped>\d{1,12}) \|)?)"
-        rb"(?:(?:(?:[^|\r\n]*+\|)*? number of (?=nan iterations: +[1-9])"
-        rb"|(?:[^|\r\n]*+\|)*? lm loss: (?=\S+ \|)"
-        rb"|(?:[^|\r\n]*+\|)*? number of skipped iterations: +0 \| number of (?=nan iterations: ))"
-        rb"(?P<loss>\S+))?"
+        rb"iteration {1,16}+(?P<step>\d{1,12}+)/ {0,16}+(?P<total>\d{1,12}+) \|"
+        rb"(?>%(f)s elapsed time per iteration \(ms\): )(?P<rate>[^\s|]{1,64}+) \|"
+        rb"(?>%(f)s global batch size: {1,16}+)(?P<batch>\d{1,12}+) \|"
+        rb"(?=(?:(?>%(f)s number of skipped iterations: {1,16}+)(?P<skipped>\d{1,12}+) \|)?)"
+        rb"(?:(?:(?>%(f)s number of (?=nan iterations: {1,16}+[1-9]))"
+        rb"|(?>%(f)s lm loss: (?=%(w)s \|))"
+        rb"|(?>%(f)s number of skipped iterations: {1,16}+0 \| number of (?=nan iterations: )))"
+        rb"(?P<loss>%(w)s))?" % {b"f": _FIELDS, b"w": text.WORD}
     ),
     rate=rb"\d+\.\d",
     statements=(
@@ -59,4 +63,5 @@ FORMAT = Format(
     ),
     first_too=True,
     seconds=0.001,
+    rates_are_per="step",
 )

@@ -24,9 +24,9 @@ FORMAT = Format(
     sample="train: epoch 0, iter 20, loss: 6.505637, ..., samples/s: 288.088",
     marker=b"samples/s:",
     entry=re.compile(
-        rb"train: epoch 0, iter (?P<step>\d{1,12}),(?: loss: (?P<loss>[^\s,]+),)?"
-        rb"(?: top_\w+: [^\s,]+,)* samples/s: (?P<rate>%s)"
-        rb"(?: (?P<time>\d{9,11}\.\d+))?%s" % (text.REST, text.END)
+        rb"train: epoch 0, iter (?P<step>\d{1,12}+),(?: loss: (?P<loss>[^\s,]{1,64}+),)?"
+        rb"(?: top_\w{1,16}+: [^\s,]{1,64}+,){0,8}+ samples/s: %s"
+        % text.rate_before(rb"(?: (?P<time>\d{9,11}\.\d{1,9}+))?" + text.END)
     ),
     rate=rb"\d+\.\d{3}",
     statements=(

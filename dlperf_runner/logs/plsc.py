@@ -25,9 +25,9 @@ FORMAT = Format(
     sample="INFO 2026-11-20 13:40:15,997 entry.py:1029] Pass:0 batch:0 ... loss:40.27 qps:0.99",
     marker=b" qps:",
     entry=re.compile(
-        rb"INFO (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \S+ "
-        rb"Pass:0 batch:(?P<step>\d{1,12}) (?:lr:\S+ )?loss:(?P<loss>\S+)"
-        rb" qps:(?P<rate>%s)%s" % (text.REST, text.END)
+        rb"INFO (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) %s "
+        rb"Pass:0 batch:(?P<step>\d{1,12}+) (?:lr:%s )?loss:(?P<loss>%s) qps:%s"
+        % (*(text.WORD,) * 3, text.rate_before(text.END))
     ),
     rate=rb"\d+\.\d\d",
     statements=(

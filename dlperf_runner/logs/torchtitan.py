@@ -18,7 +18,7 @@ import re
 from . import text
 from .records import Format, Statement
 
-_COLOUR = rb"(?:\x1b\[[\d;]*m)?"
+_COLOUR = rb"(?:\x1b\[[\d;]{0,16}+m)?+"
 
 
 def _mesh(data_parallel: str) -> Statement:
@@ -33,11 +33,11 @@ FORMAT = Format(
     sample="step: 10  loss:  8.1234  grad_norm:  1.2345  memory: 0.50GiB(1.20%)  tps: 6,835  ...",
     marker=b"step: ",
     entry=re.compile(
-        rb"(?:\[titan\] (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) - \S+ - INFO - )?"
-        rb"(?:\x1b\[[\d;]*m)?(?<!validate )step: +(?P<step>\d{1,12})  C"
-        rb"loss: +(?P<loss>\S+)  C(?:grad_norm: +\S+  C)?"
-        rb"memory: +(?P<memory_gib>\d+\.\d\d)GiB\([^)\s]*\)  C"
-        rb"tps: (?P<rate>\S+)  C(?:tflops|mfu): ".replace(b"C", _COLOUR)
+        rb"(?:\[titan\] (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) - %(w)s - INFO - )?"
+        rb"%(c)s(?<!validate )step: {1,16}+(?P<step>\d{1,12}+)  %(c)s"
+        rb"loss: {1,16}+(?P<loss>%(w)s)  %(c)s(?:grad_norm: {1,16}+%(w)s  %(c)s)?"
+        rb"memory: {1,16}+(?P<memory_gib>\d{1,9}+\.\d\d)GiB\([^)\s]{0,64}+\)  %(c)s"
+        rb"tps: (?P<rate>%(w)s)  %(c)s(?:tflops|mfu): " % {b"c": _COLOUR, b"w": text.WORD}
     ),
     rate=rb"\d{1,3}(?:,\d{3})*+",
     statements=(
@@ -48,7 +48,8 @@ FORMAT = Format(
             "with local batch size ",
             re.compile(
                 r"with local batch size (?P<batch_size_per_device>\d+),"
-                r".*? sequence length (?P<sequence_length>\d+), total steps (?P<total_steps>\d+)",
+                r".{0,200}? sequence length (?P<sequence_length>\d{1,18}+),"
+                r" total steps (?P<total_steps>\d{1,18}+)",
                 re.ASCII,
             ),
         ),
@@ -56,8 +57,8 @@ FORMAT = Format(
         Statement(
             "Starting job: ",
             re.compile(
-                r"Starting job: (?P<network>\S+), precision (?P<precision>\w+),"
-                r"(?: recipe (?P<recipe>\w+),)?",
+                r"Starting job: (?P<network>[^\s,]{1,64}+), precision (?P<precision>\w{1,32}+),"
+                r"(?: recipe (?P<recipe>\w{1,32}+),)?",
                 re.ASCII,
             ),
         ),
@@ -71,4 +72,5 @@ FORMAT = Format(
         ),
     ),
     first_too=True,
+    rates_are_per="device",
 )

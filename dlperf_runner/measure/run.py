@@ -19,8 +19,10 @@ from .step_parts import of_input
 from .step_time import log_memory, step_times
 
 # How far the rate that a program prints at its end may be from the mean of the printed rates, as a
-# share of it. Both average the same steps, of which a log prints at least one in ten; in real logs
-# they differ by 0.2 %. A number that lost a digit before the point is at least 90 % off.
+# share of it: from the first on it is noted, from the second on refused. Both average the same
+# steps, of which a log prints at least one in ten; in real logs they differ by 0.2 %. A number that
+# lost a digit before the point is at least 90 % off.
+FINAL_NOTED = 0.01
 FINAL_TOLERANCE = 0.1
 
 
@@ -64,13 +66,14 @@ def measure(
     rates = lines.samples_per_second[first:end]
     if lines is not found:
         steps = zip(lines.steps, lines.samples_per_second, strict=True)
-        rates = [rate for step, rate in steps if left_out < step <= rule.total_steps]
-    _check_final(final, rates, name)
+        rates = [rate for step, rate in steps if left_out < step <= found.steps[end - 1]]
+    notes = _check_final(final, rates, name)
     published = published_lines(lines, every, rule, expected.topology, number)
     whole_run = settings.whole_run_rate(log.headers)
     result = measurements_of(
         found, rates, final, confirmed, rule, expected, name, published, whole_run
     )
+    result.notes += notes
     world = of_world(rates, rule, expected)
     computing = log.compute_rates[first:end] if lines is found else []
     result.measurements += (
@@ -103,6 +106,8 @@ def _window(
     it."""
     first = bisect_left(steps, rule.warmup_steps + (span if rule.warmup_steps else 1))
     end = bisect_right(steps, rule.total_steps)
+    if first < end:
+        end = bisect_right(steps, rule.last_step(steps[first] - span))
     if first >= end:
         raise UserError(
             "no rate is left after the warm-up",
@@ -124,9 +129,10 @@ def _longest(form: Format, rule: Rule) -> int:
     return 1
 
 
-def _check_final(final: float | None, rates: Sequence[float], name: str) -> None:
+def _check_final(final: float | None, rates: Sequence[float], name: str) -> tuple[str, ...]:
+    """A note if the final rate is not that of the steps. Raises UserError if it contradicts it."""
     if final is None or not rates:
-        return
+        return ()
     mean = fmean(rates)
     if abs(final - mean) > FINAL_TOLERANCE * mean:
         raise UserError(
@@ -136,3 +142,11 @@ def _check_final(final: float | None, rates: Sequence[float], name: str) -> None
             found=f"{final:.6g}",
             hint="was the log cut or wrapped?",
         )
+    difference = final / mean - 1
+    if abs(difference) <= FINAL_NOTED:
+        return ()
+    apart = f"{100 * abs(difference):.1f} % {'above' if difference > 0 else 'below'}"
+    return (
+        f"{name}: the rate that the program prints at its end, {final:.6g}, is {apart} the mean of"
+        f" the rates of its steps, {mean:.6g}",
+    )

@@ -17,7 +17,7 @@ from ..catalog.names import names
 from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
-from ..core.files import read_bytes, stored
+from ..core.files import read_json, stored
 from ..core.identity import CASE, GROUP, TOPOLOGY, CaseKey, parameters_text, short_product
 from ..core.printable import printable
 from ..core.units import SAMPLES, Unit
@@ -131,6 +131,8 @@ class FoundRun:
     gpu_memory_mib: float | None = None  # peak of the device with the highest use
     why_not: str | None = None
     stated_by: tuple[tuple[str, str], ...] = ()  # which option or mapping states a setting
+    # Settings that the user or the log's path states, each with its source.
+    asserted: tuple[tuple[str, str], ...] = ()
     assumed: str | None = None  # what the identification of the run rests on, as a note
     other_words: str = ""  # of the log's name, whose meaning is unknown
     copy_of: str | None = None  # the log that counts instead, and what both have in common
@@ -189,7 +191,7 @@ _settings_of: Callable[[FoundRun], tuple[object, ...]] = attrgetter(*GROUP)
 
 def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
     """The run that a run.json describes."""
-    document = _json(path)
+    document = read_json(path)
     text = partial(_text, path, document)
     number = partial(_count_of, path, document)
     workload, model, log_name = text("workload"), text("model"), text("log_name")
@@ -352,27 +354,6 @@ def _nccl(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     env = first.get("env") if isinstance(first, dict) else None
     pairs = env.items() if isinstance(env, dict) else ()
     return tuple((str(k), str(v)) for k, v in pairs if str(k).startswith("NCCL_"))
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(read_bytes(path).decode())
-    except (OSError, ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", None)
-        raise UserError(
-            "invalid run record",
-            where=f"{path}:{line}" if line else str(path),
-            expected="JSON in UTF-8",
-            found=str(error),
-        ) from None
-    if not isinstance(document, dict):
-        raise UserError(
-            "invalid run record",
-            where=str(path),
-            expected="a JSON object",
-            found=type(document).__name__,
-        )
-    return document
 
 
 def _text(path: Path, document: Mapping[str, Any], key: str) -> str:

@@ -55,10 +55,11 @@ def relative_difference(
 ) -> RelativeDifference:
     """The relative difference of one of `cases` cases.
 
-    Each case gets the share (1 - LEVEL) / cases of the probability of error (Bonferroni). If an
-    interval between two of the ordered quotients covers that much (Moses), it is used, and
-    `coverage` is exact for any distribution. Small samples have no such interval; then it is
-    Student's of the logarithms. `at_worst` likewise, with the whole 5 % on one side.
+    Each case gets the share (1 - LEVEL) / cases of the probability of error (Bonferroni). The
+    interval is between two of the ordered quotients (Moses), whose coverage is exact if both
+    samples have the same distribution. It is too narrow if they scatter differently. So each bound
+    is that of Welch's interval of the logarithms where that is farther out, or where small samples
+    have no interval of quotients. `at_worst` likewise, with the whole 5 % on one side.
     """
     if not a or not b or min(*a, *b) <= 0:
         nothing = LogRatio(math.nan, math.nan, math.nan)
@@ -67,12 +68,11 @@ def relative_difference(
     logs = log_ratio(a, b)
     together = 1 - (1 - LEVEL) / cases
     one_sided = 1 - 2 * (1 - LEVEL)
-    return RelativeDifference(
-        median(quotients),
-        _between(quotients, len(a), len(b), together) or logs.interval(together),
-        (_between(quotients, len(a), len(b), one_sided) or logs.interval(one_sided)).low,
-        logs,
+    whole, alone = (
+        _wider(_between(quotients, len(a), len(b), level), logs.interval(level))
+        for level in (together, one_sided)
     )
+    return RelativeDifference(median(quotients), whole, alone.low, logs)
 
 
 def log_ratio(a: Sequence[float], b: Sequence[float]) -> LogRatio:
@@ -133,6 +133,16 @@ def _between(
     if coverage < level or min(n_a, n_b) < 2:
         return None
     return ConfidenceInterval(ordered[rank - 1], ordered[-rank], coverage)
+
+
+def _wider(quotients: ConfidenceInterval | None, welch: ConfidenceInterval) -> ConfidenceInterval:
+    """From the lower of the two lower bounds to the higher of the two higher ones."""
+    if quotients is None:
+        return welch
+    if quotients.low <= welch.low and welch.high <= quotients.high:
+        return quotients
+    low, high = min(quotients.low, welch.low), max(quotients.high, welch.high)
+    return ConfidenceInterval(low, high, welch.coverage)
 
 
 def _welch(*parts: tuple[float, float]) -> tuple[float, float]:

@@ -252,8 +252,20 @@ def test_short_waits_for_a_disk_are_no_long_one(clock: Clock) -> None:
     state = looked(clock, *[(doing("D", 5), spins)] * 13)
     assert state["stuck_s"] == 120.0
     assert state["stuck"].startswith("process 70 (python) on node2 waited for a disk")
+    # It waits for its pages in one thread, and another one fills them.
+    assert looked(clock, *[(doing("D", 5, 500 * n),) for n in range(13)])["stuck_s"] == 0.0
     # It was stopped again meanwhile.
     assert looked(clock, *[(doing("T", n // 5),) for n in range(13)])["stuck_s"] == 20.0
+
+
+def test_process_that_may_work_for_the_run_is_never_what_hangs(clock: Clock) -> None:
+    node = run_activity.NodeActivity("node1")
+    for n in range(13):
+        node.take([doing("S", 5), doing("T", 5, pid=71)], 20, {71})
+        assert (node.idle_s, node.stuck()[0]) == (10.0 * n, 0.0)
+        clock.now += 10
+    node.take([doing("S", 5), doing("S", 6, 900, pid=71)], 20, {71})
+    assert node.idle_s == 0.0
 
 
 def test_node_that_does_not_answer_is_not_idle(clock: Clock) -> None:

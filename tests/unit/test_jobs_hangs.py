@@ -6,11 +6,12 @@ import os
 import re
 import runpy
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from benchmark_jobs import processes_of
+from benchmark_jobs import processes_of, until
 from job_campaigns import campaign, execute, outcomes, program
 from lab_under_test import PROJECT
 
@@ -97,6 +98,30 @@ def test_a_run_that_compiles_for_long_is_done(site: Path) -> None:
     directory = hanging(site, f"echo init; {compiles}; {STEPS}", first_step_s=100)
     assert execute(directory)[0] == []
     assert [outcome["message"] for outcome in outcomes(directory)] == [None, None]
+
+
+def test_what_slurm_starts_for_a_run_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pyxis imports an image: without the run's environment, below the daemon of a step."""
+    monkeypatch.setenv("DLPERF_JOB", "4711")
+    helpers = runpy.run_path(str(PROJECT / "dlperf_runner/schedulers/on_nodes/node_watch.py"))[
+        "helpers"
+    ]
+    started = {}
+    for step in ("4711.3", "471.3", "47110.3"):
+        daemon = f"echo $$; exec -a 'slurmstepd: [{step}]' bash -c 'sleep 60; :'"
+        # Not a child of this program, whose processes are not among them.
+        argv = ["setsid", "--fork", "bash", "-c", daemon]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            started[step] = int(process.stdout.readline())
+            process.stdout.close()
+    try:
+        assert until(lambda: len(helpers()) == 2)  # with its child
+        assert started["4711.3"] in helpers()
+        assert not helpers() & {started["471.3"], started["47110.3"]}
+    finally:
+        for pid in started.values():
+            os.killpg(pid, signal.SIGKILL)
 
 
 def test_both_ways_use_the_same_words() -> None:

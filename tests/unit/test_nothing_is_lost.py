@@ -65,6 +65,7 @@ def test_a_failed_second_try_replaces_nothing(here: Path) -> None:
     assert f"h.sqlite: {kept}" in tried.err
     assert {path: path.read_bytes() for path in place.iterdir()} == before
     assert call("history", "--file", "h.sqlite", "--json").document == recorded
+    call("summarize", "logs", "--precision", "fp16", "--history", "other.sqlite", status=2)
     elsewhere = ("summarize", "logs", "--output-dir", "results/logs", "--precision", "fp16")
     assert kept in call(*elsewhere, status=2).err
     assert {path: path.read_bytes() for path in place.iterdir()} == before

@@ -118,8 +118,9 @@ class Watch:
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
-    partial = path.with_name(f".{path.name}")
-    partial.write_text(json.dumps(document) + "\n", encoding="utf-8")
+    partial = path.with_name(f".{os.urandom(8).hex()}.tmp")
+    with open(partial, "x", encoding="utf-8") as file:  # noqa: PTH123  no link is followed
+        file.write(json.dumps(document) + "\n")
     partial.replace(path)
 
 
@@ -147,7 +148,9 @@ class Runs:
         """The exit status of the run's script: that of `timeout` if its time limit is reached. If
         it hung, also why."""
         limit = ["timeout", f"--kill-after={GRACE_S}", str(run["timeout_s"])]
-        with Path(run["log_name"]).open("wb") as log:
+        new = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
+        with open(os.open(run["log_name"], new, 0o666), "wb") as log:  # noqa: PTH123
+            os.set_blocking(log.fileno(), True)
             self.child = subprocess.Popen(
                 [*limit, "bash", "run.sh", *nodes], env={**os.environ, "DLPERF_RUN": directory},
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,

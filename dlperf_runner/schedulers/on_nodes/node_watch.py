@@ -55,11 +55,15 @@ class Others(other_processes.OtherProcesses):  # type: ignore[misc]
         self.take(self.here, table, is_other, node_lock.uptime())
 
 
-def environment(pid: int) -> list[bytes]:
+def content(path: str) -> bytes:
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return Path(path).read_bytes()
     except OSError:
-        return []
+        return b""
+
+
+def environment(pid: int) -> list[bytes]:
+    return content(f"/proc/{pid}/environ").split(b"\0")
 
 
 def parameters(name: str, run: dict[str, Any]) -> dict[str, Any]:
@@ -126,6 +130,16 @@ def of_run(directory: str) -> set[int]:
     return {pid for pid, _ in table if own <= set(environment(pid))}
 
 
+def helpers() -> set[int]:
+    """Ids of the job's other processes on this node but this program's. Some may work for the run,
+    without its environment: a plugin of Slurm unpacks the image of its container."""
+    table = process_table.processes(process_table.local())
+    daemon = f"slurmstepd: [{os.environ['DLPERF_JOB']}.".encode()
+    steps = [pid for pid, _ in table if content(f"/proc/{pid}/cmdline").startswith(daemon)]
+    pids: set[int] = process_table.descendants(table, steps)
+    return pids - process_table.descendants(table, [os.getpid()])
+
+
 def keep_states(name: str, directory: str, log: str) -> None:
     """Write what the run's processes on this node do, beside its log."""
     logs = [path for path in (f"{log}.{name}", log) if Path(path).is_file()]
@@ -177,7 +191,8 @@ def watch(name: str, directory: str, agents: Any, orders: Orders, *, is_exclusiv
     order = None
     while order in (None, "look", "hung"):
         if order == "look":
-            activity.look(of_run(directory))
+            pids = of_run(directory)
+            activity.look(pids, helpers() - pids)
             state = activity.state()
             state["idle_s"] = min(state["idle_s"], limit)  # no infinity, which is no JSON
             say(name, {**state, "is_looked": True})
