@@ -16,7 +16,9 @@ from command_line import call, output
 from own_workload import NODES, PROGRAM, init
 from recorded_campaign import LOG, RUN
 
+from dlperf_runner.campaign.directory import retry
 from dlperf_runner.catalog import reader
+from dlperf_runner.core.errors import UserError
 
 LINK = "symbolic links in campaigns and results are not followed"
 COMMANDS = ("summarize", "report", "status", "archive", "export", "compare", "history")
@@ -140,8 +142,14 @@ def test_a_plan_names_no_place_outside(campaign: Path, home: Path, key: str) -> 
     plan.write_text(re.sub(rf'"{key}": ("[^"]*"|\d+)', value, text, count=1))
     before = outside(home, campaign)
     for command in ("archive", "status", "summarize"):
-        assert "names without slashes" in output(command, campaign, status=2)
+        assert "slash" in output(command, campaign, status=2)
     assert outside(home, campaign) == before
+
+
+def test_a_record_names_no_place_outside(campaign: Path) -> None:
+    record = json.loads((campaign / RUN / "run.json").read_text()) | {"case": "../../thesis"}
+    with pytest.raises(UserError, match="name its directory"):
+        retry(campaign, record)
 
 
 @pytest.mark.parametrize("is_dangling", [True, False])
