@@ -166,11 +166,12 @@ def unequal(random: Random, trials: int) -> Iterator[Row]:
     """Campaigns of which one scatters more and one has more runs: equal ones in which at least one
     of 1, 6 and 12 cases is called faster or slower, equal ones with 1 case that is perhaps so, and
     cases that are truly 3 % slower and pass `--fail-if-slower 3%`."""
-    for name, quiet, noisy in (
-        ("normal, 0.1 % and 1 %", normal(0.001), normal(0.01)),
-        ("skewed, 0.1 % and 1 %", skewed(0.001), skewed(0.01)),
+    for name, quiet, noisy, sizes in (
+        ("CV 0.1 % and 1 %, normal", normal(0.001), normal(0.01), ((20, 5), (5, 5), (10, 10))),
+        ("CV 0.4 % and 1 %, normal", normal(0.004), normal(0.01), ((20, 5), (6, 5), (5, 5))),
+        ("CV 0.1 % and 1 %, skewed", skewed(0.001), skewed(0.01), ((20, 5), (5, 5), (10, 10))),
     ):
-        for size_a, size_b in ((20, 5), (5, 5), (10, 10), (20, 10)):
+        for size_a, size_b in sizes:
             shares = []
             for cases in CASES:
                 families = [

@@ -125,6 +125,13 @@ def main():
     directory, token = params["directory"], params["token"]
     if not re.match("[0-9A-Za-z]+$", token):
         module.fail_json(msg="token must consist of letters and digits, found %r" % token)
+    try:
+        pwd.getpwnam(params["user"] or "root")
+    except KeyError:
+        module.fail_json(
+            msg="the node is not provisioned: it has no user %s. Provision it with the same inventory:"
+            " ansible-playbook provision.yml, or dlperf provision" % params["user"]
+        )
     if state != "free" and not module.check_mode:
         try:
             os.makedirs(directory)

@@ -72,8 +72,7 @@ def rate(printed: bytes, form: Format, others: Sequence[bytes] = ()) -> float:
         problem = f"the rate is not printed as {form.name} prints it"
         expected, shown = f"a whole number as in {form.sample.expandtabs(4)}", repr(shown)
     else:
-        problem, shown = "the rate is not a number", repr(shown)
-        expected = f"a number as in {form.sample.expandtabs(4)}"
+        problem, expected, shown = "the rate is not a number", "a number", repr(shown)
     raise LineError(0, problem, expected=expected, found=shown)
 
 

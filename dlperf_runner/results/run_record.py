@@ -12,6 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..campaign.directory import is_name
 from ..catalog.names import names
 from ..catalog.rule import Rule
 from ..core.case import Topology
@@ -145,6 +146,11 @@ class FoundRun:
     rules: ValidityRules | None = None
     on_gpu: bool = False  # according to the plan
     by_pmix: bool = False  # Slurm's PMIx started the processes of MPI, not mpirun
+    files: frozenset[str] | None = None  # names of the files beside run.json that count; None: all
+
+    def has(self, name: str) -> bool:
+        """Whether a file of the run counts. Names of compressed files are as before."""
+        return self.files is None or not self.files.isdisjoint((name, name.removesuffix(".gz")))
 
     def source_of(self, setting: str) -> str:
         """Who states a setting: the plan, the file name, an option or a mapping."""
@@ -194,7 +200,7 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
     window = (number("total_steps"), number("warmup_steps", least=0))
     outcome = document.get("outcome")
     outcome = outcome if isinstance(outcome, dict) else {}
-    if log_name in ("", ".", "..") or "/" in log_name or "\0" in log_name:
+    if not is_name(log_name):
         raise _bad_key(path, document, "log_name", "the name of a file beside it")
     log = stored(path.with_name(log_name))
     on_gpu = text("accelerator") != "cpu"
