@@ -73,8 +73,8 @@ def test_promises_of_the_page() -> None:
         if label.startswith(("normal, ", "skewed, ")):
             assert max(shares) <= 0.055, label
         if re.match(r"CV [\d.]+ % and 1 %, normal, ", label):
-            # As many of them have 5 runs, to which Welch's interval is an approximation.
-            assert max(shares) <= 0.06, label
+            # 5 % within two standard errors of the fewest trials, 1,000.
+            assert max(shares) <= 0.065, label
         if label.endswith("published"):
             assert shares[0] >= 0.95, label
     for label in ("independent campaigns", *(f"neighbours correlate by {c}" for c in (0.3, 0.5))):
