@@ -46,7 +46,7 @@ class Row(NamedTuple):
     nodes: int
     gpus_per_node: int
     world_size: int
-    batch_size_per_device: int
+    batch_size_per_device: float
     global_batch_size: int
     total_steps: int | None
     warmup_steps: int | None
@@ -69,7 +69,7 @@ class Row(NamedTuple):
 COLUMNS = Row._fields
 _WHOLE = (
     *("nodes", "gpus_per_node", "world_size", "repeat"),
-    *("batch_size_per_device", "global_batch_size"),
+    "global_batch_size",
 )
 # The type of each column in a DataFrame. Numbers of the type Int64 may be missing.
 TYPES = {

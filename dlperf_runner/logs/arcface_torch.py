@@ -20,6 +20,7 @@ import re
 
 from . import text
 from .records import Format, Statement
+from .statements import EXACT
 
 _SETTING = "-: "
 _OPTION = re.compile(r": (\w+) +(\S+)", re.ASCII)
@@ -54,11 +55,9 @@ FORMAT = Format(
                 "fp16": "precision",
                 "precision": "precision",  # only this project's own program prints it
             },
-            # Without AMP, the hardware and the configuration decide on TF32.
-            {"True": "amp", "False": ""},
+            {"True": "amp", "False": EXACT},
         ),
-        # fp16 again, so that a restart without it is noticed.
-        Statement(_SETTING, _OPTION, {"sample_rate": "sample_rate", "fp16": "fp16"}, {"1": "1.0"}),
+        Statement(_SETTING, _OPTION, {"sample_rate": "sample_rate"}, {"1": "1.0"}),
     ),
     skips_first=True,
 )

@@ -17,6 +17,7 @@ import re
 
 from . import text
 from .records import Format, Statement
+from .statements import EXACT
 
 _PARAMETER = " PARAMETER "
 _OPTION = re.compile(r"(\w+) : (\S+)", re.ASCII)
@@ -40,7 +41,7 @@ FORMAT = Format(
                 "amp": "precision",
                 "display_every": "log_every",
             },
-            {"True": "amp", "False": "fp32"},
+            {"True": "amp", "False": EXACT},
         ),
         # The number of steps, unless the unit is an epoch.
         Statement(

@@ -21,6 +21,7 @@ import re
 
 from . import text
 from .records import Format, Statement
+from .statements import EXACT
 
 # batch_size : 256, or "batch_size": 256
 _OPTION = re.compile(r'(\w+)(?: :|":) "?([^\s,"}]+)', re.ASCII)
@@ -42,6 +43,8 @@ FORMAT = Format(
     ),
     rate=rb"\d+\.\d+",
     statements=(
+        # In 2019 and 2020, before AMP.
+        Statement(_PARAMETER, re.compile(r'\b(?P<precision>fp16)(?: :|":) "?[Tt]rue\b', re.ASCII)),
         Statement(text.ALONE, text.SECONDS_OF_RANKS),
         Statement(text.NCCL, text.NCCL_OF_RANKS),
         Statement(text.ALL_REDUCE, text.TIME_OF_ALL_REDUCE),
@@ -54,15 +57,13 @@ FORMAT = Format(
                 "print_freq": "log_every",
                 "amp": "precision",
             },
-            # Without AMP, the hardware and an environment variable decide on TF32.
-            {"True": "amp", "true": "amp", "False": "", "false": ""},
+            {"True": "amp", "true": "amp", "False": EXACT, "false": EXACT},
         ),
         Statement(
             _PARAMETER,
             _OPTION,
             {
                 "arch": "network",
-                "amp": "amp",  # again, so that a restart without it is noticed
                 "num_classes": "classes",
                 "precision": "precision",
                 # This project's BERT only.

@@ -15,19 +15,35 @@ A line with no `lm loss`, like this end of one, has a loss that is no number, un
 skipped its iterations. Of those skipped, the second counter has the ones whose loss is no number.
 Both count since the line before.
 
-Source: NVIDIA/Megatron-LM 001b00c, megatron/training/training.py (training_log) and
-megatron/training/arguments.py (_print_args).
+The arguments, and the line `using world size: 8, data-parallel size: 1, ...` before them, give the
+degrees of parallelism. FP8 is a recipe of a model in bf16 or fp16; `fp8_recipe` has a value without
+FP8, too.
+
+Source: NVIDIA/Megatron-LM 001b00c and d98e8a6, megatron/training/training.py (training_log) and
+megatron/training/arguments.py (validate_args, _print_args); megatron/core/enums.py.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from .records import Format, Statement
 
 
-def _argument(name: str, value: str) -> Statement:
-    return Statement(f"  {name} ..", re.compile(rf"  {name} \.+ {value}(?!\S)", re.ASCII))
+def _argument(name: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
+    pattern = re.compile(rf"  {name} \.+ {value}(?!\S)", re.ASCII)
+    return Statement(f"  {name} ..", pattern, values=values or {})
+
+
+# Degrees of parallelism, by the name of the argument.
+_MESH = {
+    "tensor_model_parallel_size": "mesh_tp",
+    "pipeline_model_parallel_size": "mesh_pp",
+    "context_parallel_size": "mesh_cp",
+    "expert_model_parallel_size": "mesh_ep",
+    "virtual_pipeline_model_parallel_size": "mesh_vp",
+}
 
 
 FORMAT = Format(
@@ -51,6 +67,22 @@ FORMAT = Format(
         _argument("train_iters", r"(?P<total_steps>\d+)"),
         _argument("log_interval", r"(?P<log_every>\d+)"),
         _argument("global_batch_size", r"(?P<global_batch_size>\d+)"),
+        _argument("micro_batch_size", r"(?P<micro_batch_size>\d+)"),
+        *(_argument(argument, rf"(?P<{name}>\d+)") for argument, name in _MESH.items()),
+        _argument("fp8", r"(?P<fp8>None|False|\w+)"),
+        _argument("fp8_recipe", r"(?P<fp8_recipe>\w+)"),
+        _argument("fp4", r"(?P<fp4>None|False|\w+)"),
+        _argument("recompute_granularity", r"(?P<recompute>\w+)", {"None": "none"}),
+        Statement(
+            "using world size: ",
+            re.compile(
+                r"using world size: (?P<world_size>\d+), data-parallel[- ]size: \d+,"
+                r"(?: context-parallel size: (?P<mesh_cp>\d+),)?(?:[^,]*sizes: [^,]*,)?"
+                r" tensor-model-parallel size: (?P<mesh_tp>\d+),"
+                r" pipeline-model-parallel size: (?P<mesh_pp>\d+)",
+                re.ASCII,
+            ),
+        ),
         Statement("  bf16 ..", re.compile(r"  (?P<precision>bf16) \.+ True(?!\S)", re.ASCII)),
         Statement("  fp16 ..", re.compile(r"  (?P<precision>fp16) \.+ True(?!\S)", re.ASCII)),
         # Again, so that a restart without it is noticed.
@@ -59,4 +91,5 @@ FORMAT = Format(
     ),
     first_too=True,
     seconds=0.001,
+    batch_of_step=True,
 )

@@ -14,6 +14,7 @@ import re
 
 from . import text
 from .records import Format, Statement
+from .statements import EXACT
 
 
 def _set(what: str, value: str) -> Statement:
@@ -50,7 +51,7 @@ FORMAT = Format(
         Statement(
             "Use mixed precision training:",
             re.compile(r"Use mixed precision training: (?P<precision>True|False)", re.ASCII),
-            values={"True": "fp16", "False": "fp32"},
+            values={"True": "fp16", "False": EXACT},
         ),
     ),
     zero_based=True,

@@ -282,7 +282,7 @@ def _memory(run: FoundRun) -> Iterator[Measurement]:
 def _row(run: FoundRun, digest: str | None, why: str | None = None) -> Row:
     return Row(
         **dict(zip(CASE, run.case, strict=True)),
-        global_batch_size=run.batch_size_per_device * run.topology.world_size,
+        global_batch_size=run.global_batch_size,
         repeat=run.repeat,
         metric=SAMPLES_PER_SECOND,
         value=None,

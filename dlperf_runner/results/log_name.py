@@ -117,6 +117,6 @@ def topology_of(text: str) -> Topology | None:
         return None
 
 
-def batch_of(directory: str) -> int:
+def size_of(directory: str) -> int:
     """The batch size that a directory like bz128 names."""
     return int(directory.removeprefix("bz"))

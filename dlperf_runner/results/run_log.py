@@ -19,7 +19,7 @@ from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
 from ..catalog.variant import Transformer
 from ..core.errors import UserError
-from ..core.identity import read_parameters
+from ..core.identity import is_fp8, read_parameters
 from ..core.lists import Steps, grouped, in_turn
 from ..core.units import TOKENS
 from ..measure.energy import energy
@@ -147,6 +147,7 @@ def _measured(run: FoundRun, log: LogFile, known: Sequence[Known]) -> Steps[Read
         entry.unit if entry else unit_of(run.workload),
         counts.get("sequence_length"),
         counts.get("accumulation_steps", 1),
+        log.form.batch_of_step,
     )
     measured, found, left_out = measure(
         log.form, content, rule, expected, partial(_line_of, log), name
@@ -204,9 +205,10 @@ def _model_flops(
     length = expected.sequence_length or 0
     rate = measured.measurements[0].value / run.topology.world_size
     tokens = rate if expected.unit == TOKENS else rate * length
-    # With a recipe, part of the products has another peak than the rest.
-    has_one_peak = read_parameters(run.parameters).get("recipe", "none") == "none"
-    peak = peak_of(run.accelerator, run.precision) if has_one_peak else None
+    # Part of the products keeps the precision of the model; FP8 has the highest peak of a step.
+    recipe = read_parameters(run.parameters).get("recipe", "none")
+    fastest = "fp8" if is_fp8(recipe) else run.precision if recipe == "none" else ""
+    peak = peak_of(run.accelerator, fastest)
     return tuple(model_flops(tokens, transformer, length, peak))
 
 

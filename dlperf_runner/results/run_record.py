@@ -17,9 +17,18 @@ from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.files import stored
-from ..core.identity import CASE, GROUP, TOPOLOGY, CaseKey, parameters_text, short_product
+from ..core.identity import (
+    CASE,
+    GROUP,
+    TOPOLOGY,
+    CaseKey,
+    parameters_text,
+    read_parameters,
+    short_product,
+)
 from ..core.printable import printable
 from ..core.units import SAMPLES, Unit
+from ..logs import formats
 from ..measure.validity import OtherProcess
 
 if TYPE_CHECKING:
@@ -112,7 +121,7 @@ class FoundRun:
     framework: str
     model: str
     precision: str
-    batch_size_per_device: int
+    batch_size_per_device: float
     topology: Topology
     repeat: int
     rule: Rule | None
@@ -165,6 +174,16 @@ class FoundRun:
     def settings(self) -> tuple[object, ...]:
         """The key of runs that are in one table."""
         return _settings_of(self)
+
+    @property
+    def global_batch_size(self) -> int:
+        """The samples of a step of all devices."""
+        samples = round(self.batch_size_per_device * self.topology.world_size)
+        form = formats().get(self.log_format)
+        if form is not None and form.batch_of_step:
+            return samples
+        number = read_parameters(self.parameters).get("accumulation_steps", "1")
+        return samples * int(number) if number.isdecimal() else samples
 
     @property
     def setting(self) -> str:
