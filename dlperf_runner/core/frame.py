@@ -27,6 +27,10 @@ NCCL_INTERFACES = "nccl_interfaces"  # how many; the estimator names them
 MODEL_TFLOPS = "model_tflops_per_device"
 MFU = "mfu"
 PEAK_TFLOPS = "peak_tflops_per_device"
+# As the program computed them.
+LOG_TFLOPS, LOG_MFU = "log_tflops_per_device", "log_mfu"
+# The program's TFLOP/s over those of the model at the same rate.
+LOG_TFLOPS_RATIO = "log_tflops_ratio"
 
 
 class Row(NamedTuple):

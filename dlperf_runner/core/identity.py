@@ -26,7 +26,8 @@ IDENTITY = (
     "batch_size_per_device",
     "total_steps",
     "warmup_steps",
-    "directory",  # only in a tree of logs whose directories repeat the same runs
+    # Only of logs that their directories tell apart, or, as in *noxla*, words in their names.
+    "directory",
     *TOPOLOGY,
 )
 ENVIRONMENT = (

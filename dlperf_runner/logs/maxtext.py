@@ -50,7 +50,8 @@ FORMAT = Format(
     sample="completed step: 5, seconds: 5.668, ... Tokens/s/device: 8671.794, total_weights: ...",
     marker=b"completed step: ",
     entry=re.compile(
-        rb"completed step: (?P<step>\d{1,12}), seconds: \d+\.\d{3}, [^\r\n]*?"
+        rb"completed step: (?P<step>\d{1,12}), seconds: \d+\.\d{3}, "
+        rb"(?:TFLOP/s/device: (?P<tflops>\d+\.\d{3}), )?[^\r\n]*?"
         rb"Tokens/s/device: (?P<rate>[^\s,]+), total_weights: [\d.]+, loss: (?P<loss>[^\s,]+)"
     ),
     rate=rb"\d+\.\d{3}",

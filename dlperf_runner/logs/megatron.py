@@ -52,7 +52,8 @@ FORMAT = Format(
     marker=b" elapsed time per iteration (ms): ",
     entry=re.compile(
         rb"iteration +(?P<step>\d{1,12})/ *(?P<total>\d{1,12}) \|(?:[^|\r\n]*+\|)*?"
-        rb" elapsed time per iteration \(ms\): (?P<rate>[^\s|]+) \|(?:[^|\r\n]*+\|)*?"
+        rb" elapsed time per iteration \(ms\): (?P<rate>[^\s|]+) \|"
+        rb"(?: throughput per GPU \(TFLOP/s/GPU\): (?P<tflops>\d+\.\d) \|)?(?:[^|\r\n]*+\|)*?"
         rb" global batch size: +(?P<batch>\d{1,12}) \|"
         rb"(?=(?:(?:[^|\r\n]*+\|)*? number of skipped iterations: +(?P<skipped>\d{1,12}) \|)?)"
         rb"(?:(?:(?:[^|\r\n]*+\|)*? number of (?=nan iterations: +[1-9])"

@@ -5,8 +5,9 @@
 
 Steps count from 1. Step 1 is printed, then every `log_freq` steps, 10 by default. Without an option
 that turns them off, colour codes stand between the values. Earlier versions print neither grad_norm
-nor tflops; lines of `validate step:` are no training. The warm-up that the program names is that of
-its learning rate. Only ranks that torchrun's filter lets through print, usually rank 0.
+nor tflops, and before December 2024 `wps` in the place of tps; lines of `validate step:` are no
+training. The warm-up that the program names is that of its learning rate. Only ranks that
+torchrun's filter lets through print, usually rank 0.
 
 The batch of a data-parallel rank is the local batch size, which the devices of that rank share. A
 step has the global batch size: with accumulation, several local batches.
@@ -71,7 +72,8 @@ FORMAT = Format(
         rb"(?:\x1b\[[\d;]*m)?(?<!validate )step: +(?P<step>\d{1,12})  C"
         rb"loss: +(?P<loss>\S+)  C(?:grad_norm: +\S+  C)?"
         rb"memory: +(?P<memory_gib>\d+\.\d\d)GiB\([^)\s]*\)  C"
-        rb"[tw]ps: (?P<rate>\S+)  C(?:tflops|mfu): ".replace(b"C", _COLOUR)
+        rb"[tw]ps: (?P<rate>\S+)  C(?=(?:tflops|mfu): )(?:tflops: +(?P<tflops>[\d,]+\.\d\d)  C)?"
+        rb"(?:mfu: +(?P<mfu>\d+\.\d\d)%)?".replace(b"C", _COLOUR)
     ),
     rate=rb"\d{1,3}(?:,\d{3})*+",
     statements=(

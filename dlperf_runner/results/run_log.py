@@ -19,6 +19,7 @@ from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
 from ..catalog.variant import Transformer
 from ..core.errors import UserError
+from ..core.frame import LOG_TFLOPS
 from ..core.identity import is_fp8, read_parameters
 from ..core.lists import Steps, grouped, in_turn
 from ..core.units import TOKENS
@@ -209,7 +210,8 @@ def _model_flops(
     recipe = read_parameters(run.parameters).get("recipe", "none")
     fastest = "fp8" if is_fp8(recipe) else run.precision if recipe == "none" else ""
     peak = peak_of(run.accelerator, fastest)
-    return tuple(model_flops(tokens, transformer, length, peak))
+    printed = next((m.value for m in measured.measurements if m.metric == LOG_TFLOPS), None)
+    return tuple(model_flops(tokens, transformer, length, peak, printed))
 
 
 def _digest(rates: tuple[float, ...]) -> str | None:
