@@ -26,6 +26,10 @@ _SETTING = "-: "
 _OPTION = re.compile(r": (\w+) +(\S+)", re.ASCII)
 
 
+def _option(name: str, value: str) -> Statement:
+    return Statement(_SETTING, re.compile(rf": {name} +{value}(?!\S)", re.ASCII))
+
+
 FORMAT = Format(
     name="arcface_torch",
     sample="Training: 2022-03-01 10:00:09,123-Speed 2271.33 samples/sec   Loss 31.1624   ...",
@@ -57,6 +61,10 @@ FORMAT = Format(
             },
             {"True": "amp", "False": EXACT},
         ),
+        # What changes the work of a step, unless it is as usual.
+        _option("gradient_acc", r"(?P<gradient_acc>[2-9]|[1-9]\d+)"),
+        _option("embedding_size", r"(?P<embedding_size>(?!512\b)\d+)"),
+        _option("dali", r"(?P<dali>True)"),
         Statement(_SETTING, _OPTION, {"sample_rate": "sample_rate"}, {"1": "1.0"}),
     ),
     skips_first=True,

@@ -60,6 +60,10 @@ FORMAT = Format(
             {"arch": "network", "xla": "xla", "dali": "dali", "cpu": "cpu", "data_dir": "data"},
             {"None": ""},
         ),
+        # What changes the work of a step, unless it is as usual.
+        Statement(_PARAMETER, re.compile(r"\bdata_format : (?P<memory_format>NCHW)\b", re.ASCII)),
+        Statement(_PARAMETER, re.compile(r"\bquantize : (?P<quantize>True)\b", re.ASCII)),
+        Statement(_PARAMETER, re.compile(r"\bmixup : (?P<mixup>0\.\d*[1-9]\d*)", re.ASCII)),
         # The size of images that are not read from files.
         Statement(
             _PARAMETER,

@@ -18,6 +18,7 @@ image_classification/{logger,training}.py; NVIDIA/dllogger 0478734, dllogger/log
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from . import text
 from .records import Format, Statement
@@ -26,6 +27,12 @@ from .statements import EXACT
 # batch_size : 256, or "batch_size": 256
 _OPTION = re.compile(r'(\w+)(?: :|":) "?([^\s,"}]+)', re.ASCII)
 _PARAMETER = "PARAMETER"
+
+
+def _option(name: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
+    pattern = re.compile(rf'\b{name}(?: :|":) "?{value}', re.ASCII)
+    return Statement(_PARAMETER, pattern, values=values or {})
+
 
 FORMAT = Format(
     name="dllogger_pytorch",
@@ -44,7 +51,7 @@ FORMAT = Format(
     rate=rb"\d+\.\d+",
     statements=(
         # In 2019 and 2020, before AMP.
-        Statement(_PARAMETER, re.compile(r'\b(?P<precision>fp16)(?: :|":) "?[Tt]rue\b', re.ASCII)),
+        _option("fp16", r"(?P<precision>[Tt]rue)\b", {"True": "fp16", "true": "fp16"}),
         Statement(text.ALONE, text.SECONDS_OF_RANKS),
         Statement(text.NCCL, text.NCCL_OF_RANKS),
         Statement(text.ALL_REDUCE, text.TIME_OF_ALL_REDUCE),
@@ -72,10 +79,18 @@ FORMAT = Format(
             },
         ),
         # --prof: the number of steps; -1 is a whole epoch.
-        Statement(_PARAMETER, re.compile(r'\bprof(?: :|":) (?P<total_steps>\d+)', re.ASCII)),
-        Statement(_PARAMETER, re.compile(r'\bimage_size(?: :|":) (?P<image_size>\d+)', re.ASCII)),
-        Statement(
-            _PARAMETER, re.compile(r'\bdata_backend(?: :|":) "?(?P<data>synthetic)\b', re.ASCII)
-        ),
+        _option("prof", r"(?P<total_steps>\d+)"),
+        _option("image_size", r"(?P<image_size>\d+)"),
+        _option("data_backend", r"(?P<data>synthetic)\b"),
+        _option("data", r"(?P<data>/[^\s,\"]+)"),
+        _option("data_backend", r"(?P<dali>dali)-[cg]pu\b", {"dali": "True"}),
+        _option("data_backend", r"(?P<dali>pytorch)\b", {"pytorch": "False"}),
+        # What changes the work of a step, unless it is as usual.
+        _option("data_backend", r"(?P<data_backend>dali-cpu)\b"),
+        _option("memory_format", r"(?P<memory_format>nhwc)\b"),
+        _option("optimizer_batch_size", r"(?P<optimizer_batch_size>[1-9]\d*)"),
+        _option("mixup", r"(?P<mixup>0\.\d*[1-9]\d*)"),
+        _option("jit", r"(?P<jit>script)\b"),
+        _option("augmentation", r"(?P<augmentation>autoaugment)\b"),
     ),
 )

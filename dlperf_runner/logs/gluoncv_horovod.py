@@ -48,6 +48,11 @@ FORMAT = Format(
             "Namespace(",  # the order of the options depends on the version of Python
             re.compile(r"\A(?=.*\buse_rec=True\b).*?\brec_train='(?P<data>[^']*)'", re.ASCII),
         ),
+        # What changes the work of a step, unless it is as usual.
+        *(
+            Statement("Namespace(", re.compile(rf"\b{option}=(?P<{option}>True)\b", re.ASCII))
+            for option in ("mixup", "use_se")
+        ),
         Statement("world_size=", re.compile(r"\bworld_size=(?P<world_size>\d+)", re.ASCII)),
     ),
 )

@@ -3,8 +3,8 @@
     train: epoch 0, iter 20, loss: 6.505637, top_1: 0.000000, top_k: 0.000000, samples/s: 288.088
     train: epoch 0, iter 20, loss: 6.505637, top_1: 0.000000, samples/s: 288.088 1597050000.123456
 
-Later commits append the Unix time. Iterations count from 1. Validation lines and epochs after the
-first are ignored.
+Later commits append the Unix time. OneFlow of that time has no TF32. Iterations count from 1.
+Validation lines and epochs after the first are ignored.
 """
 
 from __future__ import annotations
@@ -34,6 +34,12 @@ FORMAT = Format(
         _stated(
             "num_gpu_per_node = ", r"(?P<devices_per_node>\d{1,9}), num_nodes = (?P<nodes>\d{1,9})"
         ),
+        Statement("num_nodes = ", re.compile(r"(?:^|\s)num_nodes = (?P<nodes>\d{1,9})\s*\Z")),
+        # What changes the work of a step, unless it is as usual.
+        *(
+            _stated(f"{option} = ", f"(?P<{option}>True)")
+            for option in ("channel_last", "fuse_bn_relu", "fuse_bn_add_relu", "pad_output")
+        ),
         Statement("Running ", re.compile(r"\bRunning (?P<network>[\w.-]+):", re.ASCII)),
         Statement("model = ", re.compile(r"(?:^|\s)model = (?P<network>[\w.-]+)", re.ASCII)),
         _stated("image_size = ", r"(?P<image_size>\d+)"),
@@ -51,4 +57,5 @@ FORMAT = Format(
             values={"True": "fp16", "False": "fp32", "None": "fp32"},
         ),
     ),
+    is_fp32=True,
 )

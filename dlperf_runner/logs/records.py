@@ -134,8 +134,9 @@ class Format:
     for step 1, whatever the interval. `skips_first`: the first interval has no line. `seconds`:
     `rate` is the duration of a step in units of so many seconds; it becomes a rate in steps per
     second. `batch_of_step`: the batch of a run counts all samples of a step, those of accumulated
-    batches included; in other formats, the accumulated batches multiply it. `table`: reads a log
-    whose rates are no steps of a training, in the place of `entry`.
+    batches included; in other formats, the accumulated batches multiply it. `is_fp32`: the program
+    is of a time before TF32, or measures no training. `table`: reads a log whose rates are no steps
+    of a training, in the place of `entry`.
     """
 
     name: str
@@ -151,6 +152,7 @@ class Format:
     skips_first: bool = False
     seconds: float | None = None
     batch_of_step: bool = False
+    is_fp32: bool = False
     table: Callable[[Iterable[bytes]], tuple[list[Header], Columns]] | None = None
 
     @cached_property

@@ -101,7 +101,7 @@ def _header_of(form: Format, line: int, stated: dict[str, str]) -> Header:
         counts["world_size"] = math.prod(_count("degree of parallelism", n) for n in degrees)
     if "tokens_per_step" in stated:
         counts["global_batch_size"] = _samples(stated["tokens_per_step"], stated["sequence_length"])
-    if "nodes" in counts:
+    if "devices_per_node" in counts:
         counts["world_size"] = counts["nodes"] * counts.pop("devices_per_node")
     precision, final, writer = map(stated.get, ("precision", "final_samples_per_second", "writer"))
     warmup = stated.get("warmup_steps")

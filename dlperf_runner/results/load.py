@@ -126,7 +126,7 @@ def load_results(
             found=" ".join(_about_skipped(results)) or None,
             hint="recognised formats: " + ", ".join(logs.formats()),
         )
-    results.notes += dict.fromkeys(run.assumed for run in results.counted if run.assumed)
+    results.notes += dict.fromkeys(note for run in results.counted for note in run.assumed)
     results.notes += [*about_copies(apart), *about_names(results.counted)]
     results.notes += about_starts(results.counted)
     results.notes += _about_validity(results)

@@ -11,12 +11,18 @@ from dataclasses import replace
 from typing import Any
 
 from .. import logs
+from ..catalog.accelerators import may_use_tf32
 from ..core.errors import UserError
 from ..core.identity import as_batch_size, data_of, is_fp8, parameters_text, read_parameters
 from .log_file import LogFile
 from .run_record import FoundRun, Known
 from .statement import Stated
 
+ASSUMED_FP32 = (
+    "precision: neither the logs nor the accelerator say whether the products of matrices in runs"
+    " named fp32 were FP32 or TF32, the default of A100 and newer GPUs in most frameworks; state it"
+    " with --precision, or an older GPU with --accelerator"
+)
 # The names of the fields in records of logs.
 _FIELDS = {
     "world_size": "world_size",
@@ -34,7 +40,12 @@ _PLANNED = (
     *("recipe", "recompute", "sample_rate", "sequence_length"),
 )
 # What logs state and campaigns do not choose.
-_PRINTED = (*_PLANNED, *("drop_last", "memory_format", "optimizer_batch_size", "gradient_acc"))
+_PRINTED = (
+    *_PLANNED,
+    *("augmentation", "channel_last", "data_backend", "embedding_size", "fuse_bn_add_relu"),
+    *("fuse_bn_relu", "gradient_acc", "jit", "memonger", "memory_format", "mixup"),
+    *("optimizer_batch_size", "pad_output", "quantize", "use_se"),
+)
 
 
 def headers_of(log: LogFile) -> list[logs.Header]:
@@ -143,6 +154,8 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) ->
             )
         run = replace(run, accelerator="cpu")
     stated = dict(run.stated_by)
+    if _may_be_tf32(run, headers):
+        run = replace(run, assumed=(*run.assumed, ASSUMED_FP32))
     total, warmup = (
         getattr(run.rule, field) if field in stated else _first(headers, field)
         for field in ("total_steps", "warmup_steps")
@@ -179,6 +192,15 @@ def _recipe(printed: Mapping[str, str]) -> str:
     scaling = printed.get("fp8_recipe", "delayed")
     kind = "" if printed["fp8"] in ("hybrid", "True") else f"-{printed['fp8']}"
     return f"fp8{_SCALINGS.get(scaling, f'-{scaling}')}{kind}"
+
+
+def _may_be_tf32(run: FoundRun, headers: Iterable[logs.Header]) -> bool:
+    """Whether a run that only its name calls fp32 may be one of TF32."""
+    if run.precision != "fp32" or "precision" in dict(run.stated_by):
+        return False
+    if logs.formats()[run.log_format].is_fp32 or not may_use_tf32(run.accelerator):
+        return False
+    return all(header.precision != "fp32" for header in headers)
 
 
 def stated_counts(run: FoundRun, headers: Iterable[logs.Header]) -> dict[str, int]:

@@ -100,7 +100,7 @@ class _Identification:
             expected_by=_BY_NAME,
             stated_by=tuple((_SETTINGS.get(f, f), s.by) for f, s in self.statement.items()),
             accelerator=accelerator,
-            assumed=ASSUMED_NODES if self._nodes_are_assumed else None,
+            assumed=(ASSUMED_NODES,) if self._nodes_are_assumed else (),
             other_words=" ".join(self.words.others),
         )
 

@@ -139,7 +139,7 @@ class FoundRun:
     gpu_memory_mib: float | None = None  # peak of the device with the highest use
     why_not: str | None = None
     stated_by: tuple[tuple[str, str], ...] = ()  # which option or mapping states a setting
-    assumed: str | None = None  # what the identification of the run rests on, as a note
+    assumed: tuple[str, ...] = ()  # what the identification of the run rests on, as notes
     other_words: str = ""  # of the log's name, whose meaning is unknown
     copy_of: str | None = None  # the log that counts instead, and what both have in common
     # Input of the validity rules: the run's hosts, its devices by host, and the plan's NCCL
