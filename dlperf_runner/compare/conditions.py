@@ -47,7 +47,7 @@ _SWITCHES = ("xla", "compile", "nvls")
 # Parameters that are conditions of the same name.
 _AS_NAMED = (
     *("image_size", "classes", "recompute", "sequence_length"),
-    *("message_bytes", "accumulation_steps"),
+    *("message_bytes", "accumulation_steps", "micro_batch_size"),
 )
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _PRODUCT = re.compile(r"(?P<family>[A-Z]{1,3}\d+[A-Za-z]?)(?P<rest>[^+]*)", re.ASCII)

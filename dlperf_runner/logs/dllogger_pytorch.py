@@ -87,7 +87,7 @@ FORMAT = Format(
         _option("data_backend", r"(?P<dali>pytorch)\b", {"pytorch": "False"}),
         # What changes the work of a step, unless it is as usual.
         _option("data_backend", r"(?P<data_backend>dali-cpu)\b"),
-        _option("memory_format", r"(?P<memory_format>nhwc)\b"),
+        _option("memory_format", r"(?P<memory_format>nchw|nhwc)\b"),
         _option("optimizer_batch_size", r"(?P<optimizer_batch_size>[1-9]\d*)"),
         _option("mixup", r"(?P<mixup>0\.\d*[1-9]\d*)"),
         _option("jit", r"(?P<jit>script)\b"),

@@ -48,9 +48,6 @@ FORMAT = Format(
         Statement("Namespace(", re.compile(r"'image_shape': \((?P<image_size>\d+),", re.ASCII)),
         # What changes the work of a step, unless it is as usual.
         Statement("Namespace(", re.compile(r"'memonger': (?P<memonger>True)\b", re.ASCII)),
-        Statement(
-            "Namespace(", re.compile(r"'emb_size': (?P<embedding_size>(?!512\b)\d+)", re.ASCII)
-        ),
         # Only train_parall.py has the first option, and train.py does not print the second.
         Statement(
             "Namespace(",

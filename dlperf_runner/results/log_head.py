@@ -220,11 +220,11 @@ def _parameters(
 ) -> Iterator[tuple[str, str]]:
     """The parameters by the names of the catalogue, as far as the log states them."""
     of_step = logs.formats()[run.log_format].batch_of_step
+    usual = {"accumulation_steps": "1"} if of_step else {}
+    if entry.definition:  # as in the identity of planned runs
+        usual |= {n: str(entry.definition.parameters[n]) for n in entry.definition.if_changed}
     for name in _PRINTED:
-        # A batch that is not divided is the usual case, of which publications say nothing.
-        if name in printed and not (
-            of_step and name == "accumulation_steps" and printed[name] == "1"
-        ):
+        if name in printed and printed[name] != usual.get(name):
             yield name, printed[name]
     if of_step and one_batch is not None and one_batch != run.batch_size_per_device:
         yield "micro_batch_size", f"{one_batch:g}"

@@ -252,7 +252,7 @@ def test_tail_of_a_running_log() -> None:
             *("dllogger_pytorch", dllogger_pytorch(2480.33, world=8)),
             {"batch_size_per_device": 256, "world_size": 8, "log_every": 10, "precision": "amp"}
             | {"total_steps": 100, "network": "resnet50"},
-            {},
+            {"data": "/data"},
         ),
     ],
 )
