@@ -85,23 +85,41 @@ def paddle3_resnet50(arguments: argparse.Namespace) -> Loop:
     return step, float
 
 
+class OnDevice:
+    """The device of a PyTorch program, and how it trains in the precision that was chosen."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        import torch
+        from pytorch_common import autocast, use_precision
+
+        use_precision(torch, arguments.precision)
+        self.device = torch.device("cpu" if arguments.no_cuda else "cuda")
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=arguments.precision == "amp")
+        self.autocast = lambda: autocast(torch, self.device, arguments.precision)
+
+
 def pytorch_resnet50(arguments: argparse.Namespace) -> Loop:
     import torch
     from pytorch_resnet50 import resnet50
 
-    network = resnet50(torch, arguments.classes).to(memory_format=torch.channels_last)
+    on = OnDevice(arguments)
+    layout = {"device": on.device, "memory_format": torch.channels_last}
+    network = resnet50(torch, arguments.classes).to(**layout)
     images = torch.randn(arguments.batch_size, 3, arguments.image_size, arguments.image_size)
-    images = images.to(memory_format=torch.channels_last)
-    labels = torch.randint(arguments.classes, (arguments.batch_size,))
+    images = images.to(**layout)
+    labels = torch.randint(arguments.classes, (arguments.batch_size,), device=on.device)
     optimizer = torch.optim.SGD(
         network.parameters(), arguments.lr, arguments.momentum, 0, arguments.wd, nesterov=True
     )
+    network = torch.compile(network) if arguments.compile else network
 
     def step() -> Any:
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(network(images), labels)
-        loss.backward()
-        optimizer.step()
+        with on.autocast():
+            loss = torch.nn.functional.cross_entropy(network(images), labels)
+        on.scaler.scale(loss).backward()
+        on.scaler.step(optimizer)
+        on.scaler.update()
         return loss
 
     return step, torch.Tensor.item
@@ -112,17 +130,21 @@ def pytorch_bert(arguments: argparse.Namespace) -> Loop:
     from pytorch_bert import POSITIONS, SIZES, batch
     from pytorch_bert_model import Bert, Lamb, decayed
 
-    network = Bert(SIZES[arguments.model], POSITIONS)
-    tokens, halves, indices, answers, follows = batch(torch, arguments, torch.device("cpu"))
+    on = OnDevice(arguments)
+    network = Bert(SIZES[arguments.model], POSITIONS).to(on.device)
+    tokens, halves, indices, answers, follows = batch(torch, arguments, on.device)
     optimizer = Lamb(decayed(network), lr=arguments.lr)
     cross_entropy = torch.nn.functional.cross_entropy
+    network = torch.compile(network) if arguments.compile else network
 
     def step() -> Any:
         optimizer.zero_grad()
-        of_tokens, of_halves = network(tokens, halves, indices)
-        loss = cross_entropy(of_tokens, answers) + cross_entropy(of_halves, follows)
-        loss.backward()
-        optimizer.step()
+        with on.autocast():
+            of_tokens, of_halves = network(tokens, halves, indices)
+            loss = cross_entropy(of_tokens, answers) + cross_entropy(of_halves, follows)
+        on.scaler.scale(loss).backward()
+        on.scaler.step(optimizer)
+        on.scaler.update()
         return loss
 
     return step, torch.Tensor.item
@@ -134,17 +156,30 @@ def pytorch_llama(arguments: argparse.Namespace) -> Loop:
     from pytorch_llama import batch
     from pytorch_llama_model import Llama
 
-    model = Llama(
-        SIZES[arguments.model], arguments.sequence_length, arguments.recompute, torch.nn.Linear
-    )
+    device = torch.device("cpu" if arguments.no_cuda else "cuda")
+    has_bf16 = arguments.precision == "bf16"
+    torch.set_float32_matmul_precision("high" if arguments.precision == "tf32" else "highest")
+    with torch.device("meta"):
+        model = Llama(
+            SIZES[arguments.model], arguments.sequence_length, arguments.recompute, torch.nn.Linear
+        )
+    model.to_empty(device=device)
     model.initialise()
-    optimizer = torch.optim.AdamW(model.parameters(), arguments.lr, (0.9, 0.95), weight_decay=0.1)
+    if arguments.compile:
+        model.blocks = torch.nn.ModuleList(torch.compile(block) for block in model.blocks)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), arguments.lr, (0.9, 0.95), weight_decay=0.1, fused=device.type == "cuda"
+    )
 
     def step() -> Any:
-        tokens = batch(torch, arguments, torch.device("cpu"))
+        tokens = batch(torch, arguments, device)
         optimizer.zero_grad()
-        logits = model(tokens[:, :-1])
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        with torch.autocast(device.type, torch.bfloat16, enabled=has_bf16):
+            logits = model(tokens[:, :-1])
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1).float(), tokens[:, 1:].flatten()
+        )
+        del logits
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -159,8 +194,9 @@ def pytorch_arcface(arguments: argparse.Namespace) -> Loop:
     from pytorch_arcface_model import Backbone, PartialFC
     from pytorch_common import PyTorchProcess
 
+    on = OnDevice(arguments)
     network = NETWORKS[arguments.network]
-    backbone = Backbone(network, arguments.image_size)
+    backbone = Backbone(network, arguments.image_size).to(on.device)
     head = PartialFC(
         arguments.classes,
         network.embedding,
@@ -168,9 +204,10 @@ def pytorch_arcface(arguments: argparse.Namespace) -> Loop:
         PyTorchProcess(0, 1, 0),
         MARGIN,
         SCALE,
-    )
-    images = torch.randn(arguments.batch_size, 3, arguments.image_size, arguments.image_size)
-    labels = torch.randint(arguments.classes, (arguments.batch_size,))
+    ).to(on.device)
+    shape = (arguments.batch_size, 3, arguments.image_size, arguments.image_size)
+    images = torch.randn(shape, device=on.device)
+    labels = torch.randint(arguments.classes, (arguments.batch_size,), device=on.device)
     optimizer = torch.optim.SGD(
         [*backbone.parameters(), *head.parameters()],
         arguments.lr,
@@ -180,10 +217,14 @@ def pytorch_arcface(arguments: argparse.Namespace) -> Loop:
 
     def step() -> Any:
         optimizer.zero_grad()
-        loss = head(backbone(images), labels)
-        loss.backward()
+        with on.autocast():
+            embeddings = backbone(images)
+        loss = head(embeddings.float(), labels)
+        on.scaler.scale(loss).backward()
+        on.scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_(backbone.parameters(), LONGEST_GRADIENT)
-        optimizer.step()
+        on.scaler.step(optimizer)
+        on.scaler.update()
         return loss
 
     return step, torch.Tensor.item

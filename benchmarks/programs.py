@@ -20,9 +20,6 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-import numpy as np
-from scipy.stats import bootstrap
-
 PROJECT = Path(__file__).resolve().parents[1]
 CACHE = PROJECT / ".cache" / "programs"
 DLLOGGER = "Iteration: "
@@ -155,6 +152,9 @@ def step_seconds(
 
 def ratio(pairs: list[tuple[float, float]]) -> str:
     """The median of the second to the first, with its interval."""
+    import numpy as np
+    from scipy.stats import bootstrap  # not for the GPU kit, which takes only times
+
     ratios = np.array([own / plain for plain, own in pairs])
     interval = bootstrap(
         (ratios,), np.median, method="percentile", rng=np.random.default_rng(1)

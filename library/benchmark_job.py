@@ -16,7 +16,9 @@ description:
     O(lease_s) seconds, so that a lost controller leaves no load on the cluster. It also stops the group at
     once on O(stop), and when a node of the run no longer has the O(lock).
   - A command hangs if its log has not grown for O(hung_after_s) seconds and for O(hung_after_lines) times the median time between two lines
-    before. Before the supervisor stops it, it keeps the state of the run's processes in a file beside the log, on this node and on O(hosts).
+    before. Until the log has a rhythm of five times, a command hangs if the log has not grown for O(hung_after_s) seconds and one of its
+    processes was stopped or waited for a device for as long, or none of them did anything, or the log has not grown for O(first_step_s).
+    Before the supervisor stops it, it keeps the state of the run's processes in a file beside the log, on this node and on O(hosts).
   - If a command fails or is stopped, its processes on O(hosts) are killed too, and RV(left) lists what is left anywhere.
   - The command does not start while others use more than O(most_cores_beside) cores of a node, or one of its GPUs; this is waited for up to
     O(idle_wait_s) seconds. Other users' processes that use the CPU during the command are recorded, on this node and on O(hosts).
@@ -50,6 +52,11 @@ options:
   lease_s: {description: "The command is stopped if no call comes within this many seconds.", type: int, default: 90}
   hung_after_s: {description: "A log that does not grow for this many seconds may mean a hang; 0 for no such limit.", type: int, default: 0}
   hung_after_lines: {description: "Also, it must not grow for this many times the median time between two lines.", type: int, default: 20}
+  first_step_s:
+    description: The longest time without a new line until the log has a rhythm; 0 for no such limit, as for a launch that prints no steps.
+    type: int
+    default: 0
+  is_only_launch: {description: "Whether all processes of the run are those of this launch, here and on O(hosts).", type: bool, default: true}
   peer: {description: "Another launch of the same run has failed. Keep the state as for a hang, and stop the command.", type: bool, default: false}
   wait_s: {description: "The longest time that one call waits, in seconds.", type: float, default: 5}
   stop: {description: "Stop the command now, and wait until it has ended.", type: bool, default: false}
@@ -98,11 +105,11 @@ exit_status: {description: "Exit status; the negative signal number if a signal 
 started: {description: "Start in seconds since the epoch, by the node's clock.", type: float, returned: always}
 ended: {description: "End in seconds since the epoch, by the node's clock.", type: float, returned: when finished}
 reason:
-  description: "Why the supervisor stopped the command: V(timeout), V(lease), V(stopped), V(lock), V(busy), V(hung), V(peer) or empty."
+  description: "Why the supervisor stopped the command: V(timeout), V(lease), V(stopped), V(lock), V(busy), V(hung), V(hung_at_start), V(peer) or empty."
   type: str
   returned: when finished
-silent_s: {description: "How long the log had not grown.", type: float, returned: when RV(reason) is hung}
-median_s: {description: "The median time between two lines before.", type: float, returned: when RV(reason) is hung}
+silent_s: {description: "How long the log had not grown.", type: float, returned: when RV(reason) is hung or hung_at_start}
+sign: {description: "The end of the sentence that says why this is a hang.", type: str, returned: when RV(reason) is hung or hung_at_start}
 left: {description: "Processes of the command that did not end, and hosts that could not be checked for them.", type: list, elements: str, returned: when finished}
 lost: {description: "Whether the command's supervisor is gone, as after a restart of the node.", type: bool, returned: failed}
 log: {description: "Path of the log.", type: str, returned: always}
@@ -183,6 +190,8 @@ def main():
             "lease_s": {"type": "int", "default": 90},
             "hung_after_s": {"type": "int", "default": 0},
             "hung_after_lines": {"type": "int", "default": 20},
+            "first_step_s": {"type": "int", "default": 0},
+            "is_only_launch": {"type": "bool", "default": True},
             "peer": {"type": "bool", "default": False},
             "wait_s": {"type": "float", "default": 5.0},
             "stop": {"type": "bool", "default": False},
@@ -294,7 +303,7 @@ def follow(module, directory, state_file, lease_file, log_file):
         time.sleep(POLL_S)
 
     size, end = size_and_end(log_file, params["tail_bytes"])
-    keys = ("exit_status", "started", "ended", "reason", "silent_s", "median_s", "left", "beside", "busy", "gpu_memory_mib", "unsampled_from_s")
+    keys = ("exit_status", "started", "ended", "reason", "silent_s", "sign", "left", "beside", "busy", "gpu_memory_mib", "unsampled_from_s")
     result = dict((key, state[key]) for key in keys if key in state)
     if state.get("finished"):
         result["files"] = files(params, log_file)

@@ -41,6 +41,7 @@ versions:
   type: dict
 """
 
+from ansible.module_utils.apt_sources import make_way
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deb_family import QUERY_FORMAT, explanation, installed
 from ansible.module_utils.deb_undo import Undo
@@ -70,6 +71,7 @@ def snapshot(module):
 def begin(module):
     """Record the packages before the change."""
     undo = Undo(UNDO, "packages")
+    make_way(module, undo)
     undo.begin(
         {},
         lambda: snapshot(module),

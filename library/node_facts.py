@@ -50,7 +50,7 @@ ansible_facts:
         python_version: {description: Its version; null if it cannot be started., type: str}
         interpreters: {description: Other Python interpreters of the node., type: list, elements: str}
         packages: {description: Version of each installed package., type: dict}
-        user: {description: C(home) and C(shell) of the user; empty if the user does not exist., type: dict}
+        user: {description: C(home), C(shell) and C(uid) of the user; empty if the user does not exist., type: dict}
         limits: {description: The limits as far as the node allows them., type: dict}
         environments:
           description: >-
@@ -96,7 +96,7 @@ def user_of(name):
         user = pwd.getpwnam(name)
     except KeyError:
         return {}
-    return {"home": user.pw_dir, "shell": user.pw_shell}
+    return {"home": user.pw_dir, "shell": user.pw_shell, "uid": user.pw_uid}
 
 
 def environment_of(path):

@@ -8,10 +8,13 @@ module: ssh_mesh_identity
 short_description: Return a user's SSH key and the node's host keys for the other nodes of a cluster
 description:
   - Creates an ed25519 key if the user has none, and returns the public key with the node's public host keys.
+  - Nodes that share the home share the key. Whichever is first creates it, and all return the same one.
+  - An empty file in C(.ssh/dlperf_nodes) records that the node uses the home.
   - Reads the host keys from the node's own files, over Ansible's authenticated connection.
 options:
   user: {description: The user., type: str, required: true}
   comment: {description: Comment of a new key., type: str, required: true}
+  node: {description: Name of this node. The home then records that the node uses it., type: str}
   host_key_files:
     description: Files of the public host keys that sshd presents. Existing ones are returned.
     type: list
@@ -52,6 +55,27 @@ from ansible.module_utils.selinux_labels import RELABEL
 KEY = re.compile(r"^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*$")
 MAX_BYTES = 1 << 16
 TIMEOUT_S = 20
+# Arguments: the folder, the comment and the node's name. Several nodes with one home may run this at once: each makes a key under a name of
+# its own, and link(2) gives the name id_ed25519 to one of them only. Some shared file systems have no links.
+CREATE = """
+set -e
+umask 077
+mkdir -p -m 0700 "$1"
+own=$(mktemp -d "$1/.dlperf-XXXXXXXX")
+trap 'rm -rf "$own"' EXIT
+trap 'exit 1' HUP INT TERM
+private=$1/id_ed25519
+if ! test -e "$private"; then
+  ssh-keygen -q -t ed25519 -N "" -C "$2" -f "$own/key"
+  ln "$own/key" "$private" 2> /dev/null || mv -n "$own/key" "$private" || test -e "$private"
+fi
+if ! test -e "$private.pub"; then
+  ssh-keygen -y -f "$private" > "$own/public"
+  chmod 644 "$own/public"
+  mv -f "$own/public" "$private.pub"
+fi
+test -z "$3" || { mkdir -p "$1/dlperf_nodes"; : > "$1/dlperf_nodes/$3"; }
+"""
 
 
 def key_of(path):
@@ -65,6 +89,7 @@ def main():
         argument_spec={
             "user": {"type": "str", "required": True},
             "comment": {"type": "str", "required": True},
+            "node": {"type": "str", "default": ""},
             "host_key_files": {
                 "type": "list",
                 "elements": "path",
@@ -89,7 +114,14 @@ def main():
     folder = os.path.join(user.pw_dir, ".ssh")
     private = os.path.join(folder, "id_ed25519")
     public = private + ".pub"
-    changed = not os.path.exists(private) or not os.path.exists(public)
+    files = [private, public] + [os.path.join(folder, "dlperf_nodes", name) for name in [module.params["node"]] if name]
+    changed = not all(map(os.path.exists, files))
+    owner = os.stat(user.pw_dir).st_uid if os.path.isdir(user.pw_dir) else user.pw_uid
+    if owner != user.pw_uid:
+        module.fail_json(
+            msg="%s belongs to the user with number %d, but on this node %s has number %d. Nodes that share a home need one number: "
+            "set node_base_uid to it for all of them." % (user.pw_dir, owner, user.pw_name, user.pw_uid)
+        )
     if changed and module.check_mode:
         module.exit_json(changed=True, public_key=None, host_keys=host_keys)
 
@@ -104,13 +136,8 @@ def main():
             )
         return output
 
-    if not os.path.isdir(folder):
-        run("mkdir", "-m", "0700", folder)
-    if not os.path.exists(private):
-        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", module.params["comment"], "-f", private)
-    elif changed:
-        run("tee", public, data=run("ssh-keygen", "-y", "-f", private).strip())
     if changed:
+        run("sh", "-c", CREATE, "sh", folder, module.params["comment"], module.params["node"])
         run("sh", "-c", RELABEL, "sh", folder)
     key = " ".join(run("head", "-c", str(MAX_BYTES), public).split()[:2])
     if not KEY.match(key):

@@ -5,7 +5,10 @@ from __future__ import absolute_import, division, print_function
 __metaclass__ = type
 
 import os
+import shutil
+import tempfile
 
+from ansible.module_utils.apt_sources import is_ours, make_way, of_repository, site_problem, sources, where
 from ansible.module_utils.deb_family import (
     QUERY_FORMAT,
     base,
@@ -17,6 +20,7 @@ from ansible.module_utils.deb_family import (
     simulated,
     source_text,
 )
+from ansible.module_utils.deb_undo import write_whole
 from ansible.module_utils.dpkg_locks import REMEDY, run_when_free, wait_for_locks
 from ansible.module_utils.package_family import Family
 
@@ -30,6 +34,7 @@ APT = [
 
 class AptFamily(Family):
     manager, unhold = "apt", "apt-mark unhold"
+    entries = None  # see `site_entries`
 
     # Query the node
 
@@ -41,7 +46,6 @@ class AptFamily(Family):
             meaning, remedy = explanation(said) or (
                 "%s failed with status %d: %s" % (" ".join(argv), code, said.strip()[-1500:]), "fix this and run again"
             )
-            self.undo.settle(self.snapshot())
             self.fail("%s: %s" % (doing, meaning), remedy, rc=code, stdout=output, stderr=errors)
         return output
 
@@ -67,15 +71,36 @@ class AptFamily(Family):
         return "/etc/apt/keyrings/dlperf-%s.gpg" % self.repository["name"]
 
     def source(self):
-        """Path of the source file; on a node with a mirror, apt reads sources from another folder."""
-        _code, output, _errors = self.module.run_command(["apt-config", "shell", "D", "Dir::Etc::sourceparts/d"])
-        folder = output.strip().partition("=")[2].strip("'") or "/etc/apt/sources.list.d/"
-        return os.path.join(folder, "dlperf-%s.sources" % self.repository["name"])
+        """Path of the source file."""
+        return os.path.join(where(self.module)[1], "dlperf-%s.sources" % self.repository["name"])
+
+    def site_entries(self):
+        """The entries of the node's other sources that have the family's repository; then the family uses them, and adds no source."""
+        if self.entries is None:
+            main, parts, self.architecture = where(self.module)
+            foreign = [entry for entry in sources(main, parts) if not is_ours(entry)]
+            self.entries = of_repository(foreign, self.repository, self.architecture) if self.repository else []
+        return self.entries
+
+    def refuse_sources(self):
+        entries = self.site_entries()
+        problem = site_problem(entries, self.repository, self.architecture) if entries else None
+        if problem:
+            self.fail(*problem)
+
+    def is_interrupted(self):
+        return bool(interrupted(self.query()))
+
+    def keyring_is_right(self):
+        return bool(self.site_entries()) or Family.keyring_is_right(self)
+
+    def keyring_path(self):
+        return None if self.site_entries() else Family.keyring_path(self)
 
     def files(self):
         """{path: content} of the family's files in /etc/apt, except the keyring."""
         contents = {"/etc/apt/preferences.d/dlperf-%s.pref" % self.name: preferences_text(self.packages, self.pins).encode("utf-8")}
-        if self.repository:
+        if self.repository and not self.site_entries():
             contents[self.source()] = source_text(self.repository, self.keyring()).encode("utf-8")
         return contents
 
@@ -92,21 +117,37 @@ class AptFamily(Family):
         problem = wait_for_locks(self.module.params["lock_timeout"])
         if problem:
             self.fail(problem, REMEDY)
+        make_way(self.module, self.undo)
 
     def place(self, files, stale, binary):
-        """Write the family's files; undo this if apt cannot read the repository."""
+        """Write the family's files, and fail if apt cannot read the repository or all sources together."""
         if binary is not None:
             self.undo.directory("/etc/apt/keyrings")
-        was = self.place_files(files, stale, binary)
+        self.place_files(files, stale, binary)
+        self.run(["apt-get", "indextargets"], "reading the node's sources")
         if not self.repository:
             return
-        argv = ["-o", "Dir::Etc::sourcelist=" + self.source(), "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Get::List-Cleanup=0"]
-        code, output, errors = self.apt(APT + argv + ["update"])
+        code, output, errors = self.updated()
         said = "\n" + output + "\n" + errors
         if code != 0 or "\nErr:" in said or "\nW: Failed to fetch" in said:
-            self.give_files_back(was)
             meaning, remedy = explanation(said) or (said.strip()[-1500:], "see apt's message")
             self.fail("repository %s: %s" % (self.repository["uri"], meaning), remedy, rc=code, stdout=output, stderr=errors)
+
+    def updated(self):
+        """apt-get's result of updating the family's repository alone: other sources of a site's file may be unreachable."""
+        folder = tempfile.mkdtemp(prefix="apt_family-")
+        try:
+            texts = {}
+            for entry in self.site_entries():
+                path = os.path.join(folder, os.path.basename(entry["path"]))
+                texts[path] = texts.get(path, "") + entry["text"] + "\n"
+            for path, text in texts.items():
+                write_whole(path, text.encode("utf-8"), 0o644)
+            argv = ["-o", "Dir::Etc::sourceparts=" + (folder if texts else "-"), "-o", "APT::Get::List-Cleanup=0"]
+            argv += ["-o", "Dir::Etc::sourcelist=" + ("/dev/null" if texts else self.source())]
+            return self.apt(APT + argv + ["update"])
+        finally:
+            shutil.rmtree(folder)
 
     def install(self, wrong, drop):
         names = [name if version is None else "%s=%s" % (name, version) for name, version in sorted(wrong.items())]

@@ -16,10 +16,12 @@ import traceback
 from ansible.module_utils.node_agents import Agents, signal_group
 from ansible.module_utils.next_launch import next_launch
 from ansible.module_utils.node_lock import age, uptime
+from ansible.module_utils.node_sampler import content
 from ansible.module_utils.other_processes import adopt_orphans, when_idle
 from ansible.module_utils.owned_file import OwnedFile, Refused, create, write_whole
 from ansible.module_utils.process_table import descendants, is_alive, local, processes
-from ansible.module_utils.run_processes import Silence, end_others, keep_states
+from ansible.module_utils.run_activity import Activity, Hang
+from ansible.module_utils.run_processes import end_others, keep_states
 from ansible.module_utils.telemetry import Telemetry
 
 POLL_S = 0.05
@@ -133,6 +135,17 @@ def own_processes(agents):
     return descendants(table, [os.getpid()]) - descendants(table, agents.pids()) - set([os.getpid()])
 
 
+def seen_processes(params, agents, began):
+    """Ids of the run's processes here. Those in a container, whose engine starts them, are this user's since then that did not come by sudo."""
+    table = processes(local())
+    seen = descendants(table, [os.getpid()])
+    if params["cleanup"]:
+        uid, oldest = os.getuid(), began * os.sysconf("SC_CLK_TCK")
+        young = [pid for (pid, start), row in table.items() if row[1] == uid and start >= oldest]
+        seen.update(pid for pid in young if "\0SUDO_COMMAND=" not in "\0" + content("/proc/%d/environ" % pid))
+    return seen - descendants(table, agents.pids()) - set([os.getpid()])
+
+
 def end_descendants(agents):
     """Kill processes that the command started in their own groups and left behind. Returns those that do not end."""
     deadline = time.time() + GRACE_S
@@ -157,9 +170,9 @@ def end_descendants(agents):
 class Limits(object):
     """Why a command must stop. Counts the node's uptime, because the clock may be set while the command runs."""
 
-    def __init__(self, params, lease_file, log_file):
+    def __init__(self, params, lease_file):
         self.params, self.lease_file = params, lease_file
-        self.silence = Silence(log_file, params["hung_after_s"], params["hung_after_lines"])
+        self.why_hung = lambda: ""
         self.changed = changed(lease_file, None)
         self.began = self.renewed = uptime()
 
@@ -178,7 +191,29 @@ class Limits(object):
         lock = self.params["lock"]
         if others.lost or (lock and age(lock["directory"], lock["token"]) is None):
             return "lock"
-        return "hung" if self.silence.is_too_long() else ""
+        return self.why_hung()
+
+
+def watch(params, log_file, limits, agents, telemetry):
+    """Let the limits notice a hang of the command that has begun."""
+    hang = Hang(log_file, params)
+    activity = Activity(params["host"], params["hosts"], params["hung_after_s"], telemetry.gpu_idle_s)
+    receive = agents.receive
+
+    def receive_all(host, lines):
+        receive(host, lines)
+        activity.receive(host, lines)
+
+    def why_hung():
+        states = []
+        if params["hung_after_s"] and hang.is_starting():
+            activity.poll(lambda: seen_processes(params, agents, limits.began), agents)
+            # What other launches of the run do is not seen here: this one may wait for them.
+            states = [dict(activity.state(), **({} if params["is_only_launch"] else {"idle_s": 0.0}))]
+        return hang.reason(states)
+
+    agents.receive, limits.why_hung = receive_all, why_hung
+    return hang
 
 
 def supervise_all(params):
@@ -203,7 +238,7 @@ def supervise(params, agents, state_file):
     state = {"launch": params["launch"], "supervisor": os.getpid(), "started": time.time()}
     write_whole(state_file, state)
     clean_up(params)  # after an earlier launch whose supervisor was killed
-    limits = Limits(params, lease_file, log_file)
+    limits = Limits(params, lease_file)
     sampled = params["sample_hosts"] if params["sample_s"] > 0 else {}
     agents.want(dict(params["idle"], **dict(params["hosts"], **sampled)), environment(params["env"]))
     telemetry = Telemetry(params, agents, params["timeout_s"] + params["idle_wait_s"] + 2 * GRACE_S)
@@ -231,12 +266,13 @@ def supervise(params, agents, state_file):
         if process:
             state["pid"] = process.pid
             write_whole(state_file, state)
+            hang = watch(params, log_file, limits, agents, telemetry)
             while process.poll() is None:
                 agents.poll()
                 others.poll()
                 reason = limits.exceeded(others)
                 if reason:
-                    if reason in ("hung", "peer"):
+                    if hang.result or reason == "peer":
                         away = keep_states(params, own_processes(agents), limits.began, environment(params["env"]))
                         others.away.update(away)  # it may be back when it is asked again
                     end_group(process)
@@ -247,7 +283,7 @@ def supervise(params, agents, state_file):
             telemetry.end()  # asked together with the last look at the nodes
             state.update(others.result())
             state.update(telemetry.result(), exit_status=process.returncode)
-            state.update(limits.silence.result() if reason == "hung" else {})
+            state.update(hang.result)
         else:
             telemetry.result()
             state.update(exit_status=125, busy=busy)

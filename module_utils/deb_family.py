@@ -49,8 +49,8 @@ MEANINGS = (
     ),
     (
         r"Conflicting values set for option Signed-By",
-        "another source on the node uses the same repository with another key",
-        "remove that source (grep -r '^[^#].*URL' /etc/apt/sources.list*); this role adds its own",
+        "two sources on the node have the same repository with different keys, and no apt command works",
+        "remove one of them (grep -r '^[^#].*URL' /etc/apt/sources.list*)",
     ),
     (
         LOST,

@@ -29,12 +29,17 @@ def read_bytes(path):
 
 def write_whole(path, content, mode):
     temporary = "%s.dlperf-new" % path
-    with io.open(temporary, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.chmod(temporary, mode)
-    os.rename(temporary, path)
+    try:
+        with io.open(temporary, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, mode)
+        os.rename(temporary, path)
+    except EnvironmentError:  # such as a full disk
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
 
 
 def remove_if_empty(folder):
@@ -57,6 +62,7 @@ class Undo(object):
         self.folder = folder
         self.path = os.path.join(folder, family + ".json")
         self.record = self.read(self.path)
+        self.before = {}  # {path: (content, mode, its entry in the record)} from before this run, of the files that it changed
 
     def read(self, path):
         content = read_bytes(path)
@@ -65,8 +71,10 @@ class Undo(object):
     def save(self):
         if not os.path.isdir(self.folder):
             os.makedirs(self.folder, 0o755)
-        text = json.dumps(self.record, indent=1, sort_keys=True) + "\n"
-        write_whole(self.path, text.encode("utf-8"), 0o600)
+        self.write_record(self.path, self.record)
+
+    def write_record(self, path, record):
+        write_whole(path, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode("utf-8"), 0o600)
 
     def others(self):
         """{path: record} of all other families."""
@@ -97,6 +105,10 @@ class Undo(object):
             self.record = dict(self.settled(now), unfinished=now)
             self.save()
 
+    def is_blank(self):
+        """Whether the record says that nothing of the family is on the node."""
+        return not any(self.record.get(name) for name in ("definition", "installed", "changed", "removed", "held", "files"))
+
     def finish(self, now):
         self.record = self.settled(now)
         self.record["definition"] = self.record.pop("next", None)
@@ -111,7 +123,7 @@ class Undo(object):
         if left and others:  # another family uses it and will remove it
             path, record = sorted(others.items())[0]
             record["directories"] = sorted(set(record.get("directories") or []) | set(left))
-            write_whole(path, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode("utf-8"), 0o600)
+            self.write_record(path, record)
         if os.path.exists(self.path):
             os.unlink(self.path)
         remove_if_empty(self.folder)
@@ -127,16 +139,42 @@ class Undo(object):
             self.save()
 
     def write(self, path, content, mode=0o644):
+        self.remember(path)
         self.note(path)
         if read_bytes(path) != content or (os.stat(path).st_mode & 0o777) != mode:
             write_whole(path, content, mode)
 
-    def take_back(self, path, was):
-        """Undo a `write` of this run."""
-        if was is None:
-            self.give_back(path)
-        else:
-            write_whole(path, was, 0o644)
+    def remember(self, path):
+        content = read_bytes(path)
+        mode = None if content is None else os.stat(path).st_mode & 0o777
+        entry = [self.record["files"][path]] if path in self.record["files"] else []
+        self.before.setdefault(path, (content, mode, entry))
+
+    def roll_back(self):
+        """Restore the files, and their entries in the record, from before this run."""
+        before, self.before = self.before, {}
+        for path, (content, mode, entry) in sorted(before.items(), key=lambda item: item[1][0] is not None):
+            if content is not None:
+                write_whole(path, content, mode)
+            elif os.path.exists(path):  # first, because that needs no space on a full disk
+                self.drop_lists(path)
+                os.unlink(path)
+            self.record["files"].pop(path, None)
+            if entry:
+                self.record["files"][path] = entry[0]
+        if before:
+            self.save()
+
+    def disown(self, paths):
+        """Remove files of this project for all families, whoever recorded them."""
+        for path in paths:
+            for place, record in self.others().items():
+                if (record.get("files") or {}).pop(path, self) is not self:
+                    self.write_record(place, record)
+            if (self.record.get("files") or {}).pop(path, self) is not self:
+                self.save()
+            if path and os.path.exists(path):
+                os.unlink(path)
 
     def note(self, path):
         """Record a path's content from before the first of the families that share it."""
@@ -155,6 +193,7 @@ class Undo(object):
 
     def give_back(self, path):
         """Restore a file unless another family needs it."""
+        self.remember(path)
         was = self.record["files"].pop(path)
         if not any(path in (record.get("files") or {}) for record in self.others().values()):
             if was is None:

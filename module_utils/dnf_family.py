@@ -69,13 +69,13 @@ def install_others(module, folder, names):
 
 class DnfFamily(Family):
     manager, unhold = "dnf", "dnf versionlock delete"
+    locks_before = None  # the text, once it may change
 
     # Query the node
 
     def run(self, arguments, doing):
         code, output, errors = run_dnf(self.module, arguments)
         if code != 0:
-            self.undo.settle(self.snapshot())
             self.explain(doing, code, output, errors)
         return output
 
@@ -125,23 +125,28 @@ class DnfFamily(Family):
 
     # Present
 
+    def roll_back(self):
+        Family.roll_back(self)
+        if self.locks_before is not None:
+            self.write_locks(self.locks_before)
+
     def lock(self):
         """dnf reports by itself that another one runs."""
 
     def place(self, files, stale, binary):
-        """Write the family's files and locks; undo this if dnf cannot read the repository."""
+        """Write the family's files, and fail if dnf cannot read the repository."""
         if not os.path.exists(LOCKS):
             code, output, errors = install_others(self.module, self.module.params["undo"], [LOCK_PLUGIN])
             if code != 0:
                 self.explain("installing " + LOCK_PLUGIN, code, output, errors)
+        self.locks_before = self.locks()
         for path in list(files) + ([self.keyring()] if binary is not None else []):
             self.undo.directory(os.path.dirname(path))
-        was = self.place_files(files, stale, binary)
+        self.place_files(files, stale, binary)
         if self.repository:
             one = ["--disablerepo=*", "--enablerepo=dlperf-" + self.repository["name"], "--refresh", "makecache"]
             code, output, errors = run_dnf(self.module, one)
             if code != 0:
-                self.give_files_back(was)
                 self.explain("repository " + self.repository["uri"], code, output, errors)
 
     def install(self, wrong, drop):
@@ -158,7 +163,6 @@ class DnfFamily(Family):
             # Dependencies come from the node's other repositories, whose indexes may be old.
             code, output, errors = run_dnf(self.module, ["--refresh", "--assumeno"] + argv)
             if not is_aborted(output + errors) and code != 0:
-                self.undo.settle(self.snapshot())
                 self.explain("choosing the packages", code, output, errors)
         self.refuse_removals(removals(output), drop)
         self.run(argv, "installing " + ", ".join(names))
@@ -191,7 +195,6 @@ class DnfFamily(Family):
             return set(names)
         code, output, errors = run_dnf(self.module, ["--assumeno", "remove"] + packages)
         if code != 0 and not is_aborted(output + errors):
-            self.undo.settle(self.snapshot())
             self.explain("simulating the removal", code, output, errors)
         parallel = dict((name.rpartition("-")[0].rpartition("-")[0], name) for name in packages)
         return set(parallel.get(name, name) for name in removals(output))

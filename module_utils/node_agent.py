@@ -6,6 +6,8 @@ Like node_sampler.py, it is executed from its source (see node_agents.py) and ne
     lease,PATH                      renew a lease of node_lock; if it is missing, prints `lost` or `restarted` and ends
     list                            prints `running,PID,START,UID,PARENT,TICKS,NAME` for each process of an ordinary user but this program
                                     and its login, then `listed,UPTIME,UID`, with its own user
+    doing,AGE                       prints what process_table.doing does of each process of its own user that is no older than AGE seconds and
+                                    came from the host that asks, or by no login, then `did`
     sample,SECONDS,LONGEST,GPUS     start node_sampler, whose lines follow; GPUS is 0 or 1
     look                            a sample at once
     rest                            a last sample, then prints `rested`
@@ -32,11 +34,12 @@ class Lost(Exception):
 
 
 class Agent(object):
-    """The program. Its arguments are `main` of node_sampler, `gpus` of gpu_sampler, and functions of process_table."""
+    """The program. Its arguments are `main` of node_sampler, `gpus` of gpu_sampler, functions of process_table, and `content` of node_sampler."""
 
-    def __init__(self, sample, gpus, local, processes, descendants):
+    def __init__(self, sample, gpus, local, processes, descendants, doing, content):
         self.sample, self.gpus = sample, gpus
         self.local, self.processes, self.descendants = local, processes, descendants
+        self.doing, self.content = doing, content
         self.input = self.output = self.child = None
 
     def run(self):
@@ -63,6 +66,8 @@ class Agent(object):
             self.renew(rest)
         elif kind == "list":
             self.list()
+        elif kind == "doing":
+            self.tell("\n".join(list(self.doing(self.of_run(int(rest)), self.content)) + ["did"]))
         elif kind == "sample":
             self.begin(*[int(part) for part in rest.split(",")])
         elif kind == "look" and self.input is not None:
@@ -105,6 +110,19 @@ class Agent(object):
             if ORDINARY_USERS[0] <= uid <= ORDINARY_USERS[1] and pid not in own:
                 found.append("running,%d,%d,%d,%d,%d,%s\n" % (pid, start, uid, parent, ticks, re.sub(r"[\x00-\x1f]", " ", name)))
         self.tell("".join(found) + "listed,%s,%d" % (now, os.getuid()))
+
+    def of_run(self, longest):
+        """Ids of the processes of this user that may be of the run. A login's shell and its agent are not (see run_processes.FIND)."""
+        now = float(self.content("/proc/uptime").split()[0])
+        oldest = (now - longest) * os.sysconf("SC_CLK_TCK")
+        client = os.environ.get("SSH_CONNECTION", "").partition(" ")[0]
+        for (pid, start), row in sorted(self.processes(self.local()).items()):
+            if row[1] != os.getuid() or start < oldest:
+                continue
+            given = dict(entry.partition("=")[::2] for entry in self.content("/proc/%d/environ" % pid).split("\0"))
+            came_from = given.get("SSH_CONNECTION", client).partition(" ")[0]
+            if len(given) > 1 and came_from == client and not set(given) & {"SSH_TTY", "DLPERF_AGENT"}:
+                yield pid
 
     def begin(self, seconds, longest, has_gpus):
         self.end()

@@ -48,7 +48,7 @@ def source(module):
 
 
 SOURCES = [source(module) for module in (process_table, gpu_sampler, node_sampler, node_agent)]
-TEXT = "\0".join(SOURCES + ["serve(main, gpus, local, processes, descendants)"]).encode("utf-8")
+TEXT = "\0".join(SOURCES + ["serve(main, gpus, local, processes, descendants, doing, content)"]).encode("utf-8")
 
 
 class Stream(object):

@@ -27,7 +27,25 @@ class Family(object):
         self.members = list(self.packages) + [p for pin in self.pins for p in pin["packages"]]
 
     def fail(self, problem, remedy, **more):
+        """The end of each failure: what this run placed is given back, because it can break every later command of the package manager."""
+        try:
+            self.roll_back()
+            self.undo.settle(self.snapshot())
+            if self.undo.record and self.undo.is_blank() and not self.is_interrupted():
+                self.undo.forget()
+        except EnvironmentError as error:  # such as a full disk
+            problem += " (and restoring the files failed: %s)" % error
         self.module.fail_json(msg="%s: %s. %s." % (self.name, problem, remedy[:1].upper() + remedy[1:]), **more)
+
+    def roll_back(self):
+        self.undo.roll_back()
+
+    def is_interrupted(self):
+        """Whether the package manager left any package unfinished."""
+        return False
+
+    def refuse_sources(self):
+        """Fail if the node's sources cannot serve the family."""
 
     def keyring_is_right(self):
         return key_problem(read_bytes(self.keyring()) or b"", self.repository["fingerprints"]) is None
@@ -56,6 +74,8 @@ class Family(object):
         if wrong or unheld or drop:
             diff.append(self.package_diff(there, wrong, drop))
         changed = bool(diff or is_interrupted or record.get("unfinished"))
+        if changed:
+            self.refuse_sources()
         if not changed or self.module.check_mode:
             self.module.exit_json(changed=changed, diff=diff, versions=versions(there), removed=drop)
         self.refuse_foreign_holds(there, wrong)
@@ -64,16 +84,19 @@ class Family(object):
         definition = {"packages": self.packages, "pins": self.pins}
         name = self.repository["name"] if self.repository else None
         self.undo.begin(definition, self.snapshot, self.holds, self.autos, repository=name)
-        self.place(files, stale, binary)
-        if wrong or drop or is_interrupted:
-            self.install(wrong, drop)
-        self.hold()
-        self.undo.finish(self.snapshot())
+        try:
+            self.place(files, [path for path in stale if path in self.undo.record["files"]], binary)
+            if wrong or drop or is_interrupted:
+                self.install(wrong, drop)
+            self.hold()
+        except EnvironmentError as error:
+            self.fail(str(error), "fix this and run again")
         there, _is_interrupted = self.state()
         left = wrong_versions(there, self.packages, self.pins)
         if left:
             self.fail("%s succeeded, but these packages have wrong versions: %s" % (self.manager, ", ".join(sorted(left))),
                       "see what its sources have")
+        self.undo.finish(self.snapshot())
         self.module.exit_json(changed=True, diff=diff, versions=versions(there), removed=drop)
 
     def package_diff(self, there, wrong, drop):
@@ -88,28 +111,18 @@ class Family(object):
                       "release the hold (%s %s), or choose a stack with that version" % (self.unhold, " ".join(foreign)))
 
     def place_files(self, files, stale, binary):
-        """Write the family's files; returns their earlier contents, for `give_files_back`."""
         wanted = dict(files, **({self.keyring(): binary} if binary is not None else {}))
-        was = dict((path, read_bytes(path)) for path in wanted)
         for path in stale:
             self.undo.give_back(path)
         # Sorted paths write the keyring before the source that uses it: /etc/apt/keyrings, preferences.d, sources.list.d;
         # /etc/pki/rpm-gpg, /etc/yum.repos.d.
         for path, content in sorted(wanted.items()):
             self.undo.write(path, content)
-        return was
-
-    def give_files_back(self, was):
-        """An unreadable source would break every later command of the package manager."""
-        for path in was:
-            self.undo.take_back(path, was[path])
-        self.undo.settle(self.snapshot())
 
     def refuse_removals(self, removes, drop):
         allowed = self.members + self.module.params["replaces"] + [base(name) for name in drop]
         strange = self.strangers(removes, allowed)
         if strange:
-            self.undo.settle(self.snapshot())
             self.fail("installing it would remove %s, which does not belong to it" % ", ".join(strange),
                       "if you do not need this, remove it by hand and run again")
 
@@ -150,7 +163,6 @@ class Family(object):
         for name in ours:
             others = sorted(self.would_remove([name]) - bases)
             if others and base(name) in named:
-                self.undo.settle(self.snapshot())
                 self.fail("%s needs %s and was not installed by this role" % (", ".join(others), name), "remove it first, then run again")
             if others:
                 kept.append(name)

@@ -75,8 +75,8 @@ class Silence(object):
     The supervisor knows no format of logs. Lines of steps are the regular part of every log, so the
     median time between two growths is that of a step line, or of several if a program buffers its
     output. Growth within a second counts once, because the lines of several ranks come together.
-    Without a rhythm (before training, for example while a program is compiled), only the time limit
-    holds. A time that the supervisor itself did not run, on a suspended or overloaded node, is no
+    Without a rhythm (before training, for example while a program is compiled), silence alone is no
+    hang (see run_activity.py). A time that the supervisor itself did not run, on a suspended or overloaded node, is no
     silence.
     """
 
@@ -101,7 +101,7 @@ class Silence(object):
             elif self.since_beat >= BEAT_S:
                 self.gaps.append(self.since_beat)
                 self.since_beat = 0.0
-        if not self.least_s or self.silent < self.least_s or len(self.gaps) < LEAST_BEATS:
+        if not self.least_s or self.silent < self.least_s or not self.has_rhythm():
             return False
         return self.silent > self.factor * self.median()
 
@@ -114,8 +114,14 @@ class Silence(object):
     def median(self):
         return sorted(self.gaps)[len(self.gaps) // 2]
 
-    def result(self):
-        return {"silent_s": round(self.silent, 1), "median_s": round(self.median(), 3)}
+    def has_rhythm(self):
+        return len(self.gaps) >= LEAST_BEATS
+
+    def longest(self):
+        return max(self.gaps) if self.gaps else 0.0
+
+    def rhythm(self):
+        return "before that one every %.1f s" % self.median()
 
 
 def state_name(host):

@@ -14,6 +14,7 @@ from ansible.module_utils.owned_file import append, create, discard, size_and_en
 
 READY_S = 10  # how long the first look at the devices may take
 LAST_S = 5  # how long the last samples may take to come
+LOAD_S = 60  # after so long without a sample, a device may do anything
 FREE_S = 5  # how long the driver may take to free a run's memory
 FREE_MIB = 100  # less than a process with a context of CUDA has
 EVENTS = 1000
@@ -63,6 +64,7 @@ class Telemetry(object):
         self.peaks, self.files, self.known, self.events = {}, {}, {}, {}
         self.before, self.memory = {}, {}
         self.began, self.last = node_sampler.clock(), {}
+        self.busy_at, self.loads = {}, {}
         for name in file_names(self.hosts):
             discard(os.path.join(self.directory, name))
 
@@ -107,12 +109,29 @@ class Telemetry(object):
             return []
         if device:
             self.devices.setdefault(host, {})[uuid] = int(device)
+            if self.is_used(int(device), uuid):
+                self.load(host, uuid, fields[4])
             if self.is_used(int(device), uuid) and fields[3].isdigit():
                 self.memory[host, uuid] = mib = int(fields[3])
                 self.before.setdefault((host, uuid), mib)
                 peaks = self.peaks.setdefault(host, {})
                 peaks[device] = max(mib, peaks.get(device, 0))
         return [[moment, device] + fields[3:]]
+
+    def load(self, host, uuid, percent):
+        """Take the utilization of a used device. One that is not known may be any."""
+        self.loads[host] = node_sampler.clock()
+        if not NUMBER.match(percent) or float(percent) > 0:
+            self.busy_at[host] = self.loads[host]
+
+    def gpu_idle_s(self, host):
+        """For how long the run's devices on a host have computed nothing: 0 if that is not seen, and without end if it uses none."""
+        if not self.has_gpus:
+            return float("inf")
+        now = node_sampler.clock()
+        if now - self.loads.get(host, self.began) > LOAD_S or host not in self.loads:
+            return 0.0
+        return now - self.busy_at.get(host, self.began)
 
     def look(self, host):
         """Take the list of processes on the devices; record each once, when it is first seen."""

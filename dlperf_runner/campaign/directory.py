@@ -19,7 +19,6 @@ revision is added.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import socket
 from collections import Counter
@@ -29,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
-from ..core.files import json_text, read_json, stored, write_json, write_whole
+from ..core.files import json_text, read_json, stored, write_json, write_link, write_whole
 from .lock import exists
 from .manifest import FILE, PLAN, append, digest, read, seal, seal_run
 
@@ -90,7 +89,7 @@ def create_campaign(
     refuse_taken(directory)
     document = plan_document(choice, nodes, runs)
     written = _write_planned(directory, document["runs"])
-    written.append(write_json(directory / "plan.json", document))
+    written.append(write_json(directory / "plan.json", document, inside=directory))
     campaign = {
         "schema": document["schema"],
         "id": directory.resolve().name,
@@ -106,15 +105,15 @@ def create_campaign(
     if file:
         from ..plan.campaign_file import KEPT
 
-        written.append(write_whole(directory / KEPT, file.content))
+        written.append(write_whole(directory / KEPT, file.content, inside=directory))
     for path, content in files_to_keep({run.workload for run in runs}):
-        written.append(write_whole(directory / CATALOG / path, content))
+        written.append(write_whole(directory / CATALOG / path, content, inside=directory))
     # Written last, so that a directory with a campaign.json is always a complete campaign.
     last, told = directory / "campaign.json", json_text(campaign)
     digests = {path.relative_to(directory).as_posix(): digest(path) for path in written}
     digests[last.name] = hashlib.sha256(told.encode()).hexdigest()
     append(directory, PLAN, digests)
-    write_whole(last, told)
+    write_whole(last, told, inside=directory)
     return document
 
 
@@ -210,7 +209,11 @@ def add_revision(
 def _write_planned(directory: Path, runs: Sequence[Mapping[str, Any]]) -> list[Path]:
     """Write the record of each run as planned. Returns the files."""
     return [
-        write_json(run_directory(directory, run) / "run.json", {**run, "outcome": PLANNED_OUTCOME})
+        write_json(
+            run_directory(directory, run) / "run.json",
+            {**run, "outcome": PLANNED_OUTCOME},
+            inside=directory,
+        )
         for run in runs
     ]
 
@@ -228,8 +231,18 @@ def _read_part(path: Path) -> dict[str, Any]:
 
 
 def run_directory(directory: Path, run: Mapping[str, Any]) -> Path:
-    """The directory of a run's files. `run` is an entry of the plan."""
-    return directory / "runs" / str(run["case"]) / f"r{run['repeat']}"
+    """The directory of a run's files. `run` is an entry of the plan. Raises UserError if that names
+    a place outside of the campaign."""
+    names = (str(run["case"]), f"r{run['repeat']}")
+    for name in names:
+        if Path(name).name != name or name == "..":
+            raise UserError(
+                "invalid plan: a run's case and repeat name its directory",
+                where=str(directory),
+                expected="names without slashes",
+                found="/".join(names),
+            )
+    return directory.joinpath("runs", *names)
 
 
 def read_record(directory: Path, run: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,10 +292,7 @@ def point_latest_at(campaign: Path) -> None:
     link = campaign.parent / LATEST
     if campaign.parent.name != RESULTS.name or (link.exists() and link.samefile(campaign)):
         return
-    temporary = link.with_name(f".{LATEST}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(campaign.name)
-    temporary.replace(link)
+    write_link(link, campaign.name)
 
 
 def is_cut_off(outcome: Mapping[str, Any]) -> bool:

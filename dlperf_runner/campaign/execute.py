@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
-from ..core.paths import project
+from ..core.files import open_append, open_read, read_text
+from ..core.paths import of_ansible, project
 from .directory import UNREACHABLE
 from .lock import exists
 from .manifest import seal
@@ -57,8 +58,9 @@ class Playbook:
         text = event.get("stdout") or ""
         if text:
             # On a full disk, the playbook itself fails and says so.
-            with suppress(OSError), open(self.log, "a", encoding="utf-8", opener=_private) as log:
-                log.write(text + "\n")
+            # Only for the owner: ansible-core prints some errors of tasks with no_log, too.
+            with suppress(OSError, UserError), open_append(self.log, 0o600) as log:
+                log.write(f"{text}\n".encode())
         data = event.get("event_data", {})
         result = data.get("res") or {}
         told = not data.get("ignore_errors") or data.get("task_action") in TOLD
@@ -85,13 +87,8 @@ class Playbook:
         if self.signal == self.told or self.signal is None or self.pid_file is None:
             return
         with suppress(FileNotFoundError, ValueError, ProcessLookupError):
-            os.kill(int(self.pid_file.read_text()), self.signal)
+            os.kill(int(read_text(self.pid_file)), self.signal)
             self.told = self.signal
-
-
-def _private(path: str, flags: int) -> int:
-    """Only for the owner: ansible-core prints some errors of tasks with no_log, too."""
-    return os.open(path, flags, 0o600)
 
 
 @contextmanager
@@ -141,7 +138,7 @@ def run_playbook(
             extravars=dict(variables),
             limit=limit or None,
             envvars={
-                "ANSIBLE_CONFIG": str(project() / "ansible.cfg"),
+                **of_ansible(),
                 # ansible-runner would switch it off otherwise, whatever the configuration says.
                 "ANSIBLE_HOST_KEY_CHECKING": "True",
                 "ANSIBLE_NOCOLOR": "1",
@@ -168,7 +165,7 @@ def _remove_left_folders() -> None:
                 continue
             pids = [private.name.removeprefix(PREFIX).partition("-")[0]]
             if (private / PID_FILE).exists():  # its playbook ends later than the controller
-                pids.append((private / PID_FILE).read_text())
+                pids.append(read_text(private / PID_FILE))
             if all(pid.isdecimal() and not exists(int(pid)) for pid in pids):
                 shutil.rmtree(private)
 
@@ -177,7 +174,7 @@ def outcomes(campaign: Path) -> dict[str, dict[str, Any]]:
     """The current outcome of each run of a campaign, from its run.json, by run ID."""
     found = {}
     for path in sorted(campaign.glob("runs/*/*/run.json")):
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(read_text(path))
         own = {name: document[name] for name in ("workload", "log_format")}
         found[document["id"]] = document.get("outcome", {}) | own
     return found
@@ -188,7 +185,7 @@ def current_rate(run: Path, log_format: str) -> float | None:
     from ..logs import parse_tail
 
     try:
-        tail = json.loads((run / "progress.json").read_text(encoding="utf-8"))["tail"]
+        tail = json.loads(read_text(run / "progress.json"))["tail"]
     except FileNotFoundError:
         return None
     return parse_tail(log_format, tail)
@@ -231,6 +228,8 @@ def execute(
     """
     campaign.mkdir(parents=True, exist_ok=True)
     state = Playbook(log=campaign / "ansible.log")
+    with suppress(FileNotFoundError):
+        open_read(state.log).close()  # refuses a link before anything runs
     before = outcomes(campaign)
     variables = {"resume": str(campaign), **({"wait": wait} if wait else {})}
     worker = threading.Thread(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..core.files import read_json, write_json
+from ..core.files import is_regular, open_read, read_json, write_json
 from .manifest import run_directory
 
 HEAD, TAIL = 1 << 20, 3 << 20  # bytes of each file; the first and the last errors tell the cause
@@ -40,8 +40,8 @@ def _texts(directory: Path, record: Mapping[str, Any]) -> Iterator[str]:
     """The logs of all nodes, and the kernel's messages about their GPUs."""
     log = str(record.get("log_name"))
     for path in sorted(directory.iterdir()):
-        if path.is_file() and (path.name.startswith(log) or path.name.startswith("xid-")):
-            with path.open("rb") as file:
+        if path.name.startswith((log, "xid-")) and is_regular(path):
+            with open_read(path) as file:
                 size = os.fstat(file.fileno()).st_size
                 content = file.read(HEAD)
                 file.seek(max(HEAD, size - TAIL))

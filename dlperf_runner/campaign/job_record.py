@@ -12,7 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..core.files import read_json, write_json
+from ..core.errors import UserError
+from ..core.files import is_regular, open_read, read_json, write_json
 from .directory import (
     PLANNED_OUTCOME,
     earlier_attempts,
@@ -25,11 +26,13 @@ from .manifest import seal_run
 
 TAIL_BYTES = 4096
 OUT_OF_MEMORY = "out_of_memory"
-# As in a campaign by SSH.
-HUNG = (
-    "stopped because it hung: no new line for {silent_s:.0f} s, before that one every"
-    " {median_s:.1f} s; hang-*.txt has the state of its processes"
-)
+# As in a campaign by SSH, by the reason.
+HUNG = {
+    "hung": "stopped because it hung: no new line for {silent_s:.0f} s, {sign}; hang-*.txt has the"
+    " state of its processes",
+    "hung_at_start": "stopped because it hung before its first steps: no new line for"
+    " {silent_s:.0f} s, {sign}; hang-*.txt has the state of its processes",
+}
 # Runs that the end of their job cut off, by its category; they remain to be run (CUT_OFF).
 CUT_OFF_BY = {
     **dict.fromkeys(("cancelled", "preempted", "revoked", "time_limit"), "stopped"),
@@ -112,8 +115,10 @@ def record_outcome(
             message = f"job {started['job']} was requeued {starts} times"
             outcome["reason"] = "stopped"
         elif hung := ended.get("hung"):
-            message = f"{nodes[0]}: {HUNG.format(**hung)}"
-            outcome["reason"] = "hung"
+            # Jobs of earlier versions had only this reason, and told the rhythm as a number.
+            reason = outcome["reason"] = hung.get("reason", "hung")
+            sign = hung.get("sign") or f"before that one every {hung['median_s']:.1f} s"
+            message = f"{nodes[0]}: {HUNG[reason].format(silent_s=hung['silent_s'], sign=sign)}"
         outcome |= {"exit_status": status, "ended": ended["ended"], "elapsed_s": round(elapsed, 3)}
         outcome |= {"status": "failed" if message else "done", "message": message}
         outcome |= _watched(ended)
@@ -121,8 +126,8 @@ def record_outcome(
         outcome |= {"status": "failed", "message": lost, "category": category}
         outcome["reason"] = CUT_OFF_BY.get(category, "")
         outcome |= {"lost": nodes} if category == "node_lost" else {}
-    if outcome["status"] != "running" and log.is_file():
-        with log.open("rb") as file:
+    if outcome["status"] != "running" and is_regular(log):
+        with open_read(log) as file:
             outcome["log_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
     write_json(run_directory(directory, run) / "run.json", {**run, "outcome": outcome})
     if outcome["status"] == "running":
@@ -183,7 +188,7 @@ def _message(node: str, status: int, elapsed: float, timeout_s: int, log: Path) 
     if elapsed >= timeout_s and status in (124, 128 + signal.SIGKILL):
         return f"{node}: stopped after its time limit of {timeout_s} s"
     lines: list[str] = []
-    with suppress(OSError), log.open("rb") as file:
+    with suppress(OSError, UserError), open_read(log) as file:
         file.seek(max(0, log.stat().st_size - TAIL_BYTES))
         lines = re.findall(r".*\w.*", file.read().decode(errors="replace"))  # no row of dashes
     last = lines[-1].strip()[:200] if lines else "nothing"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import Stopped, UserError
-from ..core.files import write_whole
+from ..core.files import remove, write_whole
 from ..core.lists import counted
 from ..schedulers import JobState, Scheduler
 from .directory import UNREACHABLE, read_plan, remaining_plan
@@ -61,7 +61,7 @@ def execute(directory: Path, beside: Beside, say: Say, stop_at: float | None = N
         runs = [run for run in remaining_plan(directory)["runs"] if run["id"] not in taken]
         for job in jobs:
             say(f"job {job.id or job.name} of an earlier start: {counted(len(job.runs), 'run')}")
-            job.stop.unlink(missing_ok=True)
+            remove(job.stop)
         try:
             before = _last_active(settings, jobs, say) if runs else ""
             for own_runs in allocations(runs, settings.allocation):

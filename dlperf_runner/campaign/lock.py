@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UserError
-from ..core.files import read_json, write_json
+from ..core.files import open_append, read_json, read_text, remove, write_json
 
 FILE, GUARD = ".controller.json", ".controller.lock"
 PLAYBOOK_S = 150  # the longest time that a playbook needs to end after its controller was killed
@@ -43,7 +43,8 @@ def acquire(directory: Path, pid: int | None = None, playbook: int | None = None
                 since = owner["since"] if owner is not None and is_mine else now
                 document = {"user": getpass.getuser(), "host": mine["host"], "since": since}
                 own = _process(playbook) if playbook else None
-                write_json(directory / FILE, {**document, "process": mine, "playbook": own})
+                document |= {"process": mine, "playbook": own}
+                write_json(directory / FILE, document, inside=directory)
                 return
         if is_alive(owner["process"]) or time.monotonic() > deadline:
             raise UserError(
@@ -62,7 +63,7 @@ def release(directory: Path, pid: int | None = None) -> None:
     with _guard(directory):
         owner = read_owner(directory)
         if owner is not None and owner["process"] == _process(pid or os.getpid()):
-            (directory / FILE).unlink()
+            remove(directory / FILE)
 
 
 @contextmanager
@@ -129,7 +130,7 @@ def _process(pid: int) -> dict[str, Any]:
 def _start(pid: int) -> str | None:
     """When a process started, in the kernel's units. None if it has ended."""
     try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        state, *fields = read_text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     except OSError:
         if Path("/proc/self").exists():
             return None
@@ -139,13 +140,13 @@ def _start(pid: int) -> str | None:
 
 def _boot_id() -> str:
     with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return read_text(Path("/proc/sys/kernel/random/boot_id")).strip()
     return ""
 
 
 @contextmanager
 def _guard(directory: Path) -> Iterator[None]:
-    with (directory / GUARD).open("ab") as file:
+    with open_append(directory / GUARD, inside=directory) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:  # Lustre may be mounted without locks

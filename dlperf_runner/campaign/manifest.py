@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UserError
-from ..core.files import open_stored, stored
+from ..core.files import is_regular, open_append, open_stored, read_bytes, stored
 
 FILE = "manifest.jsonl"
 SIGNATURE = f"{FILE}.sig"
@@ -78,7 +78,7 @@ def seal(directory: Path, subject: str, paths: Iterable[Path]) -> None:
     name = os.path.relpath(directory.resolve(), place)
     files = {os.path.relpath(path.resolve(), place): path for path in paths}
     if (place / "campaign.json").exists() and not (place / FILE).exists():
-        others = {name: path for name, path in _present(place) if name not in files}
+        others = {name: path for name, path in _regular(place) if name not in files}
         append(place, FOUND, {name: digest(path) for name, path in others.items()})
     whose = subject if name == "." else f"{subject} {name}"
     append(place, whose, {name: digest(path) for name, path in files.items()})
@@ -95,7 +95,7 @@ def run_directory(campaign: Path, run: str) -> Path:
 def seal_run(campaign: Path, run: str) -> None:
     """Record all files of a run that has ended. Raises UserError if there is no such run."""
     place = run_directory(campaign, run)
-    seal(campaign, f"runs/{run}", [path for _, path in _present(campaign.resolve(), place)])
+    seal(campaign, f"runs/{run}", [path for _, path in _regular(campaign.resolve(), place)])
 
 
 def append(place: Path, subject: str, digests: Mapping[str, str]) -> None:
@@ -106,7 +106,7 @@ def append(place: Path, subject: str, digests: Mapping[str, str]) -> None:
     """
     path = place / FILE
     try:
-        with path.open("ab+") as file:
+        with open_append(path, inside=place) as file:
             _lock(file.fileno())
             file.seek(0)
             content = file.read()
@@ -160,7 +160,7 @@ def _of_line(line: bytes) -> str:
 def read(place: Path) -> Manifest | None:
     """The manifest of a directory; None if it has none."""
     try:
-        return parse((place / FILE).read_bytes())
+        return parse(read_bytes(place / FILE, inside=place))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -238,6 +238,11 @@ def is_digest(path: Path, expected: str) -> bool:
         if stored(path) == path:
             raise
         return False  # a damaged archive
+
+
+def _regular(place: Path, below: Path | None = None) -> Iterator[tuple[str, Path]]:
+    """The files to record. A program may have made links and pipes, too."""
+    return ((name, path) for name, path in _present(place, below) if is_regular(path))
 
 
 def _present(place: Path, below: Path | None = None) -> Iterator[tuple[str, Path]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..core.errors import UserError
-from ..core.files import write_result
+from ..core.files import read_bytes, write_result
 from .manifest import FILE, SIGNATURE, Manifest
 
 NAMESPACE = "dlperf_runner"
@@ -32,7 +32,7 @@ def sign(place: Path, key: Path) -> Path:
             found=_last_line(done),
             expected="a private SSH key, or a public one whose private key ssh-agent holds",
         )
-    return write_result(place / SIGNATURE, done.stdout)
+    return write_result(place / SIGNATURE, done.stdout, inside=place)
 
 
 def check(place: Path, manifest: Manifest, allowed: Path | None) -> Iterator[tuple[bool, str]]:
@@ -45,6 +45,7 @@ def check(place: Path, manifest: Manifest, allowed: Path | None) -> Iterator[tup
     if not signature.is_file():
         yield allowed is not None, f"{SIGNATURE}: the manifest is not signed"
         return
+    read_bytes(signature, inside=place)  # refuses a link
     if allowed is None:
         options: Sequence[str] = ["check-novalidate", "-s", str(signature)]
     else:
@@ -92,7 +93,7 @@ def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         found = error.strerror or str(error)
         raise UserError("cannot read the file", where=str(path), found=found) from None

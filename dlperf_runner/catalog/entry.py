@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from ..core.errors import UserError, as_user_error
-from ..core.files import decoded
+from ..core.files import decoded, read_bytes
 from .types import Entry, listed, show
 
 CATALOG = Path(__file__).parent
@@ -79,7 +79,7 @@ def _read_entry(path: Path, model: type[_E]) -> tuple[_E, yaml.Node | None]:
 def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
     where = display_path(path)
     with as_user_error("cannot read the file", where):
-        text = decoded(path.read_bytes(), where)
+        text = decoded(read_bytes(path), where)
     try:
         loader = _LOADER(text)
         node = loader.get_single_node()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from .types import Entry, Name, RelativePath, entry_error
+from .types import Count, Entry, Name, RelativePath, entry_error
 
 
 class Horovod(Entry):
@@ -84,13 +84,15 @@ class Framework(Entry):
     `flavors` are environments with another build or version of the framework, by name and stack.
     A source can request a flavor. If a stack has no environment for the flavor, the framework's
     default environment is used. `unavailable`: why a stack has no environment. `lacking`: libraries
-    that its programs would use, and why no environment has them.
+    that its programs would use, and why no environment has them. `first_step_s`: the longest time
+    without a new line of the log before its first steps, with room for compilation.
     """
 
     name: Name
     title: str
     import_name: str
     tensor: str | None = None  # dotted name of the function that creates a tensor, for checks
+    first_step_s: Count = 900
     environments: dict[str, Environment]
     flavors: dict[Name, dict[str, Environment]] = {}
     unavailable: dict[str, str] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Literal
 
 from .entry import CATALOG, load_entry
 from .types import Count, Entry, Name
@@ -10,13 +11,15 @@ from .types import Count, Entry, Name
 
 class Benchmark(Entry):
     """What a result needs. `dropped`: as many of the slowest runs, and of the fastest, do not
-    count. `sequence_length`: the tokens of a sample, None if its samples are no texts.
-    `epoch_samples`: the samples of an epoch, if the logs do not state them."""
+    count. `sequence_length`: the tokens of a sample, None if it is not prescribed.
+    `epoch_samples`: the samples of an epoch, of each data set that the benchmark has had.
+    `epoch_num`: what the logs count by their epoch_num."""
 
     runs: Count
     dropped: Count = 1
     sequence_length: Count | None = None
-    epoch_samples: Count | None = None
+    epoch_samples: tuple[Count, ...] = ()
+    epoch_num: Literal["epochs", "samples", "tokens"] = "epochs"
 
 
 class Mlperf(Entry):

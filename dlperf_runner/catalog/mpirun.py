@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from ..core.files import read_text
 from .overrides import merged
 
 CATALOG = Path(__file__).parent
@@ -29,5 +30,5 @@ def _read(path: Path) -> dict[str, Any]:
     """The document, once for all nodes; empty if there is none."""
     if not path.is_file():
         return {}
-    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    found: dict[str, Any] = yaml.safe_load(read_text(path))
     return found

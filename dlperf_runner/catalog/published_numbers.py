@@ -11,11 +11,13 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 from ..core.case import Topology
 from ..core.errors import UserError
+from ..core.files import open_read
 from ..core.frame import SAMPLES_PER_SECOND
 from ..core.units import Unit, named
 from .entry import CATALOG, load_entry
@@ -209,5 +211,5 @@ def _number_or_none(text: str) -> float | None:
 
 
 def _lines(path: Path, report: PublishedReport) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
+    with TextIOWrapper(open_read(path), encoding="utf-8", newline="") as file:
         return [line for line in csv.DictReader(file) if line["source"] == report.rows_of]

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from .. import logs
 from ..core.errors import UserError
+from ..core.files import read_bytes
 from ..core.node import Node
 from ..core.paths import own_catalog, project
 from ..core.units import SAMPLES, Unit, per_second
@@ -118,7 +119,7 @@ def files_to_keep(workloads: Iterable[str]) -> Iterator[tuple[Path, bytes]]:
     for kind, of in (("workloads", names), ("frameworks", frameworks)):
         for path in (own / kind / f"{name}.yml" for name in of):
             if path.is_file():
-                yield path.relative_to(own), path.read_bytes()
+                yield path.relative_to(own), read_bytes(path, inside=own)
 
 
 def _folders() -> tuple[Path, ...]:

@@ -43,6 +43,13 @@ class Rule(Entry):
         lines = math.ceil(self.warmup_steps * total_steps / self.total_steps / self.log_every)
         return min(lines * self.log_every, total_steps - 1)
 
+    def last_step(self, before: int) -> int:
+        """The last step of a window that begins after step `before`. It is total_steps. Lines that
+        do not end with the warm-up leave steps out at the beginning: then as many of the surplus
+        steps belong to the window."""
+        surplus = before - self.warmup_steps
+        return self.total_steps + max(0, min(surplus, self.surplus_steps))
+
     @model_validator(mode="after")
     def _something_is_measured(self) -> Rule:
         if self.warmup_steps >= self.total_steps:

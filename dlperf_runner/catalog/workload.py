@@ -50,7 +50,8 @@ class Matrix(Entry):
 
     A run is stopped after `timeout_s`. It hangs if its log has no new line for `hung_after_s` and
     for `hung_after_lines` times the median time between two lines. What is silent between lines,
-    such as a validation or writing a checkpoint, must be shorter.
+    such as a validation or writing a checkpoint, must be shorter. Before its log has a rhythm, it
+    hangs if it has no new line for `first_step_s`, by default that of the framework.
     """
 
     topologies: Annotated[tuple[TopologyText, ...], Field(min_length=1)]
@@ -61,6 +62,7 @@ class Matrix(Entry):
     timeout_s: Count = 3600
     hung_after_s: Count = 300
     hung_after_lines: Count = 20
+    first_step_s: Count | None = None
 
 
 class Workload(Entry):

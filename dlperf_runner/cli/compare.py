@@ -273,7 +273,6 @@ def _finish(
     """Print or write the comparison. Returns the exit status."""
     from ..compare.verdicts import together
     from ..report.compare_junit import junit_cases, render
-    from ..report.units import rate_unit
     from ..stats.groups import records
 
     cases = records(table)
@@ -287,8 +286,7 @@ def _finish(
         write_result(junit, render(suite, junit_cases(cases, allow_undecided)))
     if as_json:
         pooled = together(cases) if "log_ratio" in table else None
-        named = [{**case, "unit": rate_unit(case["workload"])} for case in cases]
-        document = {"compared": suite, "limit": limit, "status": status, "cases": named}
+        document = {"compared": suite, "limit": limit, "status": status, "cases": cases}
         print_json({**document, "together": pooled and asdict(pooled)})
     else:
         print(rendered, end="")

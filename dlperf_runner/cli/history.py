@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ..core.errors import UserError, as_user_error
+from ..core.files import write_whole
 from .options import AsJson, option, print_json, screen
 
 if TYPE_CHECKING:
@@ -131,5 +132,4 @@ def _draw(plot: Path, name: str, points: Sequence[Point], changes: Sequence[Chan
     picture = draw(chart(name, points, changes))
     data = picture.png if plot.suffix == ".png" else f"{picture.svg}\n".encode()
     with as_user_error("cannot write the plot", plot):
-        plot.parent.mkdir(parents=True, exist_ok=True)
-        plot.write_bytes(data)
+        write_whole(plot, data)

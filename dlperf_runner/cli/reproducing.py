@@ -21,6 +21,7 @@ from ..catalog.workload import Workload
 from ..compare.conditions import values_agree
 from ..core.case import Run, Topology
 from ..core.files import write_whole
+from ..core.lists import counted
 from ..core.node import Node
 from ..plan.choice import parse_choice
 from ..plan.containers import inner
@@ -34,6 +35,7 @@ from ..plan.published_command import (
     published_command,
 )
 from ..report.plan_text import shell_line
+from ..stats.ratios import LEAST_RUNS
 
 STACK = "v100-cuda10.2"
 # The cluster of inventory/example.
@@ -63,9 +65,11 @@ def pages() -> dict[str, str]:
     return {f"{report.name}.md": _page(report) for report in reproduced_reports()}
 
 
-def published_runs(workload: str) -> tuple[Run, ...]:
-    """The published matrix of the upstream source on the cluster of inventory/example."""
+def published_runs(workload: str, repeats: int | None = None) -> tuple[Run, ...]:
+    """The published matrix of the upstream source on the cluster of inventory/example, as often as
+    the report has it if `repeats` is None."""
     options = {"workload": workload, "source": "upstream", "matrix": "published"}
+    options |= {} if repeats is None else {"repeats": str(repeats)}
     return make_plan(parse_choice({**options, "order": "grouped"}), load_catalog(), NODES)
 
 
@@ -90,9 +94,12 @@ def _page(report: PublishedReport) -> str:
     if reproduction is None or source is None:
         raise ValueError(f"{report.name} is not reproduced")
     runs = published_runs(workload.name)
+    repeats = max(run.repeat for run in runs)
+    if repeats < LEAST_RUNS:
+        runs = published_runs(workload.name, LEAST_RUNS)
     firsts = [run for run in runs if run.repeat == 1]
     sections = (
-        _head(report, workload, source),
+        _head(report, workload, source, repeats),
         _commands(reproduction, workload, firsts),
         _flags(reproduction, workload, firsts),
         _environment(report, reproduction, catalog.stacks[STACK]),
@@ -104,8 +111,11 @@ def _page(report: PublishedReport) -> str:
     return "\n".join(line for section in sections for line in (*section, "")).rstrip("\n") + "\n"
 
 
-def _head(report: PublishedReport, workload: Workload, source: UpstreamSource) -> list[str]:
+def _head(
+    report: PublishedReport, workload: Workload, source: UpstreamSource, repeats: int
+) -> list[str]:
     data = source.data
+    few = repeats < LEAST_RUNS
     option = f" -p {data.parameter}=..." if not isinstance(data, str | None) else ""
     return [
         f"# {report.title}",
@@ -116,9 +126,18 @@ def _head(report: PublishedReport, workload: Workload, source: UpstreamSource) -
         " from the catalogue and the plan; a test fails if it is out of date.",
         "",
         f"    dlperf run -i inventory/mine --workload {workload.name} --source upstream"
-        f" --matrix published{option}",
+        f" --matrix published{f' --repeats {LEAST_RUNS}' if few else ''}{option}",
         "    dlperf compare results/latest",
         "",
+        *(
+            [
+                f"The report has {counted(repeats, 'run')} of each case. A verdict needs"
+                f" {LEAST_RUNS}, hence `--repeats {LEAST_RUNS}`.",
+                "",
+            ]
+            if few
+            else []
+        ),
         f"The program is {source.repository} at {source.commit}.",
     ]
 

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from ..campaign.directory import is_done, read_plan, run_directory
 from ..campaign.manifest import digest, is_digest, read
 from ..core.errors import UserError
-from ..core.files import stored
+from ..core.files import open_read, remove, replacing, stored
 
 _LEVEL = 6
 _RECORD = "run.json"
@@ -60,19 +61,22 @@ def _files(directory: Path) -> Iterator[Path]:
 
 def _compressed(path: Path) -> Path:
     """The compressed file, which replaces the original once it has proved to have its content."""
-    packed, temporary = path.with_name(f"{path.name}.gz"), path.with_name(f".{path.name}.gz")
+    packed = path.with_name(f"{path.name}.gz")
     expected = digest(path)
-    # No name and no time, so that equal files stay equal.
-    with path.open("rb") as source, temporary.open("wb") as file:
+    with open_read(path) as source, replacing(packed) as file:
+        status = os.fstat(source.fileno())
+        # No name and no time, so that equal files stay equal.
         with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as target:
             shutil.copyfileobj(source, target, 1 << 20)
         file.flush()
         os.fsync(file.fileno())
-    with gzip.open(temporary) as again:
-        if hashlib.file_digest(again, "sha256").hexdigest() != expected:
-            temporary.unlink()
-            raise UserError("the compressed file differs; the original is kept", where=str(path))
-    shutil.copystat(path, temporary)
-    temporary.replace(packed)
-    path.unlink()
+        file.seek(0)
+        with gzip.GzipFile(fileobj=file) as again:
+            if hashlib.file_digest(again, "sha256").hexdigest() != expected:
+                raise UserError(
+                    "the compressed file differs; the original is kept", where=str(path)
+                )
+        os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+        os.utime(file.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+    remove(path)
     return stored(path)

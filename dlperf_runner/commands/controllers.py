@@ -16,6 +16,7 @@ from typing import Any
 from ..campaign import directory as campaigns
 from ..campaign import job_files, lock
 from ..core.errors import UserError
+from ..core.files import open_append, read_text
 
 LOG = ".controller.log"
 INVALID = "invalid"
@@ -31,14 +32,14 @@ def detach(directory: Path, options: Sequence[str]) -> int:
     with lock.held(directory):
         pass  # another controller is refused here, and not in a file
     argv = [sys.executable, "-m", "dlperf_runner", "run", "--resume", str(directory), *options]
-    with (directory / LOG).open("ab") as log:
+    with open_append(directory / LOG, inside=directory) as log:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and not lock.owner_alive(directory):
         if process.poll() is not None and process.returncode:
-            end = (directory / LOG).read_text(errors="replace").strip().splitlines()[-3:]
+            end = read_text(directory / LOG, errors="replace").strip().splitlines()[-3:]
             raise UserError("the controller ended", where=str(directory / LOG), found=" ".join(end))
         if process.returncode == 0:
             break

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..campaign.directory import LATEST, RESULTS
 from ..campaign.manifest import FILE
-from ..core.files import json_text
+from ..core.files import json_text, read_bytes
 from ..core.printable import printable
 from ..results.discovery import is_campaign
 from ..results.log_name import stem_of
@@ -33,6 +33,11 @@ def destination(sources: Sequence[Path]) -> Path:
     raise AssertionError
 
 
+def guarded(sources: Sequence[Path]) -> Path:
+    """The directory of `destination` or above it in which no link is followed."""
+    return sources[0] if is_campaign(sources[0]) else RESULTS
+
+
 def source_document(sources: Sequence[Path]) -> dict[str, str]:
     """The file that makes results/<name> the directory of these logs. Empty for a campaign."""
     if is_campaign(sources[0]):
@@ -53,6 +58,6 @@ def _paths(sources: Sequence[Path]) -> list[str]:
 
 def _recorded(place: Path) -> object:
     try:
-        return json.loads((place / SOURCE).read_bytes())["logs"]
+        return json.loads(read_bytes(place / SOURCE, inside=RESULTS))["logs"]
     except (OSError, ValueError, KeyError, TypeError):
         return None

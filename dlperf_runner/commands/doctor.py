@@ -10,6 +10,7 @@ from typing import Any
 
 from ..catalog.reader import load_catalog
 from ..core.errors import UserError
+from ..core.files import read_text
 from ..doctor.findings import Finding
 from ..doctor.nodes import diagnose
 from ..plan.inventory import read_inventory
@@ -61,7 +62,7 @@ def gather(inventories: Sequence[str], limit: str, dcgm: int | None = None) -> d
             return read_facts(path)
         reasons = state.problems + state.unreachable
         if not reasons and log.exists():
-            reasons = log.read_text(encoding="utf-8").strip().splitlines()[-5:]
+            reasons = read_text(log).strip().splitlines()[-5:]
         raise UserError("could not gather facts from the nodes:\n  " + "\n  ".join(reasons))
 
 
@@ -69,7 +70,7 @@ def read_facts(path: Path) -> dict[str, Any]:
     """Read the facts that preflight.yml wrote."""
     expected = "the facts that preflight.yml writes"
     try:
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        document: dict[str, Any] = json.loads(read_text(path))
     except (OSError, ValueError) as error:
         raise UserError(
             "cannot read the facts file", where=str(path), expected=expected, found=str(error)

@@ -22,7 +22,7 @@ from pathlib import Path
 from ..catalog.framework import Environment, Framework
 from ..catalog.reader import load_catalog, lookup
 from ..core.errors import UserError, as_user_error
-from ..core.files import write_json
+from ..core.files import read_bytes, write_json
 from ..core.paths import project
 
 RECORD = "dlperf-environment.json"
@@ -48,7 +48,7 @@ class Wanted:
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(self.requirements.read_bytes()).hexdigest()
+        return hashlib.sha256(read_bytes(self.requirements)).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _make(
             expected="no directory, or an environment that this command made",
             hint="remove it, or choose another folder with --to",
         )
-    staging = place.with_name(f".{place.name}.{os.getpid()}")
+    staging = place.with_name(f".{place.name}.{os.urandom(8).hex()}")
     os.umask(0o022)  # all users of the folder can read it
     try:
         with as_user_error("cannot make the environment", place):
@@ -265,7 +265,7 @@ def _record(uv: str, wanted: Wanted, directory: Path) -> None:
 def _is_made(place: Path, wanted: Wanted) -> bool:
     """Whether a complete environment of these requirements is there."""
     with suppress(OSError, ValueError):
-        record = json.loads((place / RECORD).read_bytes())
+        record = json.loads(read_bytes(place / RECORD))
         same = (record["stack"], record["requirements_sha256"]) == (wanted.stack, wanted.digest)
         return same and os.access(place / "bin" / "python", os.X_OK)
     return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError, as_user_error
-from ..core.files import write_result
+from ..core.files import open_append, read_bytes, write_result
 from ..export import mlflow, openmetrics, wandb
 from ..export.record import ExportedCampaign, exported_cases, of_history, time_of
 from .progress import reading_logs
@@ -59,7 +60,8 @@ def export(
         raise UserError(
             "unknown format", where="FORMAT", expected=f"one of {', '.join(FORMATS)}", found=form
         )
-    read = [_read(source, statements) for source in sources]
+    names = _names(sources)
+    read = [_read(source, name, statements) for source, name in names.items()]
     problems = tuple(problem for one in read for problem in one.problems)
     is_incomplete = any(one.is_incomplete for one in read)
     content, lines = _written(form, read, output)
@@ -90,10 +92,22 @@ def _written(
     return (b"", (str(write_result(output, content)),)) if output else (content, ())
 
 
-def _read(source: Path, statements: Statements | None) -> _Read:
+def _names(sources: Sequence[Path]) -> dict[Path, str]:
+    """A name for each source; where several have the same, each says where it is."""
+    from ..campaign.directory import name_of
+
+    by_path = {source.resolve(): source for source in sources}
+    names = {source: name_of(source) for source in by_path.values()}
+    several = Counter(names.values())
+    return {
+        source: name if several[name] == 1 else f"{name} ({path.parent})"
+        for (path, source), name in zip(by_path.items(), names.values(), strict=True)
+    }
+
+
+def _read(source: Path, name: str, statements: Statements | None) -> _Read:
     if source.suffix == ".sqlite":
         return _history(source)
-    from ..campaign.directory import name_of
     from ..history.store import campaign_identity
     from ..report.markdown import render, text
     from ..results.load import load_results
@@ -104,7 +118,7 @@ def _read(source: Path, statements: Statements | None) -> _Read:
     results = load_results(source, statements=statements, progress=reading_logs)
     cases = cases_of(results.rows)
     record = _record(source)
-    name, created = name_of(source), datetime.fromtimestamp(source.stat().st_mtime, UTC)
+    created = datetime.fromtimestamp(source.stat().st_mtime, UTC)
     if source.is_dir():
         created = time_of(campaign_identity(source).created)
     copies = sum(run.copy_of is not None for run in results.runs)
@@ -118,6 +132,8 @@ def _read(source: Path, statements: Statements | None) -> _Read:
         name,
         created,
         exported_cases(cases, results.rows),
+        # Campaigns in one folder are of one site. Other logs may be of any machine.
+        str(source.resolve().parent if (source / "campaign.json").is_file() else source.resolve()),
         [str(tag) for tag in record.get("tags") or ()],
         record.get("notes"),
         states,
@@ -134,7 +150,7 @@ def _read(source: Path, statements: Statements | None) -> _Read:
 def _record(source: Path) -> dict[str, Any]:
     """What campaign.json says; nothing of other logs."""
     with suppress(OSError, ValueError):
-        record = json.loads((source / "campaign.json").read_bytes())
+        record = json.loads(read_bytes(source / "campaign.json"))
         return record if isinstance(record, dict) else {}
     return {}
 
@@ -156,7 +172,7 @@ def _history(file: Path) -> _Read:
         }
         return f"# History\n\n{cases_table(cases, changes).strip()}\n"
 
-    return _Read(of_history(found), markdown)
+    return _Read(of_history(found, str(file.resolve())), markdown)
 
 
 def _appended(text: str, output: Path | None) -> str:
@@ -168,6 +184,6 @@ def _appended(text: str, output: Path | None) -> str:
             where=SUMMARY,
             expected="the file that GitHub Actions sets for a step, or --output",
         )
-    with as_user_error("cannot write the summary", path), path.open("a", encoding="utf-8") as file:
-        file.write(f"{text}\n")
+    with as_user_error("cannot write the summary", path), open_append(path) as file:
+        file.write(f"{text}\n".encode())
     return str(path)

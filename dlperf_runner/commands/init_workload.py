@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.errors import UserError
-from ..core.files import write_whole
+from ..core.files import read_bytes, remove, write_whole
 from ..core.units import SAMPLES
 from ..logs.pattern import DURATION
 
@@ -94,19 +94,21 @@ def init_workload(folder: Path, values: Mapping[str, str], files: Sequence[Path]
     made: list[Path] = []
     try:
         for file in files:
-            place.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(file, place / file.name)
+            mode = 0o777 if os.access(file, os.X_OK) else 0o666
+            write_whole(place / file.name, read_bytes(file), mode, inside=folder)
             made.append(place / file.name)
         made.append(path)
         text = yaml.safe_dump(document, sort_keys=False, width=120, allow_unicode=True)
         write_whole(
-            path, f"# Every key is explained in docs/catalogue.md of dlperf_runner.\n{text}"
+            path,
+            f"# Every key is explained in docs/catalogue.md of dlperf_runner.\n{text}",
+            inside=folder,
         )
         reader.forget()
         reader.load_catalog()
     except (OSError, UserError) as error:
         for one in made:
-            one.unlink(missing_ok=True)
+            remove(one, inside=folder)
         reader.forget()
         if isinstance(error, UserError):
             raise

@@ -20,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from ..core.errors import UserError, as_user_error
+from ..core.files import read_text
 from .watch import EVERY_S, CampaignWatch
 
 HOST = "127.0.0.1"
@@ -88,7 +89,7 @@ def _handler(page: _Page, token: str) -> type[BaseHTTPRequestHandler]:
                 self.send_error(HTTPStatus.NOT_FOUND)
             elif name == "":
                 nonce = secrets.token_urlsafe(16)
-                text = _PAGE.read_text(encoding="utf-8").replace("{{ nonce }}", nonce)
+                text = read_text(_PAGE).replace("{{ nonce }}", nonce)
                 self._answer("text/html; charset=utf-8", text.encode(), nonce)
             elif name == "state.json":
                 self._answer("application/json", page.state)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..core.errors import UserError
+from ..core.files import write_whole
 from ..doctor import slurm, slurm_probe
 from ..doctor.findings import Finding
 from ..schedulers import scheduler
@@ -66,7 +67,7 @@ def _probe(
             hint="start dlperf in a directory that all nodes share",
         ) from None
     try:
-        (own / "login").write_text(token + "\n")
+        write_whole(own / "login", token + "\n")
         done = output_of(
             slurm_probe.probe_argv(
                 slurm.plugin_folder(told), options, nodes, str(folder), own.name, PATH

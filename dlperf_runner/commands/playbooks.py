@@ -15,7 +15,8 @@ import yaml
 from ..campaign.directory import new_directory
 from ..core.errors import UserError
 from ..core.extras import require_cluster
-from ..core.paths import is_clone, project
+from ..core.files import read_bytes
+from ..core.paths import is_clone, of_ansible, project
 
 LAB_STATES = {"up": "present", "down": "absent", "checked": "checked"}
 
@@ -43,8 +44,8 @@ def _inventories(options: Sequence[str]) -> list[str]:
     found: list[str] = []
     for path in map(Path, paths):
         try:
-            values = yaml.safe_load(path.read_bytes())
-        except (OSError, yaml.YAMLError):
+            values = yaml.safe_load(read_bytes(path))
+        except (OSError, UserError, yaml.YAMLError):
             continue  # Ansible reports it
         if isinstance(values, dict) and (names := values.get("inventory")):
             names = names if isinstance(names, list) else [names]
@@ -58,7 +59,7 @@ def playbook_command(playbook: str, options: Sequence[str]) -> tuple[list[str], 
     programs = Path(sys.executable).parent
     argv = [str(programs / "ansible-playbook"), str(root / playbook), *options]
     path = f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"
-    return argv, {**os.environ, "ANSIBLE_CONFIG": str(root / "ansible.cfg"), "PATH": path}
+    return argv, {**os.environ, **of_ansible(), "PATH": path}
 
 
 def init_inventory(directory: Path, example: str) -> Path:

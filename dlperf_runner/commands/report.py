@@ -14,12 +14,12 @@ from ..campaign.directory import name_of
 from ..campaign.manifest import seal
 from ..compare.conditions import parse_stated
 from ..core.errors import UserError
-from ..core.files import json_text, write_result
+from ..core.files import json_text, read_bytes, remove, write_result
 from ..report.document import Campaign, Document, make_cases, make_document, make_figures
-from ..report.environment import read_campaign_record
+from ..report.environment import read_campaign_record, report_command
 from ..report.labels import load_labels
 from ..report.pictures import draw, has_chinese_font, program, workers
-from .destination import destination, source_document
+from .destination import destination, guarded, source_document
 from .progress import followed, reading_logs
 
 if TYPE_CHECKING:
@@ -63,11 +63,13 @@ def make_report(
 
     t = load_labels(language)
     stated = parse_stated(conditions)
+    command = _command(directories, statements, conditions, language)
     campaigns = list(_campaigns(directories, known, statements))
     source = source_document(directories) if output_dir is None and len(directories) == 1 else {}
+    is_one = output_dir is None and len(directories) == 1
     if output_dir is None:
-        is_one = len(directories) == 1
         output_dir = destination(directories) / "report" if is_one else Path("report")
+    inside = guarded(directories) if is_one else output_dir
     cases, published = make_cases(campaigns, _families()), _published(campaigns)
     figures = tuple(make_figures(cases, published, t))
     charts = {name: chart for figure in figures for name, chart in figure.charts}
@@ -77,7 +79,7 @@ def make_report(
         drawn = pool.map(draw, charts.values(), chunksize=4)
         has_letters = t.language == "en" or not charts or pool.submit(has_chinese_font)
         comparison = list(_compared(campaigns, stated))
-        document = make_document(campaigns, cases, figures, comparison, t)
+        document = make_document(campaigns, cases, figures, comparison, command, t)
         workbook = _workbook(document, pool)
         painted = followed(zip(charts, drawn, strict=True), len(charts), "painting plots")
         pictures = dict(painted)
@@ -93,16 +95,33 @@ def make_report(
         files = {"report.html": page.encode(), **data, "results.xlsx": workbook.result()}
     files |= {f"plots/{name}.svg": f"{svg}\n".encode() for name, svg in svgs.items()}
     files |= {f"plots/{name}.png": picture.png for name, picture in pictures.items()}
-    former = _former_plots(output_dir)
+    former = _former_plots(output_dir, inside)
     for name, text in source.items():
-        write_result(output_dir.parent / name, text)
-    paths = tuple(write_result(output_dir / name, content) for name, content in files.items())
+        write_result(output_dir.parent / name, text, inside)
+    paths = tuple(
+        write_result(output_dir / name, content, inside) for name, content in files.items()
+    )
     for path in former - set(paths):
-        path.unlink(missing_ok=True)
+        remove(path, inside)
     seal(output_dir, "report", paths)
     problems = tuple(problem for campaign in campaigns for problem in campaign.results.problems)
     is_incomplete = any(campaign.results.is_incomplete for campaign in campaigns)
     return Report(tuple(map(str, document.answers)), paths, notes, problems, is_incomplete)
+
+
+def _command(
+    directories: Sequence[Path],
+    statements: Statements | None,
+    conditions: Sequence[str],
+    language: str,
+) -> str:
+    """The command that makes the same report. Campaigns keep their part of the catalogue."""
+    from ..core.paths import own_catalog
+    from ..results.discovery import is_campaign
+    from ..results.statement import NOTHING
+
+    catalog = None if all(map(is_campaign, directories)) else own_catalog()
+    return report_command(directories, statements or NOTHING, conditions, language, catalog)
 
 
 def _campaigns(
@@ -192,7 +211,8 @@ def data_files(
     cases = make_cases(campaigns, _families())
     figures = tuple(make_figures(cases, _published(campaigns), t))
     comparison = list(_compared(campaigns, parse_stated(conditions)))
-    document = make_document(campaigns, cases, figures, comparison, t)
+    command = _command(directories, None, conditions, language)
+    document = make_document(campaigns, cases, figures, comparison, command, t)
     return _data(document, language, conditions)
 
 
@@ -234,6 +254,7 @@ def results_json(document: Document, options: Mapping[str, Any]) -> str:
             ]
             for table in tables
         },
+        "command": document.command,
         "commands": {
             commands.campaign: {"command": commands.command, "cases": dict(commands.cases)}
             for commands in document.commands
@@ -246,10 +267,10 @@ def results_json(document: Document, options: Mapping[str, Any]) -> str:
     return json_text(whole)
 
 
-def _former_plots(output_dir: Path) -> set[Path]:
+def _former_plots(output_dir: Path, inside: Path) -> set[Path]:
     """The plots of an older report in the directory, as listed in its results.json."""
     try:
-        names = list(json.loads((output_dir / "results.json").read_bytes())["plots"])
+        names = list(json.loads(read_bytes(output_dir / "results.json", inside))["plots"])
     except (OSError, ValueError, KeyError, TypeError):
         return set()
     own = [name for name in names if isinstance(name, str) and re.fullmatch(r"[\w.+-]+", name)]

@@ -8,6 +8,7 @@ import re
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from ..campaign import directory as campaigns
 from ..campaign import job_files, jobs
 from ..catalog.reader import load_catalog
 from ..core.errors import UserError
-from ..core.files import write_whole
+from ..core.files import open_read, read_text, write_whole
 from ..core.node import JOB_ENGINES, Node
 from ..core.node_paths import ENVIRONMENTS
 from ..core.paths import project
@@ -37,7 +38,7 @@ _ON_NODES = Path(__file__).parents[1] / "schedulers" / "on_nodes"
 OF_ROLES = ("benchmark_source/files/versions.py", "openmpi/files/mpi_sum.py")
 _MODULES = "ansible", "module_utils"
 # Modules of bench.yml that node_watch.py and job_run.py need; they import others.
-_WATCHING = ("telemetry", "other_processes", "node_agents", "node_lock", "run_processes")
+_WATCHING = ("telemetry", "other_processes", "node_agents", "node_lock", "run_activity")
 _IMPORTED = re.compile(r"^from ansible\.module_utils(?:\.(\w+))? import (.+)$", re.MULTILINE)
 
 
@@ -46,7 +47,7 @@ def read_site(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        variables = yaml.safe_load(path.read_bytes().decode()) or {}
+        variables = yaml.safe_load(read_text(path)) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError("cannot read the site's file", where=str(path), found=str(error)) from None
     known = [name for name in inventory.VARIABLES if name not in _NOT_HERE]
@@ -198,7 +199,7 @@ def run(directory: Path, say: Callable[[str], None], policy: Policy = AS_PLANNED
     def execute() -> list[str]:
         return jobs.execute(directory, beside, say, stop_at)
 
-    _write_programs(directory)
+    write_programs(Path(job_files.places_of(directory, _settings(directory)).programs))
     problems = execute() if job_files.unfinished(directory) else []
     return problems + run_rounds(directory, execute, say, policy, stop_at)
 
@@ -213,17 +214,16 @@ def refuse_policy(policy: Policy) -> None:
         )
 
 
-def _write_programs(directory: Path) -> None:
+def write_programs(place: Path) -> None:
     """Write what runs on nodes, with the modules that it imports."""
-    place = Path(job_files.places_of(directory, _settings(directory)).programs)
     for path in [*_ON_NODES.glob("*.py"), *(project() / "roles" / name for name in OF_ROLES)]:
-        write_whole(place / path.name, path.read_text(encoding="utf-8"))
+        write_whole(place / path.name, read_text(path))
     for package in (place / _MODULES[0], place.joinpath(*_MODULES)):
         write_whole(package / "__init__.py", "")
     needed, written = set(_WATCHING), set[str]()
     while names := needed - written:
         for name in names:
-            text = (project() / "module_utils" / f"{name}.py").read_text(encoding="utf-8")
+            text = read_text(project() / "module_utils" / f"{name}.py")
             write_whole(place.joinpath(*_MODULES, f"{name}.py"), text)
             for module, imported in _IMPORTED.findall(text):
                 needed |= {module} if module else set(imported.split(", "))
@@ -265,9 +265,12 @@ def _unpack(made: PreparedSource, sources: Path) -> None:
     """Unpack a source where the nodes see it, once for each of its contents."""
     target = sources / Path(made.directory).name
     marker = target / ".digest"
-    if marker.is_file() and marker.read_text() == made.digest:
+    if marker.is_file() and read_text(marker) == made.digest:
         return
-    target.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(made.path) as tar:
-        tar.extractall(target)  # noqa: S202  this program made the tar
-    marker.write_text(made.digest)
+    new = target.with_name(f".{os.urandom(8).hex()}")  # what lies at the target may be links
+    write_whole(new / marker.name, made.digest)
+    with open_read(made.path) as file, tarfile.open(fileobj=file) as tar:
+        tar.extractall(new)  # noqa: S202  this program made the tar
+    with suppress(FileNotFoundError):
+        shutil.rmtree(target)
+    new.rename(target)

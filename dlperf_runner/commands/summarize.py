@@ -16,7 +16,7 @@ from typing import Any
 
 from ..campaign.manifest import HISTORY, append, home, seal
 from ..core.errors import UserError
-from ..core.files import write_result
+from ..core.files import UnsafeFileError, write_result
 from ..core.frame import PEAK_TFLOPS, Row
 from ..core.identity import GROUP, label, topology_text, value_text
 from ..core.lists import counted, grouped
@@ -24,7 +24,7 @@ from ..core.printable import printable
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
 from ..results.statement import Statements
-from .destination import destination, source_document
+from .destination import destination, guarded, source_document
 
 # What a user asked for. Tables that agree in these columns but in no others are named in a note.
 _SETTINGS = ("workload", "model", "precision", "batch_size_per_device")
@@ -81,7 +81,7 @@ def summarize(
     cases, notes, files = documents(results, known)
     place = output_dir or destination(sources)
     own = source_document(sources) if output_dir is None else {}
-    paths, unwritten = _written(place, files | own)
+    paths, unwritten = _written(place, output_dir or guarded(sources), files | own)
     if results.problems:
         count = counted(len(results.problems), "log")
         notes.append(f"{count} failed validation; see the errors")
@@ -100,13 +100,18 @@ def summarize(
     )
 
 
-def _written(place: Path, files: Mapping[str, str]) -> tuple[list[Path], UserError | None]:
-    """Write all files and the manifest, or stop at the first that cannot be written."""
+def _written(
+    place: Path, inside: Path, files: Mapping[str, str]
+) -> tuple[list[Path], UserError | None]:
+    """Write all files and the manifest, or stop at the first that cannot be written. Raises
+    UserError if that is unsafe."""
     paths: list[Path] = []
     try:
         for name, content in files.items():
-            paths.append(write_result(place / name, content))
+            paths.append(write_result(place / name, content, inside))
         seal(place, "summary", paths)
+    except UnsafeFileError:
+        raise
     except UserError as error:
         return paths, error
     return paths, None
@@ -118,15 +123,21 @@ def record(history: Path, directory: Path, result: SummaryResult) -> list[str]:
     from ..history import store
 
     campaign = store.campaign_identity(directory)
-    store.record(history, campaign, result.rows, result.cases)
+    recorded = store.record(history, campaign, result.rows, result.cases)
     place = home(result.paths[0].parent)
-    rows = store.recorded_tables(history, campaign)
+    rows = store.recorded_tables(history, campaign, [row.log_sha256 for row in result.rows])
     if rows is not None:
         name = os.path.relpath(history.resolve(), place)
         append(place, HISTORY, {name: store.rows_digest(rows)})
-    return [
+    notes = []
+    if recorded.name != campaign.name:
+        notes.append(
+            f"{history}: another campaign with the name {campaign.name} and the same time has other"
+            f" logs, so this one is recorded as {recorded.name}"
+        )
+    return notes + [
         f"{history}: {other} has some of these logs, too, so they are in the history twice"
-        for other in store.with_same_logs(history, campaign)
+        for other in store.with_same_logs(history, recorded)
     ]
 
 
@@ -237,4 +248,5 @@ def _not_pooled(groups: Iterable[dict[str, Any]]) -> Iterator[str]:
             else:
                 same[name] = several[0][name]
         if texts:
-            yield (f"{title(same)}: not pooled, because the runs differ in {' and '.join(texts)}")
+            name = title({**same, "unit": several[0]["unit"]})
+            yield f"{name}: not pooled, because the runs differ in {' and '.join(texts)}"

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 from ..campaign.manifest import FILE, home, read
 from ..core.errors import UserError
-from ..core.files import read_json
+from ..core.files import open_read, read_json
 from ..core.identity import CASE
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
@@ -173,7 +174,8 @@ def _against_history(
     from ..history import store
 
     recorded = store.campaign_identity(directory)
-    tables = store.recorded_tables(history, recorded) if history.is_file() else None
+    logs = [run[_DIGEST] for run in runs]
+    tables = store.recorded_tables(history, recorded, logs) if history.is_file() else None
     if tables is None:
         yield f"{history}: this campaign is not recorded"
         return
@@ -204,7 +206,7 @@ def _summary(path: Path) -> list[dict[str, Any]]:
 
 def _measurements(path: Path) -> list[dict[str, str]]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with TextIOWrapper(open_read(path), encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file, strict=True))
     except FileNotFoundError:
         raise UserError("file not found", where=str(path)) from None

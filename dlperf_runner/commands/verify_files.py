@@ -10,7 +10,7 @@ from ..campaign.directory import read_plan, run_directory
 from ..campaign.manifest import FILE, FOUND, SIGNATURE, changes, home, is_digest, read
 from ..campaign.signature import check
 from ..core.errors import UserError
-from ..core.files import read_json, stored
+from ..core.files import read_bytes, read_json, stored
 from ..results.run_record import Known
 from .destination import SOURCE
 
@@ -71,7 +71,7 @@ def against_content(place: Path, computed: Mapping[str, str | bytes]) -> Iterato
     for name, content in computed.items():
         expected = content.encode() if isinstance(content, str) else content
         try:
-            if (place / name).read_bytes() != expected:
+            if read_bytes(place / name, inside=place) != expected:
                 yield f"{name}: differs from what the logs give"
         except OSError as error:
             yield f"{name}: {error.strerror}"
@@ -85,7 +85,7 @@ def against_report(directory: Path, known: Sequence[Known] | None) -> Iterator[t
     if not (place / "results.json").is_file():
         return
     try:
-        made = json.loads((place / "results.json").read_bytes())["made_with"]
+        made = json.loads(read_bytes(place / "results.json"))["made_with"]
         conditions = [str(condition) for condition in made["conditions"]]
         computed = data_files([directory], str(made["lang"]), known, conditions)
     except (OSError, ValueError, KeyError, TypeError):

@@ -18,7 +18,7 @@ from typing import Any
 from ..campaign import directory as campaigns
 from ..campaign.execute import current_rate
 from ..catalog.reader import printed_unit
-from ..core.files import open_stored
+from ..core.files import open_stored, read_text
 from ..logs import parse_tail
 from .controllers import INVALID, Verdicts, status_of
 
@@ -161,7 +161,7 @@ def _since_start(directory: Path, record: Mapping[str, Any], now: float) -> floa
 def _present(place: Path) -> list[dict[str, Any]]:
     """The last sample of each device of a running run."""
     with suppress(OSError, ValueError):
-        found = json.loads((place / "progress.json").read_text(encoding="utf-8")).get("devices")
+        found = json.loads(read_text(place / "progress.json")).get("devices")
         return [dict(device) for device in found or ()]
     return []
 

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BASELINES = RESULTS / "baselines"
-VERSION = 2
+VERSION = 3
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _TEXT = StrictStr | None
 
 
 class BaselineCase(Entry):
-    """A case and the throughput of its valid runs. What version 1 lacks is unknown."""
+    """A case and the throughput of its valid runs. What version 1 lacks is unknown. Versions
+    1 and 2 have no unit: it is that of the catalogue."""
 
     framework: StrictStr
     framework_version: _TEXT
@@ -56,6 +57,8 @@ class BaselineCase(Entry):
     stack: _TEXT
     container: _TEXT
     estimator: _TEXT
+    unit: _TEXT = None
+    stated: _TEXT = None
     samples_per_second: Annotated[
         tuple[Annotated[StrictFloat | StrictInt, Field(gt=0, allow_inf_nan=False)], ...],
         Field(min_length=1),
@@ -66,7 +69,7 @@ class Baseline(Entry):
     """The content of a baseline file. `logs` are paths by what only copies have in common; earlier
     versions did not record them."""
 
-    version: Literal[1, 2]
+    version: Literal[1, 2, 3]
     name: StrictStr
     created: StrictStr
     campaign: StrictStr
@@ -95,7 +98,8 @@ def save_baseline(
     cases: dict[CaseKey, dict[str, Any]] = {}
     for row in rows_of(frame):
         if row.valid and row.metric == METRIC and row.value is not None:
-            new = {**columns_of(case_of(row)), "estimator": row.estimator, METRIC: []}
+            new = {**columns_of(case_of(row)), "estimator": row.estimator}
+            new |= {"unit": row.unit, "stated": row.stated, METRIC: []}
             cases.setdefault(case_of(row), new)[METRIC].append(row.value)
     if not cases:
         raise UserError("the campaign has no valid run", where=campaign)
@@ -171,12 +175,12 @@ def _known_then(case: BaselineCase) -> BaselineCase:
 
 def _row(case: BaselineCase, repeat: int, value: float) -> Row:
     return Row(
-        **case.model_dump(exclude={METRIC}),
+        **case.model_dump(exclude={METRIC, "unit"}),
         global_batch_size=case.batch_size_per_device * case.world_size,
         repeat=repeat,
         metric=METRIC,
         value=value,
-        unit=per_second(unit_of(case.workload)),
+        unit=case.unit or per_second(unit_of(case.workload)),
         log_sha256=None,
         valid=True,
         why_invalid=None,

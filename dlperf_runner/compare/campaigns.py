@@ -10,12 +10,13 @@ from collections.abc import Collection, Mapping
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..core.identity import IDENTITY, CaseKey, label
-from ..stats.groups import case_values
+from ..core.errors import UserError
+from ..core.identity import IDENTITY, CaseKey, label, topology_text
+from ..stats.groups import case_statements, case_units, case_values
 from ..stats.intervals import SampleComparison, compare_samples
 from ..stats.ratios import RelativeDifference, relative_difference
 from .outlook import to_decide
-from .pairing import check_names, distinctions, pairs, refuse_unlike, unrecorded_conditions
+from .pairing import Pair, check_names, distinctions, pairs, refuse_unlike, unrecorded_conditions
 from .spread import spread_of, widened
 from .verdicts import ONLY_A, ONLY_B, against_limit, case_verdict, too_few
 
@@ -25,11 +26,21 @@ if TYPE_CHECKING:
     from ..stats.between_campaigns import Spread
 
 COLUMNS = (
-    *(*IDENTITY, "distinction"),
+    *(*IDENTITY, "unit", "distinction"),
     *("n_a", "n_b", "a", "b", "difference", "relative", "relative_low", "relative_high"),
     *("coverage", "at_worst", "log_ratio", "log_ratio_error", "log_ratio_freedom"),
     *("p_value", "test", "effect_size", "between_campaigns", "between_campaigns_of"),
-    *("verdict", "environment", "limit", "limit_verdict", "why", "apart", "unrecorded"),
+    *(
+        "verdict",
+        "environment",
+        "limit",
+        "limit_verdict",
+        "why",
+        "apart",
+        "unrecorded",
+        "stated_a",
+        "stated_b",
+    ),
 )
 
 
@@ -49,27 +60,34 @@ def compare_campaigns(
     freedom are for `together`. `p_value` is from the `test` of this case alone. effect_size is
     Cliff's delta. `environment` names the differences in environment, and in what is `allowed` to
     differ. `distinction` tells the case from others of the same identity. `unrecorded` names what
-    neither side knows. `apart` says what keeps a case from the nearest one of the other side. With
-    a `limit` (0.03 for 3 %), see `against_limit` for `limit_verdict` and `why`.
+    neither side knows, `stated_a` and `stated_b` what no log of that side confirms. `apart` says
+    what keeps a case from the nearest one of the other side. With a `limit` (0.03 for 3 %), see
+    `against_limit` for `limit_verdict` and `why`.
 
     `spreads` are the known spreads between campaigns. They widen the interval, and a difference
     that the wider interval does not show is not called one. `between_campaigns` is the standard
     deviation, a fraction of the throughput, from so many campaigns; missing where it is unknown.
 
-    Raises UserError if a limit is given and the sides differ in what a gate needs to be equal.
+    Raises UserError if a pair has rates of two units, or if a limit is given and the sides differ
+    in what a gate needs to be equal.
     """
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
     compared = []
     all_a, all_b = case_values(a), case_values(b)
+    units_a, units_b = case_units(a), case_units(b)
+    stated_a, stated_b = case_statements(a), case_statements(b)
     check_names(allowed, (*all_a, *all_b))
     paired = pairs(list(all_a), list(all_b), allowed)
     if limit is not None:
         refuse_unlike(paired, allowed)
     for pair, distinction in zip(paired, distinctions(paired), strict=True):
         values_a, values_b = all_a.get(pair.a or (), []), all_b.get(pair.b or (), [])
-        row = {name: pair.case[name] for name in IDENTITY} | {"distinction": distinction}
+        unit = _unit(pair, units_a, units_b)
+        row = {name: pair.case[name] for name in IDENTITY}
+        row |= {"unit": unit, "distinction": distinction}
+        row["stated_a"], row["stated_b"] = stated_a.get(pair.a or ()), stated_b.get(pair.b or ())
         rows.append(row)
         row.update(n_a=len(values_a), n_b=len(values_b))
         row.update({s: median(v) for s, v in (("a", values_a), ("b", values_b)) if v})
@@ -97,6 +115,20 @@ def compare_campaigns(
         [{name: row.get(name) for name in COLUMNS} for row in rows], columns=COLUMNS
     )
     return table.astype({"between_campaigns_of": "Int64"})  # may be missing
+
+
+def _unit(pair: Pair, a: Mapping[CaseKey, str], b: Mapping[CaseKey, str]) -> str:
+    """The unit of the rates of a pair. Raises UserError if its sides have different ones."""
+    units = [unit for unit in (a.get(pair.a or ()), b.get(pair.b or ())) if unit is not None]
+    if len(set(units)) > 1:
+        raise UserError(
+            "the two sides count different things, so their rates cannot be compared",
+            where=f"{pair.case['workload']} {topology_text(pair.case)}",
+            expected=f"{units[0]}, as on the first side",
+            found=units[1],
+            hint="read both with the same catalogue entry: dlperf --catalog DIR",
+        )
+    return units[0]
 
 
 def without_effect(a: pd.DataFrame, b: pd.DataFrame, allowed: Collection[str]) -> list[str]:

@@ -25,6 +25,7 @@ from ..results.run_record import FoundRun
 # Verdicts on a limit.
 PASSED, FAILED, UNDECIDED, TOO_FEW = "passed", "failed", "undecided", "too few runs"
 BARE = "none"  # a run without a container
+ONLY_STATED = "stated"  # beside the conditions of a case: those that --condition alone states
 Values = Mapping[str, object]
 
 # In display order. The catalogue says which of them must be equal in a comparison.
@@ -34,7 +35,8 @@ FACTORS = (
     *("data", "image_size", "classes", "input_pipeline", "noise"),
     *("xla", "compile", "recompute", "parallelism"),
     *("micro_batch_size", "accumulation_steps", "nvls", "steps", "estimator"),
-    *("implementation", "framework_version", "container", "driver", "cuda", "interconnect"),
+    *("implementation", "framework_version", "container", "driver"),
+    *("cuda", "cudnn", "nccl", "interconnect"),
 )
 # What the measurement of a bandwidth does not have.
 OF_TRAINING = frozenset(
@@ -43,6 +45,7 @@ OF_TRAINING = frozenset(
 # Conditions that the user may state if the run records do not have them.
 _OF_CASE = ("unit", "precision", "batch_size_per_device", "global_batch_size")
 STATED = tuple(name for name in FACTORS if name not in _OF_CASE)
+_LIBRARIES = ("cuda", "cudnn", "nccl")
 _SWITCHES = ("xla", "compile", "nvls")
 # Parameters that are conditions of the same name.
 _AS_NAMED = (
@@ -77,8 +80,9 @@ def read_conditions(
     runs: Iterable[FoundRun], rule: ComparisonRule, stated: Values | None = None
 ) -> dict[CaseKey, dict[str, object]]:
     """The known conditions of the runs, by case: from their records, from the catalogue entry of
-    their workload, and from `stated`. If the runs of a case differ, all values are named. Raises
-    UserError if `stated` contradicts a known condition."""
+    their workload, and from `stated`. If the runs of a case differ, all values are named.
+    ONLY_STATED names what is known from `stated` alone. Raises UserError if `stated` contradicts a
+    known condition."""
     from ..catalog.reader import load_catalog
 
     workloads = load_catalog().workloads
@@ -101,6 +105,7 @@ def read_conditions(
 
 def _with_stated(known: dict[str, object], stated: Values, path: Path) -> dict[str, object]:
     """The known conditions, and the stated ones that are not known or not in such detail."""
+    only_stated = []
     for name, value in stated.items():
         if name in known and not values_agree(name, known[name], value):
             raise UserError(
@@ -111,7 +116,8 @@ def _with_stated(known: dict[str, object], stated: Values, path: Path) -> dict[s
             )
         if name not in known or _details(value) > _details(known[name]):
             known[name] = value
-    return known
+            only_stated.append(f"{label(name)} ({display_value(value)}, --condition)")
+    return {**known, ONLY_STATED: ", ".join(only_stated) or None}
 
 
 def _details(value: object) -> int:
@@ -237,7 +243,7 @@ def differences(
         # A single node has no interconnect, and a CPU has no driver.
         if name == "interconnect" and nodes == 1:
             continue
-        if name in ("driver", "cuda") and mine.get("accelerator") == "cpu":
+        if name in ("driver", *_LIBRARIES) and mine.get("accelerator") == "cpu":
             continue
         # Synthetic data need no input pipeline. A run without a container does not differ from a
         # publication that names no container.
@@ -272,15 +278,15 @@ def _says_less(mine: object, other: object) -> bool:
 
 def values_agree(factor: str, a: object, b: object) -> bool:
     """Whether two values of a factor agree as far as both are stated: V100-16GB equals
-    V100-SXM2-16GB, and 10.2 equals 10.2.89. More measured steps than published count as equal,
+    V100-SXM2-16GB, and CUDA 10.2 equals 10.2.89. More measured steps than published count as equal,
     fewer do not."""
     if str(a) == str(b):
         return True
     if factor == "accelerator":
         return same_product(str(a), str(b))
-    if factor in ("cuda", "framework_version", "driver"):
+    if factor in (*_LIBRARIES, "framework_version", "driver"):
         first, second = _release(str(a)), _release(str(b))
-        shortest = min(len(first), len(second)) if factor == "cuda" else None
+        shortest = min(len(first), len(second)) if factor in _LIBRARIES else None
         return bool(first) and first[:shortest] == second[:shortest]
     return factor == "steps" and _measured(str(a)) >= _measured(str(b)) > 0
 

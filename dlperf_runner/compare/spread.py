@@ -28,7 +28,7 @@ from ..stats.between_campaigns import (
     difference_half_width,
     estimate,
 )
-from ..stats.groups import case_values
+from ..stats.groups import case_units, case_values
 from ..stats.intervals import LEVEL, ConfidenceInterval
 from ..stats.ratios import RelativeDifference, finite_exp
 
@@ -61,11 +61,13 @@ class SpreadFile(Entry):
 
 @dataclass(frozen=True)
 class MeasuredSpreads:
-    """The spread of each case that enough campaigns have, and why the others have none."""
+    """The spread of each case that enough campaigns have, why the others have none,
+    and the units of their throughput."""
 
     spreads: dict[CaseKey, Spread]
     measured_with: dict[CaseKey, tuple[str, ...]]
     without: dict[CaseKey, str]
+    units: dict[CaseKey, str]
 
 
 def measure(campaigns: Mapping[str, pd.DataFrame]) -> MeasuredSpreads:
@@ -74,10 +76,12 @@ def measure(campaigns: Mapping[str, pd.DataFrame]) -> MeasuredSpreads:
     Cases are the same only if they are equal in identity and environment.
     """
     samples: dict[CaseKey, dict[str, list[float]]] = {}
+    units: dict[CaseKey, str] = {}
     for name, frame in campaigns.items():
+        units |= case_units(frame)
         for key, values in case_values(frame).items():
             samples.setdefault(key, {})[name] = values
-    measured = MeasuredSpreads({}, {}, {})
+    measured = MeasuredSpreads({}, {}, {}, units)
     for key, by_campaign in samples.items():
         spread = estimate(list(by_campaign.values()))
         if spread is not None:

@@ -20,7 +20,6 @@ from ..catalog.published_numbers import (
     load_rule,
     reproduced_reports,
 )
-from ..catalog.reader import unit_of
 from ..core.frame import case_of, rows_of
 from ..core.identity import CASE, TOPOLOGY, CaseKey, case_key, columns_of, label
 from ..core.units import BANDWIDTH, per_second
@@ -31,6 +30,7 @@ from ..stats.summary import summarize
 from .conditions import (
     FACTORS,
     OF_TRAINING,
+    ONLY_STATED,
     TOO_FEW,
     UNDECIDED,
     Difference,
@@ -58,9 +58,9 @@ NOT_COMPARABLE, NOT_PUBLISHED = "not comparable", "not published"
 METRIC = "samples_per_second"
 COLUMNS = (
     *CASE,
-    *("estimator", "by", "repeats", "mine", "mine_low", "mine_high"),
+    *("unit", "estimator", "by", "repeats", "mine", "mine_low", "mine_high"),
     *("published", "published_repeats", "ratio", "ratio_low", "ratio_high", "ratio_coverage"),
-    *("verdict", "factors", "noted", "unknown", "assumed", "declared"),
+    *("verdict", "factors", "noted", "unknown", "stated", "assumed", "declared"),
     *("report", "publication", "published_title", "published_source", "published_date"),
     *("limit", "limit_verdict", "why"),
 )
@@ -80,11 +80,13 @@ def compare_published(
 
     Columns: those of CASE; `mine`, the median of the `repeats` valid runs, with the interval
     mine_low to mine_high; `published`, from published_repeats runs (NaN if not stated);
-    the `ratio` of the two with its interval and coverage; the `verdict`; and five texts:
+    the `ratio` of the two with its interval and coverage; the `verdict`; and six texts:
 
     - `factors`: conditions that must be equal but differ, or are unknown for the user's own runs;
     - `noted`: other conditions that differ;
     - `unknown`: conditions that must be equal but that the publication does not state;
+    - `stated`: conditions of the user's own runs that no log or record confirms, each with its
+      value and who states it;
     - `assumed`: conditions that are unknown for the user's own runs and were taken from the
       publication, only with `assume`;
     - `declared`: flags and variables in which the catalogue's command differs from the report's.
@@ -105,14 +107,16 @@ def compare_published(
     table = summarize(frame) if table is None else table
     for case in table.to_dict(orient="records"):
         key = case_key(case)
-        own = columns_of(key)
+        known = dict((conditions or {}).get(key, {}))
+        texts = [str(text) for text in (case["stated"], known.get(ONLY_STATED)) if text]
+        stated = ", ".join(texts) or None
+        own = {**columns_of(key), "unit": case["unit"]}
         mine = {
             **{name: value for name, value in own.items() if name in FACTORS},
             "global_batch_size": own["batch_size_per_device"] * own["world_size"],
-            "unit": per_second(unit_of(own["workload"])),
-            **dict((conditions or {}).get(key, {})),
+            **known,
         }
-        if unit_of(own["workload"]) == BANDWIDTH:
+        if case["unit"] == per_second(BANDWIDTH):
             mine = {name: value for name, value in mine.items() if name not in OF_TRAINING}
         of_model = numbers_of_model(own, numbers)
         shown = of_model if every else usable_numbers(of_model, mine["accelerator"])
@@ -121,14 +125,14 @@ def compare_published(
         estimates[usual] = runs
         found_numbers = list(nearest(own, mine, usual, estimates, shown, rule, assume))
         if not found_numbers:
-            row = {**own, **_mine(runs, usual, usual)}
+            row = {**own, **_mine(runs, usual, usual), "stated": stated}
             rows.append(
                 {**row, "verdict": NOT_PUBLISHED, "factors": why_none(own, shown, of_model)}
             )
         of_case = [number for number, _ in found_numbers]
         for number, found in found_numbers if every else found_numbers[:1]:
             by = estimator_of(number, usual, estimates)
-            row = {**own, **_mine(estimates[by], by, usual)}
+            row = {**own, **_mine(estimates[by], by, usual), "stated": stated}
             row |= _comparison(estimates[by], number, found, rule, assume)
             row["declared"] = _declared(own, number)
             row["publication"] = publication_name(number, of_case)

@@ -126,6 +126,7 @@ class Run:
     timeout_s: int
     hung_after_s: int  # without a new line in the log, and also for
     hung_after_lines: int  # times the median time between two lines
+    first_step_s: int  # without a new line before the log has a rhythm
     hosts: tuple[str, ...]
     parameters: dict[str, str | int | float]
     commands: tuple[Command, ...]

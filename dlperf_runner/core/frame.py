@@ -68,6 +68,7 @@ class Row(NamedTuple):
     log_sha256: str | None
     valid: bool
     why_invalid: str | None
+    stated: str | None = None  # settings that only the user or the log's path states, and where
 
 
 COLUMNS = Row._fields

@@ -83,11 +83,19 @@ def value_text(value: object) -> str:
     return "unknown" if value is None else str(value) or "none"
 
 
+_LABELS = {
+    "xla": "XLA",
+    "cuda": "CUDA",
+    "cudnn": "cuDNN",
+    "nccl": "NCCL",
+    "nvls": "NVLS",
+    "node_gpus": "GPUs in a node",
+}
+
+
 def label(name: str) -> str:
     """The display name of a column, a parameter or a condition."""
-    return {"xla": "XLA", "cuda": "CUDA", "nvls": "NVLS", "node_gpus": "GPUs in a node"}.get(
-        name, name.replace("_", " ")
-    )
+    return _LABELS.get(name, name.replace("_", " "))
 
 
 def short_product(name: str) -> str:

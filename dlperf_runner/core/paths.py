@@ -17,6 +17,7 @@ _CLONE = PACKAGE.parent
 # The wheel contains playbooks, roles, inventories and locked requirements here.
 _SHIPPED = PACKAGE / "project"
 OWN_CATALOG = "DLPERF_CATALOG"
+CACHE = "DLPERF_CACHE"
 _STAMP = ".unpacked"
 
 
@@ -32,8 +33,23 @@ def project() -> Path:
 
 
 def cache() -> Path:
-    """The directory for downloads and builds. Everything in it can be created again."""
-    return project() / ".cache"
+    """The user's directory for downloads and builds: DLPERF_CACHE; or .cache in a clone, if the
+    user can write there; or .cache in the user's data directory. Everything in it can be created
+    again."""
+    if given := os.environ.get(CACHE):
+        return Path(given).absolute()
+    own = _CLONE / ".cache"
+    can_write = is_clone() and os.access(own if own.exists() else _CLONE, os.W_OK)
+    return own if can_write else home() / ".cache"
+
+
+def of_ansible() -> dict[str, str]:
+    """The environment in which Ansible takes this project's configuration and the user's cache."""
+    return {
+        "ANSIBLE_CONFIG": str(project() / "ansible.cfg"),
+        "ANSIBLE_LOCAL_TEMP": str(cache() / "ansible/tmp"),
+        CACHE: str(cache()),
+    }
 
 
 def home() -> Path:

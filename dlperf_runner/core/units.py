@@ -8,7 +8,7 @@ the unit of the workload: `tokens_per_second_median`, tokens/s.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 from .frame import ENERGY, SAMPLES_PER_SECOND
 
@@ -23,6 +23,11 @@ BANDWIDTH: Unit = "GB"
 def per_second(unit: Unit) -> str:
     """The unit of a rate: `tokens/s`."""
     return f"{unit}/s"
+
+
+def counted_unit(rate: str) -> Unit:
+    """What a rate counts: the reverse of `per_second`."""
+    return cast(Unit, rate.removesuffix("/s"))
 
 
 def named(name: str, unit: Unit) -> str:

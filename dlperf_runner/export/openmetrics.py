@@ -1,6 +1,7 @@
 """Prometheus: its text format for node_exporter, and OpenMetrics with the time of each campaign.
 
-The labels of a case do not name its campaign, so that a case is one series over all campaigns.
+The labels of a case do not name its campaign, so that a case is one series over all campaigns. Only
+cases that would lose their values to each other get a label with the name of their campaign.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ..core.extras import require
 from ..core.identity import CASE
+from ..core.lists import grouped
 from .record import ExportedCampaign
 
 _PREFIX = "dlperf_"
@@ -45,8 +47,25 @@ def openmetrics(campaigns: Sequence[ExportedCampaign]) -> bytes:
     return _rendered(exposition, _samples(campaigns), is_timed=True)
 
 
-def _samples(campaigns: Iterable[ExportedCampaign]) -> Iterator[_Sample]:
-    for campaign in campaigns:
+def _mixed_up(campaigns: Sequence[ExportedCampaign]) -> set[tuple[int, int]]:
+    """The cases, each by the numbers of its campaign and itself, that have the labels of a case
+    from another place, or of another campaign of the same time."""
+    alike = grouped(
+        [(n, m) for n, campaign in enumerate(campaigns) for m in range(len(campaign.cases))],
+        lambda at: frozenset(campaigns[at[0]].cases[at[1]].labels.items()),
+    )
+    found: set[tuple[int, int]] = set()
+    for cases in alike.values():
+        if len({campaigns[n].place for n, _ in cases}) > 1:
+            found.update(cases)
+        for same_time in grouped(cases, lambda at: campaigns[at[0]].created).values():
+            found.update(same_time if len(same_time) > 1 else ())
+    return found
+
+
+def _samples(campaigns: Sequence[ExportedCampaign]) -> Iterator[_Sample]:
+    mixed_up = _mixed_up(campaigns)
+    for n, campaign in enumerate(campaigns):
         time, own = campaign.created.timestamp(), (("campaign", campaign.name),)
         yield _Sample(
             "campaign_created_timestamp_seconds",
@@ -59,9 +78,11 @@ def _samples(campaigns: Iterable[ExportedCampaign]) -> Iterator[_Sample]:
         for state, runs in campaign.states.items():
             labels = (*own, ("state", state))
             yield _Sample("campaign_runs", "", "Runs by state.", labels, time, runs)
-        for case in campaign.cases:
+        for m, case in enumerate(campaign.cases):
             # Every sample of a metric has the same labels.
             identity = tuple((name, case.labels.get(name, "")) for name in CASE)
+            if mixed_up:
+                identity += (("campaign", campaign.name if (n, m) in mixed_up else ""),)
             for name, number in case.numbers.items():
                 yield _Sample(name, number.unit, number.text, identity, time, number.value)
 

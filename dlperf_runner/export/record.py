@@ -9,11 +9,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from ..catalog.reader import unit_of
 from ..core.frame import ENERGY, MFU, POWER, Row
 from ..core.identity import CASE, case_key
 from ..core.lists import grouped
-from ..core.units import named
+from ..core.units import counted_unit, named
 from ..history.store import Point, case_id
 from ..stats.groups import values_of
 
@@ -28,7 +27,7 @@ _RATES = {
 
 class Quantity(NamedTuple):
     """A column of the statistics as other programs have it. The unit of a rate is None: it is that
-    of the workload."""
+    of the case."""
 
     column: str
     name: str
@@ -77,11 +76,14 @@ class ExportedCase:
 
 @dataclass(frozen=True)
 class ExportedCampaign:
-    """A campaign. `states`: the number of runs by state, if they are known."""
+    """A campaign. `place`: the directory or history that it is from. In one place, cases with equal
+    labels are the same case at several times. `states`: the number of runs by state, if they are
+    known."""
 
     name: str
     created: datetime
     cases: Sequence[ExportedCase]
+    place: str
     tags: Sequence[str] = ()
     notes: str | None = None
     states: Mapping[str, int] = field(default_factory=dict)
@@ -99,11 +101,11 @@ def exported_cases(cases: Iterable[Mapping[str, Any]], rows: Sequence[Row]) -> l
     return [_case(case_id(case), case, runs.get(case_key(case), ())) for case in cases]
 
 
-def of_history(points: Iterable[Point]) -> list[ExportedCampaign]:
+def of_history(points: Iterable[Point], place: str) -> list[ExportedCampaign]:
     """The campaigns of a history, the oldest first."""
     found = grouped(points, lambda point: (point.created, point.campaign))
     return [
-        ExportedCampaign(name, time_of(created), [_case(p.case_id, asdict(p)) for p in own])
+        ExportedCampaign(name, time_of(created), [_case(p.case_id, asdict(p)) for p in own], place)
         for (created, name), own in sorted(found.items())
     ]
 
@@ -114,7 +116,7 @@ def time_of(created: str) -> datetime:
 
 
 def _case(name: str, case: Mapping[str, Any], runs: Sequence[float] = ()) -> ExportedCase:
-    counted = unit_of(case["workload"])
+    counted = counted_unit(case["unit"])
     rate, factor = _RATES[counted]
     numbers = {}
     for quantity in QUANTITIES:

@@ -1,7 +1,8 @@
 """The results of all campaigns in one SQLite file: results/history.sqlite.
 
-The history is a copy: the logs are authoritative, and `summarize` replaces the entry of a campaign.
-Each campaign is written in one transaction, so several processes may write at once.
+The history is a copy: the logs are authoritative, and `summarize` replaces the entry of a campaign
+that shares a log with it. Each campaign is written in one transaction, so several processes may
+write at once.
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import UserError
-from ..core.files import read_json
-from ..core.frame import Row
+from ..core.files import read_json, require_regular
+from ..core.frame import SAMPLES_PER_SECOND, Row
 from ..core.identity import CASE, INTEGERS, topology_text
 
 FILE = "history.sqlite"
-SCHEMA = 2  # PRAGMA user_version
+SCHEMA = 3  # PRAGMA user_version
 _APPLICATION = 0x646C7066  # PRAGMA application_id: "dlpf"
 _BUSY_TIMEOUT_S = 30  # wait for another process that writes
 
@@ -34,12 +36,13 @@ def _typed(**names: str) -> dict[str, str]:
 _CASE = {name: "INTEGER" if name in INTEGERS else "TEXT" for name in CASE} | {"estimator": "TEXT"}
 # Columns and their types in the tidy frame (see frame.Row).
 MEASUREMENTS = _CASE | _typed(
-    TEXT="metric unit log_sha256 why_invalid",
+    TEXT="metric unit log_sha256 why_invalid stated",
     INTEGER="global_batch_size repeat valid",
     REAL="value",
 )
 # Columns and their types in the cases of stats.summary.
 CASES = _CASE | _typed(
+    TEXT="unit",
     INTEGER="repeats",
     REAL="samples_per_second_median samples_per_second_mean samples_per_second_ci_low"
     " samples_per_second_ci_high samples_per_second_ci_coverage speedup scaling_efficiency",
@@ -48,7 +51,7 @@ CASES = _CASE | _typed(
 
 @dataclass(frozen=True)
 class RecordedCampaign:
-    """A recorded campaign. `name` and `created` (ISO 8601, UTC) identify it."""
+    """A recorded campaign. `name` and `created` (ISO 8601, UTC) identify it in the history."""
 
     name: str
     created: str
@@ -82,6 +85,7 @@ class Point:
     driver: str | None
     stack: str | None
     container: str | None
+    unit: str
     repeats: int
     samples_per_second_median: float
     samples_per_second_ci_low: float | None
@@ -108,10 +112,9 @@ def campaign_identity(directory: Path) -> RecordedCampaign:
         return RecordedCampaign(
             str(document.get("id") or path.name), _time(document, path / "campaign.json"), str(path)
         )
-    stamps = [
-        file.stat().st_mtime for file in path.rglob("*") if file.suffix in (".log", ".txt", ".json")
-    ]
-    newest = datetime.fromtimestamp(max(stamps, default=0), UTC)
+    files = [file for file in path.rglob("*") if file.is_file()]
+    logs = [file for file in files if file.suffix in (".log", ".txt", ".json")] or files
+    newest = datetime.fromtimestamp(max((log.stat().st_mtime for log in logs), default=0), UTC)
     return RecordedCampaign(str(path), newest.isoformat(timespec="seconds"), str(path))
 
 
@@ -149,27 +152,61 @@ def case_id(case: Mapping[str, Any]) -> str:
 
 
 def record(
-    path: Path, campaign: RecordedCampaign, runs: Iterable[Row], cases: Iterable[Mapping[str, Any]]
-) -> None:
-    """Write the runs and cases of a campaign to the history, replacing earlier ones."""
+    path: Path, campaign: RecordedCampaign, runs: Sequence[Row], cases: Iterable[Mapping[str, Any]]
+) -> RecordedCampaign:
+    """Write the runs and cases of a campaign to the history, replacing its earlier ones. Returns
+    the campaign as recorded: if others of its name and time have no log of it, its name also says
+    where it is."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     with _opened(path, write=True) as history:
         history.execute("BEGIN IMMEDIATE")
         _prepare(history, path)
-        # The same campaign by its name, or the same tree, which may have more logs now.
-        history.execute(
-            "DELETE FROM campaigns WHERE (name = ? AND created = ?) OR name = ?",
-            (campaign.name, campaign.created, campaign.directory),
-        )
+        logs = {run.log_sha256 for run in runs if run.log_sha256}
+        for entry, of_entry in _alike(history, campaign).items():
+            if not of_entry or of_entry & logs:  # nothing is lost with one that has no log
+                history.execute("DELETE FROM campaigns WHERE id = ?", (entry,))
+        name = _free_name(history, campaign)
         key = history.execute(
-            "INSERT INTO campaigns (name, created, directory, recorded) VALUES (?, ?, ?, ?)",
-            (campaign.name, campaign.created, campaign.directory, now),
+            "INSERT INTO campaigns (name, created, directory, recorded, base_name)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (name, campaign.created, campaign.directory, now, campaign.name),
         ).lastrowid
         measured = [tuple(getattr(run, name) for name in MEASUREMENTS) for run in runs]
         _insert(history, "measurements", ["campaign", *MEASUREMENTS], key, measured)
         found = [(case_id(case), *(case[name] for name in CASES)) for case in cases]
         _insert(history, "cases", ["campaign", "case_id", *CASES], key, found)
         history.execute("COMMIT")
+    return replace(campaign, name=name)
+
+
+def _alike(history: sqlite3.Connection, campaign: RecordedCampaign) -> dict[int, set[str]]:
+    """The entries that may be of the same campaign, in the order of time, with the SHA-256 of their
+    logs: those of its name and time, or of the same tree, whose logs may be newer now."""
+    entries = history.execute(
+        "SELECT id FROM campaigns WHERE (base_name = ? AND created = ?) OR base_name = ?"
+        " ORDER BY created, id",
+        (campaign.name, campaign.created, campaign.directory),
+    ).fetchall()
+    logs = "SELECT DISTINCT log_sha256 FROM measurements WHERE campaign = ?"
+    return {
+        entry: {digest for (digest,) in history.execute(logs, (entry,)) if digest}
+        for (entry,) in entries
+    }
+
+
+def _free_name(history: sqlite3.Connection, campaign: RecordedCampaign) -> str:
+    """The name of a campaign, or one that tells it from others of its name and time."""
+    taken = {
+        name
+        for (name,) in history.execute(
+            "SELECT name FROM campaigns WHERE created = ?", (campaign.created,)
+        )
+    }
+    names = [campaign.name]
+    if campaign.name != campaign.directory:
+        names.append(f"{campaign.name} ({Path(campaign.directory).parent})")
+    numbered = (f"{names[-1]} ({number})" for number in count(2))
+    return next(name for name in chain(names, numbered) if name not in taken)
 
 
 def _insert(
@@ -195,7 +232,7 @@ def _prepare(history: sqlite3.Connection, path: Path) -> None:
         return
     columns = {
         "campaigns": "id INTEGER PRIMARY KEY, name TEXT NOT NULL, created TEXT NOT NULL, "
-        "directory TEXT NOT NULL, recorded TEXT NOT NULL, UNIQUE (name, created)",
+        "directory TEXT NOT NULL, recorded TEXT NOT NULL, base_name TEXT, UNIQUE (name, created)",
         "measurements": _declared(MEASUREMENTS),
         "cases": f"case_id TEXT NOT NULL, {_declared(CASES)}",
     }
@@ -211,13 +248,23 @@ def _prepare(history: sqlite3.Connection, path: Path) -> None:
 
 
 def _migrate(history: sqlite3.Connection) -> None:
-    """Add what schema 1 lacks. It is unknown, and so is the product of a GPU: that schema has what
-    the inventory called the accelerator."""
-    for table, columns in (("measurements", MEASUREMENTS), ("cases", CASES)):
+    """Add what earlier schemas lack. It is unknown, but for the units of cases, which are those of
+    their runs. In schema 1, the product of a GPU is unknown, too: it has what the inventory called
+    the accelerator."""
+    (version,) = history.execute("PRAGMA user_version").fetchone()
+    tables = {"campaigns": {"base_name": "TEXT"}, "measurements": MEASUREMENTS, "cases": CASES}
+    for table, columns in tables.items():
         known = {row[1] for row in history.execute(f"PRAGMA table_info({table})")}
         for name in (name for name in columns if name not in known):
             history.execute(f"ALTER TABLE {table} ADD COLUMN {name} {columns[name]}")
-        history.execute(f"UPDATE {table} SET accelerator = NULL WHERE accelerator <> 'cpu'")  # noqa: S608
+        if version < 2 and "accelerator" in columns:
+            history.execute(f"UPDATE {table} SET accelerator = NULL WHERE accelerator <> 'cpu'")  # noqa: S608
+    history.execute("UPDATE campaigns SET base_name = name WHERE base_name IS NULL")
+    history.execute(
+        "UPDATE cases SET unit = (SELECT run.unit FROM measurements AS run WHERE metric = ?"
+        " AND run.campaign = cases.campaign AND run.workload = cases.workload) WHERE unit IS NULL",
+        (SAMPLES_PER_SECOND,),
+    )
     history.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
@@ -242,15 +289,20 @@ def points(path: Path) -> list[Point]:
 
 
 def recorded_tables(
-    path: Path, campaign: RecordedCampaign
+    path: Path, campaign: RecordedCampaign, logs: Collection[str | None] = ()
 ) -> dict[str, list[dict[str, Any]]] | None:
-    """All rows of a campaign in every table, without their keys; None if it is not recorded."""
+    """All rows of a campaign in every table, without their keys; None if it is not recorded.
+    `logs`: the SHA-256 of its logs. Of several entries without any of them, the last is read."""
     with _reading(path) as history:
+        alike = _alike(history, campaign)
+        sharing = [entry for entry, of_entry in alike.items() if not of_entry.isdisjoint(logs)]
+        chosen = (sharing or [*alike])[-1:]
         history.row_factory = sqlite3.Row
-        found = history.execute(
-            "SELECT * FROM campaigns WHERE (name = ? AND created = ?) OR name = ?",
-            (campaign.name, campaign.created, campaign.directory),
-        ).fetchall()
+        found = [
+            row
+            for entry in chosen
+            for row in history.execute("SELECT * FROM campaigns WHERE id = ?", (entry,))
+        ]
         tables = {"campaigns": found}
         for table in ("measurements", "cases"):
             tables[table] = [
@@ -315,9 +367,9 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
 def _opened(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
     """Open the file, and close it afterwards. An unfinished transaction is rolled back."""
     try:
-        if write:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        mode = "rwc" if write else "ro"
+        # Only a file that the user chose may be a link.
+        require_regular(path, path.parent if path.name == FILE else None, create=write)
+        mode = "rw" if write else "ro"
         with closing(
             sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode={mode}",

@@ -45,18 +45,21 @@ _WHOLE = re.compile(r"\d+(?:\.0)?", re.ASCII)
 
 @dataclass
 class Interval:
-    """A block or an epoch: its times in ms, and what its two lines say as samples_count."""
+    """A block or an epoch: its times in ms, what its two lines say as samples_count, and the
+    epoch_num of its stop."""
 
     start_ms: int
     stop_ms: int
     first_count: int | None = None
     last_count: int | None = None
     has_step: bool = False
+    epoch_num: float | None = None
 
 
 @dataclass
 class MlperfLog:
-    """What a result log says. `epochs_trained` and `samples_trained` are where the run stopped."""
+    """What a result log says. `epochs_trained` and `samples_trained` are where the run stopped,
+    `epochs_evaluated` is the epoch_num of the last evaluation."""
 
     benchmark: str | None = None
     global_batch_size: int | None = None
@@ -67,6 +70,7 @@ class MlperfLog:
     status: str | None = None
     epochs_trained: float | None = None
     samples_trained: int | None = None
+    epochs_evaluated: float | None = None
     evaluations: list[float] = field(default_factory=list)
     blocks: list[Interval] = field(default_factory=list)
     epochs: list[Interval] = field(default_factory=list)
@@ -142,6 +146,8 @@ def _take(log: MlperfLog, event: _Event, opened: dict[str, _Event]) -> None:
         _set(log, event)
     elif event.key == "eval_accuracy":
         log.evaluations.append(_number(event, event.value))
+        if "epoch_num" in event.metadata:
+            log.epochs_evaluated = _number(event, event.metadata["epoch_num"])
     elif event.key == "run_start":
         log.run_start_ms = event.time_ms
     elif event.key == "run_stop":
@@ -163,7 +169,7 @@ def _take(log: MlperfLog, event: _Event, opened: dict[str, _Event]) -> None:
         interval = _interval(opened.pop(kind), event)
         if kind == "block":
             log.blocks.append(interval)
-        elif _number(event, event.metadata.get("epoch_num", 0)).is_integer():
+        elif (interval.epoch_num or 0.0).is_integer():
             log.epochs.append(interval)  # a fraction is where the run stopped
     else:
         raise event.wrong("no start before it", f"{kind}_start", event.key)
@@ -194,7 +200,9 @@ def _interval(start: _Event, stop: _Event) -> Interval:
     for event in (start, stop):
         count = event.metadata.get("samples_count")
         counts.append(None if count is None else event.whole("samples_count", count))
-    return Interval(start.time_ms, stop.time_ms, counts[0], counts[1], "step" in stop.metadata)
+    has_step, epoch = "step" in stop.metadata, stop.metadata.get("epoch_num")
+    number = None if epoch is None else _number(stop, epoch)
+    return Interval(start.time_ms, stop.time_ms, counts[0], counts[1], has_step, number)
 
 
 def block_samples(log: MlperfLog) -> list[int] | None:

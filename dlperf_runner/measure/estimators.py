@@ -150,7 +150,9 @@ def _estimates(
             values["harmonic_mean_of_rates"] = len(rates) / math.fsum([1 / rate for rate in rates])
     # From the line of the first measured step to the line of the last one.
     times = zip(found.steps, found.unix_times, strict=True) if any(found.unix_times) else ()
-    counted = [pair for pair in times if rule.warmup_steps < pair[0] <= rule.total_steps]
+    after = [pair for pair in times if pair[0] > rule.warmup_steps]
+    last = rule.last_step(after[0][0]) if after else 0
+    counted = [pair for pair in after if pair[0] <= last]
     stamps = [(step, time) for step, time in counted[rule.drop_first_values :] if time]
     if expected.per_step and len(stamps) > 1 and stamps[-1][1] > stamps[0][1]:
         number = stamps[-1][0] - stamps[0][0]
@@ -178,7 +180,7 @@ def published_lines(
     interval of the rule, if the rule has no such estimator, if not every process of the node is one
     of the `writers` of these lines, or if the log has no such line.
 
-    Source: Oneflow-Inc/DLPerf 7e236cf, PaddlePaddle/PLSC/extract_paddle_logs.py.
+    Source: Oneflow-Inc/DLPerf a057d7f, PaddlePaddle/PLSC/extract_paddle_logs.py.
     """
     if rule.published_estimator != MEAN_OF_LINES or every != rule.log_every:
         return None

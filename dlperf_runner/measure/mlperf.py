@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from ..catalog.mlperf import benchmarks
+from ..catalog.mlperf import Benchmark, benchmarks
 from ..core.errors import UserError
-from ..logs.mllog import MlperfLog, block_samples
+from ..logs.mllog import Interval, MlperfLog, block_samples
 from ..logs.text import FASTEST
 from .step_time import PERCENTILES, percentile
 
 _FIRST_STEPS = 2  # printed step times that include compilation
+# By how much train_samples may differ from the data set: the rest of a batch, or long samples that
+# were filtered out.
+_NEAR = 0.02
 SUCCESS = "success"
 
 
@@ -21,17 +24,20 @@ class MlperfRun:
     """A run, which reached its target if its status is SUCCESS. `samples_per_second` by estimator,
     the best first: `blocks` counts training without evaluation, `epochs` and `whole_run` may
     include it. `step_times` (s) by percentile; empty if none is printed. `quality` is the last
-    evaluation."""
+    evaluation. `throughput_note`: how the samples of an epoch are known, if not as the log states
+    them, or why they are not."""
 
     benchmark: str
     status: str
     global_batch_size: int
+    started_ms: int
     time_to_train_s: float
     samples_per_second: dict[str, float]
     step_times: dict[str, float]
     evaluations: int
     quality: float | None
     sequence_length: int | None
+    throughput_note: str | None
 
 
 def measure_run(log: MlperfLog, name: str) -> MlperfRun:
@@ -53,34 +59,92 @@ def measure_run(log: MlperfLog, name: str) -> MlperfRun:
             expected="submission_benchmark, global_batch_size, and run_stop after run_start",
             found=f"{log.benchmark}, {log.global_batch_size}, {stop - start} ms",
         )
-    rates = {e: rate for e, rate in _rates(log, (stop - start) / 1000) if 0 < rate < FASTEST}
+    run_s = (stop - start) / 1000
+    for kind, parts in (("blocks", log.blocks), ("epochs", log.epochs)):
+        # Where the evaluation is done afterwards, training goes on beyond the stop.
+        if (seconds := _seconds([part for part in parts if part.start_ms < stop])) > run_s:
+            raise UserError(
+                f"the {kind} last longer than the run",
+                where=name,
+                expected=f"at most {run_s:g} s, from run_start to run_stop",
+                found=f"{seconds:g} s",
+                hint="one of its clocks is wrong, or its lines are those of several runs",
+            )
+    rates, note = _rates(log, run_s)
     return MlperfRun(
         benchmark=log.benchmark,
         status=log.status or "unknown",
         global_batch_size=log.global_batch_size,
-        time_to_train_s=(stop - start) / 1000,
-        samples_per_second=rates,
+        started_ms=start,
+        time_to_train_s=run_s,
+        samples_per_second={e: rate for e, rate in rates.items() if 0 < rate < FASTEST},
         step_times=_step_times(log.step_seconds[_FIRST_STEPS:]),
         evaluations=len(log.evaluations),
         quality=log.evaluations[-1] if log.evaluations else None,
         sequence_length=log.sequence_length,
+        throughput_note=note,
     )
 
 
-def _rates(log: MlperfLog, run_s: float) -> Iterator[tuple[str, float]]:
-    """The samples per second by each estimator for which the log has data, the best first."""
-    seconds = sum(block.stop_ms - block.start_ms for block in log.blocks) / 1000
+def _rates(log: MlperfLog, run_s: float) -> tuple[dict[str, float], str | None]:
+    """The samples per second by each estimator for which the log has data, the best first, and the
+    note on those that are not by blocks."""
+    rates: dict[str, float] = {}
+    seconds = _seconds(log.blocks)
     if seconds > 0 and (samples := block_samples(log)):
-        yield "blocks", sum(samples) / seconds
-    known = benchmarks().get(str(log.benchmark))
-    of_epoch = known.epoch_samples if known and known.epoch_samples else log.train_samples
-    if of_epoch is None:
-        return
-    seconds = sum(epoch.stop_ms - epoch.start_ms for epoch in log.epochs) / 1000
-    if seconds > 0:
-        yield "epochs", len(log.epochs) * of_epoch / seconds
-    if log.epochs_trained is not None and log.epochs_trained > 0:
-        yield "whole_run", log.epochs_trained * of_epoch / run_s
+        rates["blocks"] = sum(samples) / seconds
+    of_epochs, whole, note = _trained(log, benchmarks().get(str(log.benchmark), Benchmark(runs=1)))
+    seconds = _seconds(log.epochs)
+    if seconds > 0 and of_epochs is not None:
+        rates["epochs"] = of_epochs / seconds
+    if whole is not None:
+        rates["whole_run"] = whole / run_s
+    return rates, note
+
+
+def _seconds(intervals: Sequence[Interval]) -> float:
+    return sum(interval.stop_ms - interval.start_ms for interval in intervals) / 1000
+
+
+def _trained(log: MlperfLog, benchmark: Benchmark) -> tuple[float | None, float | None, str | None]:
+    """The samples trained in all epochs and in the whole run, None if unknown; and a note."""
+    if benchmark.epoch_num == "epochs":
+        size, note = _epoch(log, benchmark.epoch_samples)
+        if size is None:
+            return None, None, note
+        whole = None if log.epochs_trained is None else log.epochs_trained * size
+        return len(log.epochs) * size, whole, note
+    per_sample, note = 1, None
+    if benchmark.epoch_num == "tokens":
+        per_sample = log.sequence_length or benchmark.sequence_length or 1
+        note = f"epoch_num and train_samples count tokens, {per_sample} of a sample"
+    stopped = log.epochs_evaluated if log.epochs_trained is None else log.epochs_trained
+    counts = [log.epochs[-1].epoch_num if log.epochs else None, stopped]
+    trained = [None if count is None else count / per_sample for count in counts]
+    least = log.global_batch_size or 1
+    # Some old logs count by it as its name says: 1 at the end of the only epoch.
+    of_epochs, whole = (None if count is None or count < least else count for count in trained)
+    if of_epochs is None and whole is None:
+        note = f"the log does not state as epoch_num how many {benchmark.epoch_num} were trained"
+    return of_epochs, whole, note
+
+
+def _epoch(log: MlperfLog, sizes: Sequence[int]) -> tuple[int | None, str | None]:
+    """The samples of an epoch. The log's train_samples, if they are near one of the sizes of the
+    data set; that size, if so many batches are; else None with the reason."""
+    if not sizes:
+        return None, "the samples of an epoch of this benchmark are not known"
+    stated, batch = log.train_samples or 0, log.global_batch_size or 1
+    for size in sizes:
+        if abs(stated - size) <= _NEAR * size:
+            return stated, None
+        if abs(stated * batch - size) <= _NEAR * size:
+            return size, f"train_samples counts batches; an epoch is {size} samples"
+    samples = " or ".join(map(str, sizes))
+    return None, (
+        f"train_samples is {stated}, which is neither the samples of an epoch ({samples})"
+        f" nor its batches of {batch}"
+    )
 
 
 def _step_times(seconds: Sequence[float]) -> dict[str, float]:

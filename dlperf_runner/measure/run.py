@@ -64,7 +64,7 @@ def measure(
     rates = lines.samples_per_second[first:end]
     if lines is not found:
         steps = zip(lines.steps, lines.samples_per_second, strict=True)
-        rates = [rate for step, rate in steps if left_out < step <= rule.total_steps]
+        rates = [rate for step, rate in steps if left_out < step <= found.steps[end - 1]]
     _check_final(final, rates, name)
     published = published_lines(lines, every, rule, expected.topology, number)
     whole_run = settings.whole_run_rate(log.headers)
@@ -104,6 +104,8 @@ def _window(
     it."""
     first = bisect_left(steps, rule.warmup_steps + (span if rule.warmup_steps else 1))
     end = bisect_right(steps, rule.total_steps)
+    if first < end:
+        end = bisect_right(steps, rule.last_step(steps[first] - span))
     if first >= end:
         raise UserError(
             "no rate is left after the warm-up",

@@ -37,6 +37,8 @@ def confirmed_settings(
         "warmup_steps": (rule.warmup_steps, "the calculation rule"),
     }
     found = {"batch size"} if expected.unit == BANDWIDTH else set()
+    if any(header.network is not None for header in headers):  # checked before
+        found.add("network")
     for field, what in _WHAT.items():
         stated = [(h.line, value) for h in headers if (value := getattr(h, field)) is not None]
         if not stated:

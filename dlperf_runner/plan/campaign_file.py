@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictS
 from ..catalog.entry import read_located, validated
 from ..catalog.types import Count, CountOrNone, Entry, Name, Value, entry_error, show
 from ..core.errors import UserError
+from ..core.files import read_bytes
 from ..core.node import CONTAINER_CHOICES
 from ..schedulers import schedulers
 from . import choice as choices
@@ -194,7 +195,7 @@ def read_campaign_file(path: Path) -> CampaignFile:
     entry, place = read_located(path, CampaignModel)
     values = {name: getattr(entry, name) for name in entry.model_fields_set}
     known = {name: value for name, value in values.items() if value is not None}
-    return CampaignFile(path, path.read_bytes(), known, place)
+    return CampaignFile(path, read_bytes(path), known, place)
 
 
 @contextmanager

@@ -65,6 +65,9 @@ def select_workloads(
                 expected=f"a value that matches {', '.join(w.name for w in selected)}",
             )
         selected = left
+    # Of several workloads, those without the source are left out, unless they were named.
+    if not choice.workload:
+        selected = tuple(w for w in selected if _has_source(choice, w, nodes)) or selected
     if not (choice.workload or choice.framework):
         reasons = left_out(catalog, nodes)
         run_here = tuple(w for w in selected if w.name not in reasons)
@@ -96,13 +99,21 @@ def not_planned(
 ) -> dict[str, str]:
     """Why workloads that the choice names are not `planned`, by name. Without a choice, it does not
     name those whose framework is only not installed."""
-    if choice.workload or choice.framework:
-        return {}
+    told: dict[str, str] = {}
+    if choice.workload:
+        return told
+    for name, workload in catalog.workloads.items():
+        if workload.sources.items() and _is_meant(choice, workload):
+            for missing in _missing_sources(choice, workload, nodes).values():
+                told[name] = f"it {missing}"
+    if choice.framework:
+        return told
     reasons = left_out(catalog, nodes)
     if not choice.model:
-        return reasons
-    told = {}
+        return {**reasons, **told}
     for name, workload in catalog.workloads.items():
+        if name in told:
+            continue
         if name not in planned and set(choice.model) & set(workload.model_names):
             lacking = _lacking(choice, catalog, workload, nodes)
             if name in reasons:
@@ -110,6 +121,30 @@ def not_planned(
             elif lacking:
                 told[name] = f"these nodes do not have {lacking[0][1]} (dlperf_frameworks)"
     return told
+
+
+def _is_meant(choice: Choice, workload: Workload) -> bool:
+    """Whether the choice names the framework and a model of the workload, if it names any."""
+    models = not choice.model or set(choice.model) & set(workload.model_names)
+    return bool(models) and (not choice.framework or workload.framework in choice.framework)
+
+
+def _has_source(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> bool:
+    return len(_missing_sources(choice, workload, nodes)) < max(1, len(choice.source))
+
+
+def _missing_sources(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> dict[str, str]:
+    """The chosen sources that the workload does not have, or that do not run on the stack of these
+    nodes, with the reason."""
+    missing = {}
+    for name in choice.source:
+        source = workload.sources.named(name)
+        if source is None:
+            reason = f": {workload.no_upstream}" if workload.no_upstream else ""
+            missing[name] = f"has no source {name!r}{reason}"
+        elif source.stacks and (others := {node.stack for node in nodes} - set(source.stacks)):
+            missing[name] = f"cannot run its source {name!r} on the stack {min(others)}"
+    return missing
 
 
 def left_out(catalog: Catalog, nodes: Sequence[Node]) -> dict[str, str]:
@@ -215,15 +250,15 @@ def _sources(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> tuple
     fitting = [
         name for name, s in workload.sources.items() if not s.stacks or stacks <= {*s.stacks}
     ]
-    for name in choice.source:
-        if name not in has:
-            reason = f": {workload.no_upstream}" if workload.no_upstream else ""
-            raise UserError(
-                f"{workload.name} has no source {name!r}{reason}",
-                where=option_name("source"),
-                expected=f"one of {', '.join(has)}",
-            )
-    return choice.source or ((fitting or has)[0],)
+    missing = _missing_sources(choice, workload, nodes)
+    chosen = tuple(name for name in choice.source if name not in missing)
+    if missing and (choice.workload or not chosen):
+        raise UserError(
+            f"{workload.name} {next(iter(missing.values()))}",
+            where=option_name("source"),
+            expected=f"one of {', '.join(fitting or has)}",
+        )
+    return chosen or ((fitting or has)[0],)
 
 
 def _settings(choice: Choice, workload: Workload, matrix: Matrix) -> tuple[_Setting, ...]:

@@ -25,7 +25,7 @@ from ..catalog.suites import SUITES
 from ..core.errors import UserError
 from ..core.extras import require_cluster
 from ..core.node import ENGINES, MPI_TRANSPORTS, Node
-from ..core.paths import project
+from ..core.paths import of_ansible
 from .datasets import places
 
 GROUP = "nodes"
@@ -87,9 +87,10 @@ def _list_inventory(inventories: Sequence[str], limit: str | None) -> dict[str, 
         argv += ["-i", inventory]
     if limit:
         argv += ["--limit", limit]
-    environment = {**os.environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1"}
-    if not Path("ansible.cfg").exists():
-        environment.setdefault("ANSIBLE_CONFIG", str(project() / "ansible.cfg"))
+    project = of_ansible()
+    if Path("ansible.cfg").exists():
+        del project["ANSIBLE_CONFIG"]
+    environment = {**project, **os.environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1"}
     try:
         done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     except FileNotFoundError:

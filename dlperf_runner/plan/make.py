@@ -140,7 +140,8 @@ def _runs(
     fabric = catalog.stack_of(first).infiniband
     environment = _environment(catalog, workload, source, first)
     python = f"{ENVIRONMENTS}/{environment}/bin/python"
-    entry = catalog.framework(workload.framework).environments_on(first.stack)[environment]
+    framework = catalog.framework(workload.framework)
+    entry = framework.environments_on(first.stack)[environment]
     image = _image(choice, catalog, entry, environment, python, hosts)
     case = replace(case, container=image.engine if image else "")
     defaults = parameters.parameters_of(choice, workload, matrix, case)
@@ -179,6 +180,7 @@ def _runs(
             timeout_s=_timeout(workload, matrix_name, window),
             hung_after_s=matrix.hung_after_s,
             hung_after_lines=matrix.hung_after_lines,
+            first_step_s=matrix.first_step_s or framework.first_step_s,
             hosts=tuple(host.name for host in hosts),
             parameters=filled,
             commands=(),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..catalog.reader import Catalog
 
 # What ends a run that fails. A run that is done was measured in the same way with any of them.
-_LIMITS = ("timeout_s", "hung_after_s", "hung_after_lines")
+_LIMITS = ("timeout_s", "hung_after_s", "hung_after_lines", "first_step_s")
 
 
 def more_runs(

@@ -23,7 +23,7 @@ from ..catalog.reader import Catalog, folder_of
 from ..catalog.source import Patch, Source, UpstreamSource
 from ..core import paths
 from ..core.errors import UserError
-from ..core.files import write_whole
+from ..core.files import read_bytes, read_text, write_whole
 from ..core.node_paths import ENVIRONMENTS, SOURCES
 from ..core.template import fill
 from .repository import EXECUTABLE, PLAIN, SYMLINK, File, Repository
@@ -109,14 +109,17 @@ def _own_files(workload: str, source: str, declared: Source) -> list[File]:
     """The files, all in one directory, regardless of their own directories."""
     files = []
     for name in declared.files:
-        path = folder_of(workload) / name
+        folder = folder_of(workload)
+        path = folder / name
         if not path.is_file():
             raise UserError(
                 "file not found", where=f"workload {workload}: sources.{source}.files", found=name
             )
         mode = EXECUTABLE if os.access(path, os.X_OK) else PLAIN
         place = PurePosixPath(getattr(declared, "directory", ""), path.name)
-        files.append(File(str(place), path.read_bytes(), mode))
+        # A link in the user's catalogue could bring any file of this machine to the nodes.
+        content = read_bytes(path, inside=folder if folder != paths.project() else None)
+        files.append(File(str(place), content, mode))
     return files
 
 
@@ -192,8 +195,8 @@ def _sha256(content: bytes) -> str:
 def _cached(path: Path) -> str | None:
     """The sha256 of an existing, complete tar. None if there is no such tar."""
     try:
-        recorded = path.with_suffix(".sha256").read_text().strip()
-        return recorded if _sha256(path.read_bytes()) == recorded else None
+        recorded = read_text(path.with_suffix(".sha256")).strip()
+        return recorded if _sha256(read_bytes(path)) == recorded else None
     except FileNotFoundError:
         return None
 

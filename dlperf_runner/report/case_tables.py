@@ -13,22 +13,25 @@ from ..core.frame import ENERGY, MODEL_TFLOPS, POWER
 from ..core.identity import GROUP, topology_text
 from ..core.lists import grouped
 from ..stats.groups import short_digest, workload_title
-from .labels import Labels
+from .labels import Labels, each_condition
 from .layout import MEMORY
 from .numbers import as_published, joules, rate_decimals, ratio, seconds, speedup, tflops
 from .tables import Cell, Column, Table, cell, span, without_empty
-from .units import energy_unit, is_bandwidth, per_device, rate_unit, step_time
+from .units import energy_unit, is_bandwidth, per_device, step_time
 
 Case = Mapping[str, Any]
 METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "series")
 _REPORTED = 4  # columns that the published reports have: node_num, gpu_num, samples/s, speedup
 _OUTLIERS = 10  # their column
 _PERCENT = "0.0%"
+_STATED = re.compile(
+    r"(?:^|[,;] )([A-Za-z ]+) \("
+)  # the names in `accelerator (V100, --condition)`
 
 
 def group_title(case: Case, t: Labels) -> str:
     """What a table is about, as `summarize` says it, and the campaign where there are several."""
-    size = None if is_bandwidth(case["workload"]) else case["batch_size_per_device"]
+    size = None if is_bandwidth(case) else case["batch_size_per_device"]
 
     def named(key: str, name: str | None) -> str | None:
         return t(key, name=name) if name else None
@@ -47,7 +50,7 @@ def group_title(case: Case, t: Labels) -> str:
 
 def cases(number: int, group: Sequence[Case], t: Labels) -> Table:
     """The cases of a table, the columns of the published reports first, under their names."""
-    form, unit = rate_form(group), rate_unit(group[0]["workload"])
+    form, unit = rate_form(group), group[0]["unit"]
     formula = next((text for case in group if (text := case.get("flops_formula"))), "")
     columns = [
         Column("node_num", True, "0"),
@@ -69,14 +72,14 @@ def cases(number: int, group: Sequence[Case], t: Labels) -> Table:
         Column(t("log_memory"), True, "#,##0", hint=t("log_memory_hint")),
         Column(f"TFLOP/s/{t('device')}", True, "0.0", hint=t("flops_hint")),
         Column(f"MFU ({formula.partition(' ')[0]})", True, _PERCENT, hint=formula),
-        Column(energy_unit(group[0]["workload"]), True, "0.000", hint=t("energy_hint")),
+        Column(energy_unit(group[0]), True, "0.000", hint=t("energy_hint")),
         Column("W", True, "#,##0", hint=t("power_hint")),
     ]
     rows = [_row(case, form) for case in group]
     if not any(case.get("samples_per_second_outliers") for case in group):
         rows = [(*row[:_OUTLIERS], cell(None), *row[_OUTLIERS + 1 :]) for row in rows]
     # A bandwidth has no speed-up.
-    keep = _REPORTED - is_bandwidth(group[0]["workload"])
+    keep = _REPORTED - is_bandwidth(group[0])
     shown, lines = without_empty(columns, rows, keep)
     title = group_title(group[0], t)
     return Table(f"table-{number}", title, shown, lines, (_note(group, t),))
@@ -126,8 +129,8 @@ def _note(group: Sequence[Case], t: Labels) -> str:
     for case in group:
         if (place := topology_text(case)) in bases:
             rate = f"{case['samples_per_second_median']:{rate_form(group)}}"
-            parts.append(t("base", case=place, rate=rate, unit=rate_unit(case["workload"])))
-    scales = not is_bandwidth(group[0]["workload"])
+            parts.append(t("base", case=place, rate=rate, unit=case["unit"]))
+    scales = not is_bandwidth(group[0])
     if scales and all(case["speedup"] is None for case in group):
         parts.append(t("no_base"))
     covers = {
@@ -171,7 +174,7 @@ def answers(all_cases: Sequence[Case], verdicts: Sequence[Case], t: Labels) -> I
             framework=" ".join(filter(None, (framework, best["framework_version"]))),
             model=model,
             rate=f"{best['samples_per_second_median']:{rate_form([best])}}",
-            unit=rate_unit(best["workload"]),
+            unit=best["unit"],
             devices=t.place(best["nodes"], best["world_size"]),
         )
         if best["speedup"] is not None and best["world_size"] > 1:
@@ -188,7 +191,7 @@ def _details(best: Case, own: Sequence[Case], verdicts: Sequence[Case], t: Label
     campaigns = {case["campaign"] for case in own}
     if len(campaigns) > 1:
         yield t("answer_campaign", name=best["campaign"], n=len(campaigns))
-    scales = not is_bandwidth(best["workload"])
+    scales = not is_bandwidth(best)
     if scales:
         batch = best["batch_size_per_device"]
         yield t("answer_setting", precision=best["precision"], batch=batch)
@@ -204,6 +207,10 @@ def _details(best: Case, own: Sequence[Case], verdicts: Sequence[Case], t: Label
     if counts:
         texts = (f"{count} {verdict_text(verdict, t)}" for verdict, count in counts.items())
         yield t("answer_published", counts=t("comma").join(texts))
+    stated = (each_condition(row["stated"] or "") for row in verdicts)
+    names = dict.fromkeys(part.partition(" (")[0] for parts in stated for part in parts)
+    if names:
+        yield t("answer_stated", names=t("comma").join(str(t.conditions(n)) for n in names))
 
 
 # ---- side by side
@@ -233,9 +240,7 @@ def _worded(column: str, value: object) -> str:
 def side_by_side(all_cases: Sequence[Case], t: Labels) -> Iterator[Table]:
     """Frameworks in columns, as the published summary has them: one table per model and
     precision that was measured of more than one."""
-    together = grouped(
-        all_cases, lambda case: (case["family"], case["precision"], rate_unit(case["workload"]))
-    )
+    together = grouped(all_cases, itemgetter("family", "precision", "unit"))
     number = 0
     for (family, precision, unit), own in together.items():
         groups = grouped(own, itemgetter("framework", "campaign", *GROUP))
@@ -289,7 +294,9 @@ def comparisons(rows: Sequence[Case], whole: Table, t: Labels) -> Iterator[Table
         yield Table(f"published-{number}", group_title(own[0], t), columns, shown, notes)
 
 
-_BELOW = range(9, 14)  # columns of a comparison: estimator, conditions, the publication
+# Columns of a comparison: what was only stated, the estimator, conditions.
+_BELOW = range(9, 15)
+_ONLY_STATED = 9
 
 
 def _said_below(
@@ -299,8 +306,11 @@ def _said_below(
     about: dict[str, list[str]] = {}
     for cells, row in zip(lines, rows, strict=True):
         if cells[place].value is not None:
-            about.setdefault(cells[place].text, []).append(topology_text(row))
-    for text, cases in about.items():
+            text = cells[place].text
+            for part in each_condition(text) if place == _ONLY_STATED else [text]:
+                about.setdefault(part, []).append(topology_text(row))
+    for cases, texts in grouped(about, lambda part: tuple(about[part])).items():
+        text = ", ".join(texts) if place == _ONLY_STATED else "; ".join(texts)
         which = "" if len(cases) == len(rows) else f" ({', '.join(cases)})"
         yield f"{which}: {text}"
 
@@ -317,6 +327,7 @@ def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Tabl
         Column(t("ratio"), True, "0.000"),
         Column(t("interval_of_ratio"), True, hint=t("ratio_hint")),
         Column(t("verdict")),
+        Column(t("stated")),
         Column(t("factor_estimator")),
         Column(t("factors")),
         Column(t("noted")),
@@ -341,6 +352,7 @@ def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
         cell(row["ratio"], ratio),
         span(row.get("ratio_low"), row.get("ratio_high"), ratio),
         Cell(verdict_text(verdict, t), verdict, mark=verdict),
+        cell(t.conditions(row["stated"])),
         cell(row["estimator"]),
         *(cell(t.conditions(row.get(name))) for name in ("factors", "noted")),
         cell(row.get("declared")),

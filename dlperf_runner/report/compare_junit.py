@@ -31,7 +31,8 @@ class JUnitCase:
 NUMBERS = (
     *("a", "b", "n_a", "n_b", "relative", "relative_low", "relative_high", "at_worst"),
     *("mine", "repeats", "published", "ratio", "ratio_low", "ratio_high"),
-    *("verdict", "limit", "environment", "apart", "factors", "noted", "declared"),
+    *("verdict", "limit", "environment", "apart", "factors", "noted", "unknown", "declared"),
+    *("stated", "stated_a", "stated_b", "assumed"),
     "published_title",
 )
 

@@ -11,11 +11,11 @@ from ..core.identity import GROUP, TOPOLOGY, topology_text
 from ..core.lists import counted, grouped
 from ..core.units import SAMPLES, per_second
 from ..stats.groups import by_group, records, title
+from .labels import each_condition
 from .numbers import exact_decimals, percent, rate_decimals, ratio
 from .spread_text import about_spread
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
-from .units import rate_unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +27,9 @@ _NOTES = {
     "factors": "not comparable because of ",
     "by": "throughput by ",
     "noted": "also differs or is not known: ",
+    "stated": "only stated, not in the logs: ",
+    "stated_a": "only stated, not in the logs of a: ",
+    "stated_b": "only stated, not in the logs of b: ",
     "unknown": "not stated by the publication: ",
     "assumed": "not recorded, and taken as published: ",
     "declared": "changed in the published command: ",
@@ -35,6 +38,7 @@ _NOTES = {
     "unrecorded": "not recorded on either side, so it may differ: ",
     "why": "undecided: ",
 }
+_STATED = ("stated", "stated_a", "stated_b")
 _INTERVAL = Column("interval", True, stacks=True)
 _N, _STACKED_N = Column("n", True), Column("n", True, stacks=True)
 _VERDICT = Column("verdict", wraps=True)
@@ -71,6 +75,7 @@ def render_published(
             f"Intervals contain the true ratio in {coverage:.0%} of comparisons of normally"
             " distributed runs, and in fewer of skewed ones."
         )
+    end += _about_stated(rows)
     if any(row["ratio"] is not None and row["ratio_low"] is None for row in rows):
         end.append("Fewer than 3 runs have no interval and are undecided.")
     return _ended(lines, [*end, *_gate(rows, limit)], screen)
@@ -86,6 +91,7 @@ def render_campaigns(
         return "No run could be counted.\n"
     lines = [*wrapped(f"a: {names[0]}", screen.prose), *wrapped(f"b: {names[1]}", screen.prose), ""]
     setting: tuple[str, ...] = ("workload", "model", "source", "precision", "batch_size_per_device")
+    setting += ("unit",)
     if len(_grouped(rows, (*setting, *TOPOLOGY))) < len(rows):
         setting += ("parameters", "directory")
     for key, group in _grouped(rows, setting).items():
@@ -98,7 +104,7 @@ def render_campaigns(
             lines += wrapped(text, screen.prose, first="- ", rest="  ")
         lines += [""] if notes else []
     cases = [row for row in rows if row["p_value"] is not None]
-    end = [f"{_counts([row['verdict'] for row in rows])}."]
+    end = [f"{_counts([row['verdict'] for row in rows])}.", *_about_stated(rows)]
     if len(cases) > 1:
         end.append(
             f"The intervals of all {len(cases)} cases are right together in 95 % of comparisons."
@@ -157,7 +163,7 @@ def _published_table(
     columns = [
         Column("topology"),
         *([Column("publication", stacks=True, wraps=True)] if every else []),
-        *(Column(rate_unit(rows[0]["workload"]), True), _INTERVAL, _N),
+        *(Column(rows[0]["unit"], True), _INTERVAL, _N),
         *(Column("published", True), _STACKED_N),
         *(Column("ratio", True), _INTERVAL),
         *_judged(limit),
@@ -182,7 +188,7 @@ def _published_table(
 
 def _campaign_table(rows: Sequence[Record], screen: Screen, limit: float | None) -> str:
     is_told = any(row["distinction"] for row in rows)
-    unit = rate_unit(rows[0]["workload"])
+    unit = rows[0]["unit"]
     columns = [
         Column("topology"),
         *([Column("environment", stacks=True, wraps=True)] if is_told else []),
@@ -237,10 +243,22 @@ def _notes(group: Sequence[Record], names: Sequence[str] = ()) -> list[str]:
                 published = column != "factors" or row["report"] is not None
                 text = f"{label if published else 'not published: '}{row[column]}"
                 texts.setdefault(text, []).append(row)
+        if column in _STATED:
+            texts = _by_condition(group, column, label)
         for text, rows in texts.items():
             where = "" if len(rows) == len(group) else f"{_where(rows, group, names)}: "
             notes.append(where + text)
     return notes
+
+
+def _by_condition(group: Sequence[Record], column: str, label: str) -> dict[str, list[Record]]:
+    """The conditions that are only stated of the same rows in one note, with these rows."""
+    rows: dict[str, list[int]] = {}
+    for number, row in enumerate(group):
+        for condition in each_condition(row.get(column) or ""):
+            rows.setdefault(condition, []).append(number)
+    alike = grouped(rows, lambda condition: tuple(rows[condition]))
+    return {label + ", ".join(texts): [group[n] for n in places] for places, texts in alike.items()}
 
 
 def _where(rows: Sequence[Record], group: Sequence[Record], names: Sequence[str]) -> str:
@@ -269,6 +287,14 @@ def _gate(rows: Sequence[Record], limit: float | None) -> list[str]:
         return []
     verdicts = [row["limit_verdict"] for row in rows if row["limit_verdict"]]
     return [f"Not slower by {limit:.1%}: {_counts(verdicts) or 'no case'}."]
+
+
+def _about_stated(rows: Sequence[Record]) -> list[str]:
+    """The number of verdicts that no log confirms in all they rest on."""
+    stated = [row for row in rows if any(row.get(name) for name in (*_STATED, "assumed"))]
+    which = "All" if len(stated) == len(rows) else f"{len(stated)} of {len(rows)}"
+    text = f"{which} rest on what was only stated or assumed, which is listed below each table."
+    return [text] if stated else []
 
 
 def _ended(lines: Sequence[str], end: Sequence[str], screen: Screen) -> str:

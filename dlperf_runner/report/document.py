@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -19,7 +18,7 @@ from .numbers import rate_decimals
 from .sweep_tables import sweep_tables
 from .tables import Cell, Column, Table, cell
 from .time_tables import time_chart, time_tables
-from .units import common_unit, is_bandwidth, named_record, rate_unit
+from .units import common_unit, is_bandwidth, named_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,12 +59,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Commands:
-    """How to make a campaign again: in one command, and what it ran on each host."""
+    """How to make a campaign again: in one command, and what it ran on each host. Of other logs,
+    neither is known."""
 
     campaign: str
     command: str
     cases: tuple[tuple[str, str], ...]
-    of_campaign: bool
 
 
 @dataclass(frozen=True)
@@ -88,6 +87,7 @@ class Document:
     environment: tuple[Table, ...]
     differences: Table | None
     commands: tuple[Commands, ...]
+    command: str  # makes the report again
     methods: tuple[str, ...]
     notes: tuple[str, ...]
     problems: tuple[str, ...]
@@ -116,10 +116,11 @@ def make_document(
     cases: tuple[dict[str, Any], ...],
     figures: tuple[Figure, ...],
     comparison: Sequence[tuple[str, pd.DataFrame]],
+    command: str,
     t: Labels,
 ) -> Document:
     """The document of some campaigns, of their cases and figures. `comparison` is what
-    compare_published made of the cases, by the campaign's name."""
+    compare_published made of the cases, by the campaign's name. `command` makes the report."""
     several = len(campaigns) > 1
     verdicts = [
         {"campaign": name if several else None, **row}
@@ -133,6 +134,8 @@ def make_document(
     ]
     drawer = _SeriesDrawer(campaigns, several, t)
     sections = tuple(drawer.section(n, group) for n, group in enumerate(_groups(cases), start=1))
+    stated = {_key(row["campaign"], row): row["stated"] for row in verdicts}
+    cases = tuple(case | {"stated": stated.get(_key(case["campaign"], case))} for case in cases)
     compared = case_tables.comparison("published", verdicts, t("comparison"), t)
     return Document(
         labels=t,
@@ -151,6 +154,7 @@ def make_document(
         environment=tuple(_environment(campaigns, t)),
         differences=_differences(campaigns, t),
         commands=tuple(_commands(campaigns)),
+        command=command,
         methods=tuple(t(f"method_{name}") for name in case_tables.METHODS),
         notes=tuple(_said(campaigns, lambda campaign: campaign.notes)),
         problems=tuple(
@@ -172,13 +176,13 @@ def make_figures(
     """Throughput and speed-up of all that has the same model, precision and batch size; `published`
     are compare_published's points."""
     others = [] if published is None else records(published)
-    setting = itemgetter("family", "precision", "batch_size_per_device")
-    together = grouped(cases, lambda case: (*setting(case), rate_unit(case["workload"])))
+    setting = itemgetter("family", "precision", "batch_size_per_device", "unit")
+    together = grouped(cases, setting)
     for number, ((family, precision, batch, unit), same) in enumerate(together.items(), start=1):
         groups = _groups(same)
         names = case_tables.line_names(groups)
         title = t("setting", model=family, precision=precision, batch=batch)
-        if is_bandwidth(same[0]["workload"]):
+        if is_bandwidth(same[0]):
             title = f"{family}, {precision}"
         points = list(_published_points(names, groups, others))
         charts = figures.scaling(title, dict(zip(names, groups, strict=True)), points, unit, t)
@@ -245,7 +249,7 @@ class _SeriesDrawer:
         devices = self._t.place(run.topology.nodes, run.topology.world_size)
         left_out = self._invalid.get(key, set())
         return figures.over_iterations(
-            devices, run.setting, series, left_out, self._budget, rate_unit(run.workload), self._t
+            devices, run.setting, series, left_out, self._budget, series[0].unit, self._t
         )
 
 
@@ -266,7 +270,7 @@ def _not_counted_table(
     lost: Sequence[tuple[Campaign, dict[str, Any]]], several: bool, t: Labels
 ) -> Table:
     columns = [Column(t("case")), Column(t("repeat_number"), number=True)]
-    unit = common_unit(record["workload"] for _, record in lost) or t("throughput")
+    unit = common_unit(record["unit"] for _, record in lost) or t("throughput")
     columns += [Column(unit, True, "#,##0.00"), Column(t("why"))]
     rows = []
     for campaign, record in lost:
@@ -332,11 +336,9 @@ def _commands(campaigns: Sequence[Campaign]) -> Iterator[Commands]:
         recorded = campaign.recorded
         if recorded.campaign:
             cases = tuple(case_commands(recorded.runs))
-            yield Commands(campaign.name, run_command(recorded.campaign), cases, True)
+            yield Commands(campaign.name, run_command(recorded.campaign), cases)
         else:
-            path = str(campaign.results.directory)
-            words = shlex.join(["python", "-m", "dlperf_runner", "summarize", path])
-            yield Commands(campaign.name, words, (), False)
+            yield Commands(campaign.name, "", ())
 
 
 def _said(campaigns: Sequence[Campaign], of: Any) -> Iterator[str]:

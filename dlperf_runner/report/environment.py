@@ -9,10 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..campaign.directory import RESULTS, name_of
 from ..core.files import as_object, readable_json
+from ..results.discovery import is_campaign
 from .plan_text import shell_line
+
+if TYPE_CHECKING:
+    from ..results.statement import Statements
 
 # Facts that name a node are different on every one, and say nothing.
 _NAMES = {"hostname", "address"}
@@ -106,6 +111,27 @@ def run_command(campaign: Mapping[str, Any]) -> str:
         elif value not in (None, "", []):
             texts = value if isinstance(value, list) else [value]
             words += [f"--{name.replace('_', '-')}", ",".join(map(str, texts))]
+    return shlex.join(words)
+
+
+def report_command(
+    directories: Sequence[Path],
+    statements: Statements,
+    conditions: Sequence[str],
+    language: str,
+    catalog: Path | None,
+) -> str:
+    """The command that makes the same report of these campaigns and logs."""
+    words = ["python", "-m", "dlperf_runner"]
+    words += ["--catalog", str(catalog)] if catalog else []
+    words.append("report")
+    # A campaign may be moved, and its report does not change then.
+    words += [
+        str(RESULTS / name_of(path)) if is_campaign(path) else str(path) for path in directories
+    ]
+    words += statements.arguments()
+    words += [word for condition in conditions for word in ("--condition", condition)]
+    words += ["--lang", language] if language != "en" else []
     return shlex.join(words)
 
 

@@ -11,7 +11,6 @@ from .charts import Chart, ChartPoint, Line
 from .labels import Labels
 from .numbers import as_published, rate_decimals, speedup
 from .tables import Form, cell
-from .units import rate_unit
 
 Record = Mapping[str, Any]
 _EDGE = 0.05  # room above and below a run's window, as part of its middle
@@ -90,7 +89,7 @@ def _points(cases: Sequence[Record], metric: str, t: Labels) -> tuple[ChartPoint
         form = _form(case, metric)
         numbers = {"value": case[value], "low": low, "high": high}
         texts = {name: cell(number, form).text for name, number in numbers.items()}
-        hint = t(key, devices=case["world_size"], unit=rate_unit(case["workload"]), **texts)
+        hint = t(key, devices=case["world_size"], unit=case["unit"], **texts)
         ends = (low, high) if positive else (None, None)
         found.append(ChartPoint(case["world_size"], case[value], *ends, hint))
     return tuple(found)

@@ -5,23 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from itertools import groupby, pairwise
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from ..core.identity import ENVIRONMENT, label, value_text
+from ..core.lists import grouped
 from ..history.store import Point
 from ..stats.change_points import CORRELATION, LEVEL, ChangePoint
 from .charts import Chart, ChartPoint, Line
 from .numbers import rate_decimals
 from .tables import Column
 from .terminal import PIPE, Screen, table, wrapped
-from .units import common_unit, named_record, rate_unit
+from .units import common_unit, named_record
 
 
 def by_case(points: Sequence[Point]) -> dict[str, list[Point]]:
-    """The points of each case, in the order of time."""
-    return {name: list(of) for name, of in groupby(points, key=lambda point: point.case_id)}
+    """The points of each case, in the order of time. What counted something else at another time is
+    another case."""
+    units: dict[str, set[str]] = {}
+    for point in points:
+        units.setdefault(point.case_id, set()).add(point.unit)
+    return grouped(
+        points,
+        lambda p: p.case_id if len(units[p.case_id]) == 1 else f"{p.case_id} in {p.unit}",
+    )
 
 
 def document(
@@ -94,7 +102,7 @@ def cases_table(
 ) -> str:
     """A row for each case: where it changed, and its latest median."""
     rows = []
-    unit = common_unit(points[0].workload for points in cases.values())
+    unit = common_unit(points[0].unit for points in cases.values())
     for name, points in cases.items():
         last, changed = points[-1], ""
         if changes[name]:
@@ -102,7 +110,7 @@ def cases_table(
             place = points[change.index]
             changed = f"{_change(change)} since {place.created[:10]} {place.campaign}"
             changed = "; ".join([changed, *change.causes])
-        rate = _rates(last)[0] if unit else f"{_rates(last)[0]} {rate_unit(last.workload)}"
+        rate = _rates(last)[0] if unit else f"{_rates(last)[0]} {last.unit}"
         rows.append((name, changed, str(len(points)), last.created[:10], rate))
     columns = (
         *(Column("case"), Column("changed", stacks=True, wraps=True)),
@@ -148,7 +156,7 @@ def case_table(
         )
     columns = (
         *(Column("created"), Column("campaign", stacks=True)),
-        Column(rate_unit(points[0].workload), True),
+        Column(points[0].unit, True),
         *(Column("interval", True, stacks=True), Column("n", True)),
         Column("what changed", wraps=True),
     )
@@ -216,7 +224,7 @@ def chart(name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) ->
         name,
         dates,
         "campaign, the oldest first",
-        rate_unit(points[0].workload),
+        points[0].unit,
         tuple(lines),
         log=False,
         x_ticks=ticks,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..core.files import read_text
 from .charts import COLOURS, Chart, vega_lite
 
 if TYPE_CHECKING:
@@ -133,4 +134,4 @@ def _digest(text: str) -> str:
 
 
 def _text(name: str) -> str:
-    return (TEMPLATES / name).read_text(encoding="utf-8")
+    return read_text(TEMPLATES / name)

@@ -11,8 +11,10 @@ from pathlib import Path
 import yaml
 
 from ..core.errors import UserError
+from ..core.files import read_text
 
 _DIRECTORY = Path(__file__).parent / "labels"
+_CONDITION = re.compile(r"[^,;()]+ \((?:[^()]|\([^()]*\))*\)")
 LANGUAGES = tuple(sorted(path.stem for path in _DIRECTORY.glob("*.yml")))
 
 
@@ -50,7 +52,14 @@ def _conditions(text: str, language: str) -> str:
     said = {english[key]: texts[key] for key in english if key.startswith("word_")}
     text = re.sub(rf"(?:^|(?<=, ))({_any(own)})(?= \(|, |$)", lambda match: own[match[1]], text)
     text = re.sub(rf"(?<= \()({_any(said)})(?=, )", lambda match: said[match[1]], text)
-    return re.sub(rf"(?<=, )({_any(said)})(?=\))", lambda match: said[match[1]], text)
+    text = re.sub(rf"(?<=, )({_any(said)})(?=\))", lambda match: said[match[1]], text)
+    by = {f"({english[key]})": f"({texts[key]})" for key in english if key.startswith("source_")}
+    return re.sub(_any(by), lambda match: by[match[0]], text)
+
+
+def each_condition(text: str) -> list[str]:
+    """The parts of `accelerator (V100, --condition), topology (the directory name)`."""
+    return [part.strip() for part in _CONDITION.findall(text)]
 
 
 def _any(names: Iterable[str]) -> str:
@@ -67,4 +76,4 @@ def load_labels(language: str = "en") -> Labels:
             expected=f"one of {', '.join(LANGUAGES)}",
         )
     path = _DIRECTORY / f"{language}.yml"
-    return Labels(language, yaml.safe_load(path.read_text(encoding="utf-8")))
+    return Labels(language, yaml.safe_load(read_text(path)))

@@ -10,7 +10,7 @@ from ..stats.groups import by_group
 from .numbers import joules, rate_decimals, seconds, speedup, tflops
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
-from .units import energy_unit, is_bandwidth, per_device, rate_unit, step_time
+from .units import energy_unit, is_bandwidth, per_device, step_time
 
 MEMORY = "GPU memory (MiB)"
 _MEDIAN = "samples_per_second_median"
@@ -52,7 +52,7 @@ def groups(cases: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Grid]]:
 
 def _grid(rows: list[dict[str, Any]]) -> Grid:
     workload = rows[0]["workload"]
-    unit, decimals = rate_unit(workload), rate_decimals(workload, [row[_MEDIAN] for row in rows])
+    unit, decimals = rows[0]["unit"], rate_decimals(workload, [row[_MEDIAN] for row in rows])
     formula = next((row["flops_formula"] for row in rows if row["flops_formula"]), "")
     columns = (
         Column("node_num", True),
@@ -69,11 +69,11 @@ def _grid(rows: list[dict[str, Any]]) -> Grid:
         Column("step p99 (s)", True, stacks=True),
         Column("memory (MiB)", True, stacks=True),
         Column(MEMORY, True, stacks=True),
-        Column(energy_unit(workload), True, stacks=True),
+        Column(energy_unit(rows[0]), True, stacks=True),
         Column("W", True, stacks=True),
     )
     cells = [_cells(row, f".{decimals}f") for row in rows]
-    always = (*_ALWAYS, unit, *(() if is_bandwidth(workload) else _SCALING))
+    always = (*_ALWAYS, unit, *(() if is_bandwidth(rows[0]) else _SCALING))
     kept = [
         n
         for n, column in enumerate(columns)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from .layout import groups
-from .units import rate_unit
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~#$])")
 _ENTITIES = re.compile(r"&(?=#?\w+;)")
@@ -25,7 +24,7 @@ every statistic with its interval in summary.csv.
 
 def render(cases: Sequence[dict[str, Any]], notes: Sequence[str], problems: Sequence[str]) -> str:
     """The whole document."""
-    units = dict.fromkeys(rate_unit(case["workload"]) for case in cases)
+    units = dict.fromkeys(case["unit"] for case in cases)
     parts = ["# Results\n"]
     for title, (columns, rows) in groups(cases):
         grid = [[column.label for column in columns], *([c.text for c in row] for row in rows)]

@@ -35,7 +35,16 @@ def render(results: Sequence[MlperfResult], screen: Screen = PIPE) -> str:
         needed = next((r.runs_needed for r in own if r.runs_needed), "an unknown number of")
         heading = f"{benchmark}: MLPerf's time to train of {needed} runs, in minutes"
         lines += [heading, "", table(columns, rows, screen)]
-        lines += [f"Throughput by {', '.join(estimators)}.", ""]
+        lines += [f"Throughput by {', '.join(estimators)}."]
+        notes: dict[str, list[str]] = {}
+        for result in own:
+            if result.throughput_note:
+                where = f"{result.submitter} {result.system}"
+                notes.setdefault(result.throughput_note, []).append(where)
+        for note, places in notes.items():
+            all_of_it = len(places) == len(own)
+            lines.append(f"{'All' if all_of_it else ', '.join(places)}: {note}.")
+        lines.append("")
     return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core.files import write_whole
+from ..core.files import read_text, write_whole
 from ..core.processors import processors
 from .charts import Chart, vega_lite
 
@@ -58,7 +58,7 @@ def program() -> str:
 
     # RuntimeError: the user has no home.
     with suppress(OSError, RuntimeError, UnicodeDecodeError):
-        return _cache().read_text(encoding="utf-8")
+        return read_text(_cache())
     script = vl_convert.javascript_bundle("window.vegaEmbed=vegaEmbed")
     with suppress(OSError, RuntimeError):
         write_whole(_cache(), script)

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from ..catalog.reader import own_workloads
+from ..catalog.reader import own_workloads, unit_of
 from ..catalog.source import DataParameter
 from ..core.lists import counted, grouped
-from .units import is_bandwidth
+from ..core.units import BANDWIDTH
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -69,7 +69,7 @@ def _described(runs: Sequence[Mapping[str, Any]]) -> str:
     first = runs[0]
     data = _data(first)
     size = f"batch {first['batch_size_per_device']} per device"
-    if is_bandwidth(first["workload"]):
+    if unit_of(first["workload"]) == BANDWIDTH:
         size = f"up to {first['parameters']['message_bytes']} bytes"
     return (
         f"{counted(first['nodes'], 'node')} with {counted(first['gpus_per_node'], 'device')}"

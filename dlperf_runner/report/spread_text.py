@@ -33,7 +33,8 @@ def render_spreads(measured: MeasuredSpreads, screen: Screen = PIPE) -> str:
         lines += wrapped(text, screen.prose)
     for key, why in measured.without.items():
         case = columns_of(key)
-        text = f"{title({name: case[name] for name in GROUP})}, {topology_text(case)}: {why}"
+        table_key = {name: case[name] for name in GROUP} | {"unit": measured.units[key]}
+        text = f"{title(table_key)}, {topology_text(case)}: {why}"
         lines += wrapped(text, screen.prose, first="- ", rest="  ")
     return "\n".join(lines) + "\n"
 
@@ -55,6 +56,7 @@ def spread_records(measured: MeasuredSpreads) -> Iterator[dict[str, Any]]:
         interval = between_interval(spread)
         yield {
             "case": columns_of(key),
+            "unit": measured.units[key],
             "measured_with": list(measured.measured_with[key]),
             "campaigns": spread.campaigns,
             "runs": spread.runs,

@@ -9,7 +9,6 @@ from ..stats.sweeps import Case, Sweep, SweptTopology, setting, sweeps
 from .case_tables import group_title, rate_form, sheet_form
 from .labels import Labels
 from .tables import Cell, Column, Table, cell
-from .units import rate_unit
 
 _MEDIAN = "samples_per_second_median"
 _Row = tuple[str | None, ...]
@@ -22,7 +21,7 @@ def sweep_tables(cases: Sequence[Case], t: Labels) -> Iterator[Table]:
         columns = [Column(label(axis)) for axis in sweep.axes]
         columns += [
             Column(
-                f"{topology_text(place.best)} {rate_unit(place.best['workload'])}",
+                f"{topology_text(place.best)} {place.best['unit']}",
                 True,
                 sheet_form(place.cases),
             )
@@ -52,7 +51,7 @@ def _rate(row: _Row, place: SweptTopology, sweep: Sweep) -> Cell:
 
 def _best(place: SweptTopology, sweep: Sweep, t: Labels) -> str:
     rate = f"{place.best[_MEDIAN]:{rate_form(place.cases)}}"
-    unit = rate_unit(place.best["workload"])
+    unit = place.best["unit"]
     place_name, best = topology_text(place.best), _words(place.best, sweep)
     text = t("sweep_best", topology=place_name, setting=best, rate=rate, unit=unit)
     if not place.undecided:

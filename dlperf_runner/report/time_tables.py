@@ -35,7 +35,7 @@ def _measured_bandwidth(groups: Sequence[Sequence[Case]]) -> dict[str, float]:
     found: dict[str, float] = {}
     for case in (case for group in groups for case in group):
         rate = case[f"{SAMPLES_PER_SECOND}_median"]
-        if is_bandwidth(case["workload"]) and "all-reduce" in case["model"] and rate:
+        if is_bandwidth(case) and "all-reduce" in case["model"] and rate:
             topology = topology_text(case)
             found[topology] = max(rate, found.get(topology, 0.0))
     return found

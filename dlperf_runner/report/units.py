@@ -1,39 +1,35 @@
-"""Rates with the name and the unit of their workload: samples/s or tokens/s (see core.units)."""
+"""Rates with the name and the unit that their runs had: samples/s or tokens/s (see core.units). A
+case has it in its column `unit`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..catalog.reader import own_workloads, unit_of
+from ..catalog.reader import own_workloads
 from ..core.frame import SAMPLES_PER_SECOND, Row
-from ..core.units import BANDWIDTH, SAMPLES, TOKENS, named, per_one, per_second
+from ..core.units import BANDWIDTH, SAMPLES, TOKENS, Unit, counted_unit, named, per_one, per_second
 
 
-def rate_unit(workload: str | None) -> str:
-    """The unit of a workload's rates."""
-    return per_second(unit_of(workload))
+def energy_unit(case: Mapping[str, Any]) -> str:
+    """The unit of a case's energy: J/token."""
+    return f"J/{per_one(counted_unit(case['unit']))}"
 
 
-def energy_unit(workload: str | None) -> str:
-    """The unit of a workload's energy: J/token."""
-    return f"J/{per_one(unit_of(workload))}"
+def is_bandwidth(case: Mapping[str, Any]) -> bool:
+    """Whether the rate of a case does not grow with the number of devices."""
+    return bool(case["unit"] == per_second(BANDWIDTH))
 
 
-def is_bandwidth(workload: str | None) -> bool:
-    """Whether the rates of a workload do not grow with the number of devices."""
-    return unit_of(workload) == BANDWIDTH
-
-
-def common_unit(workloads: Iterable[str | None]) -> str | None:
-    """The unit of all their rates; None if they have several."""
-    units = {rate_unit(workload) for workload in workloads}
-    return units.pop() if len(units) == 1 else None
+def common_unit(units: Iterable[str]) -> str | None:
+    """The unit that all of them are; None if there are several."""
+    several = set(units)
+    return several.pop() if len(several) == 1 else None
 
 
 def named_record(case: Mapping[str, Any]) -> dict[str, Any]:
     """A case with its rates under the names of its unit, tokens also per device."""
-    unit = unit_of(case["workload"])
+    unit = counted_unit(case["unit"])
     if unit == SAMPLES:
         return dict(case)
     record = {named(name, unit): value for name, value in case.items()}
@@ -45,17 +41,24 @@ def named_record(case: Mapping[str, Any]) -> dict[str, Any]:
 def per_device(case: Mapping[str, Any]) -> float | None:
     """The tokens/s/device of a case; None for other units, whose reports have no such number."""
     median: float | None = case[f"{SAMPLES_PER_SECOND}_median"]
-    if median is None or unit_of(case["workload"]) != TOKENS:
+    if median is None or case["unit"] != per_second(TOKENS):
         return None
     return median / int(case["world_size"])
 
 
 def named_rows(rows: Sequence[Row]) -> list[Row]:
     """Rows of the tidy frame, as `named_record` names their metrics."""
-    units = {workload: unit_of(workload) for workload in {row.workload for row in rows}}
-    if set(units.values()) <= {SAMPLES}:
+    if all(row.unit == per_second(SAMPLES) for row in rows if row.metric == SAMPLES_PER_SECOND):
         return list(rows)
-    return [row._replace(metric=named(row.metric, units[row.workload])) for row in rows]
+    return [*_named_rows(rows)]
+
+
+def _named_rows(rows: Iterable[Row]) -> Iterator[Row]:
+    unit: Unit = SAMPLES
+    for row in rows:
+        if row.metric == SAMPLES_PER_SECOND:  # the other metrics of a run follow it
+            unit = counted_unit(row.unit)
+        yield row._replace(metric=named(row.metric, unit))
 
 
 def step_time(case: Mapping[str, Any], percentile: str) -> float | None:

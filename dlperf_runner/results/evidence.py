@@ -4,21 +4,21 @@ of its log in which NCCL logs its network choice."""
 from __future__ import annotations
 
 import csv
-import gzip
 import math
 import mmap
 import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from io import TextIOWrapper
+from functools import partial
 from pathlib import Path
 
-from ..core.files import open_stored, stored
+from ..core.files import open_gzip, open_read, open_stored, stored
 from ..measure.validity import Evidence, GpuProcess, HealthReport, Sample, XidError
 from .run_record import FoundRun
 
 _NET = b"NCCL INFO NET/"
+LONGEST = 2**20  # bytes of a line that are read at once
 # The columns of the telemetry that are used.
 _COLUMNS = (
     *("unix_time", "utilization_percent", "sm_clock_mhz", "max_sm_clock_mhz", "throttle_reasons"),
@@ -111,11 +111,9 @@ def _path(run: FoundRun, kind: str, host: str) -> Path:
 def _rows(run: FoundRun, kind: str, host: str) -> Iterator[dict[str, str]]:
     """The readable rows of a sampler's file."""
     try:
-        with (
-            open_stored(_path(run, kind, host)) as content,
-            TextIOWrapper(content, encoding="utf-8", errors="replace", newline="") as file,
-        ):
-            for row in csv.DictReader(file):
+        with open_stored(_path(run, kind, host)) as file:
+            lines = iter(partial(file.readline, LONGEST), b"")
+            for row in csv.DictReader(line.decode(errors="replace") for line in lines):
                 yield {k: v for k, v in row.items() if isinstance(k, str) and isinstance(v, str)}
     except (OSError, EOFError, zlib.error, csv.Error):
         return
@@ -135,13 +133,13 @@ def _number(text: str | None) -> float | None:
 def _net_lines(path: Path) -> Iterable[str]:
     """The lines in which NCCL logs its network choice, found without decoding the other lines."""
     if path.suffix == ".gz":
-        with suppress(OSError, EOFError, zlib.error), gzip.open(path) as packed:
-            for line in packed:
+        with suppress(OSError, EOFError, zlib.error), open_gzip(path) as packed:
+            for line in iter(partial(packed.readline, LONGEST), b""):
                 if (place := line.find(_NET)) >= 0:
                     yield line[place : place + 1000].decode("utf-8", "replace").rstrip("\n")
         return
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as log:
+        with open_read(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as log:
             place = log.find(_NET)
             while place >= 0:
                 end = log.find(b"\n", place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -20,7 +20,7 @@ from ..catalog.reader import campaign_folders, unit_of, use_campaign_folders
 from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
 from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
-from ..core.identity import CASE
+from ..core.identity import CASE, label
 from ..core.lists import counted, grouped, shortened
 from ..core.printable import printable, printable_lines
 from ..core.processors import processors
@@ -266,7 +266,7 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
         key = (what, run.source_of(what))
         results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
     results.logs |= dict.fromkeys(reading.contents, results.told(run.path))
-    row = _row(run, reading.log_sha256, why)
+    row = _row(run, reading.log_sha256, why, _stated(run, measured.confirmed))
     # Not _replace(): it processes every name again for each of many rows.
     at = COLUMNS.index("metric")
     before, after = row[:at], row[at + 4 :]
@@ -279,7 +279,26 @@ def _memory(run: FoundRun) -> Iterator[Measurement]:
         yield Measurement(GPU_MEMORY, run.gpu_memory_mib, "MiB", "max_of_samples")
 
 
-def _row(run: FoundRun, digest: str | None, why: str | None = None) -> Row:
+def _stated(run: FoundRun, confirmed: Collection[str]) -> str | None:
+    """The settings of a run that its log does not confirm, each with its source: `topology (the
+    directory name), accelerator (--accelerator)`."""
+    in_log = {
+        "batch size per device": "batch size" in confirmed
+        or {"global batch size", "world size"} <= {*confirmed},
+        "topology": "world size" in confirmed
+        and ("number of nodes" in confirmed or run.topology.world_size == 1),
+        "model": "network" in confirmed,
+        "precision": "precision" in confirmed,
+        "total steps": "number of steps" in confirmed,
+        "warmup steps": "number of warm-up steps" in confirmed,
+    }
+    texts = [f"{label(name)} ({by})" for name, by in run.asserted if not in_log.get(label(name))]
+    return printable(", ".join(texts)) or None
+
+
+def _row(
+    run: FoundRun, digest: str | None, why: str | None = None, stated: str | None = None
+) -> Row:
     return Row(
         **dict(zip(CASE, run.case, strict=True)),
         global_batch_size=run.global_batch_size,
@@ -291,4 +310,5 @@ def _row(run: FoundRun, digest: str | None, why: str | None = None) -> Row:
         log_sha256=digest,
         valid=why is None,
         why_invalid=why and printable_lines(why),
+        stated=stated,
     )

@@ -3,15 +3,16 @@ compressed is expanded."""
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from io import BufferedReader
 from pathlib import Path
 
 from .. import logs
 from ..core.errors import UserError
+from ..core.files import open_read
 from .compressed import MAGIC, expanded
 from .time_limit import limited
 
@@ -84,9 +85,9 @@ class LogFile:
         with self._file() as file:
             return os.fstat(file.fileno()).st_size
 
-    def _file(self) -> io.FileIO:
+    def _file(self) -> BufferedReader:
         try:
-            return io.FileIO(self.path)
+            return open_read(self.path)
         except OSError as error:
             raise UserError(
                 "the log cannot be read", where=str(self.path), found=error.strerror or str(error)

@@ -152,7 +152,8 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) ->
                 expected=run.accelerator,
                 found="cpu : True",
             )
-        run = replace(run, accelerator="cpu")
+        asserted = tuple(item for item in run.asserted if item[0] != "accelerator")
+        run = replace(run, accelerator="cpu", asserted=asserted)
     stated = dict(run.stated_by)
     if _may_be_tf32(run, headers):
         run = replace(run, assumed=(*run.assumed, ASSUMED_FP32))

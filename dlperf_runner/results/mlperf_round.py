@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +29,9 @@ _MANY = 32  # logs from which several processes save time
 @dataclass(frozen=True)
 class MlperfResult:
     """The runs of a benchmark on a system. `time_to_train_min` is MLPerf's score, None without
-    enough successful runs. Rates and step times are medians over the runs; rates are those of all
-    devices."""
+    enough successful runs, and with more than count. Rates and step times are medians over the
+    runs; rates are those of all devices. `throughput_note` is that of the runs, if the estimator is
+    not `blocks`."""
 
     submitter: str
     system: str
@@ -50,6 +52,7 @@ class MlperfResult:
     tokens_per_second_per_device: float | None
     step_time_median_s: float | None
     step_time_p99_s: float | None
+    throughput_note: str | None
 
 
 @dataclass
@@ -62,9 +65,16 @@ class Round:
     notes: list[str] = field(default_factory=list)
 
 
-def read_round(directory: Path, jobs: int | None = None) -> Round:
-    """Read all logs below a directory with so many processes. Raises UserError if there are
-    none."""
+def read_round(
+    directory: Path,
+    jobs: int | None = None,
+    *,
+    batch_size: int | None = None,
+    consecutive: bool = False,
+) -> Round:
+    """Read all logs below a directory with so many processes. Only runs with the `batch_size`
+    count, if one is given. With `consecutive`, a result with more runs than it needs is that of the
+    consecutive ones that are closest to the median. Raises UserError if there are no logs."""
     paths = sorted(directory.resolve().rglob("result_*.txt"))
     if not paths:
         raise UserError(
@@ -72,22 +82,113 @@ def read_round(directory: Path, jobs: int | None = None) -> Round:
             where=str(directory),
             expected="<submitter>/results/<system>/<benchmark>/result_<n>.txt",
         )
-    folders: dict[Path, list[MlperfRun | UserError]] = {}
+    folders: dict[Path, dict[Path, MlperfRun | UserError]] = {}
     for path, run in zip(paths, _read_all(paths, jobs), strict=True):
-        folders.setdefault(path.parent, []).append(run)
+        if batch_size is None or isinstance(run, UserError) or run.global_batch_size == batch_size:
+            folders.setdefault(path.parent, {})[path] = run
     found = Round()
-    for folder, runs in folders.items():
+    for folder, logs in folders.items():
+        runs, copies = _without_copies(logs)
         ended = [run for run in runs if isinstance(run, MlperfRun)]
-        good = [run for run in ended if run.status == SUCCESS]
-        if len(good) < len(ended):
-            failed = f"{len(ended) - len(good)} of {len(runs)} runs did not reach their target"
-            found.notes.append(f"{folder.relative_to(directory.resolve())}: {failed}")
-        found.problems += [run for run in runs if isinstance(run, UserError)]
+        failed = sum(run.status != SUCCESS for run in ended)
+        if failed:
+            failed_runs = f"{failed} of {len(runs)} runs did not reach their target"
+            found.notes.append(f"{folder.relative_to(directory.resolve())}: {failed_runs}")
+        found.problems += [run for run in runs if isinstance(run, UserError)] + copies
         try:
-            found.results.append(_result(folder, good, len(runs)))
+            _refuse_batch_sizes(folder, logs)
+            scored, excess = _scored(folder, runs, consecutive)
+            found.results.append(_result(folder, scored, is_scored=excess is None))
         except UserError as error:
-            found.problems.append(error)
+            excess = error
+        found.problems += [excess] if excess else []
     return found
+
+
+def _without_copies(
+    logs: Mapping[Path, MlperfRun | UserError],
+) -> tuple[list[MlperfRun | UserError], list[UserError]]:
+    """The runs of a folder, each once, and what is wrong with the others. Two runs never start and
+    stop in the same milliseconds."""
+    runs: list[MlperfRun | UserError] = []
+    paths: dict[tuple[int, float], list[Path]] = {}
+    for path, run in logs.items():
+        if isinstance(run, MlperfRun):
+            same = paths.setdefault((run.started_ms, run.time_to_train_s), [])
+            same.append(path)
+            if len(same) > 1:
+                continue
+        runs.append(run)
+    copies = [
+        UserError(
+            "several logs are of the same run",
+            where=str(first),
+            expected="one log of each run",
+            found=f"the same run_start and run_stop in {', '.join(path.name for path in others)}",
+            hint=f"only {first.name} counts",
+        )
+        for first, *others in paths.values()
+        if others
+    ]
+    return runs, copies
+
+
+def _refuse_batch_sizes(folder: Path, logs: Mapping[Path, MlperfRun | UserError]) -> None:
+    """Raise UserError if the runs of a folder have several batch sizes."""
+    names: dict[int, list[str]] = {}
+    for path, run in logs.items():
+        if isinstance(run, MlperfRun):
+            names.setdefault(run.global_batch_size, []).append(path.name)
+    if len(names) > 1:
+        raise UserError(
+            "the runs have different batch sizes, so they are not one result",
+            where=str(folder),
+            expected="one global_batch_size",
+            found="; ".join(f"{size} in {', '.join(of)}" for size, of in sorted(names.items())),
+            hint=f"--batch-size {min(names)} counts the runs with one of them",
+        )
+
+
+def _scored(
+    folder: Path, runs: Sequence[MlperfRun | UserError], consecutive: bool
+) -> tuple[Sequence[MlperfRun | UserError], UserError | None]:
+    """The runs that count, and why they have no score although they are enough."""
+    rules = benchmarks().get(folder.name)
+    if rules is None or len(runs) <= rules.runs:
+        return runs, None
+    ordered = sorted((run for run in runs if isinstance(run, MlperfRun)), key=_started)
+    if consecutive and len(ordered) == len(runs):
+        sets = [ordered[n : n + rules.runs] for n in range(len(runs) - rules.runs + 1)]
+        scores = [_score(runs, rules) for runs in sets]
+        middle = median(scores)
+        # A set without a score counts as infinitely slow.
+        distance = [abs(score - middle) if score != middle else 0.0 for score in scores]
+        return sets[distance.index(min(distance))], None
+    return runs, UserError(
+        "the result has more runs than count",
+        where=str(folder),
+        expected=f"{rules.runs} runs",
+        found=str(len(runs)),
+        hint="remove the logs that cannot be read, whose order is unknown, and add --consecutive"
+        if consecutive
+        else f"--consecutive takes the {rules.runs} consecutive ones closest to the median, as"
+        " MLPerf's rules do",
+    )
+
+
+def _started(run: MlperfRun) -> int:
+    return run.started_ms
+
+
+def _score(runs: Sequence[MlperfRun | UserError], rules: Benchmark) -> float:
+    """MLPerf's score in minutes; infinite if too many runs failed."""
+    good = [run.time_to_train_s / 60 for run in _good(runs)]
+    score = olympic_mean(good, len(runs) - len(good), rules.dropped)
+    return math.inf if score is None else score
+
+
+def _good(runs: Sequence[MlperfRun | UserError]) -> list[MlperfRun]:
+    return [run for run in runs if isinstance(run, MlperfRun) and run.status == SUCCESS]
 
 
 def _read_all(paths: Sequence[Path], jobs: int | None) -> list[MlperfRun | UserError]:
@@ -112,7 +213,7 @@ def _read(path: Path) -> MlperfRun | UserError:
                 found=run.benchmark,
             )
         needed = benchmarks().get(run.benchmark, Benchmark(runs=1)).sequence_length
-        if run.sequence_length not in (None, needed):
+        if needed is not None and run.sequence_length not in (None, needed):
             raise UserError(
                 "the sequence length is not that of the benchmark",
                 where=str(path),
@@ -124,7 +225,9 @@ def _read(path: Path) -> MlperfRun | UserError:
     return run
 
 
-def _result(folder: Path, good: Sequence[MlperfRun], runs: int) -> MlperfResult:
+def _result(
+    folder: Path, runs: Sequence[MlperfRun | UserError], *, is_scored: bool
+) -> MlperfResult:
     system, results = folder.parent.name, folder.parent.parent
     if results.name != "results":
         raise UserError(
@@ -134,12 +237,11 @@ def _result(folder: Path, good: Sequence[MlperfRun], runs: int) -> MlperfResult:
         )
     described = _system(results.parent / "systems" / f"{system}.json")
     rules = benchmarks().get(folder.name)
-    failed = runs - len(good)
+    good = _good(runs)
     scale = _scaling(folder / "scaling.json")
-    times = [run.time_to_train_s / 60 for run in good]
-    score = None
-    if rules is not None and runs >= rules.runs:
-        score = olympic_mean(times, failed, rules.dropped)
+    score = math.inf
+    if is_scored and rules is not None and len(runs) >= rules.runs:
+        score = _score(runs, rules)
     # The best estimator that all runs have.
     names = [*good[0].samples_per_second] if good else []
     estimator = next((n for n in names if all(n in run.samples_per_second for run in good)), None)
@@ -149,7 +251,7 @@ def _result(folder: Path, good: Sequence[MlperfRun], runs: int) -> MlperfResult:
     nodes, devices = (
         _count(described, key) for key in ("number_of_nodes", "accelerators_per_node")
     )
-    batches = {run.global_batch_size for run in good}
+    notes = dict.fromkeys(run.throughput_note for run in good if run.throughput_note)
     return MlperfResult(
         submitter=results.parent.name,
         system=system,
@@ -158,11 +260,11 @@ def _result(folder: Path, good: Sequence[MlperfRun], runs: int) -> MlperfResult:
         accelerators_per_node=devices,
         accelerator=_text(described, "accelerator_model_name"),
         framework=_text(described, "framework"),
-        global_batch_size=batches.pop() if len(batches) == 1 else None,
+        global_batch_size=good[0].global_batch_size if good else None,
         runs=len(good),
-        failed=failed,
+        failed=len(runs) - len(good),
         runs_needed=rules.runs if rules else None,
-        time_to_train_min=None if score is None else score * scale,
+        time_to_train_min=score * scale if math.isfinite(score) else None,
         scaling_factor=scale,
         estimator=estimator,
         samples_per_second=rate,
@@ -172,6 +274,7 @@ def _result(folder: Path, good: Sequence[MlperfRun], runs: int) -> MlperfResult:
         else None,
         step_time_median_s=_median([run.step_times.get("median") for run in good]),
         step_time_p99_s=_median([run.step_times.get("p99") for run in good]),
+        throughput_note="; ".join(notes) if notes and estimator != "blocks" else None,
     )
 
 

@@ -4,7 +4,7 @@ states, and from what the log itself states. Sources that contradict each other 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ ASSUMED_NODES = (
     f" {FLAT_DEVICES_PER_NODE} devices per node"
 )
 _BY_NAME = "the file name"
+_DIRECTORY = "the directory "
 _PARTS = re.compile(r"[^a-z0-9]+")
 # What messages call the fields of a statement.
 _SETTINGS = {"batch_size": "batch size", "topology": "world size", "model": "network"}
@@ -64,6 +65,7 @@ class _Identification:
         self.words = path_words
         self.statement = statement
         self.entry = _entry(log, path_words, known, statement)
+        self.asserted: list[tuple[str, str]] = []
 
     @cached_property
     def headers(self) -> Sequence[logs.Header]:
@@ -74,6 +76,10 @@ class _Identification:
         return head_of(self.headers)
 
     def run(self) -> FoundRun:
+        for field in ("framework", "total_steps", "warmup_steps"):
+            self._assert(field, filter(None, [self.statement.get(field)]))
+        by_name = [Stated(self.entry.model, _BY_NAME)] if self.words.first else []
+        self._assert("model", [*filter(None, [self.statement.get("model")]), *by_name])
         topology = self._topology()
         batch = self._batch_size(topology.world_size)
         accelerator = self._accelerator()
@@ -100,6 +106,7 @@ class _Identification:
             expected_by=_BY_NAME,
             stated_by=tuple((_SETTINGS.get(f, f), s.by) for f, s in self.statement.items()),
             accelerator=accelerator,
+            asserted=tuple(self.asserted),
             assumed=(ASSUMED_NODES,) if self._nodes_are_assumed else (),
             other_words=" ".join(self.words.others),
         )
@@ -110,6 +117,12 @@ class _Identification:
             yield self.statement[field]
         if (value := getattr(self.words, field, None)) is not None:
             yield Stated(value, _BY_NAME)
+
+    def _assert(self, name: str, said: Iterable[Stated]) -> None:
+        """Remember the first of these statements, which are not those of the log."""
+        for stated in [*said][:1]:
+            by_path = stated.by.startswith(_DIRECTORY)
+            self.asserted.append((name, "the directory name" if by_path else stated.by))
 
     def _in_log(self, field: str, *, needed: bool) -> Iterator[Stated]:
         """What the log says, if that is needed or could contradict a statement."""
@@ -133,8 +146,9 @@ class _Identification:
     def _batch_size(self, world_size: int) -> float:
         if self.entry.unit == BANDWIDTH:
             return 1  # it has none
-        said = [Stated(size_of(d), f"the directory {d}") for d in self.words.batch_directories]
+        said = [Stated(size_of(d), f"{_DIRECTORY}{d}") for d in self.words.batch_directories]
         said += self._said("batch_size")
+        self._assert("batch_size_per_device", said)
         if not said or "batch_size" in self.statement:
             in_log, one_batch = batch_of(self.headers, self.log.form, world_size)
             if in_log and not (said and said[0].value == one_batch):
@@ -150,6 +164,7 @@ class _Identification:
 
     def _precision(self, accelerator: str | None) -> str:
         said = [*self._said("precision")]
+        self._assert("precision", said)
         if not said or said[0].value != "fp8":  # a log states that as a recipe
             said += self._in_log("precision", needed=not said)
         if not said and len(self.entry.precisions) == 1:
@@ -179,7 +194,8 @@ class _Identification:
         """The stated product, which may be more specific than the name: V100-SXM2-16GB and v100."""
         said = [*self._said("accelerator")]
         if found := self.words.accelerator_directory:
-            said.append(Stated(found[1], f"the directory {found[0]}"))
+            said.append(Stated(found[1], f"{_DIRECTORY}{found[0]}"))
+        self._assert("accelerator", said)
         if not said:
             return None
         first = str(said[0].value)
@@ -197,7 +213,7 @@ class _Identification:
     def _topology(self) -> Topology:
         said = []
         if directory := self.words.topology_directory:
-            said.append(Stated(topology_of(directory), f"the directory {directory}"))
+            said.append(Stated(topology_of(directory), f"{_DIRECTORY}{directory}"))
         said += self._said("topology")
         topology: Topology | None = self._agreed("topology", said)
         worlds = [Stated(topology.world_size, said[0].by)] if topology else []
@@ -206,7 +222,11 @@ class _Identification:
         if not worlds or "topology" in self.statement:
             worlds += self._in_log("world_size", needed=True)
         devices: int | None = self._agreed("number of devices", worlds)
-        return topology or self._from_devices(devices)
+        if topology is None:
+            topology = self._from_devices(devices)
+            said = [Stated(topology, _BY_NAME)] if self.words.devices is not None else []
+        self._assert("topology", said)
+        return topology
 
     def _from_devices(self, devices: int | None) -> Topology:
         if devices is not None and self.words.devices is not None:

@@ -22,7 +22,7 @@ from ..core.errors import UserError
 from ..core.frame import LOG_TFLOPS
 from ..core.identity import is_fp8, read_parameters
 from ..core.lists import Steps, grouped, in_turn
-from ..core.units import TOKENS
+from ..core.units import SAMPLES, TOKENS, per_second
 from ..measure.energy import energy
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
 from ..measure.flops import model_flops
@@ -57,6 +57,7 @@ class RunSeries(NamedTuple):
     losses: tuple[float | None, ...]
     warmup_steps: int
     total_steps: int
+    unit: str = per_second(SAMPLES)
 
 
 @dataclass
@@ -170,6 +171,7 @@ def _measured(run: FoundRun, log: LogFile, known: Sequence[Known]) -> Steps[Read
         losses=tuple(found.losses),
         warmup_steps=left_out,
         total_steps=rule.total_steps,
+        unit=per_second(expected.unit),
     )
     measured.measurements += _energy(evidence, series, measured, expected)
     rules = run.rules or catalogued_rules()

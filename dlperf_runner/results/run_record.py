@@ -16,7 +16,7 @@ from ..catalog.names import names
 from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
-from ..core.files import stored
+from ..core.files import read_bytes, stored
 from ..core.identity import (
     CASE,
     GROUP,
@@ -139,6 +139,8 @@ class FoundRun:
     gpu_memory_mib: float | None = None  # peak of the device with the highest use
     why_not: str | None = None
     stated_by: tuple[tuple[str, str], ...] = ()  # which option or mapping states a setting
+    # Settings that the user or the log's path states, each with its source.
+    asserted: tuple[tuple[str, str], ...] = ()
     assumed: tuple[str, ...] = ()  # what the identification of the run rests on, as notes
     other_words: str = ""  # of the log's name, whose meaning is unknown
     copy_of: str | None = None  # the log that counts instead, and what both have in common
@@ -369,7 +371,7 @@ def _nccl(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_bytes().decode())
+        document = json.loads(read_bytes(path).decode())
     except (OSError, ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         raise UserError(

@@ -127,6 +127,11 @@ class Statements:
             for name, value in (*_given(fields), *_given(_from_path(match, path, by))):
                 yield name, Stated(value, by)
 
+    def arguments(self) -> list[str]:
+        """The options of a command line with these statements."""
+        words = [f"--{name.replace('_', '-')}={value}" for name, value in _given(self.options)]
+        return words if self.mapping is None else [*words, f"--mapping={self.file}"]
+
     def unused(self, paths: Sequence[str]) -> list[str]:
         """The patterns that match none of the paths."""
         patterns = self.mapping.logs if self.mapping else ()

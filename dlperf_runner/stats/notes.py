@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ..catalog.reader import unit_of
 from ..core.frame import (
     LOG_MFU,
     LOG_TFLOPS,
@@ -22,7 +21,7 @@ from ..core.frame import (
 )
 from ..core.identity import CaseKey, case_key, topology_text
 from ..core.lists import shortened
-from ..core.units import BANDWIDTH
+from ..core.units import BANDWIDTH, per_second
 from ..measure.estimators import MEAN_OF_LINES, WARMUP_LINES
 from ..measure.steady_state import BATCHES
 from .groups import by_group
@@ -82,7 +81,7 @@ def _by_estimator(run: Record) -> dict[str, float]:
 
 def _about_base(cases: Sequence[Record]) -> Iterator[str]:
     base = cases[0]["base_case"]
-    if unit_of(cases[0]["workload"]) == BANDWIDTH:
+    if cases[0]["unit"] == per_second(BANDWIDTH):
         return
     if base is None:
         yield "no 1-device run, so there is no speed-up and no efficiency"

@@ -9,7 +9,6 @@ from operator import itemgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.reader import unit_of
 from ..core.frame import (
     ALL_REDUCE_BUS,
     ALONE_LONGEST,
@@ -35,7 +34,7 @@ from ..core.frame import (
 )
 from ..core.identity import CASE, GROUP, CaseKey, plain, topology_text
 from ..core.lists import grouped
-from ..core.units import BANDWIDTH
+from ..core.units import BANDWIDTH, per_second
 from .intervals import (
     FEW,
     UNKNOWN,
@@ -97,10 +96,10 @@ _OF_BASE = (
 )
 # The columns of `cases`, and their types in a DataFrame.
 _TYPES = {
-    **{name: TYPES[name] for name in (*CASE, "estimator")},
+    **{name: TYPES[name] for name in (*CASE, "unit", "estimator")},
     "repeats": "int64",
     **dict.fromkeys(_OWN, "float64"),
-    **dict.fromkeys(_TEXTS, "object"),
+    **dict.fromkeys((*_TEXTS, "stated"), "object"),
     **dict.fromkeys(_OF_BASE, "float64"),
     f"{SAMPLES_PER_SECOND}_outliers": "Int64",
     "base_case": "object",
@@ -120,7 +119,7 @@ def cases(rows: Iterable[Row]) -> list[Record]:
     """One record per case with the statistics of the throughput of its valid runs, sorted by case.
     Missing values are None.
 
-    Keys: those of CASE, estimator, repeats (n), samples_per_second_{median, mean, min, max,
+    Keys: those of CASE, unit, estimator, repeats (n), samples_per_second_{median, mean, min, max,
     std, ci_low, ci_high, ci_coverage, cv, mad, outliers}, those of _FURTHER, base_case,
     base_world_size, speedup, speedup_ci_{low, high}, scaling_efficiency and
     scaling_efficiency_ci_{low, high}.
@@ -136,6 +135,8 @@ def cases(rows: Iterable[Row]) -> list[Record]:
     one of these differ have no such number: model FLOPs of two formulas are never mixed.
     """
     values: dict[CaseKey, list[float]] = {}
+    units: dict[CaseKey, str] = {}
+    stated: dict[CaseKey, dict[str, None]] = {}
     estimators: dict[CaseKey, set[str]] = {}
     further: dict[CaseKey, dict[str, list[Row]]] = {}
     for row in rows:
@@ -144,16 +145,20 @@ def cases(rows: Iterable[Row]) -> list[Record]:
         if row.metric == SAMPLES_PER_SECOND:
             key = case_of(row)
             values.setdefault(key, []).append(row.value)
+            units[key] = row.unit
+            stated.setdefault(key, {}).update({row.stated: None} if row.stated else {})
             estimators.setdefault(key, set()).add(str(row.estimator))
         elif row.metric in _FURTHER:
             further.setdefault(case_of(row), {}).setdefault(row.metric, []).append(row)
     found = [
         {
             **dict(zip(CASE, key, strict=True)),
+            "unit": units[key],
             "estimator": "+".join(sorted(estimators[key])),
             "repeats": len(values[key]),
             **_statistics(values[key], mean),
             **_further(further.get(key, {})),
+            "stated": "; ".join(stated[key]) or None,
         }
         for key, mean in zip(values, _means(list(values.values())), strict=True)
     ]
@@ -250,7 +255,7 @@ def _speedup_interval(
 def _bases(found: Sequence[Record]) -> list[int | None]:
     """The index of the base case, for each case."""
     baseline = itemgetter(*BASELINE)
-    scaling = [n for n, case in enumerate(found) if unit_of(case["workload"]) != BANDWIDTH]
+    scaling = [n for n, case in enumerate(found) if case["unit"] != per_second(BANDWIDTH)]
     groups = grouped(scaling, lambda row: baseline(found[row]))
     sizes = [(case["world_size"], case["nodes"]) for case in found]
     bases: list[int | None] = [None] * len(found)

@@ -8,7 +8,8 @@ the samples of all (`--parallel model`, PLSC's dist_arcface); with `data` every 
 whole classifier. It needs no data set.
 
 `qps` counts the images of all processes per second, over the last `--log-period` batches; a
-batch's time ends when its computation has finished. Batches count from 0.
+batch's time ends when its computation has finished. Batches count from 0. As in PLSC, batch 0 comes
+before the `--iterations`: the lines of 150 iterations end with that of batch 150.
 
 Several processes: `python -m paddle.distributed.launch --ips=A,B --nproc_per_node=2
 paddle_arcface.py ...`, once per node; NCCL on GPU, Gloo on CPU. Only the first process prints.
@@ -37,7 +38,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch-size", type=positive, default=128, help="images per process")
     parser.add_argument("--dtype", choices=("float32",), default="float32", help="as published")
-    parser.add_argument("--iterations", type=positive, default=150)
+    parser.add_argument("--iterations", type=positive, default=150, help="batches after batch 0")
     parser.add_argument("--log-period", type=positive, default=1, help="a line every n batches")
     parser.add_argument("--image-size", type=multiple_of_16, default=112, help="a multiple of 16")
     parser.add_argument("--classes", type=positive, default=85742, help="identities")
@@ -81,7 +82,7 @@ def train(
     period = arguments.log_period
     losses: list[float] = []
     seconds, samples = 0.0, 0
-    for batch in range(arguments.iterations):
+    for batch in range(arguments.iterations + 1):
         start = clock()
         losses.append(step())
         seconds += clock() - start

@@ -24,7 +24,6 @@ LONG = {
     "library/dataset_make.py": {"main"},
     "library/node_tuning.py": {"main"},
     "library/proof.py": {"main"},
-    "library/ssh_mesh_trust.py": {"main"},
     "module_utils/benchmark_supervisor.py": {"supervise"},
     "plan/make.py": {"_runs"},
     "playbooks/filter_plugins/provision.py": {"for_node"},

@@ -8,11 +8,14 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from captured import captured
 from lab_under_test import Lab
+from modules import load
 from trained_campaigns import CASES, check, check_learnt, provisioned, runs_of, trained
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.pytorch]
@@ -206,3 +209,40 @@ def test_the_wheel_of_an_operator_trains_on_debian_12(tmp_path: Path) -> None:
 def test_a_second_provisioning_changes_nothing(nodes: Lab) -> None:
     recap = nodes.play("provision.yml", "--tags", "framework").rpartition("PLAY RECAP")[2]
     assert re.findall(r"changed=(\d+)", recap) == ["0", "0"]
+
+
+def test_the_gpu_kit_trains_and_names_planted_faults_without_a_gpu(
+    nodes: Lab, tmp_path: Path
+) -> None:
+    """Its dry form on a node with PyTorch; only what needs a GPU or JAX is skipped."""
+    pack, read = load("tests/gpu/pack.py"), load("tests/gpu/read.py")
+    pack.pack(tmp_path / "kit")
+    with_tar = ["tar", "-C", str(tmp_path), "-c", "kit"]
+    packed = subprocess.run(with_tar, capture_output=True, check=True).stdout
+    unpack = nodes.ssh_argv("node1", "mkdir -p /tmp/gpu && tar -C /tmp/gpu -x")
+    subprocess.run(unpack, input=packed, check=True)
+    run = "python3 /tmp/gpu/kit/run_gpu.py --out /tmp/gpu/out --cpu --minutes 15"
+    done = captured(*nodes.ssh_argv("node1", run))
+    assert done.returncode == 0, done.stdout + done.stderr
+    with_out = nodes.ssh_argv("node1", "tar -C /tmp/gpu -c out && rm -r /tmp/gpu")
+    content = subprocess.run(with_out, capture_output=True, check=True).stdout
+    subprocess.run(["tar", "-C", str(tmp_path), "-x"], input=content, check=True)
+
+    results = read.read(tmp_path / "out")
+    steps = results["steps"]
+    trained = {name for name, entry in steps.items() if entry["state"] == "done"}
+    names = {name.split("-builtin")[0] for name in trained if name.startswith("train/")}
+    assert names == {f"train/{workload}" for workload in WORKLOADS}
+    assert {"facts", "telemetry/cost"} <= trained
+    verdicts = {name: verdict for name, _, _, verdict in read.faults(tmp_path / "out", steps)}
+    not_here = {"out-of-memory": "skipped", "kernel-that-spins": "skipped"}
+    planted = ("nan", "exit", "stopped-before-first-step", "stopped-in-a-step")
+    assert verdicts == {**dict.fromkeys(planted, "right"), **not_here}
+    reasons = {entry["reason"] for entry in steps.values() if entry["state"] == "skipped"}
+    assert {reason.split(" has no package ")[-1] for reason in reasons} == {
+        *("jax", "PIL", "needs a GPU: nvidia-smi names none")
+    }
+    assert nodes.said("node1", "pgrep -cf pytorch_resnet50 || true").strip() == "0"
+    page = (tmp_path / "out" / "on-a-gpu.md").read_text(encoding="utf-8")
+    assert "| nan | program failed | program failed | right |" in page
+    assert "samples/s" in page

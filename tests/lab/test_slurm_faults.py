@@ -177,17 +177,39 @@ def test_two_hundred_jobs_cost_one_question_a_poll(cluster: Lab, folder: Path) -
     assert cluster.said("node1", "squeue --noheader") == ""
 
 
-def test_a_stopped_process_is_noticed_and_its_state_kept(cluster: Lab, folder: Path) -> None:
-    """As by SSH (test_faults.py): the first node's program waits for that of the second one."""
+@pytest.fixture(scope="module")
+def hanging(cluster: Lab, folder: Path) -> tuple[str, ...]:
+    """A choice of the user's own workload, with limits of seconds."""
+    assert cluster.state
     catalog = folder / "hangs"
     shutil.copytree(folder / "catalog", catalog)
     path = catalog / "workloads/mine.yml"
     document = yaml.safe_load(path.read_text())
     for matrix in document["matrices"].values():
-        matrix |= {"hung_after_s": 6, "hung_after_lines": 4}
+        matrix |= {"hung_after_s": 6, "hung_after_lines": 4, "first_step_s": 100}
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    chosen = ("--catalog", f"/shared/{catalog.name}", *MINE[2:], "--nodes", "2")
-    process = start(cluster, *options("hung", *chosen, "--iterations", "100000"))
+    return ("--catalog", f"/shared/{catalog.name}", *MINE[2:], "--nodes", "2")
+
+
+def check_that_it_hung(cluster: Lab, campaign: Path, category: str, why: str) -> None:
+    """A process of node2 was stopped. Each node's state is kept, and nothing is left there."""
+    hung = outcome(campaign)
+    assert (hung["status"], hung["category"]) == ("failed", category), hung
+    assert why in hung["message"]
+    assert "hang-*.txt" in hung["advice"]
+    (place,) = (campaign / "runs").glob("*/r1")
+    states = {node: (place / f"hang-{node}.txt").read_text() for node in NODES}
+    assert all("train.py 100000" in state for state in states.values())
+    assert {node for node in NODES if "T (stopped)" in states[node]} == {"node2"}
+    for node in NODES:
+        assert cluster.ssh(node, "pgrep -f '[t]rain[.]py'").stdout == ""
+
+
+def test_a_stopped_process_is_noticed_and_its_state_kept(
+    cluster: Lab, folder: Path, hanging: tuple[str, ...]
+) -> None:
+    """As by SSH (test_faults.py): the first node's program waits for that of the second one."""
+    process = start(cluster, *options("hung", *hanging, "--iterations", "100000"))
     wait_for_run(cluster, "hung")
     # A silence is noticed by the rhythm before it.
     wait_for("the rhythm", cluster, "cat /shared/hung/runs/*/r1/*.log | grep -c '^it'",
@@ -197,16 +219,22 @@ def test_a_stopped_process_is_noticed_and_its_state_kept(cluster: Lab, folder: P
     output, _ = process.communicate(timeout=300)
     assert time.monotonic() - began < 120
     assert process.returncode == 1, output
-    told = outcome(folder / "hung")
-    assert (told["status"], told["category"]) == ("failed", "hung"), told
-    assert "node1: stopped because it hung: no new line for " in told["message"]
-    assert "hang-*.txt" in told["advice"]
-    (place,) = (folder / "hung/runs").glob("*/r1")
-    states = {node: (place / f"hang-{node}.txt").read_text() for node in NODES}
-    assert all("train.py 100000" in state for state in states.values())
-    assert {node for node in NODES if "T (stopped)" in states[node]} == {"node2"}
-    for node in NODES:
-        assert cluster.ssh(node, "pgrep -f '[t]rain[.]py'").stdout == ""
+    why = "node1: stopped because it hung: no new line for "
+    check_that_it_hung(cluster, folder / "hung", "hung", why)
+
+
+def test_a_process_that_is_stopped_before_its_first_step(
+    cluster: Lab, folder: Path, hanging: tuple[str, ...]
+) -> None:
+    """The first node's program waits for it. The next run starts, and is done."""
+    stops = "until pkill -STOP -f '[t]rain[.]py 100000'; do sleep 0.02; done"
+    cluster.said("node2", f'setsid timeout 120 sh -c "{stops}" > /dev/null 2>&1 < /dev/null &')
+    status, text = run(cluster, "hung-at-start", *hanging, "--iterations", "100000")
+    assert status == 1, text
+    category = "hung before its first steps"
+    check_that_it_hung(cluster, folder / "hung-at-start", category, " on node2 was stopped for ")
+    status, text = run(cluster, "after-a-hang", *hanging, "--iterations", "60")
+    assert status == 0, text
 
 
 def test_a_run_that_needs_too_much_memory(cluster: Lab, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -65,7 +66,8 @@ def test_stopped_rank_is_noticed_kept_and_ended(tmp_path: Path) -> None:
     stops.join()
     assert (result["finished"], result["reason"]) == (True, "hung")
     assert 3 <= result["silent_s"] < 10
-    assert 0.9 < result["median_s"] < 3  # lines within a second are one beat
+    seconds = re.fullmatch(r"before that one every (\d\.\d) s", result["sign"])
+    assert seconds and 0.9 < float(seconds[1]) < 3  # lines within a second are one beat
     assert time.monotonic() - began < 60
     assert not processes_of(marker)
     assert result["left"] == []
@@ -142,7 +144,7 @@ def test_lines_of_many_ranks_at_once_are_one_beat(clock: Clock, tmp_path: Path) 
     assert found == pytest.approx(100, abs=1)
 
 
-def test_without_a_rhythm_only_the_time_limit_holds(clock: Clock, tmp_path: Path) -> None:
+def test_silence_alone_is_no_hang_without_a_rhythm(clock: Clock, tmp_path: Path) -> None:
     """A program that is compiled after its first messages."""
     assert silent_for(clock, tmp_path / "log", [2.0] * 4, 10000) is None
     assert silent_for(clock, tmp_path / "log", [1.0] * 20, 10000, least_s=0) is None
@@ -166,9 +168,9 @@ def test_a_clock_that_is_set_ends_no_run(
     """By an hour, both ways; the limits are those of the node's uptime."""
     lease = tmp_path / "lease"
     lease.touch()
-    params = {"timeout_s": 600, "lease_s": 90, "lock": {}, "hung_after_s": 0, "hung_after_lines": 1}
+    params = {"timeout_s": 600, "lease_s": 90, "lock": {}}
     others = type("Others", (), {"lost": ""})()
-    limits = benchmark_supervisor.Limits(params, str(lease), str(tmp_path / "log"))
+    limits = benchmark_supervisor.Limits(params, str(lease))
     for step in (3600, -3600):
         now = time.time() + step
         monkeypatch.setattr(benchmark_supervisor.time, "time", lambda now=now: now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,118 @@ class TestSshMesh:
             else "id_ed25519.pub is not a valid public key"
         )
         assert said in found["msg"]
+
+    NODES = tuple(f"node{number}" for number in range(1, 7))
+
+    def at_once(self, home: Path, module: str, each: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Results of one execution per node, all at the same time, with one home."""
+        with ThreadPoolExecutor(len(each)) as pool:
+            made = [pool.submit(self.call, home, module, **given) for given in each]
+            return [one.result() for one in made]
+
+    def test_nodes_with_one_home_get_one_key(self, home: Path, tmp_path: Path) -> None:
+        host_key = tmp_path / "host.pub"
+        host_key.write_text("ssh-ed25519 AAAAhost root@here\n")
+        each = [
+            {"comment": f"a@{name}", "node": name, "host_key_files": [str(host_key)]}
+            for name in self.NODES
+        ]
+        results = self.at_once(home, "ssh_mesh_identity", each)
+        assert [result.get("msg") for result in results] == [None] * len(each)
+        (key,) = {result["public_key"] for result in results}
+        ssh = home / ".ssh"
+        assert (ssh / "id_ed25519.pub").read_text().startswith(key)
+        assert {path.name: path.stat().st_mode & 0o777 for path in ssh.iterdir()} == {
+            "id_ed25519": 0o600,
+            "id_ed25519.pub": 0o644,
+            "dlperf_nodes": 0o700,
+        }
+        assert sorted(path.name for path in (ssh / "dlperf_nodes").iterdir()) == list(self.NODES)
+        assert not any(
+            result["changed"] for result in self.at_once(home, "ssh_mesh_identity", each)
+        )
+
+        # A node that loses its public key gets the same one again.
+        (ssh / "id_ed25519.pub").unlink()
+        assert self.call(home, "ssh_mesh_identity", **each[0])["public_key"] == key
+
+    def member(self, name: str, key: str | None = "ssh-ed25519 AAAAone") -> dict[str, Any]:
+        address = f"10.11.0.{name.removeprefix('node')}"
+        keys = [f"ssh-ed25519 AAAAhost{name}"] if key else []
+        return {"name": name, "addresses": [address], "public_key": key, "host_keys": keys}
+
+    def test_nodes_with_one_home_trust_each_other(self, home: Path, tmp_path: Path) -> None:
+        """Each of several runs at once knows the keys of one node only: none loses another's."""
+        (home / ".ssh").mkdir(mode=0o700)
+        authorized = home / ".ssh/authorized_keys"
+        authorized.write_text("ssh-rsa AAAAB3 a colleague\n")
+        for path in (home / ".ssh", authorized):
+            os.chown(path, 64321, 64321)
+        each = [
+            {
+                "members": [self.member(name, key if name == one else None) for name in self.NODES],
+                "known_hosts": str(tmp_path / f"known-{one}"),
+            }
+            for one, key in zip(self.NODES, map("ssh-ed25519 AAAA{}".format, "abcdef"), strict=True)
+        ]
+        results = self.at_once(home, "ssh_mesh_trust", each)
+        assert [result.get("msg") for result in results] == [None] * len(each)
+        lines = authorized.read_text().splitlines()
+        assert lines[0] == "ssh-rsa AAAAB3 a colleague"
+        keys = [line.split("ssh-ed25519 ")[1] for line in lines[2:-1]]
+        assert keys == [f"AAAA{key} dlperf_runner:node{n}" for n, key in enumerate("abcdef", 1)]
+        assert [path.name for path in (home / ".ssh").iterdir()] == ["authorized_keys"]
+        for name in self.NODES:
+            known = tmp_path / f"known-{name}"
+            assert known.read_text().splitlines()[1].startswith(f"{name},10.11.0.")
+            assert known.stat().st_mode & 0o777 == 0o644
+
+    def test_a_node_leaves_the_home_to_the_others(self, home: Path, tmp_path: Path) -> None:
+        host_key = tmp_path / "host.pub"
+        host_key.write_text("ssh-ed25519 AAAAhost root@here\n")
+        names, known = self.NODES[:2], str(tmp_path / "known")
+        for name in names:
+            given = {"comment": "it", "host_key_files": [str(host_key)], "node": name}
+            self.call(home, "ssh_mesh_identity", **given)
+        everyone = [self.member(name) for name in names]
+        self.call(home, "ssh_mesh_trust", members=everyone, known_hosts=known)
+        authorized = home / ".ssh/authorized_keys"
+        before = authorized.read_text()
+
+        def leave(name: str, check: bool = False) -> dict[str, Any]:
+            given = {"members": [], "leaves": name, "known_hosts": known}
+            return self.call(home, "ssh_mesh_trust", check, **given)
+
+        assert leave("node1", check=True)["others"] == ["node2"]
+        assert leave("node1")["others"] == ["node2"]
+        assert authorized.read_text() == before
+        assert Path(known).read_text() == ""
+        assert leave("node2")["others"] == []
+        assert authorized.read_text() == ""
+        assert not (home / ".ssh/dlperf_nodes").exists()
+
+    def test_what_a_crash_has_left_is_no_lock(self, home: Path, tmp_path: Path) -> None:
+        lock = home / ".ssh/authorized_keys.dlperf-lock"
+        lock.mkdir(parents=True)
+        for path in (lock.parent, lock):
+            os.chown(path, 64321, 64321)
+        os.utime(lock, (0, 0))
+        known = str(tmp_path / "known")
+        result = self.call(
+            home, "ssh_mesh_trust", members=[self.member("node1")], known_hosts=known
+        )
+        assert result["members"] == ["node1"]
+        assert not lock.exists()
+
+    def test_one_number_is_needed_for_one_home(self, home: Path, tmp_path: Path) -> None:
+        host_key = tmp_path / "host.pub"
+        host_key.write_text("ssh-ed25519 AAAAhost root@here\n")
+        os.chown(home, 64322, 64321)
+        given = {"comment": "it", "host_key_files": [str(host_key)]}
+        result = self.call(home, "ssh_mesh_identity", **given)
+        assert f"{home} belongs to the user with number 64322" in result["msg"]
+        assert f"{self.ACCOUNT} has number 64321" in result["msg"]
+        assert "set node_base_uid to it" in result["msg"]
 
     def test_an_address_that_is_none_is_refused(self, tmp_path: Path) -> None:
         one = {"name": "node1", "addresses": ["node1.example"], "host_keys": []}

@@ -21,6 +21,8 @@ V100 = {
     "steps": "20 warm-up of 120",
     "implementation": "dmlc/gluon-cv f9a8a284",
     "cuda": "10.2",
+    "cudnn": "7.6.5",
+    "nccl": "2.7.3",
 }
 
 CASE: dict[str, Any] = {

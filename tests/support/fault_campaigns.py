@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 from child_processes import started
 from fault_table import MEASURED
-from faults import DONE, Fault
+from faults import AT_START, DONE, Fault
 from lab_under_test import PROJECT, Lab, children_of
 
 from dlperf_runner.campaign.directory import is_done
@@ -82,6 +82,7 @@ def faulty_workload(folder: Path) -> Path:
     document["parameters"] = {"seconds": STEP_S}
     for matrix in document["matrices"].values():
         matrix |= {"timeout_s": 120, "hung_after_s": 6, "hung_after_lines": 4, "repeats": 1}
+        matrix["first_step_s"] = 20
     path.write_text(yaml.safe_dump(document, sort_keys=False))
     (folder / "leases.yml").write_text(json.dumps({"all": {"vars": SHORT_LEASES}}))
     return folder
@@ -247,7 +248,7 @@ class Sufferer:
             return
         assert outcome["advice"]
         assert ": process " not in outcome["message"]  # that could not be ended
-        if found == "hung":
+        if found in ("hung", AT_START):
             state = (run / "hang-node1.txt").read_text()
             assert "==== node2" in state and "fault_program" in state
             # What its thread waits in, or, where a busy machine leaves no time for that, in ps.

@@ -19,7 +19,8 @@ from mpi4py import MPI  # type: ignore[import-not-found]  # noqa: E402  of the n
 
 steps, seconds = int(sys.argv[1]), float(sys.argv[2])
 world = MPI.COMM_WORLD
-AT = 3 if fault in ("crash", "exit", "abort") else 35  # a hang is noticed by the rhythm before it
+# After the start, a hang is noticed by the rhythm before it.
+AT = 1 if fault.startswith("first") else 3 if fault in ("crash", "exit", "abort") else 35
 
 
 def break_down() -> None:
@@ -49,6 +50,11 @@ def break_down() -> None:
         socket.create_connection((name, 1), timeout=20)
     elif fault == "value":
         raise ValueError("batch size must be positive")
+    elif fault == "first-stops":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif fault == "first-spins":
+        while True:
+            pass
     elif fault == "silent":
         time.sleep(3600)
     elif fault in ("children", "orphans"):

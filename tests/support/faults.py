@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 RANK, ORTED, MPIRUN = "^[^ ]*python.*fault_program", "orted", "^/usr/bin/mpirun"
 DONE = "done"
+AT_START = "hung before its first steps"
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,8 @@ FAULTS = (
         "wrong network interface", "a rank that uses `lo` only", "wrong interface", "interface"
     ),
     program("rank sleeps", "3600 s within a step", "hung", "silent"),
+    program("rank stops before its first step", "SIGSTOP", AT_START, "first-stops"),
+    program("rank computes for ever before its first step", "a loop", AT_START, "first-spins"),
     program(
         "rank leaves 30 children and fails",
         "own sessions, ignore TERM",

@@ -346,6 +346,7 @@ def campaign_run(
         "timeout_s": 60,
         "hung_after_s": 30,
         "hung_after_lines": 20,
+        "first_step_s": 60,
         "hosts": ["node1"],
         "parameters": {},
         "commands": [],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -63,19 +64,32 @@ def result_log(
     return [*lines, event(end, "run_stop", status=status, samples_count=done)]
 
 
-def of_epochs(seconds: float, *, stopped: float = 2.0) -> list[str]:
-    """A log of ResNet: two epochs of 1281167 images in 300 s each, and the run's end."""
+def of_epochs(
+    seconds: float,
+    *,
+    stopped: float = 2.0,
+    benchmark: str = "resnet",
+    samples: int = 1281167,
+    batch: int = 256,
+    status: str = "success",
+) -> list[str]:
+    """A log of two epochs in 300 s each, and the run's end. `samples` is what it states as
+    train_samples."""
     lines = [
-        event(-1, "submission_benchmark", "resnet"),
-        event(-1, "global_batch_size", 256),
-        event(-1, "train_samples", 1281167),
+        event(-1, "submission_benchmark", benchmark),
+        event(-1, "global_batch_size", batch),
+        event(-1, "train_samples", samples),
         event(0, "run_start"),
     ]
     for epoch in range(2):
         lines.append(event(310_000 * epoch, "epoch_start", epoch_num=epoch))
         lines.append(event(310_000 * epoch + 300_000, "epoch_stop", epoch_num=epoch))
     end = round(1000 * seconds)
-    return [*lines, event(end, "run_stop", status="success", epoch_num=stopped)]
+    return [*lines, event(end, "run_stop", status=status, epoch_num=stopped)]
+
+
+def _later(text: str, ms: int) -> str:
+    return re.sub(r'(?<="time_ms": )\d+', lambda match: str(int(match[0]) + ms), text)
 
 
 def write_result(
@@ -88,11 +102,12 @@ def write_result(
     scaling: float | None = None,
     **described: Any,
 ) -> Path:
-    """A result of one system in a round; returns the folder of its logs."""
+    """A result of one system in a round; returns the folder of its logs. Each log is a run of its
+    own, a day after the one before."""
     folder = root / submitter / "results" / system / benchmark
     folder.mkdir(parents=True)
     for number, lines in enumerate(logs):
-        text = "\n".join(lines) + "\n"
+        text = _later("\n".join(lines) + "\n", 86_400_000 * number)
         (folder / f"result_{number}.txt").write_text(text, encoding="utf-8")
     if scaling is not None:
         (folder / "scaling.json").write_text(json.dumps({"scaling_factor": scaling}))

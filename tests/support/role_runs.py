@@ -68,6 +68,7 @@ def run_role(
         "timeout_s": 60,
         "hung_after_s": 30,
         "hung_after_lines": 20,
+        "first_step_s": 60,
         "hosts": HOSTS,
         "parameters": {},
         "commands": [command(host, path, "sh", "-c", train) for host in launched_on],

@@ -81,7 +81,7 @@ def test_interrupted_archive_is_completed(campaign: Path, monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "unlink", dies)
+        patched.setattr(commands, "remove", dies)
         with pytest.raises(KeyboardInterrupt):
             commands.archive(campaign)
     assert len(list(campaign.glob("runs/*/*/*.gz"))) == 1

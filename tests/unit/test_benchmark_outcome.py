@@ -100,7 +100,8 @@ def test_run_that_was_stopped_or_lost_its_nodes_failed() -> None:
 
 
 def test_hang_is_the_reason_and_not_the_launches_that_it_ended() -> None:
-    hung = ENDED | {"exit_status": -15, "reason": "hung", "silent_s": 301.2, "median_s": 2.04}
+    hung = ENDED | {"exit_status": -15, "reason": "hung", "silent_s": 301.2}
+    hung["sign"] = "before that one every 2.0 s"
     peer = ENDED | {"exit_status": -15, "reason": "peer"}
     found = outcome({"node1": peer, "node2": hung}, ["node1", "node2"], 60)
     assert found["reason"] == "hung"

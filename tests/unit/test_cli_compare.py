@@ -128,7 +128,7 @@ def test_a_campaign_on_the_published_cluster_needs_no_words(tmp_path: Path) -> N
     first = document["cases"][0]
     assert (first["factors"], first["unknown"], first["noted"]) == (
         *(None, None),
-        "CUDA (unknown, 10.2)",
+        "CUDA (unknown, 10.2), cuDNN (unknown, 7.6.5), NCCL (unknown, 2.7.3)",
     )
 
 
@@ -142,7 +142,8 @@ def test_what_the_record_tells_is_not_the_published(tmp_path: Path) -> None:
         "accelerator (A100-SXM4-40GB, V100-SXM2-16GB), data (synthetic, real), image size (64, 224)"
     )
     assert first["noted"] == (
-        "framework version (1.9.1, 1.6.0), driver (535.1, 440.33.01), CUDA (unknown, 10.2)"
+        "framework version (1.9.1, 1.6.0), driver (535.1, 440.33.01), CUDA (unknown, 10.2),"
+        " cuDNN (unknown, 7.6.5), NCCL (unknown, 2.7.3)"
     )
 
 

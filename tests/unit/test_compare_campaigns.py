@@ -249,10 +249,13 @@ def test_names_that_are_none(tmp_path: Path, name: str) -> None:
     ("change", "message"),
     [
         (
-            {"version": 3},
-            "a newer version of this program wrote this baseline (expected at most 2, found 3)",
+            {"version": 4},
+            "a newer version of this program wrote this baseline (expected at most 3, found 4)",
         ),
-        ({"version": "1"}, "before.json: version: invalid baseline (expected 1 or 2, found '1')"),
+        (
+            {"version": "1"},
+            "before.json: version: invalid baseline (expected 1, 2 or 3, found '1')",
+        ),
         ({"cases": []}, "before.json: cases: invalid baseline"),
         ({"cases": [{**CASE, "estimator": None, "samples_per_second": [-1.0]}]}, "cases.0.samples"),
         ({"cases": [{**CASE, "estimator": None, "samples_per_second": ["1"]}]}, "cases.0.samples"),

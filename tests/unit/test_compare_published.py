@@ -158,10 +158,12 @@ def test_what_must_be_equal_and_is_not_prevents_a_verdict(
 
 def test_other_conditions_are_named_and_prevent_nothing() -> None:
     changes = {"framework_version": "1.9.1", "driver": "535.161.08", "source": "upstream"}
-    (case,) = compared(rows(RUNS, **changes), {**V100, "cuda": None})
+    libraries = {"cuda": None, "cudnn": "8.1.1", "nccl": "2.7.3-1+cuda10.2"}
+    (case,) = compared(rows(RUNS, **changes), {**V100, **libraries})
     assert case["verdict"] == "reproduced"
     assert case["noted"] == (
-        "framework version (1.9.1, 1.6.0), driver (535.161.08, 440.33.01), CUDA (unknown, 10.2)"
+        "framework version (1.9.1, 1.6.0), driver (535.161.08, 440.33.01), CUDA (unknown, 10.2),"
+        " cuDNN (8.1.1, 7.6.5)"
     )
 
 

@@ -124,6 +124,7 @@ def old_history(path: Path) -> Path:
             "samples_per_second_median": 384.19,
         }
         run = {"campaign": 1, **OLD_CASE, "repeat": 1, "metric": "samples_per_second", "value": 1.0}
+        run["unit"] = "tokens/s"  # whatever the catalogue says now
         for table, row in (("cases", case), ("measurements", run)):
             marks = ", ".join("?" * len(row))
             database.execute(
@@ -140,6 +141,7 @@ def test_a_history_of_schema_1_is_read_and_written_on(tmp_path: Path) -> None:
     (point,) = points(path)
     assert (point.samples_per_second_median, point.driver) == (384.19, "440.33.01")
     assert (point.parameters, point.total_steps, point.accelerator) == (None, None, None)
+    assert point.unit == "tokens/s"
     assert path.read_bytes() == before  # reading migrates a copy
     call("summarize", campaign(tmp_path / "c1"), "--history", path)
     old, new = sorted(points(path), key=lambda point: point.created)
@@ -147,5 +149,5 @@ def test_a_history_of_schema_1_is_read_and_written_on(tmp_path: Path) -> None:
     assert (new.parameters, new.accelerator) == ("data=synthetic", "V100-SXM2-16GB")
     assert new.case_id != old.case_id  # an unknown GPU is not a V100
     with sqlite3.connect(path) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (2,)
+        assert database.execute("PRAGMA user_version").fetchone() == (3,)
     database.close()

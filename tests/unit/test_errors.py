@@ -30,7 +30,8 @@ def test_each_example_is_recognised(cause: Cause, each: object) -> None:
     ("reason", "category"),
     [
         ("stopped", "stopped"), ("lease", "stopped"), ("lock", "stopped"),
-        ("unreachable", "node lost"), ("hung", "hung"), ("timeout", "time limit"),
+        ("unreachable", "node lost"), ("hung", "hung"),
+        ("hung_at_start", "hung before its first steps"), ("timeout", "time limit"),
         ("", "program failed"),
     ],
 )  # fmt: skip

@@ -85,6 +85,41 @@ def test_a_series_in_the_text_file_has_its_newest_value(old: Path, new: Path) ->
         assert by_size[32] == pytest.approx(2 * 9579.74, rel=1e-3)
 
 
+def test_machines_with_equal_labels_are_told_apart(tmp_path: Path) -> None:
+    """Nothing says on which machines these logs were made, so that the labels of both are equal."""
+    for name, rate in (("v100box", 380.0), ("h100box", 2900.0)):
+        write(tmp_path / name / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(rate))
+    boxes = [tmp_path / name for name in ("v100box", "h100box")]
+    for form in ("prometheus", "openmetrics"):
+        rates = exported(form, *boxes, status=0)["dlperf_throughput_samples_per_second"]
+        assert {s.labels["campaign"]: s.value for s in rates} == {"v100box": 380, "h100box": 2900}
+        (alone,) = exported(form, boxes[0], status=0)["dlperf_throughput_samples_per_second"]
+        assert "campaign" not in alone.labels
+        assert exported(form, boxes[0], boxes[0], status=0) == exported(form, boxes[0], status=0)
+
+
+def test_campaigns_of_one_name_and_second_are_told_apart(tmp_path: Path) -> None:
+    created, places = "2026-01-02T03:04:05+00:00", [tmp_path / name / "c" for name in "ab"]
+    for place, rate in zip(places, (9579.74, 4000.0), strict=True):
+        campaign(place, created, id="c")
+        for log in place.glob("runs/*_4n8g/*/*.log"):
+            write(log, gluoncv(rate + len(log.name) / 1000))
+        for log in place.glob("runs/*/*/*.log"):
+            write(log, [*log.read_text().splitlines(), f"INFO:root:of {place.parent.name}"])
+        call("summarize", place, "--history", tmp_path / "h.sqlite", status=1)
+    for sources, names, status in (
+        (places, {f"c ({place.parent})" for place in places}, 1),
+        ([tmp_path / "h.sqlite"], {"c", f"c ({places[1].parent})"}, 0),
+    ):
+        for form in ("prometheus", "openmetrics"):
+            found = exported(form, *sources, status=status)
+            rates = found["dlperf_throughput_samples_per_second"]
+            assert len(rates) == 12
+            assert {s.labels["campaign"] for s in rates} == names
+            made = found["dlperf_campaign_created_timestamp_seconds"]
+            assert {s.labels["campaign"] for s in made} == names
+
+
 def test_openmetrics_has_each_campaign_at_its_time(old: Path, new: Path) -> None:
     text = call("export", "openmetrics", new, old, status=1).out
     assert text.endswith("# EOF\n")
@@ -125,16 +160,16 @@ def test_hostile_labels_survive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "rate", "factor", "energy"),
+    ("unit", "rate", "factor", "energy"),
     [
-        ("pytorch-llama", "tokens_per_second", 1, "energy_per_token_joules"),
-        ("nccl-allreduce", "bytes_per_second", 1e9, "energy_per_GB_joules"),
+        ("tokens/s", "tokens_per_second", 1, "energy_per_token_joules"),
+        ("GB/s", "bytes_per_second", 1e9, "energy_per_GB_joules"),
     ],
 )
-def test_numbers_have_the_unit_of_their_workload(
-    old: Path, workload: str, rate: str, factor: float, energy: str
+def test_numbers_have_the_unit_of_their_case(
+    old: Path, unit: str, rate: str, factor: float, energy: str
 ) -> None:
-    more = {"workload": workload, "energy_per_sample_j": 3.0}
+    more = {"unit": unit, "energy_per_sample_j": 3.0}
     of_mxnet = [{**case, **more} for case in cases(load_results(old).rows)]
     numbers = exported_cases(of_mxnet, [])[0].numbers
     median = of_mxnet[0]["samples_per_second_median"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import shutil
 import sqlite3
 import xml.etree.ElementTree as ET
@@ -118,6 +119,72 @@ def test_a_tree_of_logs_is_recorded_once_though_it_grows(here: Path) -> None:
     assert (point.repeats, point.samples_per_second_median) == (2, 381.5)
 
 
+def test_campaigns_of_one_name_and_second_are_told_apart(tmp_path: Path) -> None:
+    """Two clusters began at the same time. Each keeps its results, however often it is recorded."""
+    history = tmp_path / "history.sqlite"
+    places = [tmp_path / name / "results" / "one" for name in ("a", "b", "c")]
+    for place, factor in zip(places, (1.0, 2.0, 3.0), strict=True):
+        campaign(place, factor=factor)
+    shown = {"one": 381.0, f"one ({places[1].parent})": 762.0, f"one ({places[2].parent})": 1143.0}
+    for place in (*places, places[1], places[0]):
+        text = output("summarize", place, "--history", history)
+        assert ("is recorded as one (" in text) == (place != places[0])
+    found = [point for point in points(history) if point.world_size == 1]
+    assert {point.campaign: point.samples_per_second_median for point in found} == shown
+    for place in places:
+        output("summarize", place, "--verify", "--history", history)
+        assert rows_of_logs(history, place) == 6
+    # One of them grows: its other logs are recorded already.
+    campaign_run(places[1], "1n1g", 4, gluoncv(900.0))
+    recorded(places[1], history)
+    found = [point for point in points(history) if point.world_size == 1]
+    assert sorted(point.repeats for point in found) == [3, 3, 4]
+
+
+def rows_of_logs(history: Path, directory: Path) -> int:
+    """The number of logs in the entry of a campaign, all of which are its own."""
+    logs = {row.log_sha256 for row in summarize(directory, known=KNOWN).rows}
+    tables = recorded_tables(history, campaign_identity(directory), logs)
+    assert tables
+    assert {row["log_sha256"] for row in tables["measurements"]} == logs
+    return len(logs)
+
+
+@pytest.mark.parametrize("name", ["rn50_b128_fp32_{}.log", "rn50_b128_fp32_{}.out"])
+def test_each_night_of_a_path_is_kept(here: Path, name: str) -> None:
+    """A job writes its logs to the same path every night; none of them is one of the night before.
+    Also within a second."""
+    history = here / "history.sqlite"
+    for night in range(1, 5):
+        shutil.rmtree(here / "logs", ignore_errors=True)
+        for repeat in (1, 2):
+            path = here / "logs" / "1n1g" / name.format(repeat)
+            write(path, gluoncv(100.0 * night + repeat))
+            os.utime(path, (1e9 + 86400 * (night // 2),) * 2)
+        recorded(here / "logs", history)
+    found = points(history)
+    assert [point.samples_per_second_median for point in found] == [101.5, 201.5, 301.5, 401.5]
+    assert [point.created[:10] for point in found] == [
+        *("2001-09-09", "2001-09-10", "2001-09-10", "2001-09-11"),
+    ]
+    assert len({(point.campaign, point.created) for point in found}) == 4
+
+
+def test_a_campaign_without_logs_replaces_none(tmp_path: Path) -> None:
+    """It failed; whether it is the recorded one cannot be known."""
+    history = recorded(campaign(tmp_path / "a" / "one"), tmp_path / "history.sqlite")
+    failed = tmp_path / "b" / "one"
+    campaign(failed)
+    for path in failed.glob("runs/*/*/*.log"):
+        path.unlink()
+    for _ in range(2):
+        output("summarize", failed, "--history", history, status=2)
+    assert [point.samples_per_second_median for point in points(history)] == [381.0, 1500.0]
+    with sqlite3.connect(history) as database:
+        assert database.execute("SELECT count(*) FROM campaigns").fetchone() == (2,)
+    database.close()
+
+
 def _write_often(arguments: tuple[Path, Path]) -> None:
     directory, history = arguments
     for _ in range(5):
@@ -151,7 +218,7 @@ def _newer(path: Path) -> None:
     _foreign(path)
     with sqlite3.connect(path) as database:
         database.execute(f"PRAGMA application_id = {0x646C7066}")
-        database.execute("PRAGMA user_version = 3")
+        database.execute("PRAGMA user_version = 4")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +226,7 @@ def _newer(path: Path) -> None:
     [
         (lambda path: path.write_bytes(b"nothing, but long enough" * 200), "not a database"),
         (_foreign, "a database of another program"),
-        (_newer, "schema 3"),
+        (_newer, "schema 4"),
     ],
     ids=["no database", "foreign", "newer"],
 )

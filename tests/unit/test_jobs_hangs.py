@@ -6,10 +6,12 @@ import os
 import re
 import runpy
 import signal
+import subprocess
 import time
 from pathlib import Path
 
-from benchmark_jobs import processes_of
+import pytest
+from benchmark_jobs import processes_of, until
 from job_campaigns import campaign, execute, outcomes, program
 from lab_under_test import PROJECT
 
@@ -17,17 +19,36 @@ from dlperf_runner.campaign import job_record
 from dlperf_runner.campaign.directory import remaining_plan
 from dlperf_runner.commands.verify import verify
 
+STEPS = "for n in $(seq 12); do echo step $n; sleep 0.6; done"
+
+
+def hanging(site: Path, script: str, **limits: int) -> Path:
+    """A campaign whose first run hangs, by this script, and its second one does not."""
+    flag = site.parent / "was-first"
+    program(site.parent / "bin", f"[[ -e {flag} ]] || {{ touch {flag}; {script}; }}")
+    directory = campaign(site, nodes="2", repeats=2)
+    for path in (directory / "plan.json", *directory.glob("runs/*/r*/run.json")):
+        text = path.read_text()
+        for name, value in {"hung_after_s": 3, "hung_after_lines": 2, **limits}.items():
+            text = re.sub(rf'("{name}": )\d+', rf"\g<1>{value}", text)
+        path.write_text(text)
+    return directory
+
+
+def states_of(directory: Path, marker: str) -> list[str]:
+    """What each node kept of the first run's process with the marker."""
+    states = []
+    for node in ("n1", "n2"):
+        (path,) = directory.glob(f"runs/*/r1/hang-{node}.txt")
+        blocks = path.read_text().partition("== processes")[0].split("== process ")
+        (block,) = (block for block in blocks if f" {marker} " in block)
+        states.append(block)
+    return states
+
 
 def test_a_stopped_program_is_noticed_kept_and_ended(site: Path) -> None:
     marker = f"dlperf-stopped-{os.getpid()}"
-    steps = "for n in $(seq 12); do echo step $n; sleep 0.6; done"
-    stops = f"bash -c 'kill -STOP $$; sleep 60' {marker}"
-    flag = site.parent / "was-first"
-    program(site.parent / "bin", f"[[ -e {flag} ]] || {{ touch {flag}; {steps}; {stops}; }}")
-    directory = campaign(site, nodes="2", repeats=2)
-    for path in (directory / "plan.json", *directory.glob("runs/*/r*/run.json")):
-        text = re.sub(r'("hung_after_s": )\d+', r"\g<1>3", path.read_text())
-        path.write_text(re.sub(r'("hung_after_lines": )\d+', r"\g<1>2", text))
+    directory = hanging(site, f"{STEPS}; bash -c 'kill -STOP $$; sleep 60' {marker}")
     began = time.monotonic()
     assert execute(directory)[0] == []
     assert time.monotonic() - began < 100
@@ -41,14 +62,68 @@ def test_a_stopped_program_is_noticed_kept_and_ended(site: Path) -> None:
     assert not processes_of(marker)
     for node in ("n1", "n2"):
         (state,) = directory.glob(f"runs/*/r1/hang-{node}.txt")
-        text = state.read_text()
-        assert text.startswith("== end of the log\nstep 1\n")
-        (block,) = (block for block in text.split("== process ") if f" {marker}" in block)
-        assert "T (stopped)" in block
+        assert state.read_text().startswith("== end of the log\nstep 1\n")
+    assert all("T (stopped)" in state for state in states_of(directory, marker))
     (edited,) = verify(directory).differences  # above
     assert edited.startswith("plan.json: ")
 
 
+@pytest.mark.parametrize(
+    ("script", "sign"),
+    [
+        # While another rank spins, as NCCL does.
+        ("bash -c 'kill -STOP $$' {0} & bash -c 'while :; do :; done' {0}2", "was stopped for "),
+        ("bash -c 'sleep 120; :' {0}", "and none of its processes did anything;"),
+        ("bash -c 'while :; do :; done' {0}", "although the first step may take only 9 s"),
+    ],
+    ids=["stopped", "idle", "spins"],
+)
+def test_a_run_that_hangs_before_its_first_step(site: Path, script: str, sign: str) -> None:
+    marker = f"dlperf-start-{os.getpid()}"
+    directory = hanging(site, f"echo init; {script.format(marker)}", first_step_s=9)
+    assert execute(directory)[0] == []
+    first, second = outcomes(directory)
+    assert (first["status"], first["category"]) == ("failed", "hung before its first steps")
+    assert first["message"].startswith("n1: stopped because it hung before its first steps: no new")
+    assert sign in first["message"]
+    assert "first_step_s" in first["advice"]
+    assert second["status"] == "done"
+    assert not processes_of(marker)
+    states = states_of(directory, marker)
+    assert {"T (stopped)" in state for state in states} == {"stopped" in sign}
+
+
+def test_a_run_that_compiles_for_long_is_done(site: Path) -> None:
+    compiles = "SECONDS=0; while (( SECONDS < 10 )); do /bin/true; done"
+    directory = hanging(site, f"echo init; {compiles}; {STEPS}", first_step_s=100)
+    assert execute(directory)[0] == []
+    assert [outcome["message"] for outcome in outcomes(directory)] == [None, None]
+
+
+def test_what_slurm_starts_for_a_run_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pyxis imports an image: without the run's environment, below the daemon of a step."""
+    monkeypatch.setenv("DLPERF_JOB", "4711")
+    helpers = runpy.run_path(str(PROJECT / "dlperf_runner/schedulers/on_nodes/node_watch.py"))[
+        "helpers"
+    ]
+    started = {}
+    for step in ("4711.3", "471.3", "47110.3"):
+        daemon = f"echo $$; exec -a 'slurmstepd: [{step}]' bash -c 'sleep 60; :'"
+        # Not a child of this program, whose processes are not among them.
+        argv = ["setsid", "--fork", "bash", "-c", daemon]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            started[step] = int(process.stdout.readline())
+            process.stdout.close()
+    try:
+        assert until(lambda: len(helpers()) == 2)  # with its child
+        assert started["4711.3"] in helpers()
+        assert not helpers() & {started["471.3"], started["47110.3"]}
+    finally:
+        for pid in started.values():
+            os.killpg(pid, signal.SIGKILL)
+
+
 def test_both_ways_use_the_same_words() -> None:
     path = PROJECT / "roles/benchmark_run/filter_plugins/benchmark_outcome.py"
-    assert runpy.run_path(str(path))["STOPPED"]["hung"] == job_record.HUNG
+    assert job_record.HUNG.items() <= runpy.run_path(str(path))["STOPPED"].items()

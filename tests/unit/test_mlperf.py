@@ -78,7 +78,83 @@ def test_pieces_do_not_matter(size: int) -> None:
     assert measured(result_log(820.0), size) == measured(result_log(820.0))
 
 
+# ---- what train_samples counts, as the published logs have it
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "stated", "batch", "samples", "note"),
+    [
+        ("resnet", 1281167, 3200, 1281167, None),
+        ("resnet", 1277952, 16384, 1277952, None),  # v0.7: without the rest of a batch
+        ("rnnt", 278016, 1536, 278016, None),  # without the longest samples
+        ("ssd", 117266, 3072, 117266, None),  # v1.1: COCO
+        ("ssd", 4572, 256, 1170301, "counts batches"),  # v3.1, v4.0 and v4.1
+        ("ssd", 576, 2048, 1170301, "counts batches"),
+        ("ssd", 464, 2528, 1170301, "counts batches"),
+        ("retinanet", 12191, 96, 1170301, "counts batches"),  # v5.0
+        ("retinanet", 1170301, 96, 1170301, None),
+        ("maskrcnn", 40000, 96, None, "is 40000, which is neither"),  # planned iterations
+        ("resnet", 160000, 2048, None, "is 160000, which is neither"),  # another data set
+        ("minigo", 8192, 4096, None, "are not known"),
+        ("a_new_one", 1281167, 256, None, "are not known"),
+    ],
+)
+def test_samples_of_an_epoch(
+    benchmark: str, stated: int, batch: int, samples: int | None, note: str | None
+) -> None:
+    run = measured(of_epochs(615.0, benchmark=benchmark, samples=stated, batch=batch))
+    expected = (
+        {} if samples is None else {"epochs": 2 * samples / 600, "whole_run": 2 * samples / 615}
+    )
+    assert run.samples_per_second == pytest.approx(expected)
+    assert run.throughput_note == note or str(note) in str(run.throughput_note)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "trained", "expected"),
+    [
+        # v3.1 to v5.0: epoch_num counts samples of bert, whatever train_samples was planned
+        ("bert", 2849088, {"epochs": 2849088 / 500, "whole_run": 2849088 / 515}),
+        # and tokens of gpt3, 2048 of a sample
+        ("gpt3", 1211105280, {"epochs": 591360 / 500, "whole_run": 591360 / 515}),
+        ("bert", 1, {}),  # v1.1: epoch_num is that of the epoch
+    ],
+)
+def test_an_epoch_number_may_count_samples_or_tokens(
+    benchmark: str, trained: int, expected: dict[str, float]
+) -> None:
+    lines = [
+        event(-1, "submission_benchmark", benchmark),
+        event(-1, "global_batch_size", 1024),
+        event(-1, "train_samples", 3_600_000),
+        event(0, "run_start"),
+        event(0, "epoch_start", epoch_num=1),
+        event(500_000, "epoch_stop", epoch_num=trained),
+        event(510_000, "eval_accuracy", 0.72, epoch_num=trained),
+        event(515_000, "run_stop", status="success"),
+    ]
+    run = measured(lines)
+    assert run.samples_per_second == pytest.approx(expected)
+    if not expected:
+        assert "how many samples were trained" in str(run.throughput_note)
+
+
 # ---- damage
+
+
+def test_blocks_that_last_longer_than_the_run_are_refused() -> None:
+    lines = result_log(600.0)  # its blocks take 400 and 390 s
+    with pytest.raises(UserError, match="the blocks last longer than the run"):
+        measured(lines)
+    lines = [line.replace("block_st", "epoch_st") for line in lines]
+    with pytest.raises(UserError, match="the epochs last longer than the run"):
+        measured(lines)
+
+
+def test_training_may_go_on_beyond_the_stop() -> None:
+    """Stable Diffusion is evaluated afterwards; run_stop has the time of the first good state."""
+    run = measured(result_log(400.0))
+    assert (run.time_to_train_s, run.samples_per_second) == (400.0, {"blocks": 2 * 12288 / 790})
 
 
 def test_a_log_that_was_cut_is_refused() -> None:
@@ -200,6 +276,86 @@ def test_throughput_is_by_an_estimator_that_all_runs_have(tmp_path: Path) -> Non
     assert result.estimator == "whole_run"
     median = (2 * 1281167 / 615 + 0.9 * 1281167 / 500) / 2
     assert result.samples_per_second == pytest.approx(median)
+
+
+def test_a_throughput_that_is_not_as_stated_has_a_note(tmp_path: Path) -> None:
+    logs = [of_epochs(615.0, benchmark="ssd", samples=4572)] * 5
+    write_result(tmp_path, logs, benchmark="ssd")
+    assert only(tmp_path).samples_per_second == 2 * 1170301 / 600
+    text = call("mlperf", tmp_path).text
+    assert "All: train_samples counts batches; an epoch is 1170301 samples." in text
+    write_result(tmp_path, logs[:1], benchmark="ssd", system="two")
+    logs = [of_epochs(615.0, benchmark="ssd", samples=99)]
+    write_result(tmp_path, logs, benchmark="ssd", system="three")
+    text = call("mlperf", tmp_path, status=1).text
+    assert "NVIDIA two, NVIDIA one: train_samples counts batches" in text
+    assert "NVIDIA three: train_samples is 99, which is neither" in text
+
+
+# ---- logs that are not the runs of one result
+
+
+def test_a_log_five_times_is_one_run(tmp_path: Path) -> None:
+    folder = write_result(tmp_path, [of_epochs(615.0)], benchmark="resnet")
+    text = (folder / "result_0.txt").read_text(encoding="utf-8")
+    for number in range(1, 5):
+        # The same lines behind another rank are the same run.
+        (folder / f"result_{number}.txt").write_text(text.replace(" 0: ", f" {number}: "))
+    found = read_round(tmp_path)
+    assert (found.results[0].runs, found.results[0].failed) == (1, 0)
+    assert found.results[0].time_to_train_min is None
+    (problem,) = found.problems
+    assert problem.problem == "several logs are of the same run"
+    assert "result_1.txt, result_2.txt, result_3.txt, result_4.txt" in str(problem)
+    assert "only result_0.txt counts" in call("mlperf", tmp_path, status=2).both
+
+
+def test_runs_with_several_batch_sizes_are_no_result(tmp_path: Path) -> None:
+    large = [result_log(60.0 * minutes, batch=64) for minutes in range(31, 34)]
+    small = [result_log(60.0 * minutes) for minutes in range(21, 31)]
+    write_result(tmp_path, [*small, *large])
+    found = read_round(tmp_path)
+    assert found.results == []
+    assert "32 in result_0.txt" in str(found.problems[0])
+    assert "--batch-size 32 " in call("mlperf", tmp_path, status=2).both
+    out = call("mlperf", tmp_path, "--batch-size", "32", "--json")
+    (row,) = out.document["results"]
+    assert (row["global_batch_size"], row["runs"]) == (32, 10)
+    assert row["time_to_train_min"] == pytest.approx(fmean(range(22, 30)))
+
+
+def test_more_runs_than_count_have_no_score_without_a_choice(tmp_path: Path) -> None:
+    """MLPerf's rules: of M > N runs, the N consecutive ones that are closest to the median."""
+    minutes = [20, 21, 22, 23, 24, 90, 91]
+    logs = [of_epochs(60.0 * number) for number in minutes]
+    write_result(tmp_path, logs, benchmark="resnet")
+    found = read_round(tmp_path)
+    assert found.results[0].time_to_train_min is None
+    assert found.problems[0].problem == "the result has more runs than count"
+    assert "--consecutive takes the 5 consecutive ones" in call("mlperf", tmp_path, status=2).both
+    # Sets of 5 without their fastest and slowest: 22, 23, and (23 + 24 + 90) / 3. Median: 23.
+    chosen = read_round(tmp_path, consecutive=True)
+    assert chosen.problems == []
+    assert (chosen.results[0].runs, chosen.results[0].time_to_train_min) == (5, 23)
+
+
+def test_failed_runs_count_in_consecutive_sets(tmp_path: Path) -> None:
+    statuses = ["aborted", "aborted", *["success"] * 5]
+    logs = [
+        of_epochs(60.0 * (20 + number), status=status) for number, status in enumerate(statuses)
+    ]
+    write_result(tmp_path, logs, benchmark="resnet")
+    # The sets have no score (2 of 5 failed), 24 (23, 24 and 25, as the failed one is the slowest),
+    # and 24 (23, 24 and 25 of 22 to 26).
+    (result,) = read_round(tmp_path, consecutive=True).results
+    assert (result.runs, result.failed, result.time_to_train_min) == (4, 1, 24)
+
+
+def test_unreadable_logs_have_no_place_among_consecutive_ones(tmp_path: Path) -> None:
+    folder = write_result(tmp_path, [of_epochs(1200.0)] * 5, benchmark="resnet")
+    (folder / "result_9.txt").write_text("")
+    problems = read_round(tmp_path, consecutive=True).problems
+    assert "remove the logs that cannot be read" in str(problems[-1].hint)
 
 
 def test_processes_do_not_matter(tmp_path: Path) -> None:

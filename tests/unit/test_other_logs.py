@@ -12,7 +12,7 @@ from make_logs import SHARED_LOGS, dllogger, gluoncv, oneflow, plsc, write
 from other_logs import GOOD, cases, load, only, speedometer
 from peak_memory import peak_of
 
-from dlperf_runner.results import compressed
+from dlperf_runner.core import files
 
 NINE = {
     "tf_rn50_1n2g_cpu_mpirun.log": dllogger(50.0, 2, amp=False, final=50.0, batch=2),
@@ -170,7 +170,7 @@ print(*load_results(Path(sys.argv[1])).problems)
     assert "the compressed log is suspiciously large" in message
     assert peak < 300  # MB, of which most is pandas
     # Far fewer bytes are as many as the file may have.
-    monkeypatch.setattr(compressed, "ALWAYS_ALLOWED", 1000)
+    monkeypatch.setattr(files, "ALWAYS_EXPANDED", 1000)
     path.write_bytes(gzip.compress("\n".join(GOOD).encode() + b"x" * 5_000_000))
     assert "suspiciously large" in only(load(path)).problem
 

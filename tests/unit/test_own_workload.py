@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from dlperf_runner import logs
 from dlperf_runner.campaign.directory import read_plan
 from dlperf_runner.catalog import reader
 from dlperf_runner.cli import init_workload as command
+from dlperf_runner.compare.baselines import read_baseline
 from dlperf_runner.results import time_limit
 
 LOG = "logs/1n2g/mine_b4_fp32_1.log"
@@ -83,6 +85,56 @@ def test_logs_of_others(folder: Path, tmp_path: Path) -> None:
     for repeat in (1, 2):
         write(tmp_path / LOG.replace("_1.", f"_{repeat}."), lines_of(rate=100.5 + repeat))
     assert "| 102.00 |" in said("summarize", "logs")
+
+
+def test_results_keep_the_unit_that_their_runs_had(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What was recorded with a catalogue is shown without it: nothing looks the unit up again."""
+    init("train.py", unit="tokens")
+    for repeat in (1, 2):
+        write(tmp_path / LOG.replace("_1.", f"_{repeat}."), lines_of(rate=100.5 + repeat))
+    said("summarize", "logs", "--history", "h.sqlite")
+    said("compare", "--save-baseline", "before", "logs")
+    schema_2 = tmp_path / "old.sqlite"
+    shutil.copy("h.sqlite", schema_2)
+    with sqlite3.connect(schema_2) as database:
+        database.execute("ALTER TABLE cases DROP COLUMN unit")
+        database.execute("ALTER TABLE campaigns DROP COLUMN base_name")
+        database.execute("PRAGMA user_version = 2")
+    monkeypatch.setenv("DLPERF_CATALOG", "")
+    reader.forget()
+    for history in ("h.sqlite", schema_2):
+        (case,) = call("history", "--file", history, "--json").document["cases"]
+        assert case["points"][0]["tokens_per_second_median"] == 102
+        assert "| tokens/s |" in said("history", "--file", history)
+        assert "| tokens/s |" in said("history", "--file", history, "--case", "mine")
+        exported = said("export", "prometheus", history)
+        assert "dlperf_throughput_tokens_per_second{" in exported
+        assert "samples" not in exported
+    assert read_baseline("before")["unit"].unique().tolist() == ["tokens/s"]
+
+
+def test_rates_of_two_units_are_not_compared(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    init("train.py", unit="tokens")
+    write(tmp_path / LOG, lines_of())
+    said("summarize", "logs", "--history", "h.sqlite")
+    said("compare", "--save-baseline", "before", "logs")
+    shutil.rmtree(folder)
+    reader.forget()
+    init("train.py")  # the same workload counts samples now
+    write(tmp_path / LOG, lines_of(rate=200.5))
+    text = said("compare", "--baseline", "before", "logs", status=2)
+    assert "count different things" in text
+    assert "expected tokens/s, as on the first side, found samples/s" in text
+    said("summarize", "logs", "--history", "h.sqlite")
+    cases = call("history", "--file", "h.sqlite", "--json").document["cases"]
+    assert [(len(case["points"]), case["case_id"].split()[-1]) for case in cases] == [
+        (1, "tokens/s"),
+        (1, "samples/s"),
+    ]
 
 
 def test_the_option_stands_before_or_behind_the_command(

@@ -109,6 +109,7 @@ def test_a_run_in_full(catalog: Catalog) -> None:
         "timeout_s": 900,
         "hung_after_s": 120,
         "hung_after_lines": 20,
+        "first_step_s": 900,
         "hosts": ("node1", "node2"),
         "parameters": {
             "image_size": 64,

@@ -100,6 +100,31 @@ def test_a_source_that_cannot_be_had_is_refused_with_the_reason() -> None:
     assert "has no source 'upstream': the published program, classifier_trainer.py" in message
 
 
+def test_of_a_family_those_with_the_source_are_planned_and_the_others_told() -> None:
+    catalog, nodes = load_catalog(), lab_nodes(frameworks=("mxnet", "tensorflow2", "tensorflow"))
+    choice = choose(model="resnet50", source="upstream")
+    planned = {run.workload for run in make_plan(choice, catalog, nodes)}
+    assert planned == {"mxnet-resnet50v1b"}
+    told = not_planned(choice, catalog, nodes, planned)
+    assert not planned & set(told)
+    assert told["tensorflow2-resnet50v1.5"].startswith(
+        "it has no source 'upstream': the published program, classifier_trainer.py"
+    )
+    # Its TensorFlow 1 is on the stack cpu-published.
+    assert told["tensorflow-resnet50v1.5"] == "it cannot run its source 'upstream' on the stack cpu"
+    # With both sources, each runs with those that it has.
+    choice = choose(model="resnet50", source="builtin,upstream")
+    runs = make_plan(choice, catalog, nodes)
+    assert {run.source for run in runs if run.workload == "mxnet-resnet50v1b"} == {
+        *("builtin", "upstream")
+    }
+    assert {run.source for run in runs if run.workload == "tensorflow2-resnet50v1.5"} == {"builtin"}
+    assert "tensorflow2-resnet50v1.5" in not_planned(choice, catalog, nodes, planned)
+    # None has it.
+    message = refusal(choose(framework="tensorflow2", source="upstream"), catalog, nodes)
+    assert "tensorflow2-resnet50v1.5 has no source 'upstream'" in message
+
+
 @pytest.mark.parametrize("key", ["accelerator", "stack"])
 def test_nodes_that_differ_cannot_stand_in_one_plan(everything: Catalog, key: str) -> None:
     *same, last = gpu_nodes()

@@ -126,3 +126,15 @@ def test_the_cited_scripts_hold_the_commands(name: str) -> None:
             # A value may be a variable of the script.
             flag = re.split(r"[={]", word)[0]
             assert flag in shown.stdout or not word.startswith("-"), word
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_command_of_a_page_gives_a_verdict(name: str) -> None:
+    """Fewer than 3 runs of a case have none. OneFlow and TensorFlow published one."""
+    page = pages()[f"{name}.md"]
+    command = re.search(r"^ {4}dlperf run (.*)$", page, re.MULTILINE)
+    assert command
+    words = re.findall(r"--(workload|source|matrix|repeats) (\S+)", command[1])
+    runs = make_plan(parse_choice(dict(words)), load_catalog(), NODES)
+    assert max(run.repeat for run in runs) >= 3
+    assert f"Time: {len(runs)} runs" in page

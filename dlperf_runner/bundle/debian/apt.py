@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from ...core.errors import UserError
+from ...core.files import write_whole
 from ..folder.manifest import Item
 from .archives import DISTRIBUTIONS, Source
 
@@ -75,11 +76,11 @@ def prepare(root: Root, sources: Sequence[Source], preferences: str = "") -> Non
     base = root.directory
     for part in ("etc/empty", "lists/partial", "cache/archives/partial"):
         (base / part).mkdir(parents=True, exist_ok=True)
-    (base / "status").write_text("")
-    (base / "etc/sources.sources").write_text("\n".join(s.stanza() for s in sources))
-    (base / "etc/preferences").write_text(preferences)
+    write_whole(base / "status", "")
+    write_whole(base / "etc/sources.sources", "\n".join(s.stanza() for s in sources))
+    write_whole(base / "etc/preferences", preferences)
     host = _run(None, ["apt-config", "dump"]).stdout
-    (base / "apt.conf").write_text(configuration(root, host))
+    write_whole(base / "apt.conf", configuration(root, host))
 
 
 def configuration(root: Root, host_dump: str) -> str:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from debian.deb822 import Deb822
 
+from ...core.files import read_text
+
 
 @dataclass(frozen=True)
 class Distribution:
@@ -116,7 +118,7 @@ def _host_entries(etc: Path, keyring: str) -> list[Source]:
     for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
         if not path.is_file():
             continue
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_text(path, errors="replace")
         if path.suffix == ".list":
             entries += parse_one_line_sources(text, keyring)
         elif path.suffix == ".sources":
@@ -160,7 +162,7 @@ def parse_deb822_sources(text: str, keyring: str = str(DEBIAN.keyring)) -> list[
 
 def _release(etc: Path) -> dict[str, str]:
     try:
-        lines = (etc / "os-release").read_text(encoding="utf-8").splitlines()
+        lines = read_text(etc / "os-release").splitlines()
     except OSError:
         return {}
     return {k: v.strip('"') for k, _, v in (line.partition("=") for line in lines)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import UserError
-from ...core.files import write_whole
+from ...core.files import read_bytes, write_whole
 
 _KEY_NAME = "dlperf mirror <mirror@localhost>"
 _ARMOUR, _ARMOUR_END = (
@@ -34,7 +34,7 @@ def sign(release: bytes, key_folder: Path) -> Signed:
     secret = key_folder / "secret.asc"
     with _home() as home:
         if secret.is_file():
-            _gpg(home, ["--import"], secret.read_bytes())
+            _gpg(home, ["--import"], read_bytes(secret))
         else:
             _gpg(home, ["--quick-generate-key", _KEY_NAME, "rsa3072", "sign", "never"])
             key_folder.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ...core.errors import UserError
+from ...core.files import open_append, open_read
 
 _LOCK = ".lock"
 
@@ -37,7 +38,7 @@ def place(source: Path, target: Path) -> None:
 
 
 def digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_read(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -54,7 +55,7 @@ def writing(folder: Path) -> Iterator[None]:
     an error of the disk as a UserError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / _LOCK).open("w") as lock:
+        with open_append(folder / _LOCK, inside=folder) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

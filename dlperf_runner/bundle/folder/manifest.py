@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.files import write_json
+from ...core.files import read_text, write_json
 from .files import digests
 
 FORMAT = 1
@@ -84,7 +84,7 @@ class MirrorManifest:
 def read(folder: Path, name: str = NAME) -> MirrorManifest | None:
     """The folder's manifest; None if there is none, or none that this version can read."""
     try:
-        document = json.loads((folder / name).read_text(encoding="utf-8"))
+        document = json.loads(read_text(folder / name))
         if document.pop("format") != FORMAT:
             return None
         document["files"] = tuple(

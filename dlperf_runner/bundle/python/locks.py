@@ -12,6 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from ...core.errors import UserError
+from ...core.files import read_text
 from .target import Target
 
 Kind = Literal["wheel", "sdist"]
@@ -50,7 +51,7 @@ class Pinned:
 
 def read(wanted: RequirementsFile, root: Path, target: Target) -> tuple[Pinned, ...]:
     try:
-        text = (root / wanted.path).read_text(encoding="utf-8")
+        text = read_text(root / wanted.path)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
             f"the requirements of {wanted.wanted_by} cannot be read",

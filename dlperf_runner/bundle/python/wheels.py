@@ -20,6 +20,7 @@ from packaging.utils import (
 from packaging.version import Version
 
 from ...core.errors import UserError
+from ...core.files import write_whole
 from ..folder.files import digests, move_verified
 from ..folder.manifest import Item
 from .locks import Kind, Pinned, RequirementsFile
@@ -78,7 +79,7 @@ def download(
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dlperf-pip-") as scratch:
         lines = Path(scratch) / "requirements.txt"
-        lines.write_text("".join(f"{pinned.line()}\n" for pinned in missing))
+        write_whole(lines, "".join(f"{pinned.line()}\n" for pinned in missing))
         names = [pinned.name for pinned in missing]
         result = subprocess.run(
             download_argv(target, wanted.kind, names, lines, folder),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote
 
-from ...core.files import write_whole
+from ...core.files import open_append, open_read, read_bytes, write_whole
 from ..folder.files import digest, place
 
 PARTIAL = ".partial"
@@ -73,7 +73,7 @@ class Fetcher:
     def put(self, path: str, content: bytes) -> None:
         """Write what `read` fetched."""
         file = self.folder / path
-        if not file.is_file() or file.read_bytes() != content:
+        if not file.is_file() or read_bytes(file) != content:
             write_whole(file, content)
             self.fetched.append(path)
 
@@ -118,7 +118,10 @@ def _download(source: str, partial: Path) -> None:
     for attempt in range(_ATTEMPTS):
         start = partial.stat().st_size if partial.exists() else 0
         try:
-            with _opened(source, start) as (stream, first, length), partial.open("ab") as file:
+            with (
+                _opened(source, start) as (stream, first, length),
+                open_append(partial, inside=partial.parent) as file,
+            ):
                 file.truncate(first)
                 while chunk := _words(stream.read, _CHUNK):
                     file.write(chunk)
@@ -138,7 +141,7 @@ def _opened(source: str, start: int) -> Iterator[tuple[IO[bytes], int, int | Non
         path = Path(source.removeprefix("file:"))
         if not path.is_file():
             raise NotThereError(f"is not at {path}")
-        with path.open("rb") as file:
+        with open_read(path) as file:
             size = path.stat().st_size
             start = start if start <= size else 0
             file.seek(start)

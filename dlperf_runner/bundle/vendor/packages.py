@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
 from ...catalog.stack import Stack
-from ...core.files import write_whole
+from ...core.files import read_bytes, write_whole
 from ..debian import apt
 from ..debian.apt import AptPackage, Root
 from ..debian.archives import Source
@@ -39,7 +39,7 @@ class Vendors:
 
     def _source(self, one: VendorRepository, keyrings: Path) -> Source:
         ring = keyrings / f"{one.name}-{one.fingerprints[0]}.gpg"
-        write_whole(ring, keyring((self.folder / self._fetcher.path(one.key)).read_bytes())[0])
+        write_whole(ring, keyring(read_bytes(self.folder / self._fetcher.path(one.key)))[0])
         return Source(self._uri(one), (one.suite,), one.components, str(ring))
 
     def _uri(self, one: VendorRepository) -> str:

@@ -20,6 +20,7 @@ from ...catalog.stack import Stack
 from ...catalog.suites import RELEASES, SYSTEMS
 from ...core import paths
 from ...core.errors import UserError
+from ...core.files import read_text
 
 FOLDER = "vendor"
 
@@ -299,7 +300,7 @@ def role_variables(role: str, part: str = "vars") -> dict[str, Any]:
 
 @cache
 def _yaml(path: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((paths.project() / path).read_text(encoding="utf-8"))
+    loaded: dict[str, Any] = yaml.safe_load(read_text(paths.project() / path))
     return loaded
 
 

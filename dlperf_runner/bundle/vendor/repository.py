@@ -19,6 +19,7 @@ from pathlib import Path
 
 from debian import deb822
 
+from ...core.files import read_bytes, write_whole
 from ..debian import openpgp
 from .download import Fetcher, FetchError, NotThereError
 from .release_tables import VendorRepository
@@ -65,7 +66,7 @@ def _key(one: VendorRepository, fetcher: Fetcher) -> tuple[bytes, str]:
     """The key in the form that gpgv reads, and its path."""
     path = fetcher.path(one.key)
     file = fetcher.folder / path
-    content = file.read_bytes() if file.is_file() else None
+    content = read_bytes(file) if file.is_file() else None
     if content is None or _key_problem(one, content):
         content = fetcher.read(one.key)
         if problem := _key_problem(one, content):
@@ -101,7 +102,7 @@ class _Release:
 
 def _stored(one: VendorRepository, base: str, fetcher: Fetcher, binary: bytes) -> _Release | None:
     files = {
-        name: file.read_bytes()
+        name: read_bytes(file)
         for name in ("InRelease", "Release", "Release.gpg")
         if (file := fetcher.folder / fetcher.path(base + name)).is_file()
     }
@@ -124,7 +125,7 @@ def _signed(one: VendorRepository, files: dict[str, bytes], binary: bytes) -> _R
     with tempfile.TemporaryDirectory(prefix="dlperf-gpgv-") as name:
         folder = Path(name)
         for file, content in {**files, "key.gpg": binary}.items():
-            (folder / file).write_bytes(content)
+            write_whole(folder / file, content)
         # As apt does: a signature over SHA-1 proves nothing any more.
         argv = ["gpgv", "--homedir", name, "--keyring", "./key.gpg", "--status-fd", "1"]
         argv += ["--weak-digest", "SHA1"]
@@ -138,7 +139,7 @@ def _signed(one: VendorRepository, files: dict[str, bytes], binary: bytes) -> _R
         good = "[GNUPG:] GOODSIG " in status and "[GNUPG:] BADSIG " not in status
         if not good or not set(signers) & set(one.fingerprints):
             raise FetchError(f"has a signature that is not the vendor's: {_complaint(status)}")
-        text = (folder / ("text" if "InRelease" in files else "Release")).read_bytes()
+        text = read_bytes(folder / ("text" if "InRelease" in files else "Release"))
     return _Release(text.decode(errors="replace"), files)
 
 
@@ -209,7 +210,7 @@ def _have(fetcher: Fetcher, urls: Sequence[str], sha256: str, offline: bool) -> 
         except NotThereError:
             continue
         for other in paths:
-            fetcher.put(other, (fetcher.folder / path).read_bytes())
+            fetcher.put(other, read_bytes(fetcher.folder / path))
         return True
     for path in paths:
         # From an earlier index: a node's apt would report it as damaged.
@@ -219,6 +220,6 @@ def _have(fetcher: Fetcher, urls: Sequence[str], sha256: str, offline: bool) -> 
 
 def _check(path: Path, suffix: str) -> None:
     try:
-        _UNPACKED[suffix](path.read_bytes()).decode()
+        _UNPACKED[suffix](read_bytes(path)).decode()
     except (OSError, EOFError, lzma.LZMAError, zlib.error, ValueError) as error:
         raise FetchError(f"has an index that cannot be read: {error}") from None

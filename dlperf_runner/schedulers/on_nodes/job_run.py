@@ -7,8 +7,8 @@ directory. Each file is complete when it appears:
 
     JOB/started.NUMBER.json     the job's ID, the nodes, when the run began, and `mpi` if mpirun's
                                 processes are started by something else
-    JOB/ended.NUMBER.json       when it ended, its exit status, what node_watch.py saw, and for how
-                                long its log had not grown, if it hung
+    JOB/ended.NUMBER.json       when it ended, its exit status, what node_watch.py saw, and why it
+                                hung, if it did
     JOB/cut_off.NUMBER.K.json   the K-th start, if the job was requeued before it ended
 """
 
@@ -26,10 +26,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.run_processes import ASK_S, Silence
+from ansible.module_utils.run_activity import EVERY_S, LOOKS, Hang
+from ansible.module_utils.run_processes import ASK_S
 
 # The longest time for the nodes to say whether they are idle, and for their last samples.
 READY_S, LAST_S = 60, 15
+LIMITS = ("hung_after_s", "hung_after_lines", "first_step_s")
 POLL_S = 0.2  # of a run's log
 # Seconds between TERM and KILL for a run that has reached its time limit.
 GRACE_S = 30
@@ -48,15 +50,30 @@ class Watch:
             ["bash", str(job / "watch.sh"), *nodes], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.rest = b""
+        self.states: dict[str, dict[str, Any]] = {}  # of the run's processes, by node
+        self.due = 0.0  # when to look at them again
 
     def begin(self, count: int, directory: str) -> list[dict[str, Any]]:
         """Let the first nodes watch a run; what they say before it starts."""
+        self.states = {}
         self._order(f"begin {count} {directory}")
         return self.documents("is_ready", count, READY_S)
 
     def end(self, count: int) -> list[dict[str, Any]]:
         self._order("end")
-        return self.documents("is_last", count, LAST_S)
+        documents = self.documents("is_last", count, LAST_S)
+        return [document for document in documents if "is_looked" not in document]
+
+    def look(self, count: int, every: float) -> list[dict[str, Any]]:
+        """The states of the run's processes on each of its nodes, as of the last look; none until
+        all nodes have said theirs. Waits for nobody."""
+        for document in self.documents("is_looked", count, 0):
+            if "is_looked" in document:
+                self.states[document["host"]] = document
+        if time.monotonic() >= self.due:
+            self.due = time.monotonic() + every
+            self._order("look")
+        return list(self.states.values()) if len(self.states) == count else []
 
     def keep_states(self, count: int) -> None:
         """Let each node of the run write what the run's processes do."""
@@ -101,8 +118,9 @@ class Watch:
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
-    partial = path.with_name(f".{path.name}")
-    partial.write_text(json.dumps(document) + "\n", encoding="utf-8")
+    partial = path.with_name(f".{os.urandom(8).hex()}.tmp")
+    with open(partial, "x", encoding="utf-8") as file:  # noqa: PTH123  no link is followed
+        file.write(json.dumps(document) + "\n")
     partial.replace(path)
 
 
@@ -124,26 +142,36 @@ class Runs:
         if self.child:
             self.child.terminate()
 
-    def execute(self, run: dict[str, Any], nodes: list[str], watch: Watch) -> dict[str, Any]:
+    def execute(
+        self, run: dict[str, Any], directory: str, nodes: list[str], watch: Watch
+    ) -> dict[str, Any]:
         """The exit status of the run's script: that of `timeout` if its time limit is reached. If
-        it hung, also for how long its log had not grown."""
+        it hung, also why."""
         limit = ["timeout", f"--kill-after={GRACE_S}", str(run["timeout_s"])]
-        with Path(run["log_name"]).open("wb") as log:
+        new = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
+        with open(os.open(run["log_name"], new, 0o666), "wb") as log:  # noqa: PTH123
+            os.set_blocking(log.fileno(), True)
             self.child = subprocess.Popen(
-                [*limit, "bash", "run.sh", *nodes], env={**os.environ, "DLPERF_RUN": run["id"]},
+                [*limit, "bash", "run.sh", *nodes], env={**os.environ, "DLPERF_RUN": directory},
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
             if self.is_over:
                 self.child.terminate()
-            limits = (run.get("hung_after_s", 0), run.get("hung_after_lines", 0))
-            silence = Silence(run["log_name"], *limits)
+            limits = {key: run.get(key, 0) for key in LIMITS}
+            hang = Hang(run["log_name"], limits)
+            every = min(EVERY_S, limits["hung_after_s"] / LOOKS)
             hung: dict[str, Any] = {}
             while True:
                 with suppress(subprocess.TimeoutExpired):
                     status = self.child.wait(POLL_S)
                     break
-                if not hung and silence.is_too_long():
-                    hung = {"hung": silence.result()}
+                if hung:
+                    continue
+                looks = limits["hung_after_s"] and hang.is_starting()
+                states = watch.look(len(nodes), every) if looks else []
+                reason = hang.reason(states)
+                if reason:
+                    hung = {"hung": {"reason": reason, **hang.result}}
                     watch.keep_states(len(nodes))
                     self.child.terminate()
         return {"exit_status": 128 - status if status < 0 else status, **hung}
@@ -179,7 +207,7 @@ class Runs:
         busy = [sentence for document in told for sentence in document.get("busy", ())]
         write(started, {**beginning, "started": now()})
         refused = {"exit_status": NOT_STARTED, "busy": busy}
-        end = refused if busy else self.execute(run, nodes, self.watch)
+        end = refused if busy else self.execute(run, directory, nodes, self.watch)
         write(ended, {**end, "ended": now(), "nodes": self.watch.end(count)})
         if end["exit_status"] in KILLED and "hung" not in end:
             self.wait_for_end_of_job()

@@ -85,8 +85,9 @@ def versions(software: dict[str, list[str]], mpirun: str) -> dict[str, dict[str,
 def main(directory: str, name: str, mpirun: str, software: str) -> None:
     commands = json.loads(software.replace("@own@", name))
     text = json.dumps({"host": host(name), "versions": versions(commands, mpirun)})
-    partial = Path(directory, f".{name}")
-    partial.write_text(text + "\n", encoding="utf-8")
+    partial = Path(directory, f".{os.urandom(8).hex()}.tmp")
+    with open(partial, "x", encoding="utf-8") as file:  # noqa: PTH123  no link is followed
+        file.write(text + "\n")
     partial.replace(Path(directory, f"facts.{name}.json"))
 
 

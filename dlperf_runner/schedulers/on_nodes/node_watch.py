@@ -3,8 +3,9 @@ node of the job, with any Python from 3.7 on, until its standard input ends.
 
     python node_watch.py NAME exclusive|shared NODE...
 
-A line `begin COUNT DIRECTORY` starts a run on the first nodes, `end` ends it; after `hung`, each of
-them writes what the run's processes there do (hang-NAME.txt), then says `is_kept`. It prints lines
+A line `begin COUNT DIRECTORY` starts a run on the first nodes, `end` ends it; after `look`, each of
+them says for how long the run's processes there did nothing (`is_looked`); after `hung`, it writes
+what they do (hang-NAME.txt), then says `is_kept`. It prints lines
 of JSON, each with the node's name as `host`: one for each sentence about who uses the node before
 the run (`busy`), and `is_ready`; after the run, one for each other process that used the CPU
 (`beside`), one with the devices' peak memory, and `is_last`. Samples are in files beside the log.
@@ -28,6 +29,7 @@ from ansible.module_utils import (
     node_lock,
     other_processes,
     process_table,
+    run_activity,
     run_processes,
     telemetry,
 )
@@ -53,11 +55,15 @@ class Others(other_processes.OtherProcesses):  # type: ignore[misc]
         self.take(self.here, table, is_other, node_lock.uptime())
 
 
-def environment(pid: int) -> list[bytes]:
+def content(path: str) -> bytes:
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return Path(path).read_bytes()
     except OSError:
-        return []
+        return b""
+
+
+def environment(pid: int) -> list[bytes]:
+    return content(f"/proc/{pid}/environ").split(b"\0")
 
 
 def parameters(name: str, run: dict[str, Any]) -> dict[str, Any]:
@@ -117,17 +123,28 @@ def clean(run: dict[str, Any]) -> None:
             subprocess.run(cleanup, stdout=sys.stderr, timeout=CLEAN_S, check=False)
 
 
-def keep_states(name: str, log: str) -> None:
+def of_run(directory: str) -> set[int]:
+    """Ids of the processes on this node of the run in the directory, as job_run.py gives it."""
+    own = {f"DLPERF_JOB={os.environ['DLPERF_JOB']}".encode(), f"DLPERF_RUN={directory}".encode()}
+    table = process_table.processes(process_table.local())
+    return {pid for pid, _ in table if own <= set(environment(pid))}
+
+
+def helpers() -> set[int]:
+    """Ids of the job's other processes on this node but this program's. Some may work for the run,
+    without its environment: a plugin of Slurm unpacks the image of its container."""
+    table = process_table.processes(process_table.local())
+    daemon = f"slurmstepd: [{os.environ['DLPERF_JOB']}.".encode()
+    steps = [pid for pid, _ in table if content(f"/proc/{pid}/cmdline").startswith(daemon)]
+    pids: set[int] = process_table.descendants(table, steps)
+    return pids - process_table.descendants(table, [os.getpid()])
+
+
+def keep_states(name: str, directory: str, log: str) -> None:
     """Write what the run's processes on this node do, beside its log."""
-    job = f"DLPERF_JOB={os.environ['DLPERF_JOB']}".encode()
-    own = set()
-    for pid, _ in process_table.processes(process_table.local()):
-        given = environment(pid)
-        if job in given and any(each.startswith(b"DLPERF_RUN=") for each in given):
-            own.add(pid)
     logs = [path for path in (f"{log}.{name}", log) if Path(path).is_file()]
     where = {"host": name, "hosts": {}, "directory": ".", "log": [*logs, log][0]}
-    run_processes.keep_states(where, own, node_lock.uptime(), dict(os.environ))
+    run_processes.keep_states(where, of_run(directory), node_lock.uptime(), dict(os.environ))
 
 
 def told(busy: list[str]) -> list[dict[str, Any]]:
@@ -158,8 +175,9 @@ class Orders:
         return line.decode()
 
 
-def watch(name: str, agents: Any, orders: Orders, *, is_exclusive: bool) -> None:
+def watch(name: str, directory: str, agents: Any, orders: Orders, *, is_exclusive: bool) -> None:
     """Watch one run, in its directory."""
+    os.chdir(directory)
     run = json.loads(Path("run.json").read_text(encoding="utf-8"))
     params = parameters(name, run)
     clean(run)
@@ -168,10 +186,18 @@ def watch(name: str, agents: Any, orders: Orders, *, is_exclusive: bool) -> None
     agents.receive = samples.receive
     others, busy = when_idle(params, agents, samples, is_exclusive=is_exclusive)
     say(name, *told(busy))
+    limit = run.get("hung_after_s", 0)
+    activity = run_activity.Activity(name, (), limit, samples.gpu_idle_s)
     order = None
-    while order in (None, "hung"):
-        if order == "hung":
-            keep_states(name, run["log_name"])
+    while order in (None, "look", "hung"):
+        if order == "look":
+            pids = of_run(directory)
+            activity.look(pids, helpers() - pids)
+            state = activity.state()
+            state["idle_s"] = min(state["idle_s"], limit)  # no infinity, which is no JSON
+            say(name, {**state, "is_looked": True})
+        elif order == "hung":
+            keep_states(name, directory, run["log_name"])
             say(name, {"is_kept": True})
         agents.poll()
         others.poll()
@@ -187,8 +213,7 @@ def main(name: str, kind: str, *nodes: str) -> None:
         if what == "begin":
             count, _, directory = rest.partition(" ")
             if name in nodes[: int(count)]:
-                os.chdir(directory)
-                watch(name, agents, orders, is_exclusive=kind == "exclusive")
+                watch(name, directory, agents, orders, is_exclusive=kind == "exclusive")
     agents.close()
 
 

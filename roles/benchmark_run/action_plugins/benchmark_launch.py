@@ -47,7 +47,8 @@ PART = 16 << 20  # bytes of a file that one module run returns
 OVERDUE_S = 300  # the longest time that a node needs to stop a command and clean up
 RETRY_S = 2
 PEER_S = 30  # how long a launch may go on when another one of its run has failed: it may say more
-REASONS = ("", "timeout", "lease", "stopped", "lock", "busy", "hung", "peer")
+HUNG = ("hung", "hung_at_start")
+REASONS = ("", "timeout", "lease", "stopped", "lock", "busy", *HUNG, "peer")
 KINDS = ("telemetry", "processes", "xid", "health")
 TAIL = 4096
 DEVICES = 10000
@@ -164,8 +165,9 @@ def checked(result: dict[str, Any], hosts: dict[str, str]) -> dict[str, Any]:
         raise UnfitError(f"start and end times are missing: {times}")
     outcome = {"changed": True, "finished": True, "exit_status": exit_status, "reason": reason}
     outcome |= times | {"tail": str(result.get("tail", ""))[-TAIL:]}
-    if reason == "hung":
-        outcome |= {key: float(result[key]) for key in ("silent_s", "median_s")}
+    if reason in HUNG:
+        outcome["silent_s"] = float(result["silent_s"])
+        outcome["sign"] = printable(result["sign"], 200)
     left = [printable(line, 300) for line in list(result.get("left") or ())[:100]]
     outcome |= {"left": left} if left else {}
     # Other processes that used the CPU during the run, according to the kernel.

@@ -22,8 +22,10 @@ STOPPED = {
     "stopped": "stopped together with its campaign",
     "lock": "stopped because its campaign no longer holds one of its nodes",
     "busy": "not started because of others. {busy}. Wait for them with --wait 30m",
-    "hung": "stopped because it hung: no new line for {silent_s:.0f} s, before that one every"
-    " {median_s:.1f} s; hang-*.txt has the state of its processes",
+    "hung": "stopped because it hung: no new line for {silent_s:.0f} s, {sign}; hang-*.txt has the"
+    " state of its processes",
+    "hung_at_start": "stopped because it hung before its first steps: no new line for"
+    " {silent_s:.0f} s, {sign}; hang-*.txt has the state of its processes",
     "peer": "stopped because another node's part of the run had failed",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,8 @@ def hosts(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> di
 
 def mirror_key(stack: str, suite: str) -> str:
     """Where `bundle` leaves the public key of the mirror that it makes by default."""
-    root = Path(__file__).parents[3]
-    return str(root / ".cache/mirror" / f"{stack}-{suite}" / "apt/dlperf-mirror.asc")
+    cache = os.environ.get("DLPERF_CACHE") or Path(__file__).parents[3] / ".cache"
+    return str(Path(cache, "mirror", f"{stack}-{suite}", "apt/dlperf-mirror.asc"))
 
 
 class FilterModule:

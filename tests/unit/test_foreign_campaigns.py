@@ -1,0 +1,257 @@
+"""A campaign from somebody else gains nothing: no link in it is followed, nothing outside of it
+changes, and what is no file never stops a command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import call, output
+from own_workload import NODES, PROGRAM, init
+from recorded_campaign import LOG, RUN
+
+from dlperf_runner.catalog import reader
+
+LINK = "symbolic links in campaigns and results are not followed"
+COMMANDS = ("summarize", "report", "status", "archive", "export", "compare", "history")
+FILES = (
+    LOG,
+    f"{RUN}/telemetry-node1.csv",
+    f"{RUN}/run.json",
+    "campaign.json",
+    "plan.json",
+    "manifest.jsonl",
+    "summary.json",
+    "report/results.json",
+)
+
+
+@pytest.fixture
+def home(campaign: Path) -> Path:
+    """The user's files, above the campaign."""
+    home = campaign.parents[1]
+    (home / "thesis/plots").mkdir(parents=True)
+    (home / "thesis/report.html").write_text("my thesis")
+    (home / "thesis/plots/first.svg").write_text("my plot")
+    (home / "secret").write_text("my key")
+    return home
+
+
+def files_in(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def outside(home: Path, campaign: Path) -> dict[str, bytes]:
+    """All files of the user but the campaign and its history."""
+    inside = str(campaign.relative_to(home))
+    found = files_in(home).items()
+    return {k: v for k, v in found if not k.startswith(inside) and "history.sqlite" not in k}
+
+
+def arguments(command: str, campaign: Path) -> tuple[object, ...]:
+    if command == "export":
+        return ("export", "prometheus", campaign)
+    if command == "history":
+        return ("history", "--file", campaign.parent / "history.sqlite")
+    return (command, campaign)
+
+
+def refused(place: Path, *words: object) -> None:
+    """The command ends with status 2 and names the link."""
+    said = " ".join(output(*words, status=2).split())
+    assert LINK in said
+    assert str(place) in said.replace(" ", "")
+
+
+@pytest.mark.parametrize("command", ["summarize", "report"])
+def test_a_dangling_manifest_creates_no_file(campaign: Path, home: Path, command: str) -> None:
+    (campaign / RUN / "$(touch stolen)").write_text("")
+    (campaign / "manifest.jsonl").unlink()
+    (campaign / "manifest.jsonl").symlink_to(os.path.relpath(home / ".bash_profile", campaign))
+    before = outside(home, campaign)
+    refused(campaign / "manifest.jsonl", command, campaign)
+    assert outside(home, campaign) == before
+    assert not (home / ".bash_profile").exists()
+
+
+@pytest.mark.parametrize("name", ["report", "report/report.html", "report/plots"])
+def test_a_link_in_place_of_the_report_is_refused(campaign: Path, home: Path, name: str) -> None:
+    target = home / "thesis" / name.removeprefix("report").lstrip("/")
+    (campaign / name).rename(home / "former")
+    (campaign / name).symlink_to(os.path.relpath(target, (campaign / name).parent))
+    before = outside(home, campaign)
+    refused(campaign / name, "report", campaign)
+    assert outside(home, campaign) == before
+
+
+@pytest.mark.parametrize("name", ["summary.csv", "measurements.csv", "summary.md"])
+def test_a_link_in_place_of_a_result_is_refused(campaign: Path, home: Path, name: str) -> None:
+    (campaign / name).unlink()
+    (campaign / name).symlink_to(home / "secret")
+    refused(campaign / name, "summarize", campaign)
+    assert (home / "secret").read_text() == "my key"
+
+
+def test_names_of_temporary_files_are_not_predictable(campaign: Path, home: Path) -> None:
+    """The name had the ID of the process, which a campaign can have for all IDs."""
+    names = [path.name for path in campaign.iterdir() if path.is_file()]
+    for name in names:
+        (campaign / f".{name}.{os.getpid()}").symlink_to(home / "secret")
+        (campaign / f".{name}.gz").symlink_to(home / "secret")
+    (campaign / f".latest.{os.getpid()}").symlink_to(home / "secret")
+    before = outside(home, campaign)
+    output("summarize", campaign)
+    output("archive", campaign)
+    assert outside(home, campaign) == before
+
+
+@pytest.mark.parametrize("name", [LOG, f"{RUN}/notes.txt"])
+def test_no_target_of_a_link_is_archived(campaign: Path, home: Path, name: str) -> None:
+    (campaign / name).unlink(missing_ok=True)
+    (campaign / name).symlink_to(home / "secret")
+    refused(campaign / name, "archive", campaign)
+    assert not (campaign / f"{name}.gz").exists()
+
+
+def test_a_linked_directory_of_runs_is_not_archived(campaign: Path, home: Path) -> None:
+    (campaign / "runs").rename(home / "runs")
+    (campaign / "runs").symlink_to(home / "runs")
+    before = outside(home, campaign)
+    refused(campaign / "runs", "archive", campaign)
+    refused(campaign / "runs", "summarize", campaign)
+    assert outside(home, campaign) == before
+
+
+@pytest.mark.parametrize("key", ["case", "repeat"])
+def test_a_plan_names_no_place_outside(campaign: Path, home: Path, key: str) -> None:
+    plan = campaign / "plan.json"
+    text = plan.read_text()
+    value = '"case": "../../../thesis"' if key == "case" else '"repeat": "1/../../../../../thesis"'
+    plan.write_text(re.sub(rf'"{key}": ("[^"]*"|\d+)', value, text, count=1))
+    before = outside(home, campaign)
+    for command in ("archive", "status", "summarize"):
+        assert "names without slashes" in output(command, campaign, status=2)
+    assert outside(home, campaign) == before
+
+
+@pytest.mark.parametrize("is_dangling", [True, False])
+def test_the_history_beside_a_campaign_is_no_link(
+    campaign: Path, home: Path, is_dangling: bool
+) -> None:
+    history = campaign.parent / "history.sqlite"
+    history.rename(home / "mine.sqlite")
+    target = home / (".bash_profile" if is_dangling else "mine.sqlite")
+    history.symlink_to(target)
+    before = outside(home, campaign)
+    refused(history, "summarize", campaign)
+    assert outside(home, campaign) == before
+    assert not (home / ".bash_profile").exists()
+
+
+def test_a_link_that_the_user_names_is_followed(campaign: Path, home: Path) -> None:
+    (home / "link").symlink_to(campaign)
+    for command in COMMANDS[:-1]:
+        call(*arguments(command, home / "link"), status=0 if command != "compare" else None)
+    assert (campaign / "report/report.html").is_file()
+
+
+@pytest.fixture
+def limited() -> Iterator[None]:
+    """Ends a test that waits for a pipe."""
+
+    def fail(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_no_file_stops_no_command(
+    campaign: Path, limited: None, name: str, kind: str
+) -> None:
+    (campaign / name).unlink()
+    if kind == "pipe":
+        os.mkfifo(campaign / name)
+    else:
+        (campaign / name).symlink_to("/dev/zero")
+    for command in COMMANDS:
+        called = call(*arguments(command, campaign), status=None)
+        assert called.status in (0, 1, 2), called.both
+        assert "Traceback" not in called.both
+
+
+def test_a_pipe_in_place_of_the_history_stops_no_command(campaign: Path, limited: None) -> None:
+    history = campaign.parent / "history.sqlite"
+    history.unlink()
+    os.mkfifo(history)
+    assert "no history found" in output("history", "--file", history, status=2)
+    assert "not a regular file" in output("summarize", campaign, status=2)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user's catalogue with a workload `mine`, whose program is a file of it."""
+    monkeypatch.setenv("DLPERF_CATALOG", str(tmp_path / "catalog"))
+    monkeypatch.chdir(tmp_path)
+    reader.forget()
+    (tmp_path / "train.py").write_text(PROGRAM)
+    (tmp_path / "hosts.json").write_text(json.dumps(NODES))
+    (tmp_path / "secret").write_text("my key")
+    init("train.py")
+    yield tmp_path / "catalog"
+    reader.forget()
+
+
+@pytest.mark.parametrize("name", ["files/mine/train.py", "files/mine"])
+def test_a_link_in_a_catalogue_brings_no_file_to_the_nodes(catalog: Path, name: str) -> None:
+    outside = catalog.parent / "elsewhere"
+    (catalog / name).rename(outside)
+    (catalog / name).symlink_to(outside)
+    refused(catalog / name, "source", "--workload", "mine")
+
+
+def test_a_link_in_a_catalogue_is_not_kept_in_a_campaign(catalog: Path, tmp_path: Path) -> None:
+    entry = catalog / "workloads/mine.yml"
+    entry.rename(tmp_path / "mine.yml")
+    entry.symlink_to(tmp_path / "mine.yml")
+    reader.forget()
+    plan = ("plan", "--workload", "mine", "-i", "hosts.json", "--campaign", tmp_path / "campaign")
+    refused(entry, *plan)
+
+
+def test_a_file_of_a_catalogue_is_packed(catalog: Path) -> None:
+    source = call("source", "--workload", "mine", "--json").document
+    with tarfile.open(source["path"]) as tar:
+        (member,) = (m for m in tar if m.isfile())
+        packed = tar.extractfile(member)
+        assert packed is not None
+        assert packed.read().decode() == PROGRAM
+
+
+def test_programs_on_nodes_write_through_no_link(tmp_path: Path) -> None:
+    from dlperf_runner.schedulers.on_nodes import job_run, node_facts
+
+    secret = tmp_path / "secret"
+    secret.write_text("my key")
+    for name in ("ended.1.json", "node1"):
+        (tmp_path / f".{name}").symlink_to(secret)
+    job_run.write(tmp_path / "ended.1.json", {"exit_status": 0})
+    node_facts.main(str(tmp_path), "node1", "mpirun-that-is-not-there", "{}")
+    assert secret.read_text() == "my key"
+    assert json.loads((tmp_path / "ended.1.json").read_text()) == {"exit_status": 0}
+    assert json.loads((tmp_path / "facts.node1.json").read_text())["versions"] == {}

@@ -1,0 +1,165 @@
+"""What only the user or a path states stands beside every verdict, in every format; and the command
+that makes a report has all of its options."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+import xml.etree.ElementTree as ET
+import zipfile
+from pathlib import Path
+
+import pytest
+from command_line import call
+from make_logs import gluoncv, write
+
+CONDITIONS = {"accelerator": "V100-SXM2-16GB", "data": "real", "xla": "no", "image_size": "224"}
+STATED = [f"--condition={name}={value}" for name, value in CONDITIONS.items()]
+BY_CONDITION = (
+    "accelerator (V100-SXM2-16GB, --condition), data (real, --condition), XLA (no, --condition),"
+    " image size (224, --condition)"
+)
+MODEL = "model (the file name)"
+BY_PATH = (
+    "batch size per device (the directory name), topology (the directory name),"
+    " precision (the file name)"
+)
+ALL = [f"{MODEL}, {BY_CONDITION}", f"{MODEL}, {BY_PATH}, {BY_CONDITION}"]
+
+
+@pytest.fixture
+def logs(here: Path) -> Path:
+    """The published speeds of 1 and 8 devices. The logs of the latter state neither batch size nor
+    devices."""
+    for topology, rate, more in (
+        ("1n1g", 384.19, {"world": 1}),
+        ("1n8g", 2556.03, {"batch": None, "world": None}),
+    ):
+        for repeat in range(1, 6):
+            name = f"bz128/{topology}/rn50_fp32_{repeat}.log"
+            write(here / "logs" / name, gluoncv(rate + repeat / 100, **more))
+    return Path("logs")
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_terminal_json_and_junit_of_a_published_comparison(logs: Path) -> None:
+    done = call("compare", logs, *STATED, "--junit", "j.xml")
+    assert f"- only stated, not in the logs: {ALL[0]} - 1n8g: only stated" in done.text
+    assert f"- 1n8g: only stated, not in the logs: {BY_PATH}" in done.text
+    assert "2 reproduced." in done.text
+    assert "All rest on what was only stated or assumed" in done.text
+    cases = call("compare", logs, *STATED, "--json").document["cases"]
+    assert [case["stated"] for case in cases] == ALL
+    properties = ET.parse("j.xml").findall(".//property[@name='stated']")  # noqa: S314
+    assert [item.get("value") for item in properties] == ALL
+    # What is taken from the publication is in all of them, too.
+    call("compare", logs, STATED[0], "--assume-published", "--junit", "j.xml")
+    assumed = ET.parse("j.xml").findall(".//property[@name='assumed']")  # noqa: S314
+    assert [item.get("value") for item in assumed] == ["data real, image size 224, XLA no"] * 2
+
+
+def test_two_campaigns_and_a_baseline(logs: Path, here: Path) -> None:
+    for repeat in range(1, 6):
+        name = f"V100_LOG/1n1g/rn50_b128_fp32_{repeat}.log"
+        write(here / "other" / name, gluoncv(390 + repeat / 100, world=1))
+    call("compare", "--save-baseline", "before", logs, "--accelerator", "V100")
+    of_a = f"{MODEL}, accelerator (--accelerator)"
+    for first, by in (
+        (("--baseline", "before"), "the directory name"),
+        ((logs, "--accelerator", "V100"), "--accelerator"),
+    ):
+        done = call("compare", *first, "other")
+        of_b = f"{MODEL}, accelerator ({by})"
+        assert f"- only stated, not in the logs of a: {of_a} - 1n8g" in done.text
+        assert f"- 1n1g: only stated, not in the logs of b: {of_b}" in done.text
+        cases = call("compare", *first, "other", "--json").document["cases"]
+        assert [(case["stated_a"], case["stated_b"]) for case in cases] == [
+            (of_a, of_b),
+            (f"{MODEL}, {BY_PATH}, accelerator (--accelerator)", None),
+        ]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_file_of_a_report(logs: Path, language: str) -> None:
+    done = call("report", logs, *STATED, "--lang", language, "--output-dir", "out")
+    head, all_of_them, eight = {
+        "en": ("only stated, not in the logs", ALL[0], f"(1n8g): {BY_PATH}"),
+        "zh": (
+            "仅由用户说明、日志未记录",
+            "模型 (文件名), 加速器 (V100-SXM2-16GB, --condition), 数据 (真实, --condition),"
+            " XLA (否, --condition), 图像尺寸 (224, --condition)",
+            "(1n8g): 每卡 batch size (目录名), 拓扑 (目录名), 精度 (文件名)",
+        ),
+    }[language]
+    comma = {"en": ", ", "zh": "，"}[language]
+    names = {
+        "en": ("model", "accelerator", "data", "XLA", "image size", "batch size per device"),
+        "zh": ("模型", "加速器", "数据", "XLA", "图像尺寸", "每卡 batch size"),
+    }[language]
+    colon = {"en": ": ", "zh": "："}[language]
+    for text in (done.out, Path("out/report.md").read_text(), Path("out/report.html").read_text()):
+        assert f"{head}{colon}{comma.join(names)}" in flat(text)  # in the answer
+    for name in ("report.md", "report.html"):
+        text = flat(Path("out", name).read_text())
+        assert f"{head}: {all_of_them}" in text
+        assert f"{head} {eight}" in text
+    document = json.loads(Path("out/results.json").read_text())
+    assert [case["stated"] for case in document["cases"]] == ALL
+    assert document["tables"]["published"][0][head] is not None
+    with Path("out/results.csv").open(newline="") as file:
+        assert [row["stated"] for row in csv.DictReader(file)] == ALL
+    with zipfile.ZipFile("out/results.xlsx") as book:
+        texts = book.read("xl/sharedStrings.xml").decode()
+    assert all_of_them in texts
+    assert head in texts
+
+
+def test_a_campaign_of_this_tool_states_nothing(here: Path) -> None:
+    from report_examples import mxnet_campaign
+
+    mxnet_campaign(here / "campaign")
+    assert "only stated" not in call("compare", "campaign").out
+    call("report", "campaign", status=1)
+    assert "only stated" not in Path("campaign/report/report.md").read_text()
+    call("report", "campaign", "--condition", "data=synthetic", status=1)
+    page = Path("campaign/report/report.md").read_text()
+    assert "python -m dlperf_runner report results/" in page
+    assert "--condition data=synthetic" in page
+    call("summarize", "campaign", status=1)
+    assert "differs" not in call("summarize", "campaign", "--verify", status=None).out
+
+
+def test_the_command_of_a_report_makes_the_same_report(here: Path) -> None:
+    write(here / "a dir" / "slurm-4711.out", gluoncv(4855.0, batch=None, dtype="float32"))
+    options = ("--model", "resnet50v1b", "--topology", "2n8g", "--batch-size", "128")
+    more = ("--condition", "steps=20 warm-up of 120", "--accelerator", "V100-SXM2-16GB")
+    call("report", "a dir", *options, "--precision", "fp32", *more, "--lang", "zh")
+    page = Path("results/a dir/report/report.md")
+    first = page.read_text()
+    (line,) = [line for line in first.splitlines() if line.startswith("python -m dlperf_runner")]
+    words = shlex.split(line)
+    assert words[:3] == ["python", "-m", "dlperf_runner"]
+    page.unlink()
+    call(*words[3:])
+    assert page.read_text() == first
+
+
+def test_the_command_of_a_report_has_mapping_and_catalogue(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(here / "logs" / "one.out", gluoncv(4855.0))
+    fields = "model: rn50, topology: 2n8g, batch_size: 128, precision: fp32"
+    Path("my mapping.yml").write_text(f'logs:\n  "*.out": {{{fields}}}\n')
+    Path("catalog/workloads").mkdir(parents=True)
+    call("--catalog", "catalog", "report", "logs", "--mapping", "my mapping.yml")
+    command = json.loads(Path("results/logs/report/results.json").read_text())["command"]
+    words = shlex.split(command)
+    assert words[3:] == [
+        *("--catalog", str(here / "catalog"), "report", "logs", "--mapping=my mapping.yml")
+    ]
+    cases = json.loads(Path("results/logs/report/results.json").read_text())["cases"]
+    assert "topology (my mapping.yml, *.out)" in cases[0]["stated"]
