@@ -17,7 +17,7 @@ from lab import Lab, provisioned, spread
 PROGRAM = "/usr/bin/printf 'step %s rate 1.0\\n' 1 2 3"
 WORKLOAD = ("--name", "nothing", "--framework", "nccl", "--launcher", "mpirun", "--unit", "samples")
 WORKLOAD += ("--regex", r"step (?P<step>\d+) rate (?P<rate>[\d.]+)", "--command", PROGRAM)
-WORKLOAD += ("--total-steps", "3", "--warmup-steps", "0")
+WORKLOAD += ("--total-steps", "3", "--warmup-steps", "0", "--rates-are-per", "world")
 
 
 def campaign(made: Lab, name: str, nodes: int, runs: int) -> tuple[list[float], float]:

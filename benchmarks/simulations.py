@@ -162,6 +162,38 @@ def verdicts(random: Random, trials: int) -> Iterator[Row]:
             yield f"{name}, {size} and {size} runs", [*shares, share(wrong)]
 
 
+def unequal(random: Random, trials: int) -> Iterator[Row]:
+    """Campaigns of which one scatters more and one has more runs: equal ones in which at least one
+    of 1, 6 and 12 cases is called faster or slower, equal ones with 1 case that is perhaps so, and
+    cases that are truly 3 % slower and pass `--fail-if-slower 3%`."""
+    for name, quiet, noisy, sizes in (
+        ("CV 0.1 % and 1 %, normal", normal(0.001), normal(0.01), ((20, 5), (5, 5), (10, 10))),
+        ("CV 0.4 % and 1 %, normal", normal(0.004), normal(0.01), ((20, 5), (6, 5), (5, 5))),
+        ("CV 0.1 % and 1 %, skewed", skewed(0.001), skewed(0.01), ((20, 5), (5, 5), (10, 10))),
+    ):
+        for size_a, size_b in sizes:
+            shares = []
+            for cases in CASES:
+                families = [
+                    [
+                        relative_difference(quiet(random, size_a), noisy(random, size_b), cases)
+                        for _ in range(cases)
+                    ]
+                    for _ in range(trials // 4)
+                ]
+                wrong = [any(_excludes_0(d.interval) for d in family) for family in families]
+                shares.append(share(wrong))
+            perhaps, passed = [], []
+            for _ in range(trials):
+                a, b = quiet(random, size_a), noisy(random, size_b)
+                verdict = case_verdict(compare_samples(a, b), relative_difference(a, b))
+                perhaps.append(verdict != NO_DIFFERENCE)
+                slower = [(1 - LIMIT) * value for value in noisy(random, size_b)]
+                at_worst = relative_difference(quiet(random, size_a), slower).at_worst
+                passed.append(at_worst > -LIMIT)
+            yield f"{name}, {size_a} and {size_b} runs", [*shares, share(perhaps), share(passed)]
+
+
 def _difference(random: Random, draw: Draw, size: int, cases: int):
     return relative_difference(draw(random, size), draw(random, size), cases)
 
@@ -265,6 +297,7 @@ SIMULATIONS: dict[str, Callable[[Random, int], Iterator[Row]]] = {
     "family-wise": family_wise,
     "missed": missed,
     "verdicts": verdicts,
+    "unequal": unequal,
     "found": found,
     "campaigns": campaigns,
     "adaptive": adaptive,

@@ -66,7 +66,10 @@ def main():
         supports_check_mode=True,
     )
     given = module.params
-    user = pwd.getpwnam(given["user"])
+    try:
+        user = pwd.getpwnam(given["user"])
+    except KeyError:
+        module.fail_json(msg="this node has no user %s" % given["user"])
     name, archive = given["name"], given["archive"]
     as_user = ["runuser", "-u", user.pw_name, "--", "env", "-C", "/", "HOME=" + user.pw_dir]
 

@@ -9,11 +9,12 @@ short_description: Install, pin and hold exact versions of related packages from
 description:
   - On Debian and Ubuntu, one execution sets up the repository with its own keyring, apt preferences that pin the family, exact
     versions (upgrade or downgrade), and holds. If nothing has to change, it runs only C(dpkg-query) and C(apt-config), but not apt.
+  - If another source of the node has the repository, that one is used instead. It is refused if its key is not the expected one.
   - On the RHEL family, it sets up the repository with its own key, the stream of a module, locks of dnf's plugin C(versionlock), and exact
     versions. If nothing has to change, it runs only C(rpm).
   - Before any change it records the previous state in O(undo). O(state=absent) removes exactly what was installed since,
     and restores the previous versions, packages, holds and files.
-  - If an execution is interrupted, the next one repairs it.
+  - If an execution fails, it restores the files that it changed. If one is interrupted, the next one repairs it.
 options:
   name: {description: Name of the family. Its files and its record have this name., type: str, required: true}
   state: {description: Whether to install or to remove the family., type: str, choices: [present, absent], default: present}

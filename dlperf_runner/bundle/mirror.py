@@ -93,7 +93,7 @@ def choose(
     `debian_mirror`: the archive that this machine uses, if it runs the same distribution, else the
     official one.
     """
-    needs = of_stack(catalog, stack, suite, paths.project(), frameworks, python, further)
+    needs = of_stack(catalog, stack, suite, paths.shipped(), frameworks, python, further)
     has_gpus = catalog.stack(stack).accelerator == "gpu"
     distribution = archives.DISTRIBUTIONS[SUITES[suite].distribution]
     if debian_mirror:

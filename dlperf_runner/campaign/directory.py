@@ -130,8 +130,23 @@ def refuse_taken(directory: Path) -> None:
         )
 
 
+def require_existing(path: Path) -> None:
+    """Raise UserError if there is nothing at the path of a campaign or of logs."""
+    if path.exists():
+        return
+    if path.is_symlink():
+        raise UserError("the link leads nowhere", where=str(path), found=str(path.readlink()))
+    if path == RESULTS / LATEST:
+        raise UserError(
+            f"no campaign has been run below ./{RESULTS}",
+            hint="name a directory of logs: dlperf summarize DIR. To run a campaign: dlperf run",
+        )
+    raise UserError("there is no such file or directory", where=str(path))
+
+
 def read_campaign(directory: Path) -> dict[str, Any]:
     """Read campaign.json. Raises UserError if the directory is not a campaign."""
+    require_existing(directory)
     if not _is_campaign(directory):
         raise UserError(
             "not a campaign directory",
@@ -225,7 +240,8 @@ def _read_part(path: Path) -> dict[str, Any]:
         raise UserError(
             "invalid plan file",
             where=str(path),
-            expected="a list `runs` whose entries have " + ", ".join(_RUN_KEYS),
+            expected=f"a list `runs` whose entries have {', '.join(_RUN_KEYS)}, without a slash in"
+            " the last three",
         )
     return part
 
@@ -345,4 +361,13 @@ def _is_campaign(directory: Path) -> bool:
 
 
 def _is_run(value: object) -> bool:
-    return isinstance(value, dict) and all(key in value for key in _RUN_KEYS)
+    return (
+        isinstance(value, dict)
+        and all(key in value for key in _RUN_KEYS)
+        and all(is_name(str(value[key])) for key in ("case", "repeat", "log_name"))
+    )
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is the name of a file or directory, and not a path."""
+    return text not in ("", ".", "..") and "/" not in text and "\0" not in text

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
-from ..core.files import open_append, open_read, read_text
+from ..core.files import open_append, open_read, read_json, read_text
 from ..core.paths import of_ansible, project
 from .directory import UNREACHABLE
 from .lock import exists
@@ -174,7 +174,7 @@ def outcomes(campaign: Path) -> dict[str, dict[str, Any]]:
     """The current outcome of each run of a campaign, from its run.json, by run ID."""
     found = {}
     for path in sorted(campaign.glob("runs/*/*/run.json")):
-        document = json.loads(read_text(path))
+        document = read_json(path)
         own = {name: document[name] for name in ("workload", "log_format")}
         found[document["id"]] = document.get("outcome", {}) | own
     return found

@@ -38,7 +38,7 @@ from ..schedulers.job import (
 )
 from .directory import read_plan, run_directory
 from .job_record import Job, record_outcome, written_by_job
-from .manifest import seal
+from .manifest import JOB_FOLDERS, seal
 
 FILE = "scheduler.json"
 ALLOCATIONS = ("campaign", "case", "run")
@@ -123,7 +123,7 @@ def allocation_request(
 
 def places_of(directory: Path, settings: SchedulerSettings) -> Places:
     """Where the nodes have what jobs need; what is hidden is no file of the results."""
-    hidden = [str(directory / name) for name in (".sources", ".lib", ".images")]
+    hidden = [str(directory / name) for name in JOB_FOLDERS]
     return Places(hidden[0], settings.environments, *hidden[1:])
 
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.files import open_append, read_json, read_text, remove, write_json
+from .manifest import GUARD, LOCK
 
-FILE, GUARD = ".controller.json", ".controller.lock"
 PLAYBOOK_S = 150  # the longest time that a playbook needs to end after its controller was killed
 POLL_S = 0.2
 
@@ -44,7 +44,7 @@ def acquire(directory: Path, pid: int | None = None, playbook: int | None = None
                 document = {"user": getpass.getuser(), "host": mine["host"], "since": since}
                 own = _process(playbook) if playbook else None
                 document |= {"process": mine, "playbook": own}
-                write_json(directory / FILE, document, inside=directory)
+                write_json(directory / LOCK, document, inside=directory)
                 return
         if is_alive(owner["process"]) or time.monotonic() > deadline:
             raise UserError(
@@ -53,7 +53,7 @@ def acquire(directory: Path, pid: int | None = None, playbook: int | None = None
                 found=f"{owner['user']} on {owner['host']} since {owner['since']}, process"
                 f" {owner['process']['pid']}",
                 hint="wait for it (dlperf attach), stop it (dlperf stop), or, if that machine is"
-                f" gone, remove {directory / FILE}",
+                f" gone, remove {directory / LOCK}",
             )
         time.sleep(POLL_S)
 
@@ -63,7 +63,7 @@ def release(directory: Path, pid: int | None = None) -> None:
     with _guard(directory):
         owner = read_owner(directory)
         if owner is not None and owner["process"] == _process(pid or os.getpid()):
-            remove(directory / FILE)
+            remove(directory / LOCK)
 
 
 @contextmanager
@@ -77,14 +77,14 @@ def held(directory: Path) -> Iterator[None]:
 
 def read_owner(directory: Path) -> dict[str, Any] | None:
     """Who holds the lock, alive or not; None if nobody does."""
-    if not (directory / FILE).exists():
+    if not (directory / LOCK).exists():
         return None
-    owner = read_json(directory / FILE)
+    owner = read_json(directory / LOCK)
     kinds = {"user": str, "host": str, "since": str, "process": dict, "playbook": dict | None}
     wrong = [name for name, kind in kinds.items() if not isinstance(owner.get(name), kind)]
     if wrong or not isinstance(owner["process"].get("pid"), int):
         raise UserError(
-            "not the lock of a campaign", where=str(directory / FILE), found=", ".join(wrong)
+            "not the lock of a campaign", where=str(directory / LOCK), found=", ".join(wrong)
         )
     return owner
 

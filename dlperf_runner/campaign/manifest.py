@@ -17,19 +17,24 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import UserError
-from ..core.files import is_regular, open_append, open_stored, read_bytes, stored
+from ..core.errors import UserError, as_user_error
+from ..core.files import open_append, open_stored, read_bytes, stored
 
 FILE = "manifest.jsonl"
 SIGNATURE = f"{FILE}.sig"
 PLAN, FOUND, HISTORY = "plan", "found", "history"
-_OWN = (FILE, SIGNATURE)
+# The only entries of a campaign that no manifest records: itself, the files of the controller, and
+# what a scheduler's jobs execute.
+LOCK, GUARD, CONTROLLER_LOG = ".controller.json", ".controller.lock", ".controller.log"
+JOB_FOLDERS = (".sources", ".lib", ".images")
+_UNRECORDED = (FILE, SIGNATURE, LOCK, GUARD, CONTROLLER_LOG, *JOB_FOLDERS)
 # Written while a run is under way, and removed at its end.
 _PASSING = ("progress.json", ".part", ".tmp")
 
@@ -65,6 +70,11 @@ def home(directory: Path) -> Path:
     return directory
 
 
+def is_campaign(directory: Path) -> bool:
+    """Whether a directory is a campaign of this tool."""
+    return (directory / "campaign.json").exists() or any(directory.glob("runs/*/*/run.json"))
+
+
 # ---- writing
 
 
@@ -77,8 +87,8 @@ def seal(directory: Path, subject: str, paths: Iterable[Path]) -> None:
     place = home(directory)
     name = os.path.relpath(directory.resolve(), place)
     files = {os.path.relpath(path.resolve(), place): path for path in paths}
-    if (place / "campaign.json").exists() and not (place / FILE).exists():
-        others = {name: path for name, path in _regular(place) if name not in files}
+    if is_campaign(place) and not (place / FILE).exists():
+        others = {name: path for name, path in _recordable(place) if name not in files}
         append(place, FOUND, {name: digest(path) for name, path in others.items()})
     whose = subject if name == "." else f"{subject} {name}"
     append(place, whose, {name: digest(path) for name, path in files.items()})
@@ -95,7 +105,7 @@ def run_directory(campaign: Path, run: str) -> Path:
 def seal_run(campaign: Path, run: str) -> None:
     """Record all files of a run that has ended. Raises UserError if there is no such run."""
     place = run_directory(campaign, run)
-    seal(campaign, f"runs/{run}", [path for _, path in _regular(campaign.resolve(), place)])
+    seal(campaign, f"runs/{run}", [path for _, path in _recordable(campaign.resolve(), place)])
 
 
 def append(place: Path, subject: str, digests: Mapping[str, str]) -> None:
@@ -121,7 +131,8 @@ def append(place: Path, subject: str, digests: Mapping[str, str]) -> None:
                 "files": dict(sorted(digests.items())),
             }
             torn = b"\n" if content and not content.endswith(b"\n") else b""
-            file.write(torn + json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+            # Escaped, because names of files need not be UTF-8.
+            file.write(torn + json.dumps(entry).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -212,22 +223,43 @@ def _entry(line: bytes) -> dict[str, Any] | None:
 
 
 def changes(place: Path, manifest: Manifest) -> Iterator[str]:
-    """A sentence for each file that was changed, deleted or added after it was recorded."""
+    """A sentence for each file that was changed, deleted or, in a campaign, added after it was
+    recorded. Raises UserError if a directory or file cannot be read."""
     yield from manifest.broken
+    if is_campaign(place):
+        # Of records without a campaign, the reports beside them have manifests of their own.
+        below = place if (place / "campaign.json").exists() else place / "runs"
+        yield from _added(place, below, recorded_files(manifest))
     for name, sealed in manifest.files.items():
+        path = place / name
         if sealed.subject == HISTORY:
             continue  # no file, but a campaign's rows
-        path = place / name
-        if not stored(path).is_file():
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            yield f"{name}: not in this directory, although {FILE}:{sealed.number} records it"
+        elif not stored(path).is_file():
             yield f"{name}: deleted since {FILE}:{sealed.number} recorded it"
         elif not is_digest(path, sealed.digest):
             yield f"{name}: changed since {FILE}:{sealed.number} recorded it"
-    if (place / "campaign.json").is_file():
-        for name, path in _present(place):
-            original = path.with_name(path.name.removesuffix(".gz"))
-            stands_for = name.removesuffix(".gz") if stored(original) == path else name
-            if stands_for not in manifest.files:
-                yield f"{name}: added: {FILE} does not record it"
+
+
+def recorded_files(manifest: Manifest) -> frozenset[str]:
+    """The names of the files whose digests are recorded."""
+    return frozenset(name for name, s in manifest.files.items() if s.subject != HISTORY)
+
+
+def _added(place: Path, below: Path, recorded: Collection[str]) -> Iterator[str]:
+    """A sentence for each entry of a campaign that is not a recorded file."""
+    for entry in _entries(place, below):
+        name = os.path.relpath(entry.path, place)
+        path = Path(entry.path)
+        original = path.with_name(path.name.removesuffix(".gz"))
+        stands_for = name.removesuffix(".gz") if stored(original) == path else name
+        if entry.is_symlink():
+            yield f"{name}: added: a link, and {FILE} records only files"
+        elif not entry.is_file(follow_symlinks=False):
+            yield f"{name}: added: neither a file nor a directory"
+        elif stands_for not in recorded:
+            yield f"{name}: added: {FILE} does not record it"
 
 
 def is_digest(path: Path, expected: str) -> bool:
@@ -240,17 +272,24 @@ def is_digest(path: Path, expected: str) -> bool:
         return False  # a damaged archive
 
 
-def _regular(place: Path, below: Path | None = None) -> Iterator[tuple[str, Path]]:
-    """The files to record. A program may have made links and pipes, too."""
-    return ((name, path) for name, path in _present(place, below) if is_regular(path))
+def _recordable(place: Path, below: Path | None = None) -> Iterator[tuple[str, Path]]:
+    """The files of a campaign that its manifest records: not hidden ones, nor those of an active
+    run."""
+    for entry in _entries(place, below):
+        name = os.path.relpath(entry.path, place)
+        is_hidden = any(part.startswith(".") for part in Path(name).parts)
+        if entry.is_file(follow_symlinks=False) and not is_hidden and not name.endswith(_PASSING):
+            yield name, Path(entry.path)
 
 
-def _present(place: Path, below: Path | None = None) -> Iterator[tuple[str, Path]]:
-    """The files of a campaign, except its manifest, hidden files and those of an active run."""
-    for folder, folders, names in os.walk(below or place):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            path = Path(folder, name)
-            relative = os.path.relpath(path, place)
-            if not (name.startswith(".") or name.endswith(_PASSING)) and relative not in _OWN:
-                yield relative, path
+def _entries(place: Path, below: Path | None = None) -> Iterator[os.DirEntry[str]]:
+    """All entries of a campaign that are no directories, links included, in a stable order."""
+    folder = below or place
+    with as_user_error("cannot read the directory", folder):
+        entries = sorted(os.scandir(folder), key=attrgetter("name"))
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if folder != place or entry.name not in JOB_FOLDERS:
+                yield from _entries(place, Path(entry.path))
+        elif folder != place or entry.name not in _UNRECORDED or entry.is_symlink():
+            yield entry

@@ -20,6 +20,8 @@ CATALOG = Path(__file__).parent
 # The libyaml loader is ten times faster, but some builds of PyYAML lack it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _E = TypeVar("_E", bound=Entry)
+# A few lines of aliases of aliases stand for more values than memory holds.
+_MOST_REPEATED = 100_000
 
 
 def load_entry(path: Path, model: type[_E]) -> _E:
@@ -83,7 +85,8 @@ def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
     try:
         loader = _LOADER(text)
         node = loader.get_single_node()
-        _refuse_duplicate_keys(path, node)
+        if node is not None:
+            _size(path, node, {})
         return loader.construct_document(node) if node else None, node
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -95,7 +98,12 @@ def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
         raise UserError("invalid YAML: a value is in itself, or too deep", where=where) from None
 
 
-def _refuse_duplicate_keys(path: Path, node: yaml.Node | None) -> None:
+def _size(path: Path, node: yaml.Node, sizes: dict[int, int]) -> int:
+    """The number of values in a node, with those that aliases repeat. Raises UserError if there are
+    too many, or if a key is there twice. `sizes`: those of the nodes before, by identity."""
+    if id(node) in sizes:
+        return sizes[id(node)]
+    size = 1
     if isinstance(node, yaml.MappingNode):
         seen: dict[str, int] = {}
         for key, value in node.value:
@@ -107,10 +115,18 @@ def _refuse_duplicate_keys(path: Path, node: yaml.Node | None) -> None:
                     found=f"first use in line {seen[key.value]}",
                 )
             seen[key.value] = line
-            _refuse_duplicate_keys(path, value)
+            size += _size(path, value, sizes)
     elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _refuse_duplicate_keys(path, item)
+        size += sum(_size(path, item, sizes) for item in node.value)
+    if size > len(sizes) + _MOST_REPEATED:
+        raise UserError(
+            "the aliases (*name) repeat too many values",
+            where=f"{display_path(path)}:{node.start_mark.line + 1}",
+            expected=f"at most {_MOST_REPEATED:,}",
+            found=f"{size:,} values, most of them repeated",
+        )
+    sizes[id(node)] = size
+    return size
 
 
 def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) -> UserError:

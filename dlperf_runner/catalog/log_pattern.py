@@ -8,18 +8,19 @@ from typing import Literal
 from pydantic import model_validator
 
 from ..logs import Format
-from ..logs.pattern import DURATION, GROUPS, of_pattern
+from ..logs.pattern import DURATION, GROUPS, Lines, counts_steps, is_prefix, of_pattern, seconds_of
 from .types import Entry, Regex, entry_error
 
-_SECONDS = {"s": 1.0, "ms": 0.001}
+SECONDS = {"s": 1.0, "ms": 0.001}
 
 
 class LogPattern(Entry):
     """The lines with a rate, as a regular expression with the groups `step`, `rate` or `step_time`,
     and optionally `loss`.
 
-    `sample`: such a line; it is checked, and messages show it. `first_step`: the number that the
-    program gives the first step. `step_time_unit`: the unit of `step_time`.
+    `sample`: such a line; it is checked, its unit is that of all rates, and messages show it.
+    `first_step`: the number that the program gives the first step. `step_time_unit`: the unit of
+    `step_time`.
     """
 
     regex: Regex
@@ -34,12 +35,49 @@ class LogPattern(Entry):
         is_one = len(found & {"rate", DURATION}) == 1
         if "step" not in found or not is_one or not found <= set(GROUPS):
             raise entry_error("wrong groups", expected, ", ".join(sorted(found)) or "none", "regex")
-        form = self.format_named("sample")
-        if self.sample and not any(form.entry.finditer(self.sample.encode())):
+        try:
+            form = self.format_named("sample")
+        except re.error as error:
+            expected = "no lookaround such as (?=...), no reference to a group, no count above 1000"
+            raise entry_error(str(error), expected, self.regex, "regex") from None
+        if self.sample:
+            self._check_sample(form)
+        return self
+
+    def _check_sample(self, form: Format) -> None:
+        match = next(iter(form.entry.finditer(self.sample.encode())), None)
+        if match is None:
             raise entry_error(
                 "the expression does not match its sample", self.regex, self.sample, "sample"
             )
-        return self
+        unit, rate = self.unit, match["rate"].decode("utf-8", "replace")
+        is_duration = form.seconds is not None
+        if unit and is_duration and seconds_of(unit) not in (None, form.seconds):
+            is_ms = seconds_of(unit) == SECONDS["ms"]
+            expected = "step_time_unit: ms" if is_ms else "a time in s or ms"
+            raise entry_error(
+                f"the step time of the sample is in {unit}", expected, self.step_time_unit, "sample"
+            )
+        if unit and not is_duration and seconds_of(unit) is not None:
+            problem = f"the rate of the sample is a time, in {unit}"
+            raise entry_error(problem, f"the group {DURATION} in place of rate", rate, "sample")
+        if unit and is_prefix(unit):
+            problem = "the rate of the sample goes on behind what the expression takes"
+            raise entry_error(problem, "a number such as 6025.8, without k or M", rate, "sample")
+        if not form.whole_rates.fullmatch(match["rate"] + b"\n"):
+            problem = "the expression does not take the whole rate of the sample"
+            raise entry_error(problem, "a number such as 6025.8 or 6,025.8", rate, "sample")
+
+    @property
+    def unit(self) -> str:
+        """The unit behind the rate of the sample; empty if it has none."""
+        lines = self.format_named("sample").entry
+        return (lines.unit_in(self.sample) or "") if isinstance(lines, Lines) else ""
+
+    @property
+    def is_per_step(self) -> bool:
+        """Whether what it gives are steps per second, as far as the sample says so."""
+        return f"(?P<{DURATION}>" in self.regex or counts_steps(self.unit)
 
     def format_named(self, name: str) -> Format:
         """The format that it describes."""
@@ -48,5 +86,5 @@ class LogPattern(Entry):
             self.regex,
             self.sample,
             zero_based=self.first_step == 0,
-            seconds=_SECONDS[self.step_time_unit],
+            seconds=SECONDS[self.step_time_unit],
         )

@@ -12,7 +12,7 @@ from .. import logs
 from ..core.errors import UserError
 from ..core.files import read_bytes
 from ..core.node import Node
-from ..core.paths import own_catalog, project
+from ..core.paths import PACKAGE, own_catalog
 from ..core.units import SAMPLES, Unit, per_second
 from .entry import CATALOG as CATALOG
 from .entry import display_path, load_entry, validated
@@ -129,10 +129,10 @@ def _folders() -> tuple[Path, ...]:
 
 
 def folder_of(workload: str) -> Path:
-    """The folder in which the files of a workload lie."""
+    """The folder in which the files of a workload lie: the user's own, or else the package's."""
     own = own_catalog()
     is_own = own is not None and (own / "workloads" / f"{workload}.yml").is_file()
-    return own if own is not None and is_own else project()
+    return own if own is not None and is_own else PACKAGE.parent
 
 
 @cache

@@ -16,6 +16,7 @@ class Rule(Entry):
     Steps count from 1. The first `warmup_steps` of `total_steps` are not measured.
     `log_every`: the log has a line every n steps, unless the log itself states another interval.
     `rates_are_per`: what a printed rate refers to. Per step, it is the number of steps per second.
+    A built-in log format has its own default.
     `drop_first_values`: the number of printed rates to drop in addition to the warm-up.
     `round_rates_to`: the digits to which each rate is rounded before use.
     `final_value_from_world_size`: with at least this many devices, the rate that the program

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from .. import launchers
+from .. import launchers, logs
 from ..core import template
 from ..core.identity import data_of
 from ..core.units import SAMPLES, Unit
@@ -99,9 +99,20 @@ class Workload(Entry):
     matrices: dict[Name, Matrix] = {}
     published: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _rates_of_format(cls, data: Any) -> Any:
+        """A built-in format says what its rates are per, unless the rule does."""
+        if isinstance(data, dict) and isinstance(rule := data.get("rule"), dict):
+            form = logs.built_in().get(str(data.get("log_format")))
+            if form is not None and "rates_are_per" not in rule:
+                return {**data, "rule": {**rule, "rates_are_per": form.rates_are_per}}
+        return data
+
     @model_validator(mode="after")
     def _consistent(self) -> Workload:
         self._check_program()
+        self._check_rates()
         self._check_parameters()
         self._check_templates()
         self._check_launcher()
@@ -114,6 +125,16 @@ class Workload(Entry):
             raise entry_error(f"a workload that runs has {missing}", missing, None, missing)
         if self.no_upstream and self.sources.named("upstream"):
             raise entry_error("it has an upstream source", "one of the two", "both", "no_upstream")
+
+    def _check_rates(self) -> None:
+        pattern, whose = self.log_pattern, self.rule.rates_are_per
+        if pattern is not None and pattern.is_per_step and whose != "step":
+            raise entry_error(
+                f"the log has {pattern.unit or 'durations'}, which count steps",
+                "rates_are_per: step (--rates-are-per step)",
+                whose,
+                *("rule", "rates_are_per"),
+            )
 
     def _check_launcher(self) -> None:
         named: list[tuple[str, tuple[str, ...]]] = [(self.launcher, ("launcher",))]

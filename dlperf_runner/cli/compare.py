@@ -271,13 +271,17 @@ def _finish(
     as_json: bool,
 ) -> int:
     """Print or write the comparison. Returns the exit status."""
-    from ..compare.verdicts import together
+    from ..compare.verdicts import ONLY_A, ONLY_B, together
+    from ..compare.with_published import NOT_PUBLISHED
     from ..report.compare_junit import junit_cases, render
     from ..stats.groups import records
 
     cases = records(table)
     status = 0
-    if limit is not None:
+    if all(case["verdict"] in (NOT_PUBLISHED, ONLY_A, ONLY_B) for case in cases):
+        status = 1
+        print_note("no case was compared")
+    elif limit is not None:
         # A check without a result, because of too few runs or of no case at all, has not passed.
         bad = {"failed", "too few runs", *(() if allow_undecided else ("undecided",))}
         verdicts = {case["limit_verdict"] for case in cases}

@@ -7,6 +7,8 @@ needs, and this module imports only typer, so that `--help` is fast.
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import os
 import signal
@@ -128,7 +130,21 @@ def _add_commands(called: Sequence[str]) -> None:
 _add_commands(sys.argv[1:2])
 
 
+def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
+    """A letter that standard output cannot write, as JSON escapes it; a byte of a file's name that
+    is no letter, as it is."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letter, rest = error.object[error.start], error.start + 1
+    if "\udc80" <= letter <= "\udcff":
+        return bytes([ord(letter) - 0xDC00]), rest
+    return json.dumps(letter)[1:-1], rest
+
+
 def main() -> None:
+    codecs.register_error("escaped", _escaped)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="escaped")
     app.registered_commands = [
         command for command in app.registered_commands if [command.name] == sys.argv[1:2]
     ] or app.registered_commands

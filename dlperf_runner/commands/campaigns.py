@@ -17,7 +17,7 @@ from ..catalog.reader import load_catalog
 from ..core.case import Run
 from ..core.errors import UserError
 from ..core.node import Node
-from ..core.paths import project
+from ..core.paths import shipped
 from ..plan import inventory
 from ..plan.campaign_file import CampaignFile, located, of_variables
 from ..plan.cases import not_planned
@@ -35,7 +35,7 @@ def choice_of_playbook(
     variables: Mapping[str, Any], inventories: Sequence[str]
 ) -> tuple[Choice, CampaignFile | None]:
     """The choice in the extra variables of bench.yml, and the campaign file that says the same."""
-    roles = (path.name for path in (project() / "roles").iterdir())
+    roles = (path.name for path in (shipped() / "roles").iterdir())
     choice = choice_of_variables(variables, (*PREFIXES, *roles))
     return choice, of_variables(variables, choice, inventories)
 

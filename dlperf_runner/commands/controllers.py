@@ -15,10 +15,10 @@ from typing import Any
 
 from ..campaign import directory as campaigns
 from ..campaign import job_files, lock
+from ..campaign.manifest import CONTROLLER_LOG
 from ..core.errors import UserError
 from ..core.files import open_append, read_text
 
-LOG = ".controller.log"
 INVALID = "invalid"
 START_S = 20
 
@@ -32,15 +32,16 @@ def detach(directory: Path, options: Sequence[str]) -> int:
     with lock.held(directory):
         pass  # another controller is refused here, and not in a file
     argv = [sys.executable, "-m", "dlperf_runner", "run", "--resume", str(directory), *options]
-    with open_append(directory / LOG, inside=directory) as log:
+    printed = directory / CONTROLLER_LOG
+    with open_append(printed, inside=directory) as log:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and not lock.owner_alive(directory):
         if process.poll() is not None and process.returncode:
-            end = read_text(directory / LOG, errors="replace").strip().splitlines()[-3:]
-            raise UserError("the controller ended", where=str(directory / LOG), found=" ".join(end))
+            end = read_text(printed, errors="replace").strip().splitlines()[-3:]
+            raise UserError("the controller ended", where=str(printed), found=" ".join(end))
         if process.returncode == 0:
             break
         time.sleep(0.1)

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..campaign.directory import LATEST, RESULTS
-from ..campaign.manifest import FILE
+from ..campaign.manifest import FILE, is_campaign
 from ..core.files import json_text, read_bytes
 from ..core.printable import printable
-from ..results.discovery import is_campaign
 from ..results.log_name import stem_of
 
 SOURCE = "source.json"  # in results/<name>/: the paths of the logs

@@ -23,7 +23,7 @@ from ..catalog.framework import Environment, Framework
 from ..catalog.reader import load_catalog, lookup
 from ..core.errors import UserError, as_user_error
 from ..core.files import read_bytes, write_json
-from ..core.paths import project
+from ..core.paths import shipped
 
 RECORD = "dlperf-environment.json"
 _NO_PYTHON = (
@@ -100,7 +100,7 @@ def _wanted(name: str, stack: str, mirror: str) -> Wanted:
         )
     if problem := _needs_more(framework, environment):
         raise UserError(f"{name} on {stack} cannot be made as a user: {problem}", where=name)
-    requirements = project() / environment.requirements
+    requirements = shipped() / environment.requirements
     wheels = f"{mirror.rstrip('/')}/wheels/" if mirror else ""
     return Wanted(
         name, stack, framework.import_name, environment, environment.python, requirements, wheels

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError, as_user_error
-from ..core.files import open_append, read_bytes, write_result
+from ..core.files import open_append, read_json, write_result
 from ..export import mlflow, openmetrics, wandb
 from ..export.record import ExportedCampaign, exported_cases, of_history, time_of
 from .progress import reading_logs
@@ -149,10 +147,8 @@ def _read(source: Path, name: str, statements: Statements | None) -> _Read:
 
 def _record(source: Path) -> dict[str, Any]:
     """What campaign.json says; nothing of other logs."""
-    with suppress(OSError, ValueError):
-        record = json.loads(read_bytes(source / "campaign.json"))
-        return record if isinstance(record, dict) else {}
-    return {}
+    path = source / "campaign.json"
+    return read_json(path) if path.is_file() else {}
 
 
 def _history(file: Path) -> _Read:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 from ..core.errors import UserError
 from ..core.files import read_bytes, remove, write_whole
 from ..core.units import SAMPLES
-from ..logs.pattern import DURATION
+from ..logs.pattern import DURATION, Lines, counts_steps, seconds_of
 
 FOLDER = "workloads"
 
@@ -45,14 +46,20 @@ QUESTIONS = (
     ),
     Question(
         "regex",
-        "A regular expression for the lines with a rate, with the groups step, rate or step_time"
-        " (in seconds), and perhaps loss",
+        "A regular expression for the lines with a rate, with the groups step, rate or step_time,"
+        " and perhaps loss",
         "REGEX",
     ),
+    Question("sample", "A line that the expression must match, for its unit", "LINE", asked=False),
     Question("unit", "What its rates count, samples or tokens", "UNIT"),
-    Question("sample", "A line that the expression must match", "LINE", asked=False),
     Question(
-        "rates_are_per", "Whose rate it prints: world, node or device", "WHOSE", "world", False
+        "rates_are_per",
+        "Whose rate it prints: world (all devices), node, device, or step (steps per second)",
+        "WHOSE",
+    ),
+    Question(
+        *("step_time_unit", "The unit of step_time, s or ms", "UNIT", "that of the sample, or s"),
+        asked=False,
     ),
     Question("log_every", "The steps from one line to the next", "N", "1", False),
     Question("total_steps", "The steps of a run", "N", "120", False),
@@ -68,9 +75,29 @@ OWN = "own"  # the format that a regular expression describes
 def missing(values: Mapping[str, str]) -> list[Question]:
     """The questions that must still be answered."""
     open_ones = [q for q in QUESTIONS if q.asked and not values.get(q.name)]
-    has_regex, form = bool(values.get("regex")), values.get("log_format", "")
-    skipped = {"log_format"} if has_regex else {"regex"} if form not in ("", OWN) else set()
+    regex, form = values.get("regex"), values.get("log_format", "")
+    if regex:
+        # The rates of durations and of it/s are those of steps.
+        skipped = {"log_format", *(["rates_are_per"] if _is_per_step(values) else [])}
+    else:
+        skipped = {"regex", "rates_are_per"} if form not in ("", OWN) else set()
     return [question for question in open_ones if question.name not in skipped]
+
+
+def _is_per_step(values: Mapping[str, str]) -> bool:
+    """Whether the expression, or the unit in its sample, says that steps are counted."""
+    if f"(?P<{DURATION}>" in values["regex"]:
+        return True
+    return counts_steps(_unit(values["regex"], values.get("sample", "")))
+
+
+def _unit(regex: str, sample: str) -> str:
+    """The unit behind the rate of the sample; empty if it has none, or if the expression is not
+    valid, which the catalogue says."""
+    try:
+        return Lines(regex, sample).unit_in(sample) or ""
+    except re.error:
+        return ""
 
 
 def init_workload(folder: Path, values: Mapping[str, str], files: Sequence[Path] = ()) -> Path:
@@ -125,9 +152,13 @@ def _document(values: Mapping[str, str], files: Sequence[str]) -> dict[str, Any]
         n: _count(n, given[n]) for n in ("total_steps", "log_every", "batch_size", "repeats")
     }
     warmup = _count("warmup_steps", given["warmup_steps"], least=0)
-    regex = given["regex"]
+    form = given["log_format"]
+    whose = values.get("rates_are_per") or ""
+    pattern: dict[str, Any] = {}
+    if regex := given["regex"]:
+        form, pattern = f"{given['name']}-log", {"log_pattern": _pattern(values)}
+        whose = whose or ("step" if _is_per_step(values) else "")
     is_duration = f"(?P<{DURATION}>" in regex
-    sample = {"sample": given["sample"]} if given["sample"] else {}
     short = given["name"].lower().replace("_", "-")
     try:
         argv = shlex.split(given["command"])
@@ -139,8 +170,8 @@ def _document(values: Mapping[str, str], files: Sequence[str]) -> dict[str, Any]
         "framework": given["framework"],
         "model": short,
         "short_name": short,
-        "log_format": f"{given['name']}-log" if regex else given["log_format"],
-        **({"log_pattern": {"regex": regex, **sample}} if regex else {}),
+        "log_format": form,
+        **pattern,
         **({"unit": given["unit"]} if given["unit"] != SAMPLES else {}),
         "launcher": given["launcher"],
         "rule": {
@@ -148,7 +179,7 @@ def _document(values: Mapping[str, str], files: Sequence[str]) -> dict[str, Any]
             "warmup_steps": warmup,
             "estimator": "harmonic_mean_of_rates" if is_duration else "mean_of_rates",
             "log_every": numbers["log_every"],
-            "rates_are_per": "step" if is_duration else given["rates_are_per"],
+            **({"rates_are_per": whose} if whose else {}),
         },
         "sources": {"builtin": {"files": list(files), "argv": argv}},
         # The names are the default matrices of inventories.
@@ -165,6 +196,18 @@ def _document(values: Mapping[str, str], files: Sequence[str]) -> dict[str, Any]
             }
             for matrix, repeats in {"published": numbers["repeats"], "smoke": 1}.items()
         },
+    }
+
+
+def _pattern(values: Mapping[str, str]) -> dict[str, Any]:
+    """The user's log format."""
+    regex, sample, unit = (values.get(n) or "" for n in ("regex", "sample", "step_time_unit"))
+    if f"(?P<{DURATION}>" in regex and not unit:
+        unit = "ms" if seconds_of(_unit(regex, sample)) == 0.001 else ""
+    return {
+        "regex": regex,
+        **({"sample": sample} if sample else {}),
+        **({"step_time_unit": unit} if unit else {}),
     }
 
 

@@ -13,7 +13,7 @@ from ..catalog.source import Source, UpstreamSource
 from ..catalog.workload import Matrix, Workload
 from ..core.errors import UserError
 from ..core.lists import counted, grouped
-from ..core.paths import project
+from ..core.paths import PACKAGE
 from ..core.units import SAMPLES, per_second
 from ..report.terminal import wrapped
 
@@ -95,7 +95,7 @@ def _workloads(catalog: Catalog) -> Iterator[Block]:
             *([("upstream", f"none: {workload.no_upstream}")] if workload.no_upstream else []),
             *([] if workload.sources.items() else [("runs", "no; logs only")]),
         ]
-        if (folder := folder_of(workload.name)) != project():
+        if (folder := folder_of(workload.name)) != PACKAGE.parent:
             details.append(("catalogue", str(folder)))
         if workload.published:
             details.append(("published", workload.published))

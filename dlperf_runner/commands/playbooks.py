@@ -16,7 +16,7 @@ from ..campaign.directory import new_directory
 from ..core.errors import UserError
 from ..core.extras import require_cluster
 from ..core.files import read_bytes
-from ..core.paths import is_clone, of_ansible, project
+from ..core.paths import is_clone, of_ansible, project, shipped
 
 LAB_STATES = {"up": "present", "down": "absent", "checked": "checked"}
 
@@ -64,7 +64,7 @@ def playbook_command(playbook: str, options: Sequence[str]) -> tuple[list[str], 
 
 def init_inventory(directory: Path, example: str) -> Path:
     """Copy an example inventory. Raises UserError if the directory already exists."""
-    examples = project() / "inventory"
+    examples = shipped() / "inventory"
     known = sorted(p.name for p in examples.iterdir() if p.name.startswith("example"))
     if example not in known:
         raise UserError(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..campaign.directory import name_of
-from ..campaign.manifest import seal
+from ..campaign.manifest import is_campaign, seal
 from ..compare.conditions import parse_stated
 from ..core.errors import UserError
 from ..core.files import json_text, read_bytes, remove, write_result
@@ -117,7 +117,6 @@ def _command(
 ) -> str:
     """The command that makes the same report. Campaigns keep their part of the catalogue."""
     from ..core.paths import own_catalog
-    from ..results.discovery import is_campaign
     from ..results.statement import NOTHING
 
     catalog = None if all(map(is_campaign, directories)) else own_catalog()

@@ -22,7 +22,7 @@ from ..core.errors import UserError
 from ..core.files import open_read, read_text, write_whole
 from ..core.node import JOB_ENGINES, Node
 from ..core.node_paths import ENVIRONMENTS
-from ..core.paths import project
+from ..core.paths import shipped
 from ..plan import inventory
 from ..plan.campaign_file import CampaignFile
 from ..plan.choice import Choice
@@ -216,14 +216,14 @@ def refuse_policy(policy: Policy) -> None:
 
 def write_programs(place: Path) -> None:
     """Write what runs on nodes, with the modules that it imports."""
-    for path in [*_ON_NODES.glob("*.py"), *(project() / "roles" / name for name in OF_ROLES)]:
+    for path in [*_ON_NODES.glob("*.py"), *(shipped() / "roles" / name for name in OF_ROLES)]:
         write_whole(place / path.name, read_text(path))
     for package in (place / _MODULES[0], place.joinpath(*_MODULES)):
         write_whole(package / "__init__.py", "")
     needed, written = set(_WATCHING), set[str]()
     while names := needed - written:
         for name in names:
-            text = read_text(project() / "module_utils" / f"{name}.py")
+            text = read_text(shipped() / "module_utils" / f"{name}.py")
             write_whole(place.joinpath(*_MODULES, f"{name}.py"), text)
             for module, imported in _IMPORTED.findall(text):
                 needed |= {module} if module else set(imported.split(", "))

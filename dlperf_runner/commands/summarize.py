@@ -16,7 +16,7 @@ from typing import Any
 
 from ..campaign.manifest import HISTORY, append, home, seal
 from ..core.errors import UserError
-from ..core.files import UnsafeFileError, write_result
+from ..core.files import UnsafeFileError, readable_json, write_result
 from ..core.frame import PEAK_TFLOPS, Row
 from ..core.identity import GROUP, label, topology_text, value_text
 from ..core.lists import counted, grouped
@@ -81,7 +81,11 @@ def summarize(
     cases, notes, files = documents(results, known)
     place = output_dir or destination(sources)
     own = source_document(sources) if output_dir is None else {}
-    paths, unwritten = _written(place, output_dir or guarded(sources), files | own)
+    if results.counted or not readable_json(place / "summary.json").get("cases"):
+        paths, unwritten = _written(place, output_dir or guarded(sources), files | own)
+    else:
+        found = "no run could be counted, so the earlier results are kept"
+        paths, unwritten = [], UserError("cannot write the results", where=str(place), found=found)
     if results.problems:
         count = counted(len(results.problems), "log")
         notes.append(f"{count} failed validation; see the errors")
@@ -124,9 +128,9 @@ def record(history: Path, directory: Path, result: SummaryResult) -> list[str]:
 
     campaign = store.campaign_identity(directory)
     recorded = store.record(history, campaign, result.rows, result.cases)
-    place = home(result.paths[0].parent)
     rows = store.recorded_tables(history, campaign, [row.log_sha256 for row in result.rows])
-    if rows is not None:
+    if rows is not None and result.paths:
+        place = home(result.paths[0].parent)
         name = os.path.relpath(history.resolve(), place)
         append(place, HISTORY, {name: store.rows_digest(rows)})
     notes = []

@@ -5,18 +5,21 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from ..campaign.manifest import FILE, home, read
+from ..campaign.directory import require_existing
+from ..campaign.manifest import FILE, home, is_campaign, read, recorded_files
 from ..core.errors import UserError
 from ..core.files import open_read, read_json
 from ..core.identity import CASE
+from ..core.printable import printable
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
 from ..results.statement import Statements
@@ -66,8 +69,7 @@ def verify(
     """
     sources = [sources] if isinstance(sources, Path) else sources
     for path in sources:
-        if not path.exists():
-            raise UserError("there is no such file or directory", where=str(path))
+        _refuse_part(path)
     directory = sources[0]
     known = list(catalogued(sources)) if known is None else known
     place = output_dir or destination(sources)
@@ -79,9 +81,15 @@ def verify(
             for differs, sentence in check_manifest(each, allowed_signers):
                 (found if differs else notes).append(f"{name}{sentence}")
         found += against_plan(directory)
-        if (place / "summary.json").exists() or not (home(place) / FILE).exists():
+        recorded = read(directory) if is_campaign(directory) else None
+        if recorded is None or (place / "summary.json").exists():
             read_logs = partial(
-                load_results, sources, known, statements=statements, progress=progress
+                load_results,
+                sources,
+                known,
+                statements=statements,
+                recorded=recorded_files(recorded) if recorded else None,
+                progress=progress,
             )
             # Files that are as the manifest has them may lack the columns of later versions.
             sealed = not found and (home(place) / FILE).exists()
@@ -92,7 +100,22 @@ def verify(
         if not found:
             raise
         problems.append(error)
-    return Verification(list(dict.fromkeys(found)), problems, list(dict.fromkeys(notes)))
+    found, notes = ([*dict.fromkeys(map(printable, texts))] for texts in (found, notes))
+    return Verification(found, problems, notes)
+
+
+def _refuse_part(path: Path) -> None:
+    """Raise UserError if a source does not exist, or lies in a campaign that is not the source
+    itself: its checksums would say nothing about it."""
+    require_existing(path)
+    if (campaign := home(path)) != path.resolve():
+        raise UserError(
+            "a part of a campaign cannot be verified alone",
+            where=str(path),
+            expected="a campaign, or logs that are not in one",
+            found=f"{path.resolve()}, in the campaign {campaign}",
+            hint=f"verify the campaign: dlperf summarize --verify {shlex.quote(str(campaign))}",
+        )
 
 
 def _manifests(source: Path, results: Path) -> dict[Path, str]:
@@ -101,7 +124,7 @@ def _manifests(source: Path, results: Path) -> dict[Path, str]:
     Without a campaign, a report has a manifest of its own.
     """
     found = {results: ""}
-    if (source / "campaign.json").is_file():
+    if is_campaign(source):
         found[source] = ""
     reports = (place / "report" for place in (results, source))
     return found | {place: "report/" for place in reports if (place / FILE).is_file()}
@@ -132,6 +155,7 @@ def _against_logs(
     results = read_logs()
     problems += results.problems
     cases, _, files = documents(results, known)
+    yield from _unrecorded(place, files)
     runs = [row._asdict() for row in results.rows]
     written = [row._asdict() for row in named_rows(results.rows)]
     computed_cases, computed_runs = [*map(named_record, cases)], [*map(_as_text, written)]
@@ -160,6 +184,18 @@ def _against_logs(
             notes.append(sentence)
     if history is not None:
         yield from _against_history(results.directory, place, history, cases, runs, notes)
+
+
+def _unrecorded(place: Path, names: Iterable[str]) -> Iterator[str]:
+    """A sentence for each file of results that the manifest beside it lacks."""
+    where = home(place)
+    if (manifest := read(where)) is None:
+        return
+    recorded = recorded_files(manifest)
+    for name in names:
+        below = os.path.relpath(place.resolve() / name, where)
+        if below not in recorded and (place / name).exists():
+            yield f"{below}: added: {FILE} does not record it"
 
 
 def _against_history(

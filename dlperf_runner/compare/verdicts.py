@@ -40,14 +40,16 @@ def case_verdict(
     result: SampleComparison, difference: RelativeDifference, spread: Spread | None = None
 ) -> str:
     """Faster or slower: the whole interval, which holds together with those of all cases, is on
-    one side of 0. Perhaps: only the test of this case alone is significant; that test does not know
-    the spread between campaigns, so it says nothing where the spread is known."""
+    one side of 0. Perhaps: only the two tests of this case alone are significant, by ranks and
+    Welch's, which allows for unequal scatter. Neither knows the spread between campaigns, so they
+    say nothing where the spread is known."""
     if too_few(result):
         return TOO_FEW
     found = _side(difference.interval)
     if found != NO_DIFFERENCE or result.p_value >= SIGNIFICANCE or spread is not None:
         return found
-    return PERHAPS_FASTER if result.effect_size > 0 else PERHAPS_SLOWER
+    alone = _side(difference.log_ratio.interval(LEVEL))
+    return {FASTER: PERHAPS_FASTER, SLOWER: PERHAPS_SLOWER}.get(alone, NO_DIFFERENCE)
 
 
 def against_limit(row: Mapping[str, Any], limit: float) -> tuple[str | None, str | None]:

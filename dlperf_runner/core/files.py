@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import math
 import os
 import stat
 from collections.abc import Iterator
@@ -376,20 +377,45 @@ def decoded(content: bytes, where: str) -> str:
         raise UserError("the file is not UTF-8", where=where, found=found) from None
 
 
+def parse_json(content: bytes, where: str) -> Any:
+    """The value of a JSON document. Raises UserError if it is invalid, or if a number of it is not
+    finite: NaN, Infinity, 1e999. `where` names the file."""
+    try:
+        value = json.loads(decoded(content, where))
+    except json.JSONDecodeError as error:
+        raise UserError(f"invalid JSON: {error.msg}", where=f"{where}:{error.lineno}") from None
+    except (RecursionError, ValueError) as error:  # too deep, or an integer of too many digits
+        raise UserError("invalid JSON", where=where, found=str(error)) from None
+    for key, number in _not_finite(value, ""):
+        problem = "a number of the record is not finite"
+        raise UserError(problem, where=f"{where}: {key}", expected="a number", found=str(number))
+    return value
+
+
+def _not_finite(value: object, key: str) -> Iterator[tuple[str, float]]:
+    """The numbers that are not finite, each with its key, such as `outcome.hosts[0]`."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if isinstance(item, float | dict | list):
+                yield from _not_finite(item, f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            if isinstance(item, float | dict | list):
+                yield from _not_finite(item, f"{key}[{index}]")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises a UserError with file and line if the file has none."""
     try:
-        value = json.loads(decoded(read_bytes(path), str(path)))
+        value = parse_json(read_bytes(path), str(path))
     except FileNotFoundError:
         raise UserError("file not found", where=str(path)) from None
     except OSError as error:
         raise UserError(
             "cannot read the file", where=str(path), found=error.strerror or str(error)
         ) from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"invalid JSON: {error.msg}", where=f"{path}:{error.lineno}") from None
-    except RecursionError as error:
-        raise UserError("invalid JSON", where=str(path), found=str(error)) from None
     if not isinstance(value, dict):
         raise UserError(
             "the file does not contain a JSON object", where=str(path), found=type(value).__name__

@@ -1,7 +1,8 @@
 """The path of the playbooks and roles: the clone, or a copy unpacked from the installed package.
 
 Roles store caches in their project directory and Ansible follows links. Therefore an installed
-package is unpacked into a directory of the user, once per version.
+package is unpacked into a directory of the user when Ansible is to run: one for each version and
+content, which is made whole and then never changed, because a playbook may run from it.
 """
 
 from __future__ import annotations
@@ -9,8 +10,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import secrets
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+
+from .. import __version__
+from .errors import as_user_error
+from .files import read_bytes, write_link, write_whole
 
 PACKAGE = Path(__file__).resolve().parents[1]
 _CLONE = PACKAGE.parent
@@ -18,7 +25,8 @@ _CLONE = PACKAGE.parent
 _SHIPPED = PACKAGE / "project"
 OWN_CATALOG = "DLPERF_CATALOG"
 CACHE = "DLPERF_CACHE"
-_STAMP = ".unpacked"
+# What all unpacked versions share: caches, and the state of the lab.
+_SHARED = (".cache", ".lab")
 
 
 def is_clone() -> bool:
@@ -26,9 +34,15 @@ def is_clone() -> bool:
     return not _SHIPPED.is_dir()
 
 
+def shipped() -> Path:
+    """The directory with inventory/, roles/ and requirements/, for reading."""
+    return _CLONE if is_clone() else _SHIPPED
+
+
 @functools.cache
 def project() -> Path:
-    """The directory with provision.yml, bench.yml, roles/ and requirements/."""
+    """The directory with provision.yml, bench.yml, roles/ and requirements/, for Ansible. Unpacks
+    an installed package."""
     return _CLONE if is_clone() else _unpacked(home())
 
 
@@ -53,7 +67,7 @@ def of_ansible() -> dict[str, str]:
 
 
 def home() -> Path:
-    """The directory for an unpacked package: DLPERF_HOME, or the user's data directory."""
+    """The directory for unpacked packages: DLPERF_HOME, or the user's data directory."""
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
     return Path(os.environ.get("DLPERF_HOME") or Path(data) / "dlperf_runner").absolute()
 
@@ -64,35 +78,49 @@ def own_catalog() -> Path | None:
     return Path(folder).absolute() if folder else None
 
 
-def _unpacked(target: Path) -> Path:
-    """Copy the shipped files to `target`, unless it already has the same files."""
-    stamp = _stamp()
-    marker = target / _STAMP
-    if marker.is_file() and marker.read_text() == stamp:
-        return target
-    target.mkdir(parents=True, exist_ok=True)
-    marker.unlink(missing_ok=True)
-    for source in sorted(_SHIPPED.iterdir()):
-        place = target / source.name
-        if source.is_dir():
-            shutil.rmtree(place, ignore_errors=True)
-            shutil.copytree(source, place)
-        else:
-            shutil.copy2(source, place)
-    # Playbooks read the catalogue and the workloads as files in the project directory.
-    package = target / PACKAGE.name
-    package.unlink(missing_ok=True)
-    package.symlink_to(PACKAGE)
-    marker.write_text(stamp)
+def _unpacked(place: Path) -> Path:
+    """The directory in `place` with the shipped files, which is made if it does not exist."""
+    hint = "name another directory: DLPERF_HOME=DIR"
+    with as_user_error("cannot unpack the playbooks", place, hint):
+        for name in _SHARED:
+            (place / name).mkdir(parents=True, exist_ok=True)
+        target = place / f"{__version__}-{_digest()}"
+        if not target.is_dir():
+            _unpack(target)
     return target
 
 
-def _stamp() -> str:
-    """A digest of the package's path and of the shipped files' names, sizes and times."""
-    digest = hashlib.sha256(str(PACKAGE).encode())
+def _unpack(target: Path) -> None:
+    """Make the directory whole beside its place, then rename it. Another process may do the same
+    at the same time: the first one counts."""
+    temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        for path in _files():
+            mode = path.stat().st_mode & 0o777
+            write_whole(temporary / path.relative_to(_SHIPPED), read_bytes(path), mode)
+        # Playbooks read the catalogue and the workloads as files in the project directory.
+        write_link(temporary / PACKAGE.name, str(PACKAGE))
+        for name in _SHARED:
+            write_link(temporary / name, f"../{name}")
+        temporary.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _files() -> Iterator[Path]:
+    """The shipped files, without those that an installer compiled."""
     for path in sorted(_SHIPPED.rglob("*")):
-        if path.is_file():
-            status = path.stat()
-            name = path.relative_to(_SHIPPED)
-            digest.update(f"{name} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield path
+
+
+def _digest() -> str:
+    """A digest of the package's path and of the names, modes and contents of the shipped files."""
+    digest = hashlib.sha256(str(PACKAGE).encode())
+    for path in _files():
+        content = hashlib.sha256(read_bytes(path)).hexdigest()
+        digest.update(f"\0{path.relative_to(_SHIPPED)}\0{path.stat().st_mode}{content}".encode())
+    return digest.hexdigest()[:12]

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from . import steps, text
+from .ranks import Ranks
 from .reader import Block, blocks, holds
 from .records import Columns, Format, Header, LineError, Statement
 from .statements import headers
@@ -94,10 +95,11 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
     if form.table is not None:
         return Log(*form.table(pieces))
     log = Log([], Columns())
-    seen = steps.Seen()
+    seen, ranks = steps.Seen(), Ranks()
     known: set[tuple[object, ...]] = set()
     for block, of_rank in _blocks(form, pieces):
         log.has_ranks = log.has_ranks or bool(block.ranks)
+        ranks.add(form, block, of_rank)
         for header in headers(form, block, of_rank):
             # A program may print the same thing in every step.
             without_line = tuple(vars(header).values())[1:]
@@ -115,6 +117,7 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
                 log.headers.append(_of_run(form, of_rank, group, values))
         if most is not None and len(log.columns.steps) > most:
             break
+    ranks.check()
     log.memory_gib, log.compute_rates = seen.memory_gib, seen.compute_rates
     log.skipped, log.tflops, log.mfu = seen.skipped, seen.tflops, seen.mfu
     return log
@@ -204,9 +207,8 @@ def _growing(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def parse_tail(log_format: str, tail: str) -> float | None:
-    """The last rate in a piece of a log, which may begin and end anywhere; None if it has none, or
-    if the format is a user's, whose expression may need any time."""
-    form = built_in().get(log_format)
+    """The last rate in a piece of a log, which may begin and end anywhere; None if it has none."""
+    form = formats().get(log_format)
     if form is None:
         return None
     # The rate shows that the run is alive; a surrogate or an odd byte must not hide it.

@@ -23,7 +23,7 @@ from .records import Format, Statement
 from .statements import EXACT
 
 _SETTING = "-: "
-_OPTION = re.compile(r": (\w+) +(\S+)", re.ASCII)
+_OPTION = re.compile(r": (\w{1,64}+) {1,80}+(\S{1,1000}+)", re.ASCII)
 
 
 def _option(name: str, value: str) -> Statement:
@@ -35,9 +35,9 @@ FORMAT = Format(
     sample="Training: 2022-03-01 10:00:09,123-Speed 2271.33 samples/sec   Loss 31.1624   ...",
     marker=b"samples/sec   Loss ",
     entry=re.compile(
-        rb"Training: (?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})-)?Speed (?P<rate>\S+)"
-        rb" samples/sec   Loss (?P<loss>\S+)   LearningRate \S+   Epoch: 0"
-        rb"   Global Step: (?P<step>\d{1,12})(?=\s)"
+        rb"Training: (?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})-)?Speed "
+        rb"(?P<rate>%(w)s) samples/sec   Loss (?P<loss>%(w)s)   LearningRate %(w)s   Epoch: 0"
+        rb"   Global Step: (?P<step>\d{1,12}+)(?=\s)" % {b"w": text.WORD}
     ),
     rate=rb"\d+\.\d\d",
     statements=(
@@ -62,8 +62,8 @@ FORMAT = Format(
             {"True": "amp", "False": EXACT},
         ),
         # What changes the work of a step, unless it is as usual.
-        _option("gradient_acc", r"(?P<gradient_acc>[2-9]|[1-9]\d+)"),
-        _option("embedding_size", r"(?P<embedding_size>(?!512\b)\d+)"),
+        _option("gradient_acc", r"(?P<gradient_acc>[2-9]|[1-9]\d{1,18}+)"),
+        _option("embedding_size", r"(?P<embedding_size>(?!512\b)\d{1,18}+)"),
         _option("dali", r"(?P<dali>True)"),
         Statement(_SETTING, _OPTION, {"sample_rate": "sample_rate"}, {"1": "1.0"}),
     ),

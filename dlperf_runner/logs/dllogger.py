@@ -20,7 +20,8 @@ from .records import Format, Statement
 from .statements import EXACT
 
 _PARAMETER = " PARAMETER "
-_OPTION = re.compile(r"(\w+) : (\S+)", re.ASCII)
+_OPTION = re.compile(r"\b(\w{1,64}+) : (\S{1,1000}+)", re.ASCII)
+_LOSS = rb"(?: {1,8}+cross_entropy : (?P<loss>%s)[^\r\n]{0,1000}+)?" % text.WORD
 
 FORMAT = Format(
     name="dllogger",
@@ -28,8 +29,8 @@ FORMAT = Format(
     marker=b"DLL ",
     entry=re.compile(
         rb"DLL (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}) - "
-        rb"\(\d*,? ?(?P<step>\d{1,12})\) (?:total_ips|imgs_per_sec) : (?P<rate>%s)(?: images/s)?"
-        rb"(?: +cross_entropy : (?P<loss>\S+)[^\r\n]*)?%s" % (text.REST, text.END)
+        rb"\((?:\d{1,9}+, ?)?(?P<step>\d{1,12}+)\) (?:total_ips|imgs_per_sec) : %s"
+        % text.rate_before(rb"(?: images/s)?" + _LOSS + text.END)
     ),
     rate=rb"\d+\.\d+|\d(?:\.\d+)?e-\d\d",
     statements=(
@@ -46,12 +47,16 @@ FORMAT = Format(
         # The number of steps, unless the unit is an epoch.
         Statement(
             _PARAMETER,
-            re.compile(r"\bnum_iter : (?P<total_steps>\S+)(?=.* iter_unit : batch\b)", re.ASCII),
+            re.compile(
+                r"\bnum_iter : (?P<total_steps>\S{1,32}+)(?=.{0,2000}? iter_unit : batch\b)",
+                re.ASCII,
+            ),
         ),
         Statement(
             _PARAMETER,
             re.compile(
-                r" iter_unit : batch .*?\bwarmup_steps : (?P<warmup_steps>\d{1,9})\b", re.ASCII
+                r" iter_unit : batch .{0,2000}?\bwarmup_steps : (?P<warmup_steps>\d{1,9})\b",
+                re.ASCII,
             ),
         ),
         Statement(
@@ -63,19 +68,22 @@ FORMAT = Format(
         # What changes the work of a step, unless it is as usual.
         Statement(_PARAMETER, re.compile(r"\bdata_format : (?P<memory_format>NCHW)\b", re.ASCII)),
         Statement(_PARAMETER, re.compile(r"\bquantize : (?P<quantize>True)\b", re.ASCII)),
-        Statement(_PARAMETER, re.compile(r"\bmixup : (?P<mixup>0\.\d*[1-9]\d*)", re.ASCII)),
+        Statement(
+            _PARAMETER, re.compile(r"\bmixup : (?P<mixup>0\.\d{0,18}[1-9]\d{0,18})", re.ASCII)
+        ),
         # The size of images that are not read from files.
         Statement(
             _PARAMETER,
             re.compile(
-                r" data_dir : None .*?\bsynthetic_data_size : (?P<image_size>\d+)", re.ASCII
+                r" data_dir : None .{0,2000}?\bsynthetic_data_size : (?P<image_size>\d{1,18}+)",
+                re.ASCII,
             ),
         ),
-        Statement("Num GPUs ", re.compile(r"\bNum GPUs (?P<world_size>\d+)", re.ASCII)),
+        Statement("Num GPUs ", re.compile(r"\bNum GPUs (?P<world_size>\d{1,18}+)", re.ASCII)),
         Statement(
             "train_throughput : ",
             re.compile(
-                r"train_throughput : (?P<final_samples_per_second>.*?)(?: images/s)? ?\Z",
+                r"train_throughput : (?P<final_samples_per_second>.{0,64}?)(?: images/s)? ?\Z",
                 re.ASCII | re.DOTALL,
             ),
         ),

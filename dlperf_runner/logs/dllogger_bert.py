@@ -40,27 +40,28 @@ from .statements import EXACT
 
 # Behind the time is the end of its text, so that none of its digits can be missing.
 _START = (
-    rb'DLL(?P<json>L)? (?:\{"timestamp": ")?(?P<rate>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{6})?'
-    rb'|\d{9,11}\.\d{1,6})(?(json)", (?>[^\r\n]*?"step": )| - )'
+    rb'DLL(?P<json>L)?+ (?:\{"timestamp": ")?+(?P<rate>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{6})?+'
+    rb'|\d{9,11}+\.\d{1,6}+)(?(json)", (?>[^\r\n]{0,1000}?"step": )| - )'
 )
 _STEP = re.compile(
-    _START + rb"(?(json)\[\d+, |Training Epoch: \d+ Training Iteration: )(?P<step>\d{1,12})(?:\.0)?"
-    rb'(?(json)\], "data": \{"|  )(?P<kind>average|final)_loss(?: :|":) (?P<loss>[^\s,}]+)'
-    rb'(?:[^\r\n]*?skipped_steps(?: :|":) (?P<skipped>\d{1,12}))?'
+    _START + rb"(?(json)\[\d{1,9}+, |Training Epoch: \d{1,9}+ Training Iteration: )"
+    rb"(?P<step>\d{1,12}+)(?:\.0)?+"
+    rb'(?(json)\], "data": \{"|  )(?P<kind>average|final)_loss(?: :|":) (?P<loss>[^\s,}]{1,64}+)'
+    rb'(?:(?>[^\r\n]{0,1000}?skipped_steps(?: :|":) )(?P<skipped>\d{1,12}+))?'
 )
 _PARAMETER = re.compile(
     _START + rb'(?(json)"PARAMETER", "data": \{"|PARAMETER )'
     rb"(?P<name>Config|train_start|batch_size_per_gpu|loss_scale)"
-    rb'(?: :|":) (?P<value>[^\r\n]*)'
+    rb'(?: :|":) (?P<value>[^\r\n]*+)'
 )
 _SUMMARY = re.compile(
     _START + rb"(?(json)\[\]| )"
-    rb'(?:(?=[^\r\n]*?e2e_train_time(?: :|":) (?P<whole>\d+\.\d+)[\s,}])|)'
-    rb"[^\r\n]*?training_sequences_per_second"
-    rb'(?: :|":) (?P<per_second>\d+\.\d+)[\s,}]'
-    rb'[^\r\n]*?raw_train_time(?: :|":) (?P<seconds>\d+\.\d+)[\s,}]'
+    rb'(?:(?=(?>[^\r\n]{0,1000}?e2e_train_time(?: :|":) )(?P<whole>%(number)s)[\s,}])|)'
+    rb'(?>[^\r\n]{0,1000}?training_sequences_per_second(?: :|":) )(?P<per_second>%(number)s)[\s,}]'
+    rb'(?>[^\r\n]{0,1000}?raw_train_time(?: :|":) )(?P<seconds>%(number)s)[\s,}]'
+    % {b"number": rb"\d{1,32}+\.\d{1,32}+"}
 )
-_OPTION = re.compile(r"\b(\w+)=('[^']*'|[^,()]+)", re.ASCII)
+_OPTION = re.compile(r"\b(\w{1,64}+)=('[^']{0,4096}+'|[^,()]{1,4096}+)", re.ASCII)
 _COUNT = re.compile(r"([1-9]\d{0,11})(?:\.0)?", re.ASCII)
 _EXACT = 1e-9  # the numbers are printed with all digits
 
@@ -280,5 +281,6 @@ FORMAT = Format(
     entry=_STEP,
     rate=rb"(?!)",  # none is printed
     statements=(),
+    rates_are_per="step",
     table=as_run,
 )

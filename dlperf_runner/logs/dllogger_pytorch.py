@@ -25,7 +25,7 @@ from .records import Format, Statement
 from .statements import EXACT
 
 # batch_size : 256, or "batch_size": 256
-_OPTION = re.compile(r'(\w+)(?: :|":) "?([^\s,"}]+)', re.ASCII)
+_OPTION = re.compile(r'\b(\w{1,64}+)(?: :|":) "?([^\s,"}]{1,1000}+)', re.ASCII)
 _PARAMETER = "PARAMETER"
 
 
@@ -40,13 +40,13 @@ FORMAT = Format(
     " train.total_ips : 2480.33 img/s ...",
     marker=b"train.total_ips",
     entry=re.compile(
-        rb'DLL(?P<json>L)? (?:\{"timestamp": ")?'
-        rb"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}|\d{9,11}\.\d+)?"
-        rb'(?(json)[^\r\n]*?"step": \[0, | - Epoch: 0 Iteration: )(?P<step>\d{1,12})'
-        rb'(?(json)\], "data": \{"| +)train\.loss(?: :|":) (?P<loss>[^\s,]+)'
-        rb'(?:[^\r\n]*?train\.compute_ips(?: :|":) (?P<compute>[^\s,}]+))?'
-        rb'[^\r\n]*?train\.total_ips(?: :|":) (?P<rate>[^\s,}]+)'
-        rb'(?(json)(?:, "|\})|(?: img/s(?!/)| +train\.))'
+        rb'DLL(?P<json>L)?+ (?:\{"timestamp": ")?+'
+        rb"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}|\d{9,11}+\.\d{1,9}+)?+"
+        rb'(?(json)(?>[^\r\n]{0,1000}?"step": \[0, )| - Epoch: 0 Iteration: )(?P<step>\d{1,12}+)'
+        rb'(?(json)\], "data": \{"| {1,8}+)train\.loss(?: :|":) (?P<loss>[^\s,]{1,64}+)'
+        rb'(?:(?>[^\r\n]{0,1000}?train\.compute_ips(?: :|":) )(?P<compute>[^\s,}]{1,64}+))?'
+        rb'(?>[^\r\n]{0,1000}?train\.total_ips(?: :|":) )(?P<rate>[^\s,}]{1,64}+)'
+        rb'(?(json)(?:, "|\})|(?: img/s(?!/)| {1,8}+train\.))'
     ),
     rate=rb"\d+\.\d+",
     statements=(
@@ -79,17 +79,17 @@ FORMAT = Format(
             },
         ),
         # --prof: the number of steps; -1 is a whole epoch.
-        _option("prof", r"(?P<total_steps>\d+)"),
-        _option("image_size", r"(?P<image_size>\d+)"),
+        _option("prof", r"(?P<total_steps>\d{1,18}+)"),
+        _option("image_size", r"(?P<image_size>\d{1,18}+)"),
         _option("data_backend", r"(?P<data>synthetic)\b"),
-        _option("data", r"(?P<data>/[^\s,\"]+)"),
+        _option("data", r"(?P<data>/[^\s,\"]{1,512}+)"),
         _option("data_backend", r"(?P<dali>dali)-[cg]pu\b", {"dali": "True"}),
         _option("data_backend", r"(?P<dali>pytorch)\b", {"pytorch": "False"}),
         # What changes the work of a step, unless it is as usual.
         _option("data_backend", r"(?P<data_backend>dali-cpu)\b"),
         _option("memory_format", r"(?P<memory_format>nchw|nhwc)\b"),
-        _option("optimizer_batch_size", r"(?P<optimizer_batch_size>[1-9]\d*)"),
-        _option("mixup", r"(?P<mixup>0\.\d*[1-9]\d*)"),
+        _option("optimizer_batch_size", r"(?P<optimizer_batch_size>[1-9]\d{0,18})"),
+        _option("mixup", r"(?P<mixup>0\.\d{0,18}[1-9]\d{0,18})"),
         _option("jit", r"(?P<jit>script)\b"),
         _option("augmentation", r"(?P<augmentation>autoaugment)\b"),
     ),

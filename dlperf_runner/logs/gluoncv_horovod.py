@@ -23,8 +23,9 @@ FORMAT = Format(
     sample="INFO:root:Epoch[0] Batch[2]\tSpeed: 2.05 samples/sec",
     marker=b"] Batch[",
     entry=re.compile(
-        rb"Epoch\[0\] (?:Rank\[\d+\] |)Batch\[(?P<step>\d{1,12}+)\]"
-        rb"(?:[ \t]++Speed: (?P<rate>\S++) samples/sec(?!/)| Loss\[(?P<loss>[^\]\r\n]*)\])"
+        rb"Epoch\[0\] (?:Rank\[\d{1,9}+\] |)Batch\[(?P<step>\d{1,12}+)\]"
+        rb"(?:[ \t]{1,8}+Speed: (?P<rate>%s) samples/sec(?!/)| Loss\[(?P<loss>[^\]\r\n]{0,200}+)\])"
+        % text.WORD
     ),
     rate=text.NUMBER,
     statements=(
@@ -46,13 +47,16 @@ FORMAT = Format(
         ),
         Statement(
             "Namespace(",  # the order of the options depends on the version of Python
-            re.compile(r"\A(?=.*\buse_rec=True\b).*?\brec_train='(?P<data>[^']*)'", re.ASCII),
+            re.compile(
+                r"\A(?=.{0,4000}?\buse_rec=True\b)(?>.{0,4000}?\brec_train=')(?P<data>[^']{0,1000}+)'",
+                re.ASCII,
+            ),
         ),
         # What changes the work of a step, unless it is as usual.
         *(
             Statement("Namespace(", re.compile(rf"\b{option}=(?P<{option}>True)\b", re.ASCII))
             for option in ("mixup", "use_se")
         ),
-        Statement("world_size=", re.compile(r"\bworld_size=(?P<world_size>\d+)", re.ASCII)),
+        Statement("world_size=", re.compile(r"\bworld_size=(?P<world_size>\d{1,18}+)", re.ASCII)),
     ),
 )

@@ -50,28 +50,32 @@ FORMAT = Format(
     sample="completed step: 5, seconds: 5.668, ... Tokens/s/device: 8671.794, total_weights: ...",
     marker=b"completed step: ",
     entry=re.compile(
-        rb"completed step: (?P<step>\d{1,12}), seconds: \d+\.\d{3}, "
-        rb"(?:TFLOP/s/device: (?P<tflops>\d+\.\d{3}), )?[^\r\n]*?"
-        rb"Tokens/s/device: (?P<rate>[^\s,]+), total_weights: [\d.]+, loss: (?P<loss>[^\s,]+)"
+        rb"completed step: (?P<step>\d{1,12}+), seconds: \d{1,9}+\.\d{3}, "
+        rb"(?:TFLOP/s/device: (?P<tflops>\d{1,9}+\.\d{3}), )?"
+        rb"(?>[^\r\n]{0,200}?Tokens/s/device: )(?P<rate>[^\s,]{1,64}+),"
+        rb" total_weights: [\d.]{1,32}+, loss: (?P<loss>[^\s,]{1,64}+)"
     ),
     rate=rb"\d+\.\d{3}",
     statements=(
         Statement(text.ALONE, text.SECONDS_OF_RANKS),
-        _config("per_device_batch_size", r"(?P<batch_size_per_device>\d+(?:\.\d+)?)"),
-        _config("gradient_accumulation_steps", r"(?P<accumulation_steps>\d+)"),
-        _config("max_target_length", r"(?P<sequence_length>\d+)"),
-        _config("steps", r"(?P<total_steps>\d+)"),
-        _config("dtype", r"(?P<precision>\w+)"),
-        _config("quantization", r"?(?P<recipe>\w*)", {"": "none", "None": "none"}),
-        _config("remat_policy", r"(?P<recompute>\w+)", {"minimal_with_context": "selective"}),
+        _config("per_device_batch_size", r"(?P<batch_size_per_device>\d{1,18}+(?:\.\d{1,18}+)?)"),
+        _config("gradient_accumulation_steps", r"(?P<accumulation_steps>\d{1,18}+)"),
+        _config("max_target_length", r"(?P<sequence_length>\d{1,18}+)"),
+        _config("steps", r"(?P<total_steps>\d{1,18}+)"),
+        _config("dtype", r"(?P<precision>\w{1,64}+)"),
+        _config("quantization", r"?(?P<recipe>\w{0,64}+)", {"": "none", "None": "none"}),
+        _config("remat_policy", r"(?P<recompute>\w{1,64}+)", {"minimal_with_context": "selective"}),
         *(
-            _config(f"{place}_{axis}_parallelism", rf"(?P<mesh_{prefix}{name}>-?\d+)")
+            _config(f"{place}_{axis}_parallelism", rf"(?P<mesh_{prefix}{name}>-?\d{{1,18}}+)")
             for place, prefix in (("ici", ""), ("dcn", "dcn_"))
             for axis, name in _AXES.items()
         ),
-        Statement("Num_devices: ", re.compile(r"\bNum_devices: (?P<world_size>\d+)", re.ASCII)),
+        Statement(
+            "Num_devices: ", re.compile(r"\bNum_devices: (?P<world_size>\d{1,18}+)", re.ASCII)
+        ),
     ),
     zero_based=True,
     one_step=True,
+    rates_are_per="device",
     batch_of_step=True,
 )

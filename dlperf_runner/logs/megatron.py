@@ -28,7 +28,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from . import text
 from .records import Format, Statement
+
+# The fields before a field, each with its separator.
+_FIELDS = rb"(?:[^|\r\n]{0,200}+\|){0,40}?"
 
 
 def _argument(name: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
@@ -51,46 +55,52 @@ FORMAT = Format(
     sample="iteration 20/ 100 | ... elapsed time per iteration (ms): 123.4 | ... lm loss: 2.0 |",
     marker=b" elapsed time per iteration (ms): ",
     entry=re.compile(
-        rb"iteration +(?P<step>\d{1,12})/ *(?P<total>\d{1,12}) \|(?:[^|\r\n]*+\|)*?"
-        rb" elapsed time per iteration \(ms\): (?P<rate>[^\s|]+) \|"
-        rb"(?: throughput per GPU \(TFLOP/s/GPU\): (?P<tflops>\d+\.\d) \|)?(?:[^|\r\n]*+\|)*?"
-        rb" global batch size: +(?P<batch>\d{1,12}) \|"
-        rb"(?=(?:(?:[^|\r\n]*+\|)*? number of skipped iterations: +(?P<skipped>\d{1,12}) \|)?)"
-        rb"(?:(?:(?:[^|\r\n]*+\|)*? number of (?=nan iterations: +[1-9])"
-        rb"|(?:[^|\r\n]*+\|)*? lm loss: (?=\S+ \|)"
-        rb"|(?:[^|\r\n]*+\|)*? number of skipped iterations: +0 \| number of (?=nan iterations: ))"
-        rb"(?P<loss>\S+))?"
+        rb"iteration {1,16}+(?P<step>\d{1,12}+)/ {0,16}+(?P<total>\d{1,12}+) \|"
+        rb"(?>%(f)s elapsed time per iteration \(ms\): )(?P<rate>[^\s|]{1,64}+) \|"
+        rb"(?: throughput per GPU \(TFLOP/s/GPU\): (?P<tflops>\d{1,9}+\.\d) \|)?"
+        rb"(?>%(f)s global batch size: {1,16}+)(?P<batch>\d{1,12}+) \|"
+        rb"(?=(?:(?>%(f)s number of skipped iterations: {1,16}+)(?P<skipped>\d{1,12}+) \|)?)"
+        rb"(?:(?:(?>%(f)s number of (?=nan iterations: {1,16}+[1-9]))"
+        rb"|(?>%(f)s lm loss: (?=%(w)s \|))"
+        rb"|(?>%(f)s number of skipped iterations: {1,16}+0 \| number of (?=nan iterations: )))"
+        rb"(?P<loss>%(w)s))?" % {b"f": _FIELDS, b"w": text.WORD}
     ),
     rate=rb"\d+\.\d",
     statements=(
-        _argument("world_size", r"(?P<world_size>\d+)"),
-        _argument("seq_length", r"(?P<sequence_length>\d+)"),
-        _argument("train_iters", r"(?P<total_steps>\d+)"),
-        _argument("log_interval", r"(?P<log_every>\d+)"),
-        _argument("global_batch_size", r"(?P<global_batch_size>\d+)"),
-        _argument("micro_batch_size", r"(?P<micro_batch_size>\d+)"),
-        *(_argument(argument, rf"(?P<{name}>\d+)") for argument, name in _MESH.items()),
-        _argument("fp8", r"(?P<fp8>None|False|\w+)"),
-        _argument("fp8_recipe", r"(?P<fp8_recipe>\w+)"),
-        _argument("fp4", r"(?P<fp4>None|False|\w+)"),
-        _argument("recompute_granularity", r"(?P<recompute>\w+)", {"None": "none"}),
+        _argument("world_size", r"(?P<world_size>\d{1,18}+)"),
+        _argument("seq_length", r"(?P<sequence_length>\d{1,18}+)"),
+        _argument("train_iters", r"(?P<total_steps>\d{1,18}+)"),
+        _argument("log_interval", r"(?P<log_every>\d{1,18}+)"),
+        _argument("global_batch_size", r"(?P<global_batch_size>\d{1,18}+)"),
+        _argument("micro_batch_size", r"(?P<micro_batch_size>\d{1,18}+)"),
+        *(_argument(argument, rf"(?P<{name}>\d{{1,18}}+)") for argument, name in _MESH.items()),
+        _argument("fp8", r"(?P<fp8>None|False|\w{1,64}+)"),
+        _argument("fp8_recipe", r"(?P<fp8_recipe>\w{1,64}+)"),
+        _argument("fp4", r"(?P<fp4>None|False|\w{1,64}+)"),
+        _argument("recompute_granularity", r"(?P<recompute>\w{1,64}+)", {"None": "none"}),
         Statement(
             "using world size: ",
             re.compile(
-                r"using world size: (?P<world_size>\d+), data-parallel[- ]size: \d+,"
-                r"(?: context-parallel size: (?P<mesh_cp>\d+),)?(?:[^,]*sizes: [^,]*,)?"
-                r" tensor-model-parallel size: (?P<mesh_tp>\d+),"
-                r" pipeline-model-parallel size: (?P<mesh_pp>\d+)",
+                r"using world size: (?P<world_size>\d{1,18}+), data-parallel[- ]size: \d{1,18}+,"
+                r"(?: context-parallel size: (?P<mesh_cp>\d{1,18}+),)?"
+                r"(?:[^,]{0,64}sizes: [^,]{0,64}+,)?"
+                r" tensor-model-parallel size: (?P<mesh_tp>\d{1,18}+),"
+                r" pipeline-model-parallel size: (?P<mesh_pp>\d{1,18}+)",
                 re.ASCII,
             ),
         ),
-        Statement("  bf16 ..", re.compile(r"  (?P<precision>bf16) \.+ True(?!\S)", re.ASCII)),
-        Statement("  fp16 ..", re.compile(r"  (?P<precision>fp16) \.+ True(?!\S)", re.ASCII)),
+        Statement("  bf16 ..", re.compile(r"  (?P<precision>bf16) \.{1,64}+ True(?!\S)", re.ASCII)),
+        Statement("  fp16 ..", re.compile(r"  (?P<precision>fp16) \.{1,64}+ True(?!\S)", re.ASCII)),
         # Again, so that a restart without it is noticed.
-        Statement("  bf16 ..", re.compile(r"  bf16 \.+ (?P<bf16>True|False)(?!\S)", re.ASCII)),
-        Statement("  fp16 ..", re.compile(r"  fp16 \.+ (?P<fp16>True|False)(?!\S)", re.ASCII)),
+        Statement(
+            "  bf16 ..", re.compile(r"  bf16 \.{1,64}+ (?P<bf16>True|False)(?!\S)", re.ASCII)
+        ),
+        Statement(
+            "  fp16 ..", re.compile(r"  fp16 \.{1,64}+ (?P<fp16>True|False)(?!\S)", re.ASCII)
+        ),
     ),
     first_too=True,
     seconds=0.001,
+    rates_are_per="step",
     batch_of_step=True,
 )

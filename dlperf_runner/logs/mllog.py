@@ -30,17 +30,19 @@ MARKER = b":::MLLOG "
 _SETTINGS = ("submission_benchmark", "global_batch_size", "max_sequence_length", "train_samples")
 _INTERVALS = ("run_start", "run_stop", "block_start", "block_stop", "epoch_start", "epoch_stop")
 _EVENT = re.compile(
-    rb':::MLLOG (\{"namespace": "[^"]*", "time_ms": [^\r\n]*?"key": "(?:%s)"[^\r\n]*)'
+    rb':::MLLOG (\{"namespace": "[^"]{0,64}+", "time_ms": '
+    rb'(?>[^\r\n]{0,400}?"key": "(?:%s)")[^\r\n]*+)'
     % "|".join((*_SETTINGS, *_INTERVALS, "eval_accuracy")).encode()
 )
 _STEP_TIME = re.compile(
-    rb'"tracked_stats", "value": \{"train_step_time": ([^\s,}]++)[^\r\n]*?"step": \d+(?:\.0)?[,}]'
+    rb'"tracked_stats", "value": \{"train_step_time": ([^\s,}]{1,64}+)'
+    rb'(?>[^\r\n]{0,2000}?"step": \d{1,18}+(?:\.0)?[,}])'
 )
 _DECODER = json.JSONDecoder(parse_float=str)
 # Programs print progress bars, which may be cut within a character; mllog prints ASCII.
 _ASCII = bytes(range(128)) + b"?" * 128
-_LOST_DIGIT = re.compile(rb'":\s\s|\d\s+[,}]')  # mllog prints a value without further spaces
-_WHOLE = re.compile(r"\d+(?:\.0)?", re.ASCII)
+_LOST_DIGIT = re.compile(rb'":\s\s|\d\s{1,64}+[,}]')  # mllog prints a value without further spaces
+_WHOLE = re.compile(r"\d{1,18}+(?:\.0)?", re.ASCII)
 
 
 @dataclass

@@ -23,9 +23,9 @@ FORMAT = Format(
     sample="INFO:root:Epoch[0] Batch [0-20]\tSpeed: 1.32 samples/sec",
     marker=b"samples/sec",
     entry=re.compile(
-        rb"\[0\] Batch \[(?:\d+-)?(?P<step>\d{1,12})\]"
-        rb"[ \t]+Speed: (?P<rate>\S+) samples/sec(?!/)"
-        rb"(?:[ \t]+acc=\S+[ \t]+lossvalue=(?P<loss>\S+))?"
+        rb"\[0\] Batch \[(?:\d{1,12}+-)?(?P<step>\d{1,12}+)\]"
+        rb"[ \t]{1,8}+Speed: (?P<rate>%(w)s) samples/sec(?!/)"
+        rb"(?:[ \t]{1,8}+acc=%(w)s[ \t]{1,8}+lossvalue=(?P<loss>%(w)s))?" % {b"w": text.WORD}
     ),
     rate=text.NUMBER,
     # Called with argument: Namespace(batch_size=2, ctx_num=1, frequent=20, ...) {'max_steps': 120}
@@ -45,7 +45,9 @@ FORMAT = Format(
                 "dataset_path": "data",
             },
         ),
-        Statement("Namespace(", re.compile(r"'image_shape': \((?P<image_size>\d+),", re.ASCII)),
+        Statement(
+            "Namespace(", re.compile(r"'image_shape': \((?P<image_size>\d{1,18}+),", re.ASCII)
+        ),
         # What changes the work of a step, unless it is as usual.
         Statement("Namespace(", re.compile(r"'memonger': (?P<memonger>True)\b", re.ASCII)),
         # Only train_parall.py has the first option, and train.py does not print the second.
@@ -56,8 +58,11 @@ FORMAT = Format(
         ),
         Statement(
             "Called with argument: ",
-            re.compile(r"(?P<parallel>Called)(?!.*\b(?:ctx_num_classes|parallel)=)", re.ASCII),
+            re.compile(
+                r"(?P<parallel>Called)(?!.{0,2000}?\b(?:ctx_num_classes|parallel)=)", re.ASCII
+            ),
             values={"Called": "data"},
         ),
     ),
+    rates_are_per="node",
 )

@@ -26,21 +26,29 @@ from dataclasses import dataclass, field
 from .reader import Block, blocks, holds
 from .records import Columns, Format, Header, LineError
 
-_NUMBER = rb"\d++(?:\.\d++)?+(?:e[+-]\d+)?+"
-_HALF = rb"(?: +%s){3} +(?:\d+|N/A)" % _NUMBER
+_BLANKS = rb" {1,40}+"
+_NUMBER = rb"\d{1,32}+(?:\.\d{1,32}+)?+(?:e[+-]\d{1,3}+)?+"
+_HALF = rb"(?:%s%s){3}%s(?:\d{1,18}+|N/A)" % (_BLANKS, _NUMBER, _BLANKS)
+# Behind the size: the number of elements, the type, the operation and the root.
+_KIND = (
+    rb"%(b)s(?P<count>\d{1,18}+)%(b)s(?P<type>[a-z][\w-]{0,32}+)"
+    rb"(?:%(b)s[a-z]\w{0,32}+)?(?:%(b)s-?\d{1,9}+)?" % {b"b": _BLANKS}
+)
 _ROW = re.compile(
-    rb"^ *(?P<size>\d{1,18}) +(?P<count>\d{1,18}) +(?P<type>[a-z][\w-]*)(?: +[a-z]\w*)?(?: +-?\d+)?"
-    rb"(?P<numbers>(?:%s){2}) *\r?$" % _HALF,
+    rb"^ {0,40}+(?P<size>\d{1,18}+)%s(?P<numbers>(?:%s){2}) {0,40}+\r?$" % (_KIND, _HALF),
     re.MULTILINE,
 )
 _SIZES = re.compile(
     rb"minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
-    rb"(?: warmup iters: \d+ iters: (\d{1,9}) )?"
+    rb"(?: warmup iters: \d{1,9}+ iters: (\d{1,9}) )?"
 )
-_RANK = re.compile(rb"^# +Rank +(\d{1,9}) .*? on +(\S+) device ", re.MULTILINE)
-_PROGRAM = re.compile(rb"# Collective test starting: (?:\S*/)?([a-z_]+)_perf")
-_AVERAGE = re.compile(rb"# Avg bus bandwidth +: (\d+(?:\.\d+)?(?:e[+-]\d+)?) *(?=[\r\n]|\Z)")
-_FAILED = re.compile(rb"# Out of bounds values : \d+ FAILED")
+_RANK = re.compile(
+    rb"^#%(b)sRank%(b)s(\d{1,9}+) (?>.{0,200}? on%(b)s)(\S{1,255}+) device " % {b"b": _BLANKS},
+    re.MULTILINE,
+)
+_PROGRAM = re.compile(rb"# Collective test starting: (?:\S{0,255}/)?+([a-z_]{1,64}?)_perf")
+_AVERAGE = re.compile(rb"# Avg bus bandwidth%s: (%s) {0,40}+(?=[\r\n]|\Z)" % (_BLANKS, _NUMBER))
+_FAILED = re.compile(rb"# Out of bounds values : \d{1,18}+ FAILED")
 _MARKERS = [
     *(b"Bytes ", b"bandwidth", b"Out of", b" Rank ", b"starting: "),
     *(b"float", b"int", b"half", b"double", b"f8"),
@@ -167,8 +175,9 @@ FORMAT = Format(
     sample="  17179869184    4294967296     float     sum      -1    62871   273.26   478.20 ...",
     marker=b"  ",
     entry=re.compile(
-        rb"^ *(?P<step>\d{1,18}) +\d{1,18} +[a-z][\w-]*(?: +[a-z]\w*)?(?: +-?\d+)?"
-        rb"(?: +%s){2} +(?P<rate>%s) +(?:\d+|N/A)%s *\r?$" % (_NUMBER, _NUMBER, _HALF),
+        rb"^ {0,40}+(?P<step>\d{1,18}+)%(kind)s(?:%(b)s%(n)s){2}%(b)s(?P<rate>%(n)s)"
+        rb"%(b)s(?:\d{1,18}+|N/A)%(half)s {0,40}+\r?$"
+        % {b"kind": _KIND, b"b": _BLANKS, b"n": _NUMBER, b"half": _HALF},
         re.MULTILINE,
     ),
     rate=_NUMBER,

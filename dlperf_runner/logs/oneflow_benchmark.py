@@ -24,9 +24,9 @@ FORMAT = Format(
     sample="train: epoch 0, iter 20, loss: 6.505637, ..., samples/s: 288.088",
     marker=b"samples/s:",
     entry=re.compile(
-        rb"train: epoch 0, iter (?P<step>\d{1,12}),(?: loss: (?P<loss>[^\s,]+),)?"
-        rb"(?: top_\w+: [^\s,]+,)* samples/s: (?P<rate>%s)"
-        rb"(?: (?P<time>\d{9,11}\.\d+))?%s" % (text.REST, text.END)
+        rb"train: epoch 0, iter (?P<step>\d{1,12}+),(?: loss: (?P<loss>[^\s,]{1,64}+),)?"
+        rb"(?: top_\w{1,16}+: [^\s,]{1,64}+,){0,8}+ samples/s: %s"
+        % text.rate_before(rb"(?: (?P<time>\d{9,11}\.\d{1,9}+))?" + text.END)
     ),
     rate=rb"\d+\.\d{3}",
     statements=(
@@ -34,7 +34,7 @@ FORMAT = Format(
         _stated(
             "num_gpu_per_node = ", r"(?P<devices_per_node>\d{1,9}), num_nodes = (?P<nodes>\d{1,9})"
         ),
-        Statement("num_nodes = ", re.compile(r"(?:^|\s)num_nodes = (?P<nodes>\d{1,9})\s*\Z")),
+        Statement("num_nodes = ", re.compile(r"(?:^|\s)num_nodes = (?P<nodes>\d{1,9})\s{0,8}\Z")),
         # What changes the work of a step, unless it is as usual.
         *(
             _stated(f"{option} = ", f"(?P<{option}>True)")
@@ -42,18 +42,18 @@ FORMAT = Format(
         ),
         Statement("Running ", re.compile(r"\bRunning (?P<network>[\w.-]+):", re.ASCII)),
         Statement("model = ", re.compile(r"(?:^|\s)model = (?P<network>[\w.-]+)", re.ASCII)),
-        _stated("image_size = ", r"(?P<image_size>\d+)"),
+        _stated("image_size = ", r"(?P<image_size>\d{1,18}+)"),
         Statement(
             "train_data_dir = ",
             re.compile(r"\btrain_data_dir = (?P<data>\S+)", re.ASCII),
             values={"None": ""},
         ),
-        _stated("batch_size_per_device = ", r"(?P<batch_size_per_device>\d+)"),
-        _stated("loss_print_every_n_iter = ", r"(?P<log_every>\d+)"),
-        _stated("num_iters = ", r"(?P<total_steps>\d+)"),
+        _stated("batch_size_per_device = ", r"(?P<batch_size_per_device>\d{1,18}+)"),
+        _stated("loss_print_every_n_iter = ", r"(?P<log_every>\d{1,18}+)"),
+        _stated("num_iters = ", r"(?P<total_steps>\d{1,18}+)"),
         Statement(
             "use_fp16 = ",
-            re.compile(r"use_fp16 = (?P<precision>\w+)", re.ASCII),
+            re.compile(r"use_fp16 = (?P<precision>\w{1,64}+)", re.ASCII),
             values={"True": "fp16", "False": "fp32", "None": "fp32"},
         ),
     ),

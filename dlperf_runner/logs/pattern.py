@@ -1,80 +1,183 @@
 """A format that a regular expression of a user describes: see docs/own-workload.md.
 
-The expression is searched in each line. Its groups are those of Format.entry; `step_time` in place
-of `rate` is the duration of a step. Guards: a line of more than LONGEST bytes is not searched; a
-rate that the end of the log cuts, or that was wrapped, is refused as in every other format.
+RE2 searches it in each line. Its groups are those of Format.entry; `step_time` in place of `rate`
+is the duration of a step. Guards: a rate that goes on before or behind what the expression takes,
+or whose unit is not that of the sample, is refused, as is one that the end of the log cuts, or that
+was wrapped, in every other format.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from ..core.linear import compiled
 from . import text
 from .records import CUT, Format
 
-LONGEST = 2**12  # bytes; a line with a rate has about 100
 DURATION = "step_time"
 GROUPS = ("step", "rate", DURATION, "loss")
 _STEP = re.compile(rb"\d{1,12}")
-_LINE = re.compile(rb"[^\r\n]+")
-# The rest of a number at which an expression stops too early: more digits, or the mark of a cut.
-_REST = re.compile(rb"(?:[\d.]*\d)?(?:%s|%s)?" % (CUT.encode(), text.WRAPPED))
-_GOES_ON = {*(b"%c" % byte for byte in b"0123456789.\r\n"), CUT.encode()[:1]}
-_NUMBER = rb"(?:\d{1,3}(?:,\d{3})++|\d++)(?:\.\d++)?+(?:[eE][-+]?\d{1,3})?+"
+_DIGITS = rb"\d{1,64}+"
+_NUMBER = rb"(?:\d{1,3}(?:,\d{3}){1,9}+|%s)(?:\.%s)?+(?:[eE][-+]?\d{1,3}+)?+" % (_DIGITS, _DIGITS)
+_NUMBERS = re.compile(_NUMBER)
+# A number that goes on neither before nor behind.
+_ALONE = re.compile(rb"(?<![\d.,eE+-])%s(?![\r\n]|%s)" % (_NUMBER, CUT.encode()))
+_BEHIND = re.compile(rb" {0,2}+[\w/\x80-\xff]{0,32}+")
+_LONGEST = 64  # bytes in a number
+_IN_NUMBER = b"0123456789.,eE+-"
+# What shows that a number is not whole: the mark of a cut, or more digits in the next line.
+_REST = re.compile(rb"%s|%s" % (CUT.encode(), text.WRAPPED))
+_LETTER = r"[^\W\d_]"
+_PER = r"(?:/[^\W_]{1,16}+){0,4}+"
+_UNIT = re.compile(rf"{_LETTER}[^\W_]{{0,16}}+{_PER}| {{1,2}}+({_LETTER}{{1,16}}+{_PER})")
+_PREFIXES = ("k", "K", "M", "G", "T")
+_SECONDS = {
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("ms", "msec", "msecs", "millisecond", "milliseconds"), 0.001),
+    **dict.fromkeys(("us", "µs", "μs", "usec", "microseconds"), 1e-6),
+    **dict.fromkeys(("m", "min", "mins", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hours"), 3600.0),
+}
+_OF_STEPS = re.compile(r"(?:its?|iters?|iterations?|steps?|batch|batches)/(?:s|sec|second)")
+
+
+@functools.lru_cache(maxsize=1024)  # the lines of a log have the same unit
+def unit_behind(line: str) -> str:
+    """The unit at the beginning of what follows a number: `ms`, `img/s`, `k`; empty if none does. A
+    word apart from the number is one if it has a slash, or if it is a time or a prefix."""
+    match = _UNIT.match(line[:_LONGEST])
+    if match is None:
+        return ""
+    apart: str | None = match[1]
+    if apart and "/" not in apart and apart not in (*_SECONDS, *_PREFIXES):
+        return ""
+    return apart or match[0]
+
+
+def seconds_of(unit: str) -> float | None:
+    """The seconds of a unit of time, also of one per step: 0.001 for ms/it."""
+    return _SECONDS.get(unit.partition("/")[0])
+
+
+def is_prefix(unit: str) -> bool:
+    """Whether the unit multiplies the number: 12.3k."""
+    return unit.partition("/")[0] in _PREFIXES
+
+
+def counts_steps(unit: str) -> bool:
+    """Whether a rate in this unit counts steps: it/s."""
+    return _OF_STEPS.fullmatch(unit) is not None
+
+
+class Match:
+    """A match in a log, by the names of its groups."""
+
+    def __init__(self, texts: Mapping[str, bytes], starts: Mapping[str | int, int]) -> None:
+        self._texts, self._starts = texts, starts
+
+    def __getitem__(self, group: str) -> bytes:
+        return self._texts[group]
+
+    def start(self, group: str | int = 0) -> int:
+        """The offset of a group, by default that of the match."""
+        return self._starts[group]
 
 
 class Lines:
     """An expression that matches inside a line. It has the methods of a pattern that formats
     use."""
 
-    def __init__(self, expression: str) -> None:
+    def __init__(self, expression: str, sample: str = "", seconds: float | None = None) -> None:
+        """`seconds`: the unit of its durations; None if it has rates. Raises re.error."""
         renamed = expression.replace(f"(?P<{DURATION}>", "(?P<rate>")
-        self._pattern = re.compile(renamed.encode(), re.MULTILINE)
-        self.groupindex = self._pattern.groupindex
+        self._pattern = compiled(renamed.encode(), in_lines=True)
+        self.groupindex = {name.decode(): n for name, n in self._pattern.groupindex.items()}
+        self._seconds, self._unit = seconds, None
+        self._unit = self.unit_in(sample)
 
-    def finditer(self, data: bytes) -> Iterator[re.Match[bytes]]:
+    def unit_in(self, line: str) -> str | None:
+        """The unit of the rate in a line; None if nothing is behind the rate, or if there is
+        none."""
+        match = self._pattern.search(line.encode())
+        if match is None or "rate" not in self.groupindex:
+            return None
+        behind = line.encode()[match.end(self.groupindex["rate"]) :].decode(errors="replace")
+        return unit_behind(behind) if behind else None
+
+    def finditer(self, data: bytes) -> Iterator[Match]:
         """The first match of each line, if its step is a number."""
-        for line in _LINE.finditer(data):
-            start, end = line.span()
-            if end - start > LONGEST:
-                continue
-            match = self._pattern.search(data, start, end)
-            if match and _STEP.fullmatch(match["step"] or b""):
-                yield match
+        lines, at, groups = data.replace(b"\r", b"\n"), 0, list(self.groupindex.items())
+        while at < len(lines) and (match := self._pattern.search(lines, at)):
+            start, end = match.span()
+            spans = [(name, *match.span(number)) for name, number in groups]
+            texts = {name: self._text(name, data, *span) for name, *span in spans}
+            if _STEP.fullmatch(texts["step"]):
+                yield Match(texts, {0: start, **{name: begin for name, begin, _ in spans}})
+            end = lines.find(b"\n", end)
+            at = end + 1 if end >= 0 else len(lines)
 
     def findall(self, data: bytes) -> list[tuple[bytes, ...]]:
-        """The groups of each match, each with all that belongs to its number."""
-        named = [(number, name != "step") for name, number in self.groupindex.items()]
-        return [
-            tuple(
-                _whole(data, match[n], match.end(n)) if is_number else match[n]
-                for n, is_number in named
-            )
-            for match in self.finditer(data)
-        ]
+        """The groups of each match."""
+        return [tuple(match[name] for name in self.groupindex) for match in self.finditer(data)]
+
+    def _text(self, name: str, data: bytes, start: int, end: int) -> bytes:
+        """What a group matched, with the rest of its number; of a rate, no number if the expression
+        took a part of it, or if its unit is another one."""
+        whole = taken = data[max(start, 0) : max(end, 0)]
+        if name == "step" or not taken:
+            return taken
+        alone = _ALONE.match(data, start)
+        if alone is None or alone.end() != end:
+            whole = _whole(data, start, end)
+        if name != "rate":
+            return whole
+        if whole != taken:
+            is_part = _NUMBERS.fullmatch(whole)
+            return b"%s, of which the expression takes %s" % (whole, taken) if is_part else whole
+        behind = _BEHIND.match(data, end)
+        unit = unit_behind(behind[0].decode("utf-8", "replace")) if behind else ""
+        return data[start:end] + behind[0] if behind and self._is_other(unit) else taken
+
+    def _is_other(self, unit: str) -> bool:
+        """Whether a rate in this unit is not in that of the sample, or of the durations."""
+        if is_prefix(unit) or (self._unit is not None and unit != self._unit):
+            return True
+        return self._seconds is not None and seconds_of(unit) not in (None, self._seconds)
 
 
-def _whole(data: bytes, found: bytes | None, end: int) -> bytes:
-    """What a group matched, which ends there, with the rest of its number."""
-    if not found or data[end : end + 1] not in _GOES_ON:
-        return found or b""
-    rest = _REST.match(data, end)
-    # A newline separates numbers; one inside of a number shows that it was wrapped.
-    return found + (b" ".join(rest[0].split(b"\n")) if rest else b"")
+def _whole(data: bytes, start: int, end: int) -> bytes:
+    """The number of which a group matched a part, or what the group matched."""
+    begin = start
+    while begin > max(0, start - _LONGEST) and data[begin - 1] in _IN_NUMBER:
+        begin -= 1
+    first, last = start, end
+    for number in _NUMBERS.finditer(data, begin, end + _LONGEST):
+        if number.end() > start:
+            if number.start() < end:
+                first, last = min(start, number.start()), max(end, number.end())
+            break
+    is_negative = data[first - 1 : first] == b"-" and not data[first - 2 : first - 1].isalnum()
+    if rest := _REST.match(data, last):
+        # A newline separates numbers; one inside of a number shows that it was wrapped.
+        return data[first:last] + b" ".join(rest[0].split(b"\n"))
+    return data[first - is_negative : last]
 
 
 def of_pattern(
     name: str, expression: str, sample: str, *, zero_based: bool = False, seconds: float = 1.0
 ) -> Format:
-    """The format of an expression. `seconds`: the unit of its durations."""
+    """The format of an expression. `seconds`: the unit of its durations. Raises re.error."""
+    unit = seconds if f"(?P<{DURATION}>" in expression else None
     return Format(
         name=name,
         sample=sample or expression,
         marker=b"",
-        entry=Lines(expression),
+        entry=Lines(expression, sample, unit),
         rate=_NUMBER,
         statements=(),
         zero_based=zero_based,
-        seconds=seconds if f"(?P<{DURATION}>" in expression else None,
+        seconds=unit,
+        rates_are_per="world" if unit is None else "step",
     )

@@ -26,28 +26,29 @@ FORMAT = Format(
     sample="INFO 2026-11-20 13:40:15,997 entry.py:1029] Pass:0 batch:0 ... loss:40.27 qps:0.99",
     marker=b" qps:",
     entry=re.compile(
-        rb"INFO (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \S+ "
-        rb"Pass:0 batch:(?P<step>\d{1,12}) (?:lr:\S+ )?loss:(?P<loss>\S+)"
-        rb" qps:(?P<rate>%s)%s" % (text.REST, text.END)
+        rb"INFO (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) %s "
+        rb"Pass:0 batch:(?P<step>\d{1,12}+) (?:lr:%s )?loss:(?P<loss>%s) qps:%s"
+        % (*(text.WORD,) * 3, text.rate_before(text.END))
     ),
     rate=rb"\d+\.\d\d",
     statements=(
         # "Set train batch size to 4."; the values above it, under "Default configuration", are not
         # used.
-        _set("train batch size", r"(?P<batch_size_per_device>\d+)"),
-        _set("log period", r"(?P<log_every>\d+)"),
-        _set("num_classes", r"(?P<classes>\d+)"),
+        _set("train batch size", r"(?P<batch_size_per_device>\d{1,18}+)"),
+        _set("log period", r"(?P<log_every>\d{1,18}+)"),
+        _set("num_classes", r"(?P<classes>\d{1,18}+)"),
         # trainer_id: 0, num_trainers: 1
         Statement(
             "num_trainers:",
             re.compile(
-                r"\btrainer_id: (?P<writer>\d{1,9}), num_trainers: (?P<world_size>\d+)", re.ASCII
+                r"\btrainer_id: (?P<writer>\d{1,9}), num_trainers: (?P<world_size>\d{1,18}+)",
+                re.ASCII,
             ),
         ),
         # Only this project's scripts print the next three.
         _set("noise", r"(?P<noise>\w[\w ]*)"),
-        _set("dtype", r"(?P<precision>\w+)"),
-        _set("number of batches", r"(?P<total_steps>\d+)"),
+        _set("dtype", r"(?P<precision>\w{1,64}+)"),
+        _set("number of batches", r"(?P<total_steps>\d{1,18}+)"),
         Statement(
             "Use mixed precision training:",
             re.compile(r"Use mixed precision training: (?P<precision>True|False)", re.ASCII),

@@ -14,7 +14,7 @@ from .records import CUT, LineError
 # two parts. Open MPI 5 names the job: "[prterun-node1-77@1,0]<stdout>: ". With unbuffered output,
 # the tag can be in the middle of a line or after a number.
 _TIME = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}"
-_RANK = rb"\[(?P<job>[^\[\]\s]*@)?\d{1,9},(?P<rank>\d{1,9})\]"
+_RANK = rb"\[(?P<job>[^\[\]\s@]{0,200}+@)?\d{1,9},(?P<rank>\d{1,9})\]"
 _TAG = re.compile(rb"(?:(?:%s)?%s|%s)<std(?:out|err|diag)>:(?(job) ?)" % (_TIME, _RANK, _TIME))
 # The rest of a number that was wrapped: a line that begins like this, behind a tag or not.
 _GOES_ON = re.compile(rb"(?:%s)?[\d.]" % _TAG.pattern)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 
 @dataclass
@@ -69,16 +69,21 @@ CUT = "…"
 class LineError(Exception):
     """A line of a log is invalid. The caller that knows the file adds its name."""
 
-    def __init__(self, line: int, problem: str, *, expected: str, found: str) -> None:
+    def __init__(
+        self, line: int, problem: str, *, expected: str, found: str, hint: str | None = None
+    ) -> None:
         super().__init__(f"line {line}: {problem} (expected {expected}, found {found})")
         self.line = line
         self.problem = problem
         self.expected = expected
         self.found = found
+        self.hint = hint
 
     def at(self, line: int) -> LineError:
         """The same at another line."""
-        return LineError(line, self.problem, expected=self.expected, found=self.found)
+        return LineError(
+            line, self.problem, expected=self.expected, found=self.found, hint=self.hint
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,13 +108,21 @@ class Statement:
         return "final_samples_per_second" in self.pattern.groupindex
 
 
+class Matched(Protocol):
+    """What formats need of a match."""
+
+    def __getitem__(self, group: str, /) -> Any: ...
+
+    def start(self, group: str | int = 0, /) -> int: ...
+
+
 class Entries(Protocol):
     """What formats need of a pattern."""
 
     @property
     def groupindex(self) -> Mapping[str, int]: ...
 
-    def finditer(self, string: bytes, /) -> Iterator[re.Match[bytes]]: ...
+    def finditer(self, string: bytes, /) -> Iterator[Matched]: ...
 
     def findall(self, string: bytes, /) -> list[Any]: ...
 
@@ -133,10 +146,11 @@ class Format:
     by default, a rate covers all steps since the line before it. `first_too`: the log has a line
     for step 1, whatever the interval. `skips_first`: the first interval has no line. `seconds`:
     `rate` is the duration of a step in units of so many seconds; it becomes a rate in steps per
-    second. `batch_of_step`: the batch of a run counts all samples of a step, those of accumulated
-    batches included; in other formats, the accumulated batches multiply it. `is_fp32`: the program
-    is of a time before TF32, or measures no training. `table`: reads a log whose rates are no steps
-    of a training, in the place of `entry`.
+    second. `rates_are_per`: what a printed rate is of; of a step, it is in steps per second.
+    `batch_of_step`: the batch of a run counts all samples of a step, those of accumulated batches
+    included; in other formats, the accumulated batches multiply it. `is_fp32`: the program is of a
+    time before TF32, or measures no training. `table`: reads a log whose rates are no steps of a
+    training, in the place of `entry`.
     """
 
     name: str
@@ -151,6 +165,7 @@ class Format:
     first_too: bool = False
     skips_first: bool = False
     seconds: float | None = None
+    rates_are_per: Literal["world", "node", "device", "step"] = "world"
     batch_of_step: bool = False
     is_fp32: bool = False
     table: Callable[[Iterable[bytes]], tuple[list[Header], Columns]] | None = None

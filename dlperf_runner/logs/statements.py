@@ -13,7 +13,9 @@ from .reader import Block
 from .records import Format, Header, LineError, Statement
 
 # Pairs in argparse.Namespace(batch_size=128, dtype='float32', ...) {'max_steps': 120, ...}
-NAMESPACE = re.compile(r"(\w+)(?:=|': )('[^']*'|\"[^\"]*\"|[^,(){}]*)")
+NAMESPACE = re.compile(
+    r"\b(\w{1,64}+)(?:=|': )('[^']{0,1000}+'|\"[^\"]{0,1000}+\"|[^,(){}]{0,1000}+)"
+)
 _COUNTS = {
     "batch_size_per_device": "batch size",
     "global_batch_size": "global batch size",
@@ -31,7 +33,7 @@ EXACT = "fp32|tf32"
 _DTYPES = {"float32": EXACT, "float16": "fp16", "bfloat16": "bf16"}
 _BATCH = re.compile(r"\d{1,9}(?:\.\d{1,6})?", re.ASCII)
 _WRAPPED = re.compile(text.WRAPPED)
-_LONGEST = 2**14  # a printed namespace has about 2000 characters
+LONGEST = 2**12  # a printed namespace has about 2000 characters
 
 
 def headers(form: Format, block: Block, of_rank: Block) -> list[Header]:
@@ -55,7 +57,7 @@ def _lines(text_of: str, is_final: bool, block: Block) -> Iterator[tuple[int, st
     last = data.rfind(marker) + len(marker)  # found fast: see reader.holds
     at = data.find(marker, 0, last)
     while at >= 0:
-        start, end = max(0, at - _LONGEST), min(at + _LONGEST, len(data))
+        start, end = max(0, at - LONGEST), min(at + LONGEST, len(data))
         for newline in (b"\n", b"\r"):
             start = data.rfind(newline, start, at) + 1 or start
             after = data.find(newline, at, end)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, repeat
 
 from . import text
 from .reader import Block, holds
-from .records import Columns, Format, LineError
+from .records import Columns, Format, LineError, Matched
 
 # The last step with a loss, and the loss, by rank.
 Losses = dict[int | None, tuple[bytes, bytes]]
@@ -100,7 +99,7 @@ def _losses(
         yield loss or (latest if of_step == step else b"")
 
 
-def with_rate(form: Format, data: bytes) -> Iterator[re.Match[bytes]]:
+def with_rate(form: Format, data: bytes) -> Iterator[Matched]:
     """The matches with a rate, in the order of the log."""
     return (match for match in form.entry.finditer(data) if match["rate"])
 
@@ -111,10 +110,10 @@ def _rates(form: Format, block: Block, printed: Sequence[bytes]) -> list[float]:
         rates = list(map(float, joined.replace(b",", b"").split() if b"," in joined else printed))
         if not rates or (min(rates) > 0 and max(rates) < text.FASTEST):
             return text.per_second(rates, form)
-    found = []
+    found, before_last = [], printed[:-1]
     for index, rate in enumerate(printed):
         try:
-            found.append(text.rate(rate, form))
+            found.append(text.rate(rate, form, before_last))
         except LineError as error:
             match = next(islice(with_rate(form, block.data), index, None))
             raise error.at(block.line(match.start("rate"))) from None

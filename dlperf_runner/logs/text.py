@@ -10,38 +10,52 @@ from .records import CUT, Format, LineError
 
 # A number between other texts, which show that it is whole. Its programs print decimals.
 NUMBER = rb"\d++\.\d++"
+WORD = rb"\S{1,64}+"
 END = rb" ?(?=[\r\n]|\Z)"
 # A line that begins with digits: the rest of a number if the line before was wrapped.
-WRAPPED = rb"\r?\n[\d.]+(?=(?: images/s)?%s)" % END
-# The rest of a line after a label, with what was wrapped; a number is not whole then.
-REST = rb"[^\r\n]*?%s|[^\r\n]*?" % WRAPPED
+WRAPPED = rb"\r?\n[\d.]{1,40}+(?=(?: images/s)?%s)" % END
 
 # What this project's own programs print after their training.
+_SECONDS = r"\d{1,9}+\.\d{6}"
 ALONE = "seconds of a step without communication, by rank: "
-SECONDS_OF_RANKS = re.compile(rf"{ALONE}(?P<alone>\d+\.\d{{6}}(?: \d+\.\d{{6}})*+)\r?$", re.ASCII)
+SECONDS_OF_RANKS = re.compile(
+    rf"{ALONE}(?P<alone>{_SECONDS}(?: {_SECONDS}){{0,2000}}+)\r?$", re.ASCII
+)
 
 NCCL = "seconds of NCCL kernels in a step, by rank: "
-NCCL_OF_RANKS = re.compile(rf"{NCCL}(?P<nccl>\d+\.\d{{6}}(?: \d+\.\d{{6}})*+)\r?$", re.ASCII)
+NCCL_OF_RANKS = re.compile(rf"{NCCL}(?P<nccl>{_SECONDS}(?: {_SECONDS}){{0,2000}}+)\r?$", re.ASCII)
 
 ALL_REDUCE = "all-reduce of the gradients alone: "
 TIME_OF_ALL_REDUCE = re.compile(
     rf"{ALL_REDUCE}(?P<reduced_bytes>[1-9]\d{{0,14}}) bytes in (?P<reduced_s>\d{{1,6}}\.\d{{6}}) s"
-    r"(?: through (?P<interface>[\w.:-]+))?\r?$",
+    r"(?: through (?P<interface>[\w.:-]{1,64}+))?\r?$",
     re.ASCII,
 )
 
 # No cluster trains faster, and sums of such numbers are still finite.
 FASTEST = 1e12
-_SIGNED = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)", re.ASCII)
+_SIGNED = re.compile(
+    r"[-+]?(?:(?:\d{1,64}+\.?\d{0,64}+|\.\d{1,64}+)(?:[eE][-+]?\d{1,9}+)?|nan|inf)", re.ASCII
+)
+
+
+def rate_before(end: bytes) -> bytes:
+    """The pattern of a rate with `end` behind it, the pattern of the rest of the line. Anything
+    else behind it, or a number in the next line, belongs to the rate, which is not whole then."""
+    unnamed = re.sub(rb"\?P<\w+>", rb"?:", end)
+    rest = rb" ?%s|(?!%s)[^\r\n]{0,64}+" % (WRAPPED, unnamed)
+    return rb"(?P<rate>\S{0,64}+(?:%s)?+)(?:%s)?" % (rest, end)
 
 
 def _shown(printed: bytes) -> str:
     return printed.decode("utf-8", "replace").strip()
 
 
-def rate(printed: bytes, form: Format) -> float:
+def rate(printed: bytes, form: Format, others: Sequence[bytes] = ()) -> float:
     """The printed rate. Raises LineError, without a line number, if it is not whole, or not
-    possible in training."""
+    possible in training. `others`: the rates printed before it."""
+    if printed.endswith(_CUT):
+        printed = _before_cut(printed.removesuffix(_CUT), form, others) or printed
     shown = _shown(printed)
     is_whole = form.whole_rates.fullmatch(printed + b"\n")
     plain = shown.replace(",", "") if is_whole else shown  # 6,835
@@ -60,6 +74,28 @@ def rate(printed: bytes, form: Format) -> float:
     else:
         problem, expected, shown = "the rate is not a number", "a number", repr(shown)
     raise LineError(0, problem, expected=expected, found=shown)
+
+
+_CUT = CUT.encode()
+# What may follow a number in a longer one.
+_MORE = (b"0", b".0", b",000", b"e+06")
+
+
+def _before_cut(printed: bytes, form: Format, others: Sequence[bytes]) -> bytes | None:
+    """The rate at the end of a log without a last newline, if it is whole: if something follows it,
+    if its format fixes the decimals, or if the other rates do."""
+    number, blank, rest = printed.partition(b" ")
+    if not form.whole_rates.fullmatch(number + b"\n"):
+        return None
+    is_followed = bool(blank) and not rest[:1].isdigit()
+    if is_followed or not any(form.whole_rates.fullmatch(number + more + b"\n") for more in _MORE):
+        return number
+    decimals = {len(other.partition(b".")[2]) for other in others}
+    is_fixed = decimals == {len(number.partition(b".")[2])} and decimals != {1}
+    # A program that prints as many decimals as needed prints no 0 behind them.
+    if is_fixed and any(b"." in other and other.endswith(b"0") for other in others):
+        return number
+    return None
 
 
 def per_second(printed: Sequence[float], form: Format) -> list[float]:

@@ -42,13 +42,13 @@ _AXES = {
     "cp": "mesh_cp",
     "tp": "mesh_tp",
 }
-_ACCUMULATION = r"gradient accumulation steps (?P<accumulation_steps>\d+)"
-_COLOUR = rb"(?:\x1b\[[\d;]*m)?"
+_ACCUMULATION = r"gradient accumulation steps (?P<accumulation_steps>\d{1,18}+)"
+_COLOUR = rb"(?:\x1b\[[\d;]{0,16}+m)?+"
 
 
 def _earlier_mesh(*axes: str) -> Statement:
     names = ", ".join(f"'{axis}'" for axis in axes)
-    sizes = ", ".join(rf"(?P<{_AXES[axis]}>\d+)" for axis in axes)
+    sizes = ", ".join(rf"(?P<{_AXES[axis]}>\d{{1,18}}+)" for axis in axes)
     return Statement(
         f"Building {len(axes)}-D device mesh with ",
         re.compile(rf"device mesh with \[{names}\], \[{sizes}\](?P<whole_mesh>)", re.ASCII),
@@ -68,12 +68,13 @@ FORMAT = Format(
     sample="step: 10  loss:  8.1234  grad_norm:  1.2345  memory: 0.50GiB(1.20%)  tps: 6,835  ...",
     marker=b"step: ",
     entry=re.compile(
-        rb"(?:\[titan\] (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) - \S+ - INFO - )?"
-        rb"(?:\x1b\[[\d;]*m)?(?<!validate )step: +(?P<step>\d{1,12})  C"
-        rb"loss: +(?P<loss>\S+)  C(?:grad_norm: +\S+  C)?"
-        rb"memory: +(?P<memory_gib>\d+\.\d\d)GiB\([^)\s]*\)  C"
-        rb"[tw]ps: (?P<rate>\S+)  C(?=(?:tflops|mfu): )(?:tflops: +(?P<tflops>[\d,]+\.\d\d)  C)?"
-        rb"(?:mfu: +(?P<mfu>\d+\.\d\d)%)?".replace(b"C", _COLOUR)
+        rb"(?:\[titan\] (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) - %(w)s - INFO - )?"
+        rb"%(c)s(?<!validate )step: {1,16}+(?P<step>\d{1,12}+)  %(c)s"
+        rb"loss: {1,16}+(?P<loss>%(w)s)  %(c)s(?:grad_norm: {1,16}+%(w)s  %(c)s)?"
+        rb"memory: {1,16}+(?P<memory_gib>\d{1,9}+\.\d\d)GiB\([^)\s]{0,64}+\)  %(c)s"
+        rb"[tw]ps: (?P<rate>%(w)s)  %(c)s(?=(?:tflops|mfu): )"
+        rb"(?:tflops: {1,16}+(?P<tflops>[\d,]{1,16}+\.\d\d)  %(c)s)?"
+        rb"(?:mfu: {1,16}+(?P<mfu>\d{1,9}+\.\d\d)%%)?" % {b"c": _COLOUR, b"w": text.WORD}
     ),
     rate=rb"\d{1,3}(?:,\d{3})*+",
     statements=(
@@ -83,19 +84,20 @@ FORMAT = Format(
         Statement(
             "with local batch size ",
             re.compile(
-                r"with local batch size (?P<micro_batch_size>\d+),"
-                r" global batch size (?P<global_batch_size>\d+)"
+                r"with local batch size (?P<micro_batch_size>\d{1,18}+),"
+                r" global batch size (?P<global_batch_size>\d{1,18}+)"
                 rf"(?:(?:,| \() ?{_ACCUMULATION}\)?)?,"
-                r" sequence length (?P<sequence_length>\d+), total steps (?P<total_steps>\d+)",
+                r" sequence length (?P<sequence_length>\d{1,18}+),"
+                r" total steps (?P<total_steps>\d{1,18}+)",
                 re.ASCII,
             ),
         ),
         Statement(
             " tokens per train step, ",
             re.compile(
-                rf"(?P<tokens_per_step>\d+) tokens per train step, {_ACCUMULATION},"
-                r" maximum context length (?P<sequence_length>\d+),"
-                r" total steps (?P<total_steps>\d+)",
+                rf"(?P<tokens_per_step>\d{{1,18}}+) tokens per train step, {_ACCUMULATION},"
+                r" maximum context length (?P<sequence_length>\d{1,18}+),"
+                r" total steps (?P<total_steps>\d{1,18}+)",
                 re.ASCII,
             ),
         ),
@@ -108,7 +110,7 @@ FORMAT = Format(
         ),
         Statement(
             " training active",
-            re.compile(r"\bFloat8 training active with recipe (?P<recipe>\w+)", re.ASCII),
+            re.compile(r"\bFloat8 training active with recipe (?P<recipe>\w{1,64}+)", re.ASCII),
             values={
                 "tensorwise": "float8",
                 "rowwise": "float8-rowwise",
@@ -124,22 +126,24 @@ FORMAT = Format(
         Statement(
             "Starting job: ",
             re.compile(
-                r"Starting job: (?P<network>\S+), precision (?P<precision>\w+),"
-                r"(?: recipe (?P<recipe>\w+),)?",
+                r"Starting job: (?P<network>[^\s,]{1,64}+), precision (?P<precision>\w{1,32}+),"
+                r"(?: recipe (?P<recipe>\w{1,32}+),)?",
                 re.ASCII,
             ),
         ),
         Statement(
             "device mesh with parallelism: ",
             re.compile(
-                r"\bpp=(?P<mesh_pp>\d+), dp_replicate=(?P<mesh_ddp>\d+),"
-                r" dp_shard=(?P<mesh_fsdp>\d+), cp=(?P<mesh_cp>\d+), tp=(?P<mesh_tp>\d+)"
-                r"(?:, ep=(?P<mesh_ep>\d+))?(?P<whole_mesh>)\b",
+                r"\bpp=(?P<mesh_pp>\d{1,18}+), dp_replicate=(?P<mesh_ddp>\d{1,18}+),"
+                r" dp_shard=(?P<mesh_fsdp>\d{1,18}+), cp=(?P<mesh_cp>\d{1,18}+),"
+                r" tp=(?P<mesh_tp>\d{1,18}+)"
+                r"(?:, ep=(?P<mesh_ep>\d{1,18}+))?(?P<whole_mesh>)\b",
                 re.ASCII,
             ),
         ),
         *_EARLIER_MESHES,  # until 2025
     ),
     first_too=True,
+    rates_are_per="device",
     batch_of_step=True,
 )

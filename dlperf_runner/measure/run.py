@@ -19,8 +19,10 @@ from .step_parts import of_input
 from .step_time import log_flops, log_memory, step_times
 
 # How far the rate that a program prints at its end may be from the mean of the printed rates, as a
-# share of it. Both average the same steps, of which a log prints at least one in ten; in real logs
-# they differ by 0.2 %. A number that lost a digit before the point is at least 90 % off.
+# share of it: from the first on it is noted, from the second on refused. Both average the same
+# steps, of which a log prints at least one in ten; in real logs they differ by 0.2 %. A number that
+# lost a digit before the point is at least 90 % off.
+FINAL_NOTED = 0.01
 FINAL_TOLERANCE = 0.1
 
 
@@ -65,12 +67,13 @@ def measure(
     if lines is not found:
         steps = zip(lines.steps, lines.samples_per_second, strict=True)
         rates = [rate for step, rate in steps if left_out < step <= found.steps[end - 1]]
-    _check_final(final, rates, name)
+    notes = _check_final(final, rates, name)
     published = published_lines(lines, every, rule, expected.topology, number)
     whole_run = settings.whole_run_rate(log.headers)
     result = measurements_of(
         found, rates, final, confirmed, rule, expected, name, published, whole_run
     )
+    result.notes += notes
     world = of_world(rates, rule, expected)
     computing = log.compute_rates[first:end] if lines is found else []
     result.measurements += (
@@ -127,9 +130,10 @@ def _longest(form: Format, rule: Rule) -> int:
     return 1
 
 
-def _check_final(final: float | None, rates: Sequence[float], name: str) -> None:
+def _check_final(final: float | None, rates: Sequence[float], name: str) -> tuple[str, ...]:
+    """A note if the final rate is not that of the steps. Raises UserError if it contradicts it."""
     if final is None or not rates:
-        return
+        return ()
     mean = fmean(rates)
     if abs(final - mean) > FINAL_TOLERANCE * mean:
         raise UserError(
@@ -139,3 +143,11 @@ def _check_final(final: float | None, rates: Sequence[float], name: str) -> None
             found=f"{final:.6g}",
             hint="was the log cut or wrapped?",
         )
+    difference = final / mean - 1
+    if abs(difference) <= FINAL_NOTED:
+        return ()
+    apart = f"{100 * abs(difference):.1f} % {'above' if difference > 0 else 'below'}"
+    return (
+        f"{name}: the rate that the program prints at its end, {final:.6g}, is {apart} the mean of"
+        f" the rates of its steps, {mean:.6g}",
+    )

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ..core.files import read_text, write_whole
 from ..core.processors import processors
-from .charts import Chart, vega_lite
+from .charts import FONTS, Chart, vega_lite
 
 _SCALE = 1.5  # pixels of a PNG for one of the chart
 _PICTURES_PER_WORKER = 16  # to start a worker costs as much as to draw nine
@@ -43,12 +43,18 @@ def draw(chart: Chart) -> Picture:
 
 def has_chinese_font() -> bool:
     """Whether this machine has Chinese letters: without, all look alike."""
+    return look_different("\u6bd4", "\u901f")
+
+
+def look_different(one: str, other: str) -> bool:
+    """Whether two letters are not the same picture in the fonts of charts. Without a font that this
+    machine has, vl-convert draws nothing."""
     import vl_convert
 
     text = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">'
-    text += '<text y="16">{}</text></svg>'
-    one, other = (vl_convert.svg_to_png(text.format(letter)) for letter in "\u6bd4\u901f")
-    return bool(one != other)
+    text += f'<text y="16" font-family="{FONTS}">{{}}</text></svg>'
+    first, second = (vl_convert.svg_to_png(text.format(letter)) for letter in (one, other))
+    return bool(first != second)
 
 
 def program() -> str:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import logs
-from ..campaign.directory import read_plan, run_directory
+from ..campaign.directory import read_plan, require_existing, run_directory
+from ..campaign.manifest import is_campaign
 from ..catalog.validity import ValidityRules, rules_of
 from ..core.case import SCHEMA
 from ..core.errors import UserError
 from ..core.files import read_json
-from ..core.lists import Steps
+from ..core.lists import Steps, grouped
 from .log_file import LogFile
 from .log_name import stem_of
 from .named_run import is_named_like_a_run, named_run
@@ -39,7 +40,8 @@ class Place(NamedTuple):
     """The place of a possible run: a run record in a campaign, with the validity rules of the
     campaign, or a log. `directories` are the names of its parent directories, from the nearest up
     to the directory that was given. `statement` is what the user states about the log. `is_given`:
-    the user named the file itself."""
+    the user named the file itself. `files`: the names of the files beside a record that count; None
+    for all."""
 
     path: Path
     is_record: bool
@@ -47,6 +49,7 @@ class Place(NamedTuple):
     directories: tuple[str, ...] = ()
     statement: Statement | None = None
     is_given: bool = False
+    files: frozenset[str] | None = None
 
     def size(self) -> int:
         """Approximate number of bytes to read."""
@@ -79,20 +82,25 @@ class Found:
     unused_patterns: list[str] = field(default_factory=list)
 
 
-def find(sources: Sequence[Path], statements: Statements = NOTHING) -> Found:
-    """Find the runs in a campaign, or in directories and files of logs. Raises UserError if a
-    source does not exist, or if a campaign is given together with something else."""
+def find(
+    sources: Sequence[Path],
+    statements: Statements = NOTHING,
+    recorded: Collection[str] | None = None,
+) -> Found:
+    """Find the runs in a campaign, or in directories and files of logs. `recorded`: the only files
+    of a campaign that count; by default all. Raises UserError if a source does not exist, or if a
+    campaign is given together with something else."""
     found = Found()
     for source in sources:
         _check(source, sources, statements)
     if is_campaign(sources[0]):
-        _find_records(sources[0], found)
+        _find_records(sources[0], found, recorded)
         return found
     seen: set[Path] = set()
     is_stated = statements != NOTHING
     matched: list[str] = []
     for source in sources:
-        for place in _in_directory(source, found.skipped) if source.is_dir() else _given(source):
+        for place in _in_directory(source, found) if source.is_dir() else _given(source):
             if len(sources) > 1:
                 before = len(seen)
                 seen.add(place.path.resolve())
@@ -112,32 +120,51 @@ def find(sources: Sequence[Path], statements: Statements = NOTHING) -> Found:
     return found
 
 
-def _find_records(campaign: Path, found: Found) -> None:
+def _find_records(campaign: Path, found: Found, recorded: Collection[str] | None) -> None:
     rules = _rules(campaign, found.problems)
-    records = sorted(campaign.glob("runs/*/*/run.json"), key=_natural)
-    found.places += [Place(path, is_record=True, rules=rules) for path in records]
+    records = sorted(_records(campaign, found.problems), key=_natural)
+    files = None if recorded is None else grouped(recorded, os.path.dirname)
+    for path in records:
+        place = Place(path, is_record=True, rules=rules)
+        if files is None:
+            found.places.append(place)
+            continue
+        folder = path.parent.relative_to(campaign).as_posix()
+        beside = frozenset(map(os.path.basename, files.get(folder, ())))
+        if path.name in beside:
+            found.places.append(place._replace(files=beside))
     if (campaign / "campaign.json").exists() and (campaign / "plan.json").exists():
         try:
             planned = read_plan(campaign)["runs"]
         except UserError as error:
             found.problems.append(error)
             return
-        recorded = {path.parent for path in records}
+        directories = {path.parent for path in records}
         found.missing += [
-            str(run["id"]) for run in planned if run_directory(campaign, run) not in recorded
+            str(run["id"]) for run in planned if run_directory(campaign, run) not in directories
         ]
 
 
-def _in_directory(directory: Path, skipped: list[Skipped]) -> Iterator[Place]:
+def _records(campaign: Path, problems: list[UserError]) -> Iterator[Path]:
+    """The run.json of each run."""
+    cases = _entries(campaign / "runs", problems) if (campaign / "runs").is_dir() else []
+    for case in (entry for entry in cases if entry.is_dir()):
+        for run in (entry for entry in _entries(Path(case), problems) if entry.is_dir()):
+            if any(entry.name == "run.json" for entry in _entries(Path(run), problems)):
+                yield Path(run, "run.json")
+
+
+def _in_directory(directory: Path, found: Found) -> Iterator[Place]:
     """The possible logs in a directory, in a stable order."""
     top, depth = directory.resolve().name, len(directory.parts)
-    for path, reason in sorted(_files(directory), key=lambda file: _natural(file[0])):
+    files = _files(directory, found.problems)
+    for path, reason in sorted(files, key=lambda file: _natural(file[0])):
         if reason is not None:
-            skipped.append(Skipped(path, reason))
+            found.skipped.append(Skipped(path, reason))
         elif stem_of(path.name) is not None:
             yield Place(path, is_record=False, directories=(*path.parts[depth:-1][::-1], top))
         elif not _OWN.fullmatch(path.name):
-            skipped.append(Skipped(path, "not the name of a log"))
+            found.skipped.append(Skipped(path, "not the name of a log"))
 
 
 def _given(file: Path) -> Iterator[Place]:
@@ -153,14 +180,8 @@ def of_each(sources: Sequence[Path], statements: Statements) -> Iterator[tuple[P
         yield source, statements if has_logs or not any(of_logs) else NOTHING
 
 
-def is_campaign(source: Path) -> bool:
-    """Whether a directory is a campaign of this tool."""
-    return (source / "campaign.json").exists() or any(source.glob("runs/*/*/run.json"))
-
-
 def _check(source: Path, sources: Sequence[Path], statements: Statements) -> None:
-    if not source.exists():
-        raise UserError("there is no such file or directory", where=str(source), found="nothing")
+    require_existing(source)
     if not (source.is_file() or source.is_dir()):  # a pipe could be read only once, or never end
         raise UserError(
             "logs are read from files",
@@ -190,7 +211,9 @@ def _check(source: Path, sources: Sequence[Path], statements: Statements) -> Non
 def run_at(place: Place, known: Sequence[Known]) -> Steps[tuple[FoundRun, LogFile] | Skipped]:
     """The run at a place and its log. Raises UserError if the run cannot be identified."""
     if place.is_record:
-        run = replace(planned_run(place.path, known), rules=place.rules)
+        run = replace(planned_run(place.path, known), rules=place.rules, files=place.files)
+        if run.why_not is None and not run.has(run.path.name):
+            raise UserError("the log is not recorded in the manifest", where=str(run.path))
         return run, LogFile(run.path, logs.own_formats().get(run.log_format))
     log = LogFile(place.path)
     try:
@@ -228,16 +251,22 @@ def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
         return None
 
 
-def _files(directory: Path) -> Iterator[tuple[Path, str | None]]:
-    """What is in a directory, with the reason if it is not read."""
+def _entries(directory: Path, problems: list[UserError]) -> list[os.DirEntry[str]]:
+    """The entries of a directory. None of one that cannot be read, which is a problem."""
     try:
-        entries = list(os.scandir(directory))
+        return list(os.scandir(directory))
     except OSError as error:
-        yield directory, f"{error.strerror}"
-        return
-    for entry in entries:
+        found = error.strerror or str(error)
+        problem = "the directory cannot be read"
+        problems.append(UserError(problem, where=str(directory), found=found))
+        return []
+
+
+def _files(directory: Path, problems: list[UserError]) -> Iterator[tuple[Path, str | None]]:
+    """The files below a directory, with the reason if one is not read."""
+    for entry in _entries(directory, problems):
         if entry.is_dir(follow_symlinks=False):
-            yield from _files(Path(entry))
+            yield from _files(Path(entry), problems)
         elif not entry.name.startswith("."):
             path = Path(entry)
             if entry.is_file(follow_symlinks=False) or path.is_file():

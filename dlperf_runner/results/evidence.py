@@ -68,7 +68,8 @@ def _telemetry(
 def _xids(run: FoundRun) -> list[XidError] | None:
     """A kernel log without Xid errors gives a file without rows; an unreadable one gives no
     file."""
-    if not any(stored(_path(run, "xid", host)).is_file() for host, _ in run.devices):
+    paths = (_path(run, "xid", host) for host, _ in run.devices)
+    if not any(run.has(path.name) and stored(path).is_file() for path in paths):
         return None
     return [
         XidError(
@@ -110,8 +111,11 @@ def _path(run: FoundRun, kind: str, host: str) -> Path:
 
 def _rows(run: FoundRun, kind: str, host: str) -> Iterator[dict[str, str]]:
     """The readable rows of a sampler's file."""
+    path = _path(run, kind, host)
+    if not run.has(path.name):
+        return
     try:
-        with open_stored(_path(run, kind, host)) as file:
+        with open_stored(path) as file:
             lines = iter(partial(file.readline, LONGEST), b"")
             for row in csv.DictReader(line.decode(errors="replace") for line in lines):
                 yield {k: v for k, v in row.items() if isinstance(k, str) and isinstance(v, str)}

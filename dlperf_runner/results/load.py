@@ -93,13 +93,15 @@ def load_results(
     *,
     statements: Statements | None = None,
     with_series: bool = False,
+    recorded: Collection[str] | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Results:
     """Read a campaign, or all logs in directories and files. `known` are the catalogue entries to
-    use, by default all. `statements` are what the user states about logs. `jobs` is the number of
-    processes, by default as many as save time. `progress` gets the readings and their number, and
-    yields the readings unchanged.
+    use, by default all. `statements` are what the user states about logs. `recorded`: the only
+    files of a campaign whose runs, logs and telemetry count; by default all. `jobs` is the number
+    of processes, by default as many as save time. `progress` gets the readings and their number,
+    and yields the readings unchanged.
 
     Raises UserError if there is nothing to read. Errors of single logs are in `problems` of the
     result.
@@ -107,7 +109,7 @@ def load_results(
     sources = [source] if isinstance(source, Path) else list(source)
     known = list(catalogued(sources)) if known is None else known
     statements = checked(statements or Statements(), sources, known_models(known))
-    discovered = find(sources, statements)
+    discovered = find(sources, statements, recorded)
     results = Results(sources[0], problems=discovered.problems, skipped=discovered.skipped)
     results.missing += discovered.missing
     with _readings(discovered.places, known, with_series, jobs) as readings:
@@ -254,6 +256,9 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
         results.counted.append(run)
         results.notes += measured.notes
         results.without_loss += "loss_first" not in [m.metric for m in measured.measurements]
+        for what in {"batch size", "world size"} - measured.confirmed:
+            key = (what, run.source_of(what))
+            results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
     else:
         results.invalid[run.path] = why
         results.notes.append(f"not counted: {run} r{run.repeat}: {why}")
@@ -262,9 +267,6 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
         results.not_judged[rule] = results.not_judged.get(rule, 0) + 1
     if reading.series is not None:
         results.series.append(reading.series)
-    for what in {"batch size", "world size"} - measured.confirmed:
-        key = (what, run.source_of(what))
-        results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
     results.logs |= dict.fromkeys(reading.contents, results.told(run.path))
     row = _row(run, reading.log_sha256, why, _stated(run, measured.confirmed))
     # Not _replace(): it processes every name again for each of many rows.

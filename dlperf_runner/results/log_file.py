@@ -14,7 +14,6 @@ from .. import logs
 from ..core.errors import UserError
 from ..core.files import open_read
 from .compressed import MAGIC, expanded
-from .time_limit import limited
 
 PIECE = 2**20
 
@@ -65,25 +64,17 @@ class LogFile:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Add the name of the log to errors of its lines. Limit the time of a user's format."""
+        """Add the name of the log to errors of its lines."""
         try:
-            if logs.own_formats():
-                with limited(str(self.path), self._size):
-                    yield
-            else:
-                yield
+            yield
         except logs.LineError as error:
             raise UserError(
                 error.problem,
                 where=f"{self.path}:{error.line}",
                 expected=error.expected,
                 found=error.found,
+                hint=error.hint,
             ) from None
-
-    @property
-    def _size(self) -> int:
-        with self._file() as file:
-            return os.fstat(file.fileno()).st_size
 
     def _file(self) -> BufferedReader:
         try:

@@ -12,11 +12,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..campaign.directory import is_name
 from ..catalog.names import names
 from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
-from ..core.files import read_bytes, stored
+from ..core.files import read_json, stored
 from ..core.identity import (
     CASE,
     GROUP,
@@ -154,6 +155,11 @@ class FoundRun:
     rules: ValidityRules | None = None
     on_gpu: bool = False  # according to the plan
     by_pmix: bool = False  # Slurm's PMIx started the processes of MPI, not mpirun
+    files: frozenset[str] | None = None  # names of the files beside run.json that count; None: all
+
+    def has(self, name: str) -> bool:
+        """Whether a file of the run counts. Names of compressed files are as before."""
+        return self.files is None or not self.files.isdisjoint((name, name.removesuffix(".gz")))
 
     def source_of(self, setting: str) -> str:
         """Who states a setting: the plan, the file name, an option or a mapping."""
@@ -204,7 +210,7 @@ _settings_of: Callable[[FoundRun], tuple[object, ...]] = attrgetter(*GROUP)
 
 def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
     """The run that a run.json describes."""
-    document = _json(path)
+    document = read_json(path)
     text = partial(_text, path, document)
     number = partial(_count_of, path, document)
     workload, model, log_name = text("workload"), text("model"), text("log_name")
@@ -213,7 +219,7 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
     window = (number("total_steps"), number("warmup_steps", least=0))
     outcome = document.get("outcome")
     outcome = outcome if isinstance(outcome, dict) else {}
-    if log_name in ("", ".", "..") or "/" in log_name or "\0" in log_name:
+    if not is_name(log_name):
         raise _bad_key(path, document, "log_name", "the name of a file beside it")
     log = stored(path.with_name(log_name))
     on_gpu = text("accelerator") != "cpu"
@@ -367,27 +373,6 @@ def _nccl(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     env = first.get("env") if isinstance(first, dict) else None
     pairs = env.items() if isinstance(env, dict) else ()
     return tuple((str(k), str(v)) for k, v in pairs if str(k).startswith("NCCL_"))
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(read_bytes(path).decode())
-    except (OSError, ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", None)
-        raise UserError(
-            "invalid run record",
-            where=f"{path}:{line}" if line else str(path),
-            expected="JSON in UTF-8",
-            found=str(error),
-        ) from None
-    if not isinstance(document, dict):
-        raise UserError(
-            "invalid run record",
-            where=str(path),
-            expected="a JSON object",
-            found=type(document).__name__,
-        )
-    return document
 
 
 def _text(path: Path, document: Mapping[str, Any], key: str) -> str:

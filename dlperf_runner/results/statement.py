@@ -24,6 +24,7 @@ from ..catalog.entry import read_entry
 from ..catalog.names import names
 from ..catalog.types import Count, CountOrNone, Entry, Name, TopologyText, entry_error, listed
 from ..core.errors import UserError
+from ..core.linear import compiled
 
 MAPPING = "mapping.yml"  # its name in a directory of logs
 
@@ -53,8 +54,9 @@ _WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 @functools.cache
-def _expression(pattern: str) -> re.Pattern[str]:
-    """The pattern as a regular expression. Raises ValueError for an unknown placeholder."""
+def _expression(pattern: str) -> Any:
+    """The pattern as a regular expression. Raises ValueError for an unknown placeholder, and
+    re.error for one that occurs twice."""
     text = ""
     for piece in _PIECE.finditer(pattern):
         if (name := piece[1]) is None:
@@ -63,7 +65,12 @@ def _expression(pattern: str) -> re.Pattern[str]:
             raise ValueError(name)
         else:
             text += f"(?P<{name}>{_TEXTS.get(name, '[^/]+?')})"
-    return re.compile(text if "/" in pattern else f"(?:.*/)?{text}", re.ASCII)
+    return compiled(text if "/" in pattern else f"(?:.*/)?{text}")
+
+
+def _match(pattern: str, path: str) -> Any:
+    # A name of any bytes has surrogates, which no pattern in UTF-8 can name.
+    return _expression(pattern).fullmatch(path.encode("utf-8", "replace").decode())
 
 
 def _is_pattern(value: str) -> str:
@@ -120,7 +127,7 @@ class Statements:
         for name, value in _given(self.options):
             yield name, Stated(value, f"--{name.replace('_', '-')}")
         for pattern, fields in self.mapping.logs.items() if self.mapping else ():
-            match = _expression(pattern).fullmatch(path)
+            match = _match(pattern, path)
             if match is None:
                 continue
             by = f"{self.file}, {pattern}"
@@ -135,7 +142,7 @@ class Statements:
     def unused(self, paths: Sequence[str]) -> list[str]:
         """The patterns that match none of the paths."""
         patterns = self.mapping.logs if self.mapping else ()
-        return [p for p in patterns if not any(_expression(p).fullmatch(path) for path in paths)]
+        return [p for p in patterns if not any(_match(p, path) for path in paths)]
 
 
 NOTHING = Statements()
@@ -145,7 +152,7 @@ def _given(fields: Fields) -> Iterator[tuple[str, Any]]:
     return ((name, value) for name, value in fields if value is not None)
 
 
-def _from_path(match: re.Match[str], path: str, by: str) -> Fields:
+def _from_path(match: Any, path: str, by: str) -> Fields:
     """The fields that the placeholders of a pattern matched."""
     return fields_of(match.groupdict(), where=f"{path}: {by}")
 

@@ -6,7 +6,9 @@ and Kang, Journal of Quality Technology 35, 2003). What the later looks find is 
 
 Many looks find something by chance, and so do slow fluctuations. Therefore look number n needs
 p < 0.1 / n², and the standard error is multiplied by √3, as much as values need whose neighbours
-correlate by 0.5. docs/statistics.md says how often this errs.
+correlate by 0.5. A change by less than SMALLEST is none: printed values are rounded, and a number
+that is 338.28 for a month and then 338.29 has no scatter at all. docs/statistics.md says how often
+this errs.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 LEVEL = 0.05  # of a false alarm, in all looks together
 LEAST = 3  # values on either side
 FIRST = 7  # values for the first look
+SMALLEST = 0.005  # of a change, as a share of the level before it
 _SPENT = 0.1  # look number n spends this over n²
 CORRELATION = 0.5  # of neighbouring values, up to which a false alarm is that rare
 _WIDER = math.sqrt((1 + CORRELATION) / (1 - CORRELATION))
@@ -98,7 +101,8 @@ def _splits(size: int) -> tuple[np.ndarray[Any, Any], ...]:
 def _student(
     values: np.ndarray[Any, Any], looks: np.ndarray[Any, Any], before: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
-    """Student's |t| between the values on both sides; NaN if all are equal."""
+    """Student's |t| between the values on both sides; NaN if all are equal, 0 if the sides differ
+    by less than SMALLEST."""
     import numpy as np
 
     centred = np.concatenate([[0.0], values - values[0]])
@@ -109,4 +113,5 @@ def _student(
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.sqrt(rest / (looks - 2) * (1 / before + 1 / after))
         found: np.ndarray[Any, Any] = np.abs(left - right) / error
+    found[np.abs(left - right) < SMALLEST * np.abs(left + values[0])] = 0.0
     return found

@@ -65,7 +65,7 @@ def installed(built: Path, where: Path, extra: str = "") -> Path:
     (wheel,) = built.glob("*.whl")
     run([UV, "venv", "--quiet", "--python", sys.executable, where], where.parent)
     install = [UV, "pip", "install", "--quiet", "--python", where / "bin/python"]
-    run([*install, f"dlperf_runner{extra} @ {wheel.as_uri()}"], where.parent)
+    run([*install, "--compile-bytecode", f"dlperf_runner{extra} @ {wheel.as_uri()}"], where.parent)
     return where / "bin"
 
 
@@ -126,23 +126,86 @@ def test_shells_complete_names(analysis: Path, tmp_path: Path) -> None:
             assert name in shown, (shell, words)
 
 
-def test_a_cluster_is_driven_without_a_clone(built: Path, tmp_path: Path) -> None:
-    programs = installed(built, tmp_path / "venv", "[cluster]")
+@pytest.fixture(scope="module")
+def cluster(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with Ansible, whose files are compiled, as pip does."""
+    return installed(built, tmp_path_factory.mktemp("cluster") / "venv", "[cluster]")
+
+
+def unpacked(home: Path) -> list[Path]:
+    """The versions in a folder of unpacked packages."""
+    return sorted(path for path in home.iterdir() if path.name not in (".cache", ".lab"))
+
+
+def test_a_cluster_is_driven_without_a_clone(cluster: Path, tmp_path: Path) -> None:
     environment = {"DLPERF_HOME": str(tmp_path / "home")}
     away = tmp_path / "away"
     away.mkdir()
-    run([programs / "dlperf", "init"], away, 0, environment)
-    plan = [programs / "dlperf", "plan", "-i", "inventory", "--model", "resnet50v1b"]
+    run([cluster / "dlperf", "init"], away, 0, environment)
+    plan = [cluster / "dlperf", "plan", "-i", "inventory", "--model", "resnet50v1b"]
     assert "mpirun" in run([*plan, "--nodes", "4"], away, 0, environment)
     for command in ("lab", "provision", "bench", "decommission"):
-        argv = [programs / "dlperf", command, "-i", "inventory", "--syntax-check"]
+        argv = [cluster / "dlperf", command, "-i", "inventory", "--syntax-check"]
         assert "playbook: " in run(argv, away, 0, environment)
-    assert (tmp_path / "home/roles/lab").is_dir()
+    (place,) = unpacked(tmp_path / "home")
+    assert (place / "roles/lab").is_dir()
     # Nothing is unpacked a second time, and nothing is written beside the user's own files.
-    stamp = (tmp_path / "home/.unpacked").stat().st_mtime_ns
+    before = {path: path.lstat() for path in place.rglob("*")}
     run([*plan, "--nodes", "4"], away, 0, environment)
-    assert (tmp_path / "home/.unpacked").stat().st_mtime_ns == stamp
+    assert unpacked(tmp_path / "home") == [place]
+    assert {path: path.lstat().st_ino for path in place.rglob("*")} == {
+        path: status.st_ino for path, status in before.items()
+    }
     assert {path.name for path in away.iterdir()} == {"inventory"}
+
+
+def test_the_default_inventory_is_read(cluster: Path, tmp_path: Path) -> None:
+    """An installer compiles inventory/lab/hosts.py, and Ansible reads all files of a folder."""
+    compiled = next(cluster.parent.glob("lib/python*/site-packages/dlperf_runner/project"))
+    assert list(compiled.glob("inventory/lab/__pycache__/*"))
+    environment = {"DLPERF_HOME": str(tmp_path / "home")}
+    assert "mpirun" in run([cluster / "dlperf", "plan"], tmp_path, 0, environment)
+    (place,) = unpacked(tmp_path / "home")
+    assert not list(place.glob("inventory/**/__pycache__"))
+
+
+def test_only_what_starts_a_playbook_unpacks_it(cluster: Path, tmp_path: Path) -> None:
+    environment = {"DLPERF_HOME": str(tmp_path / "home")}
+    published_tree(tmp_path / "logs", REPORT)
+    for arguments in (
+        ["list"],
+        ["init", "nodes"],
+        ["summarize", "logs"],
+        ["report", "logs", "--output-dir", "report"],
+        ["bundle", "--stack", "cpu", "--list"],
+        ["plan", "--help"],
+    ):
+        run([cluster / "dlperf", *arguments], tmp_path, 0, environment)
+    run([cluster / "dlperf", "source", "--workload", "mxnet-resnet50v1b"], tmp_path, 0, environment)
+    assert [path.name for path in (tmp_path / "home").iterdir()] == [".cache"]
+
+
+def test_installations_of_one_user_keep_apart(built: Path, cluster: Path, tmp_path: Path) -> None:
+    """All start at once, as first commands; then another installation is used."""
+    environment = {**os.environ, "DLPERF_HOME": str(tmp_path / "home")}
+    environment.pop("ANSIBLE_CONFIG", None)
+    argv = [cluster / "dlperf", "plan", "--json"]
+    started = [
+        subprocess.Popen(
+            argv, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        for _ in range(4)
+    ]
+    printed = [(process.communicate(timeout=900)[0], process.returncode) for process in started]
+    assert {status for _, status in printed} == {0}, printed
+    (place,) = unpacked(tmp_path / "home")
+    before = {path: path.lstat().st_ino for path in place.rglob("*")}
+    other = installed(built, tmp_path / "other", "[cluster]")
+    home = {"DLPERF_HOME": str(tmp_path / "home")}
+    run([other / "dlperf", "plan"], tmp_path, 0, home)
+    assert len(unpacked(tmp_path / "home")) == 2
+    # A playbook may still run from the first one.
+    assert {path: path.lstat().st_ino for path in place.rglob("*")} == before
 
 
 @pytest.mark.heavy

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import pytest
 from gpu_cluster import VERSIONS, UsedCluster, claim
-from gpu_standins import LEARNING
+from gpu_standins import CUDA, LEARNING
 from lab_under_test import Lab
 from used_nodes import ALONE, make_used_nodes
 
@@ -293,6 +293,95 @@ def test_an_upgrade_of_the_node_does_not_take_the_newer_versions(cluster: UsedCl
     upgrade = "DEBIAN_FRONTEND=noninteractive apt-get -y --allow-change-held-packages dist-upgrade"
     cluster.lab.said("node2", f"{upgrade} && apt-get -y install cuda-drivers docker-ce")
     assert cluster.versions("node2", VERSIONS) == VERSIONS
+
+
+MIRROR = "http://10.11.0.1:8010/vendor"
+SITE_CUDA = f"http://10.11.0.1:8010/{CUDA}/ubuntu1804/x86_64"
+SITE_TOOLKIT = f"{MIRROR}/nvidia.github.io/libnvidia-container"
+RINGS = "/usr/share/keyrings"
+# As cuda-keyring, NVIDIA's and Docker's documentation set them up, but with the mirror's addresses.
+SITE_SOURCES = f"""
+set -e
+python3 - <<'EOF'
+import urllib.request as r
+keys = {{
+    "cuda": "{SITE_CUDA}/3bf863cc.pub",
+    "toolkit": "{SITE_TOOLKIT}/gpgkey",
+    "docker": "{MIRROR}/download.docker.com/linux/ubuntu/gpg",
+}}
+for name, url in keys.items():
+    r.urlretrieve(url, f"{RINGS}/site-{{name}}.asc")
+EOF
+cd /etc/apt/sources.list.d
+cat > cuda-ubuntu1804-x86_64.list <<'EOF'
+deb [signed-by={RINGS}/site-cuda.asc] {SITE_CUDA}/ /
+EOF
+cat > nvidia-container-toolkit.list <<'EOF'
+deb [signed-by={RINGS}/site-toolkit.asc] {SITE_TOOLKIT}/stable/ubuntu18.04/$(ARCH) /
+EOF
+cat > docker.sources <<'EOF'
+Types: deb
+URIs: {MIRROR}/download.docker.com/linux/ubuntu
+Suites: bionic
+Components: stable
+Architectures: amd64
+Signed-By: /usr/share/keyrings/site-docker.asc
+EOF
+"""
+NO_SITE_SOURCES = """
+cd /etc/apt/sources.list.d
+rm -f cuda-ubuntu1804-x86_64.list nvidia-container-toolkit.list docker.sources
+rm -f /usr/share/keyrings/site-*.asc
+apt-get -q update
+"""
+OURS = "find /etc/apt -name 'dlperf-*.sources' -o -name 'dlperf-*.gpg' | sort"
+
+
+@pytest.mark.usefixtures("bare")
+def test_the_sites_own_sources_of_the_vendors_serve(cluster: UsedCluster) -> None:
+    """They are there first; provisioning adds none, and decommissioning leaves them."""
+    cluster.lab.said("node2", SITE_SOURCES)
+    cluster.lab.said("node2", "apt-get -q update")
+    was = cluster.state("node2")
+    status, output = cluster.provision()
+    assert status == 0, output
+    assert cluster.versions("node2", VERSIONS) == VERSIONS
+    # What the site has no source of: cuDNN's repository, and NCCL's archive.
+    sources = [line for line in cluster.lab.said("node2", OURS).split() if ".sources" in line]
+    assert [line.partition("/dlperf-")[2] for line in sources] == [
+        "nccl-2.7.3.sources",
+        "nvidia-machine-learning.sources",
+    ]
+    cluster.lab.said("node2", "apt-get -q update && apt-get -s install hello; apt-get check")
+    status, output = cluster.provision()
+    assert status == 0, output
+    assert re.search(r"node2 : ok=\d+ changed=0 ", output), output
+    status, output = cluster.play("playbooks/decommission.yml", "--limit", "node2")
+    assert status == 0, output
+    assert cluster.state("node2") == was
+    cluster.lab.said("node2", "apt-get -q update && apt-get check")
+    cluster.lab.said("node2", NO_SITE_SOURCES)
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("then", ["provision", "decommission"])
+def test_a_site_may_add_its_sources_later(
+    cluster: UsedCluster, before: list[str], then: str
+) -> None:
+    """apt is broken then, until the next run of whichever playbook."""
+    cluster.lab.said("node2", SITE_SOURCES)
+    assert "Conflicting values" in cluster.lab.ssh("node2", "apt-get -q update").stderr
+    if then == "provision":
+        status, output = cluster.provision()
+        assert status == 0, output
+        cluster.lab.said("node2", "apt-get -q update && apt-get check")
+        status, output = cluster.provision()
+        assert re.search(r"node2 : ok=\d+ changed=0 ", output), output
+    status, output = cluster.play("playbooks/decommission.yml", "--limit", "node2")
+    assert status == 0, output
+    cluster.lab.said("node2", "apt-get -q update && apt-get check")
+    cluster.lab.said("node2", NO_SITE_SOURCES)
+    assert cluster.state("node2") == before
 
 
 @pytest.mark.usefixtures("installed")

@@ -142,7 +142,7 @@ class Runs:
 # A program that ends at once, and whose first rank says so.
 SAYS = """/bin/sh -c '[ $OMPI_COMM_WORLD_RANK != 0 ] || printf "step %s rate 1.0\\n" 1 2 3'"""
 NOTHING = ("--name", "nothing", "--framework", "nccl", "--launcher", "mpirun", "--unit", "samples")
-NOTHING += ("--command", SAYS, "--total-steps", "3")
+NOTHING += ("--command", SAYS, "--total-steps", "3", "--rates-are-per", "world")
 NOTHING += ("--regex", r"step (?P<step>\d+) rate (?P<rate>[\d.]+)", "--warmup-steps", "0")
 RUNS = 3
 

@@ -142,6 +142,32 @@ def test_old_interpreter_takes_and_gives_back(place: Path, version: str) -> None
     assert call(place, "a", python=python, state="absent")["changed"]
 
 
+def test_role_says_that_a_node_is_not_provisioned(tmp_path: Path) -> None:
+    """It has no user of the benchmarks, and nothing is left on it."""
+    play = {
+        "hosts": "node1",
+        "connection": "local",
+        "gather_facts": False,
+        "vars": {
+            "ansible_python_interpreter": sys.executable,
+            "ansible_become": False,
+            "benchmark_run_campaign": str(tmp_path / "campaign"),
+            "benchmark_run_lock": {"owner": "alice", "host": "head", "token": "a", "wait_s": 0},
+            "benchmark_run_user": "nobody-has-this-name",
+            "benchmark_run_lock_directory": str(tmp_path / "lock"),
+        },
+        "tasks": [{"include_role": {"name": "benchmark_run", "tasks_from": "take.yml"}}],
+    }
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    done = playbook("-i", "node1,", tmp_path / "play.yml")
+    printed = " ".join(done.stdout.split())
+    assert done.returncode == 2
+    assert "node is not provisioned: it has no user nobody-has-this-name. Provision it" in printed
+    assert "ansible-playbook provision.yml, or dlperf provision" in printed
+    assert "getpwnam" not in printed
+    assert not (tmp_path / "lock").exists()
+
+
 def test_role_refuses_a_campaign_whose_nodes_are_partly_held_and_gives_the_others_back(
     tmp_path: Path,
 ) -> None:

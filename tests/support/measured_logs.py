@@ -50,6 +50,7 @@ def run(
             where=f"train.log:{error.line}",
             expected=error.expected,
             found=error.found,
+            hint=error.hint,
         ) from None
 
 

@@ -24,6 +24,7 @@ ANSWERS = {
     "--launcher": "direct",
     "--regex": REGEX,
     "--unit": "samples",
+    "--rates-are-per": "world",
 }
 MORE = {
     "--total-steps": "12",

@@ -85,3 +85,22 @@ def test_the_same_values_give_the_same_answer_in_any_unit() -> None:
     once = change_points(values)
     assert [p.index for p in once] == [p.index for p in change_points([v * 1024 for v in values])]
     assert [p.index for p in once] == [30]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        (338.28, 338.29, False),  # two values of a bandwidth, as nccl-tests round them
+        (46.1, 46.2, False),
+        (2.01, 2.02, False),  # just below half a percent
+        (46.1, 45.8, True),
+        (46.1, 40.2, True),
+    ],
+)
+def test_two_rounded_values_are_a_change_only_if_it_is_large_enough(
+    before: float, after: float, found: bool
+) -> None:
+    """Values without any scatter make each difference infinitely significant."""
+    assert bool(change_points([before] * 12 + [after] * 6)) == found
+    # A single value of the other kind is noise, which hides none of these.
+    assert bool(change_points([before] * 5 + [after] + [before] * 6 + [after] * 12)) == found

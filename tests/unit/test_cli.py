@@ -213,10 +213,10 @@ def test_parameters() -> None:
         (["plan", "--model", "vgg"], "error: --model: unknown model 'vgg' (expected one of "),
         (["plan", "--nodes", "9"], "9n2g needs 9 nodes with 2 devices"),
         (["plan", "--nodes", "x"], "error: --nodes: invalid number"),
-        (["plan", "--resume", "nowhere"], "error: nowhere: not a campaign directory"),
+        (["plan", "--resume", "nowhere"], "error: nowhere: there is no such file or directory"),
         (["run", "--model", "vgg"], "error: --model: unknown model 'vgg'"),
-        (["run", "--resume", "nowhere"], "nowhere: not a campaign directory"),
-        (["status", "nowhere"], "error: nowhere: not a campaign directory"),
+        (["run", "--resume", "nowhere"], "nowhere: there is no such file or directory"),
+        (["status", "nowhere"], "error: nowhere: there is no such file or directory"),
         (["source", "--workload", "x"], "error: --workload: unknown workload 'x'"),
         (["bundle", "--stack", "x"], "error: --stack: unknown stack 'x'"),
         (["bundle", "--framework", "mxnet,x"], "error: --framework: unknown framework 'x'"),
@@ -382,3 +382,18 @@ def test_time_to_wait_is_checked_first_and_the_plan_has_it_in_seconds(tmp_path: 
     arguments = ["plan", "--nodes", "1", "--json", "--campaign", str(tmp_path / "c")]
     assert call(*arguments, "--wait", "30m").document["wait_s"] == 1800
     assert "wait_s" not in json.loads((tmp_path / "c" / "plan.json").read_text())
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "gb18030"])
+def test_output_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+    """A letter that the encoding does not have is escaped, also in JSON, which stays valid."""
+    campaign_run(tmp_path / "c", "1n1g", 1, gluoncv(380.0))
+    env = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": str(ROOT)}
+    argv = [sys.executable, "-m", "dlperf_runner", "report", tmp_path / "c", "--lang", "zh"]
+    for more in ([], ["--json"]):
+        done = subprocess.run([*argv, *more], capture_output=True, check=True, env=env)
+        text = done.stdout.decode(encoding)
+        answer = json.loads(text)["answers"][0] if more else text
+        letters = "\u516c\u5f00" if more or encoding == "gb18030" else r"\u516c\u5f00"
+        assert letters in answer
+        assert b"Traceback" not in done.stderr

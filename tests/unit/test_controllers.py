@@ -171,9 +171,9 @@ def test_owner_is_dead_only_if_that_is_known(
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         lock.acquire(tmp_path, other.pid)
-        owner = json.loads((tmp_path / lock.FILE).read_text())
+        owner = json.loads((tmp_path / lock.LOCK).read_text())
         owner["process"] |= change
-        (tmp_path / lock.FILE).write_text(json.dumps(owner))
+        (tmp_path / lock.LOCK).write_text(json.dumps(owner))
         if refused:
             with pytest.raises(UserError, match="another controller"):
                 lock.acquire(tmp_path)

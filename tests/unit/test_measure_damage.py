@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from make_logs import gluoncv, speedometer
+from make_logs import ONEFLOW, TENSORFLOW, dllogger, gluoncv, oneflow, plsc, speedometer
 from measured_logs import ARCFACE, FIXTURES, PLSC, RESNET, changed, run, values
 
 from dlperf_runner.core.errors import UserError
@@ -164,10 +166,72 @@ def test_ranks_that_print_the_same_line_are_one() -> None:
     lines = [
         f"[1,{rank}]<stdout>:{speed(n, rate)}"
         for n in range(1, 121)
-        for rank, rate in ((3, "5.00"), (0, "6.00"))
+        for rank, rate in ((3, "5.00"), (0, "5.10"))
     ]
     found = values(run("gluoncv_horovod", lines, RESNET))
     assert found["samples_per_second mean_of_rates"] == 5.0
+
+
+def test_ranks_whose_rates_differ_are_ambiguous() -> None:
+    """Two runs of eight devices each, started by one mpirun, or with one log."""
+    lines = [
+        f"[1,{rank}]<stdout>:{speed(n, rate)}"
+        for n in range(1, 121)
+        # The first steps of a run differ, whatever it is.
+        for rank, rate in ((0, "700.00"), (8, "300.00" if n > 1 else "700.00"))
+    ]
+    with pytest.raises(UserError) as caught:
+        run("gluoncv_horovod", lines, RESNET)
+    error = caught.value
+    assert error.problem == "the ranks 0 and 8 print different rates of the same steps"
+    assert (error.where, error.found) == ("train.log:240", "300")
+    assert error.expected == "about 700, as in line 239"
+    assert "keep the lines of one, for example with grep '\\[1,0\\]'" in str(error.hint)
+
+
+@pytest.mark.parametrize(
+    ("final", "difference"),
+    [(384.25, None), (387.0, None), (420.0, "9.3 % above"), (350.0, "8.9 % below")],
+)
+def test_final_rate_that_is_not_that_of_the_steps_is_noted(
+    final: float, difference: str | None
+) -> None:
+    lines = dllogger(384.25, 1, amp=False, final=final, batch=128)
+    note = (
+        f"train.log: the rate that the program prints at its end, {final:g}, is {difference} the"
+        " mean of the rates of its steps, 384.25"
+    )
+    assert run("dllogger", lines, TENSORFLOW).notes == ((note,) if difference else ())
+
+
+# The last lines of logs without a newline at the end, and what the log is read as.
+@pytest.mark.parametrize(
+    ("form", "lines", "rule"),
+    [
+        ("oneflow_benchmark", oneflow(384.25), ONEFLOW),
+        ("plsc", plsc(397.75), PLSC),
+        ("dllogger", dllogger(384.25, 1, amp=False, final=380.25, batch=128)[:-1], TENSORFLOW),
+        ("dllogger", dllogger(384.25, 1, amp=False, final=380.25, batch=128), TENSORFLOW),
+    ],
+)
+def test_last_line_without_a_newline_is_read(form: str, lines: list[str], rule: Rule) -> None:
+    """Two or three decimals, always, or a blank behind the rate show that the last rate is whole;
+    one that was cut is refused or, where steps are missing then, the log."""
+    whole, text = run(form, lines, rule), "\n".join(lines)
+    assert values(run(form, text, rule)) == values(whole)
+    for cut in range(1, 12):
+        with contextlib.suppress(UserError):
+            assert run(form, text[:-cut], rule).measurements[0] == whole.measurements[0]
+
+
+def test_final_rate_with_the_blank_of_dllogger_and_no_newline() -> None:
+    lines = dllogger(384.25, 32, amp=False, final=380.123456789, batch=128)
+    text = "\n".join(lines).removesuffix("images/s")
+    found = values(run("dllogger", text, TENSORFLOW, "4n8g"))
+    assert found["samples_per_second final_value"] == 380.123456789
+    for cut in range(1, 8):
+        with pytest.raises(UserError, match="the log ends in the middle of this line"):
+            run("dllogger", text[:-cut], TENSORFLOW, "4n8g")
 
 
 @pytest.mark.parametrize("loss", ["nan", "inf"])

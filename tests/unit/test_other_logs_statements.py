@@ -144,6 +144,13 @@ def test_a_mapping_says_what_ran_by_path(here: Path) -> None:
         ("logs: {", "m.yml:2", "invalid YAML"),
         ("logs: &a {x: *a}", "m.yml", "invalid YAML: a value is in itself, or too deep"),
         ("", "m.yml", "expected keys and values"),
+        (
+            "a0: &a0 [x]\n"
+            + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
+            + "logs: *a11",
+            "m.yml:6",
+            "the aliases (*name) repeat too many values",
+        ),
     ],
 )
 def test_a_mapping_that_cannot_be_used(here: Path, text: str, where: str, message: str) -> None:
@@ -152,6 +159,15 @@ def test_a_mapping_that_cannot_be_used(here: Path, text: str, where: str, messag
     err = call("summarize", "logs", "--mapping", "m.yml", status=2).err
     assert err.startswith(f"error: {where}")
     assert message in err
+
+
+@pytest.mark.parametrize("pattern", [f"{'*a' * 24}b", f"{'**/' * 12}x", "*{model}" + "*-*" * 20])
+def test_no_pattern_needs_more_than_linear_time(here: Path, pattern: str) -> None:
+    """To try every way to divide this name among the stars would take years."""
+    name = f"rn50_b128_fp32_{'a-' * 100}1.log"
+    write(here / "logs" / "1n1g" / name, GOOD)
+    (here / "logs" / "mapping.yml").write_text(f'logs:\n  "{pattern}": {{precision: fp32}}\n')
+    call("summarize", "logs", status=None)
 
 
 def test_statements_that_contradict_each_other_and_patterns_without_a_log(tmp_path: Path) -> None:

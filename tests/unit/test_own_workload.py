@@ -24,7 +24,6 @@ from dlperf_runner.campaign.directory import read_plan
 from dlperf_runner.catalog import reader
 from dlperf_runner.cli import init_workload as command
 from dlperf_runner.compare.baselines import read_baseline
-from dlperf_runner.results import time_limit
 
 LOG = "logs/1n2g/mine_b4_fp32_1.log"
 
@@ -44,6 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "hosts.json").write_text(json.dumps(NODES))
     yield tmp_path / "catalog"
     reader.forget()
+    logs.use_own({})
 
 
 def test_round_trip(folder: Path, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_round_trip(folder: Path, tmp_path: Path) -> None:
     assert "loss_last" in (campaign / "measurements.csv").read_text()
     said("report", campaign)
     assert "mine" in (campaign / "report" / "report.md").read_text()
-    assert "not published" in said("compare", campaign)
+    assert "not published" in said("compare", campaign, status=1)
 
 
 def test_logs_of_others(folder: Path, tmp_path: Path) -> None:
@@ -169,19 +169,51 @@ def test_all_that_is_missing_is_named_at_once(folder: Path) -> None:
 def test_a_terminal_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "on_terminal", lambda: True)
     answers = "\n".join(
-        ["mine", "{python} train.py {total_steps} 1 1", "mxnet", "direct", "own", REGEX, "tokens"]
+        (
+            *("mine", "{python} train.py {total_steps} 1 1", "mxnet", "direct", "own", REGEX),
+            *("tokens", "device"),
+        )
     )
     call("init-workload", "--file", "train.py", input=f"{answers}\n")
     mine = reader.load_catalog().workload("mine")
-    assert (mine.unit, mine.launcher) == ("tokens", "direct")
+    assert (mine.unit, mine.launcher, mine.rule.rates_are_per) == ("tokens", "direct", "device")
     assert mine.log_pattern is not None
     assert mine.log_pattern.regex == REGEX
 
 
-def test_a_built_in_format_needs_no_expression(folder: Path) -> None:
-    init("train.py", without=("--regex", "--sample"), log_format="torchtitan")
+@pytest.mark.parametrize(
+    ("form", "whose"),
+    [
+        *(("torchtitan", "device"), ("maxtext", "device"), ("megatron", "step")),
+        *(("mxnet_speedometer", "node"), ("dllogger_pytorch", "world")),
+    ],
+)
+def test_a_built_in_format_needs_no_expression_and_knows_whose_rates_it_has(
+    folder: Path, form: str, whose: str
+) -> None:
+    init("train.py", without=("--regex", "--sample", "--rates-are-per"), log_format=form)
     mine = reader.load_catalog().workload("mine")
-    assert (mine.log_format, mine.log_pattern) == ("torchtitan", None)
+    assert (mine.log_format, mine.log_pattern) == (form, None)
+    assert mine.rule.rates_are_per == whose
+
+
+def test_whose_rates_an_expression_has_is_asked(folder: Path) -> None:
+    text = init("train.py", without=("--rates-are-per",), status=2)
+    assert "options are missing (expected --rates-are-per)" in text
+
+
+def test_iterations_per_second_are_no_samples_per_second(folder: Path, tmp_path: Path) -> None:
+    bar = {"regex": r"(?P<step>\d+)/12 .*?(?P<rate>[\d.]+)it/s", "sample": "1/12 [00:01, 2.50it/s]"}
+    text = init("train.py", **bar, status=2)  # says world
+    assert "the log has it/s, which count steps" in text
+    assert "rates_are_per: step (--rates-are-per step)" in text
+    init("train.py", without=("--rates-are-per",), **bar)
+    # The bar turns to s/it if a step is slow; all of its lines are one, with carriage returns.
+    lines = "\r".join(f"{n}/12 [00:0{n % 9}, {2.5 if n > 2 else 1.5}it/s]" for n in range(1, 13))
+    write(tmp_path / LOG, [lines])
+    assert "| 20.00 |" in said("summarize", "logs")  # 2 * 4 samples, 2.5 times a second
+    write(tmp_path / LOG, [lines.replace("2.5it/s]\r9", "2.50s/it]\r9")])
+    assert "the log ends with step" not in said("summarize", "logs", status=2)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +228,30 @@ def test_a_built_in_format_needs_no_expression(folder: Path) -> None:
         ({"regex": "it (?P<step>[0-9]+)"}, "wrong groups"),
         ({"regex": "(?P<step>.) (?P<rate>.) (?P<speed>.)"}, "wrong groups"),
         ({"sample": "step 3"}, "the expression does not match its sample"),
+        (
+            {"regex": "it (?P<step>[0-9]+)(?= ).*(?P<rate>[0-9]+)"},
+            "not possible in linear time (RE2): invalid perl operator: (?=",
+        ),
+        (
+            {"regex": r"(?P<step>\d+) (?P<rate>[\d.]+)", "sample": "3 6,025.8 img/s"},
+            "the expression does not take the whole rate of the sample",
+        ),
+        (
+            {"regex": r"(?P<step>\d+) (?P<rate>[\d.]+)", "sample": "3 12.30k img/s"},
+            "the rate of the sample goes on behind what the expression takes",
+        ),
+        (
+            {"regex": r"(?P<step>\d+) (?P<rate>[\d,]+)", "sample": "3 812,5 img/s"},
+            "the expression does not take the whole rate of the sample",
+        ),
+        (
+            {"regex": r"(?P<step>\d+) (?P<rate>[\d.]+)", "sample": "3 2.5s/it"},
+            "the rate of the sample is a time, in s/it (expected the group step_time",
+        ),
+        (
+            {"regex": r"(?P<step>\d+) (?P<step_time>[\d.]+)", "sample": "3 2.5 min"},
+            "the step time of the sample is in min (expected a time in s or ms",
+        ),
         ({"warmup_steps": "12"}, "no steps remain to be measured"),
         ({"total_steps": "many"}, "invalid number"),
         ({"topologies": "2x8"}, "invalid topology"),
@@ -257,7 +313,7 @@ def test_a_campaign_keeps_what_it_used_of_the_folder(
     assert "| tokens/s |" in text
     assert "| 101.50 |" in text
     said("report", "moved")
-    assert "not published" in said("compare", "moved")
+    assert "not published" in said("compare", "moved", status=1)
     # Only what reads the campaign knows it.
     reader.forget()
     assert "mine" not in said("list", "workloads")
@@ -307,7 +363,6 @@ def log_of(tmp_path: Path, text: str) -> str:
         ("it 12/12 | 0.00 img/s | loss 1.0\n", "the rate is not possible in training"),
         ("it 12/12 | 1..5 img/s | loss 1.0\n", "the rate is not a number"),
         ("it 11/12 | 9.5 img/s | loss 1.0\n", "step 11 repeats"),
-        (f"it 12/12 | 9.5 img/s | loss {'1' * 5000}\n", "the log ends with step 11"),
         ("it 12/12 | 9.5 img/s | loss nan\n", "the loss is not finite"),
     ],
 )
@@ -337,25 +392,105 @@ def test_a_rate_that_was_cut_or_wrapped_is_no_smaller_rate(
     assert "ends in the middle of this line" in text or "the rate is not" in text
 
 
+@pytest.mark.parametrize(
+    ("rates", "is_whole"),
+    [
+        (["101.50", "101.25"], True),  # always two decimals
+        (["101.52", "101.25"], False),  # it may print as many as needed
+        (["101.50", "101.5"], False),
+        (["101.0", "101.5"], False),  # as many as needed, but at least one
+        (["101.500", "101.25"], False),
+        (["100", "110", "101"], False),
+    ],
+)
+def test_a_last_rate_is_whole_if_the_other_rates_show_its_decimals(
+    folder: Path, tmp_path: Path, rates: list[str], is_whole: bool
+) -> None:
+    regex = r"it (?P<step>\d+)/\d+ rate (?P<rate>\S+)"
+    init("train.py", regex=regex, sample="it 1/12 rate 3.5")
+    *others, last = rates
+    lines = [f"it {n}/12 rate {others[n % len(others)]}" for n in range(1, 12)]
+    path = write(tmp_path / LOG, lines)
+    path.write_text(f"{path.read_text()}it 12/12 rate {last}")
+    text = said("summarize", "logs", status=0 if is_whole else 2)
+    cut = f"in the middle of this line (expected a newline after the rate, found '{last}')"
+    assert is_whole or cut in text
+
+
 def test_durations_become_rates(folder: Path, tmp_path: Path) -> None:
     regex = r"(?P<step>\d+): (?P<step_time>[\d.]+) s"
-    init("train.py", regex=regex, sample="1: 0.5 s", unit="samples")
+    init("train.py", without=("--rates-are-per",), regex=regex, sample="1: 0.5 s")
     lines = [f"{n}: {3.0 if n <= 2 else 0.25} s" for n in range(1, 13)]
     write(tmp_path / LOG, lines)
     assert "| 32.00 |" in said("summarize", "logs")  # 2 * 4 samples in 0.25 s
 
 
-def test_an_expression_that_needs_exponential_time_is_stopped(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("option", [{}, {"step_time_unit": "ms"}])
+def test_milliseconds_are_read_as_such(
+    folder: Path, tmp_path: Path, option: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(time_limit, "LIMIT_S", 0.5)
-    init("train.py", regex=r"(?P<step>\d+) (?P<rate>[\d.]+) (a+)+b", sample="1 2.5 aab")
-    path = write(tmp_path / LOG, ["1 2.5 aab"])
-    path.write_text(path.read_text() + f"2 2.5 {'a' * 60}\n")
-    # `run` shows the speed meanwhile, outside of any limit.
-    assert logs.parse_tail("mine-log", path.read_text()) is None
+    regex = r"(?P<step>\d+): (?P<step_time>[\d.]+)"
+    sample = "1: 0.5" if option else "1: 0.5 ms/step"
+    init("train.py", without=("--rates-are-per",), regex=regex, sample=sample, **option)
+    write(tmp_path / LOG, [f"{n}: 250.00 ms/step" for n in range(1, 13)])
+    assert "| 32.00 |" in said("summarize", "logs")
+
+
+WITHOUT_END = r"it (?P<step>\d+)/\d+ \| (?P<rate>[\d.]+)"
+RATE_ONLY = r"it (?P<step>\d+)/.*?(?P<rate>\d+\.\d+) img/s"
+SECONDS = r"it (?P<step>\d+)/\d+ \| (?P<step_time>[\d.]+)"
+
+
+@pytest.mark.parametrize(
+    ("regex", "sample", "rate"),
+    [
+        (WITHOUT_END, "it 3/12 | 12.50 img/s", "6,025.8 img/s"),
+        (WITHOUT_END, "it 3/12 | 12.50", "6,025.8"),
+        (RATE_ONLY, "it 3/12 | 12.50 img/s", "6,025.8 img/s"),  # would take 025.8
+        (WITHOUT_END, "it 3/12 | 12.50 img/s", "1.89987e+06 img/s"),
+        (WITHOUT_END, "it 3/12 | 12.50 img/s", "12.30k img/s"),
+        (WITHOUT_END, "it 3/12 | 12.50", "12.30k"),
+        (WITHOUT_END, "it 3/12 | 12.50", "12.30 K"),
+        (WITHOUT_END, "it 3/12 | 12.50 img/s", "12.30 it/s"),
+        (WITHOUT_END, "it 3/12 | 12.50it/s", "12.30s/it"),
+        (RATE_ONLY, "it 3/12 | 12.50 img/s", "-12.30 img/s"),
+        (SECONDS, "it 3/12 | 0.5", "511.7 ms"),
+        (SECONDS, "it 3/12 | 0.5 s", "511.7ms"),
+        (SECONDS, "it 3/12 | 0.5", "1.5 min"),
+    ],
+)
+def test_a_rate_that_goes_on_or_has_another_unit_is_refused(
+    folder: Path, tmp_path: Path, regex: str, sample: str, rate: str
+) -> None:
+    init("train.py", regex=regex, sample=sample, rates_are_per="step")
+    write(tmp_path / LOG, [f"it {n}/12 | {rate} | loss 1.0" for n in range(1, 13)])
     text = said("summarize", "logs", status=2)
-    assert "mine_b4_fp32_1.log: the regular expression of the log format takes too long" in text
+    assert rate.removesuffix(" img/s") in text
+    assert "mine_b4_fp32_1.log:1: the rate is not" in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{},2.301,812.50,0.1", "{}, loss=2.301, rate=812.50, lr=0.1", "{}|812.50|x", "{};812.50"],
+)
+def test_what_stands_beside_a_number_is_no_part_of_it(
+    folder: Path, tmp_path: Path, line: str
+) -> None:
+    regex = r"^(?P<step>\d+).*?(?P<rate>812[\d.]+)"
+    init("train.py", regex=regex, sample=line.format(1))
+    write(tmp_path / LOG, [line.format(n) for n in range(1, 13)])
+    assert "| 812.50 |" in said("summarize", "logs")
+
+
+@pytest.mark.parametrize("length", [60, 250_000])
+def test_no_expression_needs_more_than_linear_time(
+    folder: Path, tmp_path: Path, length: int
+) -> None:
+    """A program that tries every way would need 2 to the power of the length for this."""
+    init("train.py", regex=r"(?P<step>\d+) (?P<rate>[\d.]+) (a+)+b", sample="1 2.5 aab")
+    write(tmp_path / LOG, [*(f"{n} 2.50 aab" for n in range(1, 13)), f"13 2.50 {'a' * length}"])
+    assert logs.parse_tail("mine-log", (tmp_path / LOG).read_text()) == 2.5
+    assert "| 2.50 |" in said("summarize", "logs")
 
 
 def test_an_expression_that_matches_everything_takes_no_other_logs(

@@ -20,7 +20,7 @@ from dlperf_runner.report import pictures
 from dlperf_runner.report.charts import COLOURS, Chart, ChartPoint, Line, vega_lite
 from dlperf_runner.report.figures import thinned
 from dlperf_runner.report.labels import load_labels
-from dlperf_runner.report.pictures import draw
+from dlperf_runner.report.pictures import draw, look_different
 
 
 def test_each_chart_draws_its_points_and_says_them_in_words(several: tuple[Report, Path]) -> None:
@@ -110,6 +110,13 @@ def test_without_a_chinese_font_pictures_speak_english(
     assert (chinese == english) is not has_letters
     assert report.notes == (() if has_letters else (load_labels("zh")("png_language"),))
     assert "加速比" in (tmp_path / "zh" / f"{name}.svg").read_text("utf-8")
+
+
+def test_letters_are_looked_for_in_the_fonts_of_charts() -> None:
+    """Latin letters are in a font that vl-convert has with it; those of no font are all alike."""
+    assert look_different("a", "b")
+    assert not look_different("a", "a")
+    assert not look_different("\U000f0001", "\U000f0002")  # for private use
 
 
 def test_a_long_series_is_thinned_and_keeps_what_sticks_out() -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import output
-from make_logs import ROOT
-from recorded_campaign import RUN, replace
+from command_line import call, output
+from make_logs import ROOT, gluoncv, write
+from recorded_campaign import LOG, RUN, replace
 
-from dlperf_runner.campaign.manifest import FILE, append
+from dlperf_runner.campaign.manifest import FILE, append, changes, read, recorded_files, seal
+from dlperf_runner.campaign.signature import sign
 from dlperf_runner.commands.report import make_report
+from dlperf_runner.results.load import load_results
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +96,233 @@ def test_a_passphrase_is_asked_on_the_terminal_only(campaign: Path, tmp_path: Pa
     assert done.returncode == 2
     assert "cannot sign the manifest" in done.stderr
     assert not (campaign / "manifest.jsonl.sig").exists()
+
+
+# ---- forged campaigns inside of signed ones
+
+
+FORGED = "99.0"
+
+
+@pytest.fixture(scope="module")
+def signed_once(finished: Path, keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder `signed` with a campaign of alice, and `forged`, a copy with other rates."""
+    bundle = tmp_path_factory.mktemp("bundle")
+    shutil.copytree(finished / "one", bundle / "signed")
+    output("summarize", bundle / "signed", "--no-history", "--sign", keys / "alice")
+    shutil.copytree(bundle / "signed", bundle / "forged")
+    for log in (bundle / "forged").glob("runs/*/*/*.log"):
+        log.write_text(re.sub(r"Speed: 1\d\.\d+", f"Speed: {FORGED}", log.read_text()))
+        record = json.loads((log.parent / "run.json").read_text())
+        record["outcome"]["log_sha256"] = hashlib.sha256(log.read_bytes()).hexdigest()
+        (log.parent / "run.json").write_text(json.dumps(record))
+    for name in (FILE, f"{FILE}.sig", "campaign.json", "plan.json"):
+        (bundle / "forged" / name).unlink()
+    shutil.rmtree(bundle / "forged/report")
+    output("summarize", bundle / "forged", "--no-history")
+    (bundle / "forged" / FILE).unlink()
+    return bundle
+
+
+@pytest.fixture
+def bundle(signed_once: Path, tmp_path: Path) -> Path:
+    shutil.copytree(signed_once, tmp_path / "bundle", symlinks=True)
+    return tmp_path / "bundle"
+
+
+def moved(bundle: Path, where: str) -> Path:
+    """The forged campaign at this place in the bundle."""
+    (bundle / where).parent.mkdir(parents=True, exist_ok=True)
+    (bundle / "forged").rename(bundle / where)
+    return bundle / where
+
+
+def linked(bundle: Path) -> Path:
+    (bundle / "campaign").symlink_to(moved(bundle, "signed/.data").relative_to(bundle))
+    return bundle / "campaign"
+
+
+def with_campaign_file(bundle: Path) -> Path:
+    place = moved(bundle, "signed/nested")
+    shutil.copy(bundle / "signed/campaign.json", place)
+    return place
+
+
+def with_copied_manifest(bundle: Path) -> Path:
+    """The forged campaign with the manifest and the signature of the signed one."""
+    for name in (FILE, f"{FILE}.sig"):
+        shutil.copy(bundle / "signed" / name, bundle / "forged")
+    return bundle / "forged"
+
+
+def beside_signed_files(bundle: Path) -> Path:
+    """The signed files as they are, without a campaign.json and with one more run."""
+    (bundle / "signed/campaign.json").unlink()
+    run = next((bundle / "forged").glob("runs/*/r2"))
+    shutil.copytree(run, bundle / "signed" / run.parent.relative_to(bundle / "forged") / "r9")
+    return bundle / "signed"
+
+
+def only_logs(bundle: Path) -> Path:
+    place = bundle / "signed/.logs"
+    place.mkdir()
+    shutil.copy(next((bundle / "forged").glob("runs/*/r1/*.log")), place)
+    return place
+
+
+FORGERIES: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "linked": (linked, "a part of a campaign cannot be verified alone"),
+    "hidden": (lambda b: moved(b, "signed/.data"), "a part of a campaign cannot be verified alone"),
+    "dots": (lambda b: moved(b, "signed/.data") / "runs/..", "cannot be verified alone"),
+    "jobs": (lambda b: moved(b, "signed/.lib/x"), "a part of a campaign cannot be verified alone"),
+    "nested": (lambda b: moved(b, "signed/nested"), "cannot be verified alone"),
+    "nested, own campaign.json": (with_campaign_file, f"{FILE}: missing"),
+    "copied manifest": (with_copied_manifest, ": changed since"),
+    "beside": (beside_signed_files, "/r9/run.json: added"),
+    "logs": (only_logs, "a part of a campaign cannot be verified alone"),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_signature_says_nothing_of_what_lies_beside_the_signed_files(
+    bundle: Path, keys: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`bundle/campaign -> signed/.data` was verified by the signature of bundle/signed."""
+    forge, message = FORGERIES[name]
+    monkeypatch.chdir(bundle)
+    argv = ("summarize", forge(bundle), "--verify", "--allowed-signers", keys / "allowed")
+    called = call(*argv, status=None)
+    assert called.status in (1, 2)
+    assert message in called.both
+    assert "as it was recorded" not in called.both
+
+
+def test_signed_results_do_not_vouch_for_files_beside_them(
+    bundle: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signed folder with a report alone, to which a summary of other logs is added."""
+    monkeypatch.chdir(bundle)
+    write(bundle / "logs/1n1g/rn50_b128_fp32_1.log", gluoncv(380.0))
+    make_report([Path("logs")], Path("out"))
+    sign(Path("out"), keys / "alice")
+    verify = ("--output-dir", "out", "--verify", "--allowed-signers", keys / "allowed")
+    assert "no recorded results to compare" in output("summarize", "logs", *verify, status=2)
+    output("summarize", "logs", "--output-dir", "other")
+    for path in Path("other").iterdir():
+        if path.name != FILE:
+            shutil.copy(path, "out")
+    assert "summary.json: added" in output("summarize", "logs", *verify, status=1)
+    # Below a signed campaign, neither.
+    shutil.copytree("other", "signed/.out")
+    verify = ("--output-dir", "signed/.out", *verify[2:])
+    assert ".out/summary.json: added" in output("summarize", "logs", *verify, status=1)
+
+
+def test_a_link_to_a_campaign_is_that_campaign(bundle: Path, keys: Path) -> None:
+    (bundle / "latest").symlink_to("signed")
+    for place in (bundle / "latest", bundle / "signed/runs/.."):
+        argv = ("summarize", place, "--verify", "--allowed-signers", keys / "allowed")
+        printed = output(*argv, "--no-history")
+        assert 'Good "dlperf_runner" signature for alice@example.org' in printed
+        assert printed.endswith("as it was recorded\n")
+
+
+def as_link(path: Path) -> None:
+    path.rename(path.parents[4] / "elsewhere")
+    path.symlink_to(path.parents[4] / "elsewhere")
+
+
+def as_folder(path: Path) -> None:
+    """A directory named like the log, and another log that was compressed."""
+    path.unlink()
+    path.mkdir()
+    with gzip.open(f"{path}.gz", "wb") as file:
+        file.write(b"Epoch[0] Batch [1]\tSpeed: 99.0 samples/sec\n")
+
+
+ENTRIES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "hidden file": (lambda c: (c / RUN / ".x").write_text(""), f"{RUN}/.x: added"),
+    "hidden folder": (lambda c: write(c / ".x/y.log", ["z"]), ".x/y.log: added"),
+    "unfinished": (lambda c: (c / RUN / "a.part").write_text(""), f"{RUN}/a.part: added"),
+    "temporary": (lambda c: (c / f"{RUN}/b.tmp").write_text(""), f"{RUN}/b.tmp: added"),
+    "progress": (lambda c: (c / "runs/progress.json").write_text(""), "runs/progress.json: added"),
+    "controller's file elsewhere": (
+        lambda c: (c / RUN / ".controller.log").write_text(""),
+        f"{RUN}/.controller.log: added",
+    ),
+    "jobs' folder elsewhere": (lambda c: write(c / RUN / ".lib/x", ["z"]), f"{RUN}/.lib/x: added"),
+    "linked folder": (
+        lambda c: (c / "runs/more").symlink_to(c / "runs"),
+        "runs/more: added: a link",
+    ),
+    "linked lock": (
+        lambda c: (c / ".controller.log").symlink_to("/dev/null"),
+        ".controller.log: added: a link",
+    ),
+    "linked log": (lambda c: as_link(c / LOG), f"{LOG}: added: a link"),
+    "pipe": (lambda c: os.mkfifo(c / RUN / "x.log"), f"{RUN}/x.log: added: neither a file nor"),
+    "log twice": (lambda c: (c / f"{LOG}.gz").write_bytes(b""), f"{LOG}.gz: added"),
+    "folder for a log": (lambda c: as_folder(c / LOG), f"{LOG}: changed since"),
+    "escape sequence": (lambda c: (c / "\x1b[2K.log").write_text(""), r"\x1b[2K.log: added"),
+}
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_entry_of_a_signed_campaign_is_a_recorded_file(
+    bundle: Path, keys: Path, name: str
+) -> None:
+    add, message = ENTRIES[name]
+    add(bundle / "signed")
+    verify = ("--verify", "--allowed-signers", keys / "allowed", "--no-history")
+    called = call("summarize", bundle / "signed", *verify, status=1)
+    assert message in called.out
+    assert "\x1b" not in called.out
+
+
+def test_what_a_controller_and_jobs_leave_is_no_difference(bundle: Path, keys: Path) -> None:
+    for name in (".controller.json", ".controller.lock", ".controller.log", ".lib/a", ".sources/b"):
+        write(bundle / "signed" / name, ["{}"])
+    output("summarize", bundle / "signed", "--verify", "--no-history")
+
+
+def test_only_recorded_files_are_loaded(bundle: Path) -> None:
+    """The loader gets the names in the manifest, whatever else lies there."""
+    manifest = read(bundle / "signed")
+    assert manifest
+    recorded = recorded_files(manifest)
+    assert len(load_results(bundle / "signed", recorded=recorded).counted) == 4
+    shutil.copytree(bundle / "signed" / RUN, (bundle / "signed" / RUN).with_name("r9"))
+    assert len(load_results(bundle / "signed").runs) == 5
+    assert len(load_results(bundle / "signed", recorded=recorded).runs) == 4
+    results = load_results(bundle / "signed", recorded=recorded - {LOG})
+    assert [problem.problem for problem in results.problems] == [
+        "the log is not recorded in the manifest"
+    ]
+
+
+def test_a_recorded_name_does_not_lead_out_of_the_campaign(campaign: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    for name in ("../../secret", str(tmp_path / "secret")):
+        append(campaign, "summary", {name: hashlib.sha256(b"x").hexdigest()})
+        printed = output("summarize", "--verify", campaign, status=1)
+        assert f"{name}: not in this directory" in printed
+    document = json.loads((campaign / "plan.json").read_text())
+    for key in ("case", "repeat", "log_name"):
+        changed = {**document["runs"][0], key: "../../../secret"}
+        (campaign / "plan.json").write_text(json.dumps({**document, "runs": [changed]}))
+        assert "without a slash" in output("archive", campaign, status=2)
+
+
+def test_names_that_are_no_text_are_recorded(tmp_path: Path) -> None:
+    place = tmp_path / "logs"
+    write(place / "runs/x/r1/run.json", ["{}"])
+    name = os.fsencode(place / "runs/x/r1") + b"/\xff.csv"
+    with open(name, "w"):  # noqa: PTH123  pathlib has no bytes
+        pass
+    seal(place, "summary", [])
+    manifest = read(place)
+    assert manifest
+    assert list(changes(place, manifest)) == []
+    os.unlink(name)  # noqa: PTH108
+    (sentence,) = changes(place, manifest)
+    assert "deleted since" in sentence

@@ -15,7 +15,7 @@ from modules import PROJECT, load
 PAGE = (PROJECT / "docs" / "statistics.md").read_text(encoding="utf-8")
 TRIALS = 150
 NAMES = (
-    *("steady", "case", "published", "family-wise", "missed", "verdicts", "found"),
+    *("steady", "case", "published", "family-wise", "missed", "verdicts", "unequal", "found"),
     *("campaigns", "adaptive", "change-points", "changes-found"),
 )
 
@@ -72,6 +72,9 @@ def test_promises_of_the_page() -> None:
     for label, shares in pages.items():
         if label.startswith(("normal, ", "skewed, ")):
             assert max(shares) <= 0.055, label
+        if re.match(r"CV [\d.]+ % and 1 %, normal, ", label):
+            # As many of them have 5 runs, to which Welch's interval is an approximation.
+            assert max(shares) <= 0.06, label
         if label.endswith("published"):
             assert shares[0] >= 0.95, label
     for label in ("independent campaigns", *(f"neighbours correlate by {c}" for c in (0.3, 0.5))):

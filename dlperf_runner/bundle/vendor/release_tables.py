@@ -300,7 +300,7 @@ def role_variables(role: str, part: str = "vars") -> dict[str, Any]:
 
 @cache
 def _yaml(path: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load(read_text(paths.project() / path))
+    loaded: dict[str, Any] = yaml.safe_load(read_text(paths.shipped() / path))
     return loaded
 
 

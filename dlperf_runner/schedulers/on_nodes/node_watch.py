@@ -136,8 +136,8 @@ def helpers() -> set[int]:
     table = process_table.processes(process_table.local())
     daemon = f"slurmstepd: [{os.environ['DLPERF_JOB']}.".encode()
     steps = [pid for pid, _ in table if content(f"/proc/{pid}/cmdline").startswith(daemon)]
-    pids: set[int] = process_table.descendants(table, steps)
-    return pids - process_table.descendants(table, [os.getpid()])
+    own = process_table.descendants(table, [os.getpid()])
+    return {pid for pid in process_table.descendants(table, steps) if pid not in own}
 
 
 def keep_states(name: str, directory: str, log: str) -> None:

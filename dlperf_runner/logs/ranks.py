@@ -1,0 +1,58 @@
+"""The rates of several ranks in a log with mpirun's tags. The ranks of a run train in step, so that
+their rates of a step are about the same, whoever's rates count."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from . import text
+from .reader import Block
+from .records import Format, LineError
+from .steps import with_rate
+
+# Ranks read different clocks, which in real logs makes a difference of 1 or 2 % at most.
+TOLERANCE = 0.1
+
+
+class Ranks:
+    """The rate and the line of each step, by rank, in the order in which the ranks first print."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, dict[int, tuple[float, int]]] = {}
+
+    def add(self, form: Format, block: Block, of_rank: Block) -> None:
+        """Take the rates of a block. `of_rank` are the lines of the rank whose steps count."""
+        count = block.data.count(form.marker) if len(set(block.ranks)) > 1 else 0
+        if count <= of_rank.data.count(form.marker):
+            return
+        matches = list(with_rate(form, block.data))
+        writers = block.writers(match.start() for match in matches)
+        for match, rank in zip(matches, writers, strict=True):
+            if rank is not None and match["rate"]:
+                try:
+                    rate = text.rate(match["rate"], form)
+                except LineError:
+                    continue  # that of the rank whose steps count is reported
+                line = block.line(match.start("rate"))
+                self._steps.setdefault(rank, {})[int(match["step"])] = rate, line
+
+    def check(self) -> None:
+        """Raise LineError if the rates of two ranks differ: nothing says which are those of the
+        run."""
+        if len(self._steps) < 2:
+            return
+        (first, steps), *others = self._steps.items()
+        for rank, own in others:
+            both = [step for step in own if step in steps]
+            ratios = [own[step][0] / steps[step][0] for step in both]
+            if not both or 1 / (1 + TOLERANCE) <= median(ratios) <= 1 + TOLERANCE:
+                continue
+            (expected, line), (found, at) = steps[both[-1]], own[both[-1]]
+            raise LineError(
+                at,
+                f"the ranks {first} and {rank} print different rates of the same steps",
+                expected=f"about {expected:.6g}, as in line {line}",
+                found=f"{found:.6g}",
+                hint="the ranks of a run have the same rate: if two runs write to this log, keep"
+                f" the lines of one, for example with grep '\\[1,{first}\\]'",
+            )
