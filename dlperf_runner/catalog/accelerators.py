@@ -24,7 +24,10 @@ class Product(Entry):
 
 
 class Accelerators(Entry):
+    """`without_tf32`: the names of accelerators that cannot multiply in TF32."""
+
     name: Name
+    without_tf32: Regex
     products: tuple[Product, ...]
 
 
@@ -38,7 +41,7 @@ class Peak(NamedTuple):
 @functools.cache
 def peak_of(accelerator: str | None, precision: str) -> Peak | None:
     """The peak of a product at a precision; None if either is unknown."""
-    for product in _products():
+    for product in _accelerators().products:
         if not re.fullmatch(product.names, accelerator or "", re.ASCII | re.IGNORECASE):
             continue
         if tflops := product.tflops.get(precision):
@@ -47,5 +50,12 @@ def peak_of(accelerator: str | None, precision: str) -> Peak | None:
 
 
 @functools.cache
-def _products() -> tuple[Product, ...]:
-    return load_entry(CATALOG / "accelerators.yml", Accelerators).products
+def may_use_tf32(accelerator: str | None) -> bool:
+    """Whether an accelerator may multiply matrices of fp32 in TF32; True if it is unknown."""
+    names = _accelerators().without_tf32
+    return not re.fullmatch(names, accelerator or "", re.ASCII | re.IGNORECASE)
+
+
+@functools.cache
+def _accelerators() -> Accelerators:
+    return load_entry(CATALOG / "accelerators.yml", Accelerators)

@@ -50,7 +50,7 @@ _SWITCHES = ("xla", "compile", "nvls")
 # Parameters that are conditions of the same name.
 _AS_NAMED = (
     *("image_size", "classes", "recompute", "sequence_length"),
-    *("message_bytes", "accumulation_steps"),
+    *("message_bytes", "accumulation_steps", "micro_batch_size"),
 )
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _PRODUCT = re.compile(r"(?P<family>[A-Z]{1,3}\d+[A-Za-z]?)(?P<rest>[^+]*)", re.ASCII)
@@ -61,11 +61,13 @@ _XLA = ("--xla", "--use_xla")
 
 @dataclass(frozen=True)
 class Difference:
-    """A condition in which two measurements differ, or that is unknown for one of them."""
+    """A condition in which two measurements differ, or that is unknown for one of them. With
+    `is_partial`, the user's says less than the other: V100 may be V100-SXM2-16GB."""
 
     factor: str
     mine: str | None
     other: str | None
+    is_partial: bool = False
 
     def __str__(self) -> str:
         return f"{label(self.factor)} ({self.mine or 'unknown'}, {self.other or 'not published'})"
@@ -257,12 +259,21 @@ def differences(
             continue
         if a is None and b is None:
             continue
-        if a is not None and b is not None and values_agree(name, a, b):
+        is_partial = name == "accelerator" and not between and _says_less(a, b)
+        if a is not None and b is not None and values_agree(name, a, b) and not is_partial:
             continue
         if between and (a is None or b is None):
             continue
-        found.append(Difference(name, display_value(a), display_value(b)))
+        found.append(Difference(name, display_value(a), display_value(b), is_partial))
     return found
+
+
+def _says_less(mine: object, other: object) -> bool:
+    """Whether an accelerator is named by its family only, and another of that family by more."""
+    first, second = _product(str(mine)), _product(str(other))
+    if first is None or second is None or first[0] != second[0]:
+        return False
+    return not any(first[1:]) and any(second[1:])
 
 
 def values_agree(factor: str, a: object, b: object) -> bool:

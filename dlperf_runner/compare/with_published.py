@@ -274,7 +274,7 @@ def _comparison(
     needed = needed_differences(found, rule)
     same_unit = all(item.factor != "unit" for item in found)
     ratio, interval = ratio_of(values, number) if same_unit else (math.nan, UNKNOWN)
-    assumed = [item for item in needed if assume and item.mine is None]
+    assumed = [item for item in needed if assume and (item.mine is None or item.is_partial)]
     # The user cannot match what a publication does not state: it is listed, but has no effect on
     # the verdict.
     factors = [item for item in needed if item.other is not None and item not in assumed]

@@ -27,6 +27,10 @@ NCCL_INTERFACES = "nccl_interfaces"  # how many; the estimator names them
 MODEL_TFLOPS = "model_tflops_per_device"
 MFU = "mfu"
 PEAK_TFLOPS = "peak_tflops_per_device"
+# As the program computed them.
+LOG_TFLOPS, LOG_MFU = "log_tflops_per_device", "log_mfu"
+# The program's TFLOP/s over those of the model at the same rate.
+LOG_TFLOPS_RATIO = "log_tflops_ratio"
 
 
 class Row(NamedTuple):
@@ -46,7 +50,7 @@ class Row(NamedTuple):
     nodes: int
     gpus_per_node: int
     world_size: int
-    batch_size_per_device: int
+    batch_size_per_device: float
     global_batch_size: int
     total_steps: int | None
     warmup_steps: int | None
@@ -70,7 +74,7 @@ class Row(NamedTuple):
 COLUMNS = Row._fields
 _WHOLE = (
     *("nodes", "gpus_per_node", "world_size", "repeat"),
-    *("batch_size_per_device", "global_batch_size"),
+    "global_batch_size",
 )
 # The type of each column in a DataFrame. Numbers of the type Int64 may be missing.
 TYPES = {

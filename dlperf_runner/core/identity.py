@@ -26,7 +26,8 @@ IDENTITY = (
     "batch_size_per_device",
     "total_steps",
     "warmup_steps",
-    "directory",  # only in a tree of logs whose directories repeat the same runs
+    # Only of logs that their directories tell apart, or, as in *noxla*, words in their names.
+    "directory",
     *TOPOLOGY,
 )
 ENVIRONMENT = (
@@ -43,6 +44,8 @@ GROUP = tuple(name for name in CASE if name not in ("framework", *TOPOLOGY))
 INTEGERS = ("batch_size_per_device", "total_steps", "warmup_steps", *TOPOLOGY)
 
 CaseKey = tuple[Any, ...]
+# fp8-cs, float8, mxfp8, te_fp8_delayedscaling
+_FP8 = re.compile(r"(?:te_|nanoo_)?(?:mx)?(?:fp8|float8)", re.ASCII)
 
 
 def case_key(case: Mapping[Any, Any]) -> CaseKey:
@@ -68,6 +71,11 @@ def plain(value: Any) -> Any:
         return None
     # Convert NumPy numbers.
     return value.item() if hasattr(value, "item") else value
+
+
+def as_batch_size(number: float) -> float:
+    """A batch size per device: an integer, or a fraction if several devices share a sample."""
+    return int(number) if number == int(number) else round(number, 6)
 
 
 def value_text(value: object) -> str:
@@ -109,6 +117,11 @@ def data_of(data_set: object, synthetic: Collection[str]) -> str:
 def data_kind(data: str | None) -> str | None:
     """What publications say about data: synthetic or real, but not where the files are."""
     return data if data in (None, "synthetic", "synthetic-dataset") else "real"
+
+
+def is_fp8(recipe: str | None) -> bool:
+    """Whether a recipe multiplies in FP8; part of the products keep the precision of the model."""
+    return bool(recipe and _FP8.match(recipe))
 
 
 def parameters_text(parameters: Mapping[str, object]) -> str:

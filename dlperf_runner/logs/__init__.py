@@ -46,7 +46,8 @@ class Log:
     """The content of a log. `has_ranks`: mpirun's tags name the ranks; the steps are those of the
     first rank that prints steps. `memory_gib`: the highest memory use of a device that the lines
     with a rate print. `compute_rates`: their rates without waiting for data. `skipped`: the steps
-    of each rate that changed no weight. Both are empty if the format does not have them."""
+    of each rate that changed no weight. `tflops` and `mfu` (in percent) are those of a device, as
+    the program computed them. All are empty if the format does not have them."""
 
     headers: list[Header]
     columns: Columns
@@ -54,6 +55,8 @@ class Log:
     memory_gib: float | None = None
     compute_rates: list[float | None] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
+    tflops: list[float | None] = field(default_factory=list)
+    mfu: list[float | None] = field(default_factory=list)
 
 
 _own: dict[str, Format] = {}  # the formats of the user's catalogue
@@ -116,7 +119,7 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
             break
     ranks.check()
     log.memory_gib, log.compute_rates = seen.memory_gib, seen.compute_rates
-    log.skipped = seen.skipped
+    log.skipped, log.tflops, log.mfu = seen.skipped, seen.tflops, seen.mfu
     return log
 
 

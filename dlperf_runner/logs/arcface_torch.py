@@ -20,9 +20,14 @@ import re
 
 from . import text
 from .records import Format, Statement
+from .statements import EXACT
 
 _SETTING = "-: "
 _OPTION = re.compile(r": (\w{1,64}+) {1,80}+(\S{1,1000}+)", re.ASCII)
+
+
+def _option(name: str, value: str) -> Statement:
+    return Statement(_SETTING, re.compile(rf": {name} +{value}(?!\S)", re.ASCII))
 
 
 FORMAT = Format(
@@ -54,11 +59,13 @@ FORMAT = Format(
                 "fp16": "precision",
                 "precision": "precision",  # only this project's own program prints it
             },
-            # Without AMP, the hardware and the configuration decide on TF32.
-            {"True": "amp", "False": ""},
+            {"True": "amp", "False": EXACT},
         ),
-        # fp16 again, so that a restart without it is noticed.
-        Statement(_SETTING, _OPTION, {"sample_rate": "sample_rate", "fp16": "fp16"}, {"1": "1.0"}),
+        # What changes the work of a step, unless it is as usual.
+        _option("gradient_acc", r"(?P<gradient_acc>[2-9]|[1-9]\d{1,18}+)"),
+        _option("embedding_size", r"(?P<embedding_size>(?!512\b)\d{1,18}+)"),
+        _option("dali", r"(?P<dali>True)"),
+        Statement(_SETTING, _OPTION, {"sample_rate": "sample_rate"}, {"1": "1.0"}),
     ),
     skips_first=True,
 )

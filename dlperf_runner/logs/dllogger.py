@@ -17,6 +17,7 @@ import re
 
 from . import text
 from .records import Format, Statement
+from .statements import EXACT
 
 _PARAMETER = " PARAMETER "
 _OPTION = re.compile(r"\b(\w{1,64}+) : (\S{1,1000}+)", re.ASCII)
@@ -41,7 +42,7 @@ FORMAT = Format(
                 "amp": "precision",
                 "display_every": "log_every",
             },
-            {"True": "amp", "False": "fp32"},
+            {"True": "amp", "False": EXACT},
         ),
         # The number of steps, unless the unit is an epoch.
         Statement(
@@ -64,6 +65,12 @@ FORMAT = Format(
             {"arch": "network", "xla": "xla", "dali": "dali", "cpu": "cpu", "data_dir": "data"},
             {"None": ""},
         ),
+        # What changes the work of a step, unless it is as usual.
+        Statement(_PARAMETER, re.compile(r"\bdata_format : (?P<memory_format>NCHW)\b", re.ASCII)),
+        Statement(_PARAMETER, re.compile(r"\bquantize : (?P<quantize>True)\b", re.ASCII)),
+        Statement(
+            _PARAMETER, re.compile(r"\bmixup : (?P<mixup>0\.\d{0,18}[1-9]\d{0,18})", re.ASCII)
+        ),
         # The size of images that are not read from files.
         Statement(
             _PARAMETER,
@@ -72,7 +79,7 @@ FORMAT = Format(
                 re.ASCII,
             ),
         ),
-        Statement("Num GPUs ", re.compile(r"\bNum GPUs (?P<world_size>\d+)", re.ASCII)),
+        Statement("Num GPUs ", re.compile(r"\bNum GPUs (?P<world_size>\d{1,18}+)", re.ASCII)),
         Statement(
             "train_throughput : ",
             re.compile(

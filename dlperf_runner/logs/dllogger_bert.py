@@ -36,6 +36,7 @@ from dataclasses import dataclass, field
 from . import text
 from .reader import Block, blocks, holds
 from .records import Columns, Format, Header, LineError
+from .statements import EXACT
 
 # Behind the time is the end of its text, so that none of its digits can be missing.
 _START = (
@@ -139,7 +140,7 @@ def _set(run: _Run, match: re.Match[bytes], line: int) -> None:
 
 
 def _configured(run: _Run, line: int) -> Header:
-    """What the arguments of the program state. Without fp16, the hardware decides on TF32."""
+    """What the arguments of the program state."""
     counts = {
         name: _count(name, run.options[name], line)
         for name in ("train_batch_size", "gradient_accumulation_steps", "max_seq_length")
@@ -151,13 +152,18 @@ def _configured(run: _Run, line: int) -> Header:
     return Header(
         line,
         batch_size_per_device=counts.get("train_batch_size"),
-        precision="amp" if "True" in map(run.options.get, ("fp16", "amp")) else None,
+        precision=_precision(run.options),
         log_every=run.every,
         network=f"bert-{size[0]}" if size else None,
         parameters=tuple(
             (field, str(counts[name])) for field, name in renamed.items() if name in counts
         ),
     )
+
+
+def _precision(options: dict[str, str]) -> str | None:
+    values = [options[name] for name in ("fp16", "amp") if name in options]
+    return ("amp" if "True" in values else EXACT) if values else None
 
 
 def _count(name: str, printed: str, line: int) -> int:

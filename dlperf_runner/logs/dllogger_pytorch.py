@@ -18,13 +18,21 @@ image_classification/{logger,training}.py; NVIDIA/dllogger 0478734, dllogger/log
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from . import text
 from .records import Format, Statement
+from .statements import EXACT
 
 # batch_size : 256, or "batch_size": 256
 _OPTION = re.compile(r'\b(\w{1,64}+)(?: :|":) "?([^\s,"}]{1,1000}+)', re.ASCII)
 _PARAMETER = "PARAMETER"
+
+
+def _option(name: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
+    pattern = re.compile(rf'\b{name}(?: :|":) "?{value}', re.ASCII)
+    return Statement(_PARAMETER, pattern, values=values or {})
+
 
 FORMAT = Format(
     name="dllogger_pytorch",
@@ -42,6 +50,8 @@ FORMAT = Format(
     ),
     rate=rb"\d+\.\d+",
     statements=(
+        # In 2019 and 2020, before AMP.
+        _option("fp16", r"(?P<precision>[Tt]rue)\b", {"True": "fp16", "true": "fp16"}),
         Statement(text.ALONE, text.SECONDS_OF_RANKS),
         Statement(text.NCCL, text.NCCL_OF_RANKS),
         Statement(text.ALL_REDUCE, text.TIME_OF_ALL_REDUCE),
@@ -54,15 +64,13 @@ FORMAT = Format(
                 "print_freq": "log_every",
                 "amp": "precision",
             },
-            # Without AMP, the hardware and an environment variable decide on TF32.
-            {"True": "amp", "true": "amp", "False": "", "false": ""},
+            {"True": "amp", "true": "amp", "False": EXACT, "false": EXACT},
         ),
         Statement(
             _PARAMETER,
             _OPTION,
             {
                 "arch": "network",
-                "amp": "amp",  # again, so that a restart without it is noticed
                 "num_classes": "classes",
                 "precision": "precision",
                 # This project's BERT only.
@@ -71,10 +79,18 @@ FORMAT = Format(
             },
         ),
         # --prof: the number of steps; -1 is a whole epoch.
-        Statement(_PARAMETER, re.compile(r'\bprof(?: :|":) (?P<total_steps>\d+)', re.ASCII)),
-        Statement(_PARAMETER, re.compile(r'\bimage_size(?: :|":) (?P<image_size>\d+)', re.ASCII)),
-        Statement(
-            _PARAMETER, re.compile(r'\bdata_backend(?: :|":) "?(?P<data>synthetic)\b', re.ASCII)
-        ),
+        _option("prof", r"(?P<total_steps>\d{1,18}+)"),
+        _option("image_size", r"(?P<image_size>\d{1,18}+)"),
+        _option("data_backend", r"(?P<data>synthetic)\b"),
+        _option("data", r"(?P<data>/[^\s,\"]{1,512}+)"),
+        _option("data_backend", r"(?P<dali>dali)-[cg]pu\b", {"dali": "True"}),
+        _option("data_backend", r"(?P<dali>pytorch)\b", {"pytorch": "False"}),
+        # What changes the work of a step, unless it is as usual.
+        _option("data_backend", r"(?P<data_backend>dali-cpu)\b"),
+        _option("memory_format", r"(?P<memory_format>nchw|nhwc)\b"),
+        _option("optimizer_batch_size", r"(?P<optimizer_batch_size>[1-9]\d{0,18})"),
+        _option("mixup", r"(?P<mixup>0\.\d{0,18}[1-9]\d{0,18})"),
+        _option("jit", r"(?P<jit>script)\b"),
+        _option("augmentation", r"(?P<augmentation>autoaugment)\b"),
     ),
 )

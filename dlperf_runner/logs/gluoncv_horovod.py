@@ -52,6 +52,11 @@ FORMAT = Format(
                 re.ASCII,
             ),
         ),
-        Statement("world_size=", re.compile(r"\bworld_size=(?P<world_size>\d+)", re.ASCII)),
+        # What changes the work of a step, unless it is as usual.
+        *(
+            Statement("Namespace(", re.compile(rf"\b{option}=(?P<{option}>True)\b", re.ASCII))
+            for option in ("mixup", "use_se")
+        ),
+        Statement("world_size=", re.compile(r"\bworld_size=(?P<world_size>\d{1,18}+)", re.ASCII)),
     ),
 )

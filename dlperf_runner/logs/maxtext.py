@@ -7,22 +7,42 @@
 
 Steps count from 0. The seconds are those between the starts of two steps on the host, which runs
 ahead of the devices: the first steps are not believable, and belong into the warm-up. While the
-batch size ramps up, and at the boundaries of a profile, no rate is printed.
+batch size ramps up, and at the boundaries of a profile, no rate is printed. The batch size per
+device is a fraction if several devices share a sample, and of one of the accumulated batches.
 
-Source: AI-Hypercomputer/maxtext e591f30, src/maxtext/common/metric_logger.py, configs/pyconfig.py
+Source: AI-Hypercomputer/maxtext e591f30, src/maxtext/common/metric_logger.py, configs/pyconfig.py,
+configs/base.yml, configs/types.py
 and docs/guides/monitoring_and_debugging/understand_logs_and_metrics.md.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from . import text
 from .records import Format, Statement
 
+# The axes of the mesh, by their names in parameters like ici_fsdp_parallelism.
+_AXES = {
+    "data": "ddp",
+    "fsdp": "fsdp",
+    "fsdp_transpose": "fsdp_transpose",
+    "tensor": "tp",
+    "tensor_transpose": "tensor_transpose",
+    "tensor_sequence": "tensor_sequence",
+    "sequence": "sequence",
+    "context": "cp",
+    "context_autoregressive": "cp_autoregressive",
+    "pipeline": "pp",
+    "expert": "ep",
+    "autoregressive": "autoregressive",
+}
 
-def _config(key: str, value: str) -> Statement:
-    return Statement(f"Config param {key}:", re.compile(rf"{key}: {value}(?!\S)", re.ASCII))
+
+def _config(key: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
+    pattern = re.compile(rf"\b{key}: {value}(?!\S)", re.ASCII)
+    return Statement(f"Config param {key}:", pattern, values=values or {})
 
 
 FORMAT = Format(
@@ -31,19 +51,31 @@ FORMAT = Format(
     marker=b"completed step: ",
     entry=re.compile(
         rb"completed step: (?P<step>\d{1,12}+), seconds: \d{1,9}+\.\d{3}, "
+        rb"(?:TFLOP/s/device: (?P<tflops>\d{1,9}+\.\d{3}), )?"
         rb"(?>[^\r\n]{0,200}?Tokens/s/device: )(?P<rate>[^\s,]{1,64}+),"
         rb" total_weights: [\d.]{1,32}+, loss: (?P<loss>[^\s,]{1,64}+)"
     ),
     rate=rb"\d+\.\d{3}",
     statements=(
         Statement(text.ALONE, text.SECONDS_OF_RANKS),
-        _config("per_device_batch_size", r"(?P<batch_size_per_device>\d+)(?:\.0)?"),
-        _config("max_target_length", r"(?P<sequence_length>\d+)"),
-        _config("steps", r"(?P<total_steps>\d+)"),
-        _config("dtype", r"(?P<precision>\w+)"),
-        Statement("Num_devices: ", re.compile(r"\bNum_devices: (?P<world_size>\d+)", re.ASCII)),
+        _config("per_device_batch_size", r"(?P<batch_size_per_device>\d{1,18}+(?:\.\d{1,18}+)?)"),
+        _config("gradient_accumulation_steps", r"(?P<accumulation_steps>\d{1,18}+)"),
+        _config("max_target_length", r"(?P<sequence_length>\d{1,18}+)"),
+        _config("steps", r"(?P<total_steps>\d{1,18}+)"),
+        _config("dtype", r"(?P<precision>\w{1,64}+)"),
+        _config("quantization", r"?(?P<recipe>\w{0,64}+)", {"": "none", "None": "none"}),
+        _config("remat_policy", r"(?P<recompute>\w{1,64}+)", {"minimal_with_context": "selective"}),
+        *(
+            _config(f"{place}_{axis}_parallelism", rf"(?P<mesh_{prefix}{name}>-?\d{{1,18}}+)")
+            for place, prefix in (("ici", ""), ("dcn", "dcn_"))
+            for axis, name in _AXES.items()
+        ),
+        Statement(
+            "Num_devices: ", re.compile(r"\bNum_devices: (?P<world_size>\d{1,18}+)", re.ASCII)
+        ),
     ),
     zero_based=True,
     one_step=True,
     rates_are_per="device",
+    batch_of_step=True,
 )

@@ -15,13 +15,18 @@ A line with no `lm loss`, like this end of one, has a loss that is no number, un
 skipped its iterations. Of those skipped, the second counter has the ones whose loss is no number.
 Both count since the line before.
 
-Source: NVIDIA/Megatron-LM 001b00c, megatron/training/training.py (training_log) and
-megatron/training/arguments.py (_print_args).
+The arguments, and the line `using world size: 8, data-parallel size: 1, ...` before them, give the
+degrees of parallelism. FP8 is a recipe of a model in bf16 or fp16; `fp8_recipe` has a value without
+FP8, too.
+
+Source: NVIDIA/Megatron-LM 001b00c and d98e8a6, megatron/training/training.py (training_log) and
+megatron/training/arguments.py (validate_args, _print_args); megatron/core/enums.py.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from . import text
 from .records import Format, Statement
@@ -30,8 +35,19 @@ from .records import Format, Statement
 _FIELDS = rb"(?:[^|\r\n]{0,200}+\|){0,40}?"
 
 
-def _argument(name: str, value: str) -> Statement:
-    return Statement(f"  {name} ..", re.compile(rf"  {name} \.+ {value}(?!\S)", re.ASCII))
+def _argument(name: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
+    pattern = re.compile(rf"  {name} \.+ {value}(?!\S)", re.ASCII)
+    return Statement(f"  {name} ..", pattern, values=values or {})
+
+
+# Degrees of parallelism, by the name of the argument.
+_MESH = {
+    "tensor_model_parallel_size": "mesh_tp",
+    "pipeline_model_parallel_size": "mesh_pp",
+    "context_parallel_size": "mesh_cp",
+    "expert_model_parallel_size": "mesh_ep",
+    "virtual_pipeline_model_parallel_size": "mesh_vp",
+}
 
 
 FORMAT = Format(
@@ -41,6 +57,7 @@ FORMAT = Format(
     entry=re.compile(
         rb"iteration {1,16}+(?P<step>\d{1,12}+)/ {0,16}+(?P<total>\d{1,12}+) \|"
         rb"(?>%(f)s elapsed time per iteration \(ms\): )(?P<rate>[^\s|]{1,64}+) \|"
+        rb"(?: throughput per GPU \(TFLOP/s/GPU\): (?P<tflops>\d{1,9}+\.\d) \|)?"
         rb"(?>%(f)s global batch size: {1,16}+)(?P<batch>\d{1,12}+) \|"
         rb"(?=(?:(?>%(f)s number of skipped iterations: {1,16}+)(?P<skipped>\d{1,12}+) \|)?)"
         rb"(?:(?:(?>%(f)s number of (?=nan iterations: {1,16}+[1-9]))"
@@ -50,18 +67,40 @@ FORMAT = Format(
     ),
     rate=rb"\d+\.\d",
     statements=(
-        _argument("world_size", r"(?P<world_size>\d+)"),
-        _argument("seq_length", r"(?P<sequence_length>\d+)"),
-        _argument("train_iters", r"(?P<total_steps>\d+)"),
-        _argument("log_interval", r"(?P<log_every>\d+)"),
-        _argument("global_batch_size", r"(?P<global_batch_size>\d+)"),
-        Statement("  bf16 ..", re.compile(r"  (?P<precision>bf16) \.+ True(?!\S)", re.ASCII)),
-        Statement("  fp16 ..", re.compile(r"  (?P<precision>fp16) \.+ True(?!\S)", re.ASCII)),
+        _argument("world_size", r"(?P<world_size>\d{1,18}+)"),
+        _argument("seq_length", r"(?P<sequence_length>\d{1,18}+)"),
+        _argument("train_iters", r"(?P<total_steps>\d{1,18}+)"),
+        _argument("log_interval", r"(?P<log_every>\d{1,18}+)"),
+        _argument("global_batch_size", r"(?P<global_batch_size>\d{1,18}+)"),
+        _argument("micro_batch_size", r"(?P<micro_batch_size>\d{1,18}+)"),
+        *(_argument(argument, rf"(?P<{name}>\d{{1,18}}+)") for argument, name in _MESH.items()),
+        _argument("fp8", r"(?P<fp8>None|False|\w{1,64}+)"),
+        _argument("fp8_recipe", r"(?P<fp8_recipe>\w{1,64}+)"),
+        _argument("fp4", r"(?P<fp4>None|False|\w{1,64}+)"),
+        _argument("recompute_granularity", r"(?P<recompute>\w{1,64}+)", {"None": "none"}),
+        Statement(
+            "using world size: ",
+            re.compile(
+                r"using world size: (?P<world_size>\d{1,18}+), data-parallel[- ]size: \d{1,18}+,"
+                r"(?: context-parallel size: (?P<mesh_cp>\d{1,18}+),)?"
+                r"(?:[^,]{0,64}sizes: [^,]{0,64}+,)?"
+                r" tensor-model-parallel size: (?P<mesh_tp>\d{1,18}+),"
+                r" pipeline-model-parallel size: (?P<mesh_pp>\d{1,18}+)",
+                re.ASCII,
+            ),
+        ),
+        Statement("  bf16 ..", re.compile(r"  (?P<precision>bf16) \.{1,64}+ True(?!\S)", re.ASCII)),
+        Statement("  fp16 ..", re.compile(r"  (?P<precision>fp16) \.{1,64}+ True(?!\S)", re.ASCII)),
         # Again, so that a restart without it is noticed.
-        Statement("  bf16 ..", re.compile(r"  bf16 \.+ (?P<bf16>True|False)(?!\S)", re.ASCII)),
-        Statement("  fp16 ..", re.compile(r"  fp16 \.+ (?P<fp16>True|False)(?!\S)", re.ASCII)),
+        Statement(
+            "  bf16 ..", re.compile(r"  bf16 \.{1,64}+ (?P<bf16>True|False)(?!\S)", re.ASCII)
+        ),
+        Statement(
+            "  fp16 ..", re.compile(r"  fp16 \.{1,64}+ (?P<fp16>True|False)(?!\S)", re.ASCII)
+        ),
     ),
     first_too=True,
     seconds=0.001,
     rates_are_per="step",
+    batch_of_step=True,
 )

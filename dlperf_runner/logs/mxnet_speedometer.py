@@ -45,7 +45,11 @@ FORMAT = Format(
                 "dataset_path": "data",
             },
         ),
-        Statement("Namespace(", re.compile(r"'image_shape': \((?P<image_size>\d+),", re.ASCII)),
+        Statement(
+            "Namespace(", re.compile(r"'image_shape': \((?P<image_size>\d{1,18}+),", re.ASCII)
+        ),
+        # What changes the work of a step, unless it is as usual.
+        Statement("Namespace(", re.compile(r"'memonger': (?P<memonger>True)\b", re.ASCII)),
         # Only train_parall.py has the first option, and train.py does not print the second.
         Statement(
             "Namespace(",

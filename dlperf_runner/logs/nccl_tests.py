@@ -182,5 +182,6 @@ FORMAT = Format(
     ),
     rate=_NUMBER,
     statements=(),
+    is_fp32=True,
     table=as_run,
 )

@@ -3,8 +3,8 @@
     train: epoch 0, iter 20, loss: 6.505637, top_1: 0.000000, top_k: 0.000000, samples/s: 288.088
     train: epoch 0, iter 20, loss: 6.505637, top_1: 0.000000, samples/s: 288.088 1597050000.123456
 
-Later commits append the Unix time. Iterations count from 1. Validation lines and epochs after the
-first are ignored.
+Later commits append the Unix time. OneFlow of that time has no TF32. Iterations count from 1.
+Validation lines and epochs after the first are ignored.
 """
 
 from __future__ import annotations
@@ -34,21 +34,28 @@ FORMAT = Format(
         _stated(
             "num_gpu_per_node = ", r"(?P<devices_per_node>\d{1,9}), num_nodes = (?P<nodes>\d{1,9})"
         ),
+        Statement("num_nodes = ", re.compile(r"(?:^|\s)num_nodes = (?P<nodes>\d{1,9})\s{0,8}\Z")),
+        # What changes the work of a step, unless it is as usual.
+        *(
+            _stated(f"{option} = ", f"(?P<{option}>True)")
+            for option in ("channel_last", "fuse_bn_relu", "fuse_bn_add_relu", "pad_output")
+        ),
         Statement("Running ", re.compile(r"\bRunning (?P<network>[\w.-]+):", re.ASCII)),
         Statement("model = ", re.compile(r"(?:^|\s)model = (?P<network>[\w.-]+)", re.ASCII)),
-        _stated("image_size = ", r"(?P<image_size>\d+)"),
+        _stated("image_size = ", r"(?P<image_size>\d{1,18}+)"),
         Statement(
             "train_data_dir = ",
             re.compile(r"\btrain_data_dir = (?P<data>\S+)", re.ASCII),
             values={"None": ""},
         ),
-        _stated("batch_size_per_device = ", r"(?P<batch_size_per_device>\d+)"),
-        _stated("loss_print_every_n_iter = ", r"(?P<log_every>\d+)"),
-        _stated("num_iters = ", r"(?P<total_steps>\d+)"),
+        _stated("batch_size_per_device = ", r"(?P<batch_size_per_device>\d{1,18}+)"),
+        _stated("loss_print_every_n_iter = ", r"(?P<log_every>\d{1,18}+)"),
+        _stated("num_iters = ", r"(?P<total_steps>\d{1,18}+)"),
         Statement(
             "use_fp16 = ",
-            re.compile(r"use_fp16 = (?P<precision>\w+)", re.ASCII),
+            re.compile(r"use_fp16 = (?P<precision>\w{1,64}+)", re.ASCII),
             values={"True": "fp16", "False": "fp32", "None": "fp32"},
         ),
     ),
+    is_fp32=True,
 )

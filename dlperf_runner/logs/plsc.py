@@ -14,6 +14,7 @@ import re
 
 from . import text
 from .records import Format, Statement
+from .statements import EXACT
 
 
 def _set(what: str, value: str) -> Statement:
@@ -33,24 +34,25 @@ FORMAT = Format(
     statements=(
         # "Set train batch size to 4."; the values above it, under "Default configuration", are not
         # used.
-        _set("train batch size", r"(?P<batch_size_per_device>\d+)"),
-        _set("log period", r"(?P<log_every>\d+)"),
-        _set("num_classes", r"(?P<classes>\d+)"),
+        _set("train batch size", r"(?P<batch_size_per_device>\d{1,18}+)"),
+        _set("log period", r"(?P<log_every>\d{1,18}+)"),
+        _set("num_classes", r"(?P<classes>\d{1,18}+)"),
         # trainer_id: 0, num_trainers: 1
         Statement(
             "num_trainers:",
             re.compile(
-                r"\btrainer_id: (?P<writer>\d{1,9}), num_trainers: (?P<world_size>\d+)", re.ASCII
+                r"\btrainer_id: (?P<writer>\d{1,9}), num_trainers: (?P<world_size>\d{1,18}+)",
+                re.ASCII,
             ),
         ),
         # Only this project's scripts print the next three.
         _set("noise", r"(?P<noise>\w[\w ]*)"),
-        _set("dtype", r"(?P<precision>\w+)"),
-        _set("number of batches", r"(?P<total_steps>\d+)"),
+        _set("dtype", r"(?P<precision>\w{1,64}+)"),
+        _set("number of batches", r"(?P<total_steps>\d{1,18}+)"),
         Statement(
             "Use mixed precision training:",
             re.compile(r"Use mixed precision training: (?P<precision>True|False)", re.ASCII),
-            values={"True": "fp16", "False": "fp32"},
+            values={"True": "fp16", "False": EXACT},
         ),
     ),
     zero_based=True,

@@ -42,10 +42,12 @@ class Header:
     Several processes may print every step into the same log without naming themselves; `writer` is
     then the process that printed this header. `network` is the model as the program calls it.
     `parameters` are further options of the program, as printed: `xla`, `data`, `image_size` ...
+    A batch size per device may be a fraction if several devices share a sample. A precision may be
+    one of several: `fp32|tf32`.
     """
 
     line: int
-    batch_size_per_device: int | None = None
+    batch_size_per_device: float | None = None
     global_batch_size: int | None = None
     world_size: int | None = None
     nodes: int | None = None
@@ -90,7 +92,9 @@ class Statement:
 
     `pattern` either has named groups, each called as the field of Header that it gives, or it
     matches pairs of an option and a value, and `options` maps options to fields. The groups
-    `nodes` and `devices_per_node` give the world size together. Other names become
+    `nodes` and `devices_per_node` give the world size together. Groups like `mesh_tp` are degrees
+    of parallelism; with an empty group `whole_mesh`, their product is the world size. Together with
+    `sequence_length`, `tokens_per_step` gives the global batch size. Other names become
     `parameters`. `values` translates printed values; the names of dtypes are always translated.
     """
 
@@ -128,9 +132,10 @@ class Format:
     """A log format.
 
     `entry` matches a line with a rate. Its named groups are `step`, `rate`, and optionally `loss`,
-    `time`, `memory_gib`, `compute` (the rate without waiting for data), `skipped` (the steps since
-    the line before that changed no weight), and what each of these lines states of the whole run:
-    `batch`, the global batch size, and `total`, the number of steps.
+    `time`, `memory_gib`, `tflops` (of a device), `mfu` (in percent), `compute` (the rate without
+    waiting for data), `skipped` (the steps since the line before that changed no weight), and what
+    each of these lines states of the whole run: `batch`, the global batch size, and `total`, the
+    number of steps.
     A match without a rate gives the loss of a step whose rate follows. `marker` is a literal text
     that each match contains. `rate`
     matches a whole rate, so that a number that was cut or wrapped is noticed. `sample` is a line
@@ -142,7 +147,10 @@ class Format:
     for step 1, whatever the interval. `skips_first`: the first interval has no line. `seconds`:
     `rate` is the duration of a step in units of so many seconds; it becomes a rate in steps per
     second. `rates_are_per`: what a printed rate is of; of a step, it is in steps per second.
-    `table`: reads a log whose rates are no steps of a training, in the place of `entry`.
+    `batch_of_step`: the batch of a run counts all samples of a step, those of accumulated batches
+    included; in other formats, the accumulated batches multiply it. `is_fp32`: the program is of a
+    time before TF32, or measures no training. `table`: reads a log whose rates are no steps of a
+    training, in the place of `entry`.
     """
 
     name: str
@@ -158,6 +166,8 @@ class Format:
     skips_first: bool = False
     seconds: float | None = None
     rates_are_per: Literal["world", "node", "device", "step"] = "world"
+    batch_of_step: bool = False
+    is_fp32: bool = False
     table: Callable[[Iterable[bytes]], tuple[list[Header], Columns]] | None = None
 
     @cached_property

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from . import text
 from .reader import Block
@@ -23,8 +25,13 @@ _COUNTS = {
     "total_steps": "number of steps",
     "log_every": "log interval",
 }
-_FIELDS = {*_COUNTS, *Header.__dataclass_fields__}
-_DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+_FIELDS = {*_COUNTS, *Header.__dataclass_fields__, "whole_mesh", "tokens_per_step"}
+# Groups whose product is the world size; experts and virtual stages are spread over these devices.
+_MESH = ("mesh_pp", "mesh_ddp", "mesh_fsdp", "mesh_cp", "mesh_tp")
+# The hardware, the framework and an environment variable decide on TF32.
+EXACT = "fp32|tf32"
+_DTYPES = {"float32": EXACT, "float16": "fp16", "bfloat16": "bf16"}
+_BATCH = re.compile(r"\d{1,9}(?:\.\d{1,6})?", re.ASCII)
 _WRAPPED = re.compile(text.WRAPPED)
 LONGEST = 2**12  # a printed namespace has about 2000 characters
 
@@ -86,8 +93,17 @@ def _header(form: Format, line: int, texts: tuple[tuple[Statement, str], ...]) -
 
 
 def _header_of(form: Format, line: int, stated: dict[str, str]) -> Header:
-    counts = {name: _count(_COUNTS[name], stated[name]) for name in _COUNTS if name in stated}
-    if "nodes" in counts:
+    counts: dict[str, Any] = {
+        name: (_batch if name == "batch_size_per_device" else _count)(_COUNTS[name], stated[name])
+        for name in _COUNTS
+        if name in stated
+    }
+    if "whole_mesh" in stated:
+        degrees = (stated[name] for name in _MESH if name in stated)
+        counts["world_size"] = math.prod(_count("degree of parallelism", n) for n in degrees)
+    if "tokens_per_step" in stated:
+        counts["global_batch_size"] = _samples(stated["tokens_per_step"], stated["sequence_length"])
+    if "devices_per_node" in counts:
         counts["world_size"] = counts["nodes"] * counts.pop("devices_per_node")
     precision, final, writer = map(stated.get, ("precision", "final_samples_per_second", "writer"))
     warmup = stated.get("warmup_steps")
@@ -101,6 +117,23 @@ def _header_of(form: Format, line: int, stated: dict[str, str]) -> Header:
         network=stated.get("network"),
         parameters=tuple((name, stated[name]) for name in sorted(stated.keys() - _FIELDS)),
     )
+
+
+def _batch(what: str, printed: str) -> float:
+    """A printed batch size per device, which may be a fraction."""
+    if not _BATCH.fullmatch(printed) or not float(printed):
+        problem = f"the {what} is not a positive number"
+        raise LineError(0, problem, expected="a number above 0", found=repr(printed))
+    return int(float(printed)) if float(printed).is_integer() else float(printed)
+
+
+def _samples(tokens: str, length: str) -> int:
+    """The samples of a step with so many tokens."""
+    number, of_sample = _count("number of tokens", tokens), _count("sequence length", length)
+    if number % of_sample:
+        problem = "the tokens of a step are no whole number of sequences"
+        raise LineError(0, problem, expected=f"a multiple of {of_sample}", found=tokens)
+    return number // of_sample
 
 
 def _count(what: str, printed: str) -> int:

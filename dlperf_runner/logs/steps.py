@@ -24,13 +24,15 @@ OF_RUN = {
 class Seen:
     """What the blocks before said: losses, for formats that print the loss of a step on a line
     before its rate; what each line with a rate states of the whole run, by group; the highest
-    memory use; and for each line with a rate, that without waiting for data, and the number of
-    skipped steps."""
+    memory use; and for each line with a rate, that without waiting for data, the TFLOP/s and the
+    MFU that the program computed, and the number of skipped steps."""
 
     losses: Losses = field(default_factory=dict)
     of_run: dict[str, set[bytes]] = field(default_factory=dict)
     memory_gib: float | None = None
     compute_rates: list[float | None] = field(default_factory=list)
+    tflops: list[float | None] = field(default_factory=list)
+    mfu: list[float | None] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
 
 
@@ -51,15 +53,18 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         seen.memory_gib = max(seen.memory_gib or 0, *map(float, group["memory_gib"]))
     if "compute" in group:
         seen.compute_rates += text.optional_numbers(group["compute"])
+    for name, column in (("tflops", seen.tflops), ("mfu", seen.mfu)):
+        if name in group:
+            column.extend(text.optional_numbers([n.replace(b",", b"") for n in group[name]]))
     if "skipped" in group:
         seen.skipped += [int(number or 0) for number in group["skipped"]]
     if seen.losses or not all(rates):
         printed = list(_losses(_writers(form, block), steps, rates, printed, seen.losses))
         with_rate = [n for n, rate in enumerate(rates) if rate]
         steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
-    numbers = _integers(b" ".join(steps))
+    counted = _integers(b" ".join(steps))
     return Columns(
-        [number + 1 for number in numbers] if form.zero_based else list(numbers),
+        [number + 1 for number in counted] if form.zero_based else list(counted),
         _rates(form, block, rates),
         text.optional_numbers(printed),
         text.unix_times(times),

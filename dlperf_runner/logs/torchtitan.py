@@ -5,27 +5,62 @@
 
 Steps count from 1. Step 1 is printed, then every `log_freq` steps, 10 by default. Without an option
 that turns them off, colour codes stand between the values. Earlier versions print neither grad_norm
-nor tflops; lines of `validate step:` are no training. The warm-up that the program names is that of
-its learning rate. Only ranks that torchrun's filter lets through print, usually rank 0.
+nor tflops, and before December 2024 `wps` in the place of tps; lines of `validate step:` are no
+training. The warm-up that the program names is that of its learning rate. Only ranks that
+torchrun's filter lets through print, usually rank 0.
 
-Source: pytorch/torchtitan, torchtitan/components/metrics.py (00fbaaf and b5bcd76) and train.py.
+The batch of a data-parallel rank is the local batch size, which the devices of that rank share. A
+step has the global batch size: with accumulation, several local batches.
+
+    Trainer is initialized with local batch size 2, global batch size 64, gradient accumulation
+      steps 4, sequence length 8192, total steps 100 (warmup 10)
+    Trainer is initialized with 8192 tokens per DP rank, 131072 tokens per train step, gradient
+      accumulation steps 1, maximum context length 8192, total steps 100 (warmup 10)
+    Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=4, cp=1, tp=8, ep=1
+    Building 2-D device mesh with ['dp_shard', 'tp'], [4, 8]
+    Float8 training active with recipe rowwise
+
+Each is one line; the earlier ones are of 2025, the second of August 2026.
+
+Source: pytorch/torchtitan, torchtitan/components/metrics.py (00fbaaf and b5bcd76), train.py,
+trainer.py, distributed/parallel_dims.py and components/quantization/*.py (fb17e25, b5bcd76).
 """
 
 from __future__ import annotations
 
 import re
+from itertools import combinations
 
 from . import text
 from .records import Format, Statement
 
+_AXES = {
+    "pp": "mesh_pp",
+    "dp_replicate": "mesh_ddp",
+    "dp_shard": "mesh_fsdp",
+    "dp": "mesh_fsdp",
+    "cp": "mesh_cp",
+    "tp": "mesh_tp",
+}
+_ACCUMULATION = r"gradient accumulation steps (?P<accumulation_steps>\d{1,18}+)"
 _COLOUR = rb"(?:\x1b\[[\d;]{0,16}+m)?+"
 
 
-def _mesh(data_parallel: str) -> Statement:
+def _earlier_mesh(*axes: str) -> Statement:
+    names = ", ".join(f"'{axis}'" for axis in axes)
+    sizes = ", ".join(rf"(?P<{_AXES[axis]}>\d{{1,18}}+)" for axis in axes)
     return Statement(
-        "device mesh with parallelism: ",
-        re.compile(rf"\bpp=1, {data_parallel}, cp=1, tp=1\b", re.ASCII),
+        f"Building {len(axes)}-D device mesh with ",
+        re.compile(rf"device mesh with \[{names}\], \[{sizes}\](?P<whole_mesh>)", re.ASCII),
     )
+
+
+_EARLIER_MESHES = [
+    _earlier_mesh(*axes)
+    for number in range(1, len(_AXES))
+    for axes in combinations(_AXES, number)
+    if not {"dp", "dp_shard"} <= {*axes}
+]
 
 
 FORMAT = Format(
@@ -37,7 +72,9 @@ FORMAT = Format(
         rb"%(c)s(?<!validate )step: {1,16}+(?P<step>\d{1,12}+)  %(c)s"
         rb"loss: {1,16}+(?P<loss>%(w)s)  %(c)s(?:grad_norm: {1,16}+%(w)s  %(c)s)?"
         rb"memory: {1,16}+(?P<memory_gib>\d{1,9}+\.\d\d)GiB\([^)\s]{0,64}+\)  %(c)s"
-        rb"tps: (?P<rate>%(w)s)  %(c)s(?:tflops|mfu): " % {b"c": _COLOUR, b"w": text.WORD}
+        rb"[tw]ps: (?P<rate>%(w)s)  %(c)s(?=(?:tflops|mfu): )"
+        rb"(?:tflops: {1,16}+(?P<tflops>[\d,]{1,16}+\.\d\d)  %(c)s)?"
+        rb"(?:mfu: {1,16}+(?P<mfu>\d{1,9}+\.\d\d)%%)?" % {b"c": _COLOUR, b"w": text.WORD}
     ),
     rate=rb"\d{1,3}(?:,\d{3})*+",
     statements=(
@@ -47,11 +84,43 @@ FORMAT = Format(
         Statement(
             "with local batch size ",
             re.compile(
-                r"with local batch size (?P<batch_size_per_device>\d+),"
-                r".{0,200}? sequence length (?P<sequence_length>\d{1,18}+),"
+                r"with local batch size (?P<micro_batch_size>\d{1,18}+),"
+                r" global batch size (?P<global_batch_size>\d{1,18}+)"
+                rf"(?:(?:,| \() ?{_ACCUMULATION}\)?)?,"
+                r" sequence length (?P<sequence_length>\d{1,18}+),"
                 r" total steps (?P<total_steps>\d{1,18}+)",
                 re.ASCII,
             ),
+        ),
+        Statement(
+            " tokens per train step, ",
+            re.compile(
+                rf"(?P<tokens_per_step>\d{{1,18}}+) tokens per train step, {_ACCUMULATION},"
+                r" maximum context length (?P<sequence_length>\d{1,18}+),"
+                r" total steps (?P<total_steps>\d{1,18}+)",
+                re.ASCII,
+            ),
+        ),
+        Statement(
+            " training active",
+            re.compile(
+                r"(?P<recipe>Float8)(?: tensorwise scaled)? training active(?! with)", re.ASCII
+            ),
+            values={"Float8": "float8"},
+        ),
+        Statement(
+            " training active",
+            re.compile(r"\bFloat8 training active with recipe (?P<recipe>\w{1,64}+)", re.ASCII),
+            values={
+                "tensorwise": "float8",
+                "rowwise": "float8-rowwise",
+                "rowwise_with_gw_hp": "float8-rowwise-gw-hp",
+            },
+        ),
+        Statement(
+            "Converted Linear layers to ",
+            re.compile(r"layers to (?P<recipe>MXFP8|NVFP4)Linear\b", re.ASCII),
+            values={"MXFP8": "mxfp8", "NVFP4": "nvfp4"},
         ),
         # As this project starts it, and its own program.
         Statement(
@@ -62,15 +131,19 @@ FORMAT = Format(
                 re.ASCII,
             ),
         ),
-        # The number of devices, if each of them trains on samples of its own.
-        _mesh(r"dp_replicate=1, dp_shard=(?P<world_size>\d+)"),
-        _mesh(r"dp_replicate=(?P<world_size>\d+), dp_shard=1"),
-        # As it was said until 2025.
         Statement(
-            "Building 1-D device mesh with ",
-            re.compile(r"device mesh with \['dp_\w+'\], \[(?P<world_size>\d+)\]", re.ASCII),
+            "device mesh with parallelism: ",
+            re.compile(
+                r"\bpp=(?P<mesh_pp>\d{1,18}+), dp_replicate=(?P<mesh_ddp>\d{1,18}+),"
+                r" dp_shard=(?P<mesh_fsdp>\d{1,18}+), cp=(?P<mesh_cp>\d{1,18}+),"
+                r" tp=(?P<mesh_tp>\d{1,18}+)"
+                r"(?:, ep=(?P<mesh_ep>\d{1,18}+))?(?P<whole_mesh>)\b",
+                re.ASCII,
+            ),
         ),
+        *_EARLIER_MESHES,  # until 2025
     ),
     first_too=True,
     rates_are_per="device",
+    batch_of_step=True,
 )

@@ -13,6 +13,7 @@ from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.frame import SAMPLES_PER_SECOND
+from ..core.identity import as_batch_size
 from ..core.units import SAMPLES, Unit, per_second
 from ..logs import Columns
 
@@ -24,21 +25,34 @@ WARMUP_LINES = "warmup_lines"  # lines of a published estimator that begin in th
 class Expected(NamedTuple):
     """The expected settings of the run. `by` names who states a setting, such as the plan.
     `sequence_length`: the tokens of a sample, None if it is unknown. `accumulation_steps`: the
-    batches of a step."""
+    batches of a step; `batch_of_step`: the batch size counts all of them."""
 
     by: Callable[[str], str]
     topology: Topology
     precision: str
-    batch_size_per_device: int
+    batch_size_per_device: float
     unit: Unit = SAMPLES
     sequence_length: int | None = None
     accumulation_steps: int = 1
+    batch_of_step: bool = False
+
+    @property
+    def global_batch_size(self) -> int:
+        """The batch size of all devices, as logs state it."""
+        return round(self.batch_size_per_device * self.topology.world_size)
+
+    @property
+    def micro_batch_size(self) -> float:
+        """The batch size per device of one of the accumulated batches."""
+        number = self.accumulation_steps if self.batch_of_step else 1
+        return as_batch_size(self.batch_size_per_device / number)
 
     @property
     def per_step(self) -> int | None:
         """The samples or tokens of a step of all devices; None if that is unknown."""
-        batch = self.batch_size_per_device * self.topology.world_size
-        samples = batch * self.accumulation_steps
+        samples = self.global_batch_size
+        if not self.batch_of_step:
+            samples *= self.accumulation_steps
         if self.unit == SAMPLES:
             return samples
         return self.sequence_length and samples * self.sequence_length

@@ -16,7 +16,7 @@ from ..logs import Columns, Format, Log
 from . import sequence, settings
 from .estimators import Expected, Measured, measurements_of, of_world, published_lines
 from .step_parts import of_input
-from .step_time import log_memory, step_times
+from .step_time import log_flops, log_memory, step_times
 
 # How far the rate that a program prints at its end may be from the mean of the printed rates, as a
 # share of it: from the first on it is noted, from the second on refused. Both average the same
@@ -80,6 +80,7 @@ def measure(
         *of_input(rates, computing),
         *step_times(world, expected.per_step, span),
         *log_memory(log.memory_gib),
+        *(log_flops(log.tflops[first:end], log.mfu[first:end]) if lines is found else ()),
     )
     if lines is found and rates:
         measured_steps = found.steps[end - 1] - found.steps[first] + span

@@ -28,8 +28,8 @@ def confirmed_settings(
     """The names of the settings that the log confirms. Raises UserError if it contradicts one, or
     itself."""
     wanted = {
-        "batch_size_per_device": (expected.batch_size_per_device, None),
-        "global_batch_size": (expected.batch_size_per_device * expected.topology.world_size, None),
+        "batch_size_per_device": (expected.micro_batch_size, None),
+        "global_batch_size": (expected.global_batch_size, None),
         "world_size": (expected.topology.world_size, None),
         "nodes": (expected.topology.nodes, None),
         "precision": (expected.precision, None),
@@ -48,14 +48,15 @@ def confirmed_settings(
         if field in wanted:
             found.add(what)
             value_wanted, by = wanted[field]
-            # Some programs call training in fp16 automatic mixed precision.
-            if value != value_wanted and {value, value_wanted} != {"amp", "fp16"}:
+            if value != value_wanted and not same_precision(value, value_wanted):
                 raise UserError(
                     f"the {what} contradicts {by or expected.by(what)}",
                     where=f"{name}:{line}",
                     expected=str(value_wanted),
-                    found=str(value),
+                    found=_shown(value),
                 )
+    if "global batch size" in found:
+        found.add("batch size")
     options: dict[str, list[tuple[int, object]]] = {}
     for header in headers:
         for option, printed in header.parameters:
@@ -65,6 +66,17 @@ def confirmed_settings(
     return found
 
 
+def same_precision(a: object, b: object) -> bool:
+    """Whether two precisions, each of which may be one of several, can be the same. Some programs
+    call training in fp16 automatic mixed precision."""
+    first, second = (set(str(value).split("|")) for value in (a, b))
+    return bool(first & second) or {*first, *second} == {"amp", "fp16"}
+
+
+def _shown(value: object) -> str:
+    return str(value).replace("|", " or ")
+
+
 def _check_agreement(what: str, stated: Iterable[tuple[int, object]], name: str) -> None:
     (first, value), *others = stated
     for line, other in others:
@@ -72,8 +84,8 @@ def _check_agreement(what: str, stated: Iterable[tuple[int, object]], name: str)
             raise UserError(
                 f"the {what} contradicts line {first}",
                 where=f"{name}:{line}",
-                expected=str(value),
-                found=str(other),
+                expected=_shown(value),
+                found=_shown(other),
                 hint="was the run started again with other settings?",
             )
 

@@ -1,11 +1,12 @@
-"""The time of a step: median, 95th and 99th percentile of the measured window, and the memory that
-a log prints."""
+"""The time of a step: median, 95th and 99th percentile of the measured window, and the memory and
+the FLOPs that a log prints."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
 
-from ..core.frame import LOG_MEMORY, STEP_TIME
+from ..core.frame import LOG_MEMORY, LOG_MFU, LOG_TFLOPS, STEP_TIME
 from .estimators import Measurement
 
 PERCENTILES = {"median": 50, "p95": 95, "p99": 99}
@@ -40,3 +41,15 @@ def log_memory(gib: float | None) -> Iterator[Measurement]:
     """The highest memory use that the log prints."""
     if gib is not None:
         yield Measurement(LOG_MEMORY, 1024 * gib, "MiB", "as_printed")
+
+
+def log_flops(tflops: Sequence[float | None], mfu: Sequence[float | None]) -> Iterator[Measurement]:
+    """The means of the TFLOP/s and of the MFU (in percent) that the lines of the measured window
+    print."""
+    for metric, unit, scale, printed in (
+        (LOG_TFLOPS, "TFLOP/s", 1, tflops),
+        (LOG_MFU, "1", 100, mfu),
+    ):
+        numbers = [number for number in printed if number is not None]
+        if numbers:
+            yield Measurement(metric, fmean(numbers) / scale, unit, "as_printed")

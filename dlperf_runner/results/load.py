@@ -128,7 +128,7 @@ def load_results(
             found=" ".join(_about_skipped(results)) or None,
             hint="recognised formats: " + ", ".join(logs.formats()),
         )
-    results.notes += dict.fromkeys(run.assumed for run in results.counted if run.assumed)
+    results.notes += dict.fromkeys(note for run in results.counted for note in run.assumed)
     results.notes += [*about_copies(apart), *about_names(results.counted)]
     results.notes += about_starts(results.counted)
     results.notes += _about_validity(results)
@@ -303,7 +303,7 @@ def _row(
 ) -> Row:
     return Row(
         **dict(zip(CASE, run.case, strict=True)),
-        global_batch_size=run.batch_size_per_device * run.topology.world_size,
+        global_batch_size=run.global_batch_size,
         repeat=run.repeat,
         metric=SAMPLES_PER_SECOND,
         value=None,

@@ -4,38 +4,58 @@ its network, its data and its options."""
 from __future__ import annotations
 
 import functools
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from .. import logs
+from ..catalog.accelerators import may_use_tf32
 from ..core.errors import UserError
-from ..core.identity import data_of, parameters_text, read_parameters
+from ..core.identity import as_batch_size, data_of, is_fp8, parameters_text, read_parameters
 from .log_file import LogFile
 from .run_record import FoundRun, Known
 from .statement import Stated
 
+ASSUMED_FP32 = (
+    "precision: neither the logs nor the accelerator say whether the products of matrices in runs"
+    " named fp32 were FP32 or TF32, the default of A100 and newer GPUs in most frameworks; state it"
+    " with --precision, or an older GPU with --accelerator"
+)
 # The names of the fields in records of logs.
 _FIELDS = {
-    "batch_size": "batch_size_per_device",
     "world_size": "world_size",
     "nodes": "nodes",
     "precision": "precision",
 }
+# Degrees of parallelism in logs, as publications call them.
+_DEGREES = re.compile(r"mesh_(\w+)")
+# Scalings of FP8 in Megatron-LM, as its publications call them; that without a suffix is delayed.
+_SCALINGS = {"delayed": "", "tensorwise": "-cs", "mxfp8": "-mx", "blockwise": "-sc"}
 _COUNT = re.compile(r"0*[1-9]\d{0,8}", re.ASCII)
 # Parameters that programs print as the plan has them.
 _PLANNED = (
     *("accumulation_steps", "classes", "image_size", "message_bytes", "noise", "parallel"),
-    *("recipe", "sample_rate", "sequence_length"),
+    *("recipe", "recompute", "sample_rate", "sequence_length"),
+)
+# What logs state and campaigns do not choose.
+_PRINTED = (
+    *_PLANNED,
+    *("augmentation", "channel_last", "data_backend", "embedding_size", "fuse_bn_add_relu"),
+    *("fuse_bn_relu", "gradient_acc", "jit", "memonger", "memory_format", "mixup"),
+    *("optimizer_batch_size", "pad_output", "quantize", "use_se"),
 )
 
 
-def head_of(log: LogFile) -> Mapping[str, Stated]:
-    """The settings that the log states, by field; `by` names the line. Raises UserError if a line
-    is invalid."""
+def headers_of(log: LogFile) -> list[logs.Header]:
+    """The headers before the first steps of a log. Raises UserError if a line is invalid."""
     with log.errors():
-        headers = logs.parse(log.form, log.pieces(), most=0).headers
+        return logs.parse(log.form, log.pieces(), most=0).headers
+
+
+def head_of(headers: Iterable[logs.Header]) -> Mapping[str, Stated]:
+    """The settings that the headers of a log state, by field; `by` names the line."""
     found: dict[str, Stated] = {}
     for header in headers:
         for field, attribute in _FIELDS.items():
@@ -43,6 +63,35 @@ def head_of(log: LogFile) -> Mapping[str, Stated]:
             if value is not None:
                 found.setdefault(field, Stated(value, f"line {header.line} of the log"))
     return found
+
+
+def batch_of(
+    headers: Sequence[logs.Header], form: logs.Format, world_size: int
+) -> tuple[Stated | None, float | None]:
+    """The batch size per device that a log states, and that of one of the accumulated batches, as
+    far as the program shares it among the devices."""
+    by = "line {} of the log".format
+    printed = _printed(headers)
+    micro = printed.get("micro_batch_size")
+    of_log = next((h for h in headers if h.batch_size_per_device is not None), None)
+    one = int(micro) if micro and _COUNT.fullmatch(micro) else None
+    if not form.batch_of_step:
+        stated = Stated(of_log.batch_size_per_device, by(of_log.line)) if of_log else None
+        return stated, one
+    for header in headers:
+        if header.global_batch_size is not None:
+            batch = as_batch_size(header.global_batch_size / world_size)
+            return Stated(batch, by(header.line)), one
+    if of_log is None or of_log.batch_size_per_device is None:
+        return None, one
+    one_batch = of_log.batch_size_per_device
+    number = int(printed.get("accumulation_steps", "1"))
+    return Stated(as_batch_size(one_batch * number), by(of_log.line)), one_batch
+
+
+def _printed(headers: Iterable[logs.Header]) -> dict[str, str]:
+    """The parameters that the headers state; the first line counts."""
+    return dict(pair for header in reversed([*headers]) for pair in header.parameters)
 
 
 def check_network(headers: Iterable[logs.Header], run: FoundRun, entry: Known) -> None:
@@ -84,8 +133,15 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) ->
     and the number of steps and warm-up steps. Without a published rule, the number of steps is
     enough; the share of the warm-up is that of the catalogue."""
     headers = list(headers)
-    printed = dict(pair for header in reversed(headers) for pair in header.parameters)
-    parameters = dict(_parameters(printed, entry))
+    printed = _printed(headers)
+    batch, one_batch = batch_of(headers, logs.formats()[run.log_format], run.topology.world_size)
+    if batch and run.batch_size_per_device == one_batch:  # it is named after that
+        run = replace(run, batch_size_per_device=batch.value)
+    parameters = dict(_parameters(printed, entry, run, one_batch))
+    # In FP8, the other operations have the precision that the log states.
+    if run.precision == "fp8" and is_fp8(parameters.get("recipe")):
+        stated_precision = head_of(headers).get("precision")
+        run = replace(run, precision=stated_precision.value if stated_precision else "bf16")
     if parameters:
         run = replace(run, parameters=parameters_text(parameters))
     if printed.get("cpu") == "True":
@@ -99,6 +155,8 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) ->
         asserted = tuple(item for item in run.asserted if item[0] != "accelerator")
         run = replace(run, accelerator="cpu", asserted=asserted)
     stated = dict(run.stated_by)
+    if _may_be_tf32(run, headers):
+        run = replace(run, assumed=(*run.assumed, ASSUMED_FP32))
     total, warmup = (
         getattr(run.rule, field) if field in stated else _first(headers, field)
         for field in ("total_steps", "warmup_steps")
@@ -108,6 +166,42 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) ->
     if total is None or warmup is None or warmup >= total:
         return run
     return replace(run, rule=entry.rule_of(total, warmup))
+
+
+def _parallel(printed: Mapping[str, str], world_size: int) -> str | None:
+    """How the devices share the work: `fsdp`, `fsdp 4, tp 8`; None if the log does not state it.
+    In MaxText, -1 stands for all other devices."""
+    found = {m[1]: int(size) for name, size in printed.items() if (m := _DEGREES.fullmatch(name))}
+    if not found:
+        return None
+    of_devices = [size for name, size in found.items() if name not in ("ep", "vp")]
+    left = max(1, world_size // math.prod(size for size in of_devices if size > 0))
+    degrees = {name: left if size < 0 else size for name, size in found.items()}
+    shared = {name: size for name, size in degrees.items() if size != 1}
+    if len(shared) < 2 and list(shared.values()) in ([], [world_size]):
+        return next(iter(shared), None if world_size > 1 else "none")
+    return ", ".join(f"{name.replace('_', ' ')} {size}" for name, size in sorted(shared.items()))
+
+
+def _recipe(printed: Mapping[str, str]) -> str:
+    """The recipe of Megatron-LM: `fp8` is that of its publications, hybrid with delayed scaling."""
+    nothing = ("None", "False")
+    if (printed.get("fp4", "None")) not in nothing:
+        return "nvfp4"
+    if printed["fp8"] in nothing:
+        return "none"
+    scaling = printed.get("fp8_recipe", "delayed")
+    kind = "" if printed["fp8"] in ("hybrid", "True") else f"-{printed['fp8']}"
+    return f"fp8{_SCALINGS.get(scaling, f'-{scaling}')}{kind}"
+
+
+def _may_be_tf32(run: FoundRun, headers: Iterable[logs.Header]) -> bool:
+    """Whether a run that only its name calls fp32 may be one of TF32."""
+    if run.precision != "fp32" or "precision" in dict(run.stated_by):
+        return False
+    if logs.formats()[run.log_format].is_fp32 or not may_use_tf32(run.accelerator):
+        return False
+    return all(header.precision != "fp32" for header in headers)
 
 
 def stated_counts(run: FoundRun, headers: Iterable[logs.Header]) -> dict[str, int]:
@@ -122,11 +216,23 @@ def _first(headers: Iterable[logs.Header], field: str) -> int | None:
     return next((value for value in values if value is not None), None)
 
 
-def _parameters(printed: Mapping[str, str], entry: Known) -> Iterator[tuple[str, str]]:
+def _parameters(
+    printed: Mapping[str, str], entry: Known, run: FoundRun, one_batch: float | None
+) -> Iterator[tuple[str, str]]:
     """The parameters by the names of the catalogue, as far as the log states them."""
-    for name in _PLANNED:
-        if name in printed:
+    of_step = logs.formats()[run.log_format].batch_of_step
+    usual = {"accumulation_steps": "1"} if of_step else {}
+    if entry.definition:  # as in the identity of planned runs
+        usual |= {n: str(entry.definition.parameters[n]) for n in entry.definition.if_changed}
+    for name in _PRINTED:
+        if name in printed and printed[name] != usual.get(name):
             yield name, printed[name]
+    if of_step and one_batch is not None and one_batch != run.batch_size_per_device:
+        yield "micro_batch_size", f"{one_batch:g}"
+    if parallel := _parallel(printed, run.topology.world_size):
+        yield "parallel", parallel
+    if "fp8" in printed:
+        yield "recipe", _recipe(printed)
     if "data" in printed:
         data = data_of(printed["data"], entry.synthetic_data)
         yield "data", data

@@ -26,6 +26,15 @@ _OF_LOGS = re.compile(r"^logs?[-_]|[-_]logs?$")
 _BATCH_DIRECTORY = re.compile(r"bz(\d{1,9})", re.ASCII)
 
 
+_WORD = re.compile(r"[^\W_]+")
+# What the names of directories and logs of one table differ in without being of another machine or
+# setting: sizes, repeats, dates, and numbers of jobs.
+_SIZE = r"(?:\d+x?|x\d+|one|two|four|eight|single|multi|many|all)"
+_OF_WHAT = r"(?:n?gpus?|cards?|devices?|nodes?|hosts?|machines?|procs?|ranks?|workers?|n|g|np)"
+_REPEATED = r"(?:run|r|rep|repeat|try|trial|attempt|seed|part|job|slurm|logs?|train|out|output)s?"
+_TELLS_NOTHING = re.compile(rf"(?:{_SIZE}?{_OF_WHAT}?)*\d*|{_REPEATED}\d*|\d{{8}}t\d+z?", re.ASCII)
+
+
 class PathWords(NamedTuple):
     """What a path says; None where it says nothing. `first` are the words before the first setting;
     in the published layouts they name what ran. `others` are the words behind it. `directory` names
@@ -109,6 +118,13 @@ def _accelerators(directories: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 @functools.lru_cache(maxsize=1024)
+def telling_words(text: str) -> tuple[str, ...]:
+    """The words of a name that may be of another machine or setting, such as xla or h100box."""
+    words = (re.sub(r"\d{4,}", "", word) for word in _WORD.findall(text.lower()))
+    return tuple(word for word in words if not _TELLS_NOTHING.fullmatch(word))
+
+
+@functools.lru_cache(maxsize=1024)
 def topology_of(text: str) -> Topology | None:
     """The topology that a word like 4n8g names."""
     try:
@@ -117,6 +133,6 @@ def topology_of(text: str) -> Topology | None:
         return None
 
 
-def batch_of(directory: str) -> int:
+def size_of(directory: str) -> int:
     """The batch size that a directory like bz128 names."""
     return int(directory.removeprefix("bz"))

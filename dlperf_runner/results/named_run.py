@@ -9,13 +9,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from .. import logs
+from ..catalog.accelerators import may_use_tf32
 from ..catalog.names import names
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.units import BANDWIDTH
+from ..measure.settings import same_precision
 from .log_file import LogFile
-from .log_head import head_of
-from .log_name import PathWords, batch_of, stem_of, topology_of, words_of
+from .log_head import batch_of, head_of, headers_of
+from .log_name import PathWords, size_of, stem_of, topology_of, words_of
 from .run_record import FoundRun, Known
 from .statement import Stated, Statement, words
 
@@ -65,18 +68,22 @@ class _Identification:
         self.asserted: list[tuple[str, str]] = []
 
     @cached_property
+    def headers(self) -> Sequence[logs.Header]:
+        return headers_of(self.log)
+
+    @cached_property
     def head(self) -> Mapping[str, Stated]:
-        return head_of(self.log)
+        return head_of(self.headers)
 
     def run(self) -> FoundRun:
         for field in ("framework", "total_steps", "warmup_steps"):
             self._assert(field, filter(None, [self.statement.get(field)]))
         by_name = [Stated(self.entry.model, _BY_NAME)] if self.words.first else []
         self._assert("model", [*filter(None, [self.statement.get("model")]), *by_name])
-        batch = self._batch_size()
         topology = self._topology()
-        precision = self._precision()
+        batch = self._batch_size(topology.world_size)
         accelerator = self._accelerator()
+        precision = self._precision(accelerator)
         repeat = self._agreed("repeat", self._said("repeat"))
         steps, warmup = (self.statement.get(f) for f in ("total_steps", "warmup_steps"))
         rule = self.entry.rule
@@ -100,7 +107,7 @@ class _Identification:
             stated_by=tuple((_SETTINGS.get(f, f), s.by) for f, s in self.statement.items()),
             accelerator=accelerator,
             asserted=tuple(self.asserted),
-            assumed=ASSUMED_NODES if self._nodes_are_assumed else None,
+            assumed=(ASSUMED_NODES,) if self._nodes_are_assumed else (),
             other_words=" ".join(self.words.others),
         )
 
@@ -127,7 +134,7 @@ class _Identification:
         first: Stated | None = None
         for stated in said:
             first = first or stated
-            if stated.value != first.value and {stated.value, first.value} != {"amp", "fp16"}:
+            if stated.value != first.value and not same_precision(stated.value, first.value):
                 raise UserError(
                     f"the {words(field)} in {stated.by} contradicts {first.by}",
                     where=str(self.path),
@@ -136,13 +143,16 @@ class _Identification:
                 )
         return first and first.value
 
-    def _batch_size(self) -> int:
+    def _batch_size(self, world_size: int) -> float:
         if self.entry.unit == BANDWIDTH:
             return 1  # it has none
-        said = [Stated(batch_of(d), f"{_DIRECTORY}{d}") for d in self.words.batch_directories]
+        said = [Stated(size_of(d), f"{_DIRECTORY}{d}") for d in self.words.batch_directories]
         said += self._said("batch_size")
         self._assert("batch_size_per_device", said)
-        said += self._in_log("batch_size", needed=not said)
+        if not said or "batch_size" in self.statement:
+            in_log, one_batch = batch_of(self.headers, self.log.form, world_size)
+            if in_log and not (said and said[0].value == one_batch):
+                said.append(in_log)
         if any(stated.value == 0 for stated in said):
             raise UserError(
                 "the batch size must be at least 1", where=str(self.path), found=self.path.name
@@ -150,18 +160,35 @@ class _Identification:
         batch = self._agreed("batch size", said)
         if batch is None:
             raise self._missing("batch size", "a name like rn50_b128_fp32_1.log", "--batch-size")
-        return int(batch)
+        return float(batch) if isinstance(batch, float) else int(batch)
 
-    def _precision(self) -> str:
+    def _precision(self, accelerator: str | None) -> str:
         said = [*self._said("precision")]
         self._assert("precision", said)
-        said += self._in_log("precision", needed=not said)
+        if not said or said[0].value != "fp8":  # a log states that as a recipe
+            said += self._in_log("precision", needed=not said)
         if not said and len(self.entry.precisions) == 1:
             return self.entry.precisions[0]
         precision = self._agreed("precision", said)
         if precision is None:
             raise self._missing("precision", "a name like rn50_b128_fp32_1.log", "--precision")
-        return str(precision)
+        if "|" not in str(precision):
+            return str(precision)
+        if self._is_on_cpu or not may_use_tf32(accelerator):
+            return "fp32"
+        raise UserError(
+            "cannot determine the precision: without mixed precision, products of matrices are FP32"
+            " or TF32",
+            where=str(self.path),
+            expected="fp32 or tf32, which is the default of A100 and newer GPUs in most frameworks",
+            found=f"{self.head['precision'].by}, which states neither",
+            hint="state it with --precision tf32 or --precision fp32, or in mapping.yml; an older"
+            " GPU, named with --accelerator, has no TF32",
+        )
+
+    @property
+    def _is_on_cpu(self) -> bool:
+        return any(("cpu", "True") in header.parameters for header in self.headers)
 
     def _accelerator(self) -> str | None:
         """The stated product, which may be more specific than the name: V100-SXM2-16GB and v100."""

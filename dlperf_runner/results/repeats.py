@@ -3,12 +3,14 @@
 Logs with the same bytes are one run, and so are logs with the same rates, such as a copy whose ends
 of lines were converted. Directories that hold the same repeat twice, as V100_LOG and
 A100_LOG beside each other do, are separate groups. Two logs in one directory cannot be told apart.
+Logs of one table whose directories or names have other words of unknown meaning may be of other
+machines or settings, and are separate groups, too.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter
@@ -16,7 +18,7 @@ from pathlib import Path
 
 from ..core.errors import UserError
 from ..core.lists import grouped, shortened
-from .log_name import topology_of
+from .log_name import telling_words, topology_of
 from .run_log import Reading
 from .run_record import FoundRun
 
@@ -28,17 +30,17 @@ def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
     problem instead of a measurement where nothing does."""
     marked = list(_with_copies(readings, root))
     splits = _splits(_claimed(marked), root)
-    grouped = [_in_directory(reading, splits, root) for reading in marked]
+    apart = _by_words([_in_directory(reading, splits, root) for reading in marked], root)
     paths = {
         run.path: [str(other.path) for other in several]
-        for several in _claimed(grouped)
+        for several in _claimed(apart)
         for run in several
     }
     return [
         _refused(reading, reading.run, paths[reading.run.path])
         if reading.run and _counts(reading) and reading.run.path in paths
         else reading
-        for reading in grouped
+        for reading in apart
     ]
 
 
@@ -160,9 +162,41 @@ def _in_directory(reading: Reading, splits: set[Parts], root: Path) -> Reading:
     if not depths:
         return reading
     directory = "/".join(place[: max(depths) + 1]) or "."
-    own = replace(run, directory=directory)
-    series = reading.series and reading.series._replace(run=own)
-    return replace(reading, run=own, series=series)
+    return _with_run(reading, replace(run, directory=directory))
+
+
+def _with_run(reading: Reading, run: FoundRun) -> Reading:
+    return replace(reading, run=run, series=reading.series and reading.series._replace(run=run))
+
+
+_table: Callable[[FoundRun], tuple[object, ...]] = attrgetter("framework", "settings")
+
+
+def _by_words(readings: Sequence[Reading], root: Path) -> list[Reading]:
+    """The readings, with the words that tell the runs of a table apart."""
+    counting = (reading.run for reading in readings if reading.run and _counts(reading))
+    runs = [run for run in counting if run.expected_by != "the plan"]
+    told = dict(_told_by_words(runs, root))
+    return [
+        _with_run(reading, told[reading.run.path])
+        if reading.run and reading.run.path in told
+        else reading
+        for reading in readings
+    ]
+
+
+def _told_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path, FoundRun]]:
+    for table in grouped(runs, _table).values():
+        places = [_place(run.path.parent, root) for run in table]
+        of_places = [telling_words(" ".join(place)) for place in places]
+        of_names = [telling_words(run.other_words) for run in table]
+        by_place, by_name = len(set(of_places)) > 1, len(set(of_names)) > 1
+        for run, place, words in zip(table, places, of_names, strict=True):
+            parts = ["/".join(place) or "." if by_place else run.directory]
+            parts += [f"*{'_'.join(words)}*"] if by_name and words else []
+            if by_place or by_name:
+                directory = "/".join(filter(None, parts)) or None
+                yield run.path, replace(run, directory=directory)
 
 
 def _refused(reading: Reading, run: FoundRun, paths: Sequence[str]) -> Reading:

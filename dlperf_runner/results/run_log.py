@@ -19,7 +19,8 @@ from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
 from ..catalog.variant import Transformer
 from ..core.errors import UserError
-from ..core.identity import read_parameters
+from ..core.frame import LOG_TFLOPS
+from ..core.identity import is_fp8, read_parameters
 from ..core.lists import Steps, grouped, in_turn
 from ..core.units import SAMPLES, TOKENS, per_second
 from ..measure.energy import energy
@@ -148,6 +149,7 @@ def _measured(run: FoundRun, log: LogFile, known: Sequence[Known]) -> Steps[Read
         entry.unit if entry else unit_of(run.workload),
         counts.get("sequence_length"),
         counts.get("accumulation_steps", 1),
+        log.form.batch_of_step,
     )
     measured, found, left_out = measure(
         log.form, content, rule, expected, partial(_line_of, log), name
@@ -206,10 +208,12 @@ def _model_flops(
     length = expected.sequence_length or 0
     rate = measured.measurements[0].value / run.topology.world_size
     tokens = rate if expected.unit == TOKENS else rate * length
-    # With a recipe, part of the products has another peak than the rest.
-    has_one_peak = read_parameters(run.parameters).get("recipe", "none") == "none"
-    peak = peak_of(run.accelerator, run.precision) if has_one_peak else None
-    return tuple(model_flops(tokens, transformer, length, peak))
+    # Part of the products keeps the precision of the model; FP8 has the highest peak of a step.
+    recipe = read_parameters(run.parameters).get("recipe", "none")
+    fastest = "fp8" if is_fp8(recipe) else run.precision if recipe == "none" else ""
+    peak = peak_of(run.accelerator, fastest)
+    printed = next((m.value for m in measured.measurements if m.metric == LOG_TFLOPS), None)
+    return tuple(model_flops(tokens, transformer, length, peak, printed))
 
 
 def _digest(rates: tuple[float, ...]) -> str | None:

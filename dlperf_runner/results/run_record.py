@@ -18,9 +18,18 @@ from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.files import read_json, stored
-from ..core.identity import CASE, GROUP, TOPOLOGY, CaseKey, parameters_text, short_product
+from ..core.identity import (
+    CASE,
+    GROUP,
+    TOPOLOGY,
+    CaseKey,
+    parameters_text,
+    read_parameters,
+    short_product,
+)
 from ..core.printable import printable
 from ..core.units import SAMPLES, Unit
+from ..logs import formats
 from ..measure.validity import OtherProcess
 
 if TYPE_CHECKING:
@@ -113,7 +122,7 @@ class FoundRun:
     framework: str
     model: str
     precision: str
-    batch_size_per_device: int
+    batch_size_per_device: float
     topology: Topology
     repeat: int
     rule: Rule | None
@@ -133,7 +142,7 @@ class FoundRun:
     stated_by: tuple[tuple[str, str], ...] = ()  # which option or mapping states a setting
     # Settings that the user or the log's path states, each with its source.
     asserted: tuple[tuple[str, str], ...] = ()
-    assumed: str | None = None  # what the identification of the run rests on, as a note
+    assumed: tuple[str, ...] = ()  # what the identification of the run rests on, as notes
     other_words: str = ""  # of the log's name, whose meaning is unknown
     copy_of: str | None = None  # the log that counts instead, and what both have in common
     # Input of the validity rules: the run's hosts, its devices by host, and the plan's NCCL
@@ -173,6 +182,16 @@ class FoundRun:
     def settings(self) -> tuple[object, ...]:
         """The key of runs that are in one table."""
         return _settings_of(self)
+
+    @property
+    def global_batch_size(self) -> int:
+        """The samples of a step of all devices."""
+        samples = round(self.batch_size_per_device * self.topology.world_size)
+        form = formats().get(self.log_format)
+        if form is not None and form.batch_of_step:
+            return samples
+        number = read_parameters(self.parameters).get("accumulation_steps", "1")
+        return samples * int(number) if number.isdecimal() else samples
 
     @property
     def setting(self) -> str:

@@ -104,5 +104,6 @@ def title(key: Mapping[str, Any]) -> str:
     if key["container"]:
         parts.append("in " + short_digest(key["container"]))
     if key["directory"]:
-        parts.append(f"directory {key['directory']}")
+        kind = "logs" if "*" in key["directory"] else "directory"
+        parts.append(f"{kind} {key['directory']}")
     return ", ".join(parts)

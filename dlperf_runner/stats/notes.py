@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ..core.frame import SAMPLES_PER_SECOND, Row, case_of
+from ..core.frame import (
+    LOG_MFU,
+    LOG_TFLOPS,
+    LOG_TFLOPS_RATIO,
+    MFU,
+    MODEL_TFLOPS,
+    PEAK_TFLOPS,
+    SAMPLES_PER_SECOND,
+    Row,
+    case_of,
+)
 from ..core.identity import CaseKey, case_key, topology_text
 from ..core.lists import shortened
 from ..core.units import BANDWIDTH, per_second
@@ -21,6 +31,9 @@ from .intervals import FEW, median_rank, outliers
 DISAGREEMENT = 0.01
 # An outlier closer to the median than this gets no note, however close the other runs are.
 NOTEWORTHY = 0.01
+# Programs count the operations of a model a little differently: the vocabulary, norms, experts.
+_OTHER_COUNT = 1.25
+_OTHER_PEAK = 1.1
 # Estimators of the same quantity; the program's final value is excluded, it includes the warm-up.
 _COMPARED = ("mean_of_rates", "harmonic_mean_of_rates", "time_stamps")
 
@@ -33,8 +46,12 @@ def case_notes(rows: Iterable[Row], found: Sequence[Record]) -> Iterator[str]:
     runs = _runs(rows)
     for name, cases in by_group(found).items():
         mine = [(case, runs[case_key(case)]) for case in cases]
-        about_runs = (_about_outliers, _about_estimators, _about_steadiness, _about_warmup_lines)
-        for texts in (_about_base(cases), *(about(mine) for about in about_runs)):
+        about_runs = (
+            *(_about_printed_flops, _about_outliers, _about_estimators),
+            *(_about_steadiness, _about_warmup_lines),
+        )
+        impossible = _about_impossible(cases)
+        for texts in (_about_base(cases), impossible, *(about(mine) for about in about_runs)):
             yield from (f"{name}: {text}" for text in texts)
     yield from _about_intervals(found)
     yield from _about_short_windows([run for of in runs.values() for run in of])
@@ -79,6 +96,69 @@ def _about_base(cases: Sequence[Record]) -> Iterator[str]:
         yield (
             f"the speed-up intervals of {shortened([*map(topology_text, several)])} come from"
             f" fewer than {FEW} runs and cover less than 95 %"
+        )
+
+
+def _about_impossible(cases: Sequence[Record]) -> Iterator[str]:
+    """What exceeds 100 %, and the likely reasons."""
+    above = [
+        f"{topology_text(case)} {100 * case[MFU]:.1f} %"
+        for case in cases
+        if case[MFU] is not None and case[MFU] > 1
+    ]
+    if above:
+        yield (
+            f"an MFU above 100 % is impossible: {shortened(above)}; check the model, the"
+            " accelerator, the precision (FP8?), the number of devices and the sequence length"
+        )
+    superlinear = [
+        f"{topology_text(case)} {100 * case['scaling_efficiency']:.1f} % of {case['base_case']}"
+        for case in cases
+        if _is_superlinear(case)
+    ]
+    if superlinear:
+        yield (
+            f"an efficiency above 100 % is unlikely: {shortened(superlinear)}; check that both ran"
+            " on the same machines with the same settings, and that the smaller run was not"
+            " disturbed or short of memory"
+        )
+
+
+def _is_superlinear(case: Record) -> bool:
+    """Whether the efficiency is above 100 %, as printed, and its interval, if it has one, too."""
+    efficiency, low = case["scaling_efficiency"], case["scaling_efficiency_ci_low"]
+    if efficiency is None or round(efficiency, 3) <= 1:
+        return False
+    return low is None or bool(low > 1)
+
+
+def _about_printed_flops(mine: Runs) -> Iterator[str]:
+    """Contradictions between what the program computed and what follows from its rate."""
+    others: dict[str, str] = {}  # by topology; the runs of a case hardly differ in this
+    peaks: dict[str, str] = {}
+    for case, runs in mine:
+        topology = topology_text(case)
+        for run in runs:
+            ratio, printed, peak = map(run.get, (LOG_TFLOPS_RATIO, LOG_TFLOPS, PEAK_TFLOPS))
+            if ratio is not None and not 1 / _OTHER_COUNT < ratio < _OTHER_COUNT:
+                others[topology] = f"{topology} {printed:.4g}, not {run[MODEL_TFLOPS]:.4g}"
+            share = run.get(LOG_MFU)
+            if not (peak and share):
+                continue
+            assumed = (printed or run[MODEL_TFLOPS]) / share
+            most = _OTHER_PEAK if printed else _OTHER_COUNT
+            if not 1 / most < assumed / peak < most:
+                peaks[topology] = f"{topology} {assumed:.4g}, not {peak:.4g}"
+    if others:
+        yield (
+            "the TFLOP/s per device in the log contradict those of the model at the same rate:"
+            f" {shortened([*others.values()])}; check the model, the sequence length and the number"
+            " of devices"
+        )
+    if peaks:
+        yield (
+            "the MFU in the log is of another peak in TFLOP/s than that of the accelerator:"
+            f" {shortened([*peaks.values()])}; check the accelerator and the precision"
         )
 
 

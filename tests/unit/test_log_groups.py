@@ -63,12 +63,14 @@ def test_directories_named_after_accelerators_say_what_ran(
     assert problem.problem == "the accelerator in the directory V100_LOG contradicts the file name"
 
 
-def test_words_of_unknown_meaning_are_told(tmp_path: Path) -> None:
-    for repeat, word in enumerate(("xla", "plain"), start=1):
+def test_dates_and_numbers_of_jobs_in_names_are_told(tmp_path: Path) -> None:
+    for repeat, word in enumerate(("2022-11-20", "job4711"), start=1):
         path = tmp_path / "1n1g" / f"rn50_b128_fp32_{word}_{repeat}.log"
         write(path, gluoncv(50.0 * repeat))
-    told = "1n1g: pooled, although the names of the logs have other words: plain, xla"
-    assert told in words(summarize(tmp_path))
+    result = summarize(tmp_path)
+    told = "1n1g: pooled, although the names of the logs have other words: 2022-11-20, job4711"
+    assert told in words(result)
+    assert DataFrame(result.cases)["repeats"].tolist() == [2]
 
 
 def test_converted_copies_of_a_log_are_one_run(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_topology_that_a_flat_name_leaves_open_can_be_stated(tmp_path: Path) -> 
     path = write(tmp_path / "tf_gpu12_amp_bs256.txt", dllogger(50.0, 12, amp=True, final=50.0))
     assert "cannot determine the number of nodes" in only(load(path)).problem
     (run,) = load(path, topology="3n4g").counted
-    assert (str(run.topology), run.assumed) == ("3n4g", None)
+    assert (str(run.topology), run.assumed) == ("3n4g", ())
 
 
 @pytest.mark.parametrize(

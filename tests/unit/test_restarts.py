@@ -55,6 +55,7 @@ class Example:
 
 BATCH, WORLD, PRECISION, STEPS = "batch size", "world size", "precision", "number of steps"
 GLOBAL = "global batch size"
+EXACT = "fp32 or tf32"  # of a program that does not say which
 
 EXAMPLES = {
     "gluoncv_horovod": Example(
@@ -64,7 +65,7 @@ EXAMPLES = {
         {
             BATCH: ("batch_size={}", "128", "64"),
             WORLD: ("world_size={}", "8", "4"),
-            PRECISION: ("'float32'", "'float16'", "fp32", "fp16"),
+            PRECISION: ("'float32'", "'float16'", EXACT, "fp16"),
             STEPS: ("iterations={}", "120", "60"),
             "log interval": ("log_interval={}", "1", "2"),
         },
@@ -80,7 +81,7 @@ EXAMPLES = {
         {
             BATCH: ("per_batch_size={}", "128", "64"),
             WORLD: ("ctx_num={}", "8", "4"),
-            PRECISION: ("'float32'", "'float16'", "fp32", "fp16"),
+            PRECISION: ("'float32'", "'float16'", EXACT, "fp16"),
             STEPS: ("'max_steps': {}", "120", "60"),
             "classes": ("'num_classes': {}", "9", "8"),
         },
@@ -116,7 +117,7 @@ EXAMPLES = {
         {
             BATCH: ("size to {}", "128", "64"),
             WORLD: ("num_trainers: {}", "1", "2"),
-            PRECISION: ("training: False", "training: True", "fp32", "fp16"),
+            PRECISION: ("training: False", "training: True", EXACT, "fp16"),
             STEPS: ("batches to {}", "150", "100"),
             "classes": ("num_classes to {}", "9", "8"),
         },
@@ -135,7 +136,7 @@ EXAMPLES = {
         {
             BATCH: ("batch_size : {}", "256", "128"),
             WORLD: ("Num GPUs {}", "8", "4"),
-            PRECISION: ("amp : True", "amp : False", "amp", "fp32"),
+            PRECISION: ("amp : True", "amp : False", "amp", EXACT),
             STEPS: ("num_iter : {}", "500", "400"),
             "number of warm-up steps": ("warmup_steps : {}", "200", "100"),
         },
@@ -147,8 +148,7 @@ EXAMPLES = {
         {
             BATCH: ("batch_size : {}", "256", "128"),
             WORLD: ("world_size : {}", "8", "4"),
-            PRECISION: ("amp : True", "precision : fp32", "amp", "fp32"),
-            "amp": ("amp : {}", "True", "False"),
+            PRECISION: ("amp : True", "amp : False", "amp", EXACT),
             STEPS: ("prof : {}", "100", "50"),
         },
     ),
@@ -162,11 +162,10 @@ EXAMPLES = {
             GLOBAL: ("total_batch_size         {}", "1024", "512"),
             PRECISION: (
                 "fp16                     True",
-                "precision                tf32",
+                "fp16                     False",
                 "amp",
-                "tf32",
+                EXACT,
             ),
-            "fp16": ("fp16                     {}", "True", "False"),
             STEPS: ("total_step               {}", "100", "50"),
             "classes": ("num_classes              {}", "93431", "9"),
         },
@@ -176,9 +175,11 @@ EXAMPLES = {
         LLAMA,
         ("1n8g", "bf16", 2),
         {
-            BATCH: ("local batch size {}", "2", "4"),
+            "micro batch size": ("local batch size {}", "2", "4"),
+            GLOBAL: ("global batch size {}", "16", "32"),
+            "accumulation steps": ("accumulation steps {}", "1", "2"),
             WORLD: ("dp_shard={}", "8", "4"),
-            PRECISION: ("precision bfloat16", "precision float32", "bf16", "fp32"),
+            PRECISION: ("precision bfloat16", "precision float32", "bf16", EXACT),
             STEPS: ("total steps {}", "100", "50"),
             "sequence length": ("sequence length {}", "8192", "4096"),
         },
@@ -194,7 +195,7 @@ EXAMPLES = {
         {
             BATCH: ("batch_size: {}.0", "4", "2"),
             WORLD: ("Num_devices: {}", "8", "4"),
-            PRECISION: ("dtype: bfloat16", "dtype: float32", "bf16", "fp32"),
+            PRECISION: ("dtype: bfloat16", "dtype: float32", "bf16", EXACT),
             STEPS: ("steps: {}", "30", "20"),
             "sequence length": ("length: {}", "2048", "1024"),
         },

@@ -121,7 +121,7 @@ def test_the_lines_of_torchtitan_at_that_commit_are_read(catalog: Catalog) -> No
     ]
     told = {k: v for h in headers for k, v in vars(h).items() if v not in (None, ())}
     assert (told["network"], told["precision"], told["world_size"]) == ("llama-8b", "bf16", 16)
-    assert (told["batch_size_per_device"], told["total_steps"]) == (2, 60)
+    assert (told["global_batch_size"], told["total_steps"]) == (32, 60)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,169 @@
+"""What cannot be, or is unlikely: shares above 100 %, and runs of other machines in one table."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from command_line import output
+from make_logs import gluoncv, maxtext, megatron, torchtitan, write
+
+from dlperf_runner.compare.conditions import Difference, differences
+
+
+def summary(folder: Path, *options: str) -> tuple[str, list[dict[str, str]]]:
+    """What summarize prints, and the cases of summary.csv."""
+    out = output("summarize", folder, "--output-dir", folder / "out", *options)
+    with (folder / "out" / "summary.csv").open(encoding="utf-8", newline="") as file:
+        return " ".join(out.split()), list(csv.DictReader(file))
+
+
+# ---- above 100 %
+
+
+def test_an_mfu_above_100_percent_is_told(tmp_path: Path) -> None:
+    """70 billion parameters at 20,000 tokens/s are more than the 989.4 TFLOP/s of an H100."""
+    write(tmp_path / "1n8g" / "llama70b_b2_bf16_1.log", torchtitan(20_000, world=8))
+    out, (case,) = summary(tmp_path, "--accelerator", "H100-SXM5-80GB")
+    assert float(case["mfu"]) > 1
+    told = (
+        f"an MFU above 100 % is impossible: 1n8g {100 * float(case['mfu']):.1f} %; check the model"
+    )
+    assert told in out
+
+
+def test_an_mfu_below_100_percent_is_not(tmp_path: Path) -> None:
+    write(tmp_path / "1n8g" / "llama8b_b2_bf16_1.log", torchtitan(6000, world=8))
+    out, _ = summary(tmp_path, "--accelerator", "H100-SXM5-80GB")
+    assert "impossible" not in out
+
+
+@pytest.mark.parametrize(
+    ("rates", "is_told"),
+    [((799.0, 800.0, 801.0), False), ((820.0, 821.0, 822.0), True), ((795.0, 801.0, 806.0), False)],
+)
+def test_an_efficiency_above_100_percent_is_told(
+    tmp_path: Path, rates: tuple[float, ...], is_told: bool
+) -> None:
+    """8 devices in the place of one with 100 samples/s. Noise is no contradiction."""
+    for repeat, rate in enumerate(rates, start=1):
+        write(tmp_path / "1n1g" / f"rn50_b128_fp32_{repeat}.log", gluoncv(99.0 + repeat / 2))
+        write(tmp_path / "1n8g" / f"rn50_b128_fp32_{repeat}.log", gluoncv(rate))
+    out, _ = summary(tmp_path)
+    assert ("an efficiency above 100 % is unlikely: 1n8g 102.6 % of 1n1g" in out) is is_told
+
+
+# ---- the program's own FLOPs
+
+
+def test_tflops_of_the_log_that_contradict_the_rate_are_told(tmp_path: Path) -> None:
+    """57.9 GFLOP per token of 8b at 8192, as in test_flops_tables, are 347.5 TFLOP/s here."""
+    lines = "\n".join(torchtitan(6000, world=8))
+    for name, printed in (("right", "347.50"), ("causal", "309.00"), ("wrong", "1,347.50")):
+        log = lines.replace("tflops: 12.30  mfu: 1.20%", f"tflops: {printed}  mfu: 35.12%")
+        write(tmp_path / name / "1n8g" / "llama8b_b2_bf16_1.log", log.split("\n"))
+        out, _ = summary(tmp_path / name, "--accelerator", "H100-SXM5-80GB")
+        told = "contradict those of the model at the same rate: 1n8g 1348, not 347.5"
+        assert (told in out) is (name == "wrong")
+
+
+def test_the_peak_of_another_accelerator_is_told(tmp_path: Path) -> None:
+    """347.5 TFLOP/s are 35.12 % of an H100's 989.4, and 111.4 % of an A100's 312."""
+    lines = "\n".join(torchtitan(6000, world=8))
+    log = lines.replace("tflops: 12.30  mfu: 1.20%", "tflops: 347.50  mfu: 35.12%").split("\n")
+    write(tmp_path / "1n8g" / "llama8b_b2_bf16_1.log", log)
+    out, _ = summary(tmp_path, "--accelerator", "A100-SXM4-80GB")
+    assert "of another peak in TFLOP/s than that of the accelerator: 1n8g 989.5, not 312" in out
+    out, _ = summary(tmp_path, "--accelerator", "H100-SXM5-80GB")
+    assert "another peak" not in out
+
+
+def test_tflops_of_maxtext_and_megatron_are_compared_too(tmp_path: Path) -> None:
+    """134.909 TFLOP/s are printed at 8000 tokens/s; those of 8b are at least 385."""
+    write(tmp_path / "max" / "1n8g" / "llama3.1-8b_b4_bf16_1.log", maxtext(8000.0, world=8))
+    out, _ = summary(tmp_path / "max")
+    assert "contradict those of the model at the same rate: 1n8g 134.9, not " in out
+    text = "\n".join(megatron(200.0))
+    text = text.replace(
+        " | learning rate", " | throughput per GPU (TFLOP/s/GPU): 400.1 | learning rate"
+    )
+    assert "400.1" in text
+    write(tmp_path / "meg" / "1n8g" / "llama3-8b_b2_bf16_1.log", text.split("\n"))
+    out, _ = summary(tmp_path / "meg")
+    assert "contradict those of the model at the same rate: 1n8g 400.1, not 2" in out
+
+
+# ---- other machines and settings
+
+
+def scaled(folder: Path, *names: str) -> Path:
+    """A 1-device run and an 8-device run with these paths."""
+    for name, rate in zip(names, (100.0, 1500.0), strict=True):
+        write(folder / name, gluoncv(rate))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("names", "directories"),
+    [
+        (
+            ("v100box/1n1g/rn50_b128_fp32_1.log", "h100box/1n8g/rn50_b128_fp32_1.log"),
+            {"v100box", "h100box"},
+        ),
+        (
+            ("dgx-v100/1n1g/rn50_b128_fp32_1.log", "dgx-a100/1n8g/rn50_b128_fp32_1.log"),
+            {"dgx-v100", "dgx-a100"},
+        ),
+        (
+            ("rn50_b128_fp32_1n1g_noxla_1.log", "rn50_b128_fp32_1n8g_xla_1.log"),
+            {"*noxla*", "*xla*"},
+        ),
+        (("rn50_b128_fp32_1n1g_1.log", "rn50_b128_fp32_1n8g_mi300x_1.log"), {"", "*mi300x*"}),
+    ],
+)
+def test_other_words_give_no_speed_up(
+    tmp_path: Path, names: tuple[str, str], directories: set[str]
+) -> None:
+    out, cases = summary(scaled(tmp_path, *names))
+    assert {case["directory"] for case in cases} == directories
+    assert [case["speedup"] for case in cases if case["world_size"] == "8"] == [""]
+    assert "not pooled, because the runs differ in directory" in out
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("single-node/1n1g/rn50_b128_fp32_1.log", "multi-node/1n8g/rn50_b128_fp32_1.log"),
+        ("1gpu/rn50_b128_fp32_1n1g_1.log", "8gpus/rn50_b128_fp32_1n8g_1.log"),
+        ("run1/1n1g/rn50_b128_fp32_1.log", "run2/1n8g/rn50_b128_fp32_1.log"),
+        ("2022-11-20/1n1g/rn50_b128_fp32_1.log", "2022-11-21/1n8g/rn50_b128_fp32_1.log"),
+        ("rn50_b128_fp32_1n1g_xla_1.log", "rn50_b128_fp32_1n8g_xla_1.log"),
+        ("bz128/1n1g/rn50_b128_fp32_1.log", "bz128/1n8g/rn50_b128_fp32_1.log"),
+    ],
+)
+def test_sizes_repeats_and_dates_are_no_other_words(tmp_path: Path, names: tuple[str, str]) -> None:
+    _, cases = summary(scaled(tmp_path, *names))
+    assert [float(case["speedup"]) for case in cases] == [1.0, 15.0]
+
+
+# ---- an accelerator that is named by its family only
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "is_partial"),
+    [
+        ("V100", "V100-SXM2-16GB", True),
+        ("H100", "H100-SXM", True),
+        ("V100-16GB", "V100-SXM2-16GB", None),
+        ("V100-SXM2-16GB", "V100", None),
+        ("H100", "H100", None),
+        ("A100", "V100-SXM2-16GB", False),
+    ],
+)
+def test_a_family_is_no_product(mine: str, other: str, is_partial: bool | None) -> None:
+    found = differences({"accelerator": mine}, {"accelerator": other})
+    expected = (
+        [Difference("accelerator", mine, other, is_partial)] if is_partial is not None else []
+    )
+    assert found == expected
