@@ -106,6 +106,19 @@ def told(lock, directory):
     )  # fmt: skip
 
 
+def check(module, token, user):
+    """Fail if a parameter is none, or if the node has no such user."""
+    if not re.match("[0-9A-Za-z]+$", token):
+        module.fail_json(msg="token must consist of letters and digits, found %r" % token)
+    try:
+        pwd.getpwnam(user or "root")
+    except KeyError:
+        module.fail_json(
+            msg="the node is not provisioned: it has no user %s. Provision it with the same inventory:"
+            " ansible-playbook provision.yml, or dlperf provision" % user
+        )
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
@@ -123,15 +136,7 @@ def main():
     )
     params, state, changed = module.params, module.params["state"], False
     directory, token = params["directory"], params["token"]
-    if not re.match("[0-9A-Za-z]+$", token):
-        module.fail_json(msg="token must consist of letters and digits, found %r" % token)
-    try:
-        pwd.getpwnam(params["user"] or "root")
-    except KeyError:
-        module.fail_json(
-            msg="the node is not provisioned: it has no user %s. Provision it with the same inventory:"
-            " ansible-playbook provision.yml, or dlperf provision" % params["user"]
-        )
+    check(module, token, params["user"])
     if state != "free" and not module.check_mode:
         try:
             os.makedirs(directory)

@@ -127,8 +127,6 @@ def record(history: Path, directory: Path, result: SummaryResult) -> list[str]:
     from ..history import store
 
     campaign = store.campaign_identity(directory)
-    if not result.cases and history.is_file() and store.recorded_tables(history, campaign):
-        return [f"{history}: no run could be counted, so the earlier results are kept"]
     recorded = store.record(history, campaign, result.rows, result.cases)
     rows = store.recorded_tables(history, campaign, [row.log_sha256 for row in result.rows])
     if rows is not None and result.paths:

@@ -111,7 +111,8 @@ def save_baseline(
         "logs": {**(logs or {})},
         "cases": list(cases.values()),
     }
-    return write_json(path, document)
+    inside = directory.parent if path.parent == directory else None
+    return write_json(path, document, inside)
 
 
 def baseline_path(name: str, directory: Path = BASELINES) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.extras import require
+from ..core.files import require_regular
 from ..core.lists import counted
 from .record import THROUGHPUT, ExportedCampaign, ExportedCase, identifier
 
@@ -27,6 +28,7 @@ def write(campaigns: Sequence[ExportedCampaign], directory: Path) -> str:
 
     place = directory.resolve()
     place.mkdir(parents=True, exist_ok=True)
+    require_regular(place / FILE, inside=place)
     address = f"sqlite:///{place / FILE}"
     client = MlflowClient(tracking_uri=address)
     pairs = [(campaign, case) for campaign in campaigns for case in campaign.cases]

@@ -157,13 +157,14 @@ def record(
     """Write the runs and cases of a campaign to the history, replacing its earlier ones. Returns
     the campaign as recorded: if others of its name and time have no log of it, its name also says
     where it is."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
+    now, results = datetime.now(UTC).isoformat(timespec="seconds"), list(cases)
     with _opened(path, write=True) as history:
         history.execute("BEGIN IMMEDIATE")
         _prepare(history, path)
         logs = {run.log_sha256 for run in runs if run.log_sha256}
         for entry, of_entry in _alike(history, campaign).items():
-            if not of_entry or of_entry & logs:  # nothing is lost with one that has no log
+            # Nothing is lost with an entry without logs; a try without results replaces nothing.
+            if not of_entry or (results and of_entry & logs):
                 history.execute("DELETE FROM campaigns WHERE id = ?", (entry,))
         name = _free_name(history, campaign)
         key = history.execute(
@@ -173,7 +174,7 @@ def record(
         ).lastrowid
         measured = [tuple(getattr(run, name) for name in MEASUREMENTS) for run in runs]
         _insert(history, "measurements", ["campaign", *MEASUREMENTS], key, measured)
-        found = [(case_id(case), *(case[name] for name in CASES)) for case in cases]
+        found = [(case_id(case), *(case[name] for name in CASES)) for case in results]
         _insert(history, "cases", ["campaign", "case_id", *CASES], key, found)
         history.execute("COMMIT")
     return replace(campaign, name=name)

@@ -8,6 +8,7 @@ was wrapped, in every other format.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 
@@ -21,6 +22,9 @@ _STEP = re.compile(rb"\d{1,12}")
 _DIGITS = rb"\d{1,64}+"
 _NUMBER = rb"(?:\d{1,3}(?:,\d{3}){1,9}+|%s)(?:\.%s)?+(?:[eE][-+]?\d{1,3}+)?+" % (_DIGITS, _DIGITS)
 _NUMBERS = re.compile(_NUMBER)
+# A number that goes on neither before nor behind.
+_ALONE = re.compile(rb"(?<![\d.,eE+-])%s(?![\r\n]|%s)" % (_NUMBER, CUT.encode()))
+_BEHIND = re.compile(rb" {0,2}+[\w/\x80-\xff]{0,32}+")
 _LONGEST = 64  # bytes in a number
 _IN_NUMBER = b"0123456789.,eE+-"
 # What shows that a number is not whole: the mark of a cut, or more digits in the next line.
@@ -39,6 +43,7 @@ _SECONDS = {
 _OF_STEPS = re.compile(r"(?:its?|iters?|iterations?|steps?|batch|batches)/(?:s|sec|second)")
 
 
+@functools.lru_cache(maxsize=1024)  # the lines of a log have the same unit
 def unit_behind(line: str) -> str:
     """The unit at the beginning of what follows a number: `ms`, `img/s`, `k`; empty if none does. A
     word apart from the number is one if it has a slash, or if it is a time or a prefix."""
@@ -103,15 +108,14 @@ class Lines:
 
     def finditer(self, data: bytes) -> Iterator[Match]:
         """The first match of each line, if its step is a number."""
-        lines, at = data.replace(b"\r", b"\n"), 0
+        lines, at, groups = data.replace(b"\r", b"\n"), 0, list(self.groupindex.items())
         while at < len(lines) and (match := self._pattern.search(lines, at)):
-            step = match[self.groupindex["step"]]
-            if step and _STEP.fullmatch(step):
-                spans = {name: match.span(n) for name, n in self.groupindex.items()}
-                texts = {name: self._text(name, data, *span) for name, span in spans.items()}
-                starts = {name: start for name, (start, _) in spans.items()}
-                yield Match(texts, {0: match.start(), **starts})
-            end = lines.find(b"\n", match.end())
+            start, end = match.span()
+            spans = [(name, *match.span(number)) for name, number in groups]
+            texts = {name: self._text(name, data, *span) for name, *span in spans}
+            if _STEP.fullmatch(texts["step"]):
+                yield Match(texts, {0: start, **{name: begin for name, begin, _ in spans}})
+            end = lines.find(b"\n", end)
             at = end + 1 if end >= 0 else len(lines)
 
     def findall(self, data: bytes) -> list[tuple[bytes, ...]]:
@@ -121,20 +125,20 @@ class Lines:
     def _text(self, name: str, data: bytes, start: int, end: int) -> bytes:
         """What a group matched, with the rest of its number; of a rate, no number if the expression
         took a part of it, or if its unit is another one."""
-        taken = data[max(start, 0) : max(end, 0)]
+        whole = taken = data[max(start, 0) : max(end, 0)]
         if name == "step" or not taken:
             return taken
-        whole = _whole(data, start, end)
+        alone = _ALONE.match(data, start)
+        if alone is None or alone.end() != end:
+            whole = _whole(data, start, end)
         if name != "rate":
             return whole
-        if whole != taken and _NUMBERS.fullmatch(whole):
-            return b"%s, of which the expression takes %s" % (whole, taken)
-        # The decoded bytes may begin or end within a character.
-        behind = data[end : end + _LONGEST].decode("utf-8", "replace")
-        unit = unit_behind(behind)
-        if whole == taken and self._is_other(unit):
-            return whole + behind[: behind.index(unit) + len(unit)].encode()
-        return whole
+        if whole != taken:
+            is_part = _NUMBERS.fullmatch(whole)
+            return b"%s, of which the expression takes %s" % (whole, taken) if is_part else whole
+        behind = _BEHIND.match(data, end)
+        unit = unit_behind(behind[0].decode("utf-8", "replace")) if behind else ""
+        return data[start:end] + behind[0] if behind and self._is_other(unit) else taken
 
     def _is_other(self, unit: str) -> bool:
         """Whether a rate in this unit is not in that of the sample, or of the durations."""

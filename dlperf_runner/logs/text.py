@@ -44,7 +44,7 @@ def rate_before(end: bytes) -> bytes:
     else behind it, or a number in the next line, belongs to the rate, which is not whole then."""
     unnamed = re.sub(rb"\?P<\w+>", rb"?:", end)
     rest = rb" ?%s|(?!%s)[^\r\n]{0,64}+" % (WRAPPED, unnamed)
-    return rb"(?P<rate>%s(?:%s)?+)(?:%s)?" % (WORD, rest, end)
+    return rb"(?P<rate>\S{0,64}+(?:%s)?+)(?:%s)?" % (rest, end)
 
 
 def _shown(printed: bytes) -> str:

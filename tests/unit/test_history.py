@@ -185,6 +185,15 @@ def test_a_campaign_without_logs_replaces_none(tmp_path: Path) -> None:
     database.close()
 
 
+def test_a_try_without_results_replaces_none(tmp_path: Path) -> None:
+    """Its logs are the recorded ones, and none of them counts any more."""
+    history = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
+    before = points(history)
+    result = summarize(tmp_path / "one", known=KNOWN)
+    record(history, campaign_identity(tmp_path / "one"), result.rows, [])
+    assert points(history) == before
+
+
 def _write_often(arguments: tuple[Path, Path]) -> None:
     directory, history = arguments
     for _ in range(5):
