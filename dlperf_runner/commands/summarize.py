@@ -81,11 +81,12 @@ def summarize(
     cases, notes, files = documents(results, known)
     place = output_dir or destination(sources)
     own = source_document(sources) if output_dir is None else {}
+    paths: list[Path] = []
+    unwritten = None
     if results.counted or not readable_json(place / "summary.json").get("cases"):
         paths, unwritten = _written(place, output_dir or guarded(sources), files | own)
     else:
-        found = "no run could be counted, so the earlier results are kept"
-        paths, unwritten = [], UserError("cannot write the results", where=str(place), found=found)
+        notes.append(f"the earlier results in {place} are kept, because no run could be counted")
     if results.problems:
         count = counted(len(results.problems), "log")
         notes.append(f"{count} failed validation; see the errors")

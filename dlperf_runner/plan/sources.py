@@ -118,7 +118,7 @@ def _own_files(workload: str, source: str, declared: Source) -> list[File]:
         mode = EXECUTABLE if os.access(path, os.X_OK) else PLAIN
         place = PurePosixPath(getattr(declared, "directory", ""), path.name)
         # A link in the user's catalogue could bring any file of this machine to the nodes.
-        content = read_bytes(path, inside=folder if folder != paths.project() else None)
+        content = read_bytes(path, inside=folder if folder != paths.PACKAGE.parent else None)
         files.append(File(str(place), content, mode))
     return files
 
