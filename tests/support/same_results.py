@@ -88,7 +88,7 @@ class Recorder:
             for path in sorted(before.keys() | after.keys()):
                 if before.get(path) == after.get(path):
                     continue
-                text = shown(work / path) if path in after else "deleted\n"
+                text = as_text(work / path) if path in after else "deleted\n"
                 self._write(work, f"{case.name}/files/{path}", text)
 
     def record_help(self, command: Sequence[str] = ()) -> None:
@@ -187,7 +187,7 @@ _READERS: dict[str, Callable[[Path], str]] = {
 }
 
 
-def shown(path: Path) -> str:
+def as_text(path: Path) -> str:
     """A written file as text that does not depend on when and where it was written."""
     if path.is_symlink():
         return f"a link to {path.readlink()}\n"
@@ -215,48 +215,48 @@ def _cases_of_logs(inputs: Path) -> Iterator[Case]:
     for folder in sorted((inputs / "logs").glob("*")):
         yield from _cases_of_results(f"logs/{folder.name}", folder.name, f"logs/{folder.name}")
     for group in sorted((inputs / "campaigns").glob("*")):
-        copied = f"campaigns/{group.name}"
+        source = f"campaigns/{group.name}"
         for campaign in sorted(group.iterdir()):
             place = f"{group.name}/{campaign.name}"
-            yield from _cases_of_results(f"campaigns/{place}", place, copied)
+            yield from _cases_of_results(f"campaigns/{place}", place, source)
     place = "recorded/one"
-    verified = [["summarize", place], ["summarize", "--verify", place], ["status", place]]
-    verified += [["archive", place], ["summarize", "--verify", place]]
-    yield Case(f"campaigns/{place}/verify", verified, ["campaigns/recorded"])
+    commands = [["summarize", place], ["summarize", "--verify", place], ["status", place]]
+    commands += [["archive", place], ["summarize", "--verify", place]]
+    yield Case(f"campaigns/{place}/verify", commands, ["campaigns/recorded"])
     several = [f"several/{name}" for name in ("first", "second", "third", "slower")]
-    recorded = [["summarize", name, "--history", "all.sqlite"] for name in several]
-    asked = ["history", "--file", "all.sqlite"]
+    summaries = [["summarize", name, "--history", "all.sqlite"] for name in several]
+    table = ["history", "--file", "all.sqlite"]
     case = "mxnet-resnet50v1b-builtin_fp32_b128_1n1g"
-    of_case = [*asked, "--case", case, "--plot"]
-    history = [*recorded, asked, [*asked, "--json"], [*of_case, "a.svg"], [*of_case, "a.png"]]
+    of_case = [*table, "--case", case, "--plot"]
+    history = [*summaries, table, [*table, "--json"], [*of_case, "a.svg"], [*of_case, "a.png"]]
     pair = ["compare", several[0], several[3]]
     strict = [*pair, "--fail-if-slower", "2%", "--junit", "junit.xml"]
     spread = [["aa", *several[:3]], ["aa", *several[:3], "--json"]]
-    saved = ["compare", several[0], "--save-baseline", "base"]
-    baseline = [saved, ["compare", several[3], "--baseline", "base"]]
+    saving = ["compare", several[0], "--save-baseline", "base"]
+    baseline = [saving, ["compare", several[3], "--baseline", "base"]]
     groups = {"history": history, "compare": [pair, [*pair, "--json"], strict], "aa": spread}
     for name, commands in {**groups, "baseline": baseline}.items():
         yield Case(f"campaigns/several/{name}", commands, ["campaigns/several"])
     frameworks = ["frameworks/mxnet", "frameworks/tensorflow", "frameworks/paddle"]
-    commands = [["report", *frameworks, "--output-dir", "report"]]
-    commands += [["report", *frameworks, "--output-dir", "zh", "--lang", "zh"]]
-    yield Case("campaigns/frameworks/report", commands, ["campaigns/frameworks"])
+    reports = [["report", *frameworks, "--output-dir", "report"]]
+    reports += [["report", *frameworks, "--output-dir", "zh", "--lang", "zh"]]
+    yield Case("campaigns/frameworks/report", reports, ["campaigns/frameworks"])
 
 
-def _cases_of_results(name: str, place: str, copied: str) -> Iterator[Case]:
+def _cases_of_results(name: str, place: str, source: str) -> Iterator[Case]:
     """Cases of logs or a campaign at `place`."""
-    compared = ["compare", place], ["compare", place, "--json", "--all", "--assume-published"]
-    kept = ["summarize", place, "--output-dir", "out", "--history", "h.sqlite"]
-    exported = [["export", form, place] for form in ("prometheus", "openmetrics")]
-    exported += [["export", "github", place, "-o", "summary.md"]]
+    comparisons = ["compare", place], ["compare", place, "--json", "--all", "--assume-published"]
+    summary = ["summarize", place, "--output-dir", "out", "--history", "h.sqlite"]
+    exports = [["export", form, place] for form in ("prometheus", "openmetrics")]
+    exports += [["export", "github", place, "-o", "summary.md"]]
     groups = {
-        "summarize": [kept, ["summarize", place, "--json"], ["history", "--file", "h.sqlite"]],
+        "summarize": [summary, ["summarize", place, "--json"], ["history", "--file", "h.sqlite"]],
         "report": [["report", place, "--output-dir", "report"]],
-        "compare": compared,
-        "export": [*exported, kept, ["export", "prometheus", "h.sqlite"]],
+        "compare": comparisons,
+        "export": [*exports, summary, ["export", "prometheus", "h.sqlite"]],
     }
     for group, commands in groups.items():
-        yield Case(f"{name}/{group}", commands, [copied])
+        yield Case(f"{name}/{group}", commands, [source])
 
 
 def _cases_of_plans(listing: Mapping[str, Any], project: Path) -> Iterator[Case]:
@@ -266,8 +266,8 @@ def _cases_of_plans(listing: Mapping[str, Any], project: Path) -> Iterator[Case]
         groups = [framework["environments"], *framework["flavors"].values()]
         supported = {stack for group in groups for stack in group}
         plan = ["plan", "--json", "--workload", workload, "--repeats", "1"]
-        for stack, declared in listing["stacks"].items():
-            inventories = examples if declared["accelerator"] == "gpu" else ["lab", "local"]
+        for stack, description in listing["stacks"].items():
+            inventories = examples if description["accelerator"] == "gpu" else ["lab", "local"]
             places = [["-i", f"project/inventory/{name}"] for name in inventories]
             name, stacks = f"plan/{workload}/{stack}", ["-i", f"inputs/stacks/{stack}"]
             if stack not in supported or not entry["sources"]:
@@ -275,13 +275,13 @@ def _cases_of_plans(listing: Mapping[str, Any], project: Path) -> Iterator[Case]
                 continue
             slurm = [*plan, "--scheduler", "slurm", "--site", f"inputs/sites/{stack}.yml"]
             yield Case(f"{name}/slurm", [slurm, [*slurm, "--container", "apptainer"]])
-            made = [*plan, *places[0], *stacks, "--data", "synthetic-dataset"]
-            yield Case(f"{name}/synthetic-dataset", [made])
+            synthetic = [*plan, *places[0], *stacks, "--data", "synthetic-dataset"]
+            yield Case(f"{name}/synthetic-dataset", [synthetic])
             images = ["-i", f"inputs/images/{stack}", "--container"]
             for source in entry["sources"]:
-                few = ["--nodes", "1"] if inventories[-1] == "local" else []
-                for inventory, place, less in zip(inventories, places, ([], few), strict=False):
-                    plain = [*plan, *place, *stacks, "--source", source, *less]
+                fewer = ["--nodes", "1"] if inventories[-1] == "local" else []
+                for inventory, place, limit in zip(inventories, places, ([], fewer), strict=False):
+                    plain = [*plan, *place, *stacks, "--source", source, *limit]
                     yield Case(f"{name}/{inventory}-{source}", [plain])
                 commands = [[*plan, *places[0], *images, e, "--source", source] for e in ENGINES]
                 yield Case(f"{name}/containers-{source}", commands)
@@ -370,21 +370,21 @@ def print_differences(before: Path, after: Path) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
-    making = verbs.add_parser("record", help="record all outputs in a new folder")
-    making.add_argument("folder", type=Path)
-    making.add_argument("--project", type=Path, default=ROOT, help="a clone; default: this one")
-    making.add_argument("--inputs", type=Path, required=True, help="made if it does not exist")
-    making.add_argument("--only", default="*", metavar="PATTERN", help="cases by name")
-    making.add_argument("--jobs", type=int, default=2, metavar="N")
-    comparing = verbs.add_parser("compare", help="exit status 1 if two recordings differ")
-    comparing.add_argument("before", type=Path)
-    comparing.add_argument("after", type=Path)
-    given = parser.parse_args()
-    if given.verb == "compare":
-        return print_differences(given.before, given.after)
-    folder, inputs = given.folder.resolve(), given.inputs.resolve()
-    count = record(folder, given.project.resolve(), inputs, given.only, given.jobs)
-    print(f"{count} cases recorded in {given.folder}")
+    recording = verbs.add_parser("record", help="record all outputs in a new folder")
+    recording.add_argument("folder", type=Path)
+    recording.add_argument("--project", type=Path, default=ROOT, help="a clone; default: this one")
+    recording.add_argument("--inputs", type=Path, required=True, help="made if it does not exist")
+    recording.add_argument("--only", default="*", metavar="PATTERN", help="cases by name")
+    recording.add_argument("--jobs", type=int, default=2, metavar="N")
+    comparison = verbs.add_parser("compare", help="exit status 1 if two recordings differ")
+    comparison.add_argument("before", type=Path)
+    comparison.add_argument("after", type=Path)
+    options = parser.parse_args()
+    if options.verb == "compare":
+        return print_differences(options.before, options.after)
+    folder, inputs = options.folder.resolve(), options.inputs.resolve()
+    count = record(folder, options.project.resolve(), inputs, options.only, options.jobs)
+    print(f"{count} cases recorded in {options.folder}")
     return 0
 
 
