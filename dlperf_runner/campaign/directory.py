@@ -251,7 +251,7 @@ def run_directory(directory: Path, run: Mapping[str, Any]) -> Path:
     a place outside of the campaign."""
     names = (str(run["case"]), f"r{run['repeat']}")
     for name in names:
-        if Path(name).name != name or name == "..":
+        if not is_name(name):
             raise UserError(
                 "invalid plan: a run's case and repeat name its directory",
                 where=str(directory),

@@ -108,6 +108,12 @@ def _size(path: Path, node: yaml.Node, sizes: dict[int, int]) -> int:
         seen: dict[str, int] = {}
         for key, value in node.value:
             line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise UserError(
+                    "invalid YAML: a key is no text",
+                    where=f"{display_path(path)}:{line}",
+                    found="a list or a mapping",
+                )
             if key.value in seen:
                 raise UserError(
                     f"duplicate key {key.value!r}",

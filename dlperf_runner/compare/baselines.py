@@ -44,7 +44,7 @@ class BaselineCase(Entry):
     source: _TEXT
     parameters: _TEXT = None
     precision: StrictStr
-    batch_size_per_device: Count
+    batch_size_per_device: Annotated[StrictInt | StrictFloat, Field(gt=0, allow_inf_nan=False)]
     total_steps: Count | None = None
     warmup_steps: CountOrNone | None = None
     directory: _TEXT = None
@@ -177,7 +177,7 @@ def _known_then(case: BaselineCase) -> BaselineCase:
 def _row(case: BaselineCase, repeat: int, value: float) -> Row:
     return Row(
         **case.model_dump(exclude={METRIC, "unit"}),
-        global_batch_size=case.batch_size_per_device * case.world_size,
+        global_batch_size=round(case.batch_size_per_device * case.world_size),
         repeat=repeat,
         metric=METRIC,
         value=value,

@@ -31,7 +31,7 @@ _MESH = ("mesh_pp", "mesh_ddp", "mesh_fsdp", "mesh_cp", "mesh_tp")
 # The hardware, the framework and an environment variable decide on TF32.
 EXACT = "fp32|tf32"
 _DTYPES = {"float32": EXACT, "float16": "fp16", "bfloat16": "bf16"}
-_BATCH = re.compile(r"\d{1,9}(?:\.\d{1,6})?", re.ASCII)
+_BATCH = re.compile(r"\d{1,9}(?:\.\d{1,18})?", re.ASCII)
 _WRAPPED = re.compile(text.WRAPPED)
 LONGEST = 2**12  # a printed namespace has about 2000 characters
 

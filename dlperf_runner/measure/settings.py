@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..catalog.rule import Rule
 from ..core.errors import UserError
+from ..core.identity import as_batch_size
 from ..core.units import BANDWIDTH
 from ..logs import Header
 from .estimators import Expected
@@ -45,6 +46,8 @@ def confirmed_settings(
             continue
         _check_agreement(what, stated, name)
         line, value = stated[0]
+        if field == "batch_size_per_device":
+            value = as_batch_size(value)
         if field in wanted:
             found.add(what)
             value_wanted, by = wanted[field]

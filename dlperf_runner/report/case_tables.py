@@ -24,9 +24,6 @@ METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "s
 _REPORTED = 4  # columns that the published reports have: node_num, gpu_num, samples/s, speedup
 _OUTLIERS = 10  # their column
 _PERCENT = "0.0%"
-_STATED = re.compile(
-    r"(?:^|[,;] )([A-Za-z ]+) \("
-)  # the names in `accelerator (V100, --condition)`
 
 
 def group_title(case: Case, t: Labels) -> str:

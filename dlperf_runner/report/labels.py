@@ -14,7 +14,7 @@ from ..core.errors import UserError
 from ..core.files import read_text
 
 _DIRECTORY = Path(__file__).parent / "labels"
-_CONDITION = re.compile(r"[^,;()]+ \((?:[^()]|\([^()]*\))*\)")
+_BETWEEN = re.compile(r"(?<=\))[,;] (?=[^,;()]+ \()")
 LANGUAGES = tuple(sorted(path.stem for path in _DIRECTORY.glob("*.yml")))
 
 
@@ -59,7 +59,7 @@ def _conditions(text: str, language: str) -> str:
 
 def each_condition(text: str) -> list[str]:
     """The parts of `accelerator (V100, --condition), topology (the directory name)`."""
-    return [part.strip() for part in _CONDITION.findall(text)]
+    return _BETWEEN.split(text) if text else []
 
 
 def _any(names: Iterable[str]) -> str:

@@ -86,7 +86,7 @@ def batch_of(
         return None, one
     one_batch = of_log.batch_size_per_device
     number = int(printed.get("accumulation_steps", "1"))
-    return Stated(as_batch_size(one_batch * number), by(of_log.line)), one_batch
+    return Stated(as_batch_size(one_batch * number), by(of_log.line)), as_batch_size(one_batch)
 
 
 def _printed(headers: Iterable[logs.Header]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ..catalog.names import names
 from ..core.case import Topology
+from ..core.linear import compiled
 
 _FILE = re.compile(r"(?P<stem>.+?)(?P<kind>\.(?:log|txt|out|err))?(?:\.gz)?", re.IGNORECASE)
 # rn50.log.node2 is the log of another node of that run, rn50.log.1 an older one.
@@ -25,14 +26,13 @@ _REPEAT = re.compile(r"\d{1,9}", re.ASCII)
 _OF_LOGS = re.compile(r"^logs?[-_]|[-_]logs?$")
 _BATCH_DIRECTORY = re.compile(r"bz(\d{1,9})", re.ASCII)
 
-
 _WORD = re.compile(r"[^\W_]+")
 # What the names of directories and logs of one table differ in without being of another machine or
 # setting: sizes, repeats, dates, and numbers of jobs.
 _SIZE = r"(?:\d+x?|x\d+|one|two|four|eight|single|multi|many|all)"
 _OF_WHAT = r"(?:n?gpus?|cards?|devices?|nodes?|hosts?|machines?|procs?|ranks?|workers?|n|g|np)"
 _REPEATED = r"(?:run|r|rep|repeat|try|trial|attempt|seed|part|job|slurm|logs?|train|out|output)s?"
-_TELLS_NOTHING = re.compile(rf"(?:{_SIZE}?{_OF_WHAT}?)*\d*|{_REPEATED}\d*|\d{{8}}t\d+z?", re.ASCII)
+_TELLS_NOTHING = rf"(?:{_SIZE}|{_OF_WHAT})*|{_REPEATED}\d*|\d{{8}}t\d+z?"
 
 
 class PathWords(NamedTuple):
@@ -120,8 +120,10 @@ def _accelerators(directories: Sequence[str]) -> Iterator[tuple[str, str]]:
 @functools.lru_cache(maxsize=1024)
 def telling_words(text: str) -> tuple[str, ...]:
     """The words of a name that may be of another machine or setting, such as xla or h100box."""
+    # Whoever named the log chose how often these repeat, which only RE2 reads in linear time.
+    nothing = compiled(_TELLS_NOTHING)
     words = (re.sub(r"\d{4,}", "", word) for word in _WORD.findall(text.lower()))
-    return tuple(word for word in words if not _TELLS_NOTHING.fullmatch(word))
+    return tuple(word for word in words if not nothing.fullmatch(word))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -230,6 +230,13 @@ def test_a_baseline_is_the_campaign(tmp_path: Path) -> None:
     assert len(read_baseline(str(path), tmp_path / "elsewhere")) == len(kept) == 10
 
 
+def test_a_baseline_may_have_fractions_of_a_sample_per_device(tmp_path: Path) -> None:
+    frame = make_frame(rows(FIVE, batch_size_per_device=0.5, gpus_per_node=8))
+    save_baseline(frame, "before", "a", directory=tmp_path)
+    (case,) = records(compare_campaigns(read_baseline("before", tmp_path), frame))
+    assert (case["batch_size_per_device"], case["n_a"], case["n_b"]) == (0.5, 5, 5)
+
+
 def test_a_baseline_is_replaced_only_on_demand(tmp_path: Path) -> None:
     frame = make_frame(rows(FIVE))
     save_baseline(frame, "before", "a", directory=tmp_path)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call, output
+from make_logs import gluoncv, write
 from own_workload import NODES, PROGRAM, init
 from recorded_campaign import LOG, RUN
 
@@ -209,6 +210,15 @@ def test_a_pipe_in_place_of_the_history_stops_no_command(campaign: Path, limited
     os.mkfifo(history)
     assert "no history found" in output("history", "--file", history, status=2)
     assert "not a regular file" in output("summarize", campaign, status=2)
+
+
+@pytest.mark.parametrize("word", ["111n" * 50 + "z", "ngpu" * 50 + "z"])
+def test_no_name_of_a_log_stops_a_command(tmp_path: Path, limited: None, word: str) -> None:
+    """Words that can be taken apart in exponentially many ways."""
+    for repeat in (1, 2):
+        write(tmp_path / f"rn50_b128_fp32_1n1g_{word}_{repeat}.log", gluoncv(50.0 * repeat))
+    results = tmp_path / "results"
+    assert "50.00-100.00" in output("summarize", tmp_path, "--output-dir", results)
 
 
 @pytest.fixture

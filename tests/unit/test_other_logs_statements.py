@@ -143,6 +143,7 @@ def test_a_mapping_says_what_ran_by_path(here: Path) -> None:
         ('logs:\n  "*.out": {model: resnet51}', "m.yml: *.out: model", "unknown model"),
         ("logs: {", "m.yml:2", "invalid YAML"),
         ("logs: &a {x: *a}", "m.yml", "invalid YAML: a value is in itself, or too deep"),
+        ("? [logs]\n: 1", "m.yml:1", "a key is no text"),
         ("", "m.yml", "expected keys and values"),
         (
             "a0: &a0 [x]\n"

@@ -22,7 +22,7 @@ BY_CONDITION = (
 )
 MODEL = "model (the file name)"
 BY_PATH = (
-    "batch size per device (the directory name), topology (the directory name),"
+    "topology (the directory name), batch size per device (the directory name),"
     " precision (the file name)"
 )
 ALL = [f"{MODEL}, {BY_CONDITION}", f"{MODEL}, {BY_PATH}, {BY_CONDITION}"]
@@ -62,12 +62,19 @@ def test_terminal_json_and_junit_of_a_published_comparison(logs: Path) -> None:
     assert [item.get("value") for item in assumed] == ["data real, image size 224, XLA no"] * 2
 
 
+def test_what_a_mapping_with_an_odd_name_states_is_shown(logs: Path) -> None:
+    Path("site (1.yml").write_text("logs: {'**/*.log': {accelerator: V100-SXM2-16GB}}\n")
+    text = flat(call("compare", logs, "--mapping", "site (1.yml", status=None).text)
+    assert "only stated, not in the logs: model (the file name), accelerator (site (1.yml" in text
+
+
 def test_two_campaigns_and_a_baseline(logs: Path, here: Path) -> None:
     for repeat in range(1, 6):
         name = f"V100_LOG/1n1g/rn50_b128_fp32_{repeat}.log"
         write(here / "other" / name, gluoncv(390 + repeat / 100, world=1))
     call("compare", "--save-baseline", "before", logs, "--accelerator", "V100")
     of_a = f"{MODEL}, accelerator (--accelerator)"
+    with_accelerator = BY_PATH.replace("precision", "accelerator (--accelerator), precision")
     for first, by in (
         (("--baseline", "before"), "the directory name"),
         ((logs, "--accelerator", "V100"), "--accelerator"),
@@ -79,7 +86,7 @@ def test_two_campaigns_and_a_baseline(logs: Path, here: Path) -> None:
         cases = call("compare", *first, "other", "--json").document["cases"]
         assert [(case["stated_a"], case["stated_b"]) for case in cases] == [
             (of_a, of_b),
-            (f"{MODEL}, {BY_PATH}, accelerator (--accelerator)", None),
+            (f"{MODEL}, {with_accelerator}", None),
         ]
 
 
@@ -92,13 +99,13 @@ def test_every_file_of_a_report(logs: Path, language: str) -> None:
             "仅由用户说明、日志未记录",
             "模型 (文件名), 加速器 (V100-SXM2-16GB, --condition), 数据 (真实, --condition),"
             " XLA (否, --condition), 图像尺寸 (224, --condition)",
-            "(1n8g): 每卡 batch size (目录名), 拓扑 (目录名), 精度 (文件名)",
+            "(1n8g): 拓扑 (目录名), 每卡 batch size (目录名), 精度 (文件名)",
         ),
     }[language]
     comma = {"en": ", ", "zh": "，"}[language]
     names = {
-        "en": ("model", "accelerator", "data", "XLA", "image size", "batch size per device"),
-        "zh": ("模型", "加速器", "数据", "XLA", "图像尺寸", "每卡 batch size"),
+        "en": ("model", "accelerator", "data", "XLA", "image size", "topology"),
+        "zh": ("模型", "加速器", "数据", "XLA", "图像尺寸", "拓扑"),
     }[language]
     colon = {"en": ": ", "zh": "："}[language]
     for text in (done.out, Path("out/report.md").read_text(), Path("out/report.html").read_text()):

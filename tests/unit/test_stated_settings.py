@@ -152,6 +152,19 @@ def test_float8_is_a_recipe_with_the_peak_of_fp8(tmp_path: Path, line: str, reci
 # ---- MaxText
 
 
+@pytest.mark.parametrize(("world", "printed"), [(128, "0.0078125"), (3, "0.3333333333333333")])
+def test_many_devices_share_a_sample(tmp_path: Path, world: int, printed: str) -> None:
+    """One sample of 2048 tokens on all devices, as Python prints the fraction."""
+    share = ("per_device_batch_size: 4.0", f"per_device_batch_size: {printed}")
+    lines = replaced(maxtext(2048 / world, world=world), share)
+    name = f"{world}n1g/llama3.1-8b_bf16_1.log"
+    case = case_of(tmp_path, name, lines)
+    assert case["batch_size_per_device"] == round(1 / world, 6)
+    assert case["step_time_median_s"] == pytest.approx(1.0, rel=1e-4)
+    rows = rows_of(load(tmp_path, name, lines).frame)
+    assert {row.global_batch_size for row in rows} == {1}
+
+
 def test_a_fraction_of_a_sample_per_device(tmp_path: Path) -> None:
     """4 samples of 2048 tokens on 8 devices in 2048 * 0.5 / 256 = 4 s."""
     lines = replaced(
