@@ -117,7 +117,7 @@ def _campaigns(folder: Path) -> None:
 
 def _inventories(folder: Path, listing: Mapping[str, Any]) -> None:
     """For each stack: what an inventory changes to have it with all its environments, the same with
-    digests of all images, and the file of a scheduler's site."""
+    digests of all images, and files of a scheduler's site without and with them."""
     for name, stack in listing["stacks"].items():
         environments = {}
         for framework, entry in listing["frameworks"].items():
@@ -138,6 +138,8 @@ def _inventories(folder: Path, listing: Mapping[str, Any]) -> None:
         _group(folder / "stacks" / name, variables)
         _group(folder / "images" / name, {**variables, "dlperf_container_images": images})
         write(folder / f"sites/{name}.yml", [json.dumps(site)])
+        site["dlperf_container_images"] = images
+        write(folder / f"sites/{name}-images.yml", [json.dumps(site)])
 
 
 def _group(folder: Path, variables: Mapping[str, Any]) -> None:

@@ -36,7 +36,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
-MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?")
+MOMENT = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?"
+    r"|\d{8}T\d{6}Z"  # the name of a campaign
+)
 SUBCOMMAND = re.compile(r"^  ([a-z][a-z-]*)(?:\s|$)", re.MULTILINE)
 ENGINES = ("docker", "podman")
 LINES_SHOWN = 16
@@ -273,10 +276,9 @@ def _cases_of_plans(listing: Mapping[str, Any], project: Path) -> Iterator[Case]
             if stack not in supported or not entry["sources"]:
                 yield Case(f"{name}/refused", [[*plan, *places[0], *stacks]])
                 continue
-            slurm = [*plan, "--scheduler", "slurm", "--site", f"inputs/sites/{stack}.yml"]
-            yield Case(f"{name}/slurm", [slurm, [*slurm, "--container", "apptainer"]])
-            synthetic = [*plan, *places[0], *stacks, "--data", "synthetic-dataset"]
-            yield Case(f"{name}/synthetic-dataset", [synthetic])
+            slurm = [*plan, "--nodes", "1,2", "--scheduler", "slurm", "--site"]
+            contained = [*slurm, f"inputs/sites/{stack}-images.yml", "--container", "apptainer"]
+            yield Case(f"{name}/slurm", [[*slurm, f"inputs/sites/{stack}.yml"], contained])
             images = ["-i", f"inputs/images/{stack}", "--container"]
             for source in entry["sources"]:
                 fewer = ["--nodes", "1"] if inventories[-1] == "local" else []
