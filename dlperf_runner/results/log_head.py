@@ -171,12 +171,12 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) ->
 def _parallel(printed: Mapping[str, str], world_size: int) -> str | None:
     """How the devices share the work: `fsdp`, `fsdp 4, tp 8`; None if the log does not state it.
     In MaxText, -1 stands for all other devices."""
-    found = {m[1]: int(size) for name, size in printed.items() if (m := _DEGREES.fullmatch(name))}
-    if not found:
+    sizes = {m[1]: int(size) for name, size in printed.items() if (m := _DEGREES.fullmatch(name))}
+    if not sizes:
         return None
-    of_devices = [size for name, size in found.items() if name not in ("ep", "vp")]
+    of_devices = [size for name, size in sizes.items() if name not in ("ep", "vp")]
     left = max(1, world_size // math.prod(size for size in of_devices if size > 0))
-    degrees = {name: left if size < 0 else size for name, size in found.items()}
+    degrees = {name: left if size < 0 else size for name, size in sizes.items()}
     shared = {name: size for name, size in degrees.items() if size != 1}
     if len(shared) < 2 and list(shared.values()) in ([], [world_size]):
         return next(iter(shared), None if world_size > 1 else "none")

@@ -176,16 +176,16 @@ def _by_words(readings: Sequence[Reading], root: Path) -> list[Reading]:
     """The readings, with the words that tell the runs of a table apart."""
     counting = (reading.run for reading in readings if reading.run and _counts(reading))
     runs = [run for run in counting if run.expected_by != "the plan"]
-    told = dict(_told_by_words(runs, root))
+    apart = dict(_apart_by_words(runs, root))
     return [
-        _with_run(reading, told[reading.run.path])
-        if reading.run and reading.run.path in told
+        _with_run(reading, apart[reading.run.path])
+        if reading.run and reading.run.path in apart
         else reading
         for reading in readings
     ]
 
 
-def _told_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path, FoundRun]]:
+def _apart_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path, FoundRun]]:
     for table in grouped(runs, _table).values():
         places = [_place(run.path.parent, root) for run in table]
         of_places = [telling_words(" ".join(place)) for place in places]
