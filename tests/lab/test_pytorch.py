@@ -233,7 +233,7 @@ def test_the_gpu_kit_trains_and_names_planted_faults_without_a_gpu(
     trained = {name for name, entry in steps.items() if entry["state"] == "done"}
     names = {name.split("-builtin")[0] for name in trained if name.startswith("train/")}
     assert names == {f"train/{workload}" for workload in WORKLOADS}
-    assert {"facts", "telemetry/cost"} <= trained
+    assert {"facts", "telemetry/cost", *(f"plain/{workload}" for workload in WORKLOADS)} <= trained
     verdicts = {name: verdict for name, _, _, verdict in read.faults(tmp_path / "out", steps)}
     not_here = {"out-of-memory": "skipped", "kernel-that-spins": "skipped"}
     planted = ("nan", "exit", "stopped-before-first-step", "stopped-in-a-step")
