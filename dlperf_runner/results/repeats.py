@@ -10,6 +10,7 @@ machines or settings, and are separate groups, too.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -191,12 +192,20 @@ def _apart_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path
         of_places = [telling_words(" ".join(place)) for place in places]
         of_names = [telling_words(run.other_words) for run in table]
         by_place, by_name = len(set(of_places)) > 1, len(set(of_names)) > 1
-        for run, place, words in zip(table, places, of_names, strict=True):
-            parts = ["/".join(place) or "." if by_place else run.directory]
-            parts += [f"*{'_'.join(words)}*"] if by_name and words else []
+        several = Counter(words for words, _ in set(zip(of_places, places, strict=True)))
+        for run, place, above, words in zip(table, places, of_places, of_names, strict=True):
+            directory = run.directory
+            if by_place and (directory or several[above] == 1):
+                directory = "/".join(place) or "."
+            elif by_place:  # the same words in several directories, such as those of repeats
+                directory = _named_after(above)
+            parts = [directory, _named_after(words) if by_name else None]
             if by_place or by_name:
-                directory = "/".join(filter(None, parts)) or None
-                yield run.path, replace(run, directory=directory)
+                yield run.path, replace(run, directory="/".join(filter(None, parts)) or None)
+
+
+def _named_after(words: Sequence[str]) -> str | None:
+    return f"*{'_'.join(words)}*" if words else None
 
 
 def _refused(reading: Reading, run: FoundRun, paths: Sequence[str]) -> Reading:
