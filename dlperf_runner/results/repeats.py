@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -223,27 +224,35 @@ def _by_words(readings: Sequence[Reading], root: Path) -> list[Reading]:
     """The readings, with the words that tell the runs of a table apart."""
     counting = (reading.run for reading in readings if reading.run and _counts(reading))
     runs = [run for run in counting if run.expected_by != "the plan"]
-    told = dict(_told_by_words(runs, root))
+    apart = dict(_apart_by_words(runs, root))
     return [
-        _with_run(reading, told[reading.run.path])
-        if reading.run and reading.run.path in told
+        _with_run(reading, apart[reading.run.path])
+        if reading.run and reading.run.path in apart
         else reading
         for reading in readings
     ]
 
 
-def _told_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path, FoundRun]]:
+def _apart_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path, FoundRun]]:
     for table in grouped(runs, _table).values():
         places = [_place(run.path.parent, root) for run in table]
         of_places = [telling_words(" ".join(place)) for place in places]
         of_names = [telling_words(run.other_words) for run in table]
         by_place, by_name = len(set(of_places)) > 1, len(set(of_names)) > 1
-        for run, place, words in zip(table, places, of_names, strict=True):
-            parts = ["/".join(place) or "." if by_place else run.directory]
-            parts += [f"*{'_'.join(words)}*"] if by_name and words else []
+        several = Counter(words for words, _ in set(zip(of_places, places, strict=True)))
+        for run, place, above, words in zip(table, places, of_places, of_names, strict=True):
+            directory = run.directory
+            if by_place and (directory or several[above] == 1):
+                directory = "/".join(place) or "."
+            elif by_place:  # the same words in several directories, such as those of repeats
+                directory = _named_after(above)
+            parts = [directory, _named_after(words) if by_name else None]
             if by_place or by_name:
-                directory = "/".join(filter(None, parts)) or None
-                yield run.path, replace(run, directory=directory)
+                yield run.path, replace(run, directory="/".join(filter(None, parts)) or None)
+
+
+def _named_after(words: Sequence[str]) -> str | None:
+    return f"*{'_'.join(words)}*" if words else None
 
 
 def _refused(reading: Reading, run: FoundRun, paths: Sequence[str]) -> Reading:
