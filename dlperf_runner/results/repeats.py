@@ -10,6 +10,7 @@ machines or settings, and are separate groups, too.
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +18,9 @@ from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 
+from ..core.case import Topology
 from ..core.errors import UserError
+from ..core.identity import parameters_text, read_parameters
 from ..core.lists import grouped, shortened
 from .log_name import telling_words, topology_of
 from .run_log import Reading
@@ -29,7 +32,7 @@ Parts = tuple[str, ...]
 def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
     """The readings with copies marked, with the directories that tell runs apart, and with a
     problem instead of a measurement where nothing does."""
-    marked = list(_with_copies(readings, root))
+    marked = list(_with_copies(_as_bases(list(readings)), root))
     splits = _splits(_claimed(marked), root)
     apart = _by_words([_in_directory(reading, splits, root) for reading in marked], root)
     paths = {
@@ -92,6 +95,50 @@ def _by_start(runs: Iterable[FoundRun]) -> dict[str, list[FoundRun]]:
     """The runs by what started their processes; a program that does not use MPI has one way."""
     found = grouped(runs, lambda run: "PMIx" if run.by_pmix else "mpirun")
     return dict(sorted(found.items()))
+
+
+def _as_bases(readings: Sequence[Reading]) -> Iterator[Reading]:
+    """The readings, in which a run whose devices are one part of what runs on more devices share
+    has the same parallelism: one device, for `fsdp`; 8 devices with `tp 8`, for `fsdp, tp 8`. It is
+    the base of their speed-up."""
+    topologies: dict[object, dict[str, set[Topology]]] = {}
+    for reading in readings:
+        if reading.run and (parallel := _parallel(reading.run)):
+            alike = topologies.setdefault(_but_parallelism(reading.run), {})
+            alike.setdefault(parallel, set()).add(reading.run.topology)
+    for reading in readings:
+        run = reading.run
+        alike = topologies.get(_but_parallelism(run), {}) if run else {}
+        parallel = _parallel(run) if run else None
+        whole = _all_degrees(parallel, run.topology.world_size) if run and alike else set()
+        wider = [text for text in alike if set(text.split(", ")[1:]) == whole]
+        is_alone = len(alike.get(parallel or "", ())) < 2
+        if run and len(wider) == 1 and parallel not in wider and is_alone:
+            parameters = {**read_parameters(run.parameters), "parallel": wider[0]}
+            yield _with_run(reading, replace(run, parameters=parameters_text(parameters)))
+        else:
+            yield reading
+
+
+def _parallel(run: FoundRun) -> str | None:
+    return read_parameters(run.parameters).get("parallel")
+
+
+def _but_parallelism(run: FoundRun) -> object:
+    """What runs have in common that differ at most in topology, repeat and parallelism."""
+    parameters = {**read_parameters(run.parameters), "parallel": ""}
+    batch = run.precision, run.batch_size_per_device
+    return run.workload, run.model, run.source, run.accelerator, *batch, parameters_text(parameters)
+
+
+def _all_degrees(parallel: str | None, world_size: int) -> set[str]:
+    """The axes of a run with their degrees, as log_head gives them, the outermost one included."""
+    axes = parallel.split(", ") if parallel else []
+    inner = [axis for axis in axes if axis.split()[-1].isdigit()]
+    others = (int(axis.split()[-1]) for axis in inner if axis.split()[0] not in ("ep", "vp"))
+    degree = world_size // math.prod(others)
+    outer = [f"{axis} {degree}" for axis in axes if axis not in inner and degree > 1]
+    return {*inner, *outer}
 
 
 def _content(reading: Reading) -> object:
