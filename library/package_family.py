@@ -86,31 +86,13 @@ from ansible.module_utils.apt_family import AptFamily
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dnf_family import DnfFamily
 from ansible.module_utils.node_packages import has_rpm
+from ansible.module_utils.package_family import DEFINITION
 
 
 def main():
-    text, strings = {"type": "str"}, {"type": "list", "elements": "str", "default": []}
-    needed = {"type": "str", "required": True}
-    module = AnsibleModule(
-        argument_spec={
-            "name": needed,
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "packages": {"type": "dict", "default": {}},
-            "pins": {"type": "list", "elements": "dict", "default": [],
-                     "options": {"packages": dict(strings, required=True, default=None), "version": needed}},
-            "replaces": strings,
-            "repository": {"type": "dict", "options": {
-                "name": needed, "uri": needed, "suite": {"type": "str", "default": "/"}, "components": strings,
-                "architectures": strings, "key": dict(needed, no_log=False), "key_sha256": dict(text, no_log=False),
-                "signed": {"type": "str", "choices": ["packages", "index"], "default": "packages"},
-                "fingerprints": dict(strings, required=True, default=None)}},
-            "stream": text,
-            "lock_timeout": {"type": "int", "default": 300},
-            "undo": {"type": "path", "default": "/var/lib/dlperf/undo"},
-        },
-        supports_check_mode=True,
-    )
-    family = (DnfFamily if has_rpm() else AptFamily)(module)
+    state = {"type": "str", "choices": ["present", "absent"], "default": "present"}
+    module = AnsibleModule(argument_spec=dict(DEFINITION, state=state), supports_check_mode=True)
+    family = (DnfFamily if has_rpm() else AptFamily)(module, module.params)
     family.present() if module.params["state"] == "present" else family.absent()
 
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 
-from ansible.module_utils.apt_sources import is_ours, make_way, of_repository, site_problem, sources, where
+from ansible.module_utils.apt_sources import is_ours, make_way, of_repository, site_problem, sources, unreadable, where
 from ansible.module_utils.deb_family import (
     QUERY_FORMAT,
     base,
@@ -34,6 +34,7 @@ APT = [
 
 class AptFamily(Family):
     manager, unhold = "apt", "apt-mark unhold"
+    has_own_sources = True
     entries = None  # see `site_entries`
 
     # Query the node
@@ -82,11 +83,10 @@ class AptFamily(Family):
             self.entries = of_repository(foreign, self.repository, self.architecture) if self.repository else []
         return self.entries
 
-    def refuse_sources(self):
+    def source_problem(self):
         entries = self.site_entries()
         problem = site_problem(entries, self.repository, self.architecture) if entries else None
-        if problem:
-            self.fail(*problem)
+        return problem or unreadable(self.module)
 
     def is_interrupted(self):
         return bool(interrupted(self.query()))

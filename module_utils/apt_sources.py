@@ -110,6 +110,15 @@ def serves(entry, architecture):
             and architecture not in options.get("architectures-remove", "").split())  # fmt: skip
 
 
+def same_metadata(one, other):
+    """Whether apt takes two entries for one, so that their options must agree; to it, http and https differ in this."""
+    return (one["uri"].rstrip("/"), one["suite"]) == (other["uri"].rstrip("/"), other["suite"])
+
+
+def signers(entry):
+    return entry["options"].get("signed-by", "").replace(",", " ").split()
+
+
 def site_problem(entries, repository, architecture):
     """(problem, remedy) of the site's entries of a repository, in which apt could not find or not verify its packages; None if they are right."""
     entry, url = entries[0], repository["uri"]
@@ -118,6 +127,10 @@ def site_problem(entries, repository, architecture):
     if not good or missing:
         lacks = "component %s" % " ".join(missing) if good else "packages of %s" % architecture
         return "%s has %s without %s" % (place_of(entry), url, lacks), "add them there, or remove that source: the role then adds its own"
+    other = next((one for one in entries if same_metadata(one, entry) and signers(one) != signers(entry)), None)
+    if other:
+        return ("two sources on the node have the same repository, %s, with different keys (Signed-By): %s and %s, and no apt command works"
+                % (url, place_of(entry), place_of(other)), "remove one of them")  # fmt: skip
     odd = next((one for one in entries if "trusted" in one["options"]), None)
     if odd:
         return ("%s has %s with trusted=%s, so apt does not verify it" % (place_of(odd), url, odd["options"]["trusted"]),
@@ -162,6 +175,19 @@ def where(module):
     values = dict(re.findall(r"(?m)^([A-Z]+)='(.*)'$", output))
     return (values.get("MAIN", "/etc/apt/sources.list"), values.get("PARTS", "/etc/apt/sources.list.d/"),
             values.get("ARCHITECTURE", "amd64"))  # fmt: skip
+
+
+def unreadable(module):
+    """(problem, remedy) if apt cannot read the node's sources, so that no apt command works; else None.
+
+    E: Malformed entry 1 in list file /etc/apt/sources.list.d/cuda.list ([option] not assignment)
+    """
+    code, _output, errors = module.run_command(["apt-get", "-qq", "--print-uris", "update"], environ_update={"LC_ALL": "C"})
+    main, parts, architecture = where(module)
+    if code == 0 or overtaken(sources(main, parts), architecture):  # `make_way` ends that
+        return None
+    words = "; ".join(line[3:].rstrip(".") for line in errors.splitlines() if line.startswith("E: ")) or errors.strip()
+    return "apt cannot read the node's sources, and no apt command works: " + words, "correct or remove the source that it names"
 
 
 def make_way(module, undo):

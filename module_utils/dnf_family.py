@@ -112,7 +112,7 @@ class DnfFamily(Family):
         if self.repository:
             path = "/etc/yum.repos.d/dlperf-%s.repo" % self.repository["name"]
             contents[path] = repository_text(self.repository, self.keyring()).encode("utf-8")
-        stream = self.module.params["stream"]
+        stream = self.definition["stream"]
         if stream:
             contents["/etc/dnf/modules.d/%s.module" % stream.partition(":")[0]] = stream_text(stream).encode("utf-8")
         return contents
@@ -136,7 +136,7 @@ class DnfFamily(Family):
     def place(self, files, stale, binary):
         """Write the family's files, and fail if dnf cannot read the repository."""
         if not os.path.exists(LOCKS):
-            code, output, errors = install_others(self.module, self.module.params["undo"], [LOCK_PLUGIN])
+            code, output, errors = install_others(self.module, self.definition["undo"], [LOCK_PLUGIN])
             if code != 0:
                 self.explain("installing " + LOCK_PLUGIN, code, output, errors)
         self.locks_before = self.locks()
@@ -157,7 +157,7 @@ class DnfFamily(Family):
         names = ["%s-%s" % (name, version or self.pinned(name)) for name, version in sorted(wrong.items())]
         if not names:
             return
-        argv = (["--allowerasing"] if self.module.params["replaces"] else []) + ["install"] + names
+        argv = (["--allowerasing"] if self.definition["replaces"] else []) + ["install"] + names
         code, output, errors = run_dnf(self.module, ["--assumeno"] + argv)
         if not is_aborted(output + errors) and code != 0:
             # Dependencies come from the node's other repositories, whose indexes may be old.

@@ -7,23 +7,50 @@ from __future__ import absolute_import, division, print_function
 
 __metaclass__ = type
 
+from collections import namedtuple
+
 from ansible.module_utils.deb_family import base, listings, obsolete, wrong_versions
 from ansible.module_utils.deb_undo import Undo, read_bytes
 from ansible.module_utils.openpgp_key import key_problem
 from ansible.module_utils.repository_key import fetched_key
 
 
+TEXT, NEEDED = {"type": "str"}, {"type": "str", "required": True}
+LIST = {"type": "list", "elements": "str"}
+STRINGS, NEEDED_STRINGS = dict(LIST, default=[]), dict(LIST, required=True)
+# The arguments that define a family.
+DEFINITION = {
+    "name": NEEDED,
+    "packages": {"type": "dict", "default": {}},
+    "pins": {"type": "list", "elements": "dict", "default": [], "options": {"packages": NEEDED_STRINGS, "version": NEEDED}},
+    "replaces": STRINGS,
+    "repository": {"type": "dict", "options": {
+        "name": NEEDED, "uri": NEEDED, "suite": {"type": "str", "default": "/"}, "components": STRINGS, "architectures": STRINGS,
+        "key": dict(NEEDED, no_log=False), "key_sha256": dict(TEXT, no_log=False), "fingerprints": NEEDED_STRINGS,
+        "signed": {"type": "str", "choices": ["packages", "index"], "default": "packages"}}},
+    "stream": TEXT,
+    "lock_timeout": {"type": "int", "default": 300},
+    "undo": {"type": "path", "default": "/var/lib/dlperf/undo"},
+}  # fmt: skip
+Lack = namedtuple("Lack", "there is_interrupted files stale wrong drop diff changed")
+
+
+def message(names, problem, remedy):
+    return "%s: %s. %s." % (", ".join(names), problem, remedy[:1].upper() + remedy[1:])
+
+
 class Family(object):
     manager = ""  # of the packages, for messages
     unhold = ""  # what releases a hold
+    has_own_sources = False  # whether the node's own sources can keep the family from being installed
 
-    def __init__(self, module):
-        self.module = module
-        self.name = module.params["name"]
-        self.packages = module.params["packages"]
-        self.pins = module.params["pins"]
-        self.repository = module.params["repository"]
-        self.undo = Undo(module.params["undo"], self.name)
+    def __init__(self, module, definition):
+        self.module, self.definition = module, definition
+        self.name = definition["name"]
+        self.packages = definition["packages"]
+        self.pins = definition["pins"]
+        self.repository = definition["repository"]
+        self.undo = Undo(definition["undo"], self.name)
         self.members = list(self.packages) + [p for pin in self.pins for p in pin["packages"]]
 
     def fail(self, problem, remedy, **more):
@@ -35,7 +62,7 @@ class Family(object):
                 self.undo.forget()
         except EnvironmentError as error:  # such as a full disk
             problem += " (and restoring the files failed: %s)" % error
-        self.module.fail_json(msg="%s: %s. %s." % (self.name, problem, remedy[:1].upper() + remedy[1:]), **more)
+        self.module.fail_json(msg=message([self.name], problem, remedy), **more)
 
     def roll_back(self):
         self.undo.roll_back()
@@ -44,8 +71,8 @@ class Family(object):
         """Whether the package manager left any package unfinished."""
         return False
 
-    def refuse_sources(self):
-        """Fail if the node's sources cannot serve the family."""
+    def source_problem(self):
+        """(problem, remedy) of the node's own sources, if they keep the family from being installed; else None. Nothing is changed."""
 
     def keyring_is_right(self):
         return key_problem(read_bytes(self.keyring()) or b"", self.repository["fingerprints"]) is None
@@ -59,7 +86,8 @@ class Family(object):
             return None
         return fetched_key(self.module, self.repository, self.fail)
 
-    def present(self):
+    def lack(self):
+        """What the node lacks of the family; `changed`: whether it lacks anything."""
         there, is_interrupted = self.state()
         files = self.files()
         record = self.undo.record
@@ -74,8 +102,13 @@ class Family(object):
         if wrong or unheld or drop:
             diff.append(self.package_diff(there, wrong, drop))
         changed = bool(diff or is_interrupted or record.get("unfinished"))
-        if changed:
-            self.refuse_sources()
+        return Lack(there, is_interrupted, files, stale, wrong, drop, diff, changed)
+
+    def present(self):
+        there, is_interrupted, files, stale, wrong, drop, diff, changed = self.lack()
+        problem = self.source_problem() if changed else None
+        if problem:
+            self.fail(*problem)
         if not changed or self.module.check_mode:
             self.module.exit_json(changed=changed, diff=diff, versions=versions(there), removed=drop)
         self.refuse_foreign_holds(there, wrong)
@@ -120,7 +153,7 @@ class Family(object):
             self.undo.write(path, content)
 
     def refuse_removals(self, removes, drop):
-        allowed = self.members + self.module.params["replaces"] + [base(name) for name in drop]
+        allowed = self.members + self.definition["replaces"] + [base(name) for name in drop]
         strange = self.strangers(removes, allowed)
         if strange:
             self.fail("installing it would remove %s, which does not belong to it" % ", ".join(strange),

@@ -22,6 +22,8 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _E = TypeVar("_E", bound=Entry)
 # A few lines of aliases of aliases stand for more values than memory holds.
 _MOST_REPEATED = 100_000
+# Nested values from which the stack of libyaml's loader could overflow, which ends the process.
+_DEEPEST = 5000
 
 
 def load_entry(path: Path, model: type[_E]) -> _E:
@@ -83,6 +85,7 @@ def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
     with as_user_error("cannot read the file", where):
         text = decoded(read_bytes(path), where)
     try:
+        _refuse_deep(text)
         loader = _LOADER(text)
         node = loader.get_single_node()
         if node is not None:
@@ -96,6 +99,18 @@ def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
         raise UserError(f"invalid YAML: {error}", where=where) from None
     except RecursionError:
         raise UserError("invalid YAML: a value is in itself, or too deep", where=where) from None
+
+
+def _refuse_deep(text: str) -> None:
+    """Raise RecursionError if values are nested too deep. Each level has a character at least."""
+    if len(text) <= _DEEPEST:
+        return
+    depth = 0
+    for event in yaml.parse(text, _LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise RecursionError
 
 
 def _size(path: Path, node: yaml.Node, sizes: dict[int, int]) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..campaign.directory import LATEST, RESULTS
 from ..campaign.manifest import FILE, is_campaign
-from ..core.files import json_text, read_bytes
+from ..core.files import UnsafeFileError, json_text, read_bytes
 from ..core.printable import printable
 from ..results.log_name import stem_of
 
@@ -56,7 +56,8 @@ def _paths(sources: Sequence[Path]) -> list[str]:
 
 
 def _recorded(place: Path) -> object:
+    """The logs whose directory this is. None if it belongs to something else."""
     try:
         return json.loads(read_bytes(place / SOURCE, inside=RESULTS))["logs"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, UnsafeFileError):  # such as results/latest
         return None

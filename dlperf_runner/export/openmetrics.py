@@ -54,13 +54,13 @@ def _mixed_up(campaigns: Sequence[ExportedCampaign]) -> set[tuple[int, int]]:
         [(n, m) for n, campaign in enumerate(campaigns) for m in range(len(campaign.cases))],
         lambda at: frozenset(campaigns[at[0]].cases[at[1]].labels.items()),
     )
-    found: set[tuple[int, int]] = set()
+    mixed_up: set[tuple[int, int]] = set()
     for cases in alike.values():
         if len({campaigns[n].place for n, _ in cases}) > 1:
-            found.update(cases)
+            mixed_up.update(cases)
         for same_time in grouped(cases, lambda at: campaigns[at[0]].created).values():
-            found.update(same_time if len(same_time) > 1 else ())
-    return found
+            mixed_up.update(same_time if len(same_time) > 1 else ())
+    return mixed_up
 
 
 def _samples(campaigns: Sequence[ExportedCampaign]) -> Iterator[_Sample]:

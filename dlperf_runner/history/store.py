@@ -162,8 +162,13 @@ def record(
         history.execute("BEGIN IMMEDIATE")
         _prepare(history, path)
         logs = {run.log_sha256 for run in runs if run.log_sha256}
-        for entry, of_entry in _alike(history, campaign).items():
-            # Nothing is lost with an entry without logs; a try without results replaces nothing.
+        alike = _alike(history, campaign)
+        same_place = "SELECT id FROM campaigns WHERE directory = ?"
+        entries = history.execute(same_place, (campaign.directory,)).fetchall()
+        if not results and any(alike.get(entry) for (entry,) in entries):
+            return campaign  # a try without results replaces nothing, and is no other campaign
+        for entry, of_entry in alike.items():
+            # Nothing is lost with an entry without logs.
             if not of_entry or (results and of_entry & logs):
                 history.execute("DELETE FROM campaigns WHERE id = ?", (entry,))
         name = _free_name(history, campaign)

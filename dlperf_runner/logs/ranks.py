@@ -42,17 +42,17 @@ class Ranks:
         if len(self._steps) < 2:
             return
         (first, steps), *others = self._steps.items()
-        for rank, own in others:
-            both = [step for step in own if step in steps]
-            ratios = [own[step][0] / steps[step][0] for step in both]
+        for rank, rates in others:
+            both = [step for step in rates if step in steps]
+            ratios = [rates[step][0] / steps[step][0] for step in both]
             if not both or 1 / (1 + TOLERANCE) <= median(ratios) <= 1 + TOLERANCE:
                 continue
-            (expected, line), (found, at) = steps[both[-1]], own[both[-1]]
+            (expected, line), (other, at) = steps[both[-1]], rates[both[-1]]
             raise LineError(
                 at,
                 f"the ranks {first} and {rank} print different rates of the same steps",
                 expected=f"about {expected:.6g}, as in line {line}",
-                found=f"{found:.6g}",
+                found=f"{other:.6g}",
                 hint="the ranks of a run have the same rate: if two runs write to this log, keep"
                 f" the lines of one, for example with grep '\\[1,{first}\\]'",
             )

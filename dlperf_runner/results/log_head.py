@@ -31,6 +31,8 @@ _FIELDS = {
 }
 # Degrees of parallelism in logs, as publications call them.
 _DEGREES = re.compile(r"mesh_(\w+)")
+# Axes whose devices train on samples of their own, the outermost first.
+DATA_AXES = ("dcn_ddp", "dcn_fsdp", "ddp", "fsdp")
 # Scalings of FP8 in Megatron-LM, as its publications call them; that without a suffix is delayed.
 _SCALINGS = {"delayed": "", "tensorwise": "-cs", "mxfp8": "-mx", "blockwise": "-sc"}
 _COUNT = re.compile(r"0*[1-9]\d{0,8}", re.ASCII)
@@ -169,18 +171,18 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) ->
 
 
 def _parallel(printed: Mapping[str, str], world_size: int) -> str | None:
-    """How the devices share the work: `fsdp`, `fsdp 4, tp 8`; None if the log does not state it.
-    In MaxText, -1 stands for all other devices."""
-    found = {m[1]: int(size) for name, size in printed.items() if (m := _DEGREES.fullmatch(name))}
-    if not found:
-        return None
-    of_devices = [size for name, size in found.items() if name not in ("ep", "vp")]
+    """How the devices share the work: `fsdp`, or `fsdp, tp 8`; None if the log does not state it,
+    or they do not share it. The outermost data axis has no degree, which the number of devices
+    gives: the same settings on more nodes have the same text. In MaxText, -1 stands for all other
+    devices."""
+    sizes = {m[1]: int(size) for name, size in printed.items() if (m := _DEGREES.fullmatch(name))}
+    of_devices = [size for name, size in sizes.items() if name not in ("ep", "vp")]
     left = max(1, world_size // math.prod(size for size in of_devices if size > 0))
-    degrees = {name: left if size < 0 else size for name, size in found.items()}
-    shared = {name: size for name, size in degrees.items() if size != 1}
-    if len(shared) < 2 and list(shared.values()) in ([], [world_size]):
-        return next(iter(shared), None if world_size > 1 else "none")
-    return ", ".join(f"{name.replace('_', ' ')} {size}" for name, size in sorted(shared.items()))
+    degrees = {name: left if size < 0 else size for name, size in sizes.items()}
+    shared = {name: size for name, size in sorted(degrees.items()) if size != 1}
+    data = [name for name in DATA_AXES if name in shared][:1]
+    rest = [f"{name.replace('_', ' ')} {shared[name]}" for name in shared if name not in data]
+    return ", ".join([name.replace("_", " ") for name in data] + rest) or None
 
 
 def _recipe(printed: Mapping[str, str]) -> str:

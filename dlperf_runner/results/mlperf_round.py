@@ -165,7 +165,7 @@ def _scored(
         distance = [abs(score - middle) if score != middle else 0.0 for score in scores]
         return sets[distance.index(min(distance))], None
     return runs, UserError(
-        "the result has more runs than count",
+        "the result has more runs than its score takes",
         where=str(folder),
         expected=f"{rules.runs} runs",
         found=str(len(runs)),

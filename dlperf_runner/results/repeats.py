@@ -10,13 +10,17 @@ machines or settings, and are separate groups, too.
 from __future__ import annotations
 
 import functools
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 
+from ..core.case import Topology
 from ..core.errors import UserError
+from ..core.identity import parameters_text, read_parameters
 from ..core.lists import grouped, shortened
 from .log_name import telling_words, topology_of
 from .run_log import Reading
@@ -28,7 +32,7 @@ Parts = tuple[str, ...]
 def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
     """The readings with copies marked, with the directories that tell runs apart, and with a
     problem instead of a measurement where nothing does."""
-    marked = list(_with_copies(readings, root))
+    marked = list(_with_copies(_as_bases(list(readings)), root))
     splits = _splits(_claimed(marked), root)
     apart = _by_words([_in_directory(reading, splits, root) for reading in marked], root)
     paths = {
@@ -91,6 +95,50 @@ def _by_start(runs: Iterable[FoundRun]) -> dict[str, list[FoundRun]]:
     """The runs by what started their processes; a program that does not use MPI has one way."""
     found = grouped(runs, lambda run: "PMIx" if run.by_pmix else "mpirun")
     return dict(sorted(found.items()))
+
+
+def _as_bases(readings: Sequence[Reading]) -> Iterator[Reading]:
+    """The readings, in which a run whose devices are one part of what runs on more devices share
+    has the same parallelism: one device, for `fsdp`; 8 devices with `tp 8`, for `fsdp, tp 8`. It is
+    the base of their speed-up."""
+    topologies: dict[object, dict[str, set[Topology]]] = {}
+    for reading in readings:
+        if reading.run and (parallel := _parallel(reading.run)):
+            alike = topologies.setdefault(_but_parallelism(reading.run), {})
+            alike.setdefault(parallel, set()).add(reading.run.topology)
+    for reading in readings:
+        run = reading.run
+        alike = topologies.get(_but_parallelism(run), {}) if run else {}
+        parallel = _parallel(run) if run else None
+        whole = _all_degrees(parallel, run.topology.world_size) if run and alike else set()
+        wider = [text for text in alike if set(text.split(", ")[1:]) == whole]
+        is_alone = len(alike.get(parallel or "", ())) < 2
+        if run and len(wider) == 1 and parallel not in wider and is_alone:
+            parameters = {**read_parameters(run.parameters), "parallel": wider[0]}
+            yield _with_run(reading, replace(run, parameters=parameters_text(parameters)))
+        else:
+            yield reading
+
+
+def _parallel(run: FoundRun) -> str | None:
+    return read_parameters(run.parameters).get("parallel")
+
+
+def _but_parallelism(run: FoundRun) -> object:
+    """What runs have in common that differ at most in topology, repeat and parallelism."""
+    parameters = {**read_parameters(run.parameters), "parallel": ""}
+    batch = run.precision, run.batch_size_per_device
+    return run.workload, run.model, run.source, run.accelerator, *batch, parameters_text(parameters)
+
+
+def _all_degrees(parallel: str | None, world_size: int) -> set[str]:
+    """The axes of a run with their degrees, as log_head gives them, the outermost one included."""
+    axes = parallel.split(", ") if parallel else []
+    inner = [axis for axis in axes if axis.split()[-1].isdigit()]
+    others = (int(axis.split()[-1]) for axis in inner if axis.split()[0] not in ("ep", "vp"))
+    degree = world_size // math.prod(others)
+    outer = [f"{axis} {degree}" for axis in axes if axis not in inner and degree > 1]
+    return {*inner, *outer}
 
 
 def _content(reading: Reading) -> object:
@@ -176,27 +224,35 @@ def _by_words(readings: Sequence[Reading], root: Path) -> list[Reading]:
     """The readings, with the words that tell the runs of a table apart."""
     counting = (reading.run for reading in readings if reading.run and _counts(reading))
     runs = [run for run in counting if run.expected_by != "the plan"]
-    told = dict(_told_by_words(runs, root))
+    apart = dict(_apart_by_words(runs, root))
     return [
-        _with_run(reading, told[reading.run.path])
-        if reading.run and reading.run.path in told
+        _with_run(reading, apart[reading.run.path])
+        if reading.run and reading.run.path in apart
         else reading
         for reading in readings
     ]
 
 
-def _told_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path, FoundRun]]:
+def _apart_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path, FoundRun]]:
     for table in grouped(runs, _table).values():
         places = [_place(run.path.parent, root) for run in table]
         of_places = [telling_words(" ".join(place)) for place in places]
         of_names = [telling_words(run.other_words) for run in table]
         by_place, by_name = len(set(of_places)) > 1, len(set(of_names)) > 1
-        for run, place, words in zip(table, places, of_names, strict=True):
-            parts = ["/".join(place) or "." if by_place else run.directory]
-            parts += [f"*{'_'.join(words)}*"] if by_name and words else []
+        several = Counter(words for words, _ in set(zip(of_places, places, strict=True)))
+        for run, place, above, words in zip(table, places, of_places, of_names, strict=True):
+            directory = run.directory
+            if by_place and (directory or several[above] == 1):
+                directory = "/".join(place) or "."
+            elif by_place:  # the same words in several directories, such as those of repeats
+                directory = _named_after(above)
+            parts = [directory, _named_after(words) if by_name else None]
             if by_place or by_name:
-                directory = "/".join(filter(None, parts)) or None
-                yield run.path, replace(run, directory=directory)
+                yield run.path, replace(run, directory="/".join(filter(None, parts)) or None)
+
+
+def _named_after(words: Sequence[str]) -> str | None:
+    return f"*{'_'.join(words)}*" if words else None
 
 
 def _refused(reading: Reading, run: FoundRun, paths: Sequence[str]) -> Reading:

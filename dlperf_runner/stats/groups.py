@@ -38,12 +38,12 @@ def case_units(frame: pd.DataFrame) -> dict[CaseKey, str]:
 
 def case_statements(frame: pd.DataFrame) -> dict[CaseKey, str | None]:
     """The settings of each case with valid runs that no log confirms; None if there are none."""
-    found: dict[CaseKey, dict[str, None]] = {}
+    statements: dict[CaseKey, dict[str, None]] = {}
     for row in rows_of(frame):
         if row.valid and row.metric == SAMPLES_PER_SECOND and row.value is not None:
-            of_case = found.setdefault(case_of(row), {})
+            of_case = statements.setdefault(case_of(row), {})
             of_case |= {row.stated: None} if row.stated else {}
-    return {key: "; ".join(texts) or None for key, texts in found.items()}
+    return {key: "; ".join(texts) or None for key, texts in statements.items()}
 
 
 def values_of(rows: Iterable[Row]) -> dict[CaseKey, list[float]]:

@@ -125,11 +125,11 @@ def _about_impossible(cases: Sequence[Record]) -> Iterator[str]:
 
 
 def _is_superlinear(case: Record) -> bool:
-    """Whether the efficiency is above 100 %, as printed, and its interval, if it has one, too."""
+    """Whether the efficiency's interval is above 100 %; without one, whether it clearly is."""
     efficiency, low = case["scaling_efficiency"], case["scaling_efficiency_ci_low"]
-    if efficiency is None or round(efficiency, 3) <= 1:
-        return False
-    return low is None or bool(low > 1)
+    if low is not None:
+        return bool(low > 1 and round(efficiency, 3) > 1)
+    return efficiency is not None and efficiency > 1 + NOTEWORTHY
 
 
 def _about_printed_flops(mine: Runs) -> Iterator[str]:

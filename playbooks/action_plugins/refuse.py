@@ -2,16 +2,22 @@
 
     refuse:
       problems: ["{{ __cuda_refusal }}"]
+      families: ["{{ __cuda_family }}"]
+
+`families`: what the role gives to the module package_family. The node's own package sources must be
+able to serve them, which the module package_sources_info examines.
 
 Empty problems do not count, nor do those of a part that `--tags` or `--skip-tags` leaves out.
 provision.yml sets `provision_collects` while it runs the preflight of
-every role: the problems then go to `ansible_facts.refusals`, so that all are told at once. A role
-that is used alone fails.
+every role: problems and families then go to `ansible_facts.refusals` and
+`ansible_facts.refuse_families`, so that all are told at once, and one module examines all families.
+It examines none if a role says `own_sources: false`, because apt will not read the node's sources.
+A role that is used alone fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -19,26 +25,50 @@ from ansible.plugins.action import ActionBase
 
 class ActionModule(ActionBase):  # type: ignore[misc]
     TRANSFERS_FILES = False
-    _VALID_ARGS = frozenset({"problems"})
+    _VALID_ARGS = frozenset({"problems", "families", "own_sources"})
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         told = [" ".join(str(problem).split()) for problem in self._task.args["problems"]]
         problems = [problem for problem in told if problem]
+        families = self._task.args.get("families", [])
         result["changed"] = False
         if not is_chosen(self._task.tags, variables):
             return result
-        if problems and variables.get("provision_collects"):
-            before = list(variables.get("ansible_facts", {}).get("refusals", []))
-            added = [problem for problem in problems if problem not in before]
-            result["ansible_facts"] = {"refusals": before + added}
-        elif problems:
+        facts = variables.get("ansible_facts", {})
+        if variables.get("provision_collects"):
+            added = {"refusals": problems, "refuse_families": families}
+            if not self._task.args.get("own_sources", True):
+                added["refuse_replaced_sources"] = [self._task.get_name()]
+            return result | {"ansible_facts": collected(facts, added)}
+        # Roles check again when provisioning comes to them.
+        examined = facts.get("refuse_examined", [])
+        families = [family for family in families if family not in examined]
+        if families and not facts.get("refuse_replaced_sources"):
+            sources = self._execute_module(
+                "package_sources_info", {"families": families}, task_vars=variables
+            )
+            if sources.get("failed"):
+                return result | sources
+            problems += sources["problems"]
+            if not problems:
+                result["ansible_facts"] = {"refuse_examined": [*examined, *families]}
+        if problems:
             result |= {"failed": True, "msg": problems[0]}
             if len(problems) > 1:
                 listed = "".join(f"\n- {problem}" for problem in problems)
                 result["msg"] = f"{len(problems)} problems, and nothing was changed:{listed}"
         return result
+
+
+def collected(facts: Mapping[str, Any], added: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """The facts with what a preflight adds to them."""
+    return {
+        name: [*before, *(item for item in items if item not in before)]
+        for name, items in added.items()
+        if (before := list(facts.get(name, []))) or items
+    }
 
 
 def is_chosen(tags: Iterable[str], variables: Mapping[str, Any]) -> bool:

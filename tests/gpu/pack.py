@@ -26,7 +26,7 @@ import yaml
 
 PROJECT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(PROJECT), str(HERE)]
+sys.path += [str(PROJECT), str(HERE)]
 
 from run_gpu import CAMPAIGNS, PLACE  # noqa: E402
 
@@ -134,7 +134,7 @@ def training_runs(
 
 
 def faulty_runs(kit: Mapping[str, Any], product: Mapping[str, Any] | None) -> list[tuple[Run, int]]:
-    """A run of ResNet-50 for each fault: the same program, started by planted.py."""
+    """A run of ResNet-50 for each fault: the same program, started by planted_fault.py."""
     training = {"workload": "pytorch-resnet50v1.5", "precision": "fp32", "batch_size": 4}
     training |= {"matrix": "smoke", "parameters": ["image_size=32", "classes=10"]}
     base = planned(node_of(product), training, len(kit["faults"]))
@@ -142,7 +142,7 @@ def faulty_runs(kit: Mapping[str, Any], product: Mapping[str, Any] | None) -> li
     for run, (name, fault) in zip(base, kit["faults"].items(), strict=True):
         (command,) = run.commands
         at = command.argv.index("pytorch_resnet50.py")
-        argv = [*command.argv[:at], f"{PLACE}/planted.py", name, *command.argv[at:]]
+        argv = [*command.argv[:at], f"{PLACE}/planted_fault.py", name, *command.argv[at:]]
         if name != "nan":  # which the program looks for at its end
             argv[argv.index("--iterations") + 1] = "1000000"
         changed = replace(command, argv=tuple(argv))
@@ -207,7 +207,7 @@ def pack(folder: Path, mirror: str | None = None) -> int:
     for number, fault in enumerate(kit["faults"].values(), start=1):
         fault["number"] = number
     folder.mkdir(parents=True)
-    for name in ("run_gpu.py", "planted.py", "jpeg_input.py"):
+    for name in ("run_gpu.py", "planted_fault.py", "jpeg_input.py"):
         shutil.copy2(HERE / name, folder / name)
     for name in ("programs.py", "plain_loops.py"):
         (folder / "benchmarks").mkdir(exist_ok=True)

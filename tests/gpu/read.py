@@ -25,7 +25,7 @@ import yaml
 
 PROJECT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(PROJECT), str(HERE)]
+sys.path += [str(PROJECT), str(HERE)]
 
 from run_gpu import write_json  # noqa: E402
 

@@ -402,7 +402,7 @@ class Kit:
             "--nproc-per-node=2",
             "--master-port=29511",
         ]
-        argv += [str(KIT / "planted.py"), "same-gpu", str(workloads / "pytorch_resnet50.py")]
+        argv += [str(KIT / "planted_fault.py"), "same-gpu", str(workloads / "pytorch_resnet50.py")]
         argv += ["--precision", "bf16", "--batch-size", "32", "--iterations", "20"]
         log = self.out / "nccl-kernels" / "train.log"
         try:

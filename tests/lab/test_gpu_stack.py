@@ -337,6 +337,59 @@ apt-get -q update
 OURS = "find /etc/apt -name 'dlperf-*.sources' -o -name 'dlperf-*.gpg' | sort"
 
 
+# As a site may have changed them: packages without verification, another key, no component.
+WRONG_SOURCES = {
+    "node1": "sed -i 's/^Components: stable$/Components: test/' docker.sources",
+    "node2": "sed -i 's/signed-by=[^] ]*/trusted=yes/' cuda-ubuntu1804-x86_64.list"
+    f" && cp {RINGS}/site-cuda.asc {RINGS}/site-toolkit.asc",
+}
+
+
+@pytest.fixture
+def wrong_sources(cluster: UsedCluster, bare: None) -> Iterator[dict[str, list[str]]]:
+    """Two bare nodes of the same system whose sources cannot serve; their states."""
+    cluster.lab.said("node1", "cp -P /etc/os-release /root/os-release")
+    claim(cluster.lab, "node1", "bionic")
+    for node, change in WRONG_SOURCES.items():
+        cluster.lab.said(node, f"{SITE_SOURCES}\n{change}")
+    yield {node: cluster.state(node) for node in WRONG_SOURCES}
+    cluster.lab.said("node1", "mv /root/os-release /etc/os-release")
+    for node in WRONG_SOURCES:
+        cluster.lab.said(node, NO_SITE_SOURCES)
+
+
+def test_sources_that_cannot_serve_are_refused_on_all_nodes_before_any_of_them_changes(
+    cluster: UsedCluster, wrong_sources: dict[str, list[str]]
+) -> None:
+    status, output = cluster.provision(node="node1,node2")
+    assert status == 2, output
+    folder = "/etc/apt/sources.list.d"
+    docker = f"container_engine: {folder}/docker.sources:1 has {MIRROR}/download.docker.com/"
+    cuda = f"{folder}/cuda-ubuntu1804-x86_64.list:1 has {SITE_CUDA}/ with trusted=yes"
+    toolkit = f"container_toolkit: {folder}/nvidia-container-toolkit.list:1 has {SITE_TOOLKIT}/"
+    refusals = dict(re.findall(r"fatal: \[(node\d)\]: (.*?)(?= \[ERROR\]| fatal:| PLAY )", output))
+    assert f"{docker}linux/ubuntu/ without component stable" in refusals["node1"]
+    # One message for the families of one source; all of a node's at once.
+    both = f"2 problems, and nothing was changed: - nvidia_driver, cuda: {cuda}"
+    assert both in refusals["node2"]
+    assert f"- {toolkit}" in refusals["node2"]
+    assert "with another key: expected fingerprint" in refusals["node2"]
+    assert "Set up the base of every node" not in output
+    for node, was in wrong_sources.items():
+        assert re.search(rf"{node} : ok=\d+ changed=0 ", output), output
+        assert cluster.state(node) == was
+
+
+def test_a_role_alone_refuses_such_sources_before_it_changes_anything(
+    cluster: UsedCluster, wrong_sources: dict[str, list[str]]
+) -> None:
+    """Also the driver's, whose settings come before its packages."""
+    for role in ("nvidia_driver", "cuda"):
+        place = "/etc/apt/sources.list.d/cuda-ubuntu1804-x86_64.list:1"
+        cluster.refused(role, f"{role}: {place} has ", **ALONE[role])
+        assert cluster.state("node2") == wrong_sources["node2"]
+
+
 @pytest.mark.usefixtures("bare")
 def test_the_sites_own_sources_of_the_vendors_serve(cluster: UsedCluster) -> None:
     """They are there first; provisioning adds none, and decommissioning leaves them."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from executed_modules import playbook
 from filters import load
+from standin_repository import needs_apt
 
 ROOT = Path(__file__).parents[2]
 refuse = load("playbooks/action_plugins/refuse.py")
@@ -151,3 +152,47 @@ def test_a_file_without_source_and_checksum_is_refused_once() -> None:
     assert "x_sha256" not in vendor.file_refusal("x.deb", "", SUM, "x_archive x_sha256")
     assert "x_archive" not in vendor.file_refusal("x.deb", "/x.deb", "", "x_archive x_sha256")
     assert vendor.file_refusal("x.deb", "/x.deb", SUM, "x_archive x_sha256") == ""
+
+
+COLLECTS = {"vars": {"provision_collects": True}, "tags": ["always"]}
+FAMILY = {
+    "name": "cuda",
+    "packages": {"no-such-package": "1"},
+    "repository": {
+        "name": "x",
+        "uri": "https://x.example/",
+        "key": "/k",
+        "fingerprints": ["A" * 40],
+    },
+}
+
+
+@needs_apt
+@pytest.mark.parametrize(
+    ("tags", "is_examined"), [("all", False), ("gpu", True)], ids=["mirror", "without mirror"]
+)
+def test_sources_that_apt_will_not_read_are_not_examined(
+    tmp_path: Path, tags: str, is_examined: bool
+) -> None:
+    """With dlperf_mirror, node_base makes apt read the mirror only, unless --tags leaves it out."""
+    tasks = [
+        {"name": "Cuda", "refuse": {"problems": [""], "families": [FAMILY]}, **COLLECTS},
+        {"name": "Base", "refuse": {"problems": [""], "own_sources": False}, **COLLECTS}
+        | {"tags": ["always", "node_base"]},
+        {
+            "name": "All",
+            "refuse": {"problems": [], "families": "{{ ansible_facts.refuse_families }}"},
+            "tags": ["always"],
+        },
+        {
+            "name": "Examined",
+            "ansible.builtin.debug": {"msg": "{{ ansible_facts.refuse_examined | default([]) }}"},
+            "tags": ["always"],
+        },
+    ]
+    play = [{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]
+    (tmp_path / "play.yml").write_text(json.dumps(play))
+    given = ("-e", f"ansible_python_interpreter={sys.executable}", "--tags", tags)
+    done = playbook("-i", "localhost,", "-c", "local", *given, tmp_path / "play.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ("no-such-package" in done.stdout.partition("TASK [Examined]")[2]) == is_examined

@@ -289,12 +289,72 @@ def test_a_source_that_cannot_serve_is_refused_before_anything_changes(
 ) -> None:
     other = next(vendor for vendor in VENDORS.values() if vendor != setup.vendor)
     site.set_up(node, edited(setup, change), site.key(other) if change is str else None)
-    before = node.state()
+    before, family = node.state(), site.family(setup.vendor)
+    examined = node.module("package_sources_info", families=[family])
     for check in (True, False):
-        result = node.module("package_family", check=check, **site.family(setup.vendor))
+        result = node.module("package_family", check=check, **family)
         wanted = site.fingerprints[setup.vendor.name]
         assert message.format(wanted=wanted) in result["msg"]
-        assert node.state() == before
+        assert examined["problems"] == [result["msg"]]
+    assert node.state() == before
+
+
+def test_all_families_are_examined_at_once(site: Site, node: Node) -> None:
+    """One message a problem, whichever families need the source; none of sources that serve."""
+    for name in ("cuda-keyring", "docker with its key within", "toolkit"):
+        site.set_up(node, SETUPS[name])
+    families = [site.family(vendor) for vendor in VENDORS.values()]
+    assert node.module("package_sources_info", families=families)["problems"] == []
+    cuda, docker = SETUPS["cuda-keyring"], SETUPS["docker in deb822"]
+    site.set_up(node, cuda, site.key(VENDORS["docker"]))
+    site.set_up(node, edited(docker, lambda text: text.replace("stable", "test")))
+    before = node.state()
+    families += [site.family(VENDORS["cuda"], name="cudnn", packages={"other": VERSION})]
+    examined = node.module("package_sources_info", families=families)
+    assert [problem.partition(" with")[0] for problem in examined["problems"]] == [
+        f"libnccl2, cudnn: /etc/apt/sources.list.d/cuda-ubuntu2204-x86_64.list:1 has https://{CUDA}/",
+        "docker-ce: /etc/apt/sources.list.d/docker.sources:1 has https://download.docker.com/linux/ubuntu/",
+    ]
+    assert not examined["changed"]
+    assert node.state() == before
+
+
+def test_a_family_that_lacks_nothing_needs_no_source(site: Site, node: Node) -> None:
+    setup = SETUPS["docker in deb822"]
+    site.set_up(node, setup)
+    family = site.family(setup.vendor)
+    assert node.module("package_family", **family).get("changed")
+    site.set_up(node, setup, site.key(VENDORS["cuda"]))
+    assert node.module("package_sources_info", families=[family])["problems"] == []
+    newer = {**family, "packages": {setup.vendor.package: "9.9-1"}}
+    (problem,) = node.module("package_sources_info", families=[newer])["problems"]
+    assert "with another key" in problem
+
+
+UNREADABLE = {
+    "cuda.list": (f"deb [trusted=yes https://{CUDA}/ /\n", "Malformed entry 1 in list file "),
+    "x.list": (
+        "deb [signed-by=/a.gpg] http://x.example/ /\ndeb [signed-by=/b.gpg] http://x.example/ /\n",
+        "Conflicting values set for option Signed-By regarding source http://x.example/ /",
+    ),
+    "y.sources": ("Types: deb\nURIs: http://x.example/\n", "Malformed entry 1 in sources file "),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "words"), [(n, *v) for n, v in UNREADABLE.items()])
+def test_sources_that_apt_cannot_read_are_refused_before_anything_changes(
+    site: Site, node: Node, name: str, text: str, words: str
+) -> None:
+    """Whichever repository they are for: no apt command works."""
+    node.write(f"/etc/apt/sources.list.d/{name}", text)
+    before, families = node.state(), [site.family(vendor) for vendor in VENDORS.values()]
+    (problem,) = node.module("package_sources_info", families=families)["problems"]
+    assert problem.startswith("libnccl2, libnvidia-container1, docker-ce: apt cannot read the ")
+    assert words in problem
+    for check in (True, False):
+        result = node.module("package_family", check=check, **families[0])
+        assert result["msg"] == problem.replace(", libnvidia-container1, docker-ce", "")
+    assert node.state() == before
 
 
 FAILURES: dict[str, tuple[dict[str, Any], str]] = {
@@ -371,6 +431,11 @@ def test_the_vendors_lines_break_apt_without_this(site: Site, node: Node) -> Non
         " > /etc/apt/sources.list.d/second.list"
     )
     assert "Conflicting values set for option Signed-By" in node.shell("apt-get update").stderr
-    result = node.module("package_family", **site.family(setup.vendor))
-    assert "two sources on the node have the same repository" in result["msg"]
+    before, family = node.state(), site.family(setup.vendor)
+    (problem,) = node.module("package_sources_info", families=[family])["problems"]
+    result = node.module("package_family", **family)
+    assert result["msg"] == problem
+    assert "two sources on the node have the same repository" in problem
+    assert "docker.list:1 and /etc/apt/sources.list.d/second.list:1" in problem
+    assert node.state() == before
     assert node.said(FILES_OF_OURS) == ""

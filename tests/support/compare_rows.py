@@ -8,8 +8,10 @@ from typing import Any
 import frame_rows
 import pandas as pd
 
+from dlperf_runner.catalog.reader import unit_of
 from dlperf_runner.compare.with_published import COLUMNS, compare_published
 from dlperf_runner.core.frame import Row, make_frame
+from dlperf_runner.core.units import per_second
 from dlperf_runner.stats.groups import case_values, records
 
 RUNS = [385.23, 384.16, 384.19, 385.31, 384.04]  # of the report, on one GPU
@@ -53,6 +55,7 @@ def row(value: float | None, repeat: int = 1, **changes: Any) -> Row:
     world_size = case["nodes"] * case["gpus_per_node"]
     case |= {"world_size": world_size}
     case |= {"global_batch_size": case["batch_size_per_device"] * world_size}
+    case.setdefault("unit", per_second(unit_of(case["workload"])))
     case |= {"valid": value is not None, "why_invalid": None if value is not None else "failed"}
     return frame_rows.row(value, repeat=repeat, **case)
 

@@ -37,10 +37,11 @@ pytestmark = pytest.mark.usefixtures("here")
 
 def test_each_column_is_declared_once() -> None:
     assert not set(IDENTITY) & set(ENVIRONMENT)
-    rest = {"global_batch_size", "repeat", "metric", "value", "unit", "estimator"}
+    rest = {"global_batch_size", "repeat", "metric", "value", "unit", "estimator", "stated"}
     assert set(COLUMNS) == {*CASE, *rest, "log_sha256", "valid", "why_invalid"}
     assert set(CASE) <= {field.name for field in fields(Point)}
-    assert set(BaselineCase.model_fields) == {*CASE, "estimator", "samples_per_second"}
+    values = {"unit", "estimator", "samples_per_second", "stated"}
+    assert set(BaselineCase.model_fields) == {*CASE, *values}
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9_]*", fullmatch=True), st.text()))
@@ -143,7 +144,7 @@ def test_a_gate_across_data_is_refused(tmp_path: Path) -> None:
     assert "data (/data/imagenet/train.rec, synthetic); image size (224, 64)" in message
     assert "--allow-different data --allow-different image_size" in message
     # Without a gate, both are listed, and what keeps them apart is told.
-    result = call("compare", a, b)
+    result = call("compare", a, b, status=1)  # no case was compared
     assert "differs in data (/data/imagenet/train.rec, synthetic), image size (224, 64)" in words(
         result
     )

@@ -163,6 +163,7 @@ def test_tensorflow_drops_five_values(
     found = run("dllogger", path.read_bytes(), TENSORFLOW, topology, precision, 256)
     assert values(found)["samples_per_second mean_of_rates"] == approx(value, abs=0.005)
     assert found.confirmed == {
+        "network",
         "batch size",
         "world size",
         "precision",

@@ -146,8 +146,10 @@ def test_real_logs_of_the_lab_confirm_all_of_the_plan(
     data = (FIXTURES / f"{name}.log").read_bytes()
     found = run(name.partition("/")[0], data, rule, topology, batch=batch)
     assert values(found)["samples_per_second mean_of_rates"] == approx(value, rel=1e-6)
-    warmup = {"number of warm-up steps"} if name.startswith("dllogger") else set()
-    assert found.confirmed == {"batch size", "world size", "precision", "number of steps"} | warmup
+    confirmed = {"batch size", "world size", "precision", "number of steps"}
+    confirmed |= {"number of warm-up steps"} if name.startswith("dllogger") else set()
+    confirmed |= {"network"} if name.startswith(("dllogger", "mxnet_speedometer")) else set()
+    assert found.confirmed == confirmed
 
 
 def test_no_step_at_all() -> None:

@@ -331,7 +331,7 @@ def test_more_runs_than_count_have_no_score_without_a_choice(tmp_path: Path) -> 
     write_result(tmp_path, logs, benchmark="resnet")
     found = read_round(tmp_path)
     assert found.results[0].time_to_train_min is None
-    assert found.problems[0].problem == "the result has more runs than count"
+    assert found.problems[0].problem == "the result has more runs than its score takes"
     assert "--consecutive takes the 5 consecutive ones" in call("mlperf", tmp_path, status=2).both
     # Sets of 5 without their fastest and slowest: 22, 23, and (23 + 24 + 90) / 3. Median: 23.
     chosen = read_round(tmp_path, consecutive=True)

@@ -15,6 +15,7 @@ from command_line import call
 from csv_tables import table
 from make_logs import ROOT, gluoncv, write
 from planned_campaigns import create, end
+from recorded_campaign import finished_campaign
 
 # Root may read everything, but not without these capabilities.
 AS_USER = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] * (os.geteuid() == 0)
@@ -81,6 +82,16 @@ def test_a_failed_second_try_replaces_nothing(here: Path) -> None:
     assert json.loads((place / "summary.json").read_text())["cases"] == []
     call("summarize", "logs")
     assert len(table(place / "summary.csv")) == 2
+
+
+def test_a_failed_second_try_of_a_campaign_is_no_other_campaign(here: Path) -> None:
+    finished_campaign(here / "results")
+    call("summarize", "results/one")
+    recorded = call("history", "--json").document
+    for log in (here / "results/one").glob("runs/*/*/*.log"):
+        log.write_text("nothing")
+    assert "another campaign" not in call("summarize", "results/one", status=2).both
+    assert call("history", "--json").document == recorded
 
 
 def test_runs_are_counted_among_those_that_count(here: Path) -> None:

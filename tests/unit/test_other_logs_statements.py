@@ -144,6 +144,10 @@ def test_a_mapping_says_what_ran_by_path(here: Path) -> None:
         ("logs: {", "m.yml:2", "invalid YAML"),
         ("logs: &a {x: *a}", "m.yml", "invalid YAML: a value is in itself, or too deep"),
         ("? [logs]\n: 1", "m.yml:1", "a key is no text"),
+        pytest.param(
+            *("[" * 1_000_000, "m.yml", "invalid YAML: a value is in itself, or too deep"),
+            id="deep",
+        ),
         ("", "m.yml", "expected keys and values"),
         (
             "a0: &a0 [x]\n"

@@ -131,6 +131,21 @@ def test_other_words_give_no_speed_up(
     assert "not pooled, because the runs differ in directory" in out
 
 
+def test_repeats_in_directories_of_their_own_stay_repeats(tmp_path: Path) -> None:
+    """Only the words that tell machines apart make tables, not those of the repeats beside them."""
+    for number, box in enumerate(("v100box", "h100box"), start=0):
+        for run in (1, 2, 3):
+            repeat = 3 * number + run
+            for devices in (1, 8):
+                name = f"{box}-run{run}/rn50_b128_fp32_1n{devices}g_{repeat}.log"
+                rate = 384.0 * (1 + 2 * number) * devices + repeat
+                write(tmp_path / name, gluoncv(rate, world=devices))
+    _, cases = summary(tmp_path)
+    assert {(case["directory"], case["world_size"], case["repeats"]) for case in cases} == {
+        (directory, world, "3") for directory in ("*v100box*", "*h100box*") for world in "18"
+    }
+
+
 @pytest.mark.parametrize(
     "names",
     [

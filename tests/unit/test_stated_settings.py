@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from make_logs import (
 )
 
 from dlperf_runner.core.frame import rows_of
+from dlperf_runner.core.identity import read_parameters
 from dlperf_runner.results.load import Results, load_results
 from dlperf_runner.stats.summary import cases
 
@@ -92,8 +94,8 @@ def test_a_name_with_the_batch_of_a_rank_is_no_contradiction(tmp_path: Path) -> 
     ("mesh", "batch", "parameters"),
     [
         ("dp_replicate=8, dp_shard=1, cp=1, tp=1", "16", "parallel=ddp"),
-        ("dp_replicate=1, dp_shard=2, cp=1, tp=4", "4", "'parallel=fsdp 2, tp 4'"),
-        ("dp_replicate=2, dp_shard=2, cp=2, tp=1", "8", "'parallel=cp 2, ddp 2, fsdp 2'"),
+        ("dp_replicate=1, dp_shard=2, cp=1, tp=4", "4", "'parallel=fsdp, tp 4'"),
+        ("dp_replicate=2, dp_shard=2, cp=2, tp=1", "8", "'parallel=ddp, cp 2, fsdp 2'"),
     ],
 )
 def test_the_mesh_identifies_a_case(tmp_path: Path, mesh: str, batch: str, parameters: str) -> None:
@@ -106,6 +108,36 @@ def test_the_mesh_identifies_a_case(tmp_path: Path, mesh: str, batch: str, param
     assert case["world_size"] == 8
 
 
+@pytest.mark.parametrize(
+    ("base", "wider", "parallel"),
+    [
+        ((1, 1, 1), (1, 16, 1), "fsdp"),
+        ((1, 1, 8), (1, 2, 8), "'fsdp, tp 8'"),
+        ((1, 8, 1), (2, 8, 1), "'ddp, fsdp 8'"),
+        ((1, 8, 1), (1, 16, 1), "fsdp"),
+    ],
+)
+def test_a_part_of_the_mesh_is_the_base_of_the_speed_up(
+    tmp_path: Path, base: tuple[int, ...], wider: tuple[int, ...], parallel: str
+) -> None:
+    """Degrees are those of replicas, shards and tensor parallelism."""
+    for degrees, tokens in ((base, 6000), (wider, 5400)):
+        devices, ranks = math.prod(degrees), degrees[0] * degrees[1]
+        lines = torchtitan(tokens, world=devices)
+        mesh = "dp_replicate={}, dp_shard={}, cp=1, tp={}".format(*degrees)
+        pairs = (
+            (f"dp_replicate=1, dp_shard={devices}, cp=1, tp=1", mesh),
+            (f"global batch size {2 * devices}", f"global batch size {2 * ranks}"),
+        )
+        place = f"{devices // 8}n8g" if devices > 7 else f"1n{devices}g"
+        for repeat in (1, 2):
+            write(tmp_path / place / f"llama8b_bf16_{repeat}.log", replaced(lines, *pairs))
+    results = load_results(tmp_path)
+    stated = {read_parameters(run.parameters)["parallel"] for run in results.counted}
+    assert stated == {parallel.strip("'")}
+    assert [case["speedup"] is not None for case in cases(rows_of(results.frame))] == [True] * 2
+
+
 def test_earlier_and_later_words_for_mesh_and_batch(tmp_path: Path) -> None:
     """pytorch/torchtitan PR 1690 (2-D mesh) and 73aed7f (tokens in the place of batches)."""
     lines = torchtitan(6000, world=8)
@@ -116,7 +148,7 @@ def test_earlier_and_later_words_for_mesh_and_batch(tmp_path: Path) -> None:
     ]
     case = case_of(tmp_path / "a", TITAN, [*earlier, *lines[2:]])
     assert (case["world_size"], case["batch_size_per_device"]) == (8, 8)
-    assert "'parallel=fsdp 4, tp 2'" in case["parameters"]
+    assert "'parallel=fsdp, tp 2'" in case["parameters"]
     later = (
         "Trainer is initialized with 8192 tokens per DP rank, 131072 tokens per train step,"
         " gradient accumulation steps 2, maximum context length 8192, total steps 100 (warmup 10)"
@@ -193,7 +225,7 @@ def test_accumulation_mesh_and_quantization_of_maxtext(tmp_path: Path) -> None:
     case = case_of(tmp_path, MAXTEXT, [*config, *maxtext(8000.0, world=8)])
     assert case["batch_size_per_device"] == 16
     assert case["parameters"] == (
-        "accumulation_steps=4 micro_batch_size=4 'parallel=fsdp 4, tp 2' recipe=fp8"
+        "accumulation_steps=4 micro_batch_size=4 'parallel=fsdp, tp 2' recipe=fp8"
         " recompute=selective sequence_length=2048"
     )
     assert case["step_time_median_s"] == pytest.approx(16 * 2048 / 8000)

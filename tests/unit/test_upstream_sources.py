@@ -292,7 +292,8 @@ def test_a_source_that_the_stack_cannot_run_is_refused(
 ) -> None:
     cluster_of = gpu_nodes if stack.startswith("v100") else lab_nodes
     nodes = cluster_of(stack=stack, frameworks=())
-    with pytest.raises(UserError, match=f"{workload} does not run on the stack {stack}"):
+    problem = f"{workload} cannot run its source {source!r} on the stack {stack}"
+    with pytest.raises(UserError, match=problem):
         plan(catalog, nodes, workload=workload, source=source)
 
 

@@ -126,7 +126,7 @@ def test_the_log_of_llama_confirms_the_plan() -> None:
     told = together(headers)
     assert (told["batch_size_per_device"], told["world_size"], told["total_steps"]) == (2, 16, 3)
     assert told["precision"] == "bf16"
-    assert told["parameters"] == {"sequence_length": "64"}
+    assert told["parameters"] == {"recompute": "selective", "sequence_length": "64"}
 
 
 def test_the_log_of_resnet_confirms_the_plan() -> None:

@@ -142,7 +142,7 @@ def test_this_projects_reader_reads_them() -> None:
     training.run(2, "--batch-size", "4", "--log-interval", "2")
     headers, steps = read("gluoncv_horovod", "".join(training.lines))
     assert [(s.step, s.samples_per_second, s.loss) for s in steps] == [(2, 32, 6.0), (4, 32, 4.0)]
-    assert (headers[0].batch_size_per_device, headers[0].precision) == (4, "fp32")
+    assert (headers[0].batch_size_per_device, headers[0].precision) == (4, "fp32|tf32")
     assert (headers[0].total_steps, headers[0].log_every) == (4, 2)
     assert headers[1].world_size == 2
 

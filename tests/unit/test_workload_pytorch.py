@@ -220,7 +220,8 @@ def test_the_log_of_llama_confirms_the_plan(capsys: pytest.CaptureFixture[str]) 
     headers, steps = read("torchtitan", text)
     assert [(s.step, s.samples_per_second) for s in steps] == [(n, 6835.0) for n in range(1, 9)]
     told = together(headers)
-    assert (told["batch_size_per_device"], told["world_size"], told["total_steps"]) == (2, 4, 8)
+    assert (told["global_batch_size"], told["world_size"], told["total_steps"]) == (8, 4, 8)
+    assert told["parameters"]["micro_batch_size"] == "2"
     assert (told["precision"], told["network"]) == ("bf16", "llama-lab")
 
 

@@ -125,9 +125,9 @@ def clean(run: dict[str, Any]) -> None:
 
 def of_run(directory: str) -> set[int]:
     """Ids of the processes on this node of the run in the directory, as job_run.py gives it."""
-    own = {f"DLPERF_JOB={os.environ['DLPERF_JOB']}".encode(), f"DLPERF_RUN={directory}".encode()}
+    marks = {f"DLPERF_JOB={os.environ['DLPERF_JOB']}".encode(), f"DLPERF_RUN={directory}".encode()}
     table = process_table.processes(process_table.local())
-    return {pid for pid, _ in table if own <= set(environment(pid))}
+    return {pid for pid, _ in table if marks <= set(environment(pid))}
 
 
 def helpers() -> set[int]:
@@ -136,8 +136,8 @@ def helpers() -> set[int]:
     table = process_table.processes(process_table.local())
     daemon = f"slurmstepd: [{os.environ['DLPERF_JOB']}.".encode()
     steps = [pid for pid, _ in table if content(f"/proc/{pid}/cmdline").startswith(daemon)]
-    own = process_table.descendants(table, [os.getpid()])
-    return {pid for pid in process_table.descendants(table, steps) if pid not in own}
+    watching = process_table.descendants(table, [os.getpid()])
+    return {pid for pid in process_table.descendants(table, steps) if pid not in watching}
 
 
 def keep_states(name: str, directory: str, log: str) -> None:

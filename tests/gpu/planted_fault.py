@@ -1,6 +1,6 @@
 """Run a builtin PyTorch program with a planted fault, or with two processes on one GPU.
 
-    python planted.py KIND PROGRAM.py [OPTION...]
+    python planted_fault.py KIND PROGRAM.py [OPTION...]
 
 The program is the real one; only what KIND says is changed before it or within its steps.
 """
