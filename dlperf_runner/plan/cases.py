@@ -143,7 +143,8 @@ def _missing_sources(choice: Choice, workload: Workload, nodes: Sequence[Node]) 
             reason = f": {workload.no_upstream}" if workload.no_upstream else ""
             missing[name] = f"has no source {name!r}{reason}"
         elif source.stacks and (others := {node.stack for node in nodes} - set(source.stacks)):
-            missing[name] = f"cannot run its source {name!r} on the stack {min(others)}"
+            stacks = f"{min(others)} (dlperf_stack), only on {' and '.join(source.stacks)}"
+            missing[name] = f"cannot run its source {name!r} on the stack {stacks}"
     return missing
 
 
