@@ -221,7 +221,7 @@ def test_the_gpu_kit_trains_and_names_planted_faults_without_a_gpu(
     packed = subprocess.run(with_tar, capture_output=True, check=True).stdout
     unpack = nodes.ssh_argv("node1", "mkdir -p /tmp/gpu && tar -C /tmp/gpu -x")
     subprocess.run(unpack, input=packed, check=True)
-    run = "python3 /tmp/gpu/kit/run_gpu.py --out /tmp/gpu/out --cpu --minutes 15"
+    run = "python3 /tmp/gpu/kit/run_gpu.py --out /tmp/gpu/out --cpu --minutes 45"
     done = captured(*nodes.ssh_argv("node1", run))
     assert done.returncode == 0, done.stdout + done.stderr
     with_out = nodes.ssh_argv("node1", "tar -C /tmp/gpu -c out && rm -r /tmp/gpu")
