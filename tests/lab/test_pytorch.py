@@ -242,7 +242,7 @@ def test_the_gpu_kit_trains_and_names_planted_faults_without_a_gpu(
     assert {reason.split(" has no package ")[-1] for reason in reasons} == {
         *("jax", "PIL", "needs a GPU: nvidia-smi names none")
     }
-    assert nodes.said("node1", "pgrep -cf pytorch_resnet50 || true").strip() == "0"
+    assert nodes.said("node1", "pgrep -cf '[p]ytorch_resnet50' || true").strip() == "0"
     page = (tmp_path / "out" / "on-a-gpu.md").read_text(encoding="utf-8")
     assert "| nan | program failed | program failed | right |" in page
     assert "samples/s" in page
