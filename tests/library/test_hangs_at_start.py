@@ -55,6 +55,11 @@ def marked() -> str:
     return f"dlperf-start-{os.getpid()}"
 
 
+def ranks_here(name: str) -> set[int]:
+    """The ids of a rank of this test, not of another that runs at the same time."""
+    return set(processes_of(f"{name}\0")) & set(processes_of(marked()))
+
+
 def ended(directory: Path, code: str, *arguments: str, **limits: Any) -> dict[str, Any]:
     """The result of a command that ran until its end or was stopped; nothing of it is left."""
     options = {**LIMITS, "wait_s": 120, **limits}
@@ -75,8 +80,8 @@ def state_of(directory: Path, result: dict[str, Any]) -> str:
 
 def test_rank_that_is_stopped_while_the_others_spin(tmp_path: Path) -> None:
     def stop() -> None:
-        assert until(lambda: processes_of("rank1\0"))
-        (rank,) = (pid for pid in processes_of("rank1\0") if pid in processes_of(marked()))
+        assert until(lambda: ranks_here("rank1"))
+        (rank,) = ranks_here("rank1")
         os.kill(rank, signal.SIGSTOP)
 
     stops = threading.Thread(target=stop)
