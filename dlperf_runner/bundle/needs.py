@@ -14,23 +14,34 @@ from ..catalog.suites import SUITES
 from ..catalog.workload import Environment, Stack
 from ..core.errors import UserError
 from ..core.node import Node
-from .folder.manifest import SkippedNeed
-from .python.locks import RequirementsFile
-from .python.target import MACHINES, Target
-from .vendor.release_tables import of_distribution, require_suite
+from .manifest import Missing, SkippedNeed
+from .release_tables import (
+    VendorFile,
+    VendorRepository,
+    of_distribution,
+    refusals,
+    require_suite,
+    wanted,
+)
+from .wheels import MACHINES, RequirementsFile, Target
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Everything that provisioning a stack on a suite installs."""
+    """Everything that provisioning a stack on a suite installs: the distribution's packages by
+    role, locked requirements files (below `root`), and what vendors have. `refused`: versions that
+    the roles refuse on the suite."""
 
     stack: str
     suite: str
     target: Target
     packages: Mapping[str, tuple[str, ...]]
-    requirements: tuple[RequirementsFile, ...]
+    requirements: tuple[RequirementsFile, ...] = ()
     skipped: tuple[SkippedNeed, ...] = ()
     root: Path = Path()
+    repositories: tuple[VendorRepository, ...] = ()
+    files: tuple[VendorFile, ...] = ()
+    refused: tuple[Missing, ...] = ()
 
 
 # The option by which the operator names packages; the manifest says that it wants them.
@@ -49,11 +60,13 @@ def of_stack(
     frameworks: tuple[str, ...] = (),
     python: str = "",
     further: tuple[str, ...] = (),
+    keys: Mapping[str, list[str]] | None = None,
 ) -> Needs:
     """What the catalogue says that `stack_name` needs, with the environments of `frameworks`, or of
     all that have one. An environment is left out, with the reason, if the suite lacks its Python.
     `python`: the version of `python_env_interpreter`, if the nodes have one; they then build none.
-    `further`: packages of the distribution that only the operator knows."""
+    `further`: packages of the distribution that only the operator knows. `keys`: as
+    dlperf_vendor_keys."""
     stack = lookup("stack", stack_name, catalog.stacks, "--stack")
     stack = without_python(stack) if python else stack
     require_suite(stack, suite_name)
@@ -97,8 +110,24 @@ def of_stack(
             requirements.append(RequirementsFile(horovod.build_requirements, f"{by}, its build"))
             if horovod.apt_build_packages:
                 packages[by] = horovod.apt_build_packages
-    needed, lacking = tuple(requirements), tuple(skipped)
-    return Needs(stack.name, suite_name, target, packages, needed, lacking, root)
+    things = wanted(stack, suite_name, keys)
+    return Needs(
+        stack=stack.name,
+        suite=suite_name,
+        target=target,
+        packages=packages,
+        requirements=tuple(requirements),
+        skipped=tuple(skipped),
+        root=root,
+        repositories=tuple(one for one in things if isinstance(one, VendorRepository)),
+        files=tuple(one for one in things if isinstance(one, VendorFile)),
+        refused=tuple(
+            Missing(
+                why.split(" is not ")[0], "the stack", f"suite {suite_name}", f"is refused: {why}"
+            )
+            for why in refusals(stack, suite_name)
+        ),
+    )
 
 
 def as_inventory_says(

@@ -19,10 +19,10 @@ from mirror_site import PACKAGES, POOL, Site, publish, site_in
 from standin_repository import Standin, needs_apt
 from tiny_index import only_this_index, wheel
 
-from dlperf_runner.bundle.debian import apt, openpgp
-from dlperf_runner.bundle.folder import manifest as manifests
-from dlperf_runner.bundle.folder.files import digest
-from dlperf_runner.bundle.python.locks import RequirementsFile
+from dlperf_runner.bundle import apt, openpgp
+from dlperf_runner.bundle import manifest as manifests
+from dlperf_runner.bundle.manifest import digest
+from dlperf_runner.bundle.wheels import RequirementsFile
 from dlperf_runner.core.errors import UserError
 
 pytestmark = needs_apt
@@ -97,10 +97,10 @@ def test_the_key_is_private_and_stays_the_same(site: Site) -> None:
 
 def test_a_node_verifies_the_signature_and_installs_the_closure(made: Site) -> None:
     node = made.node()
-    apt.update(node)
+    assert not apt.update(node)
     chosen = apt.resolve(node, ["mpi"], where="test")
     assert {choice.name for choice in chosen} == {"mpi", "libmpi", "ssh"}
-    apt.download(node, chosen, made.folder / "node")
+    assert apt.download(node, chosen, made.folder / "node") == {}
 
 
 def change_byte(path: Path, find: bytes | None = None) -> None:
@@ -142,7 +142,7 @@ def not_signed(site: Site) -> None:
 
 def test_the_detached_signature_serves_as_well(made: Site) -> None:
     remove_inline_signature(made)
-    apt.update(made.node())
+    assert not apt.update(made.node())
 
 
 @pytest.mark.parametrize(
@@ -157,17 +157,16 @@ def test_the_detached_signature_serves_as_well(made: Site) -> None:
 )
 def test_a_node_refuses_a_tampered_index(made: Site, tamper: Callable[[Site], None]) -> None:
     tamper(made)
-    with pytest.raises(UserError, match="could not be fetched and verified"):
-        apt.update(made.node())
+    assert apt.update(made.node())
 
 
 def test_a_node_refuses_a_changed_package(made: Site) -> None:
     node = made.node()
-    apt.update(node)
+    assert not apt.update(node)
     change_byte(made.mirror / f"apt/{POOL}/mpi_4.1_amd64.deb")
     chosen = [c for c in apt.resolve(node, ["mpi"], where="test") if c.name == "mpi"]
-    with pytest.raises(UserError, match=r"could not be fetched.*mpi"):
-        apt.download(node, chosen, made.folder / "node")
+    (reason,) = apt.download(node, chosen, made.folder / "node").values()
+    assert "mpi_4.1_amd64.deb" in reason
 
 
 def test_damage_is_found_and_repaired_and_nothing_else_is_fetched(made: Site) -> None:
@@ -181,13 +180,13 @@ def test_damage_is_found_and_repaired_and_nothing_else_is_fetched(made: Site) ->
     assert sorted(outcome.repaired) == sorted(outcome.fetched)
     assert outcome.removed == (f"apt/{POOL}/stray.deb",)
     assert not made.make().changed
-    apt.update(made.node())
+    assert not apt.update(made.node())
 
 
 def test_a_tampered_index_is_made_anew(made: Site) -> None:
     in_inline_release(made)
     made.make()
-    apt.update(made.node())
+    assert not apt.update(made.node())
 
 
 @pytest.mark.parametrize("manifest", [None, "", "{", '{"format": 1}'])
@@ -291,7 +290,7 @@ def test_what_only_slurm_needs_is_left_out_while_the_archive_lacks_it(site: Site
     assert lost.name in missing.reason
     assert [skipped.environment for skipped in first.manifest.skipped] == ["unrelated 1"]
     node = site.node()
-    apt.update(node)
+    assert not apt.update(node)
     assert len(apt.resolve(node, ["mpi"], where="test")) == 3
     with pytest.raises(UserError, match="Unable to locate package unrelated"):
         apt.resolve(node, ["unrelated"], where="test")

@@ -22,14 +22,12 @@ from tiny_index import only_this_index, wheel
 from typer.testing import CliRunner, Result
 from vendor_site import NCCL, OFED, PUBLISHED, Site, make_site, node_of
 
-from dlperf_runner.bundle import mirror, needs
-from dlperf_runner.bundle.debian import apt, archives, closure
-from dlperf_runner.bundle.debian.archives import Source
-from dlperf_runner.bundle.folder import manifest as manifests
-from dlperf_runner.bundle.folder.files import digest
-from dlperf_runner.bundle.python.locks import RequirementsFile
-from dlperf_runner.bundle.vendor import release_tables
-from dlperf_runner.bundle.vendor.release_tables import of_distribution
+from dlperf_runner.bundle import apt, archives, mirror, needs, release_tables
+from dlperf_runner.bundle import manifest as manifests
+from dlperf_runner.bundle.archives import Source
+from dlperf_runner.bundle.manifest import digest
+from dlperf_runner.bundle.release_tables import of_distribution
+from dlperf_runner.bundle.wheels import RequirementsFile
 from dlperf_runner.catalog.framework import Environment
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.cli.main import app
@@ -239,14 +237,14 @@ def test_a_node_installs_the_stack_from_the_folder_alone(made: Bundle, tmp_path:
     shutil.rmtree(made.ubuntu.parent / "cache", ignore_errors=True)
     root, names = node(made, tmp_path / "node")
     assert "cuda-drivers=440.33.01-1" in names and "docker-ce=5:20.10.7~3-0~ubuntu-bionic" in names
-    apt.update(root)
+    assert not apt.update(root)
     choices = apt.resolve(root, [*names, *sorted(NAMED), HEADERS], where="the test")
     versions = {choice.name: choice.version for choice in choices}
     assert versions["nvidia-dkms-440"] == "440.33.01-0ubuntu1"
     assert versions["nvidia-modprobe"] == versions["libxnvctrl0"] == "440.33.01-0ubuntu1"
     assert (versions["dkms"], versions["gcc-7"], versions["libboth"]) == ("2.3", "7.5", "2")
     (tmp_path / "got").mkdir()
-    apt.download(root, choices, tmp_path / "got")
+    assert not apt.download(root, choices, tmp_path / "got")
     assert len(list((tmp_path / "got").iterdir())) == len(choices) > 40
 
 
@@ -266,10 +264,10 @@ def test_a_second_run_asks_nobody_and_changes_nothing(
     made: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = made.files()
-    monkeypatch.setattr(closure, "read_lists", None)
+    monkeypatch.setattr(apt, "read_lists", None)
     again = made.make("--package", HEADERS)
     assert again.exit_code == 0, again.output
-    assert again.stdout.count("files, 0 fetched") == 2
+    assert "files, 0 fetched, 0 removed" in again.stdout
     assert made.files() == before
 
 
@@ -284,7 +282,7 @@ def test_one_thing_that_is_missing_is_exit_status_1_and_no_more(made: Bundle) ->
     document = json.loads(done.stdout)
     (missing,) = document["missing"]
     assert missing["name"].startswith("nccl-repo-ubuntu1804-2.7.3")
-    assert document["repaired"] == [OFED.removeprefix("vendor/")]
+    assert set(document["repaired"]) == {OFED, f"vendor/{THEIRS}"}
     assert (made.output / f"vendor/{THEIRS}").is_file()
 
 

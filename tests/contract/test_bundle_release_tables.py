@@ -9,10 +9,10 @@ import vendor as filters
 from ansible.module_utils import deb_family, openpgp_key
 from standin_repository import flat_repository
 
-from dlperf_runner.bundle.debian.openpgp import keyring
-from dlperf_runner.bundle.vendor import release_tables
-from dlperf_runner.bundle.vendor.packages import preferences
-from dlperf_runner.bundle.vendor.release_tables import ReleaseTable, VendorRepository
+from dlperf_runner.bundle import release_tables
+from dlperf_runner.bundle.openpgp import keyring
+from dlperf_runner.bundle.release_tables import ReleaseTable, VendorRepository
+from dlperf_runner.bundle.vendors import preferences
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.suites import SYSTEMS
 

@@ -27,7 +27,7 @@ from node_state import FILES
 from rpm_standins import CUDA, MIRROR, repositories
 from system_plays import SYSTEMCTL, Pair, Played, States, pairs
 
-from dlperf_runner.bundle.vendor.release_tables import VendorRepository, wanted
+from dlperf_runner.bundle.release_tables import VendorRepository, wanted
 from dlperf_runner.catalog.reader import load_catalog
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dlperf_runner.bundle import listing
-from dlperf_runner.bundle.vendor import release_tables
-from dlperf_runner.bundle.vendor.release_tables import VendorItem
+from dlperf_runner.bundle import listing, release_tables
+from dlperf_runner.bundle.release_tables import VendorItem
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.stack import Driver, Stack
 from dlperf_runner.core.errors import UserError

@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from ...catalog.stack import Stack
-from ...catalog.suites import RELEASES, SYSTEMS
-from ...core import paths
-from ...core.errors import UserError
-from ...core.files import read_text
-
-FOLDER = "vendor"
+from ..catalog.stack import Stack
+from ..catalog.suites import RELEASES, SYSTEMS
+from ..core import paths
+from ..core.errors import UserError
+from ..core.files import read_text
 
 
 class VendorItem(NamedTuple):
