@@ -92,6 +92,11 @@ class Root:
     directory: Path
     architecture: str
 
+    @property
+    def sources(self) -> Path:
+        """The file that lists its sources."""
+        return self.directory / "etc/apt/sources.list.d/mirror.sources"
+
 
 def prepare(root: Root, sources: Sequence[Source] = (), preferences: str = "") -> None:
     """Write the private apt's configuration; existing package lists stay, so an update is quick.
@@ -110,7 +115,7 @@ def prepare(root: Root, sources: Sequence[Source] = (), preferences: str = "") -
     for folder in ("var/lib/apt/lists/partial", "var/cache/apt/archives/partial"):
         (base / folder).mkdir(parents=True, exist_ok=True)
     write_whole(base / "status", "")
-    write_whole(etc / "sources.list.d/mirror.sources", "\n".join(s.stanza() for s in sources))
+    write_whole(root.sources, "\n".join(s.stanza() for s in sources))
     write_whole(etc / "preferences", preferences)
     host = _run(None, ["apt-config", "dump"]).stdout
     write_whole(base / "apt.conf", configuration(root, host))

@@ -17,8 +17,7 @@ def upstream_source(package: str, folder: Path, suite: str = "bookworm") -> Path
     root = apt.Root(folder / "apt", "amd64")
     # A mirror of the security updates can lack sources.
     apt.prepare(root, host_sources(suite)[:1])
-    sources = root.directory / "etc/sources.sources"
-    sources.write_text(sources.read_text().replace("Types: deb\n", "Types: deb-src\n"))
+    root.sources.write_text(root.sources.read_text().replace("Types: deb\n", "Types: deb-src\n"))
     assert not apt.update(root)
     subprocess.run(
         ["apt-get", "source", "-qq", "--download-only", package],

@@ -152,7 +152,7 @@ def node_of(
             pins = [{"packages": list(globs), "version": glob} for globs, glob in one.pins]
             preferences.append(deb_family.preferences_text(dict(one.packages), pins))
     apt.prepare(root, sources, "\n".join(preferences))
-    with (root.directory / "etc/apt/sources.list.d/mirror.sources").open("a") as file:
+    with root.sources.open("a") as file:
         file.write("".join(f"\n{stanza}" for stanza in stanzas.values()))
     return root, names
 
