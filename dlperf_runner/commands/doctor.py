@@ -26,7 +26,6 @@ from ..options import (
     screen,
     with_texts,
 )
-from ..plan.inventory import read_inventory
 from .slow_nodes import find_slow
 
 ORDER = 40
@@ -134,6 +133,8 @@ def examine(
     """The findings for the nodes of the inventory, from saved facts or, by default, new ones.
     `dcgm`: the level of DCGM's diagnostics to run on nodes with GPUs. `bandwidth`: also measure it;
     this gets lines about the progress."""
+    from ..plan.inventory import read_inventory
+
     nodes = read_inventory(inventories, limit or None)
     catalog = load_catalog()
     stacks = {node.name: catalog.stack_of(node) for node in nodes}

@@ -250,7 +250,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, name: str, **functions: object) -> Non
 
 def fake_summarize(monkeypatch: pytest.MonkeyPatch, summarize: object) -> None:
     """Another `summarize`, whose results no history records."""
-    fake(monkeypatch, "commands.summarize", summarize=summarize)
+    monkeypatch.setattr("dlperf_runner.commands.summarize.summarize", summarize)
     fake(monkeypatch, "history.store", history_of=lambda _: None)
 
 
