@@ -82,34 +82,12 @@ def of_stack(
     requirements = [UV]
     skipped = list(_of_the_operator(stack, further))
     for name, environment in _environments(catalog, stack.name, frameworks).items():
-        if container := environment.container:
-            reason = f"its image is {container.image}, which nodes pull from its registry"
-            skipped.append(SkippedNeed(name, reason))
-        if environment.python is None or environment.requirements is None:
-            continue
-        other = environment.alternative
-        if other and other.requirements and target.python in SpecifierSet(other.python or ""):
-            by = f"{name} with the operator's wheel"
-            requirements.append(RequirementsFile(other.requirements, by))
-        if target.python not in SpecifierSet(environment.python):
-            reason = f"it takes Python {environment.python}, and {suite_name} has {target.python}"
-            skipped.append(SkippedNeed(name, reason))
-            continue
-        skipped += [
-            SkippedNeed(name, f"its {w.distribution} {w.version} is the operator's: {w.reason}")
-            for w in environment.operator_wheels
-        ]
-        requirements.append(
-            RequirementsFile(environment.requirements, name, sdists=environment.sdists)
-        )
-        if environment.apt_packages:
-            packages[name] = environment.apt_packages
-        if horovod := environment.horovod:
-            by = f"horovod ({name})"
-            requirements.append(RequirementsFile(horovod.requirements, by, "sdist"))
-            requirements.append(RequirementsFile(horovod.build_requirements, f"{by}, its build"))
-            if horovod.apt_build_packages:
-                packages[by] = horovod.apt_build_packages
+        skipped += _left_out(name, environment, target, suite_name)
+        requirements += _locks(name, environment, target)
+        if _fits(environment, target):
+            packages |= {name: environment.apt_packages} if environment.apt_packages else {}
+            if (horovod := environment.horovod) and horovod.apt_build_packages:
+                packages[f"horovod ({name})"] = horovod.apt_build_packages
     things = wanted(stack, suite_name, keys)
     return Needs(
         stack=stack.name,
@@ -128,6 +106,44 @@ def of_stack(
             for why in refusals(stack, suite_name)
         ),
     )
+
+
+def _fits(environment: Environment, target: Target) -> bool:
+    """Whether an environment is made on the nodes, with the target's interpreter."""
+    is_made = environment.python is not None and environment.requirements is not None
+    return is_made and target.python in SpecifierSet(environment.python or "")
+
+
+def _locks(name: str, environment: Environment, target: Target) -> Iterator[RequirementsFile]:
+    """The requirements files of an environment."""
+    is_made = environment.python is not None and environment.requirements is not None
+    other = environment.alternative if is_made else None
+    if other and other.requirements and target.python in SpecifierSet(other.python or ""):
+        yield RequirementsFile(other.requirements, f"{name} with the operator's wheel")
+    if environment.requirements and _fits(environment, target):
+        yield RequirementsFile(environment.requirements, name, sdists=environment.sdists)
+        if horovod := environment.horovod:
+            by = f"horovod ({name})"
+            yield RequirementsFile(horovod.requirements, by, "sdist")
+            yield RequirementsFile(horovod.build_requirements, f"{by}, its build")
+
+
+def _left_out(
+    name: str, environment: Environment, target: Target, suite: str
+) -> Iterator[SkippedNeed]:
+    """What a folder cannot have of an environment."""
+    if container := environment.container:
+        reason = f"its image is {container.image}, which nodes pull from its registry"
+        yield SkippedNeed(name, reason)
+    if environment.python is None or environment.requirements is None:
+        return
+    if not _fits(environment, target):
+        reason = f"it takes Python {environment.python}, and {suite} has {target.python}"
+        yield SkippedNeed(name, reason)
+        return
+    for wheel in environment.operator_wheels:
+        reason = f"its {wheel.distribution} {wheel.version} is the operator's: {wheel.reason}"
+        yield SkippedNeed(name, reason)
 
 
 def as_inventory_says(
