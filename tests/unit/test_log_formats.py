@@ -53,7 +53,9 @@ def reading(form: str, data: bytes, size: int | None = None) -> str:
 
 def test_each_format_has_examples_and_each_example_is_listed() -> None:
     assert set(documents()) == set(logs.formats())
-    assert {example.path for example in EXAMPLES} == set(FOLDER.glob("*/*.log"))
+    files = {path for path in FOLDER.glob("*/*") if path.name != "examples.yml"}
+    assert {example.path for example in EXAMPLES} == files
+    assert {path.suffix for path in files} == {".log", ".excerpt"}
     assert {example.form for example in WORDINGS} == {
         name for name, form in logs.formats().items() if form.table is None
     }
@@ -70,6 +72,7 @@ def test_the_table_of_the_documentation_is_that_of_the_examples() -> None:
 
 @pytest.mark.parametrize("log", EXAMPLES, ids=lambda log: log.name)
 def test_the_origin_of_an_example_is_recorded(log: Example) -> None:
+    assert log.is_real == (log.path.suffix == ".log")  # summarize reads these
     if log.is_real:
         assert log.entry["sha256"] == hashlib.sha256(log.data).hexdigest()
         assert {"source", "software", "date", "machine", "cut"} <= set(log.entry)

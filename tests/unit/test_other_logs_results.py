@@ -121,23 +121,6 @@ def test_a_log_without_a_loss_is_said_not_to_be_checked(tmp_path: Path) -> None:
     assert "loss not checked: 2 of 4 logs print none" in load(tmp_path).notes
 
 
-@pytest.mark.parametrize(
-    ("name", "lines"),
-    [
-        # train_parall.py, and the mode training_benchmark of NVIDIA's program.
-        ("r100_b2_fp32_1n1g.log", speedometer("r100", parallel=True)),
-        ("tf_gpu8_amp_bs256.txt", dllogger(9400.0, 8, amp=True, final=9400.0)),
-    ],
-    ids=["mxnet_speedometer", "dllogger"],
-)
-def test_where_a_program_prints_no_loss_a_note_says_so(
-    tmp_path: Path, name: str, lines: list[str]
-) -> None:
-    results = load(write(tmp_path / name, lines))
-    assert len(results.counted) == 1
-    assert "loss not checked: 1 of 1 logs print none" in results.notes
-
-
 def test_a_loss_that_is_no_longer_printed_is_invalid(here: Path) -> None:
     """Megatron-LM leaves out a loss that is not finite."""
     lines = megatron(123.4, batch=128, world=8)
@@ -204,13 +187,6 @@ def test_a_run_whose_steps_were_skipped_is_invalid(
     silent = [re.sub(r" lm loss: \S+ \|", "", line) + counters for line in lines[-11:]]
     write(here / "logs/1n8g/llama3-8b_b16_bf16_1.log", lines[:-11] + silent)
     assert told in call("summarize", "logs", status=status).text
-
-
-def test_a_run_that_is_invalid_is_exit_status_1(here: Path) -> None:
-    lines = [line.replace("Loss[7.500]", "Loss[nan]") for line in GOOD]
-    assert lines != GOOD
-    write(here / "logs" / "rn50_b128_fp32_1n1g.log", lines)
-    assert "the loss is not finite" in call("summarize", "logs", status=1).text
 
 
 def test_what_is_no_file_is_told_and_not_waited_for(here: Path) -> None:
