@@ -38,7 +38,7 @@ ORDER = (
     *("attach", "stop", "live", "decommission"),
     *("summarize", "compare", "aa", "report", "history", "export", "archive", "mlperf"),
     "bandwidth",
-    *("list", "init-workload", "source", "container-command", "seal", "release"),
+    *("list", "init-workload", "source", "seal", "release"),
 )
 
 
@@ -240,16 +240,6 @@ def prepare(
         print_json({**asdict(prepared), "path": str(prepared.path)})
     else:
         print(prepared.path)
-
-
-@app.command("container-command", hidden=True)
-def container_command() -> None:
-    """Print the command that tests an image, for the role container. Reads and prints JSON."""
-    from dataclasses import asdict
-
-    from ..plan.containers import proof_command
-
-    print_json(asdict(proof_command(**json.load(sys.stdin))))
 
 
 @app.command(hidden=True)
