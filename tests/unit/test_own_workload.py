@@ -21,7 +21,7 @@ from planned_campaigns import set_outcome
 from dlperf_runner import logs
 from dlperf_runner.campaign.directory import read_plan
 from dlperf_runner.catalog import reader
-from dlperf_runner.cli import init_workload as command
+from dlperf_runner.commands import init_workload as command
 from dlperf_runner.compare.baselines import read_baseline
 from dlperf_runner.provision import environments
 
