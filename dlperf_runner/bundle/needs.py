@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,7 +102,10 @@ def of_stack(
         files=tuple(one for one in things if isinstance(one, VendorFile)),
         refused=tuple(
             Missing(
-                why.split(" is not ")[0], "the stack", f"suite {suite_name}", f"is refused: {why}"
+                re.split(" does not | is unknown", why)[0],
+                "the stack",
+                f"suite {suite_name}",
+                f"is refused: {why}",
             )
             for why in refusals(stack, suite_name)
         ),
