@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from debian.deb822 import Deb822
+
 from ..core.errors import UserError
 from ..core.files import write_whole
 from .archives import DISTRIBUTIONS, Source
@@ -230,18 +232,15 @@ def parse_uris(text: str) -> tuple[AptPackage, ...]:
     return tuple(choices)
 
 
-def stanzas(root: Root, choices: Sequence[AptPackage]) -> dict[str, str]:
+def entries(root: Root, choices: Sequence[AptPackage]) -> dict[str, Deb822]:
     """The index entry of each choice by its sha256, from the lists that apt has verified."""
     result = _run(root, ["apt-cache", "show", *(choice.exact for choice in choices)])
-    entries: dict[str, str] = {}
-    for stanza in result.stdout.split("\n\n"):
-        if match := re.search(r"^SHA256: ([0-9a-f]{64})$", stanza, re.MULTILINE):
-            entries.setdefault(match[1], stanza.strip("\n") + "\n")
+    shown = {entry.get("SHA256", ""): entry for entry in Deb822.iter_paragraphs(result.stdout)}
     for choice in choices:
-        if choice.sha256 not in entries:
+        if choice.sha256 not in shown:
             reason = _shortened(_complaints(result))
             raise UserError(f"apt-cache shows no entry for {choice.exact}", found=reason)
-    return entries
+    return {choice.sha256: shown[choice.sha256] for choice in choices}
 
 
 def download(root: Root, choices: Sequence[AptPackage], folder: Path) -> dict[AptPackage, str]:

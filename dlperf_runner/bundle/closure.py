@@ -21,18 +21,6 @@ from .openpgp import sign
 
 
 @dataclass(frozen=True)
-class Package:
-    """An entry of a Packages index. `depends`: for each dependency, the names that satisfy it."""
-
-    name: str
-    filename: str
-    is_base: bool
-    depends: tuple[tuple[str, ...], ...]
-    provides: tuple[str, ...]
-    stanza: str
-
-
-@dataclass(frozen=True)
 class Reason:
     """The roles that need a package, and one chain of dependencies that leads to it."""
 
@@ -40,65 +28,48 @@ class Reason:
     why: str
 
 
-@dataclass(frozen=True)
-class Closure:
-    """What apt chose, with the index entry of each package and the reason for it by its name."""
-
-    packages: Mapping[AptPackage, Package]
-    reasons: Mapping[str, Reason]
-
-    def item(self, choice: AptPackage, path: str) -> Item:
-        reason = self.reasons[choice.name]
-        return choice.item(path, reason.wanted_by, reason.why)
-
-
 def resolve(
     root: Root, base: Iterable[str], wanted: Mapping[str, Iterable[str]], *, where: str
-) -> Closure:
-    """The closure of `base` and of the packages that each role wants, as apt-get takes them."""
+) -> dict[AptPackage, tuple[Deb822, Reason]]:
+    """The closure of `base` and of the packages that each role wants, as apt-get takes them: what
+    apt chose, with the index entry of each and the reason for it."""
     names = dict.fromkeys(name for names in wanted.values() for name in names)
     choices = apt.resolve(root, (*base, *names), where=where)
-    stanzas = apt.stanzas(root, choices)
-    packages = {choice: parse(stanzas[choice.sha256]) for choice in choices}
+    entries = apt.entries(root, choices)
     roots = {role: [name.partition("=")[0] for name in names] for role, names in wanted.items()}
-    return Closure(packages, reasons(packages.values(), roots))
+    why = reasons(entries.values(), roots)
+    return {choice: (entries[choice.sha256], why[choice.name]) for choice in choices}
 
 
-def parse(stanza: str) -> Package:
-    """A package from its stanza in a `Packages` index, as `apt-cache show` prints it. Raises
-    UserError if its file would lie outside the index's folder."""
-    fields = Deb822(stanza)
-    filename = fields["Filename"]
+def path_of(entry: Deb822) -> str:
+    """Where the index says that a package's file is. Raises UserError if that would lie outside
+    the index's folder."""
+    filename = entry["Filename"]
     if filename.startswith("/") or ".." in filename.split("/") or not filename.endswith(".deb"):
-        raise UserError(f"the index puts {fields['Package']} outside its folder", found=filename)
-    return Package(
-        name=fields["Package"],
-        filename=filename.removeprefix("./"),
-        is_base=fields.get("Essential") == "yes" or fields.get("Priority") == "required",
-        depends=(*_names(fields.get("Pre-Depends")), *_names(fields.get("Depends"))),
-        provides=tuple(name for names in _names(fields.get("Provides")) for name in names),
-        stanza=stanza,
-    )
+        raise UserError(f"the index puts {entry['Package']} outside its folder", found=filename)
+    return f"apt/{filename.removeprefix('./')}"
 
 
-def _names(relations: str | None) -> list[tuple[str, ...]]:
-    """`a (>= 1) | b:any, c [amd64]` as [("a", "b"), ("c",)]: apt judges versions."""
-    groups = PkgRelation.parse_relations(relations.strip(", ")) if relations else []
-    return [tuple(one["name"] for one in group) for group in groups]
+def _names(entry: Deb822, *fields: str) -> list[str]:
+    """`a (>= 1) | b:any, c [amd64]` as a, b, c: apt judges versions."""
+    texts = filter(None, (entry.get(field, "").strip(", ") for field in fields))
+    groups = (group for text in texts for group in PkgRelation.parse_relations(text))
+    return [one["name"] for group in groups for one in group]
 
 
-def reasons(packages: Iterable[Package], wanted: Mapping[str, Iterable[str]]) -> dict[str, Reason]:
+def reasons(entries: Iterable[Deb822], wanted: Mapping[str, Iterable[str]]) -> dict[str, Reason]:
     """For each package by name: the roles that need it, and the shortest chain to it.
 
     `wanted`: the packages that each role names. The closure also has the packages that every node
     has, because an installation may need newer versions of them.
     """
-    by_name = {package.name: package for package in packages}
+    by_name = {entry["Package"]: entry for entry in entries}
     providers: dict[str, list[str]] = {name: [name] for name in by_name}
-    for package in by_name.values():
-        for virtual in package.provides:
-            providers.setdefault(virtual, []).append(package.name)
-    base = [package.name for package in by_name.values() if package.is_base]
+    for name, entry in by_name.items():
+        for virtual in _names(entry, "Provides"):
+            providers.setdefault(virtual, []).append(name)
+    is_base = {"Essential": "yes", "Priority": "required"}.items()
+    base = [name for name, entry in by_name.items() if is_base & entry.items()]
     wanted_by: dict[str, list[str]] = {name: [] for name in by_name}
     chains: dict[str, str] = {}
     for role, names in {**wanted, "base system": base}.items():
@@ -109,7 +80,7 @@ def reasons(packages: Iterable[Package], wanted: Mapping[str, Iterable[str]]) ->
         queue = deque(ways)
         while queue:
             current = queue.popleft()
-            for one in (name for group in by_name[current].depends for name in group):
+            for one in _names(by_name[current], "Pre-Depends", "Depends"):
                 for name in providers.get(one, []):
                     if name not in ways:
                         ways[name] = (*ways[current], name)
@@ -124,12 +95,12 @@ def reasons(packages: Iterable[Package], wanted: Mapping[str, Iterable[str]]) ->
 
 
 def write_index(
-    packages: Iterable[Package], suite: str, architecture: str, folder: Path, key_folder: Path
+    entries: Iterable[Deb822], suite: str, architecture: str, folder: Path, key_folder: Path
 ) -> tuple[list[Item], str]:
-    """Write the signed index of `packages` below `folder`; InRelease, which apt reads first, is the
+    """Write the signed index of `entries` below `folder`; InRelease, which apt reads first, is the
     last. Return its files and the key's fingerprint."""
     dists, below = f"dists/{suite}", f"main/binary-{architecture}"
-    text = "\n".join(sorted(package.stanza for package in packages)).encode()
+    text = "\n".join(sorted(entry.dump() for entry in entries)).encode()
     forms = {"": text, ".gz": gzip.compress(text, mtime=0), ".xz": lzma.compress(text)}
     files = {f"{dists}/{below}/Packages{suffix}": content for suffix, content in forms.items()}
     for path, content in files.items():

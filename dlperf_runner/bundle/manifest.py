@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from ..core.errors import UserError
 from ..core.files import open_append, open_read, read_text, write_json
 
@@ -90,12 +92,7 @@ def read(folder: Path) -> MirrorManifest | None:
         document = json.loads(read_text(folder / NAME))
         if document.pop("format") != FORMAT:
             return None
-        document["files"] = tuple(
-            Item(**{**item, "wanted_by": tuple(item["wanted_by"])}) for item in document["files"]
-        )
-        document["skipped"] = tuple(SkippedNeed(**entry) for entry in document["skipped"])
-        document["sources"] = tuple(document["sources"])
-        return MirrorManifest(**document)
+        return TypeAdapter(MirrorManifest).validate_python(document)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -106,13 +103,7 @@ def write(folder: Path, manifest: MirrorManifest) -> None:
 
 def damaged(folder: Path, manifest: MirrorManifest) -> tuple[str, ...]:
     """Paths of files that are missing or differ from the manifest."""
-    files = {item.path: folder / item.path for item in manifest.files}
-    right_size = [
-        item.path
-        for item in manifest.files
-        if files[item.path].is_file() and files[item.path].stat().st_size == item.size
-    ]
-    present = digests(folder, right_size)
+    present = digests(folder, (item.path for item in manifest.files))
     return tuple(item.path for item in manifest.files if present.get(item.path) != item.sha256)
 
 

@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from debian.deb822 import Deb822
+
 from ..core import paths
 from ..core.errors import UserError
 from ..core.lists import shortened
@@ -20,7 +22,6 @@ from . import apt, closure, vendors, wheels
 from . import manifest as manifests
 from .apt import AptPackage, FetchError, Root
 from .archives import Source
-from .closure import Package
 from .manifest import Item, MirrorManifest, Missing, SkippedNeed
 from .needs import FURTHER, OPTIONAL, Needs
 from .release_tables import VendorFile, VendorRepository
@@ -224,7 +225,7 @@ class _Run:
 
     # ---- packages
 
-    def packages(self) -> tuple[list[Package], list[Item]]:
+    def packages(self) -> tuple[list[Deb822], list[Item]]:
         """Have all packages in the folder. Return those for the folder's own index (a vendor's
         package is in the vendor's index), and the items of all."""
         needs, settings = self.needs, self.settings
@@ -241,26 +242,26 @@ class _Run:
         for role, names in of_roles.installed.items():
             wanted[role] = (*wanted.get(role, ()), *names)
         theirs = of_vendors.unpacked(root, of_roles.unpacked)
-        chosen = closure.Closure({}, {})
+        chosen = closure.resolve(root, settings.base, wanted, where=where) if wanted else {}
         if wanted:
-            chosen = closure.resolve(root, settings.base, wanted, where=where)
-            theirs |= of_vendors.members(root, chosen.reasons)
+            theirs |= of_vendors.members(root, {choice.name for choice in chosen})
         indexed: dict[AptPackage, Item] = {}
-        for choice, package in chosen.packages.items():
-            if path := of_vendors.path(choice):
-                theirs[choice] = chosen.item(choice, path)
-            else:
-                indexed[choice] = chosen.item(choice, f"apt/{package.filename}")
+        for choice, (entry, reason) in chosen.items():
+            inside = closure.path_of(entry)
+            path = of_vendors.path(choice)
+            items_of = theirs if path else indexed
+            items_of[choice] = choice.item(path or inside, reason.wanted_by, reason.why)
         lost = self.fetch(root, indexed | theirs)
         self.leave_out(indexed, lost)
         for choice in theirs.keys() & lost.keys():
-            item, remedy = theirs[choice], "Run it again; --refresh reads a new index."
-            name, by = Path(item.path).name, ", ".join(item.wanted_by)
-            source = f"https://{Path(item.path).parent.relative_to(vendors.FOLDER)}"
-            reason = f"could not be fetched: {lost[choice]}"
-            self.missing.append(Missing(name, by, source, reason, remedy))
+            file, by = Path(theirs[choice].path), ", ".join(theirs[choice].wanted_by)
+            source = f"https://{file.parent.relative_to(vendors.FOLDER)}"
+            problem, remedy = lost[choice], "Run it again; --refresh reads a new index."
+            self.missing.append(
+                Missing(file.name, by, source, f"could not be fetched: {problem}", remedy)
+            )
         items += [item for choice, item in (indexed | theirs).items() if choice not in lost]
-        return [chosen.packages[choice] for choice in indexed if choice not in lost], items
+        return [chosen[choice][0] for choice in indexed if choice not in lost], items
 
     def lists(self) -> tuple[Root, Vendors, list[Item]]:
         """An apt that has read the package lists, the vendors' repositories among them, and the

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from debian import deb822
 
+from ..core.errors import UserError
 from ..core.files import read_bytes, write_whole
 from . import apt
 from .apt import AptPackage, FetchError, NotThereError, Root
@@ -248,7 +249,7 @@ class Vendors:
 
     def path(self, choice: AptPackage) -> str | None:
         """Where a vendor's package lies in the folder; None for one of the distribution. Raises
-        FetchError if that is not in the folder."""
+        UserError if that would be outside."""
         url = unquote(choice.url)
         for one, source in self.sources.items():
             start = unquote(source.uri)
@@ -256,7 +257,8 @@ class Vendors:
                 # Flat repositories have their packages at ./
                 below = PurePosixPath(url.removeprefix(start))
                 if ".." in below.parts or below.is_absolute():
-                    raise FetchError(f"has an address that leads out of its folder: {url}")
+                    problem = f"the index of {one.name} puts {choice.name} outside its folder"
+                    raise UserError(problem, found=url)
                 return f"{self.fetcher.path(one.uri)}{below}"
         return None
 

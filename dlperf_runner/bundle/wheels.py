@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
-    canonicalize_name,
-    parse_sdist_filename,
-    parse_wheel_filename,
-)
-from packaging.version import Version
+from packaging.utils import canonicalize_name
 
 from ..core.errors import UserError
 from ..core.files import read_text, write_whole
@@ -160,26 +153,10 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 # ---- files
 
 
-def release_of(filename: str) -> tuple[str, Version] | None:
-    """Project and version of a wheel or sdist by its name; None for any other file."""
-    try:
-        if filename.endswith(".whl"):
-            name, version, _, _ = parse_wheel_filename(filename)
-        else:
-            name, version = parse_sdist_filename(filename)
-    except (InvalidWheelFilename, InvalidSdistFilename):
-        return None
-    return canonicalize_name(name), version
-
-
 def file_for(pinned: Pinned, files: Mapping[str, str], kind: Kind) -> str | None:
     """The name of the file in `files` (name -> sha256) that satisfies a requirement."""
     for filename, sha256 in files.items():
-        if (
-            sha256 in pinned.sha256
-            and filename.endswith(".whl") == (kind == "wheel")
-            and release_of(filename) == (pinned.name, Version(pinned.version))
-        ):
+        if sha256 in pinned.sha256 and filename.endswith(".whl") == (kind == "wheel"):
             return filename
     return None
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from packaging.version import Version
 from refusals import refusal
 
 from dlperf_runner.bundle import needs, wheels
@@ -313,16 +312,13 @@ def test_uv_is_fetched_for_any_python() -> None:
         assert ("--ignore-requires-python" in argv) == expected
 
 
-def test_a_file_stands_for_a_requirement_by_name_version_kind_and_digest() -> None:
+def test_a_file_stands_for_a_requirement_by_kind_and_digest() -> None:
     pinned = Pinned("ruamel-yaml", "1.0", frozenset({ONE}))
     wheel, sdist = "ruamel.yaml-1.0.0-py3-none-any.whl", "ruamel_yaml-1.0.tar.gz"
-    assert wheels.release_of(wheel) == ("ruamel-yaml", Version("1"))
-    assert wheels.release_of("notes.txt") is None
     both = {wheel: ONE, sdist: ONE}
     assert wheels.file_for(pinned, both, "wheel") == wheel
     assert wheels.file_for(pinned, both, "sdist") == sdist
     assert wheels.file_for(pinned, {wheel: TWO}, "wheel") is None
-    assert wheels.file_for(pinned, {"other-1.0-py3-none-any.whl": ONE}, "wheel") is None
 
 
 def test_pips_own_words() -> None:
