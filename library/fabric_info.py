@@ -14,7 +14,6 @@ options:
   user: {description: "User whose limit of locked memory to read; by default that of the module's own process.", type: str}
   interface: {description: "A network interface to include, even if it does not belong to an RDMA device.", type: str}
   rails: {description: "The ports that NCCL uses, in the syntax of NCCL_IB_HCA, such as C(=mlx5_0:1,mlx5_1:1) or C(^mlx5_4).", type: str}
-  peers: {description: IPv4 addresses of other nodes. Others are skipped., type: list, elements: str, default: []}
   timeout: {description: Time limit of each program in seconds., type: int, default: 20}
 attributes:
   check_mode: {support: full}
@@ -59,12 +58,6 @@ ofed: {description: Version of MLNX_OFED from ofed_info; null if not installed.,
 ibstat: {description: C(state rate_gbps) by device and port from ibstat; null if not installed., returned: always, type: dict}
 memlock_kib: {description: How much memory the user may lock; null if unlimited or unknown., returned: always, type: int}
 memlock_unlimited: {description: Whether locked memory is unlimited; null if unknown., returned: always, type: bool}
-firewall:
-  description: >-
-    C(closed) - TCP ports, as text, that this node's packet filter closes to O(peers) on O(interface), by address; C(unsure) - whether it has
-    rules that the module does not understand; C(services) - which of firewalld and ufw are active. Null if neither nft nor iptables is installed.
-  returned: always
-  type: dict
 """
 
 import os
@@ -72,7 +65,6 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_probes import bounded, integer, modules, names, program, text
-from ansible.module_utils.packet_filter import Ruleset, number as address_number
 
 MODULES = re.compile(r"^(mlx\w*|ib_\w+|rdma_\w+|nv_peer_mem|nvidia_peermem|bnxt_re|irdma|efa)$")
 # Name in a stack: name of the kernel module.
@@ -272,36 +264,7 @@ def memlock(root, user, timeout):
     return (integer(limit) // factor, False) if integer(limit) is not None else (None, None)
 
 
-def services(root):
-    running = [text(root, "proc", name, "comm") for name in names(root, "proc") if name.isdigit()]
-    enabled = re.search(r"(?mi)^ENABLED=yes", text(root, "etc/ufw/ufw.conf") or "")
-    return [name for name, active in (("firewalld", "firewalld" in running), ("ufw", enabled)) if active]
-
-
-def firewall(root, peers, named, timeout):
-    folders = ["/usr/sbin", "/sbin"]
-    nft, iptables = program("nft", folders), program("iptables-save", folders)
-    if not nft and not iptables:
-        return None
-    told = bounded([nft, "--json", "list", "ruleset"], timeout) if nft else {"code": 0, "output": ""}
-    saved = bounded([iptables], timeout) if iptables else {"code": 0, "output": None}
-    try:
-        rules = Ruleset(told["output"], saved["output"] if saved["code"] == 0 else None)
-    except (KeyError, ValueError, AttributeError, IndexError):  # also output that is cut off
-        return {"closed": {}, "unsure": True, "services": services(root)}
-    low, high = [int(port) for port in (text(root, "proc/sys/net/ipv4/ip_local_port_range") or "32768 60999").split()]
-    ranges = (("22", (22,)), ("%d-%d" % (low, high), (low, (low + high) // 2, high)))
-    unsure, closed = told["code"] != 0 or saved["code"] != 0, {}
-    for peer in peers:
-        for name, ports in ranges if address_number(peer) is not None else ():
-            blocked = [rules.blocks(peer, named, port) for port in ports]
-            unsure = unsure or None in blocked
-            if True in blocked:
-                closed.setdefault(peer, []).append(name)
-    return {"closed": closed, "unsure": unsure, "services": services(root)}
-
-
-def facts(root, user, named, rails, peers, timeout):
+def facts(root, user, named, rails, timeout):
     folder = os.path.join(root, "sys/class/infiniband")
     devices = [device_of(folder, name) for name in names(folder)]
     ports = [port for device in devices for port in device["ports"]]
@@ -332,7 +295,6 @@ def facts(root, user, named, rails, peers, timeout):
         "modules": dict((name, known) for name, known in loaded.items() if MODULES.match(name)),
         "ofed": version.group(1) if version else None,
         "ibstat": ibstat(state["output"]) if state and state["code"] == 0 else None,
-        "firewall": firewall(root, peers, named, timeout),
         "memlock_kib": limit,
         "memlock_unlimited": is_unlimited,
     }
@@ -346,13 +308,12 @@ def main():
             "user": {"type": "str"},
             "interface": {"type": "str"},
             "rails": {"type": "str", "default": ""},
-            "peers": {"type": "list", "elements": "str", "default": []},
             "timeout": {"type": "int", "default": 20},
         },
         supports_check_mode=True,
     )
     given = module.params
-    module.exit_json(changed=False, **facts(*(given[name] for name in ("root", "user", "interface", "rails", "peers", "timeout"))))
+    module.exit_json(changed=False, **facts(*(given[name] for name in ("root", "user", "interface", "rails", "timeout"))))
 
 
 if __name__ == "__main__":

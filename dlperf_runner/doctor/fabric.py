@@ -17,8 +17,6 @@ def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]
     """Check one node's interface, and its InfiniBand if the stack declares it."""
     if node.interface:
         yield from _interface(node, facts["interfaces"].get(node.interface))
-    if facts["firewall"] is not None:
-        yield _firewall(node, facts["firewall"])
     declared = stack.infiniband
     if declared is None:
         return
@@ -71,31 +69,6 @@ def _gpu_direct(name: str, module: str, facts: Facts) -> Finding:
     is_good = bool(found) or (None if module == "nv_peer_mem" else False)
     way = found[0] if found else "none: NCCL copies through the host's memory"
     return check_finding(name, "peer memory", is_good, f"DMA-BUF or {module}", way, hint)
-
-
-# How to accept all that comes in by an interface, by the service that manages the packet filter.
-_OPENED = {
-    "ufw": "ufw allow in on {}",
-    "firewalld": "firewall-cmd --permanent --zone=trusted --add-interface={},"
-    " then firewall-cmd --reload",
-}
-
-
-def _firewall(node: Node, told: Facts) -> Finding:
-    """Whether the node's packet filter lets the other nodes in; a rule may be unknown."""
-    interface = node.interface or "INTERFACE"
-    closed = [
-        f"TCP {', '.join(ports)} closed to {address}"
-        for address, ports in (told["closed"] or {}).items()
-    ]
-    more = f" and {len(closed) - 2} more nodes" if len(closed) > 2 else ""
-    found = "; ".join(closed[:2]) + more or (None if told["unsure"] else "open")
-    is_good = False if closed else None if told["unsure"] else True
-    commands = [_OPENED[service].format(interface) for service in told["services"] or ()]
-    way = " or ".join(commands) or f"accept what comes in by {interface} (nft list ruleset)"
-    hint = f"MPI, NCCL and gloo use ports of the system's choice: {way}"
-    expected = "open to the other nodes"
-    return check_finding(node.name, "firewall", is_good, expected, found, hint, "warning")
 
 
 def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ PARTS = {
     "dcgm": "dcgm_facts",
     "adopted": "adopted",
 }
-PROOFS = {"ssh_mesh": "ssh_mesh", "all_reduce": "all_reduce"}
+PROOFS = ("ssh_mesh", "firewall", "all_reduce")
 # Keys that Ansible adds to a result.
 OVERHEAD = ("changed", "failed", "warnings", "deprecations", "ansible_facts", "invocation")
 
@@ -44,8 +44,8 @@ def facts_of(host: Mapping[str, Any]) -> dict[str, Any]:
             facts[name] = {"failed": one_line(result)}
         else:
             facts[name] = {key: value for key, value in result.items() if key not in OVERHEAD}
-    for name, suffix in PROOFS.items():
-        result = host.get(f"preflight_{suffix}") or {"skipped": True}
+    for name in PROOFS:
+        result = host.get(f"preflight_{name}") or {"skipped": True}
         is_bad = result.get("failed") or result.get("unreachable")
         told = {"failed": one_line(result) if is_bad else None}
         facts[name] = None if result.get("skipped") else told
@@ -79,18 +79,29 @@ def partners(hosts: Sequence[str], host: str, all_up_to: int) -> list[str]:
     return [others[(1 << power) - 1] for power in range(len(others).bit_length())]
 
 
-def addresses(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The nodes' addresses in the benchmark's network."""
-    hosts = ((name, hostvars[name]) for name in names)
+def connections(
+    names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], program: str
+) -> list[dict[str, Any]]:
+    """Commands for the module proof: `program` connects to a port of each node, by its address in
+    the benchmark's network."""
+    hosts = [(name, hostvars[name]) for name in names]
     return [
-        str(host.get("dlperf_address") or host.get("ansible_host") or name) for name, host in hosts
+        {
+            "name": name,
+            "argv": [
+                *("/usr/bin/python3", "-c", program, name),
+                str(host.get("dlperf_address") or host.get("ansible_host") or name),
+            ],
+            "expect": "^open$",
+        }
+        for name, host in hosts
     ]
 
 
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
-            "preflight_addresses": addresses,
+            "preflight_connections": connections,
             "preflight_facts": facts,
             "preflight_partners": partners,
         }

@@ -53,6 +53,7 @@ def healthy(number: int) -> dict[str, Any]:
         "asked": 1000.0,
         "answered": 1001.0,
         "ssh_mesh": {"failed": None},
+        "firewall": {"failed": None},
         "all_reduce": {"failed": None} if number == 1 else None,
         "health": {
             "time": 1000.5,
@@ -97,7 +98,6 @@ def healthy(number: int) -> dict[str, Any]:
             "peer_memory_client": True,
             "ofed": "5.0-2.1.8.0",
             "ibstat": None,
-            "firewall": {"closed": {}, "unsure": False, "services": []},
             "memlock_kib": None,
             "memlock_unlimited": True,
         },
