@@ -64,7 +64,7 @@ import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_probes import bounded, integer, modules, names, program, text
+from ansible.module_utils.node_probes import integer, modules, names, output, text
 
 MODULES = re.compile(r"^(mlx\w*|ib_\w+|rdma_\w+|nv_peer_mem|nvidia_peermem|bnxt_re|irdma|efa)$")
 # Name in a stack: name of the kernel module.
@@ -188,8 +188,7 @@ def addresses(output):
 
 def full_rate(name, timeout):
     """400 for `Supported link modes: 100000baseCR4/Full 400000baseCR4/Full`, the first list of ethtool's output."""
-    ethtool = program("ethtool", ["/sbin", "/usr/sbin"])
-    told = bounded([ethtool, name], timeout)["output"] if ethtool and name else ""
+    told = name and output(timeout, "ethtool", name) or ""
     supported = re.search(r"Supported link modes:((?:\s+\d+base\S+)+)", told)
     return max(int(speed) for speed in re.findall(r"(\d+)base", supported.group(1))) // 1000 if supported else None
 
@@ -215,15 +214,14 @@ def interface(root, name, timeout):
     where = os.path.join(root, "sys/class/net", name)
     if not os.path.isdir(where):
         return None
-    ip = program("ip", ["/sbin", "/usr/sbin"])
-    told = bounded([ip, "-o", "addr", "show", "dev", name], timeout) if ip else None
+    told = output(timeout, "ip", "-o", "addr", "show", "dev", name)
     speed = integer(text(where, "speed"))
     return {
         "state": text(where, "operstate") or None,
         "mtu": integer(text(where, "mtu")),
         "mode": text(where, "mode") or None,
         "speed_mbps": speed or None,
-        "addresses": addresses(told["output"]) if told and told["code"] == 0 else None,
+        "addresses": None if told is None else addresses(told),
     }
 
 
@@ -250,11 +248,8 @@ def ibstat(output):
 def memlock(root, user, timeout):
     """(KiB, whether unlimited); (None, None) if unknown."""
     if user:
-        runuser = program("runuser", ["/sbin", "/usr/sbin"])
         # runuser opens a session, so the limits are those of the user's login.
-        told = bounded([runuser, "-u", user, "--", "sh", "-c", "ulimit -l"], timeout) if runuser else None
-        limit = told["output"].strip() if told and told["code"] == 0 else ""
-        factor = 1
+        limit, factor = output(timeout, "runuser", "-u", user, "--", "sh", "-c", "ulimit -l") or "", 1
     else:
         # Max locked memory         65536                65536                bytes
         match = re.search(r"(?m)^Max locked memory\s+(\S+)", text(root, "proc/self/limits") or "")
@@ -282,11 +277,9 @@ def facts(root, user, named, rails, timeout):
     ]
     told = dict((name, interface(root, name, timeout)) for name in interfaces + [named] if name)
     loaded = modules(root)
-    ofed = program("ofed_info")
     # MLNX_OFED_LINUX-5.0-2.1.8.0:
-    version = re.match(r"(?:MLNX_)?OFED(?:_LINUX)?-(?:internal-)?(\S+?):?\s*\Z", bounded([ofed, "-s"], timeout)["output"]) if ofed else None
-    program_ibstat = program("ibstat", ["/usr/sbin", "/sbin"])
-    state = bounded([program_ibstat], timeout) if program_ibstat else None
+    version = re.match(r"(?:MLNX_)?OFED(?:_LINUX)?-(?:internal-)?(\S+?):?\s*\Z", output(timeout, "ofed_info", "-s") or "")
+    state = output(timeout, "ibstat")
     limit, is_unlimited = memlock(root, user, timeout)
     found = {
         "devices": devices,
@@ -294,7 +287,7 @@ def facts(root, user, named, rails, timeout):
         "interfaces": told,
         "modules": dict((name, known) for name, known in loaded.items() if MODULES.match(name)),
         "ofed": version.group(1) if version else None,
-        "ibstat": ibstat(state["output"]) if state and state["code"] == 0 else None,
+        "ibstat": None if state is None else ibstat(state),
         "memlock_kib": limit,
         "memlock_unlimited": is_unlimited,
     }

@@ -58,8 +58,6 @@ stamps: {description: "Inputs of past verifications, by name.", returned: always
 
 import ctypes
 import glob
-import io
-import json
 import os
 import platform
 import re
@@ -68,8 +66,9 @@ import sys
 import tempfile
 import time
 
+from ansible.module_utils import stamps
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_probes import bounded, names, program, text
+from ansible.module_utils.node_probes import bounded, names, os_release, program, text
 from ansible.module_utils.trusted_path import root_distrusts
 
 try:
@@ -78,10 +77,9 @@ except ImportError:
     from urllib2 import urlopen
 
 
-def os_release(content):
-    """(debian12, its title) from os-release(5); rhel9 for Rocky Linux 9.4."""
-    pairs = (line.partition("=") for line in (content or "").splitlines() if "=" in line)
-    values = dict((key.strip(), value.strip().strip("\"'")) for key, _equals, value in pairs)
+def system(root):
+    """(debian12, its title) of the node; rhel9 for Rocky Linux 9.4."""
+    values = os_release(root)
     name, version = values.get("ID"), values.get("VERSION_ID", "")
     if name in ("rhel", "rocky", "almalinux"):
         name, version = "rhel", version.partition(".")[0]
@@ -197,15 +195,8 @@ def complaint(address, timeout):
 
 def proven(folder):
     """The inputs of each past verification; unreadable stamps are skipped."""
-    inputs = {}
-    for path in glob.glob(os.path.join(folder, "*.json")):
-        try:
-            with io.open(path, encoding="utf-8") as stream:
-                stamp = json.load(stream)
-            inputs[stamp["proven"]] = stamp["inputs"]
-        except (EnvironmentError, ValueError, KeyError, TypeError):
-            continue
-    return inputs
+    records = [stamps.read(path) for path in glob.glob(os.path.join(folder, "*.json"))]
+    return dict((record["proven"], record["inputs"]) for record in records if "proven" in record and "inputs" in record)
 
 
 def main():
@@ -223,7 +214,7 @@ def main():
     given = module.params
     now = time.time()
     root, timeout = given["root"], given["timeout"]
-    system, title = os_release(text(root, "etc/os-release") or text(root, "usr/lib/os-release"))
+    name, title = system(root)
     mirror = (given["mirror"] or "").rstrip("/")
     asked = [address for address in apt_addresses(timeout) if re.sub("^file:", "", address).startswith(mirror)]
     asked += [mirror + "/manifest.json"] if mirror else []
@@ -234,7 +225,7 @@ def main():
         time_services=time_services(root),
         python=".".join(str(part) for part in sys.version_info[:3]),
         executable=sys.executable,
-        system=system,
+        system=name,
         system_title=title,
         kernel=platform.release(),
         architecture=platform.machine(),

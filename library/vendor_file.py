@@ -47,14 +47,6 @@ STAMP = ".dlperf-unpacked"
 CHUNK = 1 << 20
 
 
-def checksum(path):
-    digest = hashlib.sha256()
-    with io.open(path, "rb") as stream:
-        for chunk in iter(lambda: stream.read(CHUNK), b""):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 class VendorFile(object):
     def __init__(self, module):
         self.module = module
@@ -142,7 +134,7 @@ def main():
         supports_check_mode=True,
     )
     file = VendorFile(module)
-    missing = not os.path.isfile(file.path) or checksum(file.path) != file.sha256
+    missing = not os.path.isfile(file.path) or module.sha256(file.path) != file.sha256
     unpack = file.unpack is not None and not file.is_unpacked()
     if file.unpack is not None and not unpack:
         missing = False  # once unpacked, the file itself is not needed

@@ -81,6 +81,16 @@ def distrust(path):
     return reason
 
 
+def refuse_program(module, path, label=""):
+    """Fail if root would start a program that other users can change."""
+    reason = root_distrusts(path)
+    if reason:
+        module.fail_json(
+            msg="%s%s, so it is not safe for root to start %s. Give only root write access, or choose another program."
+            % (label and label + ": ", reason, path)
+        )
+
+
 def root_distrusts(path):
     """Same as distrust, but only when running as root; other users have no privileges to lose."""
     return distrust(path) if path and os.geteuid() == 0 else None

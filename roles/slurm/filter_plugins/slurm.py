@@ -93,7 +93,7 @@ PROGRAMS = {
         (
             "ansible/module_utils/",
             "module_utils/",
-            "node_probes nvidia_kernel nvidia_smi trusted_path",
+            "node_probes nvidia_kernel nvidia_smi stamps trusted_path",
         ),
     )
     for name in names.split()
