@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: dataset_make
 short_description: Bring a data set to a folder of this node, or remove one that this module brought
@@ -72,7 +70,7 @@ KINDS = {
 }
 
 
-class Hashed:
+class Hashed(object):
     """A stream that computes the checksum of everything that is read."""
 
     def __init__(self, stream):

@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: driver_info
 short_description: Gather the state of NVIDIA's driver on a node, and conflicting software

@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: fabric_info
 short_description: Gather facts about a node's InfiniBand and RoCE ports and their state

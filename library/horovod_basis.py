@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: horovod_basis
 short_description: Return what a Horovod wheel for an environment depends on, and which wheel is installed

@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: node_health_info
 short_description: Gather facts about system, Python, disk, clock, MPI and package sources of a node

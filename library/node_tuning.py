@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: node_tuning
 short_description: Set clocks, persistence mode, CPU governor and NUMA balancing, or restore the previous values

@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: software_info
 short_description: Gather the driver, container engine, OFED and OpenMPI that a node has, whoever installed them

@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: unpacked_packages
 short_description: Unpack exact versions of Debian packages into a folder without installing them

@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: vendor_file
 short_description: Place a vendor's file on a node and verify its checksum

@@ -5,8 +5,6 @@ Catalogue and roles name a distribution's packages as Debian does; `own_name` tr
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import re
 
 from ansible.module_utils.node_probes import bounded, os_release

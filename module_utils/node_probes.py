@@ -1,8 +1,6 @@
 """Read facts on a node from files that may be missing and programs that may hang. Python 2.7 and 3.6+."""
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import errno
 import io
 import os

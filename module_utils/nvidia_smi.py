@@ -5,8 +5,6 @@ A value that the GPU or its driver does not support is None, never 0. An invalid
 """
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -52,7 +50,7 @@ def bare(value):
     return value[1:-1].strip() if value.startswith("[") and value.endswith("]") else value
 
 
-class Reader:
+class Reader(object):
     """Reads values below an element and collects invalid ones in `errors`."""
 
     def __init__(self, element, errors=None):

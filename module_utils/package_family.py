@@ -5,8 +5,6 @@ The subclasses query and change the node. `record` is what Undo keeps: the state
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import hashlib
 from collections import namedtuple
 

@@ -6,8 +6,6 @@ system calls of root. So root uses only folders to which no other user can write
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import errno
 import grp
 import os
