@@ -35,13 +35,10 @@ time: {description: The node's clock in seconds since 1970., returned: always, t
 synchronized: {description: "Whether the kernel's clock is synchronized, as adjtimex(2) says; null if it does not say.", returned: always, type: bool}
 time_services: {description: Names of the running time services., returned: always, type: list}
 python: {description: Version of the Python that runs Ansible's modules., returned: always, type: str}
-executable: {description: Path of this Python., returned: always, type: str}
 system: {description: "System, such as debian12 or ubuntu18.04; null if unknown.", returned: always, type: str}
-system_title: {description: The system's name for itself., returned: always, type: str}
 kernel: {description: Release of the running kernel., returned: always, type: str}
 architecture: {description: Architecture of the machine., returned: always, type: str}
 cpus: {description: Number of online processors., returned: always, type: int}
-memory_mib: {description: Memory of the machine; null if unknown., returned: always, type: int}
 disks: {description: 'C(free_mib), C(total_mib) and C(read_only) by path; null if unknown.', returned: always, type: dict}
 openmpi: {description: Version of OpenMPI; null if not installed., returned: always, type: str}
 addresses: {description: 'For each address of a package source, null if it can be reached, else the error.', returned: always, type: dict}
@@ -76,12 +73,12 @@ except ImportError:
 
 
 def system(root):
-    """(debian12, its title) of the node; rhel9 for Rocky Linux 9.4."""
+    """debian12; rhel9 for Rocky Linux 9.4."""
     values = os_release(root)
     name, version = values.get("ID"), values.get("VERSION_ID", "")
     if name in ("rhel", "rocky", "almalinux"):
         name, version = "rhel", version.partition(".")[0]
-    return (name + version if name else None), values.get("PRETTY_NAME")
+    return name + version if name else None
 
 
 def disk(path):
@@ -97,11 +94,6 @@ def disk(path):
         "total_mib": filesystem.f_blocks * size // 1048576,
         "read_only": bool(filesystem.f_flag & 1),
     }
-
-
-def memory_mib(root):
-    match = re.search(r"(?m)^MemTotal:\s+(\d+) kB$", text(root, "proc/meminfo") or "")
-    return int(match.group(1)) // 1024 if match else None
 
 
 # Names of processes, which the kernel cuts to 15 characters.
@@ -212,7 +204,6 @@ def main():
     given = module.params
     now = time.time()
     root, timeout = given["root"], given["timeout"]
-    name, title = system(root)
     mirror = (given["mirror"] or "").rstrip("/")
     asked = [address for address in apt_addresses(timeout) if re.sub("^file:", "", address).startswith(mirror)]
     asked += [mirror + "/manifest.json"] if mirror else []
@@ -222,13 +213,10 @@ def main():
         synchronized=synchronized(),
         time_services=time_services(root),
         python=".".join(str(part) for part in sys.version_info[:3]),
-        executable=sys.executable,
-        system=name,
-        system_title=title,
+        system=system(root),
         kernel=platform.release(),
         architecture=platform.machine(),
         cpus=os.sysconf("SC_NPROCESSORS_ONLN"),
-        memory_mib=memory_mib(root),
         disks=dict((path, disk(path)) for path in given["paths"]),
         openmpi=openmpi(given["mpirun"], timeout),
         addresses=dict((address, complaint(address, timeout)) for address in asked),

@@ -92,22 +92,13 @@ def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
     for item in used:
         port = item[1]
         if port["link_layer"] == "Ethernet" and not port["fault"]:
-            kinds = sorted({str(gid["type"]) for gid in port["gids"]})
+            kinds = port["gids"]
             hint = (
                 "assign an address to the interface; NCCL_IB_GID_INDEX then selects its RoCE v2 GID"
             )
             found = ", ".join(kinds) or "no GID"
             good = "RoCE v2" in kinds
             yield check_finding(name, "roce", good, "a RoCE v2 GID", found, hint, "warning")
-    told = facts["ibstat"] or {}
-    for device, port in used:
-        said = told.get(device, {}).get(str(port["port"]))
-        if said and said["rate_gbps"] is not None and said["rate_gbps"] != port["rate_gbps"]:
-            found = (
-                f"{said['rate_gbps']} Gb/s from ibstat, {port['rate_gbps']} Gb/s from the kernel"
-            )
-            hint = "run the check again: the link is changing its rate"
-            yield Finding(name, "ibstat", "warning", "same as the kernel", found, hint)
 
 
 def _rails(
