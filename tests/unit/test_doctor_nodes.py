@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from doctor_facts import NODES, STACKS, document, of, of_gpu, of_port, trouble
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlperf_runner.doctor.gpu import SILENCE
@@ -241,6 +241,7 @@ def leaves(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_any_fact_may_be_absent(data: st.DataObject) -> None:
     """gpu_info and fabric_info say null where they do not know; that is never a crash."""
