@@ -43,8 +43,8 @@ END = 2**9
 
 @dataclass
 class Log:
-    """The content of a log. `has_ranks`: mpirun's tags name the ranks; the steps are those of the
-    first rank that prints steps. `memory_gib`: the highest memory use of a device that the lines
+    """The content of a log. `has_ranks`: labels of launchers name the ranks; the steps are those of
+    the first rank that prints steps. `memory_gib`: the highest memory use of a device that lines
     with a rate print. `compute_rates`: their rates without waiting for data. `skipped`: the steps
     of each rate that changed no weight. `tflops` and `mfu` (in percent) are those of a device, as
     the program computed them. All are empty if the format does not have them."""
@@ -98,7 +98,7 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
     seen, ranks = steps.Seen(), Ranks()
     known: set[tuple[object, ...]] = set()
     for block, of_rank in _blocks(form, pieces):
-        log.has_ranks = log.has_ranks or bool(block.ranks)
+        log.has_ranks = log.has_ranks or any(rank is not None for rank in block.ranks)
         ranks.add(form, block, of_rank)
         for header in headers(form, block, of_rank):
             # A program may print the same thing in every step.

@@ -100,8 +100,7 @@ def read(pieces: Iterable[bytes]) -> NcclTests:
     found, last = NcclTests(), 1
     for block in blocks(pieces, _MARKERS):
         found.rows += _rows(block)
-        if content := block.data.rstrip(b"\n"):
-            last = block.line(len(content))
+        last = block.last or last
         if holds(block.data, b" Rank "):
             devices = _RANK.findall(block.data)
             found.ranks += len(dict(devices))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, median
 
 from ..catalog.rule import Rule
 from ..core.errors import UserError
@@ -24,6 +24,8 @@ from .step_time import log_flops, log_memory, step_times
 # lost a digit before the point is at least 90 % off.
 FINAL_NOTED = 0.01
 FINAL_TOLERANCE = 0.1
+# Processes read different clocks, which in real logs makes a difference of 1 or 2 % at most.
+RANKS_TOLERANCE = 0.1
 
 
 def measure(
@@ -49,11 +51,13 @@ def measure(
     writers = {header.writer for header in log.headers if header.writer is not None}
     is_planned = expected.by("number of steps") == "the plan"
     hint = None if is_planned else "if it is whole, state its steps with --total-steps"
-    number = 1 if log.has_ranks else max(1, len(writers))
+    number = 1 if log.has_ranks else len(writers) or _processes(log.columns.steps, rule, expected)
     lines = found = log.columns
     if number > 1:
         own = sequence.first_lines(lines.steps, number, line_of, name)
         found = lines.take(own)
+        if not writers:
+            _check_agreement(lines, line_of, name)
         every = sequence.check(
             form, found.steps, every, rule, lambda index: line_of(own[index]), name, hint
         )
@@ -86,6 +90,38 @@ def measure(
         measured_steps = found.steps[end - 1] - found.steps[first] + span
         result.skipped = sum(log.skipped[first:end]), measured_steps
     return result, found, left_out
+
+
+def _processes(steps: Sequence[int], rule: Rule, expected: Expected) -> int:
+    """The number of processes that print each step without naming themselves: as many as there are
+    devices, devices of a node or nodes. The processes of nodes that each print their own rate have
+    to name themselves."""
+    if not steps or rule.rates_are_per == "node":
+        return 1
+    topology = expected.topology
+    for number in (topology.world_size, topology.gpus_per_node, topology.nodes):
+        if number > 1 and steps[: 2 * number].count(steps[0]) == number:
+            return number
+    return 1
+
+
+def _check_agreement(lines: Columns, line_of: sequence.LineOf, name: str) -> None:
+    """Raise UserError if processes print different rates of the same steps."""
+    first: dict[int, int] = {}
+    rates = lines.samples_per_second
+    pairs = [(first.setdefault(step, n), n) for n, step in enumerate(lines.steps)]
+    ratios = {n: rates[n] / rates[one] for one, n in pairs if n != one}
+    if 1 / (1 + RANKS_TOLERANCE) <= median(ratios.values()) <= 1 + RANKS_TOLERANCE:
+        return
+    one, other = max(((one, n) for one, n in pairs), key=lambda pair: pair[1] in ratios)
+    raise UserError(
+        "processes print different rates of the same step",
+        where=f"{name}:{line_of(other)}",
+        expected=f"about {rates[one]:.6g}, as in line {line_of(one)}",
+        found=f"{rates[other]:.6g}",
+        hint="the processes of a run have the same rate: if two runs write to this log, keep the"
+        " lines of one",
+    )
 
 
 def _check_interval(stated: int | None, found: int, name: str) -> None:

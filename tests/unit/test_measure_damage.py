@@ -188,7 +188,7 @@ def test_ranks_whose_rates_differ_are_ambiguous() -> None:
     assert error.problem == "the ranks 0 and 8 print different rates of the same steps"
     assert (error.where, error.found) == ("train.log:240", "300")
     assert error.expected == "about 700, as in line 239"
-    assert "keep the lines of one, for example with grep '\\[1,0\\]'" in str(error.hint)
+    assert "keep the lines of one" in str(error.hint)
 
 
 @pytest.mark.parametrize(
