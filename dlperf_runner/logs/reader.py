@@ -23,9 +23,12 @@ _STAMP = (
     rb"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) "
 )
 # The writer of a line: "[rank0]:" of PyTorch; "[default7]:" and "[trainer0|3]:" of torchrun; the
-# pod of kubectl logs --prefix; " 3: " of srun --label.
+# pod of kubectl logs --prefix; "[20251202 09:12:08][rank-0/8][INFO ] [---trainer.py:100] : " of
+# AMD's Primus; " 3: " of srun --label.
 _WRITER = (
-    rb"\[(?:rank ?(?P<torch>\d{1,9})|[a-z]\w{0,64}?(?P<role>\d{1,9}(?:\|\d{1,9})?))\]: ?"
+    rb"\[(?:rank ?(?P<torch>\d{1,9})|[a-z]\w{0,64}?(?P<role>\d{1,9}(?:\|\d{1,9})?))\]:"
+    rb"|\[\d{8} \d\d:\d\d:\d\d\]\[rank-(?P<primus>\d{1,9})/\d{1,9}\]"
+    rb"(?:\[[^\]]{1,200}\] ?){1,3}: "
     rb"|\[(?P<pod>pod/[^\]\s]{1,300}+)\] "
     rb"| {0,8}+(?P<task>\d{1,7}): "
 )
@@ -204,7 +207,7 @@ def _by_rank(line: bytes) -> Iterable[tuple[str | None, bytes]]:
     to the rank of that tag, because the tag landed in the middle of that rank's output."""
     if b"<std" not in line:
         label = _LABEL.match(line)
-        names = label.group("torch", "role", "pod", "task") if label else ()
+        names = label.group("torch", "role", "primus", "pod", "task") if label else ()
         name = next(filter(None, names), None)
         return [(name and name.decode("utf-8", "replace"), line[label.end() if label else 0 :])]
     texts: dict[str | None, bytes] = {}

@@ -50,7 +50,8 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     empty: Sequence[bytes] = (b"",) * len(entries)
     printed, times = group.get("loss", empty), group.get("time", empty)
     for name in OF_RUN.keys() & group.keys():
-        seen.of_run.setdefault(name, set()).update(group[name])
+        if stated := set(filter(None, group[name])):
+            seen.of_run.setdefault(name, set()).update(stated)
     if "memory_gib" in group:
         seen.memory_gib = max(seen.memory_gib or 0, *map(float, group["memory_gib"]))
     if "compute" in group:

@@ -6,6 +6,7 @@ states them.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from statistics import fmean, median
@@ -47,22 +48,25 @@ def measure(
     confirmed = settings.confirmed_settings(log.headers, rule, expected, name)
     final = settings.final_rate(log.headers, name)
     stated = next((header.log_every for header in log.headers if header.log_every), None)
-    every = stated or rule.log_every
     writers = {header.writer for header in log.headers if header.writer is not None}
-    is_planned = expected.by("number of steps") == "the plan"
-    hint = None if is_planned else "if it is whole, state its steps with --total-steps"
     number = 1 if log.has_ranks else len(writers) or _processes(log.columns.steps, rule, expected)
     lines = found = log.columns
+    line_of_step = line_of
+    notes: tuple[str, ...] = ()
     if number > 1:
         own = sequence.first_lines(lines.steps, number, line_of, name)
         found = lines.take(own)
+        line_of_step = lambda index: line_of(own[index])  # noqa: E731
         if not writers:
             _check_agreement(lines, line_of, name)
-        every = sequence.check(
-            form, found.steps, every, rule, lambda index: line_of(own[index]), name, hint
-        )
+    if expected.by("number of steps") == "the plan":
+        every = stated or rule.log_every
+        every = sequence.check(form, found.steps, every, rule, line_of_step, name)
     else:
-        every = sequence.check(form, found.steps, every, rule, line_of, name, hint)
+        if sequence.counts_from_zero(form, found.steps):
+            lines.steps = [step + 1 for step in lines.steps]
+            found.steps = lines.steps if found is lines else [step + 1 for step in found.steps]
+        rule, every, notes = _from_first(form, found.steps, rule, line_of_step, name)
     _check_interval(stated, every, name)
     span = 1 if form.one_step else every
     first, end = _window(found.steps, span, rule, form, name)
@@ -71,7 +75,7 @@ def measure(
     if lines is not found:
         steps = zip(lines.steps, lines.samples_per_second, strict=True)
         rates = [rate for step, rate in steps if left_out < step <= found.steps[end - 1]]
-    notes = _check_final(final, rates, name)
+    notes += _check_final(final, rates, name)
     published = published_lines(lines, every, rule, expected.topology, number)
     whole_run = settings.whole_run_rate(log.headers)
     result = measurements_of(
@@ -90,6 +94,25 @@ def measure(
         measured_steps = found.steps[end - 1] - found.steps[first] + span
         result.skipped = sum(log.skipped[first:end]), measured_steps
     return result, found, left_out
+
+
+def _from_first(
+    form: Format, steps: Sequence[int], rule: Rule, line_of: sequence.LineOf, name: str
+) -> tuple[Rule, int, tuple[str, ...]]:
+    """The rule and the interval of a log without a plan, and a note if it does not begin with its
+    run: then the warm-up is the same share of the steps of the log."""
+    hint = "if it is whole, state its steps with --total-steps"
+    every, before = sequence.numbering(form, steps, rule, line_of, name, hint)
+    if not before:
+        return rule, every, ()
+    left = rule.total_steps - before
+    warmup = math.ceil(rule.warmup_steps * left / rule.total_steps / every) * every
+    changed = {"warmup_steps": before + min(warmup, left - 1), "published_estimator": None}
+    note = (
+        f"{name}: the log begins with step {steps[0]}, so its warm-up is that of"
+        f" {left} steps: {min(warmup, left - 1)}"
+    )
+    return rule.model_copy(update=changed), every, (note,)
 
 
 def _processes(steps: Sequence[int], rule: Rule, expected: Expected) -> int:

@@ -52,7 +52,12 @@ def speed(rate: str) -> str:
         ("\n".join(gluoncv(50.0, world=16)), ":3", "2", "16"),
         ("\n".join(gluoncv(50.0, dtype="float16")), ":2", "fp32", "fp16"),
         ("\n".join(gluoncv(50.0, steps=121)), ":365", "120 steps", "step 121"),
-        ("\n".join(damaged(GOOD, 3, "\udcff")), ":4", "text", "byte 0xff"),
+        (
+            "\n".join(damaged(GOOD, STEP_118, "\udcff" + speed("5.0"))),
+            ":356",
+            "text",
+            "a byte that is none",
+        ),
         ("ÿþ", "", "lines with a rate in a known format", "1 lines without a rate"),
     ],
 )
