@@ -61,7 +61,7 @@ def _settings(between: str) -> Iterator[Statement]:
 # The file that --raport-file or --log_filename names.
 _JSON = Format(
     name="dllogger",
-    sample='DLLL {"timestamp": "1613821720.1", ..., "step": [0, 200], "data": {"total_ips": 5595.6}}',
+    sample='DLLL {"timestamp": "1613821720.1", ..., "step": [0, 200], "data": {"total_ips": 5.6}}',
     marker=b"DLLL ",
     entry=re.compile(
         rb'DLLL \{"timestamp": "(?P<time>\d{9,11}+\.\d{1,9}+)"(?>[^\r\n]{0,1000}?"step": \[)'
