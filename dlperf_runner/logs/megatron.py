@@ -35,7 +35,7 @@ from . import text
 from .records import Format, Statement
 
 # The fields before a field, each with its separator.
-_FIELDS = rb"(?:[^|\r\n]{0,200}+\|){0,40}?"
+_FIELDS = rb"(?:[^|\r\n]{0,120}+\|){0,25}?"
 
 
 def _argument(name: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
