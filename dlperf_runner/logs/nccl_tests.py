@@ -45,7 +45,6 @@ _ROW = re.compile(rb"^ {0,40}+\d{1,18}+%s%s[\d.]" % (_KIND, _BLANKS), re.MULTILI
 _HEADING = re.compile(
     rb"^# {1,40}+size {1,40}+count {1,40}+type {1,40}+[^\r\n]{0,400}", re.MULTILINE
 )
-_USUAL = b"size count type redop root time algbw busbw #wrong time algbw busbw #wrong".split()
 _SIZES = re.compile(
     rb"minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
     rb"(?: warmup iters: \d{1,9}+ iters: (\d{1,9}) )?"
@@ -123,7 +122,7 @@ class _Reading:
     tables: list[NcclTests] = field(default_factory=list)
     table: NcclTests = field(default_factory=NcclTests)
     sizes: tuple[int, int, int, bytes] | None = None
-    columns: Sequence[bytes] = tuple(_USUAL)
+    columns: Sequence[bytes] = ()
     last: int = 1
 
 
@@ -184,7 +183,7 @@ def _finish(reading: _Reading) -> None:
     if table.largest is None:
         table.largest = table.rows[-1].size
     reading.tables.append(table)
-    reading.table, reading.sizes, reading.columns = NcclTests(), None, tuple(_USUAL)
+    reading.table, reading.sizes, reading.columns = NcclTests(), None, ()
 
 
 def _number_of_sizes(least: int, most: int, step: int, kind: bytes) -> int | None:
