@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from damaged_lines import damaged
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from nccl_logs import nccl_tests
 from read_logs import pieces
 
@@ -104,30 +101,6 @@ def test_errors_of_old_versions() -> None:
     old = [line.replace("root", "").replace("#wrong", " error") for line in log()]
     old = [line.replace("      -1", "").replace("      0", "  5e-07") for line in old]
     assert [row.wrong for row in parsed(old).rows] == [5e-07] * 6
-
-
-@given(st.integers(1, 400))
-@settings(max_examples=30, deadline=None)
-def test_pieces_do_not_matter(size: int) -> None:
-    assert parsed(log(), size) == parsed(log())
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.data())
-def test_a_damaged_table_is_refused_or_the_same(data: st.DataObject) -> None:
-    ways = ("lose a line", "double", "wrap a line", "cut")
-    try:
-        (found,) = read([data.draw(damaged(log(), ways)).encode()])
-    except LineError:
-        return
-    assert found.rows == parsed(log()).rows
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.binary(max_size=400))
-def test_any_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(LineError):
-        read([data])
 
 
 def test_command(tmp_path: Path) -> None:
