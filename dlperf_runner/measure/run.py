@@ -100,18 +100,17 @@ def _from_first(
     form: Format, steps: Sequence[int], rule: Rule, line_of: sequence.LineOf, name: str
 ) -> tuple[Rule, int, tuple[str, ...]]:
     """The rule and the interval of a log without a plan, and a note if it does not begin with its
-    run: then the warm-up is the same share of the steps of the log."""
+    run: the warm-up of one that begins behind it is the same share of the steps of the log."""
     hint = "if it is whole, state its steps with --total-steps"
     every, before = sequence.numbering(form, steps, rule, line_of, name, hint)
     if not before:
         return rule, every, ()
-    left = rule.total_steps - before
-    warmup = math.ceil(rule.warmup_steps * left / rule.total_steps / every) * every
-    changed = {"warmup_steps": before + min(warmup, left - 1), "published_estimator": None}
-    note = (
-        f"{name}: the log begins with step {steps[0]}, so its warm-up is that of"
-        f" {left} steps: {min(warmup, left - 1)}"
-    )
+    warmup = rule.warmup_steps
+    if before >= warmup:
+        share = warmup * (rule.total_steps - before) / rule.total_steps
+        warmup = min(before + math.ceil(share / every) * every, rule.total_steps - 1)
+    note = f"{name}: the log begins with step {steps[0]}, so steps up to {warmup} are its warm-up"
+    changed = {"warmup_steps": warmup, "published_estimator": None}
     return rule.model_copy(update=changed), every, (note,)
 
 

@@ -32,12 +32,6 @@ GOOD = gluoncv(50.0)
         ),
         ("\n".join(GOOD[:200]), ":200", "step 120 of 120", "66"),
         ("\n".join(gluoncv(50.0, batch=64)), ":2", "128", "64"),
-        (
-            "\n".join(damaged(GOOD, STEP_118, "\udcff" + speed("5.0"))),
-            ":356",
-            "text",
-            "a byte that is none",
-        ),
         ("ÿþ", "", "lines with a rate in a known format", "1 lines without a rate"),
     ],
 )
