@@ -149,7 +149,7 @@ def _cleaned(data: bytes, first: int, markers: Sequence[bytes]) -> Block:
     several ranks wrote becomes a line for each."""
     if not data.isascii() and not _is_utf8(data):
         data = data.decode("utf-8", "replace").encode()
-    if holds(data, b"\x1b"):
+    if holds(data, b"\x1b") and not _has_tags(data):
         data = _ESCAPES.sub(b"", data)
     text = data.rstrip(b"\n")
     last = first + text.count(b"\n") if text else 0
@@ -173,10 +173,15 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
+def _has_tags(data: bytes) -> bool:
+    """Whether mpirun's tags are in the lines, and so may be in the middle of anything."""
+    start = data.find(b"<")  # a single byte is found faster
+    return start >= 0 and data.find(b"<std", start) >= 0
+
+
 def _has_labels(data: bytes, markers: Sequence[bytes]) -> bool:
     """Whether launchers wrote before the lines: the last line with each marker tells."""
-    start = data.find(b"<")  # a single byte is found faster
-    if start >= 0 and data.find(b"<std", start) >= 0:
+    if _has_tags(data):
         return True
     places = (data.rfind(marker) for marker in filter(None, markers))
     return any(at >= 0 and _LABEL.match(data, _start_of_line(data, at)) for at in places)
@@ -221,4 +226,4 @@ def _by_rank(line: bytes) -> Iterable[tuple[str | None, bytes]]:
         rank = tag["rank"].decode() if tag["rank"] else None
         texts.setdefault(rank, b"" if texts else before)
     texts[rank] = texts[rank] + line[end:] if texts else line
-    return texts.items()
+    return [(rank, _ESCAPES.sub(b"", text)) for rank, text in texts.items()]

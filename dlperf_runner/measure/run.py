@@ -48,25 +48,7 @@ def measure(
     confirmed = settings.confirmed_settings(log.headers, rule, expected, name)
     final = settings.final_rate(log.headers, name)
     stated = next((header.log_every for header in log.headers if header.log_every), None)
-    writers = {header.writer for header in log.headers if header.writer is not None}
-    number = 1 if log.has_ranks else len(writers) or _processes(log.columns.steps, rule, expected)
-    lines = found = log.columns
-    line_of_step = line_of
-    notes: tuple[str, ...] = ()
-    if number > 1:
-        own = sequence.first_lines(lines.steps, number, line_of, name)
-        found = lines.take(own)
-        line_of_step = lambda index: line_of(own[index])  # noqa: E731
-        if not writers:
-            _check_agreement(lines, line_of, name)
-    if expected.by("number of steps") == "the plan":
-        every = stated or rule.log_every
-        every = sequence.check(form, found.steps, every, rule, line_of_step, name)
-    else:
-        if sequence.counts_from_zero(form, found.steps):
-            lines.steps = [step + 1 for step in lines.steps]
-            found.steps = lines.steps if found is lines else [step + 1 for step in found.steps]
-        rule, every, notes = _from_first(form, found.steps, rule, line_of_step, name)
+    lines, found, every, rule, notes = _steps(form, log, rule, expected, stated, line_of, name)
     _check_interval(stated, every, name)
     span = 1 if form.one_step else every
     first, end = _window(found.steps, span, rule, form, name)
@@ -76,7 +58,7 @@ def measure(
         steps = zip(lines.steps, lines.samples_per_second, strict=True)
         rates = [rate for step, rate in steps if left_out < step <= found.steps[end - 1]]
     notes += _check_final(final, rates, name)
-    published = published_lines(lines, every, rule, expected.topology, number)
+    published = published_lines(lines, every, rule, expected.topology, _writers(log))
     whole_run = settings.whole_run_rate(log.headers)
     result = measurements_of(
         found, rates, final, confirmed, rule, expected, name, published, whole_run
@@ -94,6 +76,46 @@ def measure(
         measured_steps = found.steps[end - 1] - found.steps[first] + span
         result.skipped = sum(log.skipped[first:end]), measured_steps
     return result, found, left_out
+
+
+def _steps(
+    form: Format,
+    log: Log,
+    rule: Rule,
+    expected: Expected,
+    stated: int | None,
+    line_of: sequence.LineOf,
+    name: str,
+) -> tuple[Columns, Columns, int, Rule, tuple[str, ...]]:
+    """All lines; those that count, one a step; the interval between them; the rule for them; and
+    notes. Raises UserError if a step is missing."""
+    lines = found = log.columns
+    writers = _writers(log)
+    number = writers if log.has_ranks or writers > 1 else _processes(lines.steps, rule, expected)
+    line_of_step = line_of
+    if number > 1:
+        own = sequence.first_lines(lines.steps, number, line_of, name)
+        found = lines.take(own)
+        line_of_step = lambda index: line_of(own[index])  # noqa: E731
+        if number > writers:
+            _check_agreement(lines, line_of, name)
+    if expected.by("number of steps") == "the plan":
+        every = sequence.check(
+            form, found.steps, stated or rule.log_every, rule, line_of_step, name
+        )
+        return lines, found, every, rule, ()
+    if sequence.counts_from_zero(form, found.steps):
+        lines.steps = [step + 1 for step in lines.steps]
+        found.steps = lines.steps if found is lines else [step + 1 for step in found.steps]
+    rule, every, notes = _from_first(form, found.steps, rule, line_of_step, name)
+    return lines, found, every, rule, notes
+
+
+def _writers(log: Log) -> int:
+    """The number of processes of which the log says that they print into it, unless labels name
+    each of them."""
+    writers = {header.writer for header in log.headers if header.writer is not None}
+    return 1 if log.has_ranks else max(1, len(writers))
 
 
 def _from_first(
