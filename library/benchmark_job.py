@@ -26,7 +26,7 @@ description:
   - The command can write to O(directory). The module reads only regular files there that belong to its own user, never a link
     or a FIFO.
   - While the command runs, each host in O(sample_hosts) is sampled every O(sample_s) seconds - its CPU, memory, disks and network, and with
-    O(sample_gpus) its GPUs, the processes on them and the Xid errors of the kernel's log (see C(module_utils/node_sampler.py)). If that
+    O(sample_gpus) its GPUs, the processes on them and the Xid errors of the kernel's log (see C(module_utils/run_agent/node_sampler.py)). If that
     would take more than 0.5 % of a core, samples are rarer. Failures of this sampling never affect the command.
 options:
   directory: {description: "Directory of the state and the log; created if missing.", type: path, required: true}
@@ -144,18 +144,20 @@ files:
 """
 
 import os
+import shutil
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.benchmark_supervisor import GRACE_S, POLL_S, detach, end_orphans, is_gone, read_state, renew, supervise_all
 from ansible.module_utils.common.text.converters import to_text
-from ansible.module_utils.next_launch import hand_over
-from ansible.module_utils.node_lock import renew as renew_lock
-from ansible.module_utils.owned_file import described, discard, size_and_end, write_whole
-from ansible.module_utils.process_table import is_alive
-from ansible.module_utils.run_folders import prune
-from ansible.module_utils.run_processes import state_name
-from ansible.module_utils.telemetry import file_names, latest
+from ansible.module_utils.run_agent.lock import renew as renew_lock
+from ansible.module_utils.run_agent.next_launch import hand_over
+from ansible.module_utils.run_agent.owned_file import described, discard, size_and_end, write_whole
+from ansible.module_utils.run_agent.process_table import is_alive
+from ansible.module_utils.run_agent.states import state_name
+from ansible.module_utils.run_agent.supervisor import GRACE_S, POLL_S, Lease, detach, end_orphans, is_gone, read_state, supervise_all
+from ansible.module_utils.run_agent.telemetry import file_names, latest
+
+STATE = "job.json"
 
 
 def optional_files(params):
@@ -216,21 +218,19 @@ def main():
     if params["lock"]:  # ansible-core 2.16 makes text of a number in a templated dictionary
         params["lock"]["lease_s"] = float(params["lock"]["lease_s"])
     directory = params["directory"]
-    state_file = os.path.join(directory, "job.json")
-    lease_file = os.path.join(directory, "lease")
+    state_file = os.path.join(directory, STATE)
     log_file = os.path.join(directory, params["log"])
     if module.check_mode:
         module.exit_json(changed=True, finished=True, skipped=True, log=log_file)
     try:
-        follow(module, directory, state_file, lease_file, log_file)
+        follow(module, state_file, log_file)
     except (IOError, OSError) as error:
         module.fail_json(msg="cannot use the run's directory %s: %s" % (directory, error))
 
 
-def lost(module, state_file, lease_file):
-    """End the lease, wait until the supervisor, if any, has stopped the command, and fail."""
-    renew(lease_file)
-    os.utime(lease_file, (0, 0))
+def lost(module, state_file, lease):
+    """Order the supervisor, if any, to stop the command, wait until it has, and fail."""
+    lease.renew("stopped")
     deadline = time.time() + 2 * GRACE_S
     while time.time() < deadline and not (read_state(state_file) or {}).get("finished"):
         time.sleep(POLL_S)
@@ -249,59 +249,100 @@ def is_over(state_file):
     return bool(state) and (bool(state.get("finished")) or is_gone(state))
 
 
-def follow(module, directory, state_file, lease_file, log_file):
-    params = module.params
-    state = read_state(state_file)
-    start = not params["launched"] and (state is None or state["launch"] != params["launch"])
-    if start:
-        # The supervisor of a controller that was killed has lost its lock to this one, and ends soon.
-        deadline = time.time() + (2 * GRACE_S if params["lock"] else 0)
-        while is_running(state) and time.time() < deadline:
-            time.sleep(POLL_S)
-            state = read_state(state_file)
-        if is_running(state):
-            module.fail_json(
-                msg="%s: another launch has been running there since %s (supervisor %d). Wait for it; "
-                "if no controller polls it, it is stopped after %d s."
-                % (directory, time.ctime(state["started"]), state["supervisor"], params["lease_s"])
-            )
-        if not os.path.isdir(directory):
-            os.makedirs(directory, 0o755)
-        write_whole(state_file, {"launch": params["launch"], "started": time.time()})
-        if params["runs"]:
-            prune(params["runs"], params["keep"], is_over)
-        renew(lease_file)
-        for name in optional_files(params):
-            discard(os.path.join(directory, name))  # from an earlier launch
-        launch = dict(params, caller=os.getpid())
-        if not hand_over(launch):
-            detach(lambda: supervise_all(launch))
-    elif state is None or state["launch"] != params["launch"]:
-        lost(module, state_file, lease_file)
-    else:
-        renew(lease_file)
-    if params["stop"] or params["peer"]:
-        os.utime(lease_file, (0, 0) if params["stop"] else (1, 1))
-    if params["lock"]:
-        renew_lock(params["lock"]["directory"], params["lock"]["token"])
+def prune(root, keep):
+    """Remove the folders of runs below `root`, CAMPAIGN/CASE/rN, except the newest `keep` and those that are not over. Links are not followed."""
+    dated = []
+    for case in folders(root, 2):
+        for run in folders(case, 1):
+            try:
+                dated.append((os.lstat(os.path.join(run, STATE)).st_mtime, run))
+            except OSError:
+                continue  # not a run's
+    for _, run in sorted(dated, reverse=True)[keep:]:
+        if is_over(os.path.join(run, STATE)):
+            shutil.rmtree(run, ignore_errors=True)
+            for empty in (os.path.dirname(run), os.path.dirname(os.path.dirname(run))):
+                try:
+                    os.rmdir(empty)
+                except OSError:
+                    break  # it has other runs
 
-    began = time.time()
-    deadline = began + params["wait_s"]
+
+def folders(folder, depth):
+    """The folders so many levels below a folder."""
+    try:
+        paths = [os.path.join(folder, name) for name in os.listdir(folder)]
+    except OSError:
+        return []
+    paths = [path for path in paths if os.path.isdir(path) and not os.path.islink(path)]
+    return paths if depth == 1 else [below for path in paths for below in folders(path, depth - 1)]
+
+
+def start(module, state_file, lease):
+    """Start a launch, unless another one is running in its directory."""
+    params, directory = module.params, module.params["directory"]
+    state = read_state(state_file)
+    # The supervisor of a controller that was killed has lost its lock to this one, and ends soon.
+    deadline = time.time() + (2 * GRACE_S if params["lock"] else 0)
+    while is_running(state) and time.time() < deadline:
+        time.sleep(POLL_S)
+        state = read_state(state_file)
+    if is_running(state):
+        module.fail_json(
+            msg="%s: another launch has been running there since %s (supervisor %d). Wait for it; "
+            "if no controller polls it, it is stopped after %d s."
+            % (directory, time.ctime(state["started"]), state["supervisor"], params["lease_s"])
+        )
+    if not os.path.isdir(directory):
+        os.makedirs(directory, 0o755)
+    write_whole(state_file, {"launch": params["launch"], "started": time.time()})
+    if params["runs"]:
+        prune(params["runs"], params["keep"])
+    lease.renew()
+    for name in optional_files(params):
+        discard(os.path.join(directory, name))  # from an earlier launch
+    launch = dict(params, caller=os.getpid(), marks=[], grace_s=GRACE_S)
+    if not hand_over(launch):
+        detach(lambda: supervise_all(launch))
+
+
+def wait(module, state_file, lease):
+    """The state of the launch when it has ended, or after `wait_s`. Fails if its supervisor is gone."""
+    params = module.params
+    deadline = time.time() + params["wait_s"]
     while True:
         state = read_state(state_file)
         if state is None or state["launch"] != params["launch"]:
-            lost(module, state_file, lease_file)
+            lost(module, state_file, lease)
         if state.get("finished"):
-            break
+            return state
         if is_gone(state) and not (read_state(state_file) or {}).get("finished"):
             crash = (read_state(state_file) or {}).get("crash")
             why = crash or "Check whether the node was restarted or ran out of memory."
-            left = "".join(" Left behind: %s." % line for line in end_orphans(params, state))
-            module.fail_json(msg="%s: the supervisor of the launch has died. %s%s" % (directory, why, left), lost=not crash)
+            launch = dict(params, marks=[])
+            left = "".join(" Left behind: %s." % line for line in end_orphans(launch, state))
+            module.fail_json(
+                msg="%s: the supervisor of the launch has died. %s%s" % (params["directory"], why, left), lost=not crash
+            )
         if time.time() > deadline:
-            break
+            return state
         time.sleep(POLL_S)
 
+
+def follow(module, state_file, log_file):
+    params = module.params
+    lease = Lease(os.path.join(params["directory"], "lease"), params["lease_s"])
+    state = read_state(state_file)
+    is_new = not params["launched"] and (state is None or state["launch"] != params["launch"])
+    if is_new:
+        start(module, state_file, lease)
+    elif state is None or state["launch"] != params["launch"]:
+        lost(module, state_file, lease)
+    if params["stop"] or params["peer"] or not is_new:
+        lease.renew("stopped" if params["stop"] else "peer" if params["peer"] else "")
+    if params["lock"]:
+        renew_lock(params["lock"]["directory"], params["lock"]["token"])
+    state = wait(module, state_file, lease)
     size, end = size_and_end(log_file, params["tail_bytes"])
     keys = ("exit_status", "started", "ended", "reason", "silent_s", "sign", "left", "beside", "busy", "gpu_memory_mib", "unsampled_from_s")
     result = dict((key, state[key]) for key in keys if key in state)
@@ -309,7 +350,7 @@ def follow(module, directory, state_file, lease_file, log_file):
         result["files"] = files(params, log_file)
     else:
         result["devices"] = latest(params)
-    result.update(changed=start, finished=bool(state.get("finished")), log=log_file, log_bytes=size, tail=to_text(end, errors="replace"))
+    result.update(changed=is_new, finished=bool(state.get("finished")), log=log_file, log_bytes=size, tail=to_text(end, errors="replace"))
     module.exit_json(**result)
 
 

@@ -243,7 +243,7 @@ grep -Eqs '"exit_status": 1(37|43)' "$job/ended.$last.json" && rm "$job/ended.$l
 @PROLOGUE@@IMAGES@@EACH@ bash "$job/node.sh" || @FAILS@
 [[ -e $job/pmix.sh ]] && bash "$job/pmix.sh" "${nodes[@]}" > "$job/pmix.log" 2>&1 \
   && export DLPERF_PMIX=1
-@PYTHON@ -ES @PROGRAMS@/job_run.py "$job" "${nodes[@]}" << 'RUNS'"""
+@PYTHON@ -ES @PROGRAMS@/job_run.py "$job" @KIND@ "${nodes[@]}" << 'RUNS'"""
 _NO_IMAGE = "the container's image cannot be used: "
 
 
@@ -261,6 +261,7 @@ def job_script(
     text = text.replace("@FAILS@", "exit 1" if images else "true")
     text = text.replace("@PYTHON@", shlex.quote(python_of(runs[0][0], places)))
     text = text.replace("@PROGRAMS@", shlex.quote(places.programs))
+    text = text.replace("@KIND@", "exclusive" if asked.is_exclusive else "shared")
     lines = [
         f"{number} {run['nodes']} {place}" for number, (run, place) in enumerate(runs, start=1)
     ]
@@ -320,17 +321,12 @@ def pmix_script(
     return text.replace("@SUM@", " ".join(map(word, ["env", *variables, *program])))
 
 
-def watch_script(scheduler: Scheduler, asked: Allocation, run: Run, places: Places) -> str:
-    """The script that starts node_watch.py on each node of a job. Its arguments are the names of
-    the nodes."""
-    argv = [python_of(run, places), "-ES", f"{places.programs}/node_watch.py"]
-    kind = "exclusive" if asked.is_exclusive else "shared"
+def on_node_script(scheduler: Scheduler) -> str:
+    """The script that executes a command on one node of a job, with its own standard input and
+    output. Its arguments are the name of the node and the command."""
     return f"""#!/bin/bash
-node=("$@")
-if [[ -z ${{DLPERF_ON_NODE-}} ]]; then
-  exec {scheduler.each_node} env DLPERF_ON_NODE=1 bash "$0" "$@"
-fi
-exec {shlex.join(argv)} "{scheduler.own_node}" {kind} "$@"
+node=("$1")
+exec {scheduler.each_node} "${{@:2}}"
 """
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
+
+from dlperf_runner.campaign.outcome import outcome_of
 
 DOCUMENTATION = """
 name: benchmark_outcome
@@ -15,109 +14,6 @@ options:
 """
 
 
-# By the supervisor's reason.
-STOPPED = {
-    "timeout": "stopped after its time limit of {timeout_s} s",
-    "lease": "stopped because the controller no longer polled it",
-    "stopped": "stopped together with its campaign",
-    "lock": "stopped because its campaign no longer holds one of its nodes",
-    "busy": "not started because of others. {busy}. Wait for them with --wait 30m",
-    "hung": "stopped because it hung: no new line for {silent_s:.0f} s, {sign}; hang-*.txt has the"
-    " state of its processes",
-    "hung_at_start": "stopped because it hung before its first steps: no new line for"
-    " {silent_s:.0f} s, {sign}; hang-*.txt has the state of its processes",
-    "peer": "stopped because another node's part of the run had failed",
-}
-
-
-UNCHECKED = ": cannot be checked"  # module_utils/run_processes.py
-
-
-def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
-    """Why this host's launch did not succeed; None if it did."""
-    if job.get("unreachable") or "exit_status" not in job:
-        stderr = str(job.get("module_stderr") or "").strip()
-        message = job.get("msg") or "the launch returned no exit status"
-        return f"{host}: {message}" + (f" ({stderr.splitlines()[-1]})" if stderr else "")
-    if job.get("reason"):
-        said = {"timeout_s": timeout_s, **job, "busy": "; ".join(job.get("busy") or ())}
-        return f"{host}: " + STOPPED[job["reason"]].format(**said)
-    if job["exit_status"] != 0:
-        lines = re.findall(r".*\w.*", job.get("tail", ""))  # mpirun's last one is a row of dashes
-        last = lines[-1].strip()[:200] if lines else "nothing"
-        return f"{host}: exit status {job['exit_status']}; the log ends with: {last}"
-    return None
-
-
-def why_not_kept(host: str, job: Mapping[str, Any]) -> str | None:
-    """Which files of this host's launch could not be fetched; None if all were."""
-    return f"{host}: " + "; ".join(job["refused"]) if job.get("refused") else None
-
-
-def why_left(job: Mapping[str, Any]) -> str | None:
-    """Which processes of this launch did not end, and which memory is not free; None if all is."""
-    return "left behind: " + "; ".join(job["left"]) if job.get("left") else None
-
-
-def benchmark_outcome(
-    jobs: Mapping[str, Mapping[str, Any]], hosts: Sequence[str], timeout_s: int
-) -> dict[str, Any]:
-    """The run is done if every launch succeeded and its files were fetched. Times come from the
-    first host's clock."""
-    first = jobs[hosts[0]]
-    reasons = [
-        reason
-        for host in hosts
-        for reason in (
-            why_failed(host, jobs[host], timeout_s),
-            why_not_kept(host, jobs[host]),
-            why_left(jobs[host]),
-        )
-        if reason
-    ]
-    # A launch that was stopped because of another one does not say why the run failed.
-    stopped = [
-        job["reason"] for job in jobs.values() if job.get("reason", "peer") not in ("", "peer")
-    ]
-    # mpirun's other nodes answer to no launch of their own, but to the supervisor of the first.
-    silent = [
-        line.partition(":")[0]
-        for job in jobs.values()
-        for line in job.get("left", ())
-        if UNCHECKED in line
-    ]
-    # A node that was restarted meanwhile does answer.
-    gone = [host for host in hosts if jobs[host].get("unreachable") or jobs[host].get("lost")]
-    lost = gone + silent
-    ended = [job for job in jobs.values() if "exit_status" in job]
-    outcome: dict[str, Any] = {
-        "status": "failed" if reasons else "done",
-        "exit_status": next((j["exit_status"] for j in ended if j["exit_status"]), 0)
-        if len(ended) == len(hosts)
-        else None,
-        "message": "; ".join(reasons) or None,
-    }
-    if lost:
-        outcome |= {"reason": "unreachable", "lost": lost}
-    elif stopped:
-        outcome["reason"] = stopped[0]
-    if "ended" in first:
-        outcome["started"] = datetime.fromtimestamp(first["started"], UTC).isoformat()
-        outcome["ended"] = datetime.fromtimestamp(first["ended"], UTC).isoformat()
-        outcome["elapsed_s"] = round(first["ended"] - first["started"], 3)
-    # Each launch samples different hosts.
-    for key in ("gpu_memory_mib", "unsampled_from_s"):
-        of_hosts = {h: v for job in jobs.values() for h, v in (job.get(key) or {}).items()}
-        if of_hosts:
-            outcome[key] = of_hosts
-    beside = [process for job in jobs.values() for process in job.get("beside") or ()]
-    if beside:
-        outcome["beside"] = beside
-    if "log_sha256" in first:
-        outcome["log_sha256"] = first["log_sha256"]
-    return outcome
-
-
 class FilterModule:
     def filters(self) -> dict[str, Any]:
-        return {"benchmark_outcome": benchmark_outcome}
+        return {"benchmark_outcome": outcome_of}
