@@ -15,13 +15,10 @@ from ..core.files import is_regular, open_read, read_json, write_json
 from .directory import (
     PLANNED_OUTCOME,
     earlier_attempts,
-    point_latest_at,
     read_record,
     run_directory,
 )
-from .failures import explain
-from .manifest import seal_run
-from .outcome import outcome_of
+from .outcome import end_run, outcome_of, write_outcome
 
 TAIL_BYTES = 4096
 OUT_OF_MEMORY = "out_of_memory"
@@ -111,14 +108,11 @@ def record_outcome(
     if outcome["status"] != "running" and is_regular(log):
         with open_read(log) as file:
             outcome["log_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
-    write_json(run_directory(directory, run) / "run.json", {**run, "outcome": outcome})
     if outcome["status"] == "running":
-        return
-    if outcome["status"] == "done":
-        point_latest_at(directory)
-    if not lost or category == OUT_OF_MEMORY:
-        explain(directory, str(run["id"]))
-    seal_run(directory, str(run["id"]))
+        write_outcome(directory, run, outcome)
+    else:
+        explains = not lost or category == OUT_OF_MEMORY
+        end_run(directory, run, outcome, explains=explains)
 
 
 def _earlier(

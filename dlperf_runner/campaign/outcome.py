@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+
+from ..core.files import remove, write_json
+from .directory import PLANNED_OUTCOME, point_latest_at, read_record, run_directory
+from .failures import explain
+from .manifest import seal_run
 
 # By the supervisor's reason.
 STOPPED = {
@@ -108,3 +116,51 @@ def outcome_of(
     if "log_sha256" in first:
         outcome["log_sha256"] = first["log_sha256"]
     return outcome
+
+
+def record_start(
+    campaign: Path, run: Mapping[str, Any], hosts: Mapping[str, Any], versions: Mapping[str, Any]
+) -> None:
+    """Record that a playbook, which started this process, launches a run."""
+    earlier = read_record(campaign, run)["outcome"].get("earlier")
+    outcome = {
+        **PLANNED_OUTCOME,
+        **({"earlier": earlier} if earlier else {}),
+        "status": "running",
+        "hosts": dict(hosts),
+        "versions": dict(versions),
+        "started": datetime.now(UTC).isoformat(),
+        # From this, `status` recognises an interrupted run.
+        "controller": {"host": socket.gethostname(), "pid": os.getppid()},
+    }
+    remove(run_directory(campaign, run) / ".failed")  # see benchmark_launch
+    write_outcome(campaign, run, outcome)
+
+
+def record_end(
+    campaign: Path, run: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Record the outcome of a run from the results of its launches, by host."""
+    before = dict(read_record(campaign, run)["outcome"])
+    before.pop("controller", None)
+    launchers = [command["host"] for command in run["commands"]]
+    end_run(campaign, run, before | outcome_of(results, launchers, run["timeout_s"]))
+
+
+def write_outcome(campaign: Path, run: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
+    path = run_directory(campaign, run) / "run.json"
+    write_json(path, {**run, "outcome": outcome}, inside=campaign)
+
+
+def end_run(
+    campaign: Path, run: Mapping[str, Any], outcome: Mapping[str, Any], *, explains: bool = True
+) -> None:
+    """Write the outcome of a run that has ended, and why it failed; record its files in the
+    campaign's manifest."""
+    write_outcome(campaign, run, outcome)
+    if outcome["status"] == "done":
+        point_latest_at(campaign)
+    if (campaign / "campaign.json").is_file():
+        if explains:
+            explain(campaign, str(run["id"]))
+        seal_run(campaign, str(run["id"]))

@@ -38,8 +38,8 @@ TIMEOUT = 124  # exit status
 # Exit statuses of a run that a signal ended, and the seconds to wait then for the end of the job.
 KILLED = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 KILLED_S = 10
-SEEN = ("reason", "silent_s", "sign", "busy", "left")
-SEEN += ("beside", "gpu_memory_mib", "unsampled_from_s")
+SEEN = {"reason", "silent_s", "sign", "busy", "left"}
+SEEN |= {"beside", "gpu_memory_mib", "unsampled_from_s"}
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
