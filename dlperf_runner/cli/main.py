@@ -38,7 +38,7 @@ ORDER = (
     *("attach", "stop", "live", "decommission"),
     *("summarize", "compare", "aa", "report", "history", "export", "archive", "mlperf"),
     "bandwidth",
-    *("list", "init-workload", "source", "container-command", "seal", "release"),
+    *("list", "init-workload", "source", "container-command"),
 )
 
 
@@ -250,27 +250,3 @@ def container_command() -> None:
     from ..plan.containers import proof_command
 
     print_json(asdict(proof_command(**json.load(sys.stdin))))
-
-
-@app.command(hidden=True)
-def seal(
-    campaign: Annotated[Path, typer.Argument(help="The directory of the campaign.", metavar="DIR")],
-    run: Annotated[str, typer.Argument(help="The ID of the run.", metavar="ID")],
-) -> None:
-    """Record why a run failed, and add the files of a run that has ended to the campaign's
-    manifest, for bench.yml."""
-    from ..campaign.failures import explain
-    from ..campaign.manifest import seal_run
-
-    explain(campaign, run)
-    seal_run(campaign, run)
-
-
-@app.command(hidden=True)
-def release(
-    campaign: Annotated[Path, typer.Argument(help="The directory of the campaign.", metavar="DIR")],
-) -> None:
-    """Release the lock of a campaign that bench.yml took with its plan."""
-    from ..campaign import lock
-
-    lock.release(campaign, int(os.environ.get("DLPERF_PLAYBOOK_PID") or 0) or None)

@@ -84,7 +84,7 @@ def test_another_launch_that_failed_stops_this_one_with_its_state(tmp_path: Path
     argv = (sys.executable, "-c", "import time; time.sleep(60)", marker)
     assert not call(tmp_path, *argv, wait_s=0)["finished"]
     assert until(lambda: is_launched(tmp_path))
-    ended = call(tmp_path, *argv, peer=True, wait_s=30)
+    ended = call(tmp_path, *argv, order="peer", wait_s=30)
     assert (ended["finished"], ended["reason"]) == (True, "peer")
     assert marker in (tmp_path / "hang-node.txt").read_text()
     assert not processes_of(marker)

@@ -354,7 +354,7 @@ def test_last_sample_of_each_device_while_the_command_runs(tmp_path: Path) -> No
         ["node1", 0, 97, 287.51, 61, 12565],
         ["node1", 1, 100, None, 88, 70123],
     ]
-    stopped = call(tmp_path / "r1", *argv, wait_s=30, stop=True, **options)
+    stopped = call(tmp_path / "r1", *argv, wait_s=30, order="stopped", **options)
     assert (stopped["reason"], stopped["left"]) == ("stopped", [])
 
 
