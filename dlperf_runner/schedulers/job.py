@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..core.node_paths import ENVIRONMENTS, SOURCES
-from .containers import IMAGES, on_each_node, prepare, pyxis, versions_argv
-from .pmix import TEST, without_mpirun
+from .containers import IMAGES, on_each_node, prepare, versions_argv
+from .pmix import TEST
 
 Run = Mapping[str, Any]  # a run of the plan document
 
@@ -159,7 +159,7 @@ def run_script(scheduler: Scheduler, run: Run, directory: Path, places: Places) 
     """
     commands: list[Any] = list(run["commands"])
     places = places_of(run, places)
-    options = _pyxis_options(commands[0]["argv"], directory, places)
+    options = _pyxis_options(commands[0], directory, places)
     each = " ".join([scheduler.each_node, *options])
     lines = ["#!/bin/bash", f"# Run {run['id']}. Arguments: the names of its nodes.", 'node=("$@")']
     if PurePosixPath(commands[0]["argv"][0]).name == "mpirun":
@@ -186,11 +186,8 @@ def of_each_rank(scheduler: Scheduler, run: Run) -> dict[str, Any] | None:
     """The command of each process of a run that the scheduler can start by PMIx instead of mpirun.
     None for other runs, in containers, and if mpirun would start the processes otherwise."""
     command = run["commands"][0]
-    is_mpirun = PurePosixPath(command["argv"][0]).name == "mpirun"
-    if not scheduler.each_rank or not is_mpirun or run["container"]:
-        return None
-    own = without_mpirun(command["argv"])
-    return {**command, "env": {**command["env"], **own[0]}, "argv": own[1]} if own else None
+    each_rank = command.get("each_rank") if scheduler.each_rank else {}  # older plans have none
+    return {**command, **each_rank} if each_rank else None
 
 
 def _by_pmix(scheduler: Scheduler, run: Run, directory: Path, places: Places) -> list[str]:
@@ -202,10 +199,10 @@ def _by_pmix(scheduler: Scheduler, run: Run, directory: Path, places: Places) ->
     return [tested, f"  ranks={run['gpus_per_node']}", *(f"  {line}" for line in lines), "fi"]
 
 
-def _pyxis_options(argv: Sequence[str], directory: Path, places: Places) -> list[str]:
+def _pyxis_options(command: Mapping[str, Any], directory: Path, places: Places) -> list[str]:
     """The options of srun for a container in which the script of a run starts again."""
-    own = [f"--container-workdir={directory}"]
-    for option in pyxis(argv)[0]:
+    argv, own = command["argv"], [f"--container-workdir={directory}"]
+    for option in argv[1 : -len(command["inside"]["argv"])] if argv[0] == "srun" else ():
         mounts = option.replace("-mounts=", f"-mounts={directory}:{directory},", 1)
         own.append(mounts if option.startswith("--container-mounts=") else option)
     return [word(places.of(option)) for option in own] if len(own) > 1 else []
@@ -220,7 +217,10 @@ def _started(
     command: Mapping[str, Any], directory: Path, places: Places, by: str = ""
 ) -> list[str]:
     variables = [f"{name}={value}" for name, value in command["env"].items()]
-    argv = [*(["env", *variables] if variables else []), *pyxis(command["argv"])[1]]
+    argv = command["argv"]
+    if argv[0] == "srun":  # which starts the script of the run in the container
+        argv = command["inside"]["argv"]
+    argv = [*(["env", *variables] if variables else []), *argv]
     where = word(places.of(command["cwd"] or str(directory)))
     words = [*([by] if by else []), *(word(places.of(text)) for text in argv)]
     return [f"cd {where} || exit", "exec " + " ".join(words)]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 from command_line import call
-from make_logs import ROOT
 from planned_campaigns import create, set_outcome
 
 from dlperf_runner.campaign import directory as campaigns
