@@ -96,7 +96,7 @@ def test_campaign_continues_after_a_run_that_cannot_be_recorded(tmp_path: Path) 
     (tmp_path / "campaign").mkdir()
     (tmp_path / "campaign/campaign.json").write_text("{}")
     record = tmp_path / "campaign/runs/case/r1/run.json"
-    in_the_way = f"cd {record.parent}; [ ! -e run.json ] || {{ rm run.json; mkdir run.json; }}"
+    in_the_way = f"cd {record.parent}; [ ! -f run.json ] || {{ rm run.json; mkdir run.json; }}"
     run = run_on_cpu(tmp_path, in_the_way, plays=partial(as_bench_does, repeats=2))
     told = " ".join((tmp_path / "output").read_text().split())
     assert "cannot record case/r1" in told
