@@ -29,23 +29,18 @@ def mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     environment = environment_of(program, hosts, first)
     slots = ",".join(f"{host.name}:{program.gpus_per_node}" for host in hosts)
     argv = [first.mpirun, "--host", slots, "-np", str(len(hosts) * program.gpus_per_node)]
-    argv += program.launcher_options
-    settings = {"pml": PML[first.mpi_transport], "btl": "^openib"}
-    if first.interface:
-        names = ("btl_tcp_if_include", "oob_tcp_if_include")
-        settings = {**dict.fromkeys(names, first.interface), **settings}
-    for name, value in settings.items():
-        argv += ["--mca", name, value]
+    options = [*program.launcher_options, *interface_options(first.interface)]
+    options += ["--mca", "pml", PML[first.mpi_transport], "--mca", "btl", "^openib"]
+    argv += options
     if program.cwd:
         argv += ["--wdir", program.cwd]
     for name in environment:
         argv += ["-x", name]
     argv += [*first.mpirun_args, *program.argv]
-    variables = variables_of((*program.launcher_options, *first.mpirun_args))
+    variables = variables_of((*options, *first.mpirun_args))
     each_rank = {}
     if variables is not None:
-        own = {f"OMPI_MCA_{name}": value for name, value in settings.items()}
-        each_rank = {"argv": program.argv, "env": {**environment, **own, **variables}}
+        each_rank = {"argv": program.argv, "env": {**environment, **variables}}
     command = Command(first.name, tuple(argv), environment, program.cwd, each_rank=each_rank)
     return (command,)
 
@@ -69,6 +64,12 @@ def variables_of(options: Sequence[str]) -> dict[str, str] | None:
         elif option != "oversubscribe":
             return None
     return variables if is_unbound else None
+
+
+def interface_options(interface: str) -> list[str]:
+    """What binds OpenMPI to a network interface; nothing if none is named."""
+    parameters = ("btl_tcp_if_include", "oob_tcp_if_include") if interface else ()
+    return [part for name in parameters for part in ("--mca", name, interface)]
 
 
 def _refuse_unequal(hosts: tuple[Node, ...], variable: str, values: list[object]) -> None:

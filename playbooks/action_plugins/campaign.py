@@ -19,7 +19,7 @@ from ansible.utils.vars import load_extra_vars
 
 from dlperf_runner.campaign import lock
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.commands.campaigns import plan_of_playbook
+from dlperf_runner.control.campaigns import plan_of_playbook
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan.sources import prepare_source
 

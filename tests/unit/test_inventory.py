@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from refusals import refusal
 
-from dlperf_runner.commands.campaigns import plan_of_playbook
+from dlperf_runner.control.campaigns import plan_of_playbook
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan import inventory

@@ -1,0 +1,47 @@
+"""The command `plan`: what would run, without running it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from ..options import AsJson, Chosen, chooses, option, print_json, print_note
+from ..options.scheduler import Scheduled, schedules
+
+ORDER = 70
+
+
+@partial(chooses, with_file=True)
+@schedules
+def command(
+    chosen: Chosen,
+    scheduled: Scheduled,
+    campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
+    resume: Annotated[
+        str, option("--resume", "Show only the unfinished runs of this campaign.", "DIR")
+    ] = "",
+    schema: Annotated[
+        bool, option("--schema", "Print the JSON Schema of a campaign file, for editors.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the commands that would run on each host, without running them."""
+    from ..control import campaigns
+    from ..report.plan_text import render
+
+    if schema:
+        from ..plan.campaign_file import schema as schema_of_files
+
+        print_json(schema_of_files())
+        return
+    choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
+    if scheduled.name:
+        print(scheduled.scripts(chosen, campaign), end="")
+        return
+    document = campaigns.plan(
+        choice, *nodes, campaign, resume, chosen.wait, print_note, file=chosen.file
+    )
+    if as_json:
+        print_json(document)
+    else:
+        print(render(document), end="")
