@@ -1,20 +1,23 @@
-"""The outcome of a run, from the results of its launches, by SSH or in a job of a scheduler."""
+"""The outcome of a run, from the results of its launches, by SSH or in a job of a scheduler; and the
+category and the advice that the record of a failed run has."""
 
 from __future__ import annotations
 
 import os
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ..core.files import remove, write_json
+from ..core.files import is_regular, open_read, read_json, remove, write_json
 from .directory import PLANNED_OUTCOME, point_latest_at, read_record, run_directory
-from .failures import explain
+from .manifest import run_directory as existing_run
 from .manifest import seal_run
 
+HEAD, TAIL = 1 << 20, 3 << 20  # bytes of each file; the first and the last errors tell the cause
+SHOWN = 200  # characters of a line
 # By the supervisor's reason.
 STOPPED = {
     "timeout": "stopped after its time limit of {timeout_s} s",
@@ -164,3 +167,37 @@ def end_run(
         if explains:
             explain(campaign, str(run["id"]))
         seal_run(campaign, str(run["id"]))
+
+
+def explain(campaign: Path, run: str) -> None:
+    """Add the category and the advice to the record of a run, if it failed. Raises UserError if the
+    campaign has no such run."""
+    path = existing_run(campaign, run) / "run.json"
+    record = read_json(path)
+    outcome = record.get("outcome")
+    if not isinstance(outcome, dict) or outcome.get("status") != "failed":
+        return
+    from ..catalog.errors import cause_of
+
+    message = str(outcome.get("message") or "")
+    texts = list(_texts(path.parent, record))
+    cause, line = cause_of(str(outcome.get("reason") or ""), message, texts)
+    # A scheduler has chosen the nodes after the plan was made.
+    hosts = list(outcome.get("hosts") or record.get("hosts") or ())
+    advice = cause.advice_for({**record, "hosts": hosts})
+    if (line := line[:SHOWN]) and line not in message:
+        advice += f". In the log: {line}"
+    outcome |= {"category": cause.category, "advice": advice}
+    write_json(path, record)
+
+
+def _texts(directory: Path, record: Mapping[str, Any]) -> Iterator[str]:
+    """The logs of all nodes, and the kernel's messages about their GPUs."""
+    log = str(record.get("log_name"))
+    for path in sorted(directory.iterdir()):
+        if path.name.startswith((log, "xid-")) and is_regular(path):
+            with open_read(path) as file:
+                size = os.fstat(file.fileno()).st_size
+                content = file.read(HEAD)
+                file.seek(max(HEAD, size - TAIL))
+                yield (content + file.read()).decode(errors="replace")

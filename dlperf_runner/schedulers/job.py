@@ -16,7 +16,6 @@ from typing import Any
 
 from ..core.node_paths import ENVIRONMENTS, SOURCES
 from .containers import IMAGES, on_each_node, prepare, versions_argv
-from .pmix import TEST
 
 Run = Mapping[str, Any]  # a run of the plan document
 
@@ -303,6 +302,23 @@ def python_of(run: Run, places: Places) -> str:
     return f"{places.environments}/{run['environment']}/bin/python"
 
 
+# Its arguments are the names of the job's nodes. Without the library that Slurm's plugin opens, a
+# step would hang. Without PMIx in its own library, each process of MPI would be alone.
+_PMIX_TEST = r"""#!/bin/bash
+@LIBRARIES@
+if [[ $1 == --libraries ]]; then
+  found=$(pmix_libraries "$2")
+  [[ -n $found && $found != *no* ]]
+  exit
+fi
+node=("$@") count=$# ranks=1
+@EACH@ bash "$0" --libraries "@PLUGINS@" || { echo "libpmix is missing"; exit 1; }
+said=$(timeout --kill-after=10 60 @RANK@ @SUM@)
+echo "$said"
+(( $(grep -c "of $count on .*: sum $((count * (count + 1) / 2))$" <<< "$said") == count ))
+"""
+
+
 def pmix_script(
     scheduler: Scheduler, asked: Allocation, runs: Sequence[Run], mpirun: str, places: Places
 ) -> str:
@@ -315,7 +331,7 @@ def pmix_script(
         return ""
     variables = [f"{name}={value}" for name, value in command["env"].items()]
     program = [python_of(run, places), f"{places.programs}/mpi_sum.py", mpirun]
-    text = TEST.replace("@LIBRARIES@", scheduler.pmix_libraries)
+    text = _PMIX_TEST.replace("@LIBRARIES@", scheduler.pmix_libraries)
     text = text.replace("@PLUGINS@", scheduler.pmix_plugins).replace("@EACH@", scheduler.each_node)
     text = text.replace("@RANK@", scheduler.each_rank)
     return text.replace("@SUM@", " ".join(map(word, ["env", *variables, *program])))

@@ -10,8 +10,8 @@ from command_line import call
 from planned_campaigns import create, set_outcome
 
 from dlperf_runner.campaign import directory as campaigns
-from dlperf_runner.campaign.failures import explain
 from dlperf_runner.campaign.launch import REASONS
+from dlperf_runner.campaign.outcome import explain
 from dlperf_runner.catalog.entry import validated
 from dlperf_runner.catalog.errors import Cause, Errors, cause_of, causes
 from dlperf_runner.core.errors import UserError
