@@ -1,4 +1,4 @@
-"""The outcome of a run, from the results of its launches, by SSH or in a job of a scheduler; and the
+"""The outcome of a run, from the results of its launches, by SSH or in a scheduler's job; and the
 category and the advice that the record of a failed run has."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A run of a job that hangs: its processes are found on all nodes. What a hang is, and what is none,
-show test_hangs.py and test_hangs_at_start.py of the same supervisor."""
+"""A run of a job that hangs: its processes are found on all nodes. What a hang is, and what is not,
+is shown by test_hangs.py and test_hangs_at_start.py of the same supervisor."""
 
 from __future__ import annotations
 
