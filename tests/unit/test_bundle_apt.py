@@ -1,11 +1,17 @@
-"""What is read of apt's own files and output, and the configuration of the private apt."""
+"""The sources of this machine, apt's output, the private apt's configuration, why a package is in
+a mirror folder, and its manifest."""
 
+from __future__ import annotations
+
+import json
 from pathlib import Path
 
 import pytest
+from debian.deb822 import Deb822
+from refusals import refusal
 
-from dlperf_runner.bundle import apt, archives
-from dlperf_runner.core.errors import UserError
+from dlperf_runner.bundle import apt, archives, closure, manifest
+from dlperf_runner.bundle.manifest import Item, MirrorManifest, SkippedNeed, digest
 
 DEB822 = """\
 Types: deb
@@ -35,84 +41,65 @@ URIs: http://mirror.example/disabled
 Suites: bookworm
 Components: main
 """
-
-
-ONE_LINE = """\
+LINES = """\
 # deb http://old.example/debian bookworm main
-deb [arch=amd64 signed-by=/k.gpg] http://m.example/debian/ bookworm main contrib # ours
+deb [arch=amd64 signed-by=/usr/share/keyrings/site.gpg] http://mirror.example/debian/ bookworm main
 deb-src http://sources.example/debian bookworm main
-deb http://m.example/debian-security bookworm-security main
+deb http://mirror.example/debian-security bookworm-security main # ours
 deb nonsense
 """
-
-
-def test_sources_in_lines(tmp_path: Path) -> None:
-    (tmp_path / "apt").mkdir()
-    (tmp_path / "apt/sources.list").write_text(ONE_LINE)
-    (tmp_path / "os-release").write_text("ID=debian\nVERSION_CODENAME=bookworm\n")
-    assert archives.host_sources("trixie", tmp_path) == (
-        archives.Source(
-            "http://m.example/debian", ("trixie", "trixie-updates"), signed_by="/k.gpg"
-        ),
-        archives.Source(
-            "http://m.example/debian-security", ("trixie-security",), signed_by="/k.gpg"
-        ),
-    )
-
-
-def host(tmp_path: Path, os_release: str) -> Path:
-    (tmp_path / "apt/sources.list.d").mkdir(parents=True)
-    (tmp_path / "apt/sources.list.d/debian.sources").write_text(DEB822)
-    (tmp_path / "os-release").write_text(os_release)
-    return tmp_path
-
-
-def test_a_debian_host_lends_its_mirror_for_every_suite(tmp_path: Path) -> None:
-    etc = host(tmp_path, 'ID=debian\nVERSION_CODENAME="bookworm"\n')
-    main, security = archives.host_sources("trixie", etc)
-    assert (main.uri, main.suites) == ("http://mirror.example/debian", ("trixie", "trixie-updates"))
-    assert main.signed_by == security.signed_by == "/usr/share/keyrings/site.gpg"
-    assert (security.uri, security.suites) == (
-        "http://mirror.example/debian-security",
-        ("trixie-security",),
-    )
-
-
-@pytest.mark.parametrize("os_release", ["ID=ubuntu\nVERSION_CODENAME=bookworm\n", ""])
-def test_another_host_takes_debian_itself(tmp_path: Path, os_release: str) -> None:
-    main, security = archives.host_sources("bookworm", host(tmp_path, os_release))
-    assert main.uri == archives.DEBIAN.archive
-    assert security.uri == "http://deb.debian.org/debian-security"
-
-
-UBUNTU_HOST = """\
+UBUNTU_LINES = """\
 deb http://mirror.example/ubuntu jammy main restricted
 deb http://mirror.example/ubuntu jammy universe
 deb http://mirror.example/ubuntu jammy-updates main restricted
 deb http://security.example/ubuntu jammy-security main restricted
 """
+RING, UBUNTU_RING = "/usr/share/keyrings/site.gpg", str(archives.UBUNTU.keyring)
 
 
-def test_an_ubuntu_host_lends_its_mirror_for_every_suite_of_ubuntu(tmp_path: Path) -> None:
-    (tmp_path / "apt").mkdir()
-    (tmp_path / "apt/sources.list").write_text(UBUNTU_HOST)
-    (tmp_path / "os-release").write_text("ID=ubuntu\nVERSION_CODENAME=jammy\n")
-    ring, components = str(archives.UBUNTU.keyring), ("main", "universe")
-    assert archives.host_sources("bionic", tmp_path, archives.UBUNTU) == (
-        archives.Source(
-            "http://mirror.example/ubuntu", ("bionic", "bionic-updates"), components, ring
-        ),
-        archives.Source("http://security.example/ubuntu", ("bionic-security",), components, ring),
+def sources(
+    etc: Path, text: str, os_release: str, suite: str, distribution: archives.Distribution
+) -> tuple[archives.Source, ...]:
+    """Those for a suite on a machine with this file of apt."""
+    name = "sources.list.d/site.sources" if "Types:" in text else "sources.list"
+    (etc / "apt/sources.list.d").mkdir(parents=True)
+    (etc / "apt" / name).write_text(text)
+    (etc / "os-release").write_text(os_release)
+    return archives.host_sources(suite, etc, distribution)
+
+
+@pytest.mark.parametrize("text", [DEB822, LINES], ids=["stanzas", "lines"])
+def test_a_machine_lends_its_mirror_for_every_suite_of_its_distribution(
+    tmp_path: Path, text: str
+) -> None:
+    release = 'ID=debian\nVERSION_CODENAME="bookworm"\n'
+    main = ("http://mirror.example/debian", ("trixie", "trixie-updates"), ("main",), RING)
+    security = ("http://mirror.example/debian-security", ("trixie-security",), ("main",), RING)
+    assert sources(tmp_path, text, release, "trixie", archives.DEBIAN) == (
+        archives.Source(*main),
+        archives.Source(*security),
     )
-    debian, _ = archives.host_sources("bookworm", tmp_path)
-    assert debian.uri == archives.DEBIAN.archive
+    # For another distribution, it takes that distribution's own archive.
+    own, updates = archives.host_sources("focal", tmp_path, archives.UBUNTU)
+    assert own.uri == updates.uri == "http://archive.ubuntu.com/ubuntu"
+    assert own.suites + updates.suites == ("focal", "focal-updates", "focal-security")
+    # And so does a machine that does not say what it runs.
+    (tmp_path / "os-release").unlink()
+    own, updates = archives.host_sources("bookworm", tmp_path)
+    assert (own.uri, updates.uri) == (
+        archives.DEBIAN.archive,
+        f"{archives.DEBIAN.archive}-security",
+    )
 
 
-def test_a_debian_host_takes_ubuntu_itself(tmp_path: Path) -> None:
-    etc = host(tmp_path, "ID=debian\nVERSION_CODENAME=bookworm\n")
-    main, security = archives.host_sources("focal", etc, archives.UBUNTU)
-    assert main.uri == security.uri == "http://archive.ubuntu.com/ubuntu"
-    assert main.suites + security.suites == ("focal", "focal-updates", "focal-security")
+def test_ubuntus_security_updates_may_lie_elsewhere(tmp_path: Path) -> None:
+    release, both = "ID=ubuntu\nVERSION_CODENAME=jammy\n", ("main", "universe")
+    main = ("http://mirror.example/ubuntu", ("bionic", "bionic-updates"), both, UBUNTU_RING)
+    security = ("http://security.example/ubuntu", ("bionic-security",), both, UBUNTU_RING)
+    assert sources(tmp_path, UBUNTU_LINES, release, "bionic", archives.UBUNTU) == (
+        archives.Source(*main),
+        archives.Source(*security),
+    )
 
 
 def test_a_mirror_has_its_security_updates_where_the_distribution_has_them() -> None:
@@ -122,20 +109,12 @@ def test_a_mirror_has_its_security_updates_where_the_distribution_has_them() -> 
     assert uris(archives.DEBIAN, "http://m/d/") == ["http://m/d", "http://m/d-security"]
     assert uris(archives.UBUNTU, "http://m/u/") == ["http://m/u", "http://m/u"]
     assert uris(archives.UBUNTU, "http://m/u", "http://s/u") == ["http://m/u", "http://s/u"]
-
-
-def test_nodes_with_gpus_have_contrib_of_debian() -> None:
-    """NVIDIA's packages for Debian 12 ask for some of it."""
+    # NVIDIA's packages for Debian 12 ask for some of contrib.
     for source in archives.sources_of(archives.DEBIAN, "bookworm", has_gpus=True):
         assert source.components == ("main", "contrib")
 
 
-def test_a_flat_repository_has_no_components() -> None:
-    source = archives.Source("file:/mirror/", ("/",), (), "/key.gpg")
-    assert source.stanza() == "Types: deb\nURIs: file:/mirror/\nSuites: /\nSigned-By: /key.gpg\n"
-
-
-def test_what_is_not_met_is_in_apts_own_words() -> None:
+def test_unmet_dependencies_are_in_apts_words() -> None:
     output = (
         "Some packages could not be installed.\n\n"
         "The following packages have unmet dependencies:\n"
@@ -150,29 +129,21 @@ def test_what_is_not_met_is_in_apts_own_words() -> None:
     assert apt.unmet("E: Unable to locate package x\n") == []
 
 
-def test_uris() -> None:
-    digest = "1896a2aacf4ad681ff5eacc24a5b0ca4d5d9c9b9c9e4b6de5197bc1e116ea619"
-    line = (
+def test_what_apt_chose_has_a_sha256() -> None:
+    sha256 = "1896a2aacf4ad681ff5eacc24a5b0ca4d5d9c9b9c9e4b6de5197bc1e116ea619"
+    (choice,) = apt.parse_uris(
         "'http://h/debian/pool/main/o/openssh/openssh-client_9.2p1-2%2bdeb12u7_amd64.deb'"
-        f" openssh-client_1%3a9.2p1-2+deb12u7_amd64.deb 992036 SHA256:{digest}\n"
+        f" openssh-client_1%3a9.2p1-2+deb12u7_amd64.deb 992036 SHA256:{sha256}\n"
     )
-    (choice,) = apt.parse_uris(line)
     assert choice.exact == "openssh-client:amd64=1:9.2p1-2+deb12u7"
     assert choice.filename == "openssh-client_1%3a9.2p1-2+deb12u7_amd64.deb"
-    assert (choice.size, choice.sha256) == (992036, digest)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
+    assert (choice.size, choice.sha256) == (992036, sha256)
+    for line in (
         "'http://h/a_1_all.deb' a_1_all.deb 5 MD5Sum:8e7e741807b1e1939df8f58323affdcb",
         "Reading package lists...",
         "'http://h/a.deb' a.deb 5 SHA256:" + "0" * 64,
-    ],
-)
-def test_what_has_no_sha256_is_no_choice(line: str) -> None:
-    with pytest.raises(UserError, match="unknown line"):
-        apt.parse_uris(line)
+    ):
+        assert "unknown line" in refusal(apt.parse_uris, line)
 
 
 def test_the_private_apt_takes_the_network_of_the_host_and_nothing_else(tmp_path: Path) -> None:
@@ -188,3 +159,63 @@ def test_the_private_apt_takes_the_network_of_the_host_and_nothing_else(tmp_path
     assert "Post-Invoke" not in text
     assert '"1"' not in text
     assert 'APT::Get::AllowUnauthenticated "false";' in text
+
+
+# ---- why a package is in the folder
+
+
+def entry(name: str, depends: str = "", **fields: str) -> Deb822:
+    return Deb822({"Package": name, "Depends": depends, **fields})
+
+
+def test_an_entry_cannot_leave_the_folder() -> None:
+    for filename in ("/etc/x.deb", "pool/../../x.deb", "pool/x"):
+        assert "outside" in refusal(closure.path_of, entry("a", Filename=filename))
+    assert closure.path_of(entry("a", Filename="./pool/a_1_all.deb")) == "apt/pool/a_1_all.deb"
+
+
+def test_reasons_are_the_shortest_way_from_a_role() -> None:
+    entries = [
+        entry("mpi", "libmpi:any (>= 2) | other, plm [amd64], "),
+        entry("libmpi", "", **{"Pre-Depends": "hwloc"}),
+        entry("plm", "ssh-client"),
+        entry("openssh-client", "libc", Provides="ssh-client (= 1)"),
+        entry("hwloc", "libc"),
+        entry("libc", Essential="yes"),
+        entry("base-files", Priority="required"),
+        entry("loop", "mpi, loop"),
+    ]
+    reasons = closure.reasons(entries, {"openmpi": ["mpi"], "ssh": ["openssh-client"]})
+    assert reasons["mpi"] == closure.Reason(("openmpi",), "mpi")
+    assert reasons["openssh-client"].why == "mpi > plm > openssh-client"
+    assert reasons["openssh-client"].wanted_by == ("openmpi", "ssh")
+    assert reasons["libc"].why == "mpi > libmpi > hwloc > libc"
+    assert reasons["libc"].wanted_by == ("openmpi", "ssh", "base system")
+    assert reasons["base-files"] == closure.Reason(("base system",), "base-files")
+
+
+# ---- the manifest
+
+
+def test_a_manifest_is_read_back_and_finds_damage(tmp_path: Path) -> None:
+    names = ("right", "altered", "cut", "grown", "gone")
+    for name in names:
+        (tmp_path / name).write_bytes(name.encode() * 100)
+    files = tuple(
+        Item(name, "deb", name, "1", digest(tmp_path / name), 1, ("a", "b"), "a > b")
+        for name in names
+    )
+    skipped = (SkippedNeed("mxnet", "no"),)
+    whole = MirrorManifest("cpu", "x", "amd64", "3.11", "00", "now", ("u",), "F", skipped, files)
+    manifest.write(tmp_path, whole)
+    assert manifest.read(tmp_path) == whole
+    assert manifest.damaged(tmp_path, whole) == ()
+    for name, content in {"altered": b"x" * 700, "cut": b"cut" * 99, "grown": b"more"}.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "gone").unlink()
+    assert manifest.damaged(tmp_path, whole) == ("altered", "cut", "grown", "gone")
+
+    other = json.dumps(whole.to_json() | {"format": manifest.FORMAT + 1}).encode()
+    for content in (b"", b"{", b"[]", b"null", b'{"format": 1}', b"\xff", other):
+        (tmp_path / manifest.NAME).write_bytes(content)
+        assert manifest.read(tmp_path) is None

@@ -132,29 +132,6 @@ def test_the_run_file_is_a_file() -> None:
     assert item.known_by == "sha256 in nvidia_driver_sha256"
 
 
-def published_listing(*further: str, **changes: Any) -> list[tuple[str, ...]]:
-    """What the published cluster needs, with changes of its stack."""
-    stack = load_catalog().stack("v100-cuda10.2").model_copy(update=changes)
-    return listing.of_stack(load_catalog(), stack, "bionic", further)
-
-
-def test_the_listing_names_what_has_to_give_each_checksum() -> None:
-    rows = published_listing()
-    text = str(rows)
-    assert "sha256 in nccl_archive_sha256" in text
-    assert "key EB693B3035CD5710E231E123A4B469963BF863CC" in text
-    assert all(len(row) == len(listing.COLUMNS) and all(row) for row in rows)
-    assert ("image", "nvcr.io/nvidia/tensorflow:20.12-tf1-py3", "tensorflow") in {
-        row[:3] for row in rows
-    }
-    assert "requirements/mxnet-mkl-v100-cuda10.2.txt" in text
-
-
-def test_the_listing_names_what_the_operator_asks_for_besides() -> None:
-    rows = published_listing("linux-headers-generic")
-    assert ("deb", "linux-headers-generic", "--package") in {row[:3] for row in rows}
-
-
 def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None:
     stack = load_catalog().stack("v100-cuda10.2")
     of = dict(release_tables.of_distribution(stack, "bionic"))
@@ -173,20 +150,31 @@ def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None
     assert of["container_runtime (docker)"] == ["docker.io"]
 
 
-def test_the_listing_names_what_comes_with_the_frameworks() -> None:
-    rows = published_listing()
-    named = {row[:3] for row in rows}
+def published_listing(*further: str, **changes: Any) -> list[tuple[str, ...]]:
+    """What the published cluster needs, with changes of its stack."""
+    stack = load_catalog().stack("v100-cuda10.2").model_copy(update=changes)
+    return listing.of_stack(load_catalog(), stack, "bionic", further)
+
+
+def test_the_listing_names_everything_and_what_has_to_give_each_checksum() -> None:
+    rows = published_listing("linux-headers-generic")
+    assert all(len(row) == len(listing.COLUMNS) and all(row) for row in rows)
+    text = str(rows)
+    assert "sha256 in nccl_archive_sha256" in text
+    assert "key EB693B3035CD5710E231E123A4B469963BF863CC" in text
+    assert "requirements/mxnet-mkl-v100-cuda10.2.txt" in text
     assert {
+        ("deb", "linux-headers-generic", "--package"),
+        ("image", "nvcr.io/nvidia/tensorflow:20.12-tf1-py3", "tensorflow"),
         ("file", "Python-3.7.17.tgz", "python"),
         ("requirements", "requirements/uv.txt", "python_env"),
         ("requirements", "requirements/horovod-0.19.5.txt", "horovod (mxnet)"),
         ("requirements", "requirements/horovod-build-py37.txt", "horovod (mxnet), its build"),
         ("deb", "g++ make", "horovod (mxnet), its build"),
         ("wheel", "oneflow 0.1.8", "oneflow"),
-    } <= named
+    } <= {row[:3] for row in rows}
     assert "interpreter" not in {row[0] for row in rows}
-    without = published_listing(python=None)
-    (interpreter,) = (row for row in without if row[0] == "interpreter")
+    (interpreter,) = (row for row in published_listing(python=None) if row[0] == "interpreter")
     assert interpreter[1:3] == (
         "Python >=3.7,<3.8",
         "mxnet, mxnet-mkl, oneflow, paddle, paddle-paddle2, tensorflow",
