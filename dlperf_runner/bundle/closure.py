@@ -109,7 +109,11 @@ def write_index(
     fields |= {"Architectures": architecture, "Components": "main"}
     options = [f"APT::FTPArchive::Release::{name}={value}" for name, value in fields.items()]
     argv = ["apt-ftparchive", *(word for one in options for word in ("-o", one)), "release", dists]
-    release = subprocess.run(argv, cwd=folder, capture_output=True, check=True).stdout
+    result = subprocess.run(argv, cwd=folder, capture_output=True, check=False)
+    if result.returncode:
+        message = result.stderr.decode(errors="replace").strip()
+        raise UserError("apt-ftparchive failed", where=str(folder / dists), found=message)
+    release = result.stdout
     signed = sign(release, key_folder)
     ends = {
         f"{dists}/Release": release,

@@ -30,6 +30,7 @@ from .vendors import PARTIAL, Fetcher, Vendors
 # Program -> the package that has it.
 PROGRAMS = {
     "apt-get": "apt",
+    apt.HELPER: "apt",
     "apt-ftparchive": "apt-utils",
     "gpgv": "gpgv",
     "gpg": "gpg",
@@ -109,7 +110,7 @@ class _Run:
             one: wheels.read(one, needs.root, needs.target) for one in needs.requirements
         }
         files = self.files()
-        inputs = _inputs(needs, self.settings)
+        inputs, missing_files = _inputs(needs, self.settings), len(self.missing)
         try:
             if before and self.is_right(before, inputs):
                 others = tuple(item for item in before.files if item.kind != "file")
@@ -122,8 +123,8 @@ class _Run:
             failed = Missing("apt/ and wheels/", needs.stack, needs.suite, f"fails: {error}")
             self.missing.append(failed)
             return self.outcome(self.manifest(tuple(files), "", ""))
-        # A later run tries again to fetch what is missing.
-        inputs = "" if self.missing else inputs
+        # A later run tries again to fetch what is missing; it always tries single files.
+        inputs = "" if self.missing[missing_files:] else inputs
         after = self.manifest((*others, *files), inputs, fingerprint)
         if before and replace(after, created=before.created) == before:
             after = before
@@ -234,14 +235,14 @@ class _Run:
             return [], []
         self.say(f"reading the package lists of {needs.suite}")
         root, of_vendors, items = self.lists()
-        of_roles, absent = of_vendors.wanted(root)
+        installed, unpacked, absent = of_vendors.wanted(root)
         self.missing += absent
         where = f"stack {needs.stack}, apt_packages"
-        if further := [*of_roles.installed, *needs.packages.get(FURTHER, ())]:
+        if further := [*installed, *needs.packages.get(FURTHER, ())]:
             where += " with " + ", ".join(further)
-        for role, names in of_roles.installed.items():
+        for role, names in installed.items():
             wanted[role] = (*wanted.get(role, ()), *names)
-        theirs = of_vendors.unpacked(root, of_roles.unpacked)
+        theirs = of_vendors.unpacked(root, unpacked)
         chosen = closure.resolve(root, settings.base, wanted, where=where) if wanted else {}
         if wanted:
             theirs |= of_vendors.members(root, {choice.name for choice in chosen})

@@ -177,25 +177,19 @@ def _bring_form(urls: Sequence[str], sha256: str, fetcher: Fetcher) -> list[str]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What roles want of the vendors' packages that the indexes have: by role as apt-get takes it;
-    and the role of each package that is only unpacked."""
-
-    installed: Mapping[str, tuple[str, ...]]
-    unpacked: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class Vendors:
     """The vendors' repositories that apt has read."""
 
     fetcher: Fetcher
     sources: Mapping[VendorRepository, Source]
 
-    def wanted(self, root: Root) -> tuple[Wanted, list[Missing]]:
-        """What the indexes have, and what they lack."""
+    def wanted(
+        self, root: Root
+    ) -> tuple[dict[str, tuple[str, ...]], dict[str, str], list[Missing]]:
+        """By role, the packages that the indexes have, as apt-get takes them; the role of each that
+        is only unpacked; and those that the indexes lack."""
         families = [(one, (*one.packages, *one.unpacked)) for one in self.sources]
-        rows = apt.versions(root, list({name: 0 for _, exact in families for name, _ in exact}))
+        rows = apt.versions(root, {name for _, exact in families for name, _ in exact})
         installed: dict[str, tuple[str, ...]] = {}
         unpacked: dict[str, str] = {}
         missing = []
@@ -215,7 +209,7 @@ class Vendors:
                     unpacked[package] = role
                 else:
                     installed[role] = (*installed.get(role, ()), package)
-        return Wanted(installed, unpacked), missing
+        return installed, unpacked, missing
 
     def unpacked(self, root: Root, roles: Mapping[str, str]) -> dict[AptPackage, Item]:
         """Packages that nodes unpack beside installed ones, with the role of each."""

@@ -265,6 +265,10 @@ def test_a_second_run_asks_nobody_and_one_missing_thing_is_exit_status_1(
     assert set(document["repaired"]) == {OFED, THEIRS}
     item = bundle.items()["libboth"]
     assert digest(bundle.output / THEIRS) == item.sha256
+    with monkeypatch.context() as patch:
+        patch.setattr(apt, "read_lists", None)
+        done = bundle.make("--package", HEADERS, "--checksum", checksum)
+    assert (done.exit_code, "missing: 1\n" in done.stdout) == (1, True), done.output
 
 
 def test_headers_of_the_nodes_kernel_are_asked_for_and_named_if_ubuntu_lacks_them(
