@@ -127,7 +127,9 @@ def configuration(root: Root, host_dump: str) -> str:
     """apt.conf of the private apt; `host_dump` is what `apt-config dump` says on this machine."""
     network = [line for line in host_dump.splitlines() if _NETWORK.match(line)]
     base = root.directory.resolve()
-    return "\n".join([*network, _CONFIGURATION.format(base=base, architecture=root.architecture)])
+    rest = _CONFIGURATION.format(base=base, architecture=root.architecture)
+    # Before apt 2.3, none was the default.
+    return "\n".join(['Acquire::Retries "3";', *network, rest])
 
 
 def update(root: Root) -> list[str]:
@@ -272,13 +274,13 @@ def download_file(root: Root, source: str, target: Path, sha256: str = "") -> No
         return
     reason = _shortened([line for line in _complaints(result) if line != "Download Failed"])
     if failed.is_file():
-        found, size = digest(failed), failed.stat().st_size
+        received, size = digest(failed), failed.stat().st_size
         failed.unlink()
         if had_part:  # that of an earlier run was of another file
             download_file(root, source, target, sha256)
             return
         raise FetchError(
-            f"is another file: sha256 {sha256} was expected, found {found}"
+            f"is another file: sha256 {sha256} was expected, found {received}"
             f" ({size} bytes of {source})"
         )
     kind = NotThereError if re.search(r"  (?:404|410) ", reason) else FetchError

@@ -125,13 +125,13 @@ def digests(folder: Path, paths: Iterable[str]) -> dict[str, str]:
 
 def move_verified(source: Path, target: Path, sha256: str) -> None:
     """Move a download to its place if its digest is right; everybody may read it."""
-    found = digest(source) if source.is_file() else "no file"
-    if found != sha256:
+    actual = digest(source) if source.is_file() else "no file"
+    if actual != sha256:
         source.unlink(missing_ok=True)
         raise UserError(
             f"the download {target.name} has the wrong content",
             expected=f"sha256 {sha256}",
-            found=found,
+            found=actual,
             hint="run the command again: it fetches the file anew",
         )
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -72,10 +72,10 @@ def of_stack(
     stack = without_python(stack) if python else stack
     require_suite(stack, suite_name)
     suite = SUITES[suite_name]
-    own = ".".join(stack.python.version.split(".")[:2]) if stack.python else suite.python
+    version = ".".join(stack.python.version.split(".")[:2]) if stack.python else suite.python
     # Vendors have packages for amd64 only.
     architecture = "amd64" if stack.accelerator == "gpu" else host_architecture()
-    target = Target(python or own, suite.glibc, architecture)
+    target = Target(python or version, suite.glibc, architecture)
     packages = dict(stack.apt_packages)
     packages |= {role: tuple(names) for role, names in of_distribution(stack, suite_name)}
     if further:
@@ -159,21 +159,21 @@ def as_inventory_says(
     `stack`, `suite`: only the nodes of these. Raises UserError if there are none, or if they are of
     several kinds: a folder is for one.
     """
-    there = [
+    matching = [
         node
         for node in nodes
         if stack in ("", node.stack) and (not suite or node.suite in ("", suite))
     ]
-    if not there:
+    if not matching:
         raise UserError(
             "no node of the inventory has this stack",
             where="--inventory",
             expected=f"stack {stack} {suite}".rstrip(),
             found=", ".join(dict.fromkeys(f"{node.stack} {node.suite}".strip() for node in nodes)),
         )
-    first, own = there[0], _own_stack(catalog, there[0])
-    for node in there[1:]:
-        if (node.suite, _own_stack(catalog, node)) != (first.suite, own):
+    first, changed = matching[0], _changed_stack(catalog, matching[0])
+    for node in matching[1:]:
+        if (node.suite, _changed_stack(catalog, node)) != (first.suite, changed):
             raise UserError(
                 "the nodes need different packages",
                 where=f"host {node.name}",
@@ -181,16 +181,16 @@ def as_inventory_says(
                 found="others",
                 hint="make one folder for each kind of node: --limit, --stack, --suite",
             )
-    catalog = replace(catalog, stacks={**catalog.stacks, own.name: own})
-    return catalog, own.name, suite or first.suite
+    catalog = replace(catalog, stacks={**catalog.stacks, changed.name: changed})
+    return catalog, changed.name, suite or first.suite
 
 
-def _own_stack(catalog: Catalog, node: Node) -> Stack:
+def _changed_stack(catalog: Catalog, node: Node) -> Stack:
     stack = catalog.stack_of(node)
     if not (runtime := stack.container_runtime) or not node.container_engine:
         return stack
-    changed = runtime.model_copy(update={"engine": node.container_engine})
-    return stack.model_copy(update={"container_runtime": changed})
+    with_engine = runtime.model_copy(update={"engine": node.container_engine})
+    return stack.model_copy(update={"container_runtime": with_engine})
 
 
 def without_python(stack: Stack) -> Stack:
@@ -216,21 +216,21 @@ def _of_the_operator(stack: Stack, further: tuple[str, ...]) -> Iterator[Skipped
 
 def _environments(catalog: Catalog, stack: str, names: tuple[str, ...]) -> dict[str, Environment]:
     """In the catalogue's order, whatever the order of `names`."""
-    there = {
+    environments = {
         name: environment
         for framework in catalog.frameworks.values()
         for name, environment in framework.environments_on(stack).items()
     }
     for name in names:
-        if name not in there:
+        if name not in environments:
             lookup("framework", name, catalog.frameworks, "--framework")
             raise UserError(
                 f"this framework has no environment for stack {stack}",
                 where="--framework",
-                expected=f"one of {', '.join(there)}",
+                expected=f"one of {', '.join(environments)}",
                 found=repr(name),
             )
-    return {name: found for name, found in there.items() if not names or name in names}
+    return {name: one for name, one in environments.items() if not names or name in names}
 
 
 def host_architecture() -> str:

@@ -93,8 +93,8 @@ class ReleaseTable:
 
     @property
     def releases(self) -> dict[str, Any]:
-        found: dict[str, Any] = role_variables(self.role)[f"__{self.role}_{self.name}"]
-        return found
+        table: dict[str, Any] = role_variables(self.role)[f"__{self.role}_{self.name}"]
+        return table
 
     def release(self, system: str) -> dict[str, Any]:
         """The entry of the version for the system, as the role gets it."""
@@ -111,21 +111,21 @@ def wanted(
     """Everything that the stack's roles fetch from vendors for one system, without what a role
     refuses there. `keys`: as dlperf_vendor_keys."""
     system = SYSTEMS.get(suite, suite)
-    found: list[VendorRepository | VendorFile] = []
+    things: list[VendorRepository | VendorFile] = []
     for table in tables(RELEASES.on(suite, stack)):
         if not table.refusal(system):
             entry = table.release(system)
             if "parts" in entry:
                 for part in entry["parts"]:
-                    found.append(_repository(table, part, system, keys or {}, is_unpacked=True))
+                    things.append(_repository(table, part, system, keys or {}, is_unpacked=True))
             elif "repository" in entry:
-                found += _repositories(table, entry, system, keys or {})
+                things += _repositories(table, entry, system, keys or {})
             else:
-                found.append(_file(table, entry))
+                things.append(_file(table, entry))
             if source := entry.get("source"):
                 # What nodes build without the operator's archive.
-                found.append(_source(f"{table.role}_source", table.role, source))
-    return [*found, *_sources(stack)]
+                things.append(_source(f"{table.role}_source", table.role, source))
+    return [*things, *_sources(stack)]
 
 
 def _sources(stack: Stack) -> Iterator[VendorFile]:
@@ -175,13 +175,13 @@ def of_distribution(stack: Stack, suite: str) -> Iterator[tuple[str, list[str]]]
 
 def require_suite(stack: Stack, suite: str) -> None:
     """Refuse a system that the stack does not support, with the reason."""
-    known = [name for name in stack.suites if name in SYSTEMS]
-    if suite not in known:
+    suites = [name for name in stack.suites if name in SYSTEMS]
+    if suite not in suites:
         why = refusals(stack, suite)
         raise UserError(
             "the stack does not support this suite",
             where="--suite",
-            expected=" or ".join(known) or "a stack that names suites",
+            expected=" or ".join(suites) or "a stack that names suites",
             found=suite,
             hint=why[0] if why else None,
         )
@@ -191,7 +191,7 @@ def refusals(stack: Stack, suite: str) -> list[str]:
     """Why the versions of the stack cannot be installed on a system."""
     system = SYSTEMS.get(suite, suite)
     of_suite = tables(RELEASES.on(suite, stack))
-    return [said for table in of_suite if (said := table.refusal(system))]
+    return [reason for table in of_suite if (reason := table.refusal(system))]
 
 
 def tables(stack: Stack) -> Iterator[ReleaseTable]:
