@@ -107,6 +107,8 @@ def write_index(
         write_whole(folder / path, content)
     fields = {"Origin": "dlperf", "Label": "dlperf mirror", "Suite": suite, "Codename": suite}
     fields |= {"Architectures": architecture, "Components": "main"}
+    # By default, it would list an earlier Release, too.
+    fields |= {"Default-Patterns": "false", "Patterns::": "Packages*"}
     options = [f"APT::FTPArchive::Release::{name}={value}" for name, value in fields.items()]
     argv = ["apt-ftparchive", *(word for one in options for word in ("-o", one)), "release", dists]
     result = subprocess.run(argv, cwd=folder, capture_output=True, check=False)

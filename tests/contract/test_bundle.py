@@ -99,6 +99,10 @@ def test_made_whole_then_left_alone_and_its_key_is_private(site: Site) -> None:
     assert site.files() == before
     again = site.make(refresh=True).manifest
     assert again.key_fingerprint == first.manifest.key_fingerprint
+    release = (site.mirror / f"{DISTS}/Release").read_text()
+    listed = {line.split()[-1] for line in release.splitlines() if line.startswith(" ")}
+    assert listed == {f"main/binary-amd64/Packages{suffix}" for suffix in ("", ".gz", ".xz")}
+    assert "Suite: bookworm\n" in release
 
 
 # ---- what a node makes of it
