@@ -246,12 +246,18 @@ def entries(root: Root, choices: Sequence[AptPackage]) -> dict[str, Deb822]:
 
 
 def download(root: Root, choices: Sequence[AptPackage], folder: Path) -> dict[AptPackage, str]:
-    """Fetch exactly these packages into `folder`; apt resumes what was interrupted and checks them
-    against the signed lists. Returns those that could not be fetched, with apt's reason."""
-    argv = ["apt-get", "-qq", "download", *(choice.exact for choice in choices)]
-    result = _run(root, argv, cwd=folder)
+    """Fetch exactly these packages into `folder`, and check them against the signed lists; what an
+    earlier run left is resumed. Returns those that could not be fetched, with apt's reason."""
+    argv = [HELPER, "-qq", "download-file"]
+    for choice in choices:
+        # Of file:, it would make a link.
+        source = re.sub("^file:", "copy:", choice.url)
+        argv += [source, str(folder / choice.filename), f"SHA256:{choice.sha256}"]
+    result = _run(root, argv)
     if not result.returncode:
         return {}
+    for choice in choices:
+        (folder / f"{choice.filename}.FAILED").unlink(missing_ok=True)
     complaints = _complaints(result)
     reasons = {choice: _about(choice.url, complaints) for choice in choices}
     failed = {choice: reason for choice, reason in reasons.items() if reason}
@@ -292,13 +298,11 @@ def quoted(path: str) -> str:
     return quote(path, safe="/~")
 
 
-def _run(
-    root: Root | None, argv: Sequence[str], cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+def _run(root: Root | None, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a program of the private apt; without `root`, of the machine's own."""
     private = {"APT_CONFIG": str(root.directory.resolve() / "apt.conf")} if root else {}
     variables = {**os.environ, "LC_ALL": "C.UTF-8", **private}
-    return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=cwd, env=variables)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env=variables)
 
 
 def _complaints(result: subprocess.CompletedProcess[str]) -> list[str]:
@@ -310,7 +314,8 @@ def _complaints(result: subprocess.CompletedProcess[str]) -> list[str]:
 
 def _about(uri: str, complaints: Iterable[str]) -> str:
     """Those of apt's complaints that name an address, which apt writes with or without %20."""
-    start = re.compile(re.escape(unquote(uri).rstrip("/")) + r"(?:[/ ]|$)")
+    address = re.sub("^file:", "", unquote(uri)).rstrip("/")
+    start = re.compile(re.escape(address) + r"(?:[/ ]|$)")
     return "; ".join(line for line in complaints if start.search(unquote(line)))
 
 

@@ -264,14 +264,17 @@ def test_what_an_earlier_run_had_outlives_a_vendor_that_has_it_no_more(small: Sm
     assert small.has(DEB)
 
 
-def test_a_404_is_named_with_its_address_and_a_later_run_has_the_file(small: Small) -> None:
-    path = DEB.removeprefix("vendor/")
-    with RangeServer(small.folder / "vendor", gone={path}) as server:
-        missing = only(small.fetch(mirror=server.url))
-        assert "404" in missing.reason and f"{server.url}/{FOLDER[7:]}" in missing.reason
-        assert small.has(OTHER)
+def test_a_later_run_has_what_was_not_there_and_resumes_what_was_cut_off(small: Small) -> None:
+    path, other = (one.removeprefix("vendor/") for one in (DEB, OTHER))
+    with RangeServer(small.folder / "vendor", gone={path}, cut={other: 100}) as server:
+        gone, cut = sorted(small.fetch(mirror=server.url).missing, key=lambda one: len(one.name))
+        assert "404" in gone.reason and f"{server.url}/{FOLDER[7:]}" in gone.reason
+        assert cut.name == Path(OTHER).name
         server.gone.clear()
-        assert small.fetch(mirror=server.url).fetched == (DEB,)
+        server.cut.clear()
+        server.asked.clear()
+        assert set(small.fetch(mirror=server.url).fetched) == {DEB, OTHER}
+        assert {(path, ""), (other, "bytes=400-")} <= set(server.asked)
     missing = only(small.fetch(mirror=server.url, refresh=True))
     assert "Could not connect" in missing.reason and server.url in missing.reason
 
