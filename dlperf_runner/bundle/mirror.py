@@ -89,10 +89,10 @@ def make(needs: Needs, settings: Settings, say: Say = lambda _: None) -> MirrorO
             raise UserError(f"{program} is missing", hint=f"install the package {package}")
     _require_used(needs, settings)
     with manifests.writing(settings.output):
-        return _Run(needs, settings, say).make()
+        return _MirrorRun(needs, settings, say).make()
 
 
-class _Run:
+class _MirrorRun:
     def __init__(self, needs: Needs, settings: Settings, say: Say) -> None:
         self.needs, self.settings, self.say = needs, settings, say
         self.output = settings.output
