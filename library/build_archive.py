@@ -28,8 +28,6 @@ EXAMPLES = r"""
     key: openmpi-4.0.0_glibc-2.31_x86_64_549ee99f
 """
 
-RETURN = r""" # """
-
 import errno
 import io
 import os

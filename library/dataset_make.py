@@ -43,8 +43,6 @@ EXAMPLES = r"""
     mean_bytes: 110000
 """
 
-RETURN = r""" # """
-
 import hashlib
 import io
 import multiprocessing

@@ -29,8 +29,6 @@ EXAMPLES = r"""
     files: [/usr/lib/x86_64-linux-gnu/libnccl.so.2]
 """
 
-RETURN = r""" # """
-
 import glob
 import re
 

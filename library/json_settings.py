@@ -25,8 +25,6 @@ EXAMPLES = r"""
     settings: {runtimes: {nvidia: {path: nvidia-container-runtime}}}
 """
 
-RETURN = r""" # """
-
 import copy
 import json
 import os

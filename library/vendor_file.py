@@ -31,8 +31,6 @@ EXAMPLES = r"""
     sha256: 0000000000000000000000000000000000000000000000000000000000000000
 """
 
-RETURN = r""" # """
-
 import hashlib
 import io
 import os
