@@ -22,16 +22,6 @@ options:
   keep: {description: Write the archive even if the image exists., type: bool, default: false}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Build the image
-  container_image:
-    name: localhost/dlperf-mxnet
-    environment: /opt/dlperf/envs/mxnet
-    archive: /var/tmp/dlperf-mxnet.tar
-    user: dlperf
 """
 
 RETURN = r"""

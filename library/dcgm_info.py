@@ -12,14 +12,6 @@ options:
   timeout: {description: Time limit in seconds; by default 2 minutes for level 1; 15 for 2; 90 for 3., type: int}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Run the short diagnostics
-  dcgm_info:
-    level: 1
-  register: node_dcgm
 """
 
 RETURN = r"""

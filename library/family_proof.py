@@ -18,15 +18,6 @@ options:
     default: []
 attributes:
   check_mode: {support: partial, details: Verifies nothing if the packages are not installed yet.}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Verify NCCL
-  family_proof:
-    name: nccl
-    packages: {libnccl2: 2.7.3-1+cuda10.2}
-    files: [/usr/lib/x86_64-linux-gnu/libnccl.so.2]
 """
 
 import glob

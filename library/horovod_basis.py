@@ -16,15 +16,6 @@ options:
   mpirun: {description: The mpirun of the OpenMPI that it is built against., type: path, default: /usr/bin/mpirun}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Find out which wheel this node needs
-  horovod_basis:
-    environment: /opt/dlperf/envs/mxnet
-    distribution: mxnet
-    version: 0.28.1
 """
 
 RETURN = r"""

@@ -22,19 +22,6 @@ options:
   timeout: {description: The longest time in seconds to wait for a source and to read from it., type: int, default: 600}
 attributes:
   check_mode: {support: none}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Take an environment from the neighbour
-  node_copy:
-    path: /opt/dlperf/envs/mxnet
-    archive: /opt/dlperf/copies/mxnet.tar
-    state: taken
-    sources: [node2, node1]
-    user: dlperf
-    sha256: "{{ hostvars.node1.offered.sha256 }}"
-    size: "{{ hostvars.node1.offered.size }}"
 """
 
 RETURN = r"""

@@ -44,15 +44,6 @@ options:
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Write the cluster's host names to every node
-  node_files:
-    entries:
-      - {path: /opt/dlperf, state: directory}
-      - {path: /etc/hosts, state: hosts, content: "10.11.0.2 node1"}
 """
 
 RETURN = r"""

@@ -38,18 +38,6 @@ options:
   force: {description: Run even if the stamp is valid., type: bool, default: false}
 attributes:
   check_mode: {support: partial, details: Runs nothing; only returns whether it would.}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Verify that node2 can be reached
-  proof:
-    name: ssh_mesh
-    user: dlperf
-    commands:
-      - name: node2
-        argv: [ssh, -o, BatchMode=yes, node2, echo, here]
-        expect: "^here$"
 """
 
 RETURN = r"""
