@@ -5,6 +5,7 @@ DOCUMENTATION = r"""
 module: node_copy
 short_description: Copy a folder from node to node over the nodes' own SSH
 description:
+  - With C(copy) or C(synchronize), the controller would send an environment of gigabytes to each node; here each copy is a source of others.
   - With O(state=offered), packs O(path) into O(archive), which all users of the node can read, and returns its size and SHA-256.
   - With O(state=taken), fetches the archive as O(user) from the first of O(sources) that offers it, waiting for each, and offers it to
     others in turn. Root unpacks it only if size and SHA-256 are right, so the user's account and the network need not be trusted.
