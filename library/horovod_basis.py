@@ -27,11 +27,6 @@ basis:
   description: The values that form the key.
   returned: always
   type: dict
-missing:
-  description: What is missing on the node.
-  returned: always
-  type: list
-  elements: str
 files:
   description: Paths, with wildcards, of the files that were read. As long as they stay unchanged, so does the result.
   returned: always
@@ -140,7 +135,6 @@ def main():
         changed=module.check_mode and (key is None or key != installed_key),
         key=key,
         basis=basis,
-        missing=missing,
         files=files_of(given, have),
         installed_key=installed_key,
     )

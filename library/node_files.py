@@ -46,14 +46,6 @@ attributes:
   diff_mode: {support: full}
 """
 
-RETURN = r"""
-changed_paths:
-  description: The changed paths; in check mode, those that would change.
-  returned: always
-  type: list
-  elements: str
-"""
-
 import errno
 import grp
 import io
@@ -165,10 +157,8 @@ class Node(object):
     def __init__(self, module):
         self.module = module
         self.diffs = []
-        self.changed_paths = []
 
     def note(self, path, before, after):
-        self.changed_paths.append(path)
         self.diffs.append(
             {"before_header": path, "after_header": path, "before": before, "after": after}
         )
@@ -187,7 +177,7 @@ class Node(object):
             changed |= self.module.set_owner_if_different(path, entry["owner"], False)
         if entry["group"] is not None and self.known(grp.getgrnam, entry["group"]):
             changed |= self.module.set_group_if_different(path, entry["group"], False)
-        if changed and path not in self.changed_paths:
+        if changed and path not in [diff["after_header"] for diff in self.diffs]:
             self.note(path, u"", u"mode, owner: %s %s\n" % (mode, entry["owner"]))
 
     def known(self, lookup, name):
@@ -309,9 +299,7 @@ def main():
             node.bring(entry)
         except (IOError, OSError) as error:
             module.fail_json(msg="%s: %s" % (entry["path"], error.strerror or error))
-    module.exit_json(
-        changed=bool(node.changed_paths), changed_paths=node.changed_paths, diff=node.diffs
-    )
+    module.exit_json(changed=bool(node.diffs), diff=node.diffs)
 
 
 if __name__ == "__main__":
