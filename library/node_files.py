@@ -21,7 +21,7 @@ options:
       state:
         description:
           - C(file) contains exactly O(entries[].content). C(block) puts it between two marker lines and keeps the rest of
-            the file. C(hosts) is a block of /etc/hosts with a line C(ADDRESS NAME) for each host: other lines that give a name of the block a
+            the file. C(hosts) is a block of /etc/hosts with a line C(ADDRESS NAME) for each host; other lines that give a name of the block a
             loopback address become comments, which an empty text restores. C(directory) creates a directory, C(absent) removes the path.
           - C(blank) removes a file that contains only white space or a directory without files, and keeps any other.
           - C(keyring) is a binary file of the armored key in O(entries[].content), because apt before 1.4 cannot read armored files.
