@@ -19,10 +19,6 @@ LONG = {
     "commands/summarize.py": {"command"},
     "commands/run.py": {"command"},
     "commands/report.py": {"make_report"},
-    "library/container_image.py": {"main"},
-    "library/dataset_make.py": {"main"},
-    "library/node_tuning.py": {"main"},
-    "library/proof.py": {"main"},
     "plan/make.py": {"_runs"},
     "results/run_log.py": {"_measured"},
 }
