@@ -68,10 +68,10 @@ def command(
             "X.Y",
         ),
     ] = "",
-    output: Annotated[
+    output_dir: Annotated[
         Path | None,
         option(
-            "--output",
+            "--output-dir",
             "Output directory; default: .cache/mirror/<stack>-<suite> in the project.",
             "DIR",
         ),
@@ -173,7 +173,7 @@ def command(
         entries = listing.of_stack(catalog, chosen, suite, further)
         _print_listing(f"{stack} on {suite}", listing.COLUMNS, entries, as_json)
         return
-    folder = output or mirror.default_output(stack, suite)
+    folder = output_dir or mirror.default_output(stack, suite)
     frameworks = parse_choice({"framework": framework}).framework
     sources = (debian_mirror or None, debian_security_mirror or None)
     needs, settings = mirror.choose(

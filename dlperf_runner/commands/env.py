@@ -46,8 +46,9 @@ def command(
     stack: Annotated[
         str, option("--stack", "The stack of the nodes.", "NAME", autocompletion=completes("stack"))
     ],
-    to: Annotated[
-        Path | None, option("--to", "A folder that all nodes share; default: envs/STACK.", "DIR")
+    output_dir: Annotated[
+        Path | None,
+        option("--output-dir", "A folder that all nodes share; default: envs/STACK.", "DIR"),
     ] = None,
     python: Annotated[
         str, option("--python", "A Python that all nodes have at this path.", "PATH")
@@ -70,7 +71,7 @@ def command(
         raise UserError("unknown action", where="env", expected="build", found=action)
     if python and own_python:
         raise UserError("--python and --own-python cannot be combined")
-    folder = to or Path("envs") / stack
+    folder = output_dir or Path("envs") / stack
     for path in build(names, stack, folder, Interpreter(python, own_python), mirror, print_note):
         print(path)
 
@@ -180,7 +181,7 @@ def _make(
             "this directory is not an environment",
             where=str(place),
             expected="no directory, or an environment that this command made",
-            hint="remove it, or choose another folder with --to",
+            hint="remove it, or choose another folder with --output-dir",
         )
     staging = place.with_name(f".{place.name}.{os.urandom(8).hex()}")
     os.umask(0o022)  # all users of the folder can read it

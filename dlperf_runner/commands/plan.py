@@ -40,7 +40,9 @@ def command(
         return
     choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
     if scheduled.name:
-        print(scheduled.scripts(chosen, campaign), end="")
+        document = scheduled.plan(chosen, campaign)
+        scripts = (f"==> {path} <==\n{text}" for path, text in document["scripts"].items())
+        print_json(document) if as_json else print("\n".join(scripts), end="")
         return
     extra, file = json.loads(variables) if variables else None, chosen.file
     if extra is not None:

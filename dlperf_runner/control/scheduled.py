@@ -9,7 +9,7 @@ import shutil
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,25 +154,18 @@ def in_order_of_jobs(
     return replace(choice, order="grouped")
 
 
-def script_text(
+def scripts(
     directory: Path, settings: job_files.SchedulerSettings, runs: Sequence[Mapping[str, Any]]
-) -> str:
-    """All scripts of the jobs that would be submitted, each below its path."""
-    parts = []
+) -> dict[str, str]:
+    """All scripts of the jobs that would be submitted, by path."""
+    texts: dict[str, str] = {}
     for number, own in enumerate(job_files.allocations(runs, settings.allocation), start=1):
         place = directory / "jobs" / str(number)
         before = f"@job{number - 1}@" if number > 1 else ""
         request = job_files.allocation_request(settings, f"dlperf-{number}", place, own, before)
-        parts += [
-            f"==> {path} <==\n{text}"
-            for path, text in job_files.scripts(directory, settings, request, own).items()
-        ]
-    return "\n".join(parts)
-
-
-def plan(choice: Choice, nodes: Sequence[Node], say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The runs of a plan, as documents."""
-    return [asdict(run) for run in planned(choice, nodes, say)[2]]
+        files = job_files.scripts(directory, settings, request, own)
+        texts |= {str(path): text for path, text in files.items()}
+    return texts
 
 
 def create(

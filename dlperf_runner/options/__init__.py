@@ -51,7 +51,7 @@ Limit = Annotated[str, option("--limit -l", "Use only these hosts (an Ansible pa
 Wait = Annotated[
     str,
     option(
-        "--wait --wait-for-idle",
+        "--wait",
         "How long to wait for nodes that another campaign uses, and before each run for nodes on"
         " which others compute, such as 90s, 30m or 2h; default: fail at once.",
         "TIME",

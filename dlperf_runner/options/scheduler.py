@@ -59,17 +59,20 @@ class Scheduled:
             scheduled.create(directory, choice, nodes, settings, print_note, chosen.file)
         return directory
 
-    def scripts(self, chosen: Chosen, campaign: str) -> str:
-        """The scripts of the jobs that `run` would submit."""
+    def plan(self, chosen: Chosen, campaign: str) -> dict[str, Any]:
+        """The plan, and the scripts of the jobs that `run` would submit, by path."""
         from ..campaign.directory import new_directory
         from ..control import scheduled
+        from ..control.campaigns import planned
         from ..plan.campaign_file import located
+        from ..plan.make import plan_document
 
         directory = Path(campaign or new_directory()).resolve()
         with located(chosen.file):
             choice, nodes, settings = self._planned(chosen)
-            runs = scheduled.plan(choice, nodes, print_note)
-        return scheduled.script_text(directory, settings, runs)
+            document = plan_document(*planned(choice, nodes, print_note))
+        scripts = scheduled.scripts(directory, settings, document["runs"])
+        return {**document, "scripts": scripts}
 
     def _planned(self, chosen: Chosen) -> tuple[Choice, tuple[Node, ...], SchedulerSettings]:
         from ..control import scheduled

@@ -286,7 +286,7 @@ def of_variables(
                 where="-e inventory",
                 expected=name,
                 found=", ".join(inventories),
-                hint=f"add -i {name}; `dlperf run` and `dlperf bench` do so themselves",
+                hint=f"add -i {name}; `dlperf run` does so itself",
             )
     content = yaml.safe_dump(own, sort_keys=False, allow_unicode=True).encode()
     return CampaignFile(None, content, own, lambda key: f"-e {key}")

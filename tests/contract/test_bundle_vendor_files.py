@@ -126,5 +126,5 @@ def test_a_system_that_the_stack_is_not_made_for_is_an_error(tmp_path: Path) -> 
     ],
 )
 def test_bad_options_are_exit_status_2(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
-    assert said in call("bundle", *options, "--output", tmp_path / "output", status=2).err
+    assert said in call("bundle", *options, "--output-dir", tmp_path / "output", status=2).err
     assert not (tmp_path / "output").exists()

@@ -57,6 +57,6 @@ def test_commands_that_print_data_print_json() -> None:
     # Their output is a playbook's; that of run ends with the table of summarize, and that of export
     # has a format of its own.
     assert without == {
-        *("run", "lab", "provision", "bench", "decommission", "init", "init-workload"),
+        *("run", "lab", "provision", "decommission", "init", "init-workload"),
         *("export", "env", "live", "attach", "stop"),
     }

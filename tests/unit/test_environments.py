@@ -52,7 +52,7 @@ def lock(site: Path, version: str) -> None:
 
 
 def build(site: Path, *options: object, status: int = 0) -> str:
-    given = ("--to", site / "envs", "--mirror", site / "mirror", *options)
+    given = ("--output-dir", site / "envs", "--mirror", site / "mirror", *options)
     return call("env", "build", *ON_CPU, "tinylib", *given, status=status).both
 
 
