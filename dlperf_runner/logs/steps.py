@@ -47,7 +47,7 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     steps, rates = group["step"], group["rate"]
     empty: Sequence[bytes] = (b"",) * len(entries)
     printed, times = group.get("loss", empty), group.get("time", empty)
-    for name in OF_RUN.keys() & group.keys():
+    for name in [name for name in OF_RUN if name in group]:
         seen.of_run.setdefault(name, set()).update(group[name])
     if "memory_gib" in group:
         seen.memory_gib = max(seen.memory_gib or 0, *map(float, group["memory_gib"]))

@@ -109,6 +109,7 @@ def _reading(place: Place, known: Sequence[Known]) -> Steps[Reading | Skipped]:
     try:
         return (yield from _measured(run, log, known))
     except UserError as error:
+        error.where = error.where or str(log.path)
         return Reading(run, problem=error)
 
 

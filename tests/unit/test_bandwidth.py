@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from damaged_lines import damaged
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from nccl_logs import nccl_tests
 from read_logs import pieces
 
-from dlperf_runner.logs import LineError
 from dlperf_runner.logs.nccl_tests import NcclTests, read
 
 TAG = "[1,0]<stdout>:"
@@ -42,30 +38,6 @@ def test_unchecked_results_and_mpirun() -> None:
     assert parsed([TAG + line for line in log()]) == parsed(log())
     old = [line.replace("     sum      -1", "") for line in log()]  # all_gather_perf of old
     assert parsed(old).rows == parsed(log()).rows
-
-
-@given(st.integers(1, 400))
-@settings(max_examples=30, deadline=None)
-def test_pieces_do_not_matter(size: int) -> None:
-    assert parsed(log(), size) == parsed(log())
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.data())
-def test_a_damaged_table_is_refused_or_the_same(data: st.DataObject) -> None:
-    ways = ("lose a line", "double", "wrap a line", "cut")
-    try:
-        found = read([data.draw(damaged(log(), ways)).encode()])
-    except LineError:
-        return
-    assert found.rows == parsed(log()).rows
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.binary(max_size=400))
-def test_any_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(LineError):
-        read([data])
 
 
 def test_command(tmp_path: Path) -> None:
