@@ -20,8 +20,7 @@ from ..campaign import job_files, jobs
 from ..catalog.reader import load_catalog
 from ..core.errors import UserError
 from ..core.files import open_read, read_text, write_whole
-from ..core.node import JOB_ENGINES, Node
-from ..core.node_paths import ENVIRONMENTS
+from ..core.node import ENVIRONMENTS, JOB_ENGINES, Node
 from ..core.paths import shipped
 from ..plan import inventory
 from ..plan.campaign_file import CampaignFile

@@ -13,7 +13,7 @@ from standins import PROJECT
 
 from dlperf_runner.catalog.datasets import DataSetPlace, datasets
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.node_paths import SYNTHETIC_DATASETS
+from dlperf_runner.core.node import SYNTHETIC_DATASETS
 from dlperf_runner.plan.datasets import places
 
 role = load("roles/dataset/filter_plugins/dataset.py")

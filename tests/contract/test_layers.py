@@ -27,7 +27,6 @@ LAYERS = (
     "stats",
     "compare",
     "history",
-    "doctor",
     "report",
     "control",
     "options",
@@ -35,6 +34,7 @@ LAYERS = (
     "commands",
     "mlperf",
     "bandwidth",
+    "doctor",
     "export",
     "bundle",
 )
