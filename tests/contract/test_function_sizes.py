@@ -26,7 +26,6 @@ LONG = {
     "library/proof.py": {"main"},
     "module_utils/benchmark_supervisor.py": {"supervise"},
     "plan/make.py": {"_runs"},
-    "playbooks/filter_plugins/provision.py": {"for_node"},
     "results/run_log.py": {"_measured"},
     "action_plugins/benchmark_launch.py": {"run"},
 }

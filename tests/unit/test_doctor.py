@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import preflight
 import pytest
 from command_line import Called, call
 from doctor_facts import NODES, PROJECT, STACKS, document
@@ -16,6 +15,7 @@ from dlperf_runner.doctor.command import examine, read_facts
 from dlperf_runner.doctor.findings import Finding
 from dlperf_runner.doctor.nodes import diagnose, status_of
 from dlperf_runner.doctor.text import render
+from dlperf_runner.provision import preflight
 
 
 def test_status_is_the_worst() -> None:

@@ -8,16 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-DOCUMENTATION = """
-name: slurm_conf
-short_description: The text of slurm.conf
-options:
-  _input: {description: Outputs of C(slurmd -C)., type: list, elements: str, required: true}
-  addresses: {description: Addresses by name of node., type: dict, required: true}
-  settings: {description: Settings beside SETTINGS below., type: dict, required: true}
-  partition: {description: Name of the partition., type: str, required: true}
-  devices: {description: Files of GPUs and of Slurm's plugin by node., type: dict, default: {}}
-"""
+from ..core.errors import UserError
+from ..core.files import read_text
+from ..core.paths import PACKAGE, shipped
 
 SETTINGS = {
     "SlurmUser": "slurm",
@@ -60,7 +53,7 @@ def conf(
         found.pop("UpTime", None)
         found.pop("Gres", None)  # slurmd prints it if it knows NVML
         if name not in addresses:
-            raise ValueError(f"slurmd -C names {name!r}, which is no node: {', '.join(addresses)}")
+            raise UserError(f"slurmd -C names {name!r}, which is no node: {', '.join(addresses)}")
         shape = " ".join(f"{key}={value}" for key, value in found.items())
         own_gpus = f" Gres=gpu:{gpus[name]}" if gpus.get(name) else ""
         lines.append(f"NodeName={name} NodeAddr={addresses[name]} {shape}{own_gpus} State=UNKNOWN")
@@ -82,27 +75,17 @@ def gres(paths: Sequence[str]) -> str:
     return "".join(f"Name=gpu File={path}\n" for path in gpus)
 
 
-ROOT = Path(__file__).parents[3]
-# The files that the prolog needs, by their places in its folder.
-PROGRAMS = {
-    f"{place}{name}.py": f"{source}{name}.py"
-    for place, source, names in (
-        ("", "dlperf_runner/doctor/on_nodes/", "prolog"),
-        ("", "library/", "fabric_info gpu_info node_health_info"),
-        ("dlperf_runner/doctor/", "dlperf_runner/doctor/", "disks fabric findings gpu"),
-        (
-            "ansible/module_utils/",
-            "module_utils/",
-            "node_probes nvidia_kernel nvidia_smi packet_filter trusted_path",
-        ),
-    )
-    for name in names.split()
-}
-
-
 def prolog(checks: Mapping[str, Any], folder: str) -> list[dict[str, str]]:
     """Entries of node_files: the prolog's programs, and `checks`, the node and its stack."""
-    contents = {place: (ROOT / path).read_text() for place, path in PROGRAMS.items()}
+    utils = ("node_probes", "nvidia_kernel", "nvidia_smi", "packet_filter", "trusted_path")
+    contents: dict[str, str] = {}
+    for place, source, names in (
+        ("", PACKAGE / "doctor/on_nodes", ("prolog",)),
+        ("", shipped() / "library", ("fabric_info", "gpu_info", "node_health_info")),
+        ("dlperf_runner/doctor/", PACKAGE / "doctor", ("disks", "fabric", "findings", "gpu")),
+        ("ansible/module_utils/", shipped() / "module_utils", utils),
+    ):
+        contents |= {f"{place}{name}.py": read_text(source / f"{name}.py") for name in names}
     # The modules import it, but only their functions are called.
     contents["ansible/module_utils/basic.py"] = "AnsibleModule = None\n"
     contents["checks.json"] = json.dumps(checks, indent=2, sort_keys=True) + "\n"
@@ -119,8 +102,3 @@ def prolog(checks: Mapping[str, Any], folder: str) -> list[dict[str, str]]:
             for place, content in contents.items()
         ),
     ]
-
-
-class FilterModule:
-    def filters(self) -> dict[str, Any]:
-        return {"slurm_conf": conf, "gres_conf": gres, "slurm_prolog_files": prolog}

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..core.files import read_bytes
+
 
 def inputs(environment: Mapping[str, Any]) -> dict[str, Any]:
     """Digests of the environment's pins, and what its libraries depend on."""
     digests: dict[str, Any] = {
-        "requirements": hashlib.sha256(Path(environment["requirements"]).read_bytes()).hexdigest()
+        "requirements": hashlib.sha256(read_bytes(Path(environment["requirements"]))).hexdigest()
     }
     if device := environment.get("device"):
         digests["device"] = device
@@ -52,9 +54,11 @@ def groups(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> l
     found: dict[str, dict[str, Any]] = {}
     for name in names:
         facts = hostvars[name].get("ansible_facts", {})
-        node = facts.get("dlperf_node") and hostvars[name].get("dlperf_node")
-        for item in hostvars[name].get("framework_environments", []) if node else []:
-            system = [facts.get(key) for key in ("architecture", "distribution_release")]
+        node = hostvars[name].get("dlperf_node") if facts.get("dlperf_node") else None
+        if not node:
+            continue
+        system = [facts.get(key) for key in ("architecture", "distribution_release")]
+        for item in hostvars[name].get("framework_environments", []):
             kind = [item["path"], system, node["python_version"], node["interpreter"], inputs(item)]
             if item["path"] not in node["complete"]:
                 group = {"name": item["name"], "path": item["path"], "nodes": []}
@@ -93,15 +97,3 @@ def offer(place: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -
         if one["item"]["path"] == place["path"] and "sha256" in one:
             return {key: one[key] for key in keys}
     return {}
-
-
-class FilterModule:
-    def filters(self) -> dict[str, Any]:
-        return {
-            "framework_groups": groups,
-            "framework_inputs": inputs,
-            "framework_offer": offer,
-            "framework_places": places,
-            "framework_seen": seen,
-            "framework_stand": stand,
-        }

@@ -1,17 +1,16 @@
-"""The mpirun command of verifications: the named interface, one process per host entry."""
+"""The commands of verifications across nodes: the named interface, one process per host entry."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
-import yaml
+from ..launchers.mpirun import interface_options
 
 # OpenMPI's layers for messages, by dlperf_mpi_transport.
 TRANSPORTS = {"tcp": ("ob1", "--mca", "btl", "tcp,self"), "ucx": ("ucx", "--mca", "btl", "^openib")}
-CATALOG = Path(__file__).parents[2] / "dlperf_runner/catalog"
 
 
 def argv(
@@ -29,10 +28,7 @@ def argv(
     slots = ",".join(f"{host}:{count}" for host, count in Counter(hosts).items())
     command = [mpirun, "-np", str(len(hosts)), "--bind-to", "none"]
     command += ["--mca", "pml", *TRANSPORTS[transport], "--host", slots]
-    if interface:
-        declared = yaml.safe_load((CATALOG / "mpirun.yml").read_text(encoding="utf-8"))
-        for parameter in declared["interface_parameters"]:
-            command += ["--mca", parameter, interface]
+    command += interface_options(interface)
     for name in exported:
         command += ["-x", name]
     return [*command, *arguments]
@@ -43,6 +39,19 @@ def next_of(hosts: Sequence[str], host: str) -> str:
     return hosts[(hosts.index(host) + 1) % len(hosts)]
 
 
-class FilterModule:
-    def filters(self) -> dict[str, Any]:
-        return {"mpirun_argv": argv, "mpirun_next": next_of}
+def build_refusal(version: str, prefix: str, mpirun: str) -> str:
+    """Why the inventory's mpirun does not belong to a build from source; empty if it does."""
+    wanted = f"{prefix}/bin/mpirun"
+    if mpirun == wanted:
+        return ""
+    return (
+        f"The mpirun of OpenMPI {version} is {wanted}, but dlperf_mpirun is {mpirun}. Remove"
+        " dlperf_mpirun from the inventory: the stack determines it."
+    )
+
+
+def container_command(name: str, **options: Any) -> dict[str, Any]:
+    """The command that tests an image in containers called `name`. `options`: see proof_command."""
+    from ..plan.containers import proof_command
+
+    return asdict(proof_command(name, **options))

@@ -7,23 +7,23 @@ it leaves out are False.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.plugins.loader import filter_loader
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).parents[2]
+from ..catalog.suites import RELEASES
+from ..core.errors import UserError
+from ..core.files import read_text
+from ..core.node import ENVIRONMENTS
+from ..core.paths import shipped
+from . import adoption, environments, ssh_mesh, stacks
+
 # Roles with a variable that says whether they have nothing to do on the node.
 JUDGES = {"node_base", "ssh_mesh", "openmpi", "python_env", "framework", "horovod"}
-UV, PYTHON, ENVIRONMENTS = "/opt/dlperf/uv", "/opt/dlperf/python", "/opt/dlperf/envs"
-
-
-def _filter(name: str) -> Callable[..., Any]:
-    function: Callable[..., Any] = filter_loader.get(name).j2_function
-    return function
+UV, PYTHON = "/opt/dlperf/uv", "/opt/dlperf/python"
+YES = ("true", "yes", "on", "1", "y", "t")
 
 
 def setting(
@@ -40,19 +40,17 @@ def refusal(settings: Mapping[str, Any]) -> str:
     for name in ("dlperf_stack", "dlperf_frameworks"):
         if settings[name] is False:
             return f"the inventory must set {name} for all nodes"
-    stack, overrides = settings["dlperf_stack"], settings["dlperf_stack_overrides"] or {}
-    return _filter("stack_refusal")(stack, overrides) or _filter("environments_refusal")(
-        settings["dlperf_frameworks"],
-        stack,
-        operator_wheels=settings["dlperf_operator_wheels"] or {},
-        images=settings["dlperf_container_images"] or {},
-    )
+    try:
+        choice(settings)
+    except UserError as error:
+        return str(error)
+    return ""
 
 
 def choice(
     settings: Mapping[str, Any], release: str = "", software: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What the inventory chooses, with the documents of the catalogue that it names.
+    """What the inventory chooses, with what the catalogue has of it.
 
     `release`: the node's, such as noble. `software`: what the node has, from software_info, if it
     keeps some of it (`dlperf_adopt`).
@@ -60,24 +58,24 @@ def choice(
     name, frameworks = settings["dlperf_stack"], settings["dlperf_frameworks"]
     overrides = settings["dlperf_stack_overrides"] or {}
     images = settings["dlperf_container_images"] or {}
+    stack = stacks.stack_of(name, overrides)
     engine = settings["dlperf_container_engine"] or ""
-    stack = _filter("stack_document")(name, overrides)
+    on_release = stacks.as_document(RELEASES.on(release, stack, engine))
     return {
-        "stack_document": _filter("adoption_stack")(
-            stack, settings["dlperf_adopt"] or [], software
+        "stack_document": adoption.adopted_stack(
+            stacks.as_document(stack), settings["dlperf_adopt"] or [], software
         ),
-        "environments": _filter("environments_installed")(
-            frameworks,
-            name,
-            operator_wheels=settings["dlperf_operator_wheels"] or {},
-            images=images,
+        "environments": environments.installed(
+            frameworks, name, settings["dlperf_operator_wheels"] or {}, images=images
         ),
-        "images": _filter("environments_images")(frameworks, name, images),
+        "images": environments.images(frameworks, name, images),
         "container_engine": engine,
-        "container_runtime": _filter("container_engine_chosen")(stack, engine, release),
+        "container_runtime": on_release.get(
+            "container_runtime", {"engine": engine or RELEASES.engine(release)}
+        ),
         "interpreter": settings["python_env_interpreter"] or "",
         "python": settings["python_version"] or "",
-        "mpirun": settings["dlperf_mpirun"] or _filter("stack_mpirun")(name, overrides),
+        "mpirun": settings["dlperf_mpirun"] or stacks.mpirun(name, overrides),
         "mirror": settings["dlperf_mirror"] or "",
         "nodes": settings["provision_nodes"],
         "user": settings["node_base_user"],
@@ -85,7 +83,7 @@ def choice(
         "datasets": settings["dlperf_datasets"] or {},
         "shared": settings["dlperf_shared_dir"] or "",
         "time": settings["dlperf_time"] or "",
-        "slurm": boolean(settings["dlperf_slurm"], strict=False),
+        "slurm": str(settings["dlperf_slurm"]).lower() in YES,
     }
 
 
@@ -109,13 +107,13 @@ def of_all(
 ) -> dict[str, Any]:
     """The variables that are the same on all nodes. If each node computed them, the cost would grow
     with the square of the cluster's size."""
-    hosts = _filter("node_base_hosts")(names, hostvars)
+    hosts = ssh_mesh.hosts(names, hostvars)
     stamps = [hostvars[name]["ansible_facts"]["dlperf_node"]["stamps"] for name in reached]
     return {
         "node_base_hosts": hosts,
         "slurm_addresses": {name: name for name in names} | hosts,
-        "ssh_mesh_addresses": _filter("ssh_mesh_addresses")(names, hostvars),
-        "provision_mesh": _filter("ssh_mesh_agreed")(stamps),
+        "ssh_mesh_addresses": ssh_mesh.addresses(names, hostvars),
+        "provision_mesh": ssh_mesh.agreed(stamps),
     }
 
 
@@ -135,15 +133,16 @@ def arguments(
     release, adopted = facts.get("distribution_release") or "", settings["dlperf_adopt"] or []
     wanted = choice(settings, release, software)
     result = for_node(wanted, facts["dlperf_node"], mesh)
-    wrong = _filter("container_engine_other_release")(settings["dlperf_suite"] or "", release)
-    problems, meanings = [], {"problems": [], "notes": []}
+    wrong = stacks.release_refusal(settings["dlperf_suite"] or "", release)
+    problems: list[str] = []
+    meanings: dict[str, list[str]] = {"problems": [], "notes": []}
     if adopted:
         overrides = settings["dlperf_stack_overrides"] or {}
-        stack = _filter("stack_document")(settings["dlperf_stack"], overrides)
-        meanings = _filter("adoption_meanings")(adopted, software, stack)
-        problems = _filter("adoption_problems")(
+        stack = stacks.document(settings["dlperf_stack"], overrides)
+        meanings = adoption.meanings(adopted, software or {}, stack)
+        problems = adoption.problems(
             adopted,
-            software,
+            software or {},
             settings["dlperf_mpirun"] or "",
             wanted["container_engine"],
             settings["dlperf_container_images"] or {},
@@ -161,10 +160,7 @@ def arguments(
 
 
 def for_node(
-    choice: Mapping[str, Any],
-    node: Mapping[str, Any],
-    mesh: Mapping[str, Any],
-    root: str = str(ROOT),
+    choice: Mapping[str, Any], node: Mapping[str, Any], mesh: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The arguments of roles.
 
@@ -175,93 +171,108 @@ def for_node(
     own record of it does not count.
     """
     chosen = _chosen(choice)
-    stack, apt, environments = chosen.stack, chosen.stack["apt_packages"], chosen.environments
-    openmpi = {"method": "package", "version": "", **stack.get("openmpi", {})}
-    has_gpus, is_built = stack["accelerator"] == "gpu", openmpi["method"] == "source"
-    if not any(item["libraries"] for item in environments):
-        stack = {key: value for key, value in stack.items() if key != "cuda_libraries"}
+    apt = chosen.stack["apt_packages"]
+    uv = {"path": UV, "requirements": f"{shipped()}/requirements/uv.txt"}
+    lasting = _lasting_environments(choice, chosen, node)
     # If the interpreter is missing, the stack's own will be installed.
     version = node["python_version"] or chosen.python or None
-    # Environments made with a Python that will be removed are lost.
-    there = {} if node["builds"] and not chosen.python else node["environments"]
-    link = choice["shared"] and f"{choice['shared']}/envs"
-    if node["links"].get(ENVIRONMENTS, "") != link:  # the inventory means others
-        there = {path: found for path, found in there.items() if not path.startswith(ENVIRONMENTS)}
-    uv = {"path": UV, "requirements": f"{root}/requirements/uv.txt"}
-    needed = {
-        "node_base": True,
-        "time_service": bool(choice["time"]),
-        "gpu_node": has_gpus,
-        "ssh_mesh": chosen.has_mesh,
-        "openmpi": True,
-        "python": bool(chosen.python or node["builds"]),
-        "python_env": True,
-        "framework": True,
-        "horovod": True,
-        "container": bool(chosen.has_containers or choice["images"]),
-        "dataset": bool(choice["datasets"]),
-        "slurm": bool(choice["slurm"]),
-    }
-    refusing = {
-        "node_base": bool(choice["mirror"]),
-        "time_service": bool(choice["time"]),
-        "python_env": True,
-        "framework": bool(choice["shared"]),
-        "gpu_node": has_gpus,
-        "openmpi": is_built,
-        "python": bool(chosen.python),
-        "dataset": bool(choice["datasets"]),
-        "slurm": bool(choice["slurm"]),
-    }
-    toolkit = re.match(r"\d+\.\d+", stack["cuda"]["version"]) if "cuda" in stack else None
-    if "container_runtime" in stack:
-        stack = {**stack, "container_runtime": choice["container_runtime"]}
-    tensor = ("name", "path", "import_name", "tensor", "eager")
-    keys = (*tensor, "device", "requirements", "operator_wheels", "libraries", "variables")
-    keys = (*keys, "apt_packages")
     return {
-        "provision_roles": [role for role, is_needed in needed.items() if is_needed],
-        "provision_preflights": [role for role, is_needed in refusing.items() if is_needed],
+        **_roles(choice, chosen, node),
+        **_of_stack(choice, chosen),
+        **_of_environments(choice, chosen),
         "dlperf_node": {
             **{key: value for key, value in node.items() if key != "environments"},
             "python_version": version,
-            "complete": complete([uv, *environments], there, version or ""),
+            "complete": complete([uv, *chosen.environments], lasting, version or ""),
             "stamps": {k: v for k, v in node["stamps"].items() if mesh or k != "ssh_mesh"},
         },
         "node_base_packages": chosen.packages,
-        "gpu_node_stack": stack if has_gpus else {},
         "ssh_mesh_packages": apt["ssh_mesh"],
-        "openmpi_method": openmpi["method"],
-        "openmpi_version": openmpi["version"],
-        "openmpi_cuda": f"/usr/local/cuda-{toolkit.group()}" if toolkit else "",
-        "openmpi_mpirun": choice["mpirun"],
-        "openmpi_packages": apt["openmpi"],
         "python_version": chosen.python,
         "python_env_packages": apt["python_env"],
         "python_env_own_interpreter": chosen.own_interpreter,
-        "python_env_environments": only(environments, "name", "requires_python"),
-        "framework_environments": only(environments, *keys),
-        "framework_interpreter": chosen.interpreter,
-        "horovod_environments": only(
-            environments,
-            *("name", "path", "distribution", "tensor", "eager", "device"),
-            *("requirements", "horovod"),
-            "variables",
-        ),
-        "horovod_interpreter": chosen.interpreter,
-        "horovod_mpirun": choice["mpirun"],
-        "container_engine": choice["container_runtime"]["engine"],
-        "container_packages": apt.get("container", ["podman"]),
-        "container_environments": (
-            only(environments, *tensor, "horovod")
-            + only([item for item in environments if "horovod" not in item], *tensor)
-            if chosen.has_containers
-            else []
-        ),
-        "container_images": choice["images"],
-        "container_mpirun": choice["mpirun"],
+    }
+
+
+def _lasting_environments(
+    choice: Mapping[str, Any], chosen: _Chosen, node: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The node's environments, without those that a change of the inventory takes away."""
+    # Environments made with a Python that will be removed are lost.
+    if node["builds"] and not chosen.python:
+        return {}
+    link = choice["shared"] and f"{choice['shared']}/envs"
+    if node["links"].get(ENVIRONMENTS, "") == link:
+        return dict(node["environments"])
+    # The inventory means others.
+    return {k: v for k, v in node["environments"].items() if not k.startswith(ENVIRONMENTS)}
+
+
+def _roles(
+    choice: Mapping[str, Any], chosen: _Chosen, node: Mapping[str, Any]
+) -> dict[str, list[str]]:
+    has_gpus = chosen.stack["accelerator"] == "gpu"
+    # Whether the node needs the role, and whether the role can refuse the node.
+    roles = {
+        "node_base": (True, choice["mirror"]),
+        "time_service": (choice["time"], choice["time"]),
+        "gpu_node": (has_gpus, has_gpus),
+        "ssh_mesh": (chosen.has_mesh, False),
+        "openmpi": (True, chosen.openmpi["method"] == "source"),
+        "python": (chosen.python or node["builds"], chosen.python),
+        "python_env": (True, True),
+        "framework": (True, choice["shared"]),
+        "horovod": (True, False),
+        "container": (chosen.has_containers or choice["images"], False),
+        "dataset": (choice["datasets"], choice["datasets"]),
+        "slurm": (choice["slurm"], choice["slurm"]),
+    }
+    return {
+        "provision_roles": [role for role, (is_needed, _) in roles.items() if is_needed],
+        "provision_preflights": [role for role, (_, refuses) in roles.items() if refuses],
+    }
+
+
+def _of_stack(choice: Mapping[str, Any], chosen: _Chosen) -> dict[str, Any]:
+    """The arguments of roles for GPUs, OpenMPI and Slurm."""
+    stack, runtime = dict(chosen.stack), choice["container_runtime"]
+    if not any(item["libraries"] for item in chosen.environments):
+        stack.pop("cuda_libraries", None)
+    if "container_runtime" in stack:
+        stack["container_runtime"] = runtime
+    toolkit = re.match(r"\d+\.\d+", stack["cuda"]["version"]) if "cuda" in stack else None
+    return {
+        "gpu_node_stack": stack if stack["accelerator"] == "gpu" else {},
+        "openmpi_method": chosen.openmpi["method"],
+        "openmpi_version": chosen.openmpi["version"],
+        "openmpi_cuda": f"/usr/local/cuda-{toolkit.group()}" if toolkit else "",
+        "openmpi_mpirun": choice["mpirun"],
+        "openmpi_packages": stack["apt_packages"]["openmpi"],
+        "container_engine": runtime["engine"],
         "slurm_mpirun": choice["mpirun"],
         "slurm_stack": choice["stack_document"],
+    }
+
+
+def _of_environments(choice: Mapping[str, Any], chosen: _Chosen) -> dict[str, Any]:
+    """The arguments of roles that make, prove or contain environments."""
+    items = chosen.environments
+    tensor = ("name", "path", "import_name", "tensor", "eager")
+    keys = (*tensor, "device", "requirements", "operator_wheels", "libraries", "variables")
+    with_horovod = ("name", "path", "distribution", "tensor", "eager", "device", "requirements")
+    contained = only(items, *tensor, "horovod")
+    contained += only([item for item in items if "horovod" not in item], *tensor)
+    return {
+        "python_env_environments": only(items, "name", "requires_python"),
+        "framework_environments": only(items, *keys, "apt_packages"),
+        "framework_interpreter": chosen.interpreter,
+        "horovod_environments": only(items, *with_horovod, "horovod", "variables"),
+        "horovod_interpreter": chosen.interpreter,
+        "horovod_mpirun": choice["mpirun"],
+        "container_packages": chosen.stack["apt_packages"].get("container", ["podman"]),
+        "container_environments": contained if chosen.has_containers else [],
+        "container_images": choice["images"],
+        "container_mpirun": choice["mpirun"],
     }
 
 
@@ -278,6 +289,7 @@ class _Chosen(NamedTuple):
     """Values that depend only on the inventory's settings, not on the node."""
 
     stack: dict[str, Any]
+    openmpi: dict[str, Any]
     environments: list[dict[str, Any]]
     packages: list[str]
     python: str
@@ -308,6 +320,7 @@ def _chosen(choice: Mapping[str, Any]) -> _Chosen:
     packages += [name for item in choice["environments"] for name in item["apt_packages"]]
     return _Chosen(
         stack=stack,
+        openmpi={"method": "package", "version": "", **stack.get("openmpi", {})},
         environments=[
             {**item, "device": _device(item, stack["accelerator"])}
             for item in choice["environments"]
@@ -366,7 +379,7 @@ def complete(
         item["path"]
         for item in items
         if as_pinned(
-            Path(item["requirements"]).read_text(encoding="utf-8")
+            read_text(Path(item["requirements"]))
             + "".join(
                 f"{wheel['distribution']}=={wheel['version']}\n"
                 for wheel in item.get("operator_wheels", [])
@@ -375,15 +388,3 @@ def complete(
             python,
         )
     ]
-
-
-class FilterModule:
-    def filters(self) -> dict[str, Any]:
-        return {
-            "provision_arguments": arguments,
-            "provision_of_all": of_all,
-            "provision_only": only,
-            "provision_query": query,
-            "provision_refusal": refusal,
-            "provision_setting": setting,
-        }

@@ -195,17 +195,3 @@ def load_failure(said: str, has_client: bool, module: str) -> str:
     if "not found" in said:
         return f"the running kernel has no module {module}: install the driver or build the module"
     return said.strip() or f"modprobe {module} failed without a message"
-
-
-class FilterModule:
-    def filters(self) -> dict[str, Any]:
-        return {
-            "fabric_address_commands": address_commands,
-            "fabric_address_files": address_files,
-            "fabric_load_failure": load_failure,
-            "fabric_network": network_of,
-            "fabric_problems": problems,
-            "fabric_stale_driver": stale_driver,
-            "fabric_unaddressed": unaddressed,
-            "fabric_refusal": refusal,
-        }

@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..core.files import read_text
+
 
 def options(environment: Mapping[str, Any]) -> dict[str, Any]:
     """The configurable inputs of a wheel's build."""
     wanted = environment["horovod"]
-    requirements = Path(wanted["requirements"]).read_text(encoding="utf-8").rstrip()
+    requirements = read_text(Path(wanted["requirements"])).rstrip()
     digest = hashlib.sha256(requirements.encode()).hexdigest()
     return {"environment": wanted["build_environment"], "requirements": digest}
 
@@ -79,13 +81,3 @@ def is_part_of_horovod(member: zipfile.ZipInfo) -> bool:
     within = rf"horovod/|horovod-[^/]+\.(dist-info/|{data})"
     is_plain = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFDIR) and not mode & 0o6000
     return bool(re.match(within, name)) and ".." not in name.split("/") and is_plain
-
-
-class FilterModule:
-    def filters(self) -> dict[str, Any]:
-        return {
-            "horovod_options": options,
-            "horovod_unproven": unproven,
-            "horovod_wanted": wanted,
-            "horovod_wheel_refusal": wheel_refusal,
-        }

@@ -98,13 +98,3 @@ def pins(release: Mapping[str, Any]) -> list[dict[str, Any]]:
     fabric = release.get("fabric_packages", {})
     own = [{"packages": [name], "version": version} for name, version in fabric.items()]
     return [*release["pins"], *own]
-
-
-class FilterModule:
-    def filters(self) -> dict[str, Any]:
-        return {
-            "driver_build_failure": build_failure,
-            "driver_pins": pins,
-            "driver_reboot_needed": reboot_needed,
-            "driver_secure_boot_refusal": secure_boot_refusal,
-        }

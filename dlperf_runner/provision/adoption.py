@@ -197,15 +197,3 @@ def replacement_refusal(
             f" {', '.join(processes)}. End them, then run again"
         )
     return ""
-
-
-class FilterModule:
-    def filters(self) -> dict[str, Any]:
-        return {
-            "adoption_files": files,
-            "adoption_meanings": meanings,
-            "adoption_problems": problems,
-            "adoption_report": report,
-            "adoption_stack": adopted_stack,
-            "adoption_replacement_refusal": replacement_refusal,
-        }

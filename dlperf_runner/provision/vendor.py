@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-REPOSITORIES = Path(__file__).parents[1] / "vars/vendor_repositories.yml"
+from ..core.errors import UserError
+from ..core.files import read_text
+from ..core.paths import cache, shipped
+
+REPOSITORIES = "playbooks/vars/vendor_repositories.yml"
 # How many last lines of a failed command's output to show.
 LINES = 12
 TITLES = {"ubuntu": "Ubuntu", "debian": "Debian", "rhel": "RHEL"}
@@ -43,12 +46,12 @@ def release(
 ) -> dict[str, Any]:
     """The entry of a release table for a system, updated with the system's own values.
 
-    Raises ValueError for an unknown version or system; the message names the nearest release.
+    Raises UserError for an unknown version or system; the message names the nearest release.
     """
     version = str(version)
     if version not in releases:
         known = listed(newest_first(list(releases)))
-        raise ValueError(f"{what} {version} is unknown ({variable}); known versions: {known}")
+        raise UserError(f"{what} {version} is unknown ({variable}); known versions: {known}")
     entry = dict(releases[version])
     systems = entry.pop("systems")
     if system not in systems:
@@ -60,14 +63,14 @@ def release(
         )
         where = listed([title(name) for name in systems])
         why = f" ({entry['why']})" if entry.get("why") else ""
-        raise ValueError(
+        raise UserError(
             f"{what} {version} does not support {title(system)}{why}, only {where};"
             f" for {title(system)}, {nearest} ({variable})"
         )
     own = systems[system] if isinstance(systems, Mapping) else {}
-    merged = {**entry, **own, "version": version, "system": system}
+    merged: dict[str, Any] = {**entry, **own, "version": version, "system": system}
     own_names = {key: text for key, text in merged.items() if isinstance(text, str)}
-    return substituted(merged, own_names | names_of(system))
+    return dict(substituted(merged, own_names | names_of(system)))
 
 
 def names_of(system: str) -> dict[str, str]:
@@ -86,7 +89,7 @@ def refusal(*arguments: Any) -> str:
     """The error message of `release`; empty if it succeeds."""
     try:
         release(*arguments)
-    except ValueError as error:
+    except UserError as error:
         return str(error)
     return ""
 
@@ -197,10 +200,15 @@ def address(url: str, mirror: str | None) -> str:
     return f"{prefix}{mirror.rstrip('/')}/{path}"
 
 
-@cache
+def mirror_key(stack: str, suite: str) -> str:
+    """Where `bundle` leaves the public key of the mirror that it makes by default."""
+    return str(cache() / "mirror" / f"{stack}-{suite}" / "apt/dlperf-mirror.asc")
+
+
+@functools.cache
 def repositories() -> dict[str, Any]:
     """All vendors' repositories with their keys, by name."""
-    loaded = yaml.safe_load(REPOSITORIES.read_text(encoding="utf-8"))
+    loaded = yaml.safe_load(read_text(shipped() / REPOSITORIES))
     return dict(loaded["vendor_repositories"])
 
 
@@ -247,20 +255,3 @@ def last_words(result: Mapping[str, Any]) -> str:
     if lines and message in ("", "non-zero return code"):
         return lines
     return "\n".join(part for part in (message, lines) if part)
-
-
-class FilterModule:
-    def filters(self) -> dict[str, Any]:
-        return {
-            "vendor_address": address,
-            "vendor_file_refusal": file_refusal,
-            "vendor_last_words": last_words,
-            "vendor_parts": parts,
-            "vendor_refusal": refusal,
-            "vendor_release": release,
-            "vendor_repository": repository,
-            "vendor_source": source,
-            "vendor_source_refusal": source_refusal,
-            "vendor_system": system_of,
-            "vendor_too_old": too_old,
-        }

@@ -63,34 +63,3 @@ def one_line(result: Mapping[str, Any]) -> str:
     if module and (not said or said.startswith("MODULE FAILURE")):
         said = module.splitlines()[-1]
     return " ".join(said.split())[-600:]
-
-
-def partners(hosts: Sequence[str], host: str, all_up_to: int) -> list[str]:
-    """The nodes that a node calls, starting with the next one, so that not all nodes call the same
-    node at once (sshd rejects the eleventh connection).
-
-    In a cluster of up to `all_up_to` nodes, and from the first node of any, these are all others.
-    Else they are the nodes 1, 2, 4, 8, ... positions further: few calls that cover the whole mesh.
-    """
-    start = hosts.index(host)
-    others = [hosts[(start + step) % len(hosts)] for step in range(1, len(hosts))]
-    if len(hosts) <= all_up_to or start == 0:
-        return others
-    return [others[(1 << power) - 1] for power in range(len(others).bit_length())]
-
-
-def addresses(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The nodes' addresses in the benchmark's network."""
-    hosts = ((name, hostvars[name]) for name in names)
-    return [
-        str(host.get("dlperf_address") or host.get("ansible_host") or name) for name, host in hosts
-    ]
-
-
-class FilterModule:
-    def filters(self) -> dict[str, Any]:
-        return {
-            "preflight_addresses": addresses,
-            "preflight_facts": facts,
-            "preflight_partners": partners,
-        }
