@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -34,14 +34,16 @@ def command(
         except UserError as error:
             problems.append(error)
     if as_json:
-        print_json({"logs": {name: asdict(table) for name, table in tables.items()}})
+        documents = {name: [asdict(table) for table in found] for name, found in tables.items()}
+        # One table is the usual case.
+        print_json({"logs": {n: d[0] if len(d) == 1 else d for n, d in documents.items()}})
     else:
         print(render(tables, screen()), end="")
-    exit_with(problems, any(table.is_wrong for table in tables.values()))
+    exit_with(problems, any(t.is_wrong for found in tables.values() for t in found))
 
 
-def read_bandwidth(path: Path) -> NcclTests:
-    """The table of a log. Raises UserError if it is not whole."""
+def read_bandwidth(path: Path) -> list[NcclTests]:
+    """The tables of a log. Raises UserError if one is not whole."""
     log = LogFile(path)
     with log.errors():
         return read(log.pieces())
@@ -57,13 +59,14 @@ _COLUMNS = (
 )
 
 
-def render(tables: Mapping[str, NcclTests], screen: Screen = PIPE) -> str:
-    """A table for each log, and the average that its program printed."""
+def render(logs: Mapping[str, Sequence[NcclTests]], screen: Screen = PIPE) -> str:
+    """The tables of each log, and the average that its program printed below each."""
     lines: list[str] = []
-    for name, found in tables.items():
+    for name, found in ((name, found) for name, tables in logs.items() for found in tables):
+        has_several = len({row.redop for row in found.rows}) > 1
         rows = [
             (
-                cell(row.size),
+                cell(f"{row.size} {row.redop}" if has_several else row.size),
                 cell(row.busbw, ".2f"),
                 cell(row.in_place_busbw, ".2f"),
                 cell(row.time_us, ".1f"),
@@ -72,6 +75,7 @@ def render(tables: Mapping[str, NcclTests], screen: Screen = PIPE) -> str:
             )
             for row in found.rows
         ]
-        lines += [printable(name), "", table(_COLUMNS, rows, screen)]
+        of = f" ({found.collective})" if found.collective and len(logs[name]) > 1 else ""
+        lines += [printable(name) + of, "", table(_COLUMNS, rows, screen)]
         lines += [f"Average over all sizes: {found.average_busbw:g} GB/s.", ""]
     return "\n".join(lines)
