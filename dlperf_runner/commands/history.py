@@ -30,9 +30,9 @@ def command(
         Path | None,
         option("--plot", "With --case: also plot it to this .svg or .png file.", "FILE"),
     ] = None,
-    history: Annotated[
-        Path, option("--history", "The history file; default: results/history.sqlite.", "FILE")
-    ] = Path("results/history.sqlite"),
+    history: Annotated[Path, option("--history", "The history file.", "FILE")] = Path(
+        "results/history.sqlite"
+    ),
     file: Annotated[Path | None, option("--file", "", hidden=True)] = None,
     as_json: AsJson = False,
 ) -> None:
