@@ -1,5 +1,5 @@
 # -*- coding: utf-8 -*-
-"""For benchmark_job: the telemetry of a run's nodes, kept by its supervisor: a file of samples for each node."""
+"""The telemetry of a run's nodes, kept by its supervisor: a file of samples for each node."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -9,8 +9,8 @@ import os
 import re
 import time
 
-from ansible.module_utils import node_sampler
-from ansible.module_utils.owned_file import append, create, discard, size_and_end
+from . import node_sampler
+from .owned_file import append, create, discard, size_and_end
 
 READY_S = 10  # how long the first look at the devices may take
 LAST_S = 5  # how long the last samples may take to come
@@ -41,7 +41,7 @@ class Telemetry(object):
         self.directory, self.seconds = params["directory"], params["sample_s"]
         self.hosts = params["sample_hosts"] if self.seconds > 0 else {}
         visible = params["env"].get("CUDA_VISIBLE_DEVICES")
-        self.names = None if visible is None else [n.strip() for n in str(visible).split(",") if n.strip()]
+        self.names = dict((host, names_in(visible)) for host in self.hosts)
         self.count, self.has_gpus = params["sample_devices"], params["sample_gpus"]
         self.agents, self.longest = agents, longest
         self.devices = {}
@@ -88,6 +88,8 @@ class Telemetry(object):
                 samples += self.sample(host, fields)
             elif kind == "process" and len(fields) == 8:
                 self.found.setdefault(host, []).append(fields)
+            elif kind == "visible":
+                self.names[host] = names_in(rest)
             elif kind == "looked":
                 self.look(host)
             elif kind == "rested":
@@ -109,9 +111,9 @@ class Telemetry(object):
             return []
         if device:
             self.devices.setdefault(host, {})[uuid] = int(device)
-            if self.is_used(int(device), uuid):
+            if self.is_used(host, int(device), uuid):
                 self.load(host, uuid, fields[4])
-            if self.is_used(int(device), uuid) and fields[3].isdigit():
+            if self.is_used(host, int(device), uuid) and fields[3].isdigit():
                 self.memory[host, uuid] = mib = int(fields[3])
                 self.before.setdefault((host, uuid), mib)
                 peaks = self.peaks.setdefault(host, {})
@@ -166,10 +168,11 @@ class Telemetry(object):
             self.open(kind, host)
         append(self.files[kind, host], "".join(",".join(row) + "\n" for row in rows).encode("utf-8"))
 
-    def is_used(self, index, uuid):
-        if self.names is None:
+    def is_used(self, host, index, uuid):
+        names = self.names[host]
+        if names is None:
             return not self.count or index < self.count
-        names = self.names[: self.count] if self.count else self.names
+        names = names[: self.count] if self.count else names
         return any(name == str(index) or (name.startswith("GPU-") and uuid.startswith(name)) for name in names)
 
     def busy(self):
@@ -179,7 +182,7 @@ class Telemetry(object):
         for host, processes in sorted(self.present.items()):
             for fields in processes:
                 device = self.device_of(host, fields)
-                if self.is_used(device, fields[0]):
+                if self.is_used(host, device, fields[0]):
                     found.append("%s: %s (%s) of user %s is on GPU %d" % (host, fields[7], fields[1], fields[2], device))
         return found
 
@@ -254,6 +257,11 @@ class Telemetry(object):
                 device = self.devices[host][uuid]
                 sentences.append("%s: %d MiB of GPU %d are in use, %d more than before the run, by %s" % (host, mib, device, more, by))
         return sentences
+
+
+def names_in(visible):
+    """The devices in CUDA_VISIBLE_DEVICES, by number or UUID; None if it is not set."""
+    return None if visible is None else [name.strip() for name in str(visible).split(",") if name.strip()]
 
 
 def file_name(kind, host):

@@ -57,6 +57,15 @@ def write_whole(path, data):
     os.rename(temporary, path)
 
 
+def read_whole(path, limit):
+    """What `write_whole` wrote; None if the file is missing, refused or damaged."""
+    try:
+        with OwnedFile(path, limit) as source:
+            return json.loads(source.read(0, source.size).decode("utf-8"))
+    except (Refused, IOError, OSError, ValueError, RuntimeError):  # RuntimeError: nested too deeply
+        return None
+
+
 class OwnedFile(object):
     """A regular file owned by this user, open for reading; raises Refused for anything else.
 

@@ -1,5 +1,5 @@
 # -*- coding: utf-8 -*-
-"""For benchmark_job: a supervisor with connections to other nodes stays for the campaign's next run, whose module gives it the launch.
+"""A supervisor with connections to other nodes stays for the campaign's next run, whose module gives it the launch.
 
     RUNS/.supervisor.NODE.TOKEN           the process ID of the supervisor, while it waits
     RUNS/.supervisor.NODE.TOKEN.launch    the options of the next launch. Whoever renames or removes it has it
@@ -9,13 +9,12 @@ from __future__ import absolute_import, division, print_function
 
 __metaclass__ = type
 
-import json
 import os
 import time
 
-from ansible.module_utils.node_lock import age, uptime
-from ansible.module_utils.owned_file import OwnedFile, Refused, discard, write_whole
-from ansible.module_utils.process_table import is_alive
+from .lock import age, uptime
+from .owned_file import discard, read_whole, write_whole
+from .process_table import is_alive
 
 STAYS_S = 30
 TAKES_S = 5
@@ -32,7 +31,7 @@ def place(params):
 def hand_over(params):
     """Give a launch to the campaign's supervisor; False if none waits for it."""
     path = place(params)
-    waiting = read(path) if path else None
+    waiting = read_whole(path, LIMIT_BYTES) if path else None
     if not isinstance(waiting, int) or not is_alive(waiting):
         discard(path or "")
         return False
@@ -84,18 +83,9 @@ def take(launch):
         os.rename(launch, mine)
     except OSError:
         return None
-    taken = read(mine)
+    taken = read_whole(mine, LIMIT_BYTES)
     discard(mine)
     return native(taken)
-
-
-def read(path):
-    """The JSON of a file of this user; None if there is none."""
-    try:
-        with OwnedFile(path, LIMIT_BYTES) as source:
-            return json.loads(source.read(0, source.size).decode("utf-8"))
-    except (Refused, IOError, OSError, ValueError):
-        return None
 
 
 def native(value):

@@ -1,5 +1,5 @@
 # -*- coding: utf-8 -*-
-"""For node_sampler: the GPUs of a node, by the driver's library NVML, whose functions nvidia-ml-py calls, too; without it by nvidia-smi.
+"""The GPUs of a node, by the driver's library NVML, whose functions nvidia-ml-py calls, too; without it by nvidia-smi.
 
 `sample` yields the index, the UUID and the known columns of each device, `processes` the UUID, process ID and MiB of each process on one,
 and `errors` the bus ID and the number of new Xid errors; it is None if the driver does not tell them.

@@ -1,5 +1,5 @@
 # -*- coding: utf-8 -*-
-"""For benchmark_job: the program that samples a node. It prints lines until its standard input ends, then a last sample.
+"""The program that samples a node. It prints lines until its standard input ends, then a last sample.
 
 It is executed on each node of a run from its source (see telemetry.py) by Python 2.7 or 3.5 and newer, and needs no package: it reads
 /proc and /sys itself, as psutil would. gpu_sampler.py reads the GPUs. Its lines:

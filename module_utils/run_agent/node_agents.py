@@ -1,5 +1,5 @@
 # -*- coding: utf-8 -*-
-"""For benchmark_job: a connection to each node of a run, which its supervisor keeps for the campaign's next runs, and one node_agent behind it."""
+"""A connection to each node of a run, which its supervisor keeps for the campaign's next runs, and one node_agent behind it."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -15,23 +15,34 @@ import subprocess
 import sys
 import time
 
-from ansible.module_utils import gpu_sampler, node_agent, node_sampler, process_table
+from . import gpu_sampler, lock, node_agent, node_sampler, process_table
+from .process_table import alone, signal_group
 
 AT_ONCE = 64  # logins
-LOGIN_S = 20
+ANSWER_S = 20  # the longest time for a login, and for an answer
 PING_S = 30
-# How an agent gets its source: from standard input, on which requests follow.
+# How an agent gets the source of its modules: from standard input, on which requests follow.
 START = """
-import os
+import os, sys
 s = b""
 while len(s) < %d:
     p = os.read(0, %d - len(s))
     if not p: os._exit(1)
     s += p
-for p in s.split(b"\\0"): exec(compile(p, "node_agent", "exec"))
+s = s.split(b"\\0")
+a = type(sys)("run_agent")
+a.__path__ = []
+sys.modules["run_agent"] = a
+for n, p in zip(s[::2], s[1::2]):
+    n = str(n.decode())
+    m = sys.modules["run_agent." + n] = type(sys)("run_agent." + n)
+    m.__package__ = "run_agent"
+    setattr(a, n, m)
+    exec(compile(p, n, "exec"), m.__dict__)
+a.node_agent.serve()
 """
 # The first of these Pythons that a node has. -S and -E: nothing but the standard library is needed. The variable tells the agent from
-# processes of a run (see run_processes.py).
+# processes of a run (see node_agent.of_run).
 PYTHONS = (
     "export DLPERF_AGENT=1; for p in %s python3 python /usr/libexec/platform-python python2; "
     "do command -v $p >/dev/null 2>&1 && exec $p -ESs -c '%s'; done"
@@ -47,8 +58,12 @@ def source(module):
         return handle.read()
 
 
-SOURCES = [source(module) for module in (process_table, gpu_sampler, node_sampler, node_agent)]
-TEXT = "\0".join(SOURCES + ["serve(main, gpus, local, processes, descendants, doing, content)"]).encode("utf-8")
+MODULES = (lock, gpu_sampler, node_sampler, process_table, node_agent)  # each after those that it imports
+TEXT = "\0".join(part for module in MODULES for part in (module.__name__.rpartition(".")[2], source(module))).encode("utf-8")
+
+
+def by_ssh(address, command):
+    return ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", address, command]
 
 
 class Stream(object):
@@ -61,9 +76,13 @@ class Stream(object):
 
 
 class Agents(object):
-    """The agents of a run's nodes. `receive`, if set, gets each host with the lines that came from it. Errors never leave this class."""
+    """The agents of a run's nodes. `receive`, if set, gets each host with the lines that came from it. Errors never leave this class.
 
-    def __init__(self):
+    `reach` makes the command that executes a line of a shell at an address, with this program's standard input and output.
+    """
+
+    def __init__(self, reach=by_ssh, answer_s=ANSWER_S):
+        self.reach, self.answer_s = reach, answer_s
         self.addresses, self.environment = {}, {}
         self.streams, self.hosts, self.waiting = {}, {}, {}
         self.poller = select.poll()
@@ -95,12 +114,42 @@ class Agents(object):
             stream.asked = time.time()
             stream.to_write += line
 
+    def gather(self, hosts, request, last, seconds):
+        """Ask hosts, and wait so many seconds for their answers, which end with the line `last`. Returns the texts of the other lines of the
+        request's kind, by host, without the hosts that have not answered. A host whose connection has ended is asked once more.
+        """
+        kind, before = request.partition(",")[0] + ",", self.receive
+        texts, answers, again = dict((host, []) for host in hosts), {}, set()
+
+        def receive(host, lines):
+            for line in lines:
+                if host in texts and line == last:
+                    answers[host] = texts.pop(host)
+                elif host in texts and line.startswith(kind):
+                    texts[host].append(line[len(kind) :])
+            if before:
+                before(host, lines)
+
+        self.receive = receive
+        for host in hosts:
+            self.ask(host, request)
+        deadline = time.time() + seconds
+        while texts and time.time() < deadline:
+            self.poll(0.02)
+            for host in [host for host in texts if not self.has(host)]:
+                if host in again:
+                    del texts[host]
+                else:
+                    again.add(host)
+                    self.ask(host, request)
+        self.receive = before
+        return answers
+
     def start(self, host, requests):
         start = START % (len(TEXT), len(TEXT))
         argv = [sys.executable, "-ESs", "-c", start]
         if self.addresses[host]:
-            remote = PYTHONS % (sys.executable, start)
-            argv = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", self.addresses[host], remote]
+            argv = self.reach(self.addresses[host], PYTHONS % (sys.executable, start))
         try:
             with open(os.devnull, "r+b") as nothing:
                 child = subprocess.Popen(
@@ -145,7 +194,7 @@ class Agents(object):
                 self.read(self.hosts[descriptor])
         now = time.time()
         for host, stream in list(self.streams.items()):
-            if not stream.has_answered and now > stream.began + LOGIN_S:
+            if not stream.has_answered and now > stream.began + self.answer_s:
                 self.drop(host)
             elif now > stream.asked + PING_S:
                 self.ask(host, "")
@@ -195,17 +244,3 @@ class Agents(object):
             self.poll(0.1)
         for host in list(self.streams):
             self.drop(host)
-
-
-def alone():
-    """In a child: start a new session, and end when nobody reads (Python 2 leaves SIGPIPE ignored)."""
-    os.setsid()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-
-
-def signal_group(pid, number):
-    try:
-        os.killpg(pid, number)
-    except OSError as error:
-        if error.errno != errno.ESRCH:
-            raise

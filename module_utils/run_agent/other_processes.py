@@ -1,5 +1,5 @@
 # -*- coding: utf-8 -*-
-"""For benchmark_job: other processes that use a run's nodes, and leases of nodes without a launch of their own."""
+"""Other processes that use a run's nodes, and leases of nodes without a launch of their own."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -8,12 +8,11 @@ __metaclass__ = type
 import os
 import time
 
-from ansible.module_utils.node_agent import ORDINARY_USERS
-from ansible.module_utils.node_lock import lease_path, uptime
-from ansible.module_utils.process_table import descendants, local, processes
+from .lock import DIRECTORY, holder, lease_path, uptime
+from .node_agent import ORDINARY_USERS
+from .process_table import descendants, is_marked, local, processes
 
 EVERY_S = 10
-ANSWER_S = 20
 LEAST_CORES = 0.01
 TICKS = float(os.sysconf("SC_CLK_TCK"))  # of a second; in all of /proc
 # Before a run, the CPU time of others is measured for so long. What others do on a node may end by itself within the grace.
@@ -27,18 +26,19 @@ class OtherProcesses(object):
     On this node these are all processes that this supervisor did not start. On other nodes, where
     sshd starts the run's own processes, these are older processes and those of other ordinary
     users. Processes that a container engine starts for the run belong to this user and are younger
-    than the run. `lock` is the module's option. `hosts` are the run's nodes and `idle` the nodes
-    that the campaign only holds; their agents answer. Nobody waits for idle nodes.
+    than the run. In a job of Slurm, everywhere, these are all but those with the job's mark. `hosts`
+    are the run's nodes and `idle` the nodes that the campaign only holds; their agents answer. Nobody
+    waits for idle nodes.
     """
 
     def __init__(self, params, agents):
         self.lock, self.here = params["lock"], params["host"]
-        self.addresses = params["hosts"]
         self.hosts = sorted(params["hosts"])
         self.idle = sorted(params["idle"])
         self.agents = agents
         self.caller = params.get("caller")  # the module, whose start takes as much CPU time as a busy program
         self.by_engine = bool(params["cleanup"])
+        self.mark = (params["marks"] or [""])[0]  # of the job
         self.began = self.looked = time.time()
         self.renewed = dict((host, self.began) for host in self.hosts)
         self.lost = ""
@@ -53,7 +53,7 @@ class OtherProcesses(object):
     def wait(self):
         """Look at all nodes, and wait for their answers."""
         self.look()
-        while self.asked and time.time() < self.looked + ANSWER_S:
+        while self.asked and time.time() < self.looked + self.agents.answer_s:
             self.agents.poll(0.02)
             self.collect()
 
@@ -91,6 +91,8 @@ class OtherProcesses(object):
             self.caller = set(key for key in table if key[0] == self.caller)
         if self.by_engine and self.here in self.first:
             own |= set(key[0] for key, row in table.items() if row[1] == uid and key not in self.first[self.here])
+        if self.mark:
+            own |= set(key[0] for key, row in table.items() if row[1] == uid and is_marked(key[0], [self.mark]))
         self.take(self.here, table, lambda key, row: key[0] not in own and key not in self.caller, uptime())
         for host in self.hosts + self.idle:
             if host not in self.asked:
@@ -101,7 +103,7 @@ class OtherProcesses(object):
             self.agents.ask(host, "lease," + lease_path(self.lock["directory"], self.lock["token"]))
         if host in self.hosts:
             self.listed[host] = []
-            self.agents.ask(host, "list")
+            self.agents.ask(host, "list," + self.mark)
             self.asked[host] = time.time()
 
     def receive(self, host, lines):
@@ -120,7 +122,7 @@ class OtherProcesses(object):
     def collect(self):
         now = time.time()
         for host, since in list(self.asked.items()):
-            if not self.agents.has(host) or now > since + ANSWER_S:
+            if not self.agents.has(host) or now > since + self.agents.answer_s:
                 self.agents.drop(host)
                 del self.asked[host]
                 self.young.add(host)  # not known any more
@@ -139,7 +141,7 @@ class OtherProcesses(object):
         first = self.first.get(host, table)
         young = any(row[1] == own and key not in first and not row[0].startswith("sshd") for key, row in table.items())
         (self.young.add if young else self.young.discard)(host)
-        self.take(host, table, lambda key, row: key in first or row[1] != own, now)
+        self.take(host, table, lambda key, row: bool(self.mark) or key in first or row[1] != own, now)
 
     def take(self, host, table, is_other, now):
         """Record the CPU time of ordinary users' processes between the first and the last look at each. `now` is the node's uptime."""
@@ -151,9 +153,10 @@ class OtherProcesses(object):
                 used[1] = row[3]
 
     def with_own(self):
-        """The other nodes on which, at the last look, this user had processes that are younger than the run, or that answered only before."""
-        hosts = self.young.union(self.asked).intersection(self.times)
-        return dict((host, self.addresses[host]) for host in hosts)
+        """The other nodes on which the run may have left processes: those on which, at the last look, this user had processes that are younger
+        than the run, or that answered only before; with marks, all that have answered."""
+        hosts = self.hosts if self.mark else self.young.union(self.asked)
+        return [host for host in hosts if host in self.times]
 
     def result(self):
         """Look a last time; return processes with an average use of at least 0.01 cores during the run."""
@@ -178,7 +181,7 @@ def when_idle(params, agents, telemetry, why_ended):
     others = observe(params, agents, telemetry)
     telemetry.start()  # on nodes that were waiting for their login
     while True:
-        busy = others.busy(params["most_cores_beside"]) + telemetry.busy()
+        busy = held(params, agents) + others.busy(params["most_cores_beside"]) + telemetry.busy()
         reason = why_ended(others)
         if not busy or reason or time.time() >= deadline:
             return others, reason or ("busy" if busy else ""), busy
@@ -188,6 +191,16 @@ def when_idle(params, agents, telemetry, why_ended):
             reason = why_ended(others)
         telemetry.again()
         others = observe(params, agents, telemetry)
+
+
+def held(params, agents):
+    """Sentences about campaigns that hold nodes of a run without a lock of its own."""
+    if params["lock"]:
+        return []
+    told = agents.gather(params["hosts"], "holder", "held", agents.answer_s)
+    here = holder(DIRECTORY)
+    told[params["host"]] = ["%s of %s" % (here.get("campaign"), here.get("owner"))] if here else []
+    return ["%s: held by %s" % (host, line) for host in sorted(told) for line in told[host]]
 
 
 def observe(params, agents, telemetry):

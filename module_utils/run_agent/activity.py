@@ -1,16 +1,21 @@
 # -*- coding: utf-8 -*-
-"""For benchmark_job and jobs of Slurm: whether a run hangs. Until its log has a rhythm, what its processes do is judged, too."""
+"""Whether a run hangs. Until its log has a rhythm, what its processes do is judged, too."""
 
 from __future__ import absolute_import, division, print_function
 
 __metaclass__ = type
 
-from ansible.module_utils.node_lock import uptime
-from ansible.module_utils.node_sampler import content
-from ansible.module_utils.other_processes import TICKS
-from ansible.module_utils.process_table import doing
-from ansible.module_utils.run_processes import Silence
+import collections
+import os
 
+from .lock import uptime
+from .other_processes import TICKS
+from .process_table import doing
+from .states import of_run
+
+BEAT_S = 1.0
+LEAST_BEATS = 5
+REMEMBERED = 1000
 EVERY_S = 10
 LOOKS = 5  # at least, within a limit
 # A process does nothing that uses less than this share of a core, and moves fewer bytes in a look: waiting programs poll and send signs of life.
@@ -78,44 +83,98 @@ class NodeActivity(object):
 class Activity(object):
     """What a run's processes do, on this node and on those that agents look at.
 
-    `limit_s` is the time without activity that is judged. `gpu_idle_s` gives for how long a node's used GPUs have computed nothing; 0 if that
-    cannot be seen.
+    `params` is the launch. `gpu_idle_s` gives for how long a node's used GPUs have computed nothing; 0 if that cannot be seen.
     """
 
-    def __init__(self, here, others, limit_s, gpu_idle_s):
-        self.here, self.others, self.gpu_idle_s = here, sorted(others), gpu_idle_s
-        self.nodes = dict((host, NodeActivity(host)) for host in [here] + self.others)
-        self.every = min(EVERY_S, limit_s / float(LOOKS))
+    def __init__(self, params, gpu_idle_s):
+        self.params, self.here, self.others, self.gpu_idle_s = params, params["host"], sorted(params["hosts"]), gpu_idle_s
+        self.nodes = dict((host, NodeActivity(host)) for host in [self.here] + self.others)
+        self.every = min(EVERY_S, params["hung_after_s"] / float(LOOKS))
         self.began = uptime()
         self.due, self.lines = self.began, {}
 
-    def poll(self, own, agents):
-        """Look, if it is time for that. `own` gives the ids of the run's processes on this node."""
+    def poll(self, look, agents):
+        """Look, if it is time for that. `look` gives the ids of the run's processes on this node, and of those that may work for it."""
         now = uptime()
         if now < self.due:
             return
         self.due = now + self.every
-        self.look(own())
+        pids, helpers = look()
+        self.nodes[self.here].take(list(doing(sorted(pids | helpers))), 2 * self.every, helpers)
         for host in self.others:
             self.lines[host] = []
-            agents.ask(host, "doing,%d" % (now - self.began + 1))
-
-    def look(self, pids, helpers=frozenset()):
-        """Look at the run's processes on this node, and at those that may work for it."""
-        self.nodes[self.here].take(list(doing(sorted(pids | helpers), content)), 2 * self.every, helpers)
+            agents.ask(host, of_run("doing", self.began, self.params))
 
     def receive(self, host, lines):
         for line in lines:
-            if line.startswith("doing,") and host in self.lines:
+            if line.startswith(("doing,", "helper,")) and host in self.lines:
                 self.lines[host].append(line)
             elif line == "did" and host in self.lines:
-                self.nodes[host].take(self.lines.pop(host), 2 * self.every)
+                told = self.lines.pop(host)
+                helpers = [line[len("helper,") :] for line in told if line.startswith("helper,")]
+                own = [line for line in told if line.startswith("doing,")]
+                self.nodes[host].take(own + helpers, 2 * self.every, set(Row(line).pid for line in helpers))
 
     def state(self):
         """For how long all processes and GPUs did nothing, and one process was stopped or waited for a device, with a sentence about that."""
         stuck_s, stuck = max(node.stuck() for node in self.nodes.values())
         idle_s = min(min(node.idle_s, self.gpu_idle_s(host)) for host, node in self.nodes.items())
         return {"idle_s": idle_s, "stuck_s": stuck_s, "stuck": stuck}
+
+
+class Silence(object):
+    """How long a log has not grown, compared with how regularly it grew before.
+
+    The supervisor knows no format of logs. Lines of steps are the regular part of every log, so the
+    median time between two growths is that of a step line, or of several if a program buffers its
+    output. Growth within a second counts once, because the lines of several ranks come together.
+    Without a rhythm (before training, for example while a program is compiled), silence alone is no
+    hang (see Hang). A time that the supervisor itself did not run, on a suspended or overloaded node, is no
+    silence.
+    """
+
+    def __init__(self, path, least_s, factor):
+        self.path, self.least_s, self.factor = path, least_s, factor
+        self.gaps = collections.deque(maxlen=REMEMBERED)
+        self.size, self.silent, self.since_beat = 0, 0.0, None
+        self.looked = uptime()
+
+    def is_too_long(self):
+        now = uptime()
+        passed = min(now - self.looked, BEAT_S)
+        self.looked = now
+        self.silent += passed
+        if self.since_beat is not None:
+            self.since_beat += passed
+        size = self.present_size()
+        if size != self.size:
+            self.size, self.silent = size, 0.0
+            if self.since_beat is None:
+                self.since_beat = 0.0
+            elif self.since_beat >= BEAT_S:
+                self.gaps.append(self.since_beat)
+                self.since_beat = 0.0
+        if not self.least_s or self.silent < self.least_s or not self.has_rhythm():
+            return False
+        return self.silent > self.factor * self.median()
+
+    def present_size(self):
+        try:
+            return os.lstat(self.path).st_size
+        except OSError:
+            return self.size
+
+    def median(self):
+        return sorted(self.gaps)[len(self.gaps) // 2]
+
+    def has_rhythm(self):
+        return len(self.gaps) >= LEAST_BEATS
+
+    def longest(self):
+        return max(self.gaps) if self.gaps else 0.0
+
+    def rhythm(self):
+        return "before that one every %.1f s" % self.median()
 
 
 class Hang(object):
