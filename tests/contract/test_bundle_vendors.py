@@ -371,7 +371,7 @@ def test_checksums_that_no_table_has_are_asked_for_by_their_variables(
 )
 def test_bad_options_are_exit_status_2(tmp_path: Path, options: str, message: str) -> None:
     argv = ("bundle", "--stack", "v100-cuda10.2", *options.split())
-    assert message in call(*argv, "--output", tmp_path / "output", status=2).err
+    assert message in call(*argv, "--output-dir", tmp_path / "output", status=2).err
     assert not (tmp_path / "output").exists()
 
 
