@@ -4,7 +4,7 @@ out."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .findings import Facts, Finding, Status, as_declared, check_finding
 
@@ -87,16 +87,24 @@ def _versions(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
 
 
 def _adopted_driver(name: str, cuda: str, driver: str | None, native: str | None) -> Finding:
-    """Check that a driver that the node keeps runs programs of the stack's CUDA: older ones, or
-    newer ones of the same major version, with limits."""
+    """Check that a driver that the node keeps runs programs of the stack's CUDA."""
     expected = f"a driver for CUDA {cuda}"
     found = f"{driver or 'no driver'}, for CUDA {native or 'unknown'}"
-    own, wanted = ([int(part) for part in text.split(".")[:2]] for text in (native or "0.0", cuda))
-    hint = "update the node's driver, or leave driver out of dlperf_adopt"
-    if own < wanted and own[0] == wanted[0] >= 11:
+    if native and support_of(native, cuda) == "limited":
         hint = "programs run, but PTX is not compiled: compare only with runs on this driver"
         return Finding(name, "driver", "warning", expected, found, hint)
-    return check_finding(name, "driver", own >= wanted if native else None, expected, found, hint)
+    is_good = support_of(native, cuda) == "full" if native else None
+    hint = "update the node's driver, or leave driver out of dlperf_adopt"
+    return check_finding(name, "driver", is_good, expected, found, hint)
+
+
+def support_of(native: str, cuda: str) -> Literal["full", "limited", "none"]:
+    """How a driver runs programs of a CUDA: fully those of its own (`native`) and older ones; with
+    limits newer ones of the same major version, from 11 on, because it cannot compile their PTX."""
+    own, wanted = ([int(part) for part in text.split(".")[:2]] for text in (native, cuda))
+    if own >= wanted:
+        return "full"
+    return "limited" if own[0] == wanted[0] >= 11 else "none"
 
 
 def _of(gpus: list[Any], problem: Any) -> str:

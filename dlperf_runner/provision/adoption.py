@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from ..doctor.gpu import support_of
 
 TITLES = {
     "driver": "the driver",
@@ -144,8 +145,6 @@ def meanings(
 
 
 def _of_driver(driver: Mapping[str, Any], stack: Mapping[str, Any]) -> tuple[str, str]:
-    """CUDA's rule: a driver runs programs of its own CUDA and older ones; within a major version
-    (from 11) also newer ones, but without just-in-time compilation of their PTX."""
     version, native = driver["version"], driver["cuda"]
     wanted = stack.get("cuda", {}).get("version")
     own = stack.get("driver", {}).get("version")
@@ -155,9 +154,10 @@ def _of_driver(driver: Mapping[str, Any], stack: Mapping[str, Any]) -> tuple[str
         return "notes", text
     if not native:
         return "notes", f"{text}; nvidia-smi does not say which CUDA it supports"
-    if _numbers(native) >= _numbers(wanted):
+    support = support_of(native, wanted)
+    if support == "full":
         return "notes", f"{text} supports CUDA {native}, and with it the stack's {wanted}"
-    if native.split(".")[0] == wanted.split(".")[0] and _numbers(wanted)[0] >= 11:
+    if support == "limited":
         return "notes", (
             f"{text} supports CUDA {native}: programs of the stack's CUDA {wanted} run on it by"
             " minor version compatibility, but PTX is not compiled for the GPU, and new functions"
@@ -168,10 +168,6 @@ def _of_driver(driver: Mapping[str, Any], stack: Mapping[str, Any]) -> tuple[str
         " the driver, leave driver out of dlperf_adopt, or choose a CUDA up to"
         f" {native} (dlperf_stack_overrides)"
     )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 def replacement_refusal(

@@ -14,6 +14,7 @@ try:
     from dlperf_runner.provision import (
         adoption,
         arguments,
+        bench,
         bootstrap,
         datasets,
         environments,
@@ -39,6 +40,9 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "adoption_files": adoption.files,
     "adoption_replacement_refusal": adoption.replacement_refusal,
     "adoption_report": adoption.report,
+    "bench_datasets": bench.datasets,
+    "bench_ready": bench.ready,
+    "bench_sources": bench.sources,
     "bootstrap_choice": bootstrap.choice,
     "bootstrap_problem": bootstrap.has_problem,
     "container_command": mpi.container_command,
