@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..catalog.stack import InfiniBand
+from ..doctor.fabric import port_findings, stale_driver
+
 # The first version of NVIDIA's driver that includes nvidia-peermem.
 PEERMEM_SINCE = 470
 CLIENT = "ib_register_peer_memory_client"
@@ -88,66 +91,32 @@ def problems(
     `rates_gbps`: the full rate by link layer; 0 stands for unknown.
     Without `has_cards` (a container uses its host's) ports and modules are not checked.
     """
-    ports = [
-        (f"{device['name']} port {port['port']}", port)
-        for device in facts["devices"]
-        for port in device["ports"]
-    ]
     found = []
-    if not has_cards:
-        ports, peer_memory = [], ""
-    elif not ports:
-        found.append(
-            "no InfiniBand or RoCE port was found: check the card (lspci) and its driver"
-            " (modprobe mlx5_ib)"
+    if has_cards:
+        declared = InfiniBand(
+            rate_gbps=rates_gbps["InfiniBand"] or None,
+            roce_rate_gbps=rates_gbps["Ethernet"] or None,
         )
-    for name, port in [item for item in ports if item[1]["in_use"]]:
-        if port["fault"]:
-            state = f"{port['state']}, {port['physical_state']}"
-            found.append(f"{name} is {state} instead of ACTIVE, LinkUp: {port['fault']}")
-        else:
-            found += slow_link(name, port, rates_gbps)
-    if has_cards and facts["missing_rails"]:
-        found.append(
-            f"no port {', '.join(facts['missing_rails'])}, which NCCL_IB_HCA or infiniband.rails"
-            f" names; there are {', '.join(name for name, _ in ports) or 'none'}"
-        )
+        found += [
+            f"{each.check}: {each.found} instead of {each.expected}: {each.hint}"
+            for each in port_findings("", declared, facts, is_named=True)
+            if each.status == "failed"
+        ]
     if ofed and facts["ofed"] != ofed:
         found.append(f"MLNX_OFED {ofed} was expected, found {facts['ofed'] or 'none'}")
-    elif has_cards and ofed and stale_driver(facts, ofed):
+    elif has_cards and ofed and stale_driver(facts):
         found.append(
             f"restart needed: MLNX_OFED {ofed} is installed, but the loaded mlx5_core is"
-            f" {stale_driver(facts, ofed)}. Allow the restart with -e dlperf_reboot=true, or"
+            f" {stale_driver(facts)}. Allow the restart with -e dlperf_reboot=true, or"
             " restart openibd or the node yourself, then run again"
         )
-    if peer_memory and not facts["gpu_direct"]:
+    if has_cards and peer_memory and not facts["gpu_direct"]:
         found.append(no_gpu_direct(facts, peer_memory))
     told = facts["interfaces"].get(interface)
     if address and (told is None or address not in (told["addresses"] or [])):
         has = ", ".join((told or {}).get("addresses") or []) or "none"
         found.append(f"{interface} was expected to have {address}, found {has}")
     return found
-
-
-def slow_link(name: str, port: Mapping[str, Any], rates_gbps: Mapping[str, int]) -> list[str]:
-    """A port below the full rate of its kind: an Ethernet port's own is that of its card."""
-    is_roce, rate = port["link_layer"] == "Ethernet", port["rate_gbps"]
-    full = rates_gbps["Ethernet" if is_roce else "InfiniBand"] or port["full_rate_gbps"]
-    if not full or rate is None or rate >= full:
-        return []
-    key = "roce_rate_gbps" if is_roce else "rate_gbps"
-    return [
-        f"{name}{' (RoCE)' if is_roce else ''} runs at {rate} Gb/s instead of {full}: reseat or"
-        " replace the cable, and check the switch's port. If this is the link's full rate, set"
-        f" dlperf_stack_overrides: {{infiniband: {{{key}: {rate}}}}}"
-    ]
-
-
-def stale_driver(facts: Mapping[str, Any], ofed: str) -> str:
-    """The version of a loaded mlx5_core that is not the installed MLNX_OFED's (5.0-2.1.8 is that of
-    5.0-2.1.8.0); empty if it is, or if the module is not loaded."""
-    loaded = str(facts["modules"].get("mlx5_core") or "")
-    return "" if facts["ofed"] != ofed or ofed.startswith(loaded) else loaded
 
 
 def no_gpu_direct(facts: Mapping[str, Any], module: str) -> str:
