@@ -13,7 +13,7 @@ PARTS = {
     "dcgm": "dcgm_facts",
     "adopted": "adopted",
 }
-PROOFS = {"ssh_mesh": "ssh_mesh", "all_reduce": "all_reduce"}
+PROOFS = ("ssh_mesh", "firewall", "all_reduce")
 # Keys that Ansible adds to a result.
 OVERHEAD = ("changed", "failed", "warnings", "deprecations", "ansible_facts", "invocation")
 
@@ -44,8 +44,8 @@ def facts_of(host: Mapping[str, Any]) -> dict[str, Any]:
             facts[name] = {"failed": one_line(result)}
         else:
             facts[name] = {key: value for key, value in result.items() if key not in OVERHEAD}
-    for name, suffix in PROOFS.items():
-        result = host.get(f"preflight_{suffix}") or {"skipped": True}
+    for name in PROOFS:
+        result = host.get(f"preflight_{name}") or {"skipped": True}
         is_bad = result.get("failed") or result.get("unreachable")
         told = {"failed": one_line(result) if is_bad else None}
         facts[name] = None if result.get("skipped") else told

@@ -77,7 +77,7 @@ def gres(paths: Sequence[str]) -> str:
 
 def prolog(checks: Mapping[str, Any], folder: str) -> list[dict[str, str]]:
     """Entries of node_files: the prolog's programs, and `checks`, the node and its stack."""
-    utils = ("node_probes", "nvidia_kernel", "nvidia_smi", "packet_filter", "trusted_path")
+    utils = ("node_probes", "nvidia_kernel", "nvidia_smi", "stamps", "trusted_path")
     contents: dict[str, str] = {}
     for place, source, names in (
         ("", PACKAGE / "doctor/on_nodes", ("prolog",)),

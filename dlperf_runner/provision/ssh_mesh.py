@@ -27,9 +27,17 @@ def hosts(names: Sequence[str], hostvars: Hostvars) -> dict[str, str]:
     return entries
 
 
-def peers(names: Sequence[str], hostvars: Hostvars) -> list[str]:
-    """The nodes' addresses in the benchmark's network."""
-    return [_addresses(name, hostvars[name])[0] for name in names]
+def connections(names: Sequence[str], hostvars: Hostvars, program: str) -> list[dict[str, Any]]:
+    """Commands for the module proof: `program` connects to a port of each node, by its address in
+    the benchmark's network."""
+    return [
+        {
+            "name": name,
+            "argv": ["/usr/bin/python3", "-c", program, name, _addresses(name, hostvars[name])[0]],
+            "expect": "^open$",
+        }
+        for name in names
+    ]
 
 
 def members(names: Sequence[str], hostvars: Hostvars) -> list[dict[str, Any]]:

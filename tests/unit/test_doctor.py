@@ -100,6 +100,7 @@ def test_facts_of_a_playbook(tmp_path: Path) -> None:
             "dcgm": None,
             "adopted": None,
             "ssh_mesh": {"failed": "node2: no", "called": 1},
+            "firewall": None,
             "all_reduce": None,
             "asked": 4.0,
             "answered": 6.5,
