@@ -50,7 +50,7 @@ def refusal(settings: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Choice:
+class StackChoice:
     """What the inventory chooses, with what the catalogue has of it.
 
     `stack` and `environments` are in the form that roles take. `engine` is the container engine
@@ -108,7 +108,7 @@ class Choice:
 
 def choice(
     settings: Mapping[str, Any], release: str = "", software: Mapping[str, Any] | None = None
-) -> Choice:
+) -> StackChoice:
     """What the settings choose on a node.
 
     `release`: the node's, such as noble. `software`: what the node has, from software_info, if it
@@ -125,7 +125,7 @@ def choice(
     runtime = stacks.as_document(RELEASES.on(release, entry, engine)).get("container_runtime")
     interpreter = settings["python_env_interpreter"] or ""
     stacks_python = stack.get("python", {}).get("version", "")
-    return Choice(
+    return StackChoice(
         stack=stack,
         environments=[
             {**item, "device": _device(item, stack["accelerator"])}
@@ -220,7 +220,7 @@ def arguments(
     }
 
 
-def for_node(chosen: Choice, node: Mapping[str, Any], mesh: Mapping[str, Any]) -> dict[str, Any]:
+def for_node(chosen: StackChoice, node: Mapping[str, Any], mesh: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of roles.
 
     `dlperf_node` holds the facts of the module node_facts, but for environments only the paths of
@@ -252,7 +252,7 @@ def for_node(chosen: Choice, node: Mapping[str, Any], mesh: Mapping[str, Any]) -
     }
 
 
-def _lasting_environments(chosen: Choice, node: Mapping[str, Any]) -> dict[str, Any]:
+def _lasting_environments(chosen: StackChoice, node: Mapping[str, Any]) -> dict[str, Any]:
     """The node's environments, without those that a change of the inventory takes away."""
     # Environments made with a Python that will be removed are lost.
     if node["builds"] and not chosen.python:
@@ -264,7 +264,7 @@ def _lasting_environments(chosen: Choice, node: Mapping[str, Any]) -> dict[str, 
     return {k: v for k, v in node["environments"].items() if not k.startswith(ENVIRONMENTS)}
 
 
-def _roles(chosen: Choice, node: Mapping[str, Any]) -> dict[str, list[str]]:
+def _roles(chosen: StackChoice, node: Mapping[str, Any]) -> dict[str, list[str]]:
     # Whether the node needs the role, and whether the role can refuse the node.
     roles = {
         "node_base": (True, chosen.mirror),
@@ -286,7 +286,7 @@ def _roles(chosen: Choice, node: Mapping[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def _of_stack(chosen: Choice) -> dict[str, Any]:
+def _of_stack(chosen: StackChoice) -> dict[str, Any]:
     """The arguments of roles for GPUs, OpenMPI and Slurm."""
     stack, runtime = dict(chosen.stack), chosen.runtime
     if not any(item["libraries"] for item in chosen.environments):
@@ -307,7 +307,7 @@ def _of_stack(chosen: Choice) -> dict[str, Any]:
     }
 
 
-def _of_environments(chosen: Choice) -> dict[str, Any]:
+def _of_environments(chosen: StackChoice) -> dict[str, Any]:
     """The arguments of roles that make, prove or contain environments."""
     items = chosen.environments
     tensor = ("name", "path", "import_name", "tensor", "eager")

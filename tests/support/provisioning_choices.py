@@ -35,7 +35,7 @@ def settings(**changed: Any) -> dict[str, Any]:
     return dict.fromkeys(NAMES, False) | named
 
 
-def choice(release: str = "jammy", **changed: Any) -> arguments.Choice:
+def choice(release: str = "jammy", **changed: Any) -> arguments.StackChoice:
     return arguments.choice(settings(**changed), release)
 
 
