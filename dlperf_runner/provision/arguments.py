@@ -220,7 +220,9 @@ def arguments(
     }
 
 
-def for_node(chosen: StackChoice, node: Mapping[str, Any], mesh: Mapping[str, Any]) -> dict[str, Any]:
+def for_node(
+    chosen: StackChoice, node: Mapping[str, Any], mesh: Mapping[str, Any]
+) -> dict[str, Any]:
     """The arguments of roles.
 
     `dlperf_node` holds the facts of the module node_facts, but for environments only the paths of

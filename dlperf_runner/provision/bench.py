@@ -1,16 +1,9 @@
-"""What bench.yml computes of its plan: the sources to prepare, and the runs that can start."""
+"""What bench.yml computes of its plan: what nodes read, and the runs that can start."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-
-def sources(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Workload, source and environment of the runs, each combination once."""
-    keys = ("workload", "source", "environment")
-    rows = dict.fromkeys(tuple(str(run[key]) for key in keys) for run in runs)
-    return [dict(zip(keys, row, strict=True)) for row in rows]
 
 
 def datasets(runs: Sequence[Mapping[str, Any]], host: str) -> list[str]:

@@ -42,7 +42,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "adoption_report": adoption.report,
     "bench_datasets": bench.datasets,
     "bench_ready": bench.ready,
-    "bench_sources": bench.sources,
     "bootstrap_choice": bootstrap.choice,
     "bootstrap_problem": bootstrap.has_problem,
     "container_command": mpi.container_command,

@@ -19,7 +19,7 @@ VARIABLES: dict[str, Any] = {
     "dlperf_datasets": {
         "imagenet-tfrecord": {"path": "/{{ some }}", "images": "/i", "parts": 3, "shared": True}
     },
-    "runs": [{"workload": "{{ some }}", "source": "b", "environment": "e", "hosts": ["localhost"]}],
+    "runs": [{"hosts": ["localhost"], "dataset": "{{ some }}"}],
     "further": ["-x", "{{ some }}"],
 }
 STACK = "('h100-cuda12.9' | stack_document(dlperf_stack_overrides))"
@@ -36,7 +36,7 @@ TRUE = [
     "(dlperf_datasets | dataset_sets)[0].files | length == 3",
     f"{IMAGE}.argv[-2:] == ['-x', 'libucx0']",
     f"'btl_tcp_if_include libucx0' in {IMAGE}.argv | join(' ')",
-    "(runs | bench_sources)[0].workload == 'libucx0'",
+    "runs | bench_datasets('localhost') == ['libucx0']",
     "(runs | bench_ready(['localhost'], hostvars)).bench_possible == []",
 ]
 

@@ -7,17 +7,10 @@ from typing import Any
 from dlperf_runner.provision import bench
 
 RUNS: list[dict[str, Any]] = [
-    {"workload": "w", "source": "builtin", "environment": "mxnet", "hosts": ["a"]},
-    {"workload": "w", "source": "builtin", "environment": "mxnet", "hosts": ["a", "b"]},
-    {"workload": "v", "source": "upstream", "environment": "jax", "hosts": ["b"], "dataset": "d"},
+    {"hosts": ["a"]},
+    {"hosts": ["a", "b"]},
+    {"hosts": ["b"], "dataset": "d"},
 ]
-
-
-def test_each_source_is_prepared_once() -> None:
-    assert bench.sources(RUNS) == [
-        {"workload": "w", "source": "builtin", "environment": "mxnet"},
-        {"workload": "v", "source": "upstream", "environment": "jax"},
-    ]
 
 
 def test_a_node_checks_the_data_sets_that_its_runs_read() -> None:
