@@ -31,10 +31,12 @@ try:
     )
 except ModuleNotFoundError as error:
     # Ansible makes any other exception a warning, and then lacks each filter without a reason.
-    raise SystemExit(
+    print(
         f"{sys.executable} lacks {error.name}, which dlperf_runner needs. Run `make setup` in the"
-        " clone, then .venv/bin/ansible-playbook; or pip install '.[cluster]' for this Python"
-    ) from None
+        " clone, then .venv/bin/ansible-playbook; or pip install '.[cluster]' for this Python",
+        file=sys.stderr,
+    )
+    raise SystemExit(2) from None
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "adoption_files": adoption.files,
