@@ -4,7 +4,7 @@ out."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from .findings import Facts, Finding, Status, as_declared, check_finding
 
@@ -88,6 +88,9 @@ def _versions(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
 
 def _adopted_driver(name: str, cuda: str, driver: str | None, native: str | None) -> Finding:
     """Check that a driver that the node keeps runs programs of the stack's CUDA."""
+    # Not on nodes, where this module runs alone and no driver is adopted.
+    from ..provision.adoption import support_of
+
     expected = f"a driver for CUDA {cuda}"
     found = f"{driver or 'no driver'}, for CUDA {native or 'unknown'}"
     if native and support_of(native, cuda) == "limited":
@@ -96,15 +99,6 @@ def _adopted_driver(name: str, cuda: str, driver: str | None, native: str | None
     is_good = support_of(native, cuda) == "full" if native else None
     hint = "update the node's driver, or leave driver out of dlperf_adopt"
     return check_finding(name, "driver", is_good, expected, found, hint)
-
-
-def support_of(native: str, cuda: str) -> Literal["full", "limited", "none"]:
-    """How a driver runs programs of a CUDA: fully those of its own (`native`) and older ones; with
-    limits newer ones of the same major version, from 11 on, because it cannot compile their PTX."""
-    own, wanted = ([int(part) for part in text.split(".")[:2]] for text in (native, cuda))
-    if own >= wanted:
-        return "full"
-    return "limited" if own[0] == wanted[0] >= 11 else "none"
 
 
 def _of(gpus: list[Any], problem: Any) -> str:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from ..doctor.gpu import support_of
+from typing import Any, Literal
 
 TITLES = {
     "driver": "the driver",
@@ -168,6 +166,15 @@ def _of_driver(driver: Mapping[str, Any], stack: Mapping[str, Any]) -> tuple[str
         " the driver, leave driver out of dlperf_adopt, or choose a CUDA up to"
         f" {native} (dlperf_stack_overrides)"
     )
+
+
+def support_of(native: str, cuda: str) -> Literal["full", "limited", "none"]:
+    """How a driver runs programs of a CUDA: fully those of its own (`native`) and older ones; with
+    limits newer ones of the same major version, from 11 on, because it cannot compile their PTX."""
+    own, wanted = ([int(part) for part in text.split(".")[:2]] for text in (native, cuda))
+    if own >= wanted:
+        return "full"
+    return "limited" if own[0] == wanted[0] >= 11 else "none"
 
 
 def replacement_refusal(

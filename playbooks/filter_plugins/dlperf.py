@@ -1,4 +1,4 @@
-"""The functions of dlperf_runner.provision by the names that playbooks and roles call them."""
+"""The names by which playbooks and roles call functions of dlperf_runner."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 # one may be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 try:
+    from dlperf_runner.doctor import fabric, links
     from dlperf_runner.provision import (
         adoption,
         arguments,
@@ -60,9 +61,9 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "fabric_address_files": infiniband.address_files,
     "fabric_load_failure": infiniband.load_failure,
     "fabric_network": infiniband.network_of,
-    "fabric_problems": infiniband.problems,
+    "fabric_problems": links.problems,
     "fabric_refusal": infiniband.refusal,
-    "fabric_stale_driver": infiniband.stale_driver,
+    "fabric_stale_driver": fabric.stale_driver,
     "fabric_unaddressed": infiniband.unaddressed,
     "framework_groups": frameworks.groups,
     "framework_inputs": frameworks.inputs,

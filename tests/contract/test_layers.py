@@ -20,7 +20,6 @@ LAYERS = (
     "launchers",
     "schedulers",
     "catalog",
-    "doctor",
     "plan",
     "provision",
     "campaign",
@@ -36,6 +35,7 @@ LAYERS = (
     "commands",
     "mlperf",
     "bandwidth",
+    "doctor",
     "export",
     "bundle",
 )

@@ -15,6 +15,7 @@ from jinja2.nativetypes import NativeEnvironment
 from standins import PROJECT, program
 
 from dlperf_runner.catalog.mpirun import mpirun_of
+from dlperf_runner.doctor import fabric, links
 from dlperf_runner.provision import infiniband, mpi, stacks, vendor
 
 RELEASES = {"4.0.0": {"url": "https://v.example/o.tar.gz", "sha256": "1" * 64}}
@@ -222,7 +223,7 @@ def problems(found: dict[str, Any], **changed: Any) -> list[str]:
         "peer_memory": "nv_peer_mem",
         "address": "10.11.0.2/24",
     }
-    told: list[str] = infiniband.problems(found, **(given | changed))
+    told: list[str] = links.problems(found, **(given | changed))
     return told
 
 
@@ -266,9 +267,9 @@ def test_drivers_that_are_installed_and_not_loaded_need_a_restart() -> None:
     stale = facts() | {"modules": {"mlx5_core": "5.0-0"}}
     (told,) = problems(stale)
     assert "restart needed" in told and "5.0-0" in told and "dlperf_reboot=true" in told
-    assert infiniband.stale_driver(facts()) == ""
-    assert infiniband.stale_driver(stale) == "5.0-0"
-    assert infiniband.stale_driver(facts() | {"modules": {}}) == ""
+    assert fabric.stale_driver(facts()) == ""
+    assert fabric.stale_driver(stale) == "5.0-0"
+    assert fabric.stale_driver(facts() | {"modules": {}}) == ""
 
 
 def test_a_kernel_without_peer_memory_may_have_dma_buf() -> None:
