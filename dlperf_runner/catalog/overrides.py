@@ -14,6 +14,14 @@ ADOPTED: dict[str, Any] = {
 }
 
 
+def plain(value: Any) -> Any:
+    """A copy with ordinary dictionaries and lists. Ansible gives filters its own, whose members it
+    computes when Python reads them; pydantic, which is no Python, would find what is behind."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def merged(own: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """`changes` in `own`, recursively. A null removes the key; lists are replaced."""
     result = dict(own)

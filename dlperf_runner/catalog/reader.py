@@ -18,7 +18,7 @@ from ..core.paths import PACKAGE, own_catalog
 from ..core.units import SAMPLES, Unit, per_second
 from .entry import CATALOG as CATALOG
 from .entry import display_path, load_entry, validated
-from .overrides import ADOPTED, merged
+from .overrides import ADOPTED, merged, plain
 from .types import listed
 from .workload import Environment, Framework, Stack, Workload
 
@@ -57,7 +57,7 @@ def changed_stack(stack: Stack, overrides: Mapping[str, Any], where: str) -> Sta
     if "name" in overrides:
         raise UserError("a stack keeps its name", where=where, found="the key name")
     _refuse_unknown_nulls(Stack, overrides, where)
-    return validated(merged(stack.model_dump(exclude_unset=True), overrides), Stack, where)
+    return validated(merged(stack.model_dump(exclude_unset=True), plain(overrides)), Stack, where)
 
 
 _T = TypeVar("_T")

@@ -21,11 +21,11 @@ def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]
     if declared is None:
         return
     again = f"ansible-playbook provision.yml --limit {node.name}"
-    yield from _ports(node, declared, facts)
+    is_named = bool(node.env.get("NCCL_IB_HCA") or declared.rails)
+    yield from port_findings(node.name, declared, facts, is_named)
     if declared.version:
         yield as_declared(node.name, "ofed", declared.version, facts["ofed"], again)
-        loaded = facts["modules"].get("mlx5_core")
-        if facts["ofed"] and loaded and not facts["ofed"].startswith(loaded):
+        if loaded := stale_driver(facts):
             hint = "restart the drivers: /etc/init.d/openibd restart, or reboot the node"
             yield Finding(node.name, "loaded ofed", "failed", facts["ofed"], loaded, hint)
     if declared.peer_memory:
@@ -71,15 +71,24 @@ def _gpu_direct(name: str, module: str, facts: Facts) -> Finding:
     return check_finding(name, "peer memory", is_good, f"DMA-BUF or {module}", way, hint)
 
 
-def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
-    name = node.name
+def stale_driver(facts: Facts) -> str:
+    """The version of a loaded mlx5_core that is not the installed MLNX_OFED's (5.0-2.1.8 is that of
+    5.0-2.1.8.0); empty if it is, or if the module is not loaded."""
+    loaded = str(facts["modules"].get("mlx5_core") or "")
+    return loaded if facts["ofed"] and not facts["ofed"].startswith(loaded) else ""
+
+
+def port_findings(
+    name: str, declared: InfiniBand, facts: Facts, is_named: bool
+) -> Iterator[Finding]:
+    """Check the ports that NCCL uses, their links and rates. `is_named`: the inventory or the stack
+    names them."""
     ports = [(device["name"], port) for device in facts["devices"] for port in device["ports"]]
     if not ports:
         hint = "load the card's driver (lspci, modprobe mlx5_ib); run provision.yml"
         yield Finding(name, "rdma ports", "failed", "at least one", "none", hint)
         return
     used = [item for item in ports if item[1]["in_use"]]
-    is_named = bool(node.env.get("NCCL_IB_HCA") or declared.rails)
     yield from _rails(name, ports, used, facts["missing_rails"], is_named)
     bad = [item for item in used if item[1]["fault"]]
     found = "; ".join(f"{_name(item)} {_state(item[1])}" for item in bad)

@@ -87,16 +87,18 @@ def _versions(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
 
 
 def _adopted_driver(name: str, cuda: str, driver: str | None, native: str | None) -> Finding:
-    """Check that a driver that the node keeps runs programs of the stack's CUDA: older ones, or
-    newer ones of the same major version, with limits."""
+    """Check that a driver that the node keeps runs programs of the stack's CUDA."""
+    # Not on nodes, where this module runs alone and no driver is adopted.
+    from ..provision.adoption import support_of
+
     expected = f"a driver for CUDA {cuda}"
     found = f"{driver or 'no driver'}, for CUDA {native or 'unknown'}"
-    own, wanted = ([int(part) for part in text.split(".")[:2]] for text in (native or "0.0", cuda))
-    hint = "update the node's driver, or leave driver out of dlperf_adopt"
-    if own < wanted and own[0] == wanted[0] >= 11:
+    if native and support_of(native, cuda) == "limited":
         hint = "programs run, but PTX is not compiled: compare only with runs on this driver"
         return Finding(name, "driver", "warning", expected, found, hint)
-    return check_finding(name, "driver", own >= wanted if native else None, expected, found, hint)
+    is_good = support_of(native, cuda) == "full" if native else None
+    hint = "update the node's driver, or leave driver out of dlperf_adopt"
+    return check_finding(name, "driver", is_good, expected, found, hint)
 
 
 def _of(gpus: list[Any], problem: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -10,7 +9,7 @@ from operator import getitem
 from typing import Any
 
 from ..catalog.stack import Stack
-from ..catalog.suites import CONTROLLERS, SYSTEMS, Controller
+from ..catalog.suites import CONTROLLERS, SYSTEMS, controller
 from ..core.node import Node
 from .adopted import adopted_findings
 from .dcgm import dcgm_findings
@@ -48,10 +47,6 @@ def status_of(findings: Sequence[Finding]) -> Status:
     """The worst status of the findings."""
     found = {finding.status for finding in findings}
     return "failed" if "failed" in found else "warning" if "warning" in found else "ok"
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> Iterator[Finding]:
@@ -126,33 +121,20 @@ def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) 
     ran = health.get("python") if health and not health.get("failed") else None
     found = [ran] if ran else list(pythons)
     shown = ", ".join(found) or "none"
-    known = CONTROLLERS.get(".".join(core.split(".")[:2]))
+    known = controller(core)
     if known is None:
         expected = f"one that ansible-core {core} supports on nodes"
         # An interpreter that ran a module is supported.
         hint = "this ansible-core is newer than this check; see its list of supported targets"
         return check_finding(name, "python", True if ran else None, expected, shown, hint)
-    expected = f"{'2.7, ' if known.python2 else ''}{known.oldest} to {known.newest}"
-    expected += f", for ansible-core {core}"
-    cores = [
-        other
-        for other, controller in CONTROLLERS.items()
-        if any(_fits(controller, version) for version in found)
-    ]
+    expected = f"{known}, for ansible-core {core}"
+    cores = [other for other, entry in CONTROLLERS.items() if any(map(entry.fits, found))]
     hint = "install python3 on the node"
     if found and cores:
         hint = (
             f"manage it with ansible-core {cores[-1]} (pip install 'ansible-core=={cores[-1]}.*')"
         )
-    is_good = any(_fits(known, version) for version in found)
-    return check_finding(name, "python", is_good, expected, shown, hint)
-
-
-def _fits(controller: Controller, version: str) -> bool:
-    own = numbers(version)[:2]
-    if own == (2, 7):
-        return controller.python2
-    return numbers(controller.oldest) <= own <= numbers(controller.newest)
+    return check_finding(name, "python", any(map(known.fits, found)), expected, shown, hint)
 
 
 def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 TITLES = {
     "driver": "the driver",
@@ -144,8 +143,6 @@ def meanings(
 
 
 def _of_driver(driver: Mapping[str, Any], stack: Mapping[str, Any]) -> tuple[str, str]:
-    """CUDA's rule: a driver runs programs of its own CUDA and older ones; within a major version
-    (from 11) also newer ones, but without just-in-time compilation of their PTX."""
     version, native = driver["version"], driver["cuda"]
     wanted = stack.get("cuda", {}).get("version")
     own = stack.get("driver", {}).get("version")
@@ -155,9 +152,10 @@ def _of_driver(driver: Mapping[str, Any], stack: Mapping[str, Any]) -> tuple[str
         return "notes", text
     if not native:
         return "notes", f"{text}; nvidia-smi does not say which CUDA it supports"
-    if _numbers(native) >= _numbers(wanted):
+    support = support_of(native, wanted)
+    if support == "full":
         return "notes", f"{text} supports CUDA {native}, and with it the stack's {wanted}"
-    if native.split(".")[0] == wanted.split(".")[0] and _numbers(wanted)[0] >= 11:
+    if support == "limited":
         return "notes", (
             f"{text} supports CUDA {native}: programs of the stack's CUDA {wanted} run on it by"
             " minor version compatibility, but PTX is not compiled for the GPU, and new functions"
@@ -170,8 +168,13 @@ def _of_driver(driver: Mapping[str, Any], stack: Mapping[str, Any]) -> tuple[str
     )
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+def support_of(native: str, cuda: str) -> Literal["full", "limited", "none"]:
+    """How a driver runs programs of a CUDA: fully those of its own (`native`) and older ones; with
+    limits newer ones of the same major version, from 11 on, because it cannot compile their PTX."""
+    own, wanted = ([int(part) for part in text.split(".")[:2]] for text in (native, cuda))
+    if own >= wanted:
+        return "full"
+    return "limited" if own[0] == wanted[0] >= 11 else "none"
 
 
 def replacement_refusal(

@@ -6,10 +6,12 @@ it leaves out are False.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from packaging.requirements import Requirement
 
@@ -47,55 +49,114 @@ def refusal(settings: Mapping[str, Any]) -> str:
     return ""
 
 
-def choice(
-    settings: Mapping[str, Any], release: str = "", software: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class StackChoice:
     """What the inventory chooses, with what the catalogue has of it.
 
+    `stack` and `environments` are in the form that roles take. `engine` is the container engine
+    that the inventory names, `runtime` the container runtime of the node's release. `interpreter`
+    is the operator's own Python, `python` the version that nodes build if there is none.
+    """
+
+    stack: dict[str, Any]
+    environments: list[dict[str, Any]]
+    images: list[str]
+    engine: str
+    runtime: dict[str, Any]
+    interpreter: str
+    python: str
+    mpirun: str
+    mirror: str
+    has_mesh: bool
+    user: str
+    limits: dict[str, Any]
+    datasets: dict[str, Any]
+    shared: str
+    time: str
+    slurm: bool
+
+    @property
+    def has_gpus(self) -> bool:
+        return bool(self.stack["accelerator"] == "gpu")
+
+    @property
+    def has_containers(self) -> bool:
+        """A GPU stack pins and installs its own container engine."""
+        return bool(self.engine) and not self.has_gpus
+
+    @property
+    def own_interpreter(self) -> str:
+        """What the nodes' environments are made with, unless the operator names another one."""
+        return f"{PYTHON}/bin/python3" if self.python else "/usr/bin/python3"
+
+    @property
+    def openmpi(self) -> dict[str, Any]:
+        return {"method": "package", "version": "", **self.stack.get("openmpi", {})}
+
+    @property
+    def packages(self) -> list[str]:
+        """The packages of the distribution that the roles of the node need."""
+        has = {"ssh_mesh": self.has_mesh, "container": self.has_containers}
+        # The role slurm installs these itself, on its controller.
+        has |= {"time_service": bool(self.time), "slurm": self.slurm, "slurm_accounting": False}
+        of_roles = [
+            names for role, names in self.stack["apt_packages"].items() if has.get(role, True)
+        ]
+        of_environments = [item["apt_packages"] for item in self.environments]
+        return list(dict.fromkeys(itertools.chain(*of_roles, *of_environments)))
+
+
+def choice(
+    settings: Mapping[str, Any], release: str = "", software: Mapping[str, Any] | None = None
+) -> StackChoice:
+    """What the settings choose on a node.
+
     `release`: the node's, such as noble. `software`: what the node has, from software_info, if it
-    keeps some of it (`dlperf_adopt`).
+    keeps some of it (`dlperf_adopt`). Raises UserError if the catalogue lacks something.
     """
     name, frameworks = settings["dlperf_stack"], settings["dlperf_frameworks"]
     overrides = settings["dlperf_stack_overrides"] or {}
     images = settings["dlperf_container_images"] or {}
-    stack = stacks.stack_of(name, overrides)
-    engine = settings["dlperf_container_engine"] or ""
-    on_release = stacks.as_document(RELEASES.on(release, stack, engine))
-    return {
-        "stack_document": adoption.adopted_stack(
-            stacks.as_document(stack), settings["dlperf_adopt"] or [], software
-        ),
-        "environments": environments.installed(
-            frameworks, name, settings["dlperf_operator_wheels"] or {}, images=images
-        ),
-        "images": environments.images(frameworks, name, images),
-        "container_engine": engine,
-        "container_runtime": on_release.get(
-            "container_runtime", {"engine": engine or RELEASES.engine(release)}
-        ),
-        "interpreter": settings["python_env_interpreter"] or "",
-        "python": settings["python_version"] or "",
-        "mpirun": settings["dlperf_mpirun"] or stacks.mpirun(name, overrides),
-        "mirror": settings["dlperf_mirror"] or "",
-        "nodes": settings["provision_nodes"],
-        "user": settings["node_base_user"],
-        "limits": settings["node_base_limits"],
-        "datasets": settings["dlperf_datasets"] or {},
-        "shared": settings["dlperf_shared_dir"] or "",
-        "time": settings["dlperf_time"] or "",
-        "slurm": str(settings["dlperf_slurm"]).lower() in YES,
-    }
+    wheels = settings["dlperf_operator_wheels"] or {}
+    entry, engine = stacks.stack_of(name, overrides), settings["dlperf_container_engine"] or ""
+    stack = adoption.adopted_stack(
+        stacks.as_document(entry), settings["dlperf_adopt"] or [], software
+    )
+    runtime = stacks.as_document(RELEASES.on(release, entry, engine)).get("container_runtime")
+    interpreter = settings["python_env_interpreter"] or ""
+    stacks_python = stack.get("python", {}).get("version", "")
+    return StackChoice(
+        stack=stack,
+        environments=[
+            {**item, "device": _device(item, stack["accelerator"])}
+            for item in environments.installed(frameworks, name, wheels, images=images)
+        ],
+        images=environments.images(frameworks, name, images),
+        engine=engine,
+        runtime=runtime or {"engine": engine or RELEASES.engine(release)},
+        interpreter=interpreter,
+        python="" if interpreter else settings["python_version"] or stacks_python,
+        mpirun=settings["dlperf_mpirun"] or stacks.mpirun(name, overrides),
+        mirror=settings["dlperf_mirror"] or "",
+        # A single node needs neither a mesh nor sshd.
+        has_mesh=int(settings["provision_nodes"]) > 1,
+        user=settings["node_base_user"],
+        limits=settings["node_base_limits"],
+        datasets=settings["dlperf_datasets"] or {},
+        shared=settings["dlperf_shared_dir"] or "",
+        time=settings["dlperf_time"] or "",
+        slurm=str(settings["dlperf_slurm"]).lower() in YES,
+    )
 
 
 def query(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the module node_facts, which provisioning runs before any change."""
-    wanted = choice(settings)
-    chosen = _chosen(wanted)
+    chosen = choice(settings)
     return {
-        "interpreter": chosen.interpreter,
+        "interpreter": chosen.interpreter or chosen.own_interpreter,
         "packages": [name.partition("=")[0] for name in chosen.packages],
-        "user": wanted["user"],
-        "limits": wanted["limits"],
+        "user": chosen.user,
+        "limits": chosen.limits,
         "environments": [UV, *(item["path"] for item in chosen.environments)],
         "builds": [PYTHON],
         "links": [ENVIRONMENTS],
@@ -131,8 +192,8 @@ def arguments(
     - `dlperf_vendor_mirror`: the mirror of vendors' files, which `bundle` puts into the mirror.
     """
     release, adopted = facts.get("distribution_release") or "", settings["dlperf_adopt"] or []
-    wanted = choice(settings, release, software)
-    result = for_node(wanted, facts["dlperf_node"], mesh)
+    chosen = choice(settings, release, software)
+    result = for_node(chosen, facts["dlperf_node"], mesh)
     wrong = stacks.release_refusal(settings["dlperf_suite"] or "", release)
     problems: list[str] = []
     meanings: dict[str, list[str]] = {"problems": [], "notes": []}
@@ -144,12 +205,12 @@ def arguments(
             adopted,
             software or {},
             settings["dlperf_mpirun"] or "",
-            wanted["container_engine"],
+            chosen.engine,
             settings["dlperf_container_images"] or {},
         )
     vendors = settings["dlperf_vendor_mirror"]
     if vendors is False:
-        vendors = f"{wanted['mirror']}/vendor" if wanted["mirror"] else ""
+        vendors = f"{chosen.mirror}/vendor" if chosen.mirror else ""
     return {
         **result,
         "provision_judges": judges(result["provision_roles"], adopted, wrong),
@@ -160,7 +221,7 @@ def arguments(
 
 
 def for_node(
-    choice: Mapping[str, Any], node: Mapping[str, Any], mesh: Mapping[str, Any]
+    chosen: StackChoice, node: Mapping[str, Any], mesh: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The arguments of roles.
 
@@ -170,16 +231,15 @@ def for_node(
     variables are arguments of roles. Unless all nodes have verified the same `mesh`, the node's
     own record of it does not count.
     """
-    chosen = _chosen(choice)
     apt = chosen.stack["apt_packages"]
     uv = {"path": UV, "requirements": f"{shipped()}/requirements/uv.txt"}
-    lasting = _lasting_environments(choice, chosen, node)
+    lasting = _lasting_environments(chosen, node)
     # If the interpreter is missing, the stack's own will be installed.
     version = node["python_version"] or chosen.python or None
     return {
-        **_roles(choice, chosen, node),
-        **_of_stack(choice, chosen),
-        **_of_environments(choice, chosen),
+        **_roles(chosen, node),
+        **_of_stack(chosen),
+        **_of_environments(chosen),
         "dlperf_node": {
             **{key: value for key, value in node.items() if key != "environments"},
             "python_version": version,
@@ -194,38 +254,33 @@ def for_node(
     }
 
 
-def _lasting_environments(
-    choice: Mapping[str, Any], chosen: _Chosen, node: Mapping[str, Any]
-) -> dict[str, Any]:
+def _lasting_environments(chosen: StackChoice, node: Mapping[str, Any]) -> dict[str, Any]:
     """The node's environments, without those that a change of the inventory takes away."""
     # Environments made with a Python that will be removed are lost.
     if node["builds"] and not chosen.python:
         return {}
-    link = choice["shared"] and f"{choice['shared']}/envs"
+    link = chosen.shared and f"{chosen.shared}/envs"
     if node["links"].get(ENVIRONMENTS, "") == link:
         return dict(node["environments"])
     # The inventory means others.
     return {k: v for k, v in node["environments"].items() if not k.startswith(ENVIRONMENTS)}
 
 
-def _roles(
-    choice: Mapping[str, Any], chosen: _Chosen, node: Mapping[str, Any]
-) -> dict[str, list[str]]:
-    has_gpus = chosen.stack["accelerator"] == "gpu"
+def _roles(chosen: StackChoice, node: Mapping[str, Any]) -> dict[str, list[str]]:
     # Whether the node needs the role, and whether the role can refuse the node.
     roles = {
-        "node_base": (True, choice["mirror"]),
-        "time_service": (choice["time"], choice["time"]),
-        "gpu_node": (has_gpus, has_gpus),
+        "node_base": (True, chosen.mirror),
+        "time_service": (chosen.time, chosen.time),
+        "gpu_node": (chosen.has_gpus, chosen.has_gpus),
         "ssh_mesh": (chosen.has_mesh, False),
         "openmpi": (True, chosen.openmpi["method"] == "source"),
         "python": (chosen.python or node["builds"], chosen.python),
         "python_env": (True, True),
-        "framework": (True, choice["shared"]),
+        "framework": (True, chosen.shared),
         "horovod": (True, False),
-        "container": (chosen.has_containers or choice["images"], False),
-        "dataset": (choice["datasets"], choice["datasets"]),
-        "slurm": (choice["slurm"], choice["slurm"]),
+        "container": (chosen.has_containers or chosen.images, False),
+        "dataset": (chosen.datasets, chosen.datasets),
+        "slurm": (chosen.slurm, chosen.slurm),
     }
     return {
         "provision_roles": [role for role, (is_needed, _) in roles.items() if is_needed],
@@ -233,28 +288,28 @@ def _roles(
     }
 
 
-def _of_stack(choice: Mapping[str, Any], chosen: _Chosen) -> dict[str, Any]:
+def _of_stack(chosen: StackChoice) -> dict[str, Any]:
     """The arguments of roles for GPUs, OpenMPI and Slurm."""
-    stack, runtime = dict(chosen.stack), choice["container_runtime"]
+    stack, runtime = dict(chosen.stack), chosen.runtime
     if not any(item["libraries"] for item in chosen.environments):
         stack.pop("cuda_libraries", None)
     if "container_runtime" in stack:
         stack["container_runtime"] = runtime
     toolkit = re.match(r"\d+\.\d+", stack["cuda"]["version"]) if "cuda" in stack else None
     return {
-        "gpu_node_stack": stack if stack["accelerator"] == "gpu" else {},
+        "gpu_node_stack": stack if chosen.has_gpus else {},
         "openmpi_method": chosen.openmpi["method"],
         "openmpi_version": chosen.openmpi["version"],
         "openmpi_cuda": f"/usr/local/cuda-{toolkit.group()}" if toolkit else "",
-        "openmpi_mpirun": choice["mpirun"],
+        "openmpi_mpirun": chosen.mpirun,
         "openmpi_packages": stack["apt_packages"]["openmpi"],
         "container_engine": runtime["engine"],
-        "slurm_mpirun": choice["mpirun"],
-        "slurm_stack": choice["stack_document"],
+        "slurm_mpirun": chosen.mpirun,
+        "slurm_stack": chosen.stack,
     }
 
 
-def _of_environments(choice: Mapping[str, Any], chosen: _Chosen) -> dict[str, Any]:
+def _of_environments(chosen: StackChoice) -> dict[str, Any]:
     """The arguments of roles that make, prove or contain environments."""
     items = chosen.environments
     tensor = ("name", "path", "import_name", "tensor", "eager")
@@ -265,14 +320,14 @@ def _of_environments(choice: Mapping[str, Any], chosen: _Chosen) -> dict[str, An
     return {
         "python_env_environments": only(items, "name", "requires_python"),
         "framework_environments": only(items, *keys, "apt_packages"),
-        "framework_interpreter": chosen.interpreter,
+        "framework_interpreter": chosen.interpreter or chosen.own_interpreter,
         "horovod_environments": only(items, *with_horovod, "horovod", "variables"),
-        "horovod_interpreter": chosen.interpreter,
-        "horovod_mpirun": choice["mpirun"],
+        "horovod_interpreter": chosen.interpreter or chosen.own_interpreter,
+        "horovod_mpirun": chosen.mpirun,
         "container_packages": chosen.stack["apt_packages"].get("container", ["podman"]),
         "container_environments": contained if chosen.has_containers else [],
-        "container_images": choice["images"],
-        "container_mpirun": choice["mpirun"],
+        "container_images": chosen.images,
+        "container_mpirun": chosen.mpirun,
     }
 
 
@@ -283,55 +338,6 @@ def judges(roles: Sequence[str], adopted: Sequence[str], wrong_release: str = ""
     if adopted or wrong_release or not JUDGES.issuperset(roles):
         return []
     return [f"{role}_stands" for role in roles]
-
-
-class _Chosen(NamedTuple):
-    """Values that depend only on the inventory's settings, not on the node."""
-
-    stack: dict[str, Any]
-    openmpi: dict[str, Any]
-    environments: list[dict[str, Any]]
-    packages: list[str]
-    python: str
-    own_interpreter: str
-    interpreter: str
-    has_mesh: bool
-    has_containers: bool
-
-
-def _chosen(choice: Mapping[str, Any]) -> _Chosen:
-    stack = choice["stack_document"]
-    given, stacks_own = choice["interpreter"], stack.get("python", {}).get("version", "")
-    python = "" if given else choice["python"] or stacks_own
-    own_interpreter = f"{PYTHON}/bin/python3" if python else "/usr/bin/python3"
-    # A single node needs neither a mesh nor sshd.
-    has_mesh = int(choice["nodes"]) > 1
-    # A GPU stack pins and installs its own container engine.
-    has_containers = bool(choice["container_engine"]) and stack["accelerator"] == "cpu"
-    has = {"ssh_mesh": has_mesh, "container": has_containers, "time_service": choice["time"]}
-    # The role slurm installs these itself, on its controller.
-    has |= {"slurm": choice["slurm"], "slurm_accounting": False}
-    packages = [
-        name
-        for role, names in stack["apt_packages"].items()
-        if has.get(role, True)
-        for name in names
-    ]
-    packages += [name for item in choice["environments"] for name in item["apt_packages"]]
-    return _Chosen(
-        stack=stack,
-        openmpi={"method": "package", "version": "", **stack.get("openmpi", {})},
-        environments=[
-            {**item, "device": _device(item, stack["accelerator"])}
-            for item in choice["environments"]
-        ],
-        packages=list(dict.fromkeys(packages)),
-        python=python,
-        own_interpreter=own_interpreter,
-        interpreter=given or own_interpreter,
-        has_mesh=has_mesh,
-        has_containers=has_containers,
-    )
 
 
 def _device(environment: Mapping[str, Any], accelerator: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..catalog.datasets import DataSetPlace, datasets
 from ..catalog.entry import validated
+from ..catalog.overrides import plain
 from ..catalog.reader import lookup
 
 # Keys of an entry of the inventory that the role takes as they are.
@@ -23,7 +24,7 @@ def sets(given: Mapping[str, Mapping[str, Any]], names: Sequence[str] = ()) -> l
 
 def _arguments(name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     data = lookup("data set", name, datasets(), "dlperf_datasets")
-    place = validated(dict(entry), DataSetPlace, f"dlperf_datasets: {name}")
+    place = validated(plain(entry), DataSetPlace, f"dlperf_datasets: {name}")
     parts = place.parts or data.parts or 1
     stated = {key: value for key in SAME if (value := getattr(place, key))}
     return {

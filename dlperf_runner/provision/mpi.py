@@ -54,4 +54,6 @@ def container_command(name: str, **options: Any) -> dict[str, Any]:
     """The command that tests an image in containers called `name`. `options`: see proof_command."""
     from ..plan.containers import proof_command
 
-    return asdict(proof_command(name, **options))
+    command = proof_command(name, **options)
+    # ansible-core 2.16 makes texts of tuples.
+    return asdict(command) | {"argv": list(command.argv), "cleanup": list(command.cleanup)}

@@ -1,4 +1,4 @@
-"""The functions of dlperf_runner.provision by the names that playbooks and roles call them."""
+"""The names by which playbooks and roles call functions of dlperf_runner."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 # one may be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 try:
+    from dlperf_runner.doctor import fabric, links
     from dlperf_runner.provision import (
         adoption,
         arguments,
+        bench,
         bootstrap,
         datasets,
         environments,
@@ -30,15 +32,19 @@ try:
     )
 except ModuleNotFoundError as error:
     # Ansible makes any other exception a warning, and then lacks each filter without a reason.
-    raise SystemExit(
+    print(
         f"{sys.executable} lacks {error.name}, which dlperf_runner needs. Run `make setup` in the"
-        " clone, then .venv/bin/ansible-playbook; or pip install '.[cluster]' for this Python"
-    ) from None
+        " clone, then .venv/bin/ansible-playbook; or pip install '.[cluster]' for this Python",
+        file=sys.stderr,
+    )
+    raise SystemExit(2) from None
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "adoption_files": adoption.files,
     "adoption_replacement_refusal": adoption.replacement_refusal,
     "adoption_report": adoption.report,
+    "bench_datasets": bench.datasets,
+    "bench_ready": bench.ready,
     "bootstrap_choice": bootstrap.choice,
     "bootstrap_problem": bootstrap.has_problem,
     "container_command": mpi.container_command,
@@ -55,9 +61,9 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "fabric_address_files": infiniband.address_files,
     "fabric_load_failure": infiniband.load_failure,
     "fabric_network": infiniband.network_of,
-    "fabric_problems": infiniband.problems,
+    "fabric_problems": links.problems,
     "fabric_refusal": infiniband.refusal,
-    "fabric_stale_driver": infiniband.stale_driver,
+    "fabric_stale_driver": fabric.stale_driver,
     "fabric_unaddressed": infiniband.unaddressed,
     "framework_groups": frameworks.groups,
     "framework_inputs": frameworks.inputs,

@@ -40,11 +40,6 @@ def provisioned(stack: str, release: str, engine: str = "", **changed: Any) -> d
     return told
 
 
-@pytest.mark.parametrize("suite", [*SUITES, "rhel9"])
-def test_a_release_has_the_same_default_for_both(suite: str) -> None:
-    assert stacks.default_engine(suite) == RELEASES.engine(suite)
-
-
 def test_podman_is_the_default_from_4_1_on() -> None:
     assert {suite: RELEASES.engine(suite) for suite in SUITES} == {
         "bullseye": "docker",  # 3.0

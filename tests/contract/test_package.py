@@ -217,6 +217,18 @@ def test_pip_installs_it(built: Path, tmp_path: Path, name: str) -> None:
     use(programs, tmp_path)
 
 
+def test_setup_installs_the_clone_without_a_build_and_without_network(tmp_path: Path) -> None:
+    run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], tmp_path)
+    python, dlperf = tmp_path / "venv/bin/python", tmp_path / "venv/bin/dlperf"
+    run([python, ROOT / ".ci/install-clone"], tmp_path)
+    where = run([python, "-c", "import dlperf_runner; print(dlperf_runner.__file__)"], tmp_path)
+    assert Path(where.strip()) == ROOT / "dlperf_runner/__init__.py"
+    # The environment lacks what `make setup` installs after it.
+    assert "make setup" in run([dlperf, "--version"], tmp_path, 2)
+    made = run(["make", "--dry-run", "--always-make", "setup"], ROOT)
+    assert f"{ROOT}/.venv/bin/python .ci/install-clone" in made
+
+
 def test_an_older_python_is_told_what_is_needed(built: Path, tmp_path: Path) -> None:
     python = interpreter(TOO_OLD)
     (wheel,) = built.glob("*.whl")

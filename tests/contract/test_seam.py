@@ -135,6 +135,6 @@ def test_a_python_without_the_package_is_told_in_one_line(tmp_path: Path) -> Non
     (tmp_path / "pydantic.py").write_text("raise ModuleNotFoundError(name='pydantic')\n")
     (tmp_path / "hosts.yml").write_text("nodes: {hosts: {a: {ansible_connection: local}}}\n")
     done = playbook("provision.yml", "-i", tmp_path / "hosts.yml", PYTHONPATH=str(tmp_path))
-    assert done.returncode == 1
+    assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "lacks pydantic" in line and "make setup" in line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,8 @@ def test_what_is_adopted_must_be_there(tmp_path: Path) -> None:
 def test_nothing_of_an_adopted_part_is_installed(tmp_path: Path) -> None:
     own = software(tmp_path)
     kept = adoption.adopted_stack(H100, list(adoption.TITLES), own)
-    chosen = choice(stack="h100-cuda12.9", mpirun="/opt/mpi/bin/mpirun") | {"stack_document": kept}
+    chosen = choice(stack="h100-cuda12.9", mpirun="/opt/mpi/bin/mpirun")
+    chosen = replace(chosen, stack=kept)
     told = arguments.for_node(chosen, node(), {})
     installed = told["gpu_node_stack"]
     # The role cuda compares its release with the driver that the node keeps.

@@ -14,9 +14,8 @@ from executed_modules import call
 from jinja2.nativetypes import NativeEnvironment
 from standins import PROJECT, program
 
-from dlperf_runner import launchers
 from dlperf_runner.catalog.mpirun import mpirun_of
-from dlperf_runner.core.node import Node
+from dlperf_runner.doctor import fabric, links
 from dlperf_runner.provision import infiniband, mpi, stacks, vendor
 
 RELEASES = {"4.0.0": {"url": "https://v.example/o.tar.gz", "sha256": "1" * 64}}
@@ -60,14 +59,12 @@ def test_the_mpirun_of_a_build_is_its_own() -> None:
     assert "Remove dlperf_mpirun from the inventory" in refused
 
 
-def test_everybody_says_the_same_of_where_mpirun_is() -> None:
+def test_a_build_of_the_role_is_where_the_catalogue_says() -> None:
     defaults = yaml.safe_load((PROJECT / "roles/openmpi/defaults/main.yml").read_text())
-    built = defaults["openmpi_prefix"] + "/bin/mpirun"
-    assert mpirun_of("v100-cuda10.2") == stacks.mpirun("v100-cuda10.2") == built
-    assert mpirun_of("cpu") == stacks.mpirun("cpu") == "/usr/bin/mpirun"
+    assert stacks.mpirun("v100-cuda10.2") == defaults["openmpi_prefix"] + "/bin/mpirun"
     other = {"openmpi": {"method": "package", "version": None}}
-    assert mpirun_of("v100-cuda10.2", other) == "/usr/bin/mpirun"
-    assert stacks.mpirun("v100-cuda10.2", other) == "/usr/bin/mpirun"
+    assert stacks.mpirun("v100-cuda10.2", other) == stacks.mpirun("cpu") == "/usr/bin/mpirun"
+    # An unknown stack is refused where it is validated.
     assert mpirun_of("no such stack") == "/usr/bin/mpirun"
 
 
@@ -86,14 +83,6 @@ def test_a_proof_starts_one_process_a_host_over_tcp_and_the_named_interface() ->
     assert mpi.argv("/usr/bin/mpirun", ["a", "b"], "", ["-q"], variables) == [*pair, *exported]
     assert [mpi.next_of(["a", "b"], host) for host in "ab"] == ["b", "a"]
     assert mpi.next_of(["a"], "a") == "a"
-
-
-def test_a_benchmark_is_bound_to_its_interface_as_the_proof_is() -> None:
-    node = Node("a", "10.0.0.1", 1, "cpu", "cpu", interface="ib0")
-    program = launchers.Program(argv=("true",), gpus_per_node=1, on_gpu=False)
-    (command,) = launchers.launch("mpirun", program, (node,))
-    bound = mpi.argv("m", ["a"], "ib0")[-6:]
-    assert " ".join(bound) in " ".join(command.argv)
 
 
 @pytest.mark.parametrize("given", [{}, {"dlperf_mpi_transport": "ucx"}])
@@ -234,15 +223,23 @@ def problems(found: dict[str, Any], **changed: Any) -> list[str]:
         "peer_memory": "nv_peer_mem",
         "address": "10.11.0.2/24",
     }
-    told: list[str] = infiniband.problems(found, **(given | changed))
+    told: list[str] = links.problems(found, **(given | changed))
     return told
 
 
 @pytest.mark.parametrize(
     ("port", "asked", "said"),
     [
-        ({"state": "INIT", "fault": "opensm"}, {}, "mlx5_0 port 1 is INIT, LinkUp .*: opensm"),
-        ({"rate_gbps": 56}, {}, "runs at 56 Gb/s instead of 100: .*infiniband: {rate_gbps: 56}"),
+        (
+            {"state": "INIT", "fault": "opensm"},
+            {},
+            "link state: mlx5_0 port 1 INIT, LinkUp instead of ACTIVE, LinkUp: opensm",
+        ),
+        (
+            {"rate_gbps": 56},
+            {},
+            "mlx5_0 port 1 56 Gb/s .*instead of 100 Gb/s: .*{infiniband: {rate_gbps: 56}}",
+        ),
         ({}, {"ofed": "5.8-1.0.1.1"}, "5.8-1.0.1.1 was expected, found 5.0-2.1.8.0"),
         ({}, {"address": "10.11.0.9/24"}, "expected to have 10.11.0.9/24, found 10.11.0.2/24"),
     ],
@@ -254,35 +251,15 @@ def test_what_is_amiss_is_told_with_what_to_do(
     assert re.search(said, told), told
 
 
-@pytest.mark.parametrize(
-    ("rate", "full", "given", "said"),
-    [
-        # 100 Gb/s of Ethernet in a stack with 400 Gb/s of InfiniBand.
-        (100, 100, 0, ""),
-        (100, None, 0, ""),
-        (40, 100, 0, "(RoCE) runs at 40 Gb/s instead of 100: reseat"),
-        (40, 100, 40, ""),
-        (100, None, 200, "infiniband: {roce_rate_gbps: 100}"),
-    ],
-)
-def test_an_ethernet_port_is_judged_by_its_own_full_rate(
-    rate: int, full: int | None, given: int, said: str
-) -> None:
-    roce = facts(rate_gbps=rate, full_rate_gbps=full, link_layer="Ethernet")
-    told = problems(roce, rates_gbps={"InfiniBand": 400, "Ethernet": given})
-    assert len(told) == bool(said)
-    assert said in "".join(told)
-
-
-def test_a_rail_that_is_missing_or_one_of_eight_that_is_down_is_told() -> None:
-    eight = facts()
-    card = eight["devices"][0]
-    down = {**card["ports"][0], "state": "DOWN", "fault": "check the cable", "interface": None}
-    eight["devices"] += [{"name": f"mlx5_{n}", "ports": [down]} for n in range(1, 8)]
-    told = problems(eight)
-    assert [f"mlx5_{n} port 1 is DOWN" in text for n, text in enumerate(told, 1)] == [True] * 7
+def test_the_links_are_judged_as_the_doctor_does() -> None:
+    """100 Gb/s of Ethernet are full in a stack with 400 Gb/s of InfiniBand."""
+    rates = {"InfiniBand": 400, "Ethernet": 0}
+    roce = {"link_layer": "Ethernet", "full_rate_gbps": 100}
+    assert problems(facts(rate_gbps=100, **roce), rates_gbps=rates) == []
+    (slow,) = problems(facts(rate_gbps=40, **roce), rates_gbps=rates)
+    assert "instead of 100 Gb/s" in slow and "roce_rate_gbps" in slow
     (one,) = problems(facts() | {"missing_rails": ["mlx5_7"]})
-    assert "no port mlx5_7" in one and "there are mlx5_0 port 1" in one
+    assert "no port mlx5_7, only mlx5_0 port 1" in one
     assert problems(facts() | {"missing_rails": ["mlx5_7"]}, has_cards=False) == []
 
 
@@ -290,9 +267,9 @@ def test_drivers_that_are_installed_and_not_loaded_need_a_restart() -> None:
     stale = facts() | {"modules": {"mlx5_core": "5.0-0"}}
     (told,) = problems(stale)
     assert "restart needed" in told and "5.0-0" in told and "dlperf_reboot=true" in told
-    assert infiniband.stale_driver(facts(), "5.0-2.1.8.0") == ""
-    assert infiniband.stale_driver(stale, "5.0-2.1.8.0") == "5.0-0"
-    assert infiniband.stale_driver(facts() | {"modules": {}}, "5.0-2.1.8.0") == ""
+    assert fabric.stale_driver(facts()) == ""
+    assert fabric.stale_driver(stale) == "5.0-0"
+    assert fabric.stale_driver(facts() | {"modules": {}}) == ""
 
 
 def test_a_kernel_without_peer_memory_may_have_dma_buf() -> None:
@@ -338,7 +315,7 @@ def test_a_good_link_has_no_problem_and_other_ports_are_not_the_benchmarks() -> 
 
 def test_a_node_without_cards_is_told_of_unless_they_are_its_hosts() -> None:
     bare = {**facts(), "devices": [], "gpu_direct": []}
-    assert any("no InfiniBand or RoCE port" in told for told in problems(bare))
+    assert any("rdma ports: none" in told for told in problems(bare))
     assert problems(bare, has_cards=False) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,7 @@ def test_a_node_whose_python_is_too_old_for_jax_gets_one_if_the_inventory_choose
     document = yaml.safe_load((PROJECT / "roles/python/vars/main.yml").read_text())
     releases = [version for version in document["__python_releases"] if version.startswith("3.12.")]
     (version,) = releases
-    built = arguments.for_node({**chosen, "python": version}, node(python_version=None), {})
+    built = arguments.for_node(replace(chosen, python=version), node(python_version=None), {})
     assert (built["python_version"], "python" in built["provision_roles"]) == (version, True)
     assert environments.python_refusal(built["python_env_environments"], built["dlperf_node"]) == ""
 

@@ -35,9 +35,8 @@ def settings(**changed: Any) -> dict[str, Any]:
     return dict.fromkeys(NAMES, False) | named
 
 
-def choice(release: str = "jammy", **changed: Any) -> dict[str, Any]:
-    chosen: dict[str, Any] = arguments.choice(settings(**changed), release)
-    return chosen
+def choice(release: str = "jammy", **changed: Any) -> arguments.StackChoice:
+    return arguments.choice(settings(**changed), release)
 
 
 def node(**changed: Any) -> dict[str, Any]:
