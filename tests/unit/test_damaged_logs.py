@@ -101,6 +101,24 @@ def test_a_log_cut_in_its_last_rate_is_refused_or_right(name: str) -> None:
         is_refused_or_right(log, whole[:end])
 
 
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("gluoncv", r"\nINFO:root:Epoch\[0\]\tSpeed: .*"),  # something follows the last rate
+        ("dllogger", r"\n[^\n]*train_throughput[^\n]*"),  # a blank follows it
+        ("dllogger, 32 devices", "images/s"),
+        ("oneflow", r" 15970[\d.]*"),  # three decimals, always
+        ("plsc", r"\n[^\n]*"),  # two decimals, always
+    ],
+)
+def test_a_last_rate_that_is_whole_needs_no_newline(name: str, end: str) -> None:
+    log = WHOLE_LOGS[name]
+    text, number = re.subn(end + r"\Z", "", log.text.rstrip("\n"))
+    assert number == 1
+    assert throughput(read_as(log, text)) == pytest.approx(log.value, rel=1e-12)
+    assert throughput(read_as(log, text.rstrip()[:-1])) in (None, throughput(read_as(log, text)))
+
+
 @st.composite
 def mutated(draw: st.DrawFn, data: bytes) -> bytes:
     """A log with some bytes replaced, removed, doubled or moved."""
