@@ -11,8 +11,8 @@ from ..campaign.manifest import FILE, FOUND, SIGNATURE, changes, home, is_digest
 from ..campaign.signature import check
 from ..core.errors import UserError
 from ..core.files import read_bytes, read_json, stored
+from ..results.destination import SOURCE
 from ..results.run_record import Known
-from .destination import SOURCE
 
 
 def check_manifest(place: Path, allowed_signers: Path | None) -> Iterator[tuple[bool, str]]:

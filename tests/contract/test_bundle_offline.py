@@ -32,7 +32,7 @@ from dlperf_runner.bundle.vendor import release_tables
 from dlperf_runner.bundle.vendor.release_tables import of_distribution
 from dlperf_runner.catalog.framework import Environment
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.cli.main import app
+from dlperf_runner.commands import app
 from dlperf_runner.core import paths
 
 vendor = load("playbooks/filter_plugins/vendor.py")

@@ -24,15 +24,15 @@ EXCEPTIONS = {
     "core/files.py": (WAYS, "is the reader and writer"),
     "core/paths.py": (WAYS, "unpacks this package itself into the user's data directory"),
     "plan/sources.py": ({"open"}, "opens a git repository, and a tar in memory"),
-    "commands/scheduled.py": (
+    "control/scheduled.py": (
         {"open", "extractall", "rename", "rmtree"},
         "unpacks a tar of this package into a new directory, which replaces the former one",
     ),
-    "commands/environments.py": (
+    "commands/env.py": (
         {"unlink", "rename", "symlink_to", "rmtree"},
         "makes an environment in a new directory, which replaces the former one",
     ),
-    "commands/playbooks.py": ({"copytree"}, "copies this package's files to a new directory"),
+    "commands/init.py": ({"copytree"}, "copies this package's files to a new directory"),
     "commands/login_node.py": ({"mkdtemp", "rmtree"}, OWN_DIRECTORY),
     "commands/doctor.py": ({"TemporaryDirectory"}, OWN_DIRECTORY),
     "campaign/execute.py": (

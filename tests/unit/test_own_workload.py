@@ -22,7 +22,7 @@ from planned_campaigns import set_outcome
 from dlperf_runner import logs
 from dlperf_runner.campaign.directory import read_plan
 from dlperf_runner.catalog import reader
-from dlperf_runner.cli import init_workload as command
+from dlperf_runner.commands import init_workload as command
 from dlperf_runner.compare.baselines import read_baseline
 
 LOG = "logs/1n2g/mine_b4_fp32_1.log"

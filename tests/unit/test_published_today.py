@@ -14,7 +14,7 @@ from plan_examples import gpu_nodes
 
 from dlperf_runner.catalog.published_numbers import PublishedNumber, load_published, load_rule
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.commands import listing
+from dlperf_runner.commands import list as listing
 from dlperf_runner.compare.conditions import conditions_of, parse_stated, same_product
 from dlperf_runner.compare.publications import side_by_side
 from dlperf_runner.compare.with_published import published_points
