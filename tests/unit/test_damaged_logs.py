@@ -278,6 +278,7 @@ def rates_that_are_not_whole() -> list[Damage]:
         ("plsc", "qps:398.00", "qps:3 98.00"),
         ("plsc", "qps:398.00", "qps:2,398.00"),
         ("plsc", "qps:398.00", "qps:398.0"),
+        ("plsc", "qps:398.00", "qps:398.00\n398.00"),  # the digits of two whole rates
         ("plsc", "qps:398.00", "qps: 98.00"),
         ("oneflow", "samples/s: 384.500", "samples/s: 38\n4.500"),
         ("oneflow", "samples/s: 384.500", "samples/s: 384.50\n0"),

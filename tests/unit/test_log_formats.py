@@ -177,7 +177,7 @@ def test_two_ranks_write_unbuffered_into_one_line(log: Example, other: Example, 
         "Pass:0": "Pass:7",
         "epoch 0": "epoch 7",
         "ips": "total",
-        "step: ": "stop: ",
+        "step: ": "validate step: ",
         "elapsed": "passed",
     }.items():
         noise = noise.replace(old, new)
