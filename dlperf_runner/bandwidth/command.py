@@ -30,7 +30,9 @@ def command(
         except UserError as error:
             problems.append(error)
     if as_json:
-        print_json({"logs": {name: asdict(table) for name, table in tables.items()}})
+        documents = {name: [asdict(table) for table in found] for name, found in tables.items()}
+        # One table is the usual case.
+        print_json({"logs": {n: d[0] if len(d) == 1 else d for n, d in documents.items()}})
     else:
         print(render(tables, screen()), end="")
-    exit_with(problems, any(table.is_wrong for table in tables.values()))
+    exit_with(problems, any(t.is_wrong for found in tables.values() for t in found))

@@ -92,6 +92,6 @@ def _of_run(directory: Path, run: Mapping[str, Any], problems: Sequence[str]) ->
         return GroupBandwidth(names, None, " ".join(str(why).split())[:500])
     path = stored(campaigns.run_directory(directory, run) / str(run["log_name"]))
     try:
-        return GroupBandwidth(names, read_bandwidth(path).rows[-1].busbw)
+        return GroupBandwidth(names, read_bandwidth(path)[0].rows[-1].busbw)
     except UserError as error:
         return GroupBandwidth(names, None, str(error))

@@ -141,6 +141,9 @@ def _measured(run: FoundRun, log: LogFile, known: Sequence[Known]) -> Steps[Read
             if run.rule not in (rule, None):  # mostly the same object, which is compared fast
                 rule = run.rule
                 content, digest = _content(log, run, rule)
+    if run.expected_by != "the plan" and log.form is not logs.formats().get(log.form.name):
+        # A variant of the format may print other rates.
+        rule = rule.model_copy(update={"rates_are_per": log.form.rates_are_per})
     counts = stated_counts(run, content.headers)
     expected = Expected(
         run.source_of,
@@ -153,7 +156,13 @@ def _measured(run: FoundRun, log: LogFile, known: Sequence[Known]) -> Steps[Read
         log.form.batch_of_step,
     )
     measured, found, left_out = measure(
-        log.form, content, rule, expected, partial(_line_of, log), name
+        log.form,
+        content,
+        rule,
+        expected,
+        partial(_line_of, log),
+        name,
+        counts_pauses=entry is None or entry.is_published,
     )
     evidence = evidence_of(run)
     measured.measurements += (

@@ -19,16 +19,8 @@ LONG = {
     "commands/summarize.py": {"command"},
     "commands/run.py": {"command"},
     "commands/report.py": {"make_report"},
-    "library/benchmark_job.py": {"follow"},
-    "library/container_image.py": {"main"},
-    "library/dataset_make.py": {"main"},
-    "library/node_tuning.py": {"main"},
-    "library/proof.py": {"main"},
-    "module_utils/benchmark_supervisor.py": {"supervise"},
     "plan/make.py": {"_runs"},
-    "playbooks/filter_plugins/provision.py": {"for_node"},
     "results/run_log.py": {"_measured"},
-    "action_plugins/benchmark_launch.py": {"run"},
 }
 
 

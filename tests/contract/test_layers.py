@@ -21,6 +21,7 @@ LAYERS = (
     "schedulers",
     "catalog",
     "plan",
+    "provision",
     "campaign",
     "measure",
     "results",

@@ -51,7 +51,6 @@ EXCEPTIONS = {
     "bundle/mirror.py": ({"unlink", "rmtree"}, OF_DOWNLOADS),
     "schedulers/on_nodes/job_run.py": ({"open", "read_text", "replace"}, ON_NODES),
     "schedulers/on_nodes/node_facts.py": ({"open", "read_text", "replace"}, ON_NODES),
-    "schedulers/on_nodes/node_watch.py": ({"read_text", "read_bytes"}, ON_NODES),
     "doctor/on_nodes/prolog.py": ({"read_text"}, ON_NODES),
 }
 
