@@ -10,17 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...core.errors import UserError
-from ...core.files import read_bytes, write_whole
+from ..core.errors import UserError
+from ..core.files import read_bytes, write_whole
 
 _KEY_NAME = "dlperf mirror <mirror@localhost>"
-_ARMOUR, _ARMOUR_END = (
-    f"-----{edge} PGP PUBLIC KEY BLOCK-----".encode() for edge in ("BEGIN", "END")
-)
+_EDGES = [f"-----{edge} PGP PUBLIC KEY BLOCK-----".encode() for edge in ("BEGIN", "END")]
 
 
 @dataclass(frozen=True)
 class Signed:
+    """Both forms of a signature, and the public key in both forms."""
+
     inline: bytes
     detached: bytes
     public_armoured: bytes
@@ -56,19 +56,18 @@ def sign(release: bytes, key_folder: Path) -> Signed:
 def keyring(content: bytes) -> tuple[bytes, list[str]]:
     """The binary form of a public key file, armoured or not, and the fingerprints of its primary
     keys. Raises ValueError for any other file."""
-    if content.count(_ARMOUR) != content.count(_ARMOUR_END):
+    begin, end = (content.count(edge) for edge in _EDGES)
+    if begin != end:
         raise ValueError("it was cut off")
     with _home() as home:
         try:
-            lines = _gpg(home, ["--with-colons", "--show-keys"], content).decode().splitlines()
-            binary = _gpg(home, ["--dearmor"], content) if _ARMOUR in content else content
+            listing = _gpg(home, ["--with-colons", "--show-keys"], content).decode()
+            binary = _gpg(home, ["--dearmor"], content) if begin else content
         except UserError as error:
             raise ValueError(f"gpg reads no public key in it: {error.found}") from None
-    kinds = [line.split(":")[0] for line in lines]
-    if "sec" in kinds:
+    if re.search("^sec:", listing, re.MULTILINE):
         raise ValueError("it contains a secret key")
-    primary = [line for kind, line in zip(kinds, lines[1:], strict=False) if kind == "pub"]
-    return binary, [line.split(":")[9] for line in primary]
+    return binary, re.findall(r"^pub:.*\n(?:.*\n)??fpr:+([0-9A-F]{40}):", listing, re.MULTILINE)
 
 
 @contextmanager

@@ -1,35 +1,10 @@
-"""The parts of `bundle` stand in layers: each imports only itself and those before it in LAYERS."""
+"""The package loads no code by its path, and changes nowhere where Python looks for code."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).parents[2] / "dlperf_runner"
-# The last is bundle itself, which puts the parts together.
-LAYERS = ("folder", "debian", "python", "vendor", "")
-_IMPORT = re.compile(r"^\s*from (\.+)(\w*)\S* import (.*)", re.MULTILINE)
-
-
-def layer(path: Path) -> str:
-    parent = path.parent.name
-    return "" if parent == "bundle" else parent
-
-
-@pytest.mark.parametrize(
-    "path", sorted((PACKAGE / "bundle").rglob("*.py")), ids=lambda path: path.stem
-)
-def test_no_arrow_points_back(path: Path) -> None:
-    own = layer(path)
-    depth = 1 if own else 0
-    for dots, module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
-        if len(dots) - 1 == depth:
-            others = [module] if module else [name.strip() for name in names.split(",")]
-            for other in others:
-                reached = other if other in LAYERS else ""
-                assert LAYERS.index(reached) <= LAYERS.index(own), f"{dots}{module} {names}"
 
 
 def test_nothing_loads_code_by_its_path() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from debian.deb822 import Deb822
 
-from ...core.files import read_text
+from ..core.files import read_text
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,14 @@ def host_sources(
     A site's mirror has all suites at one address, so it also serves other suites than the
     machine's own.
     """
-    release = _release(etc)
+    release: dict[str, str] = {}
+    if (etc / "os-release").is_file():
+        pairs = (line.partition("=") for line in read_text(etc / "os-release").splitlines())
+        release = {name: value.strip('"') for name, _, value in pairs}
     archive, security, signed_by = "", "", ""
     codename = release.get("VERSION_CODENAME", "")
     if release.get("ID") == distribution.name:
-        for source in _host_entries(etc, str(distribution.keyring)):
+        for source in _of_this_machine(etc / "apt", str(distribution.keyring)):
             if codename in source.suites:
                 archive, signed_by = source.uri, source.signed_by
             if f"{codename}-security" in source.suites:
@@ -112,57 +115,28 @@ def host_sources(
     )
 
 
-def _host_entries(etc: Path, keyring: str) -> list[Source]:
-    apt = etc / "apt"
-    entries: list[Source] = []
+def _of_this_machine(apt: Path, keyring: str) -> Iterator[Source]:
+    """Its sources with the component main. A key inside a file is ignored: `keyring` stands for
+    it, and for a source that names none."""
     for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
-        if not path.is_file():
+        if not path.is_file() or path.suffix not in (".list", ".sources"):
             continue
         text = read_text(path, errors="replace")
-        if path.suffix == ".list":
-            entries += parse_one_line_sources(text, keyring)
-        elif path.suffix == ".sources":
-            entries += parse_deb822_sources(text, keyring)
-    return [entry for entry in entries if "main" in entry.components]
+        for stanza in _one_line(text) if path.suffix == ".list" else Deb822.iter_paragraphs(text):
+            components = tuple(stanza.get("Components", "").split())
+            is_on = "deb" in stanza.get("Types", "").split() and stanza.get("Enabled") != "no"
+            if is_on and "main" in components:
+                key = stanza.get("Signed-By", "")
+                key = key if key.startswith("/") else keyring
+                for uri in stanza.get("URIs", "").split():
+                    suites = tuple(stanza.get("Suites", "").split())
+                    yield Source(uri.rstrip("/"), suites, components, key)
 
 
-def parse_one_line_sources(text: str, keyring: str = str(DEBIAN.keyring)) -> list[Source]:
-    """`deb [options] URI suite component...` lines of a sources.list; `keyring` applies to lines
-    that name none."""
-    sources = []
-    for raw in text.splitlines():
-        match = re.match(r"deb\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<rest>.+)", raw.split("#")[0])
-        words = match["rest"].split() if match else []
-        if match is None or len(words) < 3:
-            continue
-        options = dict(o.split("=", 1) for o in shlex.split(match["options"] or "") if "=" in o)
-        signed_by = options.get("signed-by", keyring)
-        sources.append(Source(words[0].rstrip("/"), (words[1],), tuple(words[2:]), signed_by))
-    return sources
-
-
-def parse_deb822_sources(text: str, keyring: str = str(DEBIAN.keyring)) -> list[Source]:
-    """The stanzas of a .sources file; a key inside the file itself is ignored."""
-    sources = []
-    for stanza in Deb822.iter_paragraphs(text):
-        if "deb" not in stanza.get("Types", "").split() or stanza.get("Enabled") == "no":
-            continue
-        signed_by = stanza.get("Signed-By", "")
-        sources += [
-            Source(
-                uri.rstrip("/"),
-                tuple(stanza.get("Suites", "").split()),
-                tuple(stanza.get("Components", "").split()),
-                signed_by if signed_by.startswith("/") else keyring,
-            )
-            for uri in stanza.get("URIs", "").split()
-        ]
-    return sources
-
-
-def _release(etc: Path) -> dict[str, str]:
-    try:
-        lines = read_text(etc / "os-release").splitlines()
-    except OSError:
-        return {}
-    return {k: v.strip('"') for k, _, v in (line.partition("=") for line in lines)}
+def _one_line(text: str) -> Iterator[dict[str, str]]:
+    """`deb [options] URI suite component...` lines of a sources.list, as stanzas."""
+    line = re.compile(r"^deb\s+(?:\[([^\]]*)\]\s*)?([^\s\[]\S*)\s+(\S+)\s+([^#\n]+)", re.MULTILINE)
+    for options, uri, suite, components in line.findall(text):
+        key = re.search(r"signed-by=(\S+)", options)
+        fields = {"Types": "deb", "URIs": uri, "Suites": suite, "Components": components}
+        yield fields | ({"Signed-By": key[1].strip('"')} if key else {})

@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from ...catalog.stack import Stack
-from ...catalog.suites import RELEASES, SYSTEMS
-from ...core import paths
-from ...core.errors import UserError
-from ...core.files import read_text
-from ...provision import vendor
-
-FOLDER = "vendor"
+from ..catalog.stack import Stack
+from ..catalog.suites import RELEASES, SYSTEMS
+from ..core import paths
+from ..core.errors import UserError
+from ..core.files import read_text
+from ..provision import vendor
 
 
 class VendorItem(NamedTuple):
