@@ -52,7 +52,7 @@ def headers(form: Format, block: Block, of_rank: Block) -> list[Header]:
 
 
 def _lines(text_of: str, is_final: bool, block: Block) -> Iterator[tuple[int, str]]:
-    """The lines with a marker, each with its number."""
+    """The lines with a marker, each with its number. Raises LineError if one ends within a number."""
     data, marker = block.data, text_of.encode()
     last = data.rfind(marker) + len(marker)  # found fast: see reader.holds
     at = data.find(marker, 0, last)
@@ -62,8 +62,12 @@ def _lines(text_of: str, is_final: bool, block: Block) -> Iterator[tuple[int, st
             start = data.rfind(newline, start, at) + 1 or start
             after = data.find(newline, at, end)
             end = after if after >= 0 else end
-        if is_final and (wrapped := _WRAPPED.match(data, end)):
-            end = wrapped.end()
+        if wrapped := _WRAPPED.match(data, end):
+            if not is_final and data[end - 1 : end].isdigit():
+                found = repr(data[at : wrapped.end()].decode("utf-8", "replace")[-40:])
+                problem, expected = "the line is wrapped within a number", "the number in one line"
+                raise LineError(block.line(at), problem, expected=expected, found=found)
+            end = wrapped.end() if is_final else end
         yield block.line(at), data[start:end].decode("utf-8", "replace")
         at = data.find(marker, end, last)
 

@@ -248,6 +248,7 @@ IMPOSSIBLE = "the rate is not possible in training"
 NOT_WHOLE = "the rate is not "
 POSITIVE = "a number above 0 and below 1e+12"
 CONTRADICTS = "contradicts the "
+WRAPPED = "the line is wrapped within a number"
 
 
 def impossible_rates() -> list[Damage]:
@@ -329,6 +330,9 @@ DAMAGES = [
         *("gluoncv", SPEED(117, "384.50"), f"\udcff {SPEED(117, '384.50')}"),
         *("the line is not valid UTF-8", "text", "a byte that is none"),
     ),
+    # The sequence length stands in no name, so that nothing else would contradict it.
+    Damage("megatron", ". 4096", ". 4\n096", WRAPPED),
+    Damage("maxtext", "max_target_length: 2048", "max_target_length: 20\n48", WRAPPED),
     # Every line states it; the one after the first is another.
     *(
         Damage("megatron", old, new, f"the {what} changes during the run", line=1)
