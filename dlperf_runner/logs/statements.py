@@ -52,7 +52,7 @@ def headers(form: Format, block: Block, of_rank: Block) -> list[Header]:
 
 
 def _lines(text_of: str, is_final: bool, block: Block) -> Iterator[tuple[int, str]]:
-    """The lines with a marker, each with its number. Raises LineError if one ends within a number."""
+    """The lines with a marker, each with its number. Raises LineError if a number is wrapped."""
     data, marker = block.data, text_of.encode()
     last = data.rfind(marker) + len(marker)  # found fast: see reader.holds
     at = data.find(marker, 0, last)

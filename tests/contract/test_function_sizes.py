@@ -14,7 +14,7 @@ LONG = {
     "compare/with_published.py": {"compare_published"},
     "bundle/command.py": {"command"},
     "commands/compare.py": {"command"},
-    "commands/doctor.py": {"command"},
+    "doctor/command.py": {"command"},
     "commands/history.py": {"command"},
     "commands/summarize.py": {"command"},
     "commands/run.py": {"command"},
