@@ -33,6 +33,7 @@ EXACT = "fp32|tf32"
 _DTYPES = {"float32": EXACT, "float16": "fp16", "bfloat16": "bf16"}
 _BATCH = re.compile(r"\d{1,9}(?:\.\d{1,18})?", re.ASCII)
 _WRAPPED = re.compile(text.WRAPPED)
+_DIGITS = re.compile(rb"\r?\n\d{1,18}+%s" % text.END)  # the rest of a count
 LONGEST = 2**12  # a printed namespace has about 2000 characters
 
 
@@ -62,12 +63,15 @@ def _lines(text_of: str, is_final: bool, block: Block) -> Iterator[tuple[int, st
             start = data.rfind(newline, start, at) + 1 or start
             after = data.find(newline, at, end)
             end = after if after >= 0 else end
-        if wrapped := _WRAPPED.match(data, end):
-            if not is_final and data[end - 1 : end].isdigit():
-                found = repr(data[at : wrapped.end()].decode("utf-8", "replace")[-40:])
-                problem, expected = "the line is wrapped within a number", "the number in one line"
-                raise LineError(block.line(at), problem, expected=expected, found=found)
-            end = wrapped.end() if is_final else end
+        if is_final and (wrapped := _WRAPPED.match(data, end)):
+            end = wrapped.end()
+        elif data[end - 1 : end].isdigit() and (wrapped := _DIGITS.match(data, end)):
+            raise LineError(
+                block.line(at),
+                "the line is wrapped within a number",
+                expected="the number in one line",
+                found=repr(data[at : wrapped.end()].decode("utf-8", "replace")[-40:]),
+            )
         yield block.line(at), data[start:end].decode("utf-8", "replace")
         at = data.find(marker, end, last)
 
