@@ -33,6 +33,7 @@ EXACT = "fp32|tf32"
 _DTYPES = {"float32": EXACT, "float16": "fp16", "bfloat16": "bf16"}
 _BATCH = re.compile(r"\d{1,9}(?:\.\d{1,18})?", re.ASCII)
 _WRAPPED = re.compile(text.WRAPPED)
+_DIGITS = re.compile(rb"\r?\n\d{1,18}+%s" % text.END)  # the rest of a count
 LONGEST = 2**12  # a printed namespace has about 2000 characters
 
 
@@ -52,7 +53,7 @@ def headers(form: Format, block: Block, of_rank: Block) -> list[Header]:
 
 
 def _lines(text_of: str, is_final: bool, block: Block) -> Iterator[tuple[int, str]]:
-    """The lines with a marker, each with its number."""
+    """The lines with a marker, each with its number. Raises LineError if a number is wrapped."""
     data, marker = block.data, text_of.encode()
     last = data.rfind(marker) + len(marker)  # found fast: see reader.holds
     at = data.find(marker, 0, last)
@@ -64,6 +65,13 @@ def _lines(text_of: str, is_final: bool, block: Block) -> Iterator[tuple[int, st
             end = after if after >= 0 else end
         if is_final and (wrapped := _WRAPPED.match(data, end)):
             end = wrapped.end()
+        elif data[end - 1 : end].isdigit() and (wrapped := _DIGITS.match(data, end)):
+            raise LineError(
+                block.line(at),
+                "the line is wrapped within a number",
+                expected="the number in one line",
+                found=repr(data[at : wrapped.end()].decode("utf-8", "replace")[-40:]),
+            )
         yield block.line(at), data[start:end].decode("utf-8", "replace")
         at = data.find(marker, end, last)
 

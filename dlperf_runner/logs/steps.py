@@ -119,7 +119,8 @@ def with_rate(form: Format, data: bytes) -> Iterator[Matched]:
 
 def _rates(form: Format, block: Block, printed: Sequence[bytes]) -> list[float]:
     joined = b"\n".join(printed) + b"\n"
-    if form.whole_rates.fullmatch(joined):
+    # A wrapped line can have the digits of two whole rates.
+    if joined.count(b"\n") == len(printed) and form.whole_rates.fullmatch(joined):
         rates = list(map(float, joined.replace(b",", b"").split() if b"," in joined else printed))
         if not rates or (min(rates) > 0 and max(rates) < text.FASTEST):
             return text.per_second(rates, form)

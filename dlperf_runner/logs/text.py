@@ -57,7 +57,7 @@ def rate(printed: bytes, form: Format, others: Sequence[bytes] = ()) -> float:
     if printed.endswith(_CUT):
         printed = _before_cut(printed.removesuffix(_CUT), form, others) or printed
     shown = _shown(printed)
-    is_whole = form.whole_rates.fullmatch(printed + b"\n")
+    is_whole = b"\n" not in printed and form.whole_rates.fullmatch(printed + b"\n")
     plain = shown.replace(",", "") if is_whole else shown  # 6,835
     number = _SIGNED.fullmatch(plain.lower())
     if number and not 0 < float(plain) < FASTEST:

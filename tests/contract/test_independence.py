@@ -8,8 +8,6 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 TESTS = Path(__file__).parents[1]
 FILES = sorted(path for path in TESTS.rglob("*.py") if path != Path(__file__))
 BESIDE = "support/make_logs.py"  # the one file that says where it lies, as SHARED
@@ -24,10 +22,15 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(TESTS)))
-def test_no_test_is_imported(path: Path) -> None:
-    tests = {other.stem for other in FILES if other.stem.startswith("test_")}
-    assert [name for name in imports(path) if tests & set(name.split("."))] == []
+def test_no_test_is_imported() -> None:
+    tests = {path.stem for path in FILES if path.stem.startswith("test_")}
+    found = [
+        f"{path.relative_to(TESTS)}: {name}"
+        for path in FILES
+        for name in imports(path)
+        if tests & set(name.split("."))
+    ]
+    assert found == []
 
 
 def test_helpers_are_found_in_one_folder_only() -> None:

@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def python(folder: Path, *argv: str) -> str:
     paths = os.pathsep.join([str(folder / "python"), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": paths}
-    done = captured(sys.executable, *argv, cwd=folder, env=environment, timeout=60)
+    done = captured(sys.executable, *argv, cwd=folder, env=environment, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

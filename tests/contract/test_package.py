@@ -65,7 +65,10 @@ def installed(built: Path, where: Path, extra: str = "") -> Path:
     (wheel,) = built.glob("*.whl")
     run([UV, "venv", "--quiet", "--python", sys.executable, where], where.parent)
     install = [UV, "pip", "install", "--quiet", "--python", where / "bin/python"]
-    run([*install, "--compile-bytecode", f"dlperf_runner{extra} @ {wheel.as_uri()}"], where.parent)
+    run([*install, f"dlperf_runner{extra} @ {wheel.as_uri()}"], where.parent)
+    # As pip does with all packages, which takes longer than to import what is used.
+    (package,) = where.glob("lib/python*/site-packages/dlperf_runner")
+    run([where / "bin/python", "-m", "compileall", "-q", package], where.parent)
     return where / "bin"
 
 

@@ -104,6 +104,24 @@ def test_a_log_cut_in_its_last_rate_is_refused_or_right(name: str) -> None:
         is_refused_or_right(log, whole[:end])
 
 
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("gluoncv", r"\nINFO:root:Epoch\[0\]\tSpeed: .*"),  # something follows the last rate
+        ("dllogger", r"\n[^\n]*train_throughput[^\n]*"),  # a blank follows it
+        ("dllogger, 32 devices", "images/s"),
+        ("oneflow", r" 15970[\d.]*"),  # three decimals, always
+        ("plsc", r"\n[^\n]*"),  # two decimals, always
+    ],
+)
+def test_a_last_rate_that_is_whole_needs_no_newline(name: str, end: str) -> None:
+    log = WHOLE_LOGS[name]
+    text, number = re.subn(end + r"\Z", "", log.text.rstrip("\n"))
+    assert number == 1
+    assert throughput(read_as(log, text)) == pytest.approx(log.value, rel=1e-12)
+    assert throughput(read_as(log, text.rstrip()[:-1])) in (None, throughput(read_as(log, text)))
+
+
 @st.composite
 def mutated(draw: st.DrawFn, data: bytes) -> bytes:
     """A log with some bytes replaced, removed, doubled or moved."""
@@ -230,6 +248,7 @@ IMPOSSIBLE = "the rate is not possible in training"
 NOT_WHOLE = "the rate is not "
 POSITIVE = "a number above 0 and below 1e+12"
 CONTRADICTS = "contradicts the "
+WRAPPED = "the line is wrapped within a number"
 
 
 def impossible_rates() -> list[Damage]:
@@ -262,6 +281,7 @@ def rates_that_are_not_whole() -> list[Damage]:
         ("plsc", "qps:398.00", "qps:3 98.00"),
         ("plsc", "qps:398.00", "qps:2,398.00"),
         ("plsc", "qps:398.00", "qps:398.0"),
+        ("plsc", "qps:398.00", "qps:398.00\n398.00"),  # the digits of two whole rates
         ("plsc", "qps:398.00", "qps: 98.00"),
         ("oneflow", "samples/s: 384.500", "samples/s: 38\n4.500"),
         ("oneflow", "samples/s: 384.500", "samples/s: 384.50\n0"),
@@ -310,6 +330,9 @@ DAMAGES = [
         *("gluoncv", SPEED(117, "384.50"), f"\udcff {SPEED(117, '384.50')}"),
         *("the line is not valid UTF-8", "text", "a byte that is none"),
     ),
+    # The sequence length stands in no name, so that nothing else would contradict it.
+    Damage("megatron", ". 4096", ". 4\n096", WRAPPED),
+    Damage("maxtext", "max_target_length: 2048", "max_target_length: 20\n48", WRAPPED),
     # Every line states it; the one after the first is another.
     *(
         Damage("megatron", old, new, f"the {what} changes during the run", line=1)
