@@ -27,8 +27,7 @@ def command(
 ) -> None:
     """Show the unfinished runs of a campaign, why runs failed or are invalid, and done runs that
     the manifest lacks. The exit status is 1 if there are any."""
-    from ..control.controllers import status_of
-    from ..control.watch import poll_campaign
+    from ..control.controllers import poll_campaign, status_of
 
     if watch:
         for document in poll_campaign(directory):

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 
 from ..campaign import directory as campaigns
 from ..campaign import job_files, lock
+from ..campaign.execute import current_rate
 from ..campaign.manifest import CONTROLLER_LOG
+from ..catalog.reader import printed_unit
 from ..core.errors import UserError
-from ..core.files import open_append, read_text
+from ..core.files import open_append, open_stored, read_text
+from ..logs import parse_tail
 
 INVALID = "invalid"
 START_S = 20
@@ -120,3 +129,201 @@ def status_of(directory: Path, verdicts: Verdicts | None = None) -> dict[str, An
         "unrecorded": campaigns.unrecorded_runs(directory),
         "controller": lock.owner_alive(directory),
     }
+
+
+# ---- what becomes of a campaign while it runs
+
+
+EVERY_S = 2.0
+_TAIL, _PIECE = 4096, 1 << 20
+_UNREADABLE = (OSError, EOFError, zlib.error)
+_POINTS = 2000  # of a run's rates; then every second one is kept
+_ENDED = ("done", "failed", INVALID)
+# Of the samples of a device: how they become one number.
+_TELEMETRY: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "utilization_percent": fmean,
+    "power_w": fmean,
+    "temperature_c": max,
+    "memory_used_mib": max,
+}
+
+
+class CampaignWatch:
+    """What is shown of a campaign. Rates of running runs are read at each poll, because their files
+    have only the last lines of a log."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.record = campaigns.read_campaign(directory)
+        self.rates: dict[str, list[tuple[float, float]]] = {}
+        self.last: dict[str, float | None] = {}  # of ended runs
+        self.devices: dict[tuple[str, str], list[dict[str, Any]]] = {}  # by run and its end
+        self.verdicts = Verdicts(directory)
+
+    def poll(self, now: float) -> dict[str, Any]:
+        """What the files say at this time in seconds."""
+        records = campaigns.read_records(self.directory)
+        status = status_of(self.directory, self.verdicts)
+        states = {run["id"]: run for run in status["runs"]}
+        for record in records:
+            if states[record["id"]]["status"] == "running":
+                self._add_rate(record, now)
+        runs = [self._run(record, states[record["id"]], now) for record in records]
+        elapsed = {run["id"]: run["elapsed_s"] or 0 for run in runs}
+        latest = next(reversed(self.rates), None)
+        unit = next((run["unit"] for run in runs if run["id"] == latest), "")
+        return {
+            "campaign": campaigns.name_of(self.directory),
+            "notes": self.record.get("notes"),
+            "done": status["done"],
+            "invalid": status["invalid"],
+            "unrecorded": status["unrecorded"],
+            "controller": status["controller"],
+            "ended": sum(run["status"] in _ENDED for run in runs),
+            "total": len(runs),
+            "left_s": time_left(records, elapsed),
+            "runs": runs,
+            "series": {"run": latest, "unit": unit, "points": self.rates.get(latest or "", [])},
+            "telemetry": self._telemetry(records, states),
+        }
+
+    def _add_rate(self, record: Mapping[str, Any], now: float) -> None:
+        place = campaigns.run_directory(self.directory, record)
+        rate = current_rate(place, record["log_format"])
+        points = self.rates.setdefault(record["id"], [])
+        if rate is not None and math.isfinite(rate):
+            points.append((now, rate))
+        if len(points) > _POINTS:
+            del points[1::2]
+
+    def _run(
+        self, record: Mapping[str, Any], state: Mapping[str, Any], now: float
+    ) -> dict[str, Any]:
+        run, outcome = record["id"], record["outcome"]
+        points = self.rates.get(run)
+        if state["status"] in _ENDED:
+            rate = self._last_rate(record)
+        else:
+            rate = points[-1][1] if points else None
+        elapsed = outcome.get("elapsed_s")
+        if state["status"] == "running":
+            elapsed = _since_start(self.directory, record, now)
+        unit = printed_unit(record["workload"]) if rate is not None else ""
+        return {**state, "rate": rate, "unit": unit, "elapsed_s": elapsed}
+
+    def _last_rate(self, record: Mapping[str, Any]) -> float | None:
+        """The last rate in the log of an ended run. It is read once."""
+        run = record["id"]
+        if run not in self.last:
+            path = campaigns.run_directory(self.directory, record) / record["log_name"]
+            self.last[run] = None
+            with suppress(*_UNREADABLE), open_stored(path) as file:
+                tail = b""
+                while piece := file.read(_PIECE):
+                    tail = (tail + piece)[-_TAIL:]
+                self.last[run] = parse_tail(record["log_format"], tail.decode(errors="replace"))
+        return self.last[run]
+
+    def _telemetry(
+        self, records: Sequence[Mapping[str, Any]], states: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """The devices of the running run, or else of the run that ended last."""
+        for record in records:
+            if states[record["id"]]["status"] == "running":
+                devices = _present(campaigns.run_directory(self.directory, record))
+                if devices:
+                    return {"run": record["id"], "is_running": True, "devices": devices}
+        ended = [record for record in records if record["outcome"].get("ended")]
+        for record in sorted(ended, key=lambda r: str(r["outcome"]["ended"]), reverse=True):
+            place = campaigns.run_directory(self.directory, record)
+            key = (record["id"], str(record["outcome"]["ended"]))
+            if key not in self.devices:
+                self.devices[key] = _devices(place)
+            if self.devices[key]:
+                return {"run": record["id"], "is_running": False, "devices": self.devices[key]}
+        return {"run": None, "is_running": False, "devices": []}
+
+
+def time_left(records: Sequence[Mapping[str, Any]], elapsed: Mapping[str, float]) -> float | None:
+    """The expected seconds until all runs have ended: for each the median of its case, or of all,
+    less what has `elapsed` of it. None if no run is done yet."""
+    lengths: dict[str, list[float]] = {}
+    for record in records:
+        length = record["outcome"].get("elapsed_s")
+        if record["outcome"]["status"] == "done" and isinstance(length, int | float):
+            lengths.setdefault(record["case"], []).append(length)
+    if not lengths:
+        return None
+    usual = median(length for of_case in lengths.values() for length in of_case)
+    left = [record for record in records if record["outcome"]["status"] not in _ENDED]
+    return sum(
+        max(0.0, median(lengths.get(record["case"], [usual])) - elapsed.get(record["id"], 0))
+        for record in left
+    )
+
+
+def _since_start(directory: Path, record: Mapping[str, Any], now: float) -> float | None:
+    """Seconds since a run was recorded as running."""
+    with suppress(OSError):
+        path = campaigns.run_directory(directory, record) / "run.json"
+        return max(0.0, now - path.stat().st_mtime)
+    return None
+
+
+def _present(place: Path) -> list[dict[str, Any]]:
+    """The last sample of each device of a running run."""
+    with suppress(OSError, ValueError):
+        found = json.loads(read_text(place / "progress.json")).get("devices")
+        return [dict(device) for device in found or ()]
+    return []
+
+
+def _devices(place: Path) -> list[dict[str, Any]]:
+    """The telemetry of an ended run, by device."""
+    found: list[dict[str, Any]] = []
+    names = {path.name.removesuffix(".gz") for path in place.glob("telemetry-*.csv*")}
+    for name in sorted(names):
+        node = name.removeprefix("telemetry-").removesuffix(".csv")
+        samples: dict[int, dict[str, list[float]]] = {}
+        for row in _rows(place / name):
+            device = _number(row.get("device"))
+            if device is None:
+                continue
+            own = samples.setdefault(int(device), {name: [] for name in _TELEMETRY})
+            for column, values in own.items():
+                if (value := _number(row.get(column))) is not None:
+                    values.append(value)
+        found += [
+            {"node": node, "device": device}
+            | {name: _TELEMETRY[name](v) if v else None for name, v in own.items()}
+            for device, own in sorted(samples.items())
+        ]
+    return found
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    with (
+        suppress(*_UNREADABLE, csv.Error),
+        open_stored(path) as content,
+        io.TextIOWrapper(content, encoding="utf-8", errors="replace", newline="") as file,
+    ):
+        return list(csv.DictReader(file))
+    return []
+
+
+def _number(text: object) -> float | None:
+    with suppress(TypeError, ValueError):
+        value = float(str(text))
+        return value if math.isfinite(value) else None
+    return None
+
+
+def poll_campaign(directory: Path, every_s: float = EVERY_S) -> Iterator[dict[str, Any]]:
+    """What is shown of a campaign, again and again until its controller has ended."""
+    watch = CampaignWatch(directory)
+    while True:
+        document = watch.poll(time.time())
+        yield document
+        if document["controller"] is None:
+            return
+        time.sleep(every_s)

@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Annotated
 
-from ..control.watch import EVERY_S, CampaignWatch
+from ..control.controllers import EVERY_S, CampaignWatch
 from ..core.errors import UserError, as_user_error
 from ..core.files import read_text
 from ..options import LATEST, CampaignDirectory, option

@@ -22,8 +22,7 @@ from dlperf_runner.campaign import lock, manifest
 from dlperf_runner.campaign.manifest import changes, read
 from dlperf_runner.control import rounds
 from dlperf_runner.control.campaigns import plan_of_playbook
-from dlperf_runner.control.controllers import stop
-from dlperf_runner.control.watch import time_left
+from dlperf_runner.control.controllers import stop, time_left
 from dlperf_runner.core.errors import UserError
 
 # A controller that creates or resumes a campaign and works on its files until it is killed.

@@ -26,7 +26,7 @@ from recorded_campaign import end
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.commands.status import progress_line
 from dlperf_runner.control import campaigns as commands
-from dlperf_runner.control.watch import CampaignWatch, time_left
+from dlperf_runner.control.controllers import CampaignWatch, time_left
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.live.command import announce_page, serve_page
 from dlperf_runner.plan import inventory
