@@ -273,8 +273,8 @@ def _finish(
     """Print or write the comparison. Returns the exit status."""
     from ..compare.verdicts import ONLY_A, ONLY_B, together
     from ..compare.with_published import NOT_PUBLISHED
+    from ..core.frame import records
     from ..report.compare_junit import junit_cases, render
-    from ..stats.groups import records
 
     cases = records(table)
     status = 0

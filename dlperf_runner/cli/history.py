@@ -44,9 +44,9 @@ def history(
     chosen = [
         point
         for point in points(file)
-        if (not framework or point.framework == framework)
-        and (not workload or point.workload == workload)
-        and (not model or point.model == model)
+        if (not framework or point["framework"] == framework)
+        and (not workload or point["workload"] == workload)
+        and (not model or point["model"] == model)
     ]
     cases = history_view.by_case(chosen)
     if case:
@@ -54,7 +54,7 @@ def history(
         cases = {name: cases[name]}
     changes = {
         name: history_view.explained(
-            of, change_points([point.samples_per_second_median for point in of])
+            of, change_points([point["samples_per_second_median"] for point in of])
         )
         for name, of in followed(cases.items(), len(cases), "looking for changes")
     }

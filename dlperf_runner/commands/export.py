@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError, as_user_error
 from ..core.files import open_append, read_json, write_result
+from ..core.frame import records
 from ..export import mlflow, openmetrics, wandb
 from ..export.record import ExportedCampaign, exported_cases, of_history, time_of
 from .progress import reading_logs
@@ -110,11 +111,11 @@ def _read(source: Path, name: str, statements: Statements | None) -> _Read:
     from ..report.markdown import render, text
     from ..results.load import load_results
     from ..stats.notes import case_notes
-    from ..stats.summary import cases as cases_of
+    from ..stats.summary import summarize
     from .summarize import notes_on
 
     results = load_results(source, statements=statements, progress=reading_logs)
-    cases = cases_of(results.rows)
+    cases = records(summarize(results.frame))
     record = _record(source)
     created = datetime.fromtimestamp(source.stat().st_mtime, UTC)
     if source.is_dir():
@@ -129,7 +130,7 @@ def _read(source: Path, name: str, statements: Statements | None) -> _Read:
     exported = ExportedCampaign(
         name,
         created,
-        exported_cases(cases, results.rows),
+        exported_cases(cases, results.frame),
         # Campaigns in one folder are of one site. Other logs may be of any machine.
         str(source.resolve().parent if (source / "campaign.json").is_file() else source.resolve()),
         [str(tag) for tag in record.get("tags") or ()],
@@ -138,7 +139,7 @@ def _read(source: Path, name: str, statements: Statements | None) -> _Read:
     )
 
     def markdown() -> str:
-        notes = [*case_notes(results.rows, cases), *notes_on(cases, results), *results.notes]
+        notes = [*case_notes(results.frame, cases), *notes_on(cases, results), *results.notes]
         document = render(cases, notes, [results.told(problem) for problem in results.problems])
         return document.replace("# Results", f"# {text(name)}", 1)
 
@@ -163,7 +164,7 @@ def _history(file: Path) -> _Read:
     def markdown() -> str:
         cases = by_case(found)
         changes = {
-            name: explained(of, change_points([p.samples_per_second_median for p in of]))
+            name: explained(of, change_points([p["samples_per_second_median"] for p in of]))
             for name, of in cases.items()
         }
         return f"# History\n\n{cases_table(cases, changes).strip()}\n"

@@ -15,6 +15,7 @@ from ..campaign.manifest import is_campaign, seal
 from ..compare.conditions import parse_stated
 from ..core.errors import UserError
 from ..core.files import json_text, read_bytes, remove, write_result
+from ..core.frame import records
 from ..report.document import Campaign, Document, make_cases, make_document, make_figures
 from ..report.environment import read_campaign_record, report_command
 from ..report.labels import load_labels
@@ -131,7 +132,6 @@ def _campaigns(
     from ..results.discovery import of_each
     from ..results.load import load_results
     from ..results.statement import NOTHING
-    from ..stats.groups import records
     from ..stats.notes import case_notes
     from ..stats.summary import summarize
     from .summarize import notes_on
@@ -152,7 +152,7 @@ def _campaigns(
         said += [f"some logs are copies of those of {other}" for other in copied]
         of_others |= dict.fromkeys(results.logs, shown)
         recorded = read_campaign_record(directory)
-        calculated = (*case_notes(results.rows, cases), *notes_on(cases, results))
+        calculated = (*case_notes(results.frame, cases), *notes_on(cases, results))
         notes = (*recorded.notes, *calculated, *said)
         yield Campaign(shown, results, table, recorded, notes)
 
@@ -231,8 +231,7 @@ def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
     leading apostrophe; numbers are unchanged."""
     from ..report.data import csv
 
-    names = list(dict.fromkeys(name for case in cases for name in case))
-    return csv(names, ([case.get(name) for name in names] for case in cases))
+    return csv(cases)
 
 
 def results_json(document: Document, options: Mapping[str, Any]) -> str:

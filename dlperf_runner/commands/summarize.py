@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..campaign.manifest import HISTORY, append, home, seal
 from ..core.errors import UserError
 from ..core.files import UnsafeFileError, readable_json, write_result
-from ..core.frame import PEAK_TFLOPS, Row
+from ..core.frame import PEAK_TFLOPS, records
 from ..core.identity import GROUP, label, topology_text, value_text
 from ..core.lists import counted, grouped
 from ..core.printable import printable
@@ -25,6 +25,9 @@ from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
 from ..results.statement import Statements
 from .destination import destination, guarded, source_document
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # What a user asked for. Tables that agree in these columns but in no others are named in a note.
 _SETTINGS = ("workload", "model", "precision", "batch_size_per_device")
@@ -36,7 +39,7 @@ class SummaryResult:
 
     `notes`: on the table. `problems`: logs that failed validation. `is_incomplete`: a run failed,
     is missing or is invalid. `paths`: the files written. `unwritten`: why there are none.
-    `rows` and `cases`: the computed values. `document`: the content of summary.json. `skipped`:
+    `frame` and `cases`: the computed values. `document`: the content of summary.json. `skipped`:
     the files that were not read as logs, with the reasons.
     """
 
@@ -45,7 +48,7 @@ class SummaryResult:
     is_incomplete: bool
     paths: list[Path]
     unwritten: UserError | None
-    rows: list[Row]
+    frame: pd.DataFrame
     cases: list[dict[str, Any]]
     document: str
     skipped: Mapping[str, str]
@@ -98,7 +101,7 @@ def summarize(
         results.is_incomplete,
         paths,
         unwritten,
-        results.rows,
+        results.frame,
         cases,
         files["summary.json"],
         {printable(str(file.path)): file.reason for file in results.skipped},
@@ -128,8 +131,8 @@ def record(history: Path, directory: Path, result: SummaryResult) -> list[str]:
     from ..history import store
 
     campaign = store.campaign_identity(directory)
-    recorded = store.record(history, campaign, result.rows, result.cases)
-    rows = store.recorded_tables(history, campaign, [row.log_sha256 for row in result.rows])
+    recorded = store.record(history, campaign, result.frame, result.cases)
+    rows = store.recorded_tables(history, campaign, set(result.frame["log_sha256"].dropna()))
     if rows is not None and result.paths:
         place = home(result.paths[0].parent)
         name = os.path.relpath(history.resolve(), place)
@@ -151,21 +154,22 @@ def documents(
 ) -> tuple[list[dict[str, Any]], list[str], dict[str, str]]:
     """The statistics, the notes on them, and the content of each result file by its name."""
     from ..report import data, markdown
-    from ..report.units import named_cases, named_rows
+    from ..report.units import named_record, with_named_metrics
     from ..stats import summary
     from ..stats.notes import case_notes
 
-    rows, cases = results.rows, summary.cases(results.rows)
-    notes = [*case_notes(rows, cases), *notes_on(cases, results), *results.notes]
+    frame = results.frame
+    cases = records(summary.summarize(frame))
+    notes = [*case_notes(frame, cases), *notes_on(cases, results), *results.notes]
     problems = [results.told(problem) for problem in results.problems]
     short_names = {(k.workload, k.model): k.short_name for k in known}
     files = {
-        "summary.csv": data.csv(*named_cases(cases, summary.COLUMNS)),
-        "measurements.csv": data.measurements(named_rows(rows)),
+        "summary.csv": data.csv(map(named_record, cases), summary.COLUMNS),
+        "measurements.csv": data.csv_of(with_named_metrics(frame)),
         "summary.json": data.summary(cases, notes, problems),
         "summary.md": markdown.render(cases, notes, problems),
     }
-    for batch, document in data.results_by_batch(rows, cases, short_names).items():
+    for batch, document in data.results_by_batch(frame, cases, short_names).items():
         files[f"bz{batch}_result.json"] = document
     return cases, notes, files
 

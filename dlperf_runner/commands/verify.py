@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..campaign.directory import require_existing
 from ..campaign.manifest import FILE, home, is_campaign, read, recorded_files
 from ..core.errors import UserError
 from ..core.files import open_read, read_json
+from ..core.frame import records
 from ..core.identity import CASE
 from ..core.printable import printable
 from ..results.load import Progress, Results, catalogued, load_results
@@ -141,7 +142,7 @@ def _against_logs(
 ) -> Iterator[str]:
     """Compute everything again. Adds to the problems and notes. `sealed`: the files are as their
     manifest has them."""
-    from ..report.units import named_record, named_rows
+    from ..report.units import named_record
 
     if not (place / "summary.json").exists():
         raise UserError(
@@ -156,9 +157,8 @@ def _against_logs(
     problems += results.problems
     cases, _, files = documents(results, known)
     yield from _unrecorded(place, files)
-    runs = [row._asdict() for row in results.rows]
-    written = [row._asdict() for row in named_rows(results.rows)]
-    computed_cases, computed_runs = [*map(named_record, cases)], [*map(_as_text, written)]
+    computed_cases = [*map(named_record, cases)]
+    computed_runs = list(csv.DictReader(StringIO(files["measurements.csv"])))
     missing = [
         *_missing("summary.json", recorded_cases, computed_cases),
         *_missing("measurements.csv", recorded_runs, computed_runs),
@@ -183,6 +183,7 @@ def _against_logs(
         elif not differs:
             notes.append(sentence)
     if history is not None:
+        runs = records(results.frame)
         yield from _against_history(results.directory, place, history, cases, runs, notes)
 
 
@@ -248,15 +249,6 @@ def _measurements(path: Path) -> list[dict[str, str]]:
         raise UserError("file not found", where=str(path)) from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError("cannot read the file", where=str(path), found=str(error)) from None
-
-
-def _as_text(run: Record) -> dict[str, str]:
-    """A row as in measurements.csv."""
-    from ..report.data import unlike_a_formula
-
-    return {
-        name: "" if value is None else str(unlike_a_formula(value)) for name, value in run.items()
-    }
 
 
 def _compared(

@@ -6,13 +6,13 @@ differ; a difference is named. docs/comparing.md defines the verdicts and the li
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.identity import IDENTITY, CaseKey, label, topology_text
-from ..stats.groups import case_statements, case_units, case_values
+from ..stats.groups import CaseRates, rates_by_case
 from ..stats.intervals import SampleComparison, compare_samples
 from ..stats.ratios import RelativeDifference, relative_difference
 from .outlook import to_decide
@@ -75,27 +75,26 @@ def compare_campaigns(
 
     rows: list[dict[str, Any]] = []
     compared = []
-    all_a, all_b = case_values(a), case_values(b)
-    units_a, units_b = case_units(a), case_units(b)
-    stated_a, stated_b = case_statements(a), case_statements(b)
+    all_a, all_b = rates_by_case(a), rates_by_case(b)
     check_names(allowed, (*all_a, *all_b))
     paired = pairs(list(all_a), list(all_b), allowed)
     if limit is not None:
         refuse_unlike(paired, allowed)
     for pair, distinction in zip(paired, distinctions(paired), strict=True):
-        values_a, values_b = all_a.get(pair.a or (), []), all_b.get(pair.b or (), [])
-        unit = _unit(pair, units_a, units_b)
-        row = {name: pair.case[name] for name in IDENTITY}
-        row |= {"unit": unit, "distinction": distinction}
-        row["stated_a"], row["stated_b"] = stated_a.get(pair.a or ()), stated_b.get(pair.b or ())
+        sides = {"a": all_a.get(pair.a or ()), "b": all_b.get(pair.b or ())}
+        known = {side: rates for side, rates in sides.items() if rates}
+        row: dict[str, Any] = {name: pair.case[name] for name in IDENTITY}
+        row |= {"unit": _unit(pair, known.values()), "distinction": distinction}
+        row |= {f"stated_{side}": rates.stated for side, rates in known.items()}
+        row |= {f"n_{side}": len(rates.values) if rates else 0 for side, rates in sides.items()}
+        row |= {side: median(rates.values) for side, rates in known.items()}
         rows.append(row)
-        row.update(n_a=len(values_a), n_b=len(values_b))
-        row.update({s: median(v) for s, v in (("a", values_a), ("b", values_b)) if v})
         if pair.a is None or pair.b is None:
             row.update(verdict=ONLY_A if pair.b is None else ONLY_B, apart=pair.apart)
             continue
         row["environment"] = ", ".join(map(str, pair.differing)) or None
         row["unrecorded"] = ", ".join(map(label, unrecorded_conditions(pair))) or None
+        values_a, values_b = all_a[pair.a].values, all_b[pair.b].values
         result = compare_samples(values_a, values_b)
         spread = spread_of(spreads or {}, pair.a, pair.b)
         compared.append((row, result, spread, values_a, values_b))
@@ -117,9 +116,9 @@ def compare_campaigns(
     return table.astype({"between_campaigns_of": "Int64"})  # may be missing
 
 
-def _unit(pair: Pair, a: Mapping[CaseKey, str], b: Mapping[CaseKey, str]) -> str:
+def _unit(pair: Pair, sides: Iterable[CaseRates]) -> str:
     """The unit of the rates of a pair. Raises UserError if its sides have different ones."""
-    units = [unit for unit in (a.get(pair.a or ()), b.get(pair.b or ())) if unit is not None]
+    units = [side.unit for side in sides]
     if len(set(units)) > 1:
         raise UserError(
             "the two sides count different things, so their rates cannot be compared",
@@ -133,7 +132,7 @@ def _unit(pair: Pair, a: Mapping[CaseKey, str], b: Mapping[CaseKey, str]) -> str
 
 def without_effect(a: pd.DataFrame, b: pd.DataFrame, allowed: Collection[str]) -> list[str]:
     """The names of `allowed` in which no pair of cases of the two frames differs."""
-    paired = pairs(list(case_values(a)), list(case_values(b)), allowed)
+    paired = pairs(list(rates_by_case(a)), list(rates_by_case(b)), allowed)
     differing = [item for pair in paired if pair.a and pair.b for item in pair.differing]
     names = {name for item in differing for name in (item.name, item.column)}
     return [name for name in dict.fromkeys(allowed) if name not in names]

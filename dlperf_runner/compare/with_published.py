@@ -20,10 +20,10 @@ from ..catalog.published_numbers import (
     load_rule,
     reproduced_reports,
 )
-from ..core.frame import case_of, rows_of
+from ..core.frame import by_case, records
 from ..core.identity import CASE, TOPOLOGY, CaseKey, case_key, columns_of, label
 from ..core.units import BANDWIDTH, per_second
-from ..stats.groups import case_values
+from ..stats.groups import rates_by_case
 from ..stats.intervals import UNKNOWN, ConfidenceInterval, median_interval
 from ..stats.ratios import LEAST_RUNS, published_interval
 from ..stats.summary import summarize
@@ -102,10 +102,10 @@ def compare_published(
     import pandas as pd
 
     numbers, rule = load_published(), rule or load_rule()
-    values, others = case_values(frame), _by_estimator(frame)
+    values, others = rates_by_case(frame), _by_estimator(frame)
     rows: list[dict[str, Any]] = []
     table = summarize(frame) if table is None else table
-    for case in table.to_dict(orient="records"):
+    for case in records(table):
         key = case_key(case)
         known = dict((conditions or {}).get(key, {}))
         texts = [str(text) for text in (case["stated"], known.get(ONLY_STATED)) if text]
@@ -120,7 +120,7 @@ def compare_published(
             mine = {name: value for name, value in mine.items() if name not in OF_TRAINING}
         of_model = numbers_of_model(own, numbers)
         shown = of_model if every else usable_numbers(of_model, mine["accelerator"])
-        usual, runs = case["estimator"], values[key]
+        usual, runs = case["estimator"], values[key].values
         estimates = {by: of for by, of in others[key].items() if len(of) == len(runs)}
         estimates[usual] = runs
         found_numbers = list(nearest(own, mine, usual, estimates, shown, rule, assume))
@@ -240,13 +240,13 @@ def ratio_of(values: Sequence[float], number: PublishedNumber) -> tuple[float, C
 
 def _by_estimator(frame: pd.DataFrame) -> dict[CaseKey, dict[str, list[float]]]:
     """The throughput of the valid runs of a tidy frame, by case and estimator."""
-    values: dict[CaseKey, dict[str, list[float]]] = {}
-    for row in rows_of(frame):
-        is_rate = row.metric in (METRIC, f"{METRIC}_{row.estimator}")
-        if row.valid and is_rate and row.value is not None:
-            of_case = values.setdefault(case_of(row), {})
-            of_case.setdefault(str(row.estimator), []).append(row.value)
-    return values
+    of_estimator = f"{METRIC}_" + frame["estimator"].astype("str")
+    is_rate = (frame["metric"] == METRIC) | (frame["metric"] == of_estimator)
+    rates = frame[frame["valid"] & is_rate & frame["value"].notna()]
+    return {
+        key: {str(name): group.tolist() for name, group in rows.groupby("estimator")["value"]}
+        for key, rows in by_case(rates)
+    }
 
 
 def _mine(values: Sequence[float], by: str, usual: str) -> dict[str, Any]:

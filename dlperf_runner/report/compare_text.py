@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..compare.verdicts import together
+from ..core.frame import records
 from ..core.identity import GROUP, TOPOLOGY, topology_text
 from ..core.lists import counted, grouped
 from ..core.units import SAMPLES, per_second
-from ..stats.groups import by_group, records, title
+from ..stats.groups import by_group, title
 from .labels import each_condition
 from .numbers import exact_decimals, percent, rate_decimals, ratio
 from .spread_text import about_spread

@@ -12,20 +12,20 @@ from functools import cached_property, partial
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import logs
 from ..campaign.directory import CATALOG
-from ..catalog.reader import campaign_folders, unit_of, use_campaign_folders
+from ..catalog.reader import campaign_folders, use_campaign_folders
 from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
-from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
+from ..core.frame import GPU_MEMORY, SAMPLES_PER_SECOND, make_frame
 from ..core.identity import CASE, label
 from ..core.lists import counted, grouped, shortened
 from ..core.printable import printable, printable_lines
 from ..core.processors import processors
 from ..core.units import per_second
-from ..measure.estimators import Measurement
+from ..measure.estimators import Measured, Measurement
 from .discovery import Place, Skipped, find
 from .named_run import known_models
 from .repeats import about_copies, about_names, about_starts, told_apart
@@ -47,13 +47,13 @@ AT_ONCE = 200  # logs that a process reads before it returns them
 
 @dataclass
 class Results:
-    """`rows` has a row per run and metric. `runs` are all runs that were found;
+    """`frame` has a row per run and metric. `runs` are all runs that were found;
     `counted` are those whose logs passed validation and that satisfy the validity rules. `skipped`
     are files that were not read as logs. `series` is empty unless it was requested. `directory` is
     the first source."""
 
     directory: Path
-    rows: list[Row] = field(default_factory=list)
+    frame: pd.DataFrame = field(default_factory=lambda: make_frame([], []))
     runs: list[FoundRun] = field(default_factory=list)
     counted: list[FoundRun] = field(default_factory=list)
     problems: list[UserError] = field(default_factory=list)
@@ -66,11 +66,6 @@ class Results:
     invalid: dict[Path, str] = field(default_factory=dict)  # by log: why a done run does not count
     missing: list[str] = field(default_factory=list)  # planned runs without a record
     without_loss: int = 0  # counted runs whose logs print no loss
-
-    @cached_property
-    def frame(self) -> pd.DataFrame:
-        """The rows as a DataFrame."""
-        return make_frame(self.rows)
 
     @property
     def is_incomplete(self) -> bool:
@@ -117,8 +112,7 @@ def load_results(
     results.skipped += [reading for reading in read_logs if isinstance(reading, Skipped)]
     of_runs = [reading for reading in read_logs if not isinstance(reading, Skipped)]
     apart = told_apart(of_runs, _root(sources))
-    for reading in apart:
-        results.rows += _rows(reading, results)
+    results.frame = _frame(apart, results)
     if not (results.runs or results.problems or results.missing):
         raise UserError(
             "no logs found",
@@ -231,26 +225,44 @@ def _jobs(places: Sequence[Place]) -> int:
     return 1 if few else processors()
 
 
-def _rows(reading: Reading, results: Results) -> Iterator[Row]:
-    """The rows of a run. Its notes and problems are added to the results."""
-    run, measured = reading.run, reading.measured
-    if run is None:
-        results.problems += [reading.problem] if reading.problem else []
-        return
-    results.runs.append(run)
+def _frame(readings: Iterable[Reading], results: Results) -> pd.DataFrame:
+    """The frame of the runs. Their notes and problems are added to the results."""
+    runs: list[dict[str, Any]] = []
+    metrics: list[tuple[Any, ...]] = []
+    for reading in readings:
+        run = reading.run
+        if run is None:
+            results.problems += [reading.problem] if reading.problem else []
+            continue
+        results.runs.append(run)
+        measured, why = _counted(run, reading, results)
+        confirmed = measured.confirmed if measured else None
+        digest = reading.log_sha256 if measured or run.copy_of else None
+        number = len(runs)
+        runs.append(_columns_of(run, digest, why, _stated(run, confirmed)))
+        if measured is None:
+            unit = per_second(run.unit)
+            metrics.append((number, SAMPLES_PER_SECOND, None, unit, None))
+            continue
+        metrics += [(number, *one) for one in (*measured.measurements, *_memory(run))]
+    return make_frame(runs, metrics)
+
+
+def _counted(
+    run: FoundRun, reading: Reading, results: Results
+) -> tuple[Measured | None, str | None]:
+    """The measurements of a run that has some, and why it does not count."""
+    measured = reading.measured
     if run.why_not is not None:
         results.notes.append(f"not counted: {run} r{run.repeat}: {run.why_not}")
-        yield _row(run, None, why=run.why_not)
-        return
+        return None, run.why_not
     if run.copy_of is not None:
-        yield _row(run, reading.log_sha256, f"a copy of {run.copy_of}")
-        return
+        return None, f"a copy of {run.copy_of}"
     if measured is None or reading.log_sha256 is None:
         problem = reading.problem or UserError("the log was not read", where=str(run.path))
         results.problems.append(problem)
         results.invalid[run.path] = results.told(problem)
-        yield _row(run, None, why=results.invalid[run.path])
-        return
+        return None, results.invalid[run.path]
     why = "; ".join(reading.verdict.reasons) or None
     if why is None:
         results.counted.append(run)
@@ -268,12 +280,7 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
     if reading.series is not None:
         results.series.append(reading.series)
     results.logs |= dict.fromkeys(reading.contents, results.told(run.path))
-    row = _row(run, reading.log_sha256, why, _stated(run, measured.confirmed))
-    # Not _replace(): it processes every name again for each of many rows.
-    at = COLUMNS.index("metric")
-    before, after = row[:at], row[at + 4 :]
-    for metric, value, unit, estimator in (*measured.measurements, *_memory(run)):
-        yield Row._make(before + (metric, float(value), unit, estimator) + after)  # noqa: RUF005  faster
+    return measured, why
 
 
 def _memory(run: FoundRun) -> Iterator[Measurement]:
@@ -281,9 +288,12 @@ def _memory(run: FoundRun) -> Iterator[Measurement]:
         yield Measurement(GPU_MEMORY, run.gpu_memory_mib, "MiB", "max_of_samples")
 
 
-def _stated(run: FoundRun, confirmed: Collection[str]) -> str | None:
+def _stated(run: FoundRun, confirmed: Collection[str] | None) -> str | None:
     """The settings of a run that its log does not confirm, each with its source: `topology (the
-    directory name), accelerator (--accelerator)`."""
+    directory name), accelerator (--accelerator)`. None if there are none, or if its log was not
+    measured."""
+    if confirmed is None:
+        return None
     in_log = {
         "batch size per device": "batch size" in confirmed
         or {"global batch size", "world size"} <= {*confirmed},
@@ -298,19 +308,16 @@ def _stated(run: FoundRun, confirmed: Collection[str]) -> str | None:
     return printable(", ".join(texts)) or None
 
 
-def _row(
-    run: FoundRun, digest: str | None, why: str | None = None, stated: str | None = None
-) -> Row:
-    return Row(
+def _columns_of(
+    run: FoundRun, digest: str | None, why: str | None, stated: str | None
+) -> dict[str, Any]:
+    """What all rows of a run have in common."""
+    return {
         **dict(zip(CASE, run.case, strict=True)),
-        global_batch_size=run.global_batch_size,
-        repeat=run.repeat,
-        metric=SAMPLES_PER_SECOND,
-        value=None,
-        unit=per_second(unit_of(run.workload)),
-        estimator=None,
-        log_sha256=digest,
-        valid=why is None,
-        why_invalid=why and printable_lines(why),
-        stated=stated,
-    )
+        "global_batch_size": run.global_batch_size,
+        "repeat": run.repeat,
+        "log_sha256": digest,
+        "valid": why is None,
+        "why_invalid": why and printable_lines(why),
+        "stated": stated,
+    }

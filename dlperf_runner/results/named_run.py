@@ -104,6 +104,7 @@ class _Identification:
             rule=rule,
             log_format=self.log.form.name,
             expected_by=_BY_NAME,
+            unit=self.entry.unit,
             stated_by=tuple((_SETTINGS.get(f, f), s.by) for f, s in self.statement.items()),
             accelerator=accelerator,
             asserted=tuple(self.asserted),

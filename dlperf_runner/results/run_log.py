@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from .. import logs
 from ..catalog.accelerators import peak_of
-from ..catalog.reader import own_workloads, unit_of
+from ..catalog.reader import own_workloads
 from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
 from ..catalog.variant import Transformer
@@ -146,7 +146,7 @@ def _measured(run: FoundRun, log: LogFile, known: Sequence[Known]) -> Steps[Read
         run.topology,
         run.precision,
         run.batch_size_per_device,
-        entry.unit if entry else unit_of(run.workload),
+        run.unit,
         counts.get("sequence_length"),
         counts.get("accumulation_steps", 1),
         log.form.batch_of_step,

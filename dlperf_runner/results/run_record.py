@@ -128,6 +128,7 @@ class FoundRun:
     rule: Rule | None
     log_format: str
     expected_by: str
+    unit: Unit = SAMPLES
     source: str | None = None
     parameters: str | None = None  # see identity.parameters_text
     directory: str | None = None
@@ -235,6 +236,7 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         rule=entries[0].rule_of(*window) if entries else None,
         log_format=text("log_format"),
         expected_by="the plan",
+        unit=entries[0].unit if entries else SAMPLES,
         source=text("source"),
         parameters=_parameters(document, entries, text("source")),
         framework_version=version_of(outcome, text("framework")),

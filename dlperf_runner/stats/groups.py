@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from ..core.frame import SAMPLES_PER_SECOND, Row, case_of, rows_of
-from ..core.identity import GROUP, CaseKey, label, plain, value_text
+from ..core.frame import by_case, throughput
+from ..core.identity import GROUP, CaseKey, label, value_text
 from ..core.lists import grouped
 from ..core.units import BANDWIDTH, per_second
 
@@ -18,41 +19,28 @@ if TYPE_CHECKING:
 _TABLE = (*GROUP, "unit")  # what the cases of a table have in common
 
 
-def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as dictionaries; missing values are None."""
-    names = [str(name) for name in table]
-    columns = [map(plain, table[name].tolist()) for name in names]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+@dataclass(frozen=True)
+class CaseRates:
+    """The throughput of the valid runs of a case, its unit and estimators, and the settings that no
+    log confirms."""
+
+    values: list[float]
+    unit: str
+    estimator: str
+    stated: str | None
 
 
-def case_values(frame: pd.DataFrame) -> dict[CaseKey, list[float]]:
-    """The throughput of the valid runs of a tidy frame, by case."""
-    return values_of(rows_of(frame))
-
-
-def case_units(frame: pd.DataFrame) -> dict[CaseKey, str]:
-    """The unit of the throughput of each case with valid runs."""
-    rates = (row for row in rows_of(frame) if row.valid and row.metric == SAMPLES_PER_SECOND)
-    return {case_of(row): row.unit for row in rates if row.value is not None}
-
-
-def case_statements(frame: pd.DataFrame) -> dict[CaseKey, str | None]:
-    """The settings of each case with valid runs that no log confirms; None if there are none."""
-    statements: dict[CaseKey, dict[str, None]] = {}
-    for row in rows_of(frame):
-        if row.valid and row.metric == SAMPLES_PER_SECOND and row.value is not None:
-            of_case = statements.setdefault(case_of(row), {})
-            of_case |= {row.stated: None} if row.stated else {}
-    return {key: "; ".join(texts) or None for key, texts in statements.items()}
-
-
-def values_of(rows: Iterable[Row]) -> dict[CaseKey, list[float]]:
-    """The throughput of the valid runs, by case."""
-    values: dict[CaseKey, list[float]] = {}
-    for row in rows:
-        if row.valid and row.metric == SAMPLES_PER_SECOND and row.value is not None:
-            values.setdefault(case_of(row), []).append(row.value)
-    return values
+def rates_by_case(frame: pd.DataFrame) -> dict[CaseKey, CaseRates]:
+    """The throughput of the cases with valid runs, in the order of the frame."""
+    return {
+        key: CaseRates(
+            rows["value"].tolist(),
+            rows["unit"].iloc[-1],
+            "+".join(sorted(set(map(str, rows["estimator"])))),
+            "; ".join(rows["stated"].dropna().unique()) or None,
+        )
+        for key, rows in by_case(throughput(frame))
+    }
 
 
 def by_group(cases: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

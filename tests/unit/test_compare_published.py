@@ -7,6 +7,7 @@ from statistics import stdev
 
 import pytest
 from compare_rows import RUNS, V100, compared, published_table, row, rows
+from frame_rows import Row, frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_logs import published
@@ -19,10 +20,9 @@ from dlperf_runner.compare.with_published import (
     verdict_of,
     with_limit,
 )
-from dlperf_runner.core.frame import Row, make_frame
+from dlperf_runner.core.frame import records
 from dlperf_runner.report.compare_junit import junit_cases
 from dlperf_runner.report.compare_text import render_published
-from dlperf_runner.stats.groups import records
 from dlperf_runner.stats.intervals import UNKNOWN, ConfidenceInterval
 from dlperf_runner.stats.ratios import published_interval
 from dlperf_runner.stats.summary import summarize
@@ -168,7 +168,7 @@ def test_other_conditions_are_named_and_prevent_nothing() -> None:
 
 
 def test_without_conditions_nothing_is_believed_equal() -> None:
-    (case,) = records(compare_published(make_frame(rows(RUNS, accelerator=None))))
+    (case,) = records(compare_published(frame(rows(RUNS, accelerator=None))))
     assert case["verdict"] == "not comparable"
     assert case["factors"] == (
         "accelerator (unknown, V100-SXM2-16GB), data (unknown, real),"
@@ -177,7 +177,7 @@ def test_without_conditions_nothing_is_believed_equal() -> None:
 
 
 def test_what_is_not_recorded_is_taken_as_published_on_demand_only() -> None:
-    (case,) = records(compare_published(make_frame(rows(RUNS, accelerator=None)), assume=True))
+    (case,) = records(compare_published(frame(rows(RUNS, accelerator=None)), assume=True))
     assert (case["verdict"], case["factors"]) == ("reproduced", None)
     assert case["assumed"] == (
         "accelerator V100-SXM2-16GB, data real, image size 224, XLA no, steps 20 warm-up of 120"
@@ -269,12 +269,12 @@ def test_limit() -> None:
             (test,) = junit_cases([judged])
             assert test.message.startswith("slower by more than 3.0%: ratio 0.900 (0.89")
             assert test.message.endswith("), 384.19 published and 345.77 now, n = 5")
-    (judged,) = records(with_limit(compare_published(make_frame(rows(RUNS))), 0.03))
+    (judged,) = records(with_limit(compare_published(frame(rows(RUNS))), 0.03))
     assert judged["why"] == "it is not comparable with the publication"
 
 
 def test_points_for_plots() -> None:
-    table = summarize(make_frame(rows(RUNS)))
+    table = summarize(frame(rows(RUNS)))
     points = published_points(table)
     key = ("resnet50v1b", "fp32")
     entries = [e for e in published("published") if (e["model"], e["precision"]) == key]
@@ -282,4 +282,4 @@ def test_points_for_plots() -> None:
     assert points["speedup"].tolist() == [float(entry["speedup"]) for entry in entries]
     assert points["world_size"].tolist() == [1, 2, 4, 8, 16, 32]
     assert set(points["factors"]) == {"V100-SXM2-16GB, mxnet 1.6.0, no XLA, real data"}
-    assert published_points(summarize(make_frame([row(None)]))).empty
+    assert published_points(summarize(frame([row(None)]))).empty

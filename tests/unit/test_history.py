@@ -48,7 +48,7 @@ def campaign(
 
 def recorded(directory: Path, history: Path) -> Path:
     result = summarize(directory, known=KNOWN)
-    record(history, campaign_identity(directory), result.rows, result.cases)
+    record(history, campaign_identity(directory), result.frame, result.cases)
     return history
 
 
@@ -143,7 +143,7 @@ def test_campaigns_of_one_name_and_second_are_told_apart(tmp_path: Path) -> None
 
 def rows_of_logs(history: Path, directory: Path) -> int:
     """The number of logs in the entry of a campaign, all of which are its own."""
-    logs = {row.log_sha256 for row in summarize(directory, known=KNOWN).rows}
+    logs = {*summarize(directory, known=KNOWN).frame["log_sha256"].dropna()}
     tables = recorded_tables(history, campaign_identity(directory), logs)
     assert tables
     assert {row["log_sha256"] for row in tables["measurements"]} == logs
@@ -187,7 +187,7 @@ def test_a_try_without_results_replaces_none(tmp_path: Path) -> None:
     history = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
     before = points(history)
     result = summarize(tmp_path / "one", known=KNOWN)
-    record(history, campaign_identity(tmp_path / "one"), result.rows, [])
+    record(history, campaign_identity(tmp_path / "one"), result.frame, [])
     assert points(history) == before
 
 
@@ -211,7 +211,7 @@ def test_nothing_is_kept_of_a_transaction_that_did_not_end(tmp_path: Path) -> No
     for case in result.cases:
         del case["stack"]
     with pytest.raises(KeyError):  # in the middle: the runs are written, the cases cannot be
-        record(history, campaign_identity(tmp_path / "one"), result.rows, result.cases)
+        record(history, campaign_identity(tmp_path / "one"), result.frame, result.cases)
     assert len(points(history)) == 2
 
 
