@@ -32,7 +32,7 @@ _HALF = rb"(?:%s%s){3}%s(?:\d{1,18}+|N/A)" % (_BLANKS, _NUMBER, _BLANKS)
 # Behind the size: the number of elements, the type, the operation and the root.
 _KIND = (
     rb"%(b)s(?P<count>\d{1,18}+)%(b)s(?P<type>[a-z][\w-]{0,32}+)"
-    rb"(?:%(b)s[a-z]\w{0,32}+)?(?:%(b)s-?\d{1,9}+)?" % {b"b": _BLANKS}
+    rb"(?:%(b)s(?P<redop>[a-z]\w{0,32}+))?(?:%(b)s-?\d{1,9}+)?" % {b"b": _BLANKS}
 )
 _ROW = re.compile(
     rb"^ {0,40}+(?P<size>\d{1,18}+)%s(?P<numbers>(?:%s){2}) {0,40}+\r?$" % (_KIND, _HALF),
@@ -53,6 +53,8 @@ _MARKERS = [
     *(b"Bytes ", b"bandwidth", b"Out of", b" Rank ", b"starting: "),
     *(b"float", b"int", b"half", b"double", b"f8"),
 ]
+_REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
+_WITHOUT_REDUCTION = ("all_gather", "alltoall", "broadcast", "gather", "scatter", "sendrecv")
 _PRECISIONS = {"float": "fp32", "half": "fp16", "bfloat16": "bf16", "double": "fp64"}
 
 
@@ -76,7 +78,8 @@ class Bandwidth:
 class NcclTests:
     """The rows in the order of the log, and the average that the program prints at its end.
     `largest` and `iterations` are as its head states them, `collective` is that of its name
-    (all_reduce), `datatype` that of the elements."""
+    (all_reduce), which older versions do not print, `redop` the operation of a reduction (sum, or
+    none), `datatype` that of the elements."""
 
     rows: list[Bandwidth] = field(default_factory=list)
     sizes: int | None = None
@@ -86,6 +89,7 @@ class NcclTests:
     hosts: tuple[str, ...] = ()
     collective: str | None = None
     datatype: str | None = None
+    redop: str | None = None
     average_busbw: float | None = None
     is_wrong: bool = False
 
@@ -107,6 +111,7 @@ def read(pieces: Iterable[bytes]) -> NcclTests:
             found.collective = program[1].decode()
         if not found.datatype and (row := _ROW.search(block.data)):
             found.datatype = row["type"].decode()
+            found.redop = row["redop"].decode() if row["redop"] else None
         if sizes := _SIZES.search(block.data):
             least, most, step = (int(sizes[n]) for n in (1, 2, 3))
             found.sizes = _number_of_sizes(least, most, step, sizes[4])
@@ -136,7 +141,8 @@ def _number_of_sizes(least: int, most: int, step: int, kind: bytes) -> int | Non
 
 
 def _rows(block: Block) -> Iterator[Bandwidth]:
-    for size, elements, _, numbers in _ROW.findall(block.data):
+    for row in _ROW.finditer(block.data):
+        size, elements, numbers = row["size"], row["count"], row["numbers"]
         if int(elements) and int(size) % int(elements):
             continue  # the beginning of the line is lost
         texts = numbers.split()
@@ -164,10 +170,17 @@ def as_run(pieces: Iterable[bytes]) -> tuple[list[Header], Columns]:
         precision=_PRECISIONS.get(found.datatype or "", found.datatype),
         total_steps=found.iterations,
         log_every=steps,
-        network=found.collective,
+        network=found.collective or _candidates(found.redop),
         parameters=(("message_bytes", str(found.largest)),) if found.largest else (),
     )
     return [header], Columns([steps], [busbw], [None], [None])
+
+
+def _candidates(redop: str | None) -> str | None:
+    """The operations that a table of this column can be of, where nothing names the program."""
+    if redop is None:
+        return None
+    return "|".join(_WITHOUT_REDUCTION if redop == "none" else _REDUCTIONS)
 
 
 FORMAT = Format(

@@ -42,8 +42,8 @@ class Header:
     Several processes may print every step into the same log without naming themselves; `writer` is
     then the process that printed this header. `network` is the model as the program calls it.
     `parameters` are further options of the program, as printed: `xla`, `data`, `image_size` ...
-    A batch size per device may be a fraction if several devices share a sample. A precision may be
-    one of several: `fp32|tf32`.
+    A batch size per device may be a fraction if several devices share a sample. A precision or
+    a network may be one of several: `fp32|tf32`.
     """
 
     line: int

@@ -101,7 +101,8 @@ def check_network(headers: Iterable[logs.Header], run: FoundRun, entry: Known) -
     for header in headers:
         if header.network is None:
             continue
-        if _plain(header.network) not in map(_plain, entry.models):
+        candidates = map(_plain, header.network.split("|"))
+        if set(candidates).isdisjoint(map(_plain, entry.models)):
             raise UserError(
                 f"the network contradicts {run.source_of('network')}",
                 where=f"{run.path}:{header.line}",

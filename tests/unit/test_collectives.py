@@ -113,6 +113,15 @@ def test_logs_of_others_need_only_the_name_of_the_operation(tmp_path: Path) -> N
     call("summarize", tmp_path / "nccl", "--model", "nccl-all-gather", *options, status=2)
 
 
+def test_gather_of_a_version_that_names_no_program_is_no_all_reduce(tmp_path: Path) -> None:
+    _, *lines = nccl_tests(270, ranks=16, largest=16 * GIB, nodes=2)
+    logs = tmp_path / "nccl"
+    write(logs / "p5.log", [line.replace("  sum ", " none ") for line in lines])
+    refused = call("summarize", logs, "--model", "nccl-all-reduce", status=2).both
+    assert "expected nccl-all-reduce, found all_gather|alltoall|" in " ".join(refused.split())
+    assert "| 2 | 16 |" in call("summarize", logs, "--model", "nccl-all-gather").text
+
+
 def test_report_has_no_scaling_of_a_bandwidth(campaign: Path, tmp_path: Path) -> None:
     call("report", campaign, "--output-dir", tmp_path / "report")
     page = next((tmp_path / "report").glob("*.md")).read_text()
