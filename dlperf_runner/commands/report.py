@@ -175,7 +175,7 @@ def _published(campaigns: Sequence[Campaign]) -> pd.DataFrame | None:
     """The published points for the cases of all campaigns."""
     import pandas as pd
 
-    from ..compare.with_published import published_points
+    from ..compare.published import published_points
 
     tables = [campaign.table for campaign in campaigns if len(campaign.table)]
     return published_points(pd.concat(tables, ignore_index=True)) if tables else None
@@ -185,7 +185,7 @@ def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[s
     """The result of compare_published for each campaign."""
     from ..catalog.published_numbers import load_rule
     from ..compare.conditions import read_conditions
-    from ..compare.with_published import compare_published
+    from ..compare.published import compare_published
 
     rule = load_rule()
     for campaign in campaigns:

@@ -10,7 +10,7 @@ import pandas as pd
 from frame_rows import Row, frame
 
 from dlperf_runner.catalog.reader import unit_of
-from dlperf_runner.compare.with_published import COLUMNS, compare_published
+from dlperf_runner.compare.published import COLUMNS, compare_published
 from dlperf_runner.core.frame import records
 from dlperf_runner.core.units import per_second
 from dlperf_runner.stats.groups import rates_by_case

@@ -16,8 +16,7 @@ from scipy.stats import mannwhitneyu
 
 from dlperf_runner.compare.baselines import read_baseline, save_baseline
 from dlperf_runner.compare.campaigns import COLUMNS, compare_campaigns
-from dlperf_runner.compare.conditions import limit_verdict
-from dlperf_runner.compare.verdicts import together
+from dlperf_runner.compare.verdicts import published_limit, together
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import records
 from dlperf_runner.report.compare_junit import JUnitCase, junit_cases, render
@@ -182,14 +181,16 @@ def test_invalid_runs_do_not_count() -> None:
     ("low", "high", "verdict"),
     [
         (-0.029, 0.5, "passed"),
-        (-0.03, 0.5, "undecided"),
-        (-0.2, -0.03, "undecided"),
+        (-0.0301, 0.5, "undecided"),
+        (-0.2, -0.0299, "undecided"),
         (-0.2, -0.031, "failed"),
-        (math.nan, math.nan, "undecided"),
+        (math.nan, math.nan, "too few runs"),
     ],
 )
 def test_limit_is_told_by_the_interval(low: float, high: float, verdict: str) -> None:
-    assert limit_verdict(low, high, 0.03) == verdict
+    row = {"verdict": "faster", "ratio_low": 1 + low, "ratio_high": 1 + high, "ratio": 1.0}
+    row |= {"repeats": 5, "published_repeats": 5}
+    assert published_limit(row, 0.03)[0] == verdict
 
 
 def test_limit_of_cases() -> None:

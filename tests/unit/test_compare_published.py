@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from make_logs import published
 
 from dlperf_runner.catalog.published_numbers import load_published
-from dlperf_runner.compare.with_published import (
+from dlperf_runner.compare.published import (
     compare_published,
     published_points,
     ratio_of,
-    verdict_of,
-    with_limit,
 )
+from dlperf_runner.compare.verdicts import published_verdict
 from dlperf_runner.core.frame import records
 from dlperf_runner.report.compare_junit import junit_cases
 from dlperf_runner.report.compare_text import render_published
@@ -89,7 +88,7 @@ def test_scaled_runs(factor: float, verdict: str) -> None:
     ],
 )
 def test_verdict_by_interval_and_tolerance(low: float, high: float, verdict: str) -> None:
-    assert verdict_of(ConfidenceInterval(low, high, 0.95), 0.05) == verdict
+    assert published_verdict(ConfidenceInterval(low, high, 0.95), 0.05) == verdict
 
 
 @pytest.mark.parametrize("runs", [1, 2])
@@ -104,7 +103,7 @@ def test_fewer_runs_need_to_be_closer() -> None:
     of the publication."""
     values = [96.0, 98.0, 100.0, 102.0, 104.0]
     verdicts = [
-        verdict_of(published_interval(own, 100.0, repeats=repeats), 0.05)
+        published_verdict(published_interval(own, 100.0, repeats=repeats), 0.05)
         for own in (values[1:4], values, values * 2, values * 20)
         for repeats in (1, 5, 100)
     ]
@@ -262,14 +261,14 @@ def test_limit() -> None:
         (slow, 0.1, "undecided"),
         (RUNS[:2], 0.03, "too few runs"),
     ):
-        (judged,) = records(with_limit(published_table(rows(values)), limit))
+        (judged,) = records(published_table(rows(values), limit=limit))
         assert judged["limit_verdict"] == verdict
         assert (judged["why"] is not None) == (verdict in ("undecided", "too few runs"))
         if verdict == "failed":
             (test,) = junit_cases([judged])
             assert test.message.startswith("slower by more than 3.0%: ratio 0.900 (0.89")
             assert test.message.endswith("), 384.19 published and 345.77 now, n = 5")
-    (judged,) = records(with_limit(compare_published(frame(rows(RUNS))), 0.03))
+    (judged,) = records(compare_published(frame(rows(RUNS)), limit=0.03))
     assert judged["why"] == "it is not comparable with the publication"
 
 

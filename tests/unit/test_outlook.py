@@ -10,7 +10,7 @@ from compare_rows import rows
 from frame_rows import frame
 
 from dlperf_runner.compare.campaigns import compare_campaigns
-from dlperf_runner.compare.outlook import to_decide, to_decide_published
+from dlperf_runner.compare.verdicts import to_decide, to_decide_published
 from dlperf_runner.core.frame import records
 from dlperf_runner.stats.between_campaigns import Spread
 from dlperf_runner.stats.ratios import published_interval

@@ -12,7 +12,7 @@ from make_logs import campaign_run, published, write
 from dlperf_runner.catalog.published_numbers import load_rule
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.compare.conditions import read_conditions
-from dlperf_runner.compare.with_published import compare_published
+from dlperf_runner.compare.published import compare_published
 from dlperf_runner.core.case import Topology
 from dlperf_runner.core.frame import records
 from dlperf_runner.report.compare_text import render_published

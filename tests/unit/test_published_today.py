@@ -23,7 +23,7 @@ from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.commands import listing
 from dlperf_runner.compare.conditions import conditions_of, family, parse_stated, same_product
 from dlperf_runner.compare.publications import side_by_side
-from dlperf_runner.compare.with_published import published_points
+from dlperf_runner.compare.published import published_points
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.identity import parameters_text
 from dlperf_runner.plan.choice import parse_choice

@@ -16,7 +16,7 @@ from program_options import refusal
 from read_logs import read
 
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.compare.with_published import compare_published
+from dlperf_runner.compare.published import compare_published
 from dlperf_runner.core.frame import records
 from dlperf_runner.core.identity import case_key
 from dlperf_runner.results.run_record import version_of
