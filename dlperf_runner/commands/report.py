@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..campaign.directory import name_of
-from ..campaign.manifest import is_campaign, seal
+from ..campaign.manifest import seal
 from ..compare.conditions import parse_stated
 from ..core.errors import UserError
-from ..core.files import json_text, read_bytes, remove, write_result
+from ..core.files import is_campaign, json_text, read_bytes, remove, write_result
 from ..core.frame import records
 from ..report.document import Campaign, Document, make_cases, make_document, make_figures
 from ..report.environment import read_campaign_record, report_command
@@ -26,8 +26,8 @@ from .progress import followed, reading_logs
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..catalog.workload import Model
     from ..compare.conditions import Values
-    from ..results.run_record import Known
     from ..results.statement import Statements
 
 
@@ -47,7 +47,7 @@ def make_report(
     directories: Sequence[Path],
     output_dir: Path | None = None,
     language: str = "en",
-    known: Sequence[Known] | None = None,
+    models: Sequence[Model] | None = None,
     conditions: Sequence[str] = (),
     statements: Statements | None = None,
 ) -> Report:
@@ -65,7 +65,7 @@ def make_report(
     t = load_labels(language)
     stated = parse_stated(conditions)
     command = _command(directories, statements, conditions, language)
-    campaigns = list(_campaigns(directories, known, statements))
+    campaigns = list(_campaigns(directories, models, statements))
     source = source_document(directories) if output_dir is None and len(directories) == 1 else {}
     is_one = output_dir is None and len(directories) == 1
     if output_dir is None:
@@ -126,7 +126,7 @@ def _command(
 
 def _campaigns(
     directories: Sequence[Path],
-    known: Sequence[Known] | None,
+    models: Sequence[Model] | None,
     statements: Statements | None = None,
 ) -> Iterator[Campaign]:
     from ..results.discovery import of_each
@@ -141,7 +141,7 @@ def _campaigns(
     of_others: dict[str, str] = {}  # the names of campaigns by their logs
     for (directory, own), name in zip(stated, names, strict=True):
         results = load_results(
-            directory, known, statements=own, with_series=True, progress=reading_logs
+            directory, models, statements=own, with_series=True, progress=reading_logs
         )
         shown = name if names.count(name) == 1 else str(directory)
         table = summarize(results.frame)
@@ -201,12 +201,12 @@ def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[s
 def data_files(
     directories: Sequence[Path],
     language: str,
-    known: Sequence[Known] | None,
+    models: Sequence[Model] | None,
     conditions: Sequence[str],
 ) -> dict[str, bytes]:
     """The files of a report without pictures. They are the same each time they are written."""
     t = load_labels(language)
-    campaigns = list(_campaigns(directories, known))
+    campaigns = list(_campaigns(directories, models))
     cases = make_cases(campaigns, _families())
     figures = tuple(make_figures(cases, _published(campaigns), t))
     comparison = list(_compared(campaigns, parse_stated(conditions)))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..campaign.manifest import HISTORY, append, home, seal
+from ..catalog.workload import Model
 from ..core.errors import UserError
 from ..core.files import UnsafeFileError, readable_json, write_result
 from ..core.frame import PEAK_TFLOPS, records
@@ -22,7 +23,6 @@ from ..core.identity import GROUP, label, topology_text, value_text
 from ..core.lists import counted, grouped
 from ..core.printable import printable
 from ..results.load import Progress, Results, catalogued, load_results
-from ..results.run_record import Known
 from ..results.statement import Statements
 from .destination import destination, guarded, source_document
 
@@ -65,23 +65,23 @@ class SummaryResult:
 def summarize(
     sources: Path | Sequence[Path],
     output_dir: Path | None = None,
-    known: Sequence[Known] | None = None,
+    models: Sequence[Model] | None = None,
     *,
     statements: Statements | None = None,
     progress: Progress | None = None,
 ) -> SummaryResult:
     """Summarise a campaign, or all logs in directories and files, and write the results.
 
-    `output_dir`: by default, the campaign, or results/<name> for other logs. `known`: the known
-    workloads; by default, those of the catalogue. `statements`: what the user states about the
+    `output_dir`: by default, the campaign, or results/<name> for other logs. `models`: by
+    default, those of the catalogue. `statements`: what the user states about the
     logs. `progress`: as in `load_results`.
 
     Raises UserError if there are no logs. Errors in single logs are in the result's `problems`.
     """
     sources = [sources] if isinstance(sources, Path) else sources
-    known = list(catalogued(sources)) if known is None else known
-    results = load_results(sources, known, statements=statements, progress=progress)
-    cases, notes, files = documents(results, known)
+    models = catalogued(sources) if models is None else models
+    results = load_results(sources, models, statements=statements, progress=progress)
+    cases, notes, files = documents(results, models)
     place = output_dir or destination(sources)
     own = source_document(sources) if output_dir is None else {}
     paths: list[Path] = []
@@ -150,7 +150,7 @@ def record(history: Path, directory: Path, result: SummaryResult) -> list[str]:
 
 
 def documents(
-    results: Results, known: Sequence[Known]
+    results: Results, models: Sequence[Model]
 ) -> tuple[list[dict[str, Any]], list[str], dict[str, str]]:
     """The statistics, the notes on them, and the content of each result file by its name."""
     from ..report import data, markdown
@@ -162,7 +162,7 @@ def documents(
     cases = records(summary.summarize(frame))
     notes = [*case_notes(frame, cases), *notes_on(cases, results), *results.notes]
     problems = [results.told(problem) for problem in results.problems]
-    short_names = {(k.workload, k.model): k.short_name for k in known}
+    short_names = {(m.workload.name, m.name): m.short_name for m in models}
     files = {
         "summary.csv": data.csv(map(named_record, cases), summary.COLUMNS),
         "measurements.csv": data.csv_of(with_named_metrics(frame)),

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from ..campaign.directory import require_existing
-from ..campaign.manifest import FILE, home, is_campaign, read, recorded_files
+from ..campaign.manifest import FILE, home, read, recorded_files
+from ..catalog.workload import Model
 from ..core.errors import UserError
-from ..core.files import open_read, read_json
+from ..core.files import is_campaign, open_read, read_json
 from ..core.frame import records
 from ..core.identity import CASE
 from ..core.printable import printable
 from ..results.load import Progress, Results, catalogued, load_results
-from ..results.run_record import Known
 from ..results.statement import Statements
 from .destination import destination
 from .summarize import documents
@@ -56,7 +56,7 @@ def verify(
     sources: Path | Sequence[Path],
     output_dir: Path | None = None,
     history: Path | None = None,
-    known: Sequence[Known] | None = None,
+    models: Sequence[Model] | None = None,
     *,
     statements: Statements | None = None,
     allowed_signers: Path | None = None,
@@ -72,7 +72,7 @@ def verify(
     for path in sources:
         _refuse_part(path)
     directory = sources[0]
-    known = list(catalogued(sources)) if known is None else known
+    models = catalogued(sources) if models is None else models
     place = output_dir or destination(sources)
     found: list[str] = []
     notes: list[str] = []
@@ -87,14 +87,14 @@ def verify(
             read_logs = partial(
                 load_results,
                 sources,
-                known,
+                models,
                 statements=statements,
                 recorded=recorded_files(recorded) if recorded else None,
                 progress=progress,
             )
             # Files that are as the manifest has them may lack the columns of later versions.
             sealed = not found and (home(place) / FILE).exists()
-            found += _against_logs(read_logs, place, history, known, problems, notes, sealed)
+            found += _against_logs(read_logs, place, history, models, problems, notes, sealed)
         else:
             notes.append("no results to compare with the logs")
     except UserError as error:
@@ -135,7 +135,7 @@ def _against_logs(
     read_logs: Callable[[], Results],
     place: Path,
     history: Path | None,
-    known: Sequence[Known],
+    models: Sequence[Model],
     problems: list[UserError],
     notes: list[str],
     sealed: bool,
@@ -155,7 +155,7 @@ def _against_logs(
     recorded_runs = _measurements(place / "measurements.csv")
     results = read_logs()
     problems += results.problems
-    cases, _, files = documents(results, known)
+    cases, _, files = documents(results, models)
     yield from _unrecorded(place, files)
     computed_cases = [*map(named_record, cases)]
     computed_runs = list(csv.DictReader(StringIO(files["measurements.csv"])))
@@ -177,7 +177,7 @@ def _against_logs(
     stale = {path.name for path in place.glob("bz*_result.json")} - files.keys()
     yield from (f"{name}: the logs give no such file" for name in sorted(stale))
     yield from against_content(place, {n: text for n, text in files.items() if n not in told})
-    for differs, sentence in against_report(results.directory, known):
+    for differs, sentence in against_report(results.directory, models):
         if differs and not (sealed and missing):
             yield sentence
         elif not differs:

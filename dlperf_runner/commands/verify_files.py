@@ -9,9 +9,9 @@ from pathlib import Path
 from ..campaign.directory import read_plan, run_directory
 from ..campaign.manifest import FILE, FOUND, SIGNATURE, changes, home, is_digest, read
 from ..campaign.signature import check
+from ..catalog.workload import Model
 from ..core.errors import UserError
 from ..core.files import read_bytes, read_json, stored
-from ..results.run_record import Known
 from .destination import SOURCE
 
 
@@ -77,7 +77,7 @@ def against_content(place: Path, computed: Mapping[str, str | bytes]) -> Iterato
             yield f"{name}: {error.strerror}"
 
 
-def against_report(directory: Path, known: Sequence[Known] | None) -> Iterator[tuple[bool, str]]:
+def against_report(directory: Path, models: Sequence[Model] | None) -> Iterator[tuple[bool, str]]:
     """Compare the files of the campaign's own report that are the same each time it is written."""
     from .report import data_files
 
@@ -87,7 +87,7 @@ def against_report(directory: Path, known: Sequence[Known] | None) -> Iterator[t
     try:
         made = json.loads(read_bytes(place / "results.json"))["made_with"]
         conditions = [str(condition) for condition in made["conditions"]]
-        computed = data_files([directory], str(made["lang"]), known, conditions)
+        computed = data_files([directory], str(made["lang"]), models, conditions)
     except (OSError, ValueError, KeyError, TypeError):
         # Reports of older versions do not.
         yield False, "report/results.json: does not say with which options the report was made"

@@ -18,6 +18,7 @@ from .. import logs
 from ..campaign.directory import CATALOG
 from ..catalog.reader import campaign_folders, use_campaign_folders
 from ..catalog.validity import catalogued_rules
+from ..catalog.workload import Model
 from ..core.errors import UserError
 from ..core.frame import GPU_MEMORY, SAMPLES_PER_SECOND, make_frame
 from ..core.identity import CASE, label
@@ -27,10 +28,9 @@ from ..core.processors import processors
 from ..core.units import per_second
 from ..measure.estimators import Measured, Measurement
 from .discovery import Place, Skipped, find
-from .named_run import known_models
 from .repeats import about_copies, about_names, about_starts, told_apart
 from .run_log import Reading, RunSeries, read_all
-from .run_record import FoundRun, Known
+from .run_record import FoundRun
 from .statement import Statements, checked
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Results:
 
 def load_results(
     source: Path | Sequence[Path],
-    known: Sequence[Known] | None = None,
+    models: Sequence[Model] | None = None,
     *,
     statements: Statements | None = None,
     with_series: bool = False,
@@ -92,7 +92,7 @@ def load_results(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Results:
-    """Read a campaign, or all logs in directories and files. `known` are the catalogue entries to
+    """Read a campaign, or all logs in directories and files. `models` are those of the catalogue to
     use, by default all. `statements` are what the user states about logs. `recorded`: the only
     files of a campaign whose runs, logs and telemetry count; by default all. `jobs` is the number
     of processes, by default as many as save time. `progress` gets the readings and their number,
@@ -102,12 +102,12 @@ def load_results(
     result.
     """
     sources = [source] if isinstance(source, Path) else list(source)
-    known = list(catalogued(sources)) if known is None else known
-    statements = checked(statements or Statements(), sources, known_models(known))
+    models = catalogued(sources) if models is None else models
+    statements = checked(statements or Statements(), sources, models)
     discovered = find(sources, statements, recorded)
     results = Results(sources[0], problems=discovered.problems, skipped=discovered.skipped)
     results.missing += discovered.missing
-    with _readings(discovered.places, known, with_series, jobs) as readings:
+    with _readings(discovered.places, models, with_series, jobs) as readings:
         read_logs = [*(progress(readings, len(discovered.places)) if progress else readings)]
     results.skipped += [reading for reading in read_logs if isinstance(reading, Skipped)]
     of_runs = [reading for reading in read_logs if not isinstance(reading, Skipped)]
@@ -170,30 +170,17 @@ def _about_validity(results: Results) -> Iterator[str]:
         yield f"no data to check {', '.join(rules)}"
 
 
-def catalogued(sources: Iterable[Path] = ()) -> Iterator[Known]:
-    """The entries of the catalogue, one per model, and those that campaigns among the sources
-    keep."""
+def catalogued(sources: Iterable[Path] = ()) -> list[Model]:
+    """The models of the catalogue, and those that campaigns among the sources keep."""
     from ..catalog.reader import own_workloads
 
     use_campaign_folders(source.resolve() / CATALOG for source in sources)
-    for workload in own_workloads().values():
-        names = {workload.model_name(key): v.short_name for key, v in workload.variants.items()}
-        for model, short_name in (names or {workload.model: workload.short_name}).items():
-            yield Known(
-                workload=workload.name,
-                framework=workload.framework,
-                model=model,
-                short_name=short_name,
-                log_format=workload.log_format,
-                rule=workload.rule,
-                rules=tuple(workload.rule_of(matrix) for matrix in workload.matrices),
-                definition=workload,
-            )
+    return [model for workload in own_workloads().values() for model in workload.models]
 
 
 @contextmanager
 def _readings(
-    places: Sequence[Place], known: Sequence[Known], with_series: bool, jobs: int | None
+    places: Sequence[Place], models: Sequence[Model], with_series: bool, jobs: int | None
 ) -> Iterator[Iterator[Reading | Skipped]]:
     """The reading of each place, in order; other processes help if that saves time."""
     # Load now what all readings need: workers inherit it. It loads 15 ms faster from here than from
@@ -203,7 +190,7 @@ def _readings(
     jobs = _jobs(places) if jobs is None else jobs
     size = max(1, min(AT_ONCE, len(places) // (4 * jobs)))
     parts = [places[start : start + size] for start in range(0, len(places), size)]
-    read_part = partial(read_all, known=known, with_series=with_series)
+    read_part = partial(read_all, models=models, with_series=with_series)
     if jobs == 1 or len(parts) < 2:
         yield chain.from_iterable(map(read_part, parts))
         return

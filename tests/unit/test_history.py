@@ -47,7 +47,7 @@ def campaign(
 
 
 def recorded(directory: Path, history: Path) -> Path:
-    result = summarize(directory, known=KNOWN)
+    result = summarize(directory, models=KNOWN)
     record(history, campaign_identity(directory), result.frame, result.cases)
     return history
 
@@ -143,7 +143,7 @@ def test_campaigns_of_one_name_and_second_are_told_apart(tmp_path: Path) -> None
 
 def rows_of_logs(history: Path, directory: Path) -> int:
     """The number of logs in the entry of a campaign, all of which are its own."""
-    logs = {*summarize(directory, known=KNOWN).frame["log_sha256"].dropna()}
+    logs = {*summarize(directory, models=KNOWN).frame["log_sha256"].dropna()}
     tables = recorded_tables(history, campaign_identity(directory), logs)
     assert tables
     assert {row["log_sha256"] for row in tables["measurements"]} == logs
@@ -186,7 +186,7 @@ def test_a_try_without_results_replaces_none(tmp_path: Path) -> None:
     """Its logs are the recorded ones, and none of them counts any more."""
     history = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
     before = points(history)
-    result = summarize(tmp_path / "one", known=KNOWN)
+    result = summarize(tmp_path / "one", models=KNOWN)
     record(history, campaign_identity(tmp_path / "one"), result.frame, [])
     assert points(history) == before
 
@@ -207,7 +207,7 @@ def test_two_processes_may_write_at_once(tmp_path: Path) -> None:
 
 def test_nothing_is_kept_of_a_transaction_that_did_not_end(tmp_path: Path) -> None:
     history = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
-    result = summarize(tmp_path / "one", known=KNOWN)
+    result = summarize(tmp_path / "one", models=KNOWN)
     for case in result.cases:
         del case["stack"]
     with pytest.raises(KeyError):  # in the middle: the runs are written, the cases cannot be

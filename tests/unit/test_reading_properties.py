@@ -20,6 +20,7 @@ from make_logs import (
     dllogger,
     dllogger_pytorch,
     gluoncv,
+    known_model,
     maxtext,
     megatron,
     plsc,
@@ -31,7 +32,6 @@ from pandas.testing import assert_frame_equal
 
 from dlperf_runner.results import load as results
 from dlperf_runner.results.load import Results, load_results
-from dlperf_runner.results.run_record import Known
 from dlperf_runner.stats.summary import summarize
 
 EXAMPLES = settings(max_examples=40, deadline=None)
@@ -56,7 +56,10 @@ OTHERS = {
 }
 ALL_KNOWN = (
     *KNOWN,
-    *(Known(form, "pytorch", *names, form, rule) for form, (*names, rule) in OTHERS.items()),
+    *(
+        known_model(f"pytorch-{form}", *names, form, rule)
+        for form, (*names, rule) in OTHERS.items()
+    ),
 )
 LOGS = {name: ("\n".join(lines) + "\n").encode() for name, (_, lines) in NAMES.items()}
 REAL = sorted((ROOT / "tests" / "fixtures" / "logs").rglob("*.log"))
