@@ -64,7 +64,7 @@ class RecordedCampaign:
 # A case of a campaign, with its statistics at the time when it was summarised. `case_id` omits
 # versions, drivers and images, so that it stays the same over the years.
 Point = Mapping[str, Any]
-_POINT = (
+POINT = (
     *("case_id", "campaign", "created", *CASE, "unit", "repeats", "estimator"),
     *(f"{SAMPLES_PER_SECOND}_{name}" for name in ("median", "ci_low", "ci_high", "ci_coverage")),
 )
@@ -260,13 +260,13 @@ def _declared(columns: Mapping[str, str]) -> str:
 def points(path: Path) -> list[Point]:
     """Every case of every campaign, sorted by case and then by time."""
     own = {"campaign": "campaigns.name", "created": "campaigns.created"}
-    columns = ", ".join(own.get(name, f"cases.{name}") for name in _POINT)
+    columns = ", ".join(own.get(name, f"cases.{name}") for name in POINT)
     with _reading(path) as history:
         rows = history.execute(
             f"SELECT {columns} FROM cases JOIN campaigns ON campaigns.id = cases.campaign "  # noqa: S608
             "ORDER BY case_id, created, campaigns.name, framework_version, driver, container"
         ).fetchall()
-    return [dict(zip(_POINT, row, strict=True)) for row in rows]
+    return [dict(zip(POINT, row, strict=True)) for row in rows]
 
 
 def recorded_tables(

@@ -32,8 +32,9 @@ def csv_of(table: pd.DataFrame) -> str:
     formula gets a leading apostrophe."""
     safe = {
         str(name): column.map(unlike_a_formula)
-        for name, column in table.select_dtypes("object").items()
-        if any(value is not unlike_a_formula(value) for value in column.unique())
+        for name, column in table.items()
+        if column.dtype == object
+        and any(value is not unlike_a_formula(value) for value in column.unique())
     }
     return table.assign(**safe).to_csv(index=False, lineterminator="\n")
 

@@ -145,10 +145,10 @@ def summarize(frame: pd.DataFrame) -> pd.DataFrame:
     )
     table = table.join(_speedups(table, samples)).reindex(columns=COLUMNS)
     place = [*BASELINE, "nodes", "gpus_per_node"]
-    table = table.sort_values(place, na_position="first", ignore_index=True)
-    texts_of = table.select_dtypes("object")
-    table[texts_of.columns] = texts_of.where(texts_of.notna(), None)
-    return table.astype(_TYPES)
+    table = table.sort_values(place, na_position="first", ignore_index=True).astype(_TYPES)
+    texts = [name for name, kind in _TYPES.items() if kind == "object"]
+    table[texts] = table[texts].where(table[texts].notna(), None)
+    return table
 
 
 def _joined(rates: pd.DataFrame, column: str, between: str) -> pd.Series[str]:
