@@ -137,7 +137,7 @@ def summarize(frame: pd.DataFrame) -> pd.DataFrame:
             rates.drop_duplicates("case").set_index("case")[[*CASE, "unit"]],
             _joined(rates.sort_values("estimator"), "estimator", "+"),
             _joined(rates, "stated", "; "),
-            by_case.size().rename("repeats"),
+            by_case.size().to_frame("repeats"),
             pd.concat([values, spreads], axis=1).add_prefix(f"{SAMPLES_PER_SECOND}_"),
             _further(rows[rows["case"].isin(samples)]),
         ],

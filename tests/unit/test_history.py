@@ -18,7 +18,7 @@ from make_logs import KNOWN, campaign_run, gluoncv, write
 
 from dlperf_runner.commands.summarize import summarize
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.frame import COLUMNS
+from dlperf_runner.core.frame import COLUMNS, make_frame
 from dlperf_runner.history.store import (
     MEASUREMENTS,
     RecordedCampaign,
@@ -178,7 +178,7 @@ def test_a_campaign_without_logs_replaces_none(tmp_path: Path) -> None:
     history = recorded(campaign(tmp_path / "a" / "one"), tmp_path / "history.sqlite")
     failed = campaign_identity(campaign(tmp_path / "b" / "one"))
     for _ in range(2):
-        record(history, failed, [], [])
+        record(history, failed, make_frame([], []), [])
     assert [point["samples_per_second_median"] for point in points(history)] == [381.0, 1500.0]
     with sqlite3.connect(history) as database:
         assert database.execute("SELECT count(*) FROM campaigns").fetchone() == (2,)

@@ -158,8 +158,8 @@ def test_no_silent_number(rows: list[Row]) -> None:
     absent."""
     counted: dict[str, list[float]] = {}
     for entry in rows:
-        if entry.valid and entry.value is not None:
-            counted.setdefault(topology_text(entry._asdict()), []).append(entry.value)
+        if entry["valid"] and entry["value"] is not None:
+            counted.setdefault(topology_text(entry), []).append(entry["value"])
     table = summarize(frame(rows))
     found = {topology_text(case): case for case in table.to_dict(orient="records")}
     assert found.keys() == counted.keys()
@@ -187,7 +187,7 @@ def test_no_silent_number(rows: list[Row]) -> None:
 @given(runs())
 def test_reports_show_the_table_whatever_is_in_it(rows: list[Row]) -> None:
     table = cases(rows)
-    notes = list(case_notes(rows, table))
+    notes = list(case_notes(frame(rows), table))
     for screen in (Screen(40), Screen(80), PIPE):
         printed = layout.render(table, notes, screen)
         assert "nan" not in printed.lower().replace("mxnet", "")

@@ -117,7 +117,7 @@ def test_short_name_that_two_workloads_have(tmp_path: Path) -> None:
     write(log_of(tmp_path), GOOD)
     error = problem(summarize_directory(tmp_path, tmp_path, [RESNET, other]))
     assert "several workloads" in error.problem
-    assert error.expected == "one of rn50 (mxnet-resnet50v1b), rn50 (other)"
+    assert error.expected == "one of rn50 (mxnet-resnet50v1b), rn50 (mxnet-other)"
 
 
 @pytest.mark.parametrize("what", ["missing", "empty", "no logs"])
