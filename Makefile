@@ -26,22 +26,23 @@ SUITES := test-containers test-build test-gpu-roles test-nodes test-campaigns te
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
-setup: system $(VENV)/.controller ## Set up the controller: system packages (listed first) and .venv. ANSIBLE=2.16 for old nodes
+setup: system $(VENV)/.controller ## Set up the controller: system packages (listed first), .venv, this clone in it. ANSIBLE=2.16 for old nodes
 
-$(VENV)/.controller: requirements/$(if $(ANSIBLE),ansible-$(ANSIBLE),controller).txt
+$(VENV)/.controller: .ci/install-clone requirements/$(if $(ANSIBLE),ansible-$(ANSIBLE),controller).txt
 	$(call venv)
-	$(BIN)/python -m pip install --quiet --quiet --require-hashes -r $<
+	$(BIN)/python -m pip install --quiet --quiet --require-hashes -r $(filter %.txt,$^)
 	touch $@
 
-.venv/.dev: requirements/dev.txt
+.venv/.dev: .ci/install-clone requirements/dev.txt
 	@test -z "$(ANSIBLE)" || { echo "The tools for development have one Ansible: leave ANSIBLE out" >&2; exit 1; }
 	$(call venv)
-	$(BIN)/python -m pip install --quiet --quiet --require-hashes -r $<
+	$(BIN)/python -m pip install --quiet --quiet --require-hashes -r $(filter %.txt,$^)
 	touch $@ .venv/.controller
 
 define venv
 	$(PYTHON) -c 'import sys; sys.exit("dlperf_runner needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || { echo "Making $(VENV) (about a minute)"; $(PYTHON) -m venv $(VENV); }
+	$(BIN)/python .ci/install-clone
 endef
 
 system:

@@ -18,7 +18,7 @@ def main() -> None:
     # Pydantic would search all installed packages for plugins.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     try:
-        from .cli.main import main as command_line
+        from .commands import main as command_line
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("dlperf_runner"):
             raise

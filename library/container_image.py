@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: container_image
 short_description: Build an image from this node's packages and one environment
@@ -53,6 +51,29 @@ from ansible.module_utils.node_image import LABEL, TAG, contents, rights_of, wri
 INTERPRETER = "/opt/dlperf/python"
 
 
+class Podman(object):
+    """Podman of a user, and an image in it."""
+
+    def __init__(self, module, name, user):
+        self.module, self.image = module, "%s:%s" % (name, TAG)
+        self.as_user = ["runuser", "-u", user.pw_name, "--", "env", "-C", "/", "HOME=" + user.pw_dir]
+
+    def run(self, *arguments):
+        argv = self.as_user + ["podman"] + list(arguments)
+        code, output, errors = self.module.run_command(argv, umask=0o077 if arguments[0] == "save" else None)
+        if code != 0 and arguments[0] != "image":
+            self.module.fail_json(msg="podman %s: exit status %d: %s" % (arguments[0], code, errors.strip()[-1500:]))
+        return output.strip() if code == 0 else ""
+
+    def inspected(self):
+        """The image's digest and label; empty without the image."""
+        text = self.run("image", "inspect", self.image)
+        if not text:
+            return "", ""
+        image = json.loads(text)[0]
+        return image["Digest"], (image.get("Labels") or {}).get(LABEL, "")
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
@@ -70,23 +91,7 @@ def main():
         user = pwd.getpwnam(given["user"])
     except KeyError:
         module.fail_json(msg="this node has no user %s" % given["user"])
-    name, archive = given["name"], given["archive"]
-    as_user = ["runuser", "-u", user.pw_name, "--", "env", "-C", "/", "HOME=" + user.pw_dir]
-
-    def podman(*arguments, **options):
-        argv = as_user + ["podman"] + list(arguments)
-        code, output, errors = module.run_command(argv, umask=0o077 if arguments[0] == "save" else None)
-        if code != 0 and options.get("check", True):
-            module.fail_json(msg="podman %s: exit status %d: %s" % (arguments[0], code, errors.strip()[-1500:]))
-        return output.strip() if code == 0 else ""
-
-    def inspected():
-        text = podman("image", "inspect", "%s:%s" % (name, TAG), check=False)
-        if not text:
-            return "", ""
-        image = json.loads(text)[0]
-        return image["Digest"], (image.get("Labels") or {}).get(LABEL, "")
-
+    archive, podman = given["archive"], Podman(module, given["name"], user)
     if not os.path.isdir(given["environment"]):
         module.exit_json(changed=module.check_mode, digest="", archive=False, bytes=None)
     needed = [os.path.join(given["environment"], "bin", "python")]
@@ -97,7 +102,7 @@ def main():
         # A prefix elsewhere could be a user's home.
         folders += [prefix] if prefix.startswith(("/opt/", "/usr/local/")) else []
     label = contents(given["environment"], folders)
-    digest, image_label = inspected()
+    digest, image_label = podman.inspected()
     if image_label == label and not given["keep"]:
         module.exit_json(changed=False, digest=digest, archive=False, bytes=None)
     if module.check_mode:
@@ -106,17 +111,17 @@ def main():
     if os.path.lexists(archive):
         os.unlink(archive)
     if image_label == label:
-        podman("save", "--quiet", "--format", "docker-archive", "--output", archive, "%s:%s" % (name, TAG))
+        podman.run("save", "--quiet", "--format", "docker-archive", "--output", archive, podman.image)
     else:
         try:
             with rights_of(user):
-                size = write(archive, name, label, folders, needed)
+                size = write(archive, given["name"], label, folders, needed)
         except (IOError, OSError, RuntimeError) as error:
             if os.path.lexists(archive):
                 os.unlink(archive)
-            module.fail_json(msg="cannot build the image %s: %s" % (name, error))
-        podman("load", "--quiet", "--input", archive)
-        digest, _label = inspected()
+            module.fail_json(msg="cannot build the image %s: %s" % (given["name"], error))
+        podman.run("load", "--quiet", "--input", archive)
+        digest, _label = podman.inspected()
     module.exit_json(changed=True, digest=digest, archive=True, bytes=size)
 
 

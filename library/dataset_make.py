@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: dataset_make
 short_description: Bring a data set to a folder of this node, or remove one that this module brought
@@ -64,10 +62,15 @@ except ImportError:  # Python 2
     from urllib2 import urlopen
 
 SUFFIX = ".dlperf-new"
-KINDS = ("archive", "images", "records")
+# What each kind of a data set is made of
+KINDS = {
+    "archive": ("sha256",),
+    "images": ("images", "format", "files", "seed"),
+    "records": ("records", "classes", "width", "height", "mean_bytes", "format", "files", "faces", "seed"),
+}
 
 
-class Hashed:
+class Hashed(object):
     """A stream that computes the checksum of everything that is read."""
 
     def __init__(self, stream):
@@ -128,6 +131,19 @@ def fill(folder, given, kind):
     return {"records": source.count, "classes": source.classes}
 
 
+def replace(path, made_of, given, kind):
+    """Make the data set beside its path, and rename it when it is whole."""
+    new = path + SUFFIX
+    os.umask(0o022)
+    if os.path.isdir(new):
+        shutil.rmtree(new)
+    os.makedirs(new)
+    write_manifest(new, made_of, **fill(new, given, kind))
+    if os.path.isdir(path):
+        shutil.rmtree(path)
+    os.rename(new, path)
+
+
 def main():
     numbers = dict((name, {"type": "int"}) for name in ("records", "classes", "width", "height", "mean_bytes"))
     module = AnsibleModule(
@@ -144,7 +160,7 @@ def main():
             seed={"type": "int", "default": 0},
             processors={"type": "int", "default": 0},
         ),
-        mutually_exclusive=[KINDS],
+        mutually_exclusive=[sorted(KINDS)],
         required_together=[("archive", "sha256"), ("classes", "width", "height", "mean_bytes")],
         required_by={"images": ["format"], "records": ["format", "classes"]},
         supports_check_mode=True,
@@ -163,12 +179,7 @@ def main():
     kind = next((name for name in KINDS if given[name] is not None), None)
     if kind is None:
         module.fail_json(msg="dataset_make: give archive, images or records")
-    of_kind = {
-        "archive": ("sha256",),
-        "images": ("images", "format", "files", "seed"),
-        "records": ("records", "classes", "width", "height", "mean_bytes", "format", "files", "faces", "seed"),
-    }
-    made_of = dict((name, given[name]) for name in of_kind[kind])
+    made_of = dict((name, given[name]) for name in KINDS[kind])
     if manifest is not None and manifest.get("made_of") == made_of:
         module.exit_json(changed=False)
     if manifest is None and os.path.isdir(path) and os.listdir(path):
@@ -177,18 +188,10 @@ def main():
         )
     if module.check_mode:
         module.exit_json(changed=True)
-    new = path + SUFFIX
-    os.umask(0o022)
     try:
-        if os.path.isdir(new):
-            shutil.rmtree(new)
-        os.makedirs(new)
-        write_manifest(new, made_of, **fill(new, given, kind))
-        if os.path.isdir(path):
-            shutil.rmtree(path)
-        os.rename(new, path)
+        replace(path, made_of, given, kind)
     except (IOError, OSError, ValueError, RuntimeError, tarfile.TarError, EOFError) as error:
-        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(path + SUFFIX, ignore_errors=True)
         module.fail_json(msg="cannot make the data set %s: %s" % (path, error))
     module.exit_json(changed=True)
 

@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: deb_packages
 short_description: Install the distribution's packages that the node does not have yet
@@ -41,45 +39,18 @@ versions:
   type: dict
 """
 
+from ansible.module_utils.apt_family import ENVIRONMENT, AptPackages
 from ansible.module_utils.apt_sources import make_way
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deb_family import QUERY_FORMAT, explanation, installed
+from ansible.module_utils.deb_family import explanation
 from ansible.module_utils.deb_undo import Undo
 from ansible.module_utils.dnf_family import install_others
 from ansible.module_utils.dpkg_locks import run_when_free
 from ansible.module_utils.node_packages import has_rpm, own_name, versions
+from ansible.module_utils.package_family import message
 from ansible.module_utils.rpm_family import explanation as rpm_explanation
 
 UNDO = "/var/lib/dlperf/undo"
-
-
-def installed_versions(module, names):
-    """Installed versions by name; dpkg-query exits with 1 if it does not know a package."""
-    return versions(lambda argv: module.run_command(argv, environ_update={"LC_ALL": "C"})[1], names)
-
-
-def everything(module):
-    """{name: (version, on hold)} of all packages on the node."""
-    argv = ["dpkg-query", "-W", "-f", QUERY_FORMAT]
-    return installed(module.run_command(argv, environ_update={"LC_ALL": "C"})[1])
-
-
-def snapshot(module):
-    return dict((name, version) for name, (version, _hold) in everything(module).items())
-
-
-def begin(module):
-    """Record the packages before the change."""
-    undo = Undo(UNDO, "packages")
-    make_way(module, undo)
-    undo.begin(
-        {},
-        lambda: snapshot(module),
-        lambda: sorted(name for name, (_version, hold) in everything(module).items() if hold),
-        lambda: module.run_command(["apt-mark", "showauto"])[1].split(),
-        repository=None,
-    )
-    return undo
 
 
 def install_by_dnf(module, names):
@@ -87,39 +58,39 @@ def install_by_dnf(module, names):
     code, output, errors = install_others(module, UNDO, own)
     if code != 0:
         said = (output + "\n" + errors).strip()
-        meaning, remedy = rpm_explanation(said) or (said[-1500:], "fix this and run again")
-        problem = "installing %s: %s. %s." % (", ".join(own), meaning, remedy[:1].upper() + remedy[1:])
-        module.fail_json(msg=problem, rc=code, stdout=output, stderr=errors)
+        problem = rpm_explanation(said) or (said[-1500:], "fix this and run again")
+        module.fail_json(msg=message(["installing " + ", ".join(own)], *problem), rc=code, stdout=output, stderr=errors)
 
 
 def install_by_apt(module, names, is_downgrade):
-    environment = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
-    apt = [
-        "apt-get", "-q", "-y",
-        "-o", "Dpkg::Options::=--force-confdef",
-        "-o", "Dpkg::Options::=--force-confold",
-    ]  # fmt: skip
+    apt = ["apt-get", "-q", "-y", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"]
     downgrade = ["--allow-downgrades"] if is_downgrade else []
-    said = ""
-    undo = begin(module)
-    for argv in (
-        # Finish packages that an interrupted run left half installed.
-        ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"],
-        apt + ["update"],  # an unreachable source is only a warning, unless packages are then missing
-        apt + ["install", "--no-install-recommends"] + downgrade + names,
-    ):
-        code, output, errors = run_when_free(module, argv, module.params["lock_timeout"], environment)
-        said = (said + errors)[-3000:]
-        if code != 0:
-            undo.settle(snapshot(module))
-            _meaning, remedy = explanation(errors) or ("", "")
-            module.fail_json(
-                msg="installing %s: %s failed: %s\n%s"
-                % (", ".join(names), " ".join(argv), (said or output[-3000:]).strip(), remedy[:1].upper() + remedy[1:]),
-                rc=code,
-                stdout=output,
-            )
-    undo.finish(snapshot(module))
+
+    def install():
+        said = ""
+        for argv in (
+            # Finish packages that an interrupted run left half installed.
+            ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"],
+            apt + ["update"],  # an unreachable source is only a warning, unless packages are then missing
+            apt + ["install", "--no-install-recommends"] + downgrade + names,
+        ):
+            code, output, errors = run_when_free(module, argv, module.params["lock_timeout"], ENVIRONMENT)
+            said = (said + errors)[-3000:]
+            if code != 0:
+                break
+        return code == 0, (code, argv, output, errors, said)
+
+    undo = Undo(UNDO, "packages")
+    make_way(module, undo)
+    is_done, (code, argv, output, errors, said) = undo.during(AptPackages(module), install)
+    if not is_done:
+        _meaning, remedy = explanation(errors) or ("", "")
+        module.fail_json(
+            msg="installing %s: %s failed: %s\n%s"
+            % (", ".join(names), " ".join(argv), (said or output[-3000:]).strip(), remedy[:1].upper() + remedy[1:]),
+            rc=code,
+            stdout=output,
+        )
 
 
 def listing(versions):
@@ -138,7 +109,7 @@ def main():
     wanted = dict((name.split("=", 1) + [None])[:2] for name in module.params["names"])
     if not wanted:
         module.exit_json(changed=False, versions={})
-    before = installed_versions(module, sorted(wanted))
+    before = versions(sorted(wanted))
     missing = sorted(
         name
         for name, version in wanted.items()
@@ -159,7 +130,7 @@ def main():
         install_by_dnf(module, names)
     else:
         install_by_apt(module, names, any("=" in name for name in names))
-    after = installed_versions(module, sorted(wanted))
+    after = versions(sorted(wanted))
     absent = [name for name in missing if name not in after]
     if absent:
         module.fail_json(msg="the installation succeeded, but these packages are not installed: " + ", ".join(absent))

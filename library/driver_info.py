@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: driver_info
 short_description: Gather the state of NVIDIA's driver on a node, and conflicting software
@@ -56,18 +54,11 @@ import re
 from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_packages import all_names
-from ansible.module_utils.node_probes import bounded, modules, program, text
+from ansible.module_utils.node_probes import SBIN, bounded, is_container, modules, output, program, text
 
 DRIVER_PACKAGE = re.compile(r"^(nvidia-driver(-(\d|cuda).*)?|nvidia-\d+|nvidia-kernel-(open-)?dkms|kmod-nvidia-.*|nvidia-open.*|cuda-drivers.*)$")
-SBIN = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
+TIMEOUT_S = 60
 REBOOTED = "var/lib/dlperf/nvidia-driver.rebooted"
-
-
-def output_of(*argv):
-    """Standard output of a program; None if it is missing or fails."""
-    path = program(argv[0], SBIN)
-    result = bounded([path] + list(argv[1:]), 60) if path else {"code": None}
-    return result["output"].strip() if result["code"] == 0 else None
 
 
 def enrolled(keys):
@@ -82,8 +73,8 @@ def build(root, kernel, keys):
     is_enforced = nvidia_kernel.secure_boot(root)
     return {
         "has_headers": os.path.exists(os.path.join(root, "lib/modules", kernel, "build")),
-        "module": output_of("modinfo", "-k", kernel, "-F", "version", "nvidia") or None,
-        "dkms": [line for line in (output_of("dkms", "status") or "").splitlines() if line.startswith("nvidia")],
+        "module": output(TIMEOUT_S, "modinfo", "-k", kernel, "-F", "version", "nvidia") or None,
+        "dkms": [line for line in (output(TIMEOUT_S, "dkms", "status") or "").splitlines() if line.startswith("nvidia")],
         "secure_boot": is_enforced,
         "enrolled_keys": enrolled(keys) if is_enforced else [],
     }
@@ -99,13 +90,12 @@ def main():
         supports_check_mode=True,
     )
     root, kernel = module.params["root"], platform.release()
-    packages = [name for name in all_names(lambda argv: output_of(*argv) or "") if DRIVER_PACKAGE.match(name)]
+    packages = [name for name in all_names() if DRIVER_PACKAGE.match(name)]
     module.exit_json(
         changed=False,
         running=nvidia_kernel.running(root),
         kernel=kernel,
-        is_container="container=" in (text(root, "proc/1/environ") or "")
-        or any(os.path.exists(os.path.join(root, path)) for path in (".dockerenv", "run/.containerenv")),
+        is_container=is_container(root),
         has_systemd=os.path.isdir(os.path.join(root, "run/systemd/system")),
         nouveau="nouveau" in modules(root),
         has_runfile_driver=os.path.exists(os.path.join(root, "usr/bin/nvidia-uninstall")),

@@ -1,20 +1,17 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: fabric_info
 short_description: Gather facts about a node's InfiniBand and RoCE ports and their state
 description:
-  - Reads C(/sys/class/infiniband), its network interfaces and the kernel's modules, and runs C(ip), C(ibstat) and C(ofed_info) if they
+  - Reads C(/sys/class/infiniband), its network interfaces and the kernel's modules, and runs C(ip) and C(ofed_info) if they
     are installed. Changes nothing, and never fails because of a port.
 options:
   root: {description: The node's root directory. Tests set another one with recorded files., type: path, default: /}
   user: {description: "User whose limit of locked memory to read; by default that of the module's own process.", type: str}
   interface: {description: "A network interface to include, even if it does not belong to an RDMA device.", type: str}
   rails: {description: "The ports that NCCL uses, in the syntax of NCCL_IB_HCA, such as C(=mlx5_0:1,mlx5_1:1) or C(^mlx5_4).", type: str}
-  peers: {description: IPv4 addresses of other nodes. Others are skipped., type: list, elements: str, default: []}
   timeout: {description: Time limit of each program in seconds., type: int, default: 20}
 attributes:
   check_mode: {support: full}
@@ -32,17 +29,16 @@ EXAMPLES = r"""
 RETURN = r"""
 devices:
   description: >-
-    Sorted by name. Each has C(name type firmware board pci numa_node) and C(ports), each with C(port state physical_state rate_gbps
-    full_rate_gbps speed width link_layer lid sm_lid gids interface), C(full_rate_gbps) being the highest rate that ethtool says an Ethernet
-    port supports, C(fault) (null if the port is up, else what to check) and C(in_use) (whether O(rails) names
-    the port; without O(rails), whether the port has the named interface, or no port has it). Each of C(gids) has C(index gid type
-    interface); all-zero ones are left out.
+    Sorted by name. Each has C(name firmware) and C(ports), each with C(port state physical_state rate_gbps full_rate_gbps speed link_layer
+    interface), C(gids) (their types), C(full_rate_gbps) being the highest rate that ethtool says an Ethernet port supports, C(fault) (null
+    if the port is up, else what to check) and C(in_use) (whether O(rails) names the port; without O(rails), whether the port has the named
+    interface, or no port has it).
   returned: always
   type: list
   elements: dict
 missing_rails: {description: Names in O(rails) that no port matches., returned: always, type: list, elements: str}
 interfaces:
-  description: C(state mtu mode speed_mbps addresses) of the devices' interfaces and of O(interface), by name.
+  description: C(state mtu addresses) of the devices' interfaces and of O(interface), by name.
   returned: always
   type: dict
 modules: {description: Versions of the loaded kernel modules for RDMA and peer memory., returned: always, type: dict}
@@ -56,23 +52,15 @@ gpu_direct:
 dma_buf: {description: What DMA-BUF lacks on the node; empty if nothing., returned: always, type: list, elements: str}
 peer_memory_client: {description: Whether the kernel has an interface for peer memory modules; null if unknown., returned: always, type: bool}
 ofed: {description: Version of MLNX_OFED from ofed_info; null if not installed., returned: always, type: str}
-ibstat: {description: C(state rate_gbps) by device and port from ibstat; null if not installed., returned: always, type: dict}
 memlock_kib: {description: How much memory the user may lock; null if unlimited or unknown., returned: always, type: int}
 memlock_unlimited: {description: Whether locked memory is unlimited; null if unknown., returned: always, type: bool}
-firewall:
-  description: >-
-    C(closed) - TCP ports, as text, that this node's packet filter closes to O(peers) on O(interface), by address; C(unsure) - whether it has
-    rules that the module does not understand; C(services) - which of firewalld and ufw are active. Null if neither nft nor iptables is installed.
-  returned: always
-  type: dict
 """
 
 import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_probes import bounded, integer, modules, names, program, text
-from ansible.module_utils.packet_filter import Ruleset, number as address_number
+from ansible.module_utils.node_probes import integer, modules, names, output, text
 
 MODULES = re.compile(r"^(mlx\w*|ib_\w+|rdma_\w+|nv_peer_mem|nvidia_peermem|bnxt_re|irdma|efa)$")
 # Name in a stack: name of the kernel module.
@@ -98,9 +86,9 @@ def worded(value):
 
 
 def rate(value):
-    """(100, EDR, 4X) for `100 Gb/sec (4X EDR)`."""
-    match = re.match(r"(\S+) Gb/sec(?: \((\d+X)(?: (\w+))?\))?\Z", value or "")
-    return (number(match.group(1)), match.group(3), match.group(2)) if match else (None, None, None)
+    """(100, EDR) for `100 Gb/sec (4X EDR)`."""
+    match = re.match(r"(\S+) Gb/sec(?: \(\d+X(?: (\w+))?\))?\Z", value or "")
+    return (number(match.group(1)), match.group(2)) if match else (None, None)
 
 
 def rails_of(value):
@@ -117,20 +105,16 @@ def is_named(rail, is_exact, device, port):
     return number_of_port in (None, port) and (device == name if is_exact else device.startswith(name))
 
 
-def lid(value):
-    """28 for 0x1c; None for 0."""
-    return (int(value, 16) or None) if re.match(r"0x[0-9a-fA-F]{1,8}\Z", value or "") else None
+def hexadecimal(value):
+    """28 for 0x1c; None for any other text."""
+    return int(value, 16) if re.match(r"0x[0-9a-fA-F]{1,8}\Z", value or "") else None
 
 
 def gids(port):
-    valid = []
-    for name in sorted((n for n in names(port, "gids") if n.isdigit()), key=int):
-        gid = text(port, "gids", name)
-        if gid and not NOTHING.match(gid):
-            # `IB/RoCE v1` stands for both; the port's link_layer tells which.
-            kind = text(port, "gid_attrs/types", name)
-            valid.append({"index": int(name), "gid": gid, "type": kind, "interface": text(port, "gid_attrs/ndevs", name)})
-    return valid
+    """Types of the port's GIDs, such as RoCE v2, without all-zero ones."""
+    used = [name for name in names(port, "gids") if name.isdigit() and not NOTHING.match(text(port, "gids", name) or "")]
+    # `IB/RoCE v1` stands for both; the port's link_layer tells which.
+    return sorted(set(filter(None, (text(port, "gid_attrs/types", name) for name in used))))
 
 
 def interface_of(device, port):
@@ -140,7 +124,7 @@ def interface_of(device, port):
         return interfaces[0] if interfaces else None
     for name in interfaces:
         where = os.path.join(device, "device/net", name)
-        number_of_port = integer(text(where, "dev_port")) or lid(text(where, "dev_id")) or 0
+        number_of_port = integer(text(where, "dev_port")) or hexadecimal(text(where, "dev_id")) or 0
         if number_of_port + 1 == port:
             return name
     return None
@@ -157,7 +141,7 @@ def fault(state, physical_state):
 
 def port_of(device, name):
     port = os.path.join(device, "ports", name)
-    rate_gbps, speed, width = rate(text(port, "rate"))
+    rate_gbps, speed = rate(text(port, "rate"))
     state, physical_state = worded(text(port, "state")), worded(text(port, "phys_state"))
     return {
         "port": int(name),
@@ -166,10 +150,7 @@ def port_of(device, name):
         "fault": fault(state, physical_state),
         "rate_gbps": rate_gbps,
         "speed": speed,
-        "width": width,
         "link_layer": text(port, "link_layer") or None,
-        "lid": lid(text(port, "lid")),
-        "sm_lid": lid(text(port, "sm_lid")),
         "gids": gids(port),
         "interface": interface_of(device, int(name)),
     }
@@ -177,14 +158,9 @@ def port_of(device, name):
 
 def device_of(folder, name):
     device = os.path.join(folder, name)
-    where = os.path.join(device, "device")
     return {
         "name": name,
-        "type": text(device, "hca_type") or None,
         "firmware": text(device, "fw_ver") or None,
-        "board": text(device, "board_id") or None,
-        "pci": os.path.basename(os.readlink(where)) if os.path.islink(where) else None,
-        "numa_node": integer(text(where, "numa_node")),
         "ports": [port_of(device, port) for port in sorted(n for n in names(device, "ports") if n.isdigit())],
     }
 
@@ -196,8 +172,7 @@ def addresses(output):
 
 def full_rate(name, timeout):
     """400 for `Supported link modes: 100000baseCR4/Full 400000baseCR4/Full`, the first list of ethtool's output."""
-    ethtool = program("ethtool", ["/sbin", "/usr/sbin"])
-    told = bounded([ethtool, name], timeout)["output"] if ethtool and name else ""
+    told = name and output(timeout, "ethtool", name) or ""
     supported = re.search(r"Supported link modes:((?:\s+\d+base\S+)+)", told)
     return max(int(speed) for speed in re.findall(r"(\d+)base", supported.group(1))) // 1000 if supported else None
 
@@ -223,46 +198,19 @@ def interface(root, name, timeout):
     where = os.path.join(root, "sys/class/net", name)
     if not os.path.isdir(where):
         return None
-    ip = program("ip", ["/sbin", "/usr/sbin"])
-    told = bounded([ip, "-o", "addr", "show", "dev", name], timeout) if ip else None
-    speed = integer(text(where, "speed"))
+    told = output(timeout, "ip", "-o", "addr", "show", "dev", name)
     return {
         "state": text(where, "operstate") or None,
         "mtu": integer(text(where, "mtu")),
-        "mode": text(where, "mode") or None,
-        "speed_mbps": speed or None,
-        "addresses": addresses(told["output"]) if told and told["code"] == 0 else None,
+        "addresses": None if told is None else addresses(told),
     }
-
-
-def ibstat(output):
-    """{mlx5_0: {1: {state, rate_gbps}}} from ibstat's output."""
-    rates, ports, port = {}, None, None
-    for line in output.splitlines():
-        match = re.match(r"\s*(CA) '(\S+)'\s*\Z", line) or re.match(r"\s*(Port) (\d+):\s*\Z", line)
-        match = match or re.match(r"\s*(State|Rate): (\S+)\s*\Z", line)
-        if not match:
-            continue
-        key, value = match.groups()
-        if key == "CA":
-            ports, port = rates.setdefault(value, {}), None
-        elif key == "Port" and ports is not None:
-            port = ports.setdefault(value, {"state": None, "rate_gbps": None})
-        elif key == "State" and port is not None:
-            port["state"] = value
-        elif key == "Rate" and port is not None:
-            port["rate_gbps"] = number(value)
-    return rates
 
 
 def memlock(root, user, timeout):
     """(KiB, whether unlimited); (None, None) if unknown."""
     if user:
-        runuser = program("runuser", ["/sbin", "/usr/sbin"])
         # runuser opens a session, so the limits are those of the user's login.
-        told = bounded([runuser, "-u", user, "--", "sh", "-c", "ulimit -l"], timeout) if runuser else None
-        limit = told["output"].strip() if told and told["code"] == 0 else ""
-        factor = 1
+        limit, factor = output(timeout, "runuser", "-u", user, "--", "sh", "-c", "ulimit -l") or "", 1
     else:
         # Max locked memory         65536                65536                bytes
         match = re.search(r"(?m)^Max locked memory\s+(\S+)", text(root, "proc/self/limits") or "")
@@ -272,36 +220,7 @@ def memlock(root, user, timeout):
     return (integer(limit) // factor, False) if integer(limit) is not None else (None, None)
 
 
-def services(root):
-    running = [text(root, "proc", name, "comm") for name in names(root, "proc") if name.isdigit()]
-    enabled = re.search(r"(?mi)^ENABLED=yes", text(root, "etc/ufw/ufw.conf") or "")
-    return [name for name, active in (("firewalld", "firewalld" in running), ("ufw", enabled)) if active]
-
-
-def firewall(root, peers, named, timeout):
-    folders = ["/usr/sbin", "/sbin"]
-    nft, iptables = program("nft", folders), program("iptables-save", folders)
-    if not nft and not iptables:
-        return None
-    told = bounded([nft, "--json", "list", "ruleset"], timeout) if nft else {"code": 0, "output": ""}
-    saved = bounded([iptables], timeout) if iptables else {"code": 0, "output": None}
-    try:
-        rules = Ruleset(told["output"], saved["output"] if saved["code"] == 0 else None)
-    except (KeyError, ValueError, AttributeError, IndexError):  # also output that is cut off
-        return {"closed": {}, "unsure": True, "services": services(root)}
-    low, high = [int(port) for port in (text(root, "proc/sys/net/ipv4/ip_local_port_range") or "32768 60999").split()]
-    ranges = (("22", (22,)), ("%d-%d" % (low, high), (low, (low + high) // 2, high)))
-    unsure, closed = told["code"] != 0 or saved["code"] != 0, {}
-    for peer in peers:
-        for name, ports in ranges if address_number(peer) is not None else ():
-            blocked = [rules.blocks(peer, named, port) for port in ports]
-            unsure = unsure or None in blocked
-            if True in blocked:
-                closed.setdefault(peer, []).append(name)
-    return {"closed": closed, "unsure": unsure, "services": services(root)}
-
-
-def facts(root, user, named, rails, peers, timeout):
+def facts(root, user, named, rails, timeout):
     folder = os.path.join(root, "sys/class/infiniband")
     devices = [device_of(folder, name) for name in names(folder)]
     ports = [port for device in devices for port in device["ports"]]
@@ -319,11 +238,8 @@ def facts(root, user, named, rails, peers, timeout):
     ]
     told = dict((name, interface(root, name, timeout)) for name in interfaces + [named] if name)
     loaded = modules(root)
-    ofed = program("ofed_info")
     # MLNX_OFED_LINUX-5.0-2.1.8.0:
-    version = re.match(r"(?:MLNX_)?OFED(?:_LINUX)?-(?:internal-)?(\S+?):?\s*\Z", bounded([ofed, "-s"], timeout)["output"]) if ofed else None
-    program_ibstat = program("ibstat", ["/usr/sbin", "/sbin"])
-    state = bounded([program_ibstat], timeout) if program_ibstat else None
+    version = re.match(r"(?:MLNX_)?OFED(?:_LINUX)?-(?:internal-)?(\S+?):?\s*\Z", output(timeout, "ofed_info", "-s") or "")
     limit, is_unlimited = memlock(root, user, timeout)
     found = {
         "devices": devices,
@@ -331,8 +247,6 @@ def facts(root, user, named, rails, peers, timeout):
         "interfaces": told,
         "modules": dict((name, known) for name, known in loaded.items() if MODULES.match(name)),
         "ofed": version.group(1) if version else None,
-        "ibstat": ibstat(state["output"]) if state and state["code"] == 0 else None,
-        "firewall": firewall(root, peers, named, timeout),
         "memlock_kib": limit,
         "memlock_unlimited": is_unlimited,
     }
@@ -346,13 +260,12 @@ def main():
             "user": {"type": "str"},
             "interface": {"type": "str"},
             "rails": {"type": "str", "default": ""},
-            "peers": {"type": "list", "elements": "str", "default": []},
             "timeout": {"type": "int", "default": 20},
         },
         supports_check_mode=True,
     )
     given = module.params
-    module.exit_json(changed=False, **facts(*(given[name] for name in ("root", "user", "interface", "rails", "peers", "timeout"))))
+    module.exit_json(changed=False, **facts(*(given[name] for name in ("root", "user", "interface", "rails", "timeout"))))
 
 
 if __name__ == "__main__":

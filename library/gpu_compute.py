@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: gpu_compute
 short_description: Prove that every GPU of a node computes, with nothing but the driver

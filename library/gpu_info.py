@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: gpu_info
 short_description: Gather facts about a node's GPUs, their state and their processes
@@ -33,10 +31,10 @@ error:
   type: dict
 gpus:
   description: >-
-    Sorted by index. Each has C(index uuid bus_id model vbios memory_mib memory_used_mib persistence mig performance_state temperature_c
-    power_limit_w power_default_limit_w), C(clocks_mhz) (now, application, max; graphics and memory), C(throttle_reasons) (the current ones),
-    C(ecc) (enabled, pending, and volatile and aggregate counts, corrected and uncorrected), C(retired_pages), C(remapped_rows),
-    C(processes) (pid, name, type, memory_mib), C(numa_node), and C(errors), invalid values by name.
+    Sorted by index. Each has C(index uuid bus_id model vbios memory_mib persistence mig temperature_c power_limit_w power_default_limit_w),
+    C(clocks_mhz) (application, max; graphics and memory), C(throttle_reasons) (the current ones), C(ecc) (enabled, pending, and volatile and
+    aggregate counts of uncorrected errors), C(retired_pages) (pending), C(remapped_rows) (pending, failure), C(processes) (pid, name, type,
+    memory_mib), and C(errors), invalid values by name.
   returned: always
   type: list
   elements: dict
@@ -48,7 +46,7 @@ cuda: {description: Version of the CUDA toolkit., returned: always, type: str}
 cudnn: {description: Version of cuDNN., returned: always, type: str}
 nccl: {description: Version of NCCL., returned: always, type: str}
 modules: {description: Versions of the loaded GPU kernel modules., returned: always, type: dict}
-topology: {description: C(devices links nics cpu_affinity numa) from C(nvidia-smi topo -m); null if unavailable., returned: always, type: dict}
+topology: {description: C(links) between devices from C(nvidia-smi topo -m); null if unavailable., returned: always, type: dict}
 xid: {description: C(bus_id xid message count) of Xid errors since boot; null if the kernel's log cannot be read., returned: always, type: list}
 """
 
@@ -58,16 +56,11 @@ import re
 
 from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_probes import bounded, integer, modules, program, text
+from ansible.module_utils.node_probes import bounded, modules, program, text
 from ansible.module_utils.nvidia_smi import indices, read_xml, topology, trouble, xid_errors
 
 QUERY = ["--query-gpu=index,uuid", "--format=csv,noheader"]
 MODULES = re.compile(r"^(nvidia.*|nv_peer_mem|nouveau|gdrdrv)$")
-
-
-def numa_node(root, bus):
-    """The NUMA node; the kernel reports -1 if unknown."""
-    return integer(text(root, "sys/bus/pci/devices", bus, "numa_node")) if bus else None
 
 
 def defined(content, *macros):
@@ -164,7 +157,6 @@ def facts(root, timeout):
     order = indices(bounded([smi] + QUERY, timeout)["output"])
     for item in gathered["gpus"]:
         item["index"] = order.get(item["uuid"])
-        item["numa_node"] = numa_node(root, item["bus_id"])
     gathered["gpus"].sort(key=lambda item: (item["index"] is None, item["index"] or 0, item["bus_id"] or ""))
     gathered["topology"] = topology(bounded([smi, "topo", "-m"], timeout)["output"])
     return gathered

@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: horovod_basis
 short_description: Return what a Horovod wheel for an environment depends on, and which wheel is installed
@@ -63,7 +61,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.python_distributions import distributions, normalised, url_of
-from ansible.module_utils.trusted_path import root_distrusts
+from ansible.module_utils.trusted_path import refuse_program
 
 
 def python_of(environment):
@@ -76,9 +74,7 @@ def python_of(environment):
 def openmpi_of(module, mpirun):
     if not os.access(mpirun, os.X_OK):
         return None
-    reason = root_distrusts(mpirun)
-    if reason:
-        module.fail_json(msg="%s, so it is not safe for root to start %s. Give only root write access, or choose another program." % (reason, mpirun))
+    refuse_program(module, mpirun)
     _code, output, _errors = module.run_command([mpirun, "--version"], cwd="/")
     match = re.search(r"Open MPI\) (\S+)", output)
     return match.group(1) if match else None

@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: node_copy
 short_description: Copy a folder from node to node over the nodes' own SSH
@@ -63,14 +61,6 @@ CHUNK = 1 << 20
 WHEN_THERE = 'n=0; until test -r "$0"; do n=$((n + 1)); test $n -le %d || exit 3; sleep 1; done; exec cat "$0"'
 
 
-def digest_of(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        for chunk in iter(lambda: stream.read(CHUNK), b""):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 def removed(module, path):
     module.run_command(["rm", "-rf", "--", path], check_rc=True, cwd="/")
 
@@ -81,7 +71,7 @@ def offer(module, path, archive):
     argv = ["tar", "--create", "--file", part, "--numeric-owner", "--directory", folder, name]
     module.run_command(argv, check_rc=True, cwd="/")
     os.chmod(part, 0o644)
-    result = {"sha256": digest_of(part), "size": os.path.getsize(part)}
+    result = {"sha256": module.sha256(part), "size": os.path.getsize(part)}
     os.rename(part, archive)
     return result
 

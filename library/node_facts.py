@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: node_facts
 short_description: Gather all facts that provisioning needs before it changes a node
@@ -63,32 +61,19 @@ ansible_facts:
 """
 
 import glob
-import io
 import os
 import platform
 import pwd
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_packages import versions
-from ansible.module_utils.node_probes import program
+from ansible.module_utils.node_probes import os_release, text
 from ansible.module_utils.python_distributions import distributions, python_version, url_of
 from ansible.module_utils.stamps import standing
-from ansible.module_utils.trusted_path import root_distrusts
+from ansible.module_utils.trusted_path import refuse_program
 from ansible.module_utils.user_limits import LIMITS, reachable
 
 VERSION = "import sys; print('.'.join(str(part) for part in sys.version_info[:3]))"
-
-
-def os_release(path="/etc/os-release"):
-    """The variables of os-release(5)."""
-    with io.open(path, encoding="utf-8") as stream:
-        pairs = (line.strip().partition("=") for line in stream if "=" in line)
-        return dict((key, value.strip("\"'")) for key, _equals, value in pairs)
-
-
-def output_of(module, argv):
-    """Standard output; empty on a node without the program."""
-    return module.run_command(argv, environ_update={"LC_ALL": "C"})[1] if program(argv[0], ("/usr/bin",)) else ""
 
 
 def user_of(name):
@@ -108,15 +93,6 @@ def environment_of(path):
     return {"python": version, "distributions": dict((name, {"version": v, "url": url_of(folder)}) for name, (v, folder) in found)}
 
 
-def build_of(path):
-    """The key written by the role source_build; None if there is no build."""
-    try:
-        with io.open(os.path.join(path, ".dlperf-build"), encoding="utf-8") as stream:
-            return stream.read().strip()
-    except (IOError, OSError):
-        return None
-
-
 def main():
     module = AnsibleModule(
         argument_spec={
@@ -133,15 +109,14 @@ def main():
     )
     interpreter = module.params["interpreter"]
     version = None
-    reason = root_distrusts(interpreter)
-    if reason:
-        module.fail_json(msg="%s, so it is not safe for root to start %s. Give only root write access, or choose another program." % (reason, interpreter))
+    refuse_program(module, interpreter)
     if os.access(interpreter, os.X_OK):
         code, output, _errors = module.run_command([interpreter, "-I", "-S", "-c", VERSION])
         version = output.strip() if code == 0 else None
     release = os_release()
     environments = dict((path, environment_of(path)) for path in module.params["environments"])
-    builds = dict((path, build_of(path)) for path in module.params["builds"])
+    # The key written by the role source_build
+    builds = dict((path, text(path, ".dlperf-build")) for path in module.params["builds"])
     others = glob.glob("/usr/bin/python3.*[0-9]") + glob.glob("/usr/local/bin/python3.*[0-9]")
     found = {
         "interpreter": interpreter,
@@ -149,7 +124,7 @@ def main():
         "interpreters": sorted(
             path for path in others if os.path.realpath(path) != os.path.realpath(interpreter)
         ),
-        "packages": versions(lambda argv: output_of(module, argv), module.params["packages"]),
+        "packages": versions(module.params["packages"]),
         "user": user_of(module.params["user"]) if module.params["user"] else {},
         "limits": dict(
             (name, reachable(name, str(wanted)))

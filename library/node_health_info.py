@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: node_health_info
 short_description: Gather facts about system, Python, disk, clock, MPI and package sources of a node
@@ -37,13 +35,10 @@ time: {description: The node's clock in seconds since 1970., returned: always, t
 synchronized: {description: "Whether the kernel's clock is synchronized, as adjtimex(2) says; null if it does not say.", returned: always, type: bool}
 time_services: {description: Names of the running time services., returned: always, type: list}
 python: {description: Version of the Python that runs Ansible's modules., returned: always, type: str}
-executable: {description: Path of this Python., returned: always, type: str}
 system: {description: "System, such as debian12 or ubuntu18.04; null if unknown.", returned: always, type: str}
-system_title: {description: The system's name for itself., returned: always, type: str}
 kernel: {description: Release of the running kernel., returned: always, type: str}
 architecture: {description: Architecture of the machine., returned: always, type: str}
 cpus: {description: Number of online processors., returned: always, type: int}
-memory_mib: {description: Memory of the machine; null if unknown., returned: always, type: int}
 disks: {description: 'C(free_mib), C(total_mib) and C(read_only) by path; null if unknown.', returned: always, type: dict}
 openmpi: {description: Version of OpenMPI; null if not installed., returned: always, type: str}
 addresses: {description: 'For each address of a package source, null if it can be reached, else the error.', returned: always, type: dict}
@@ -58,8 +53,6 @@ stamps: {description: "Inputs of past verifications, by name.", returned: always
 
 import ctypes
 import glob
-import io
-import json
 import os
 import platform
 import re
@@ -68,8 +61,9 @@ import sys
 import tempfile
 import time
 
+from ansible.module_utils import stamps
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_probes import bounded, names, program, text
+from ansible.module_utils.node_probes import bounded, names, os_release, program, text
 from ansible.module_utils.trusted_path import root_distrusts
 
 try:
@@ -78,14 +72,13 @@ except ImportError:
     from urllib2 import urlopen
 
 
-def os_release(content):
-    """(debian12, its title) from os-release(5); rhel9 for Rocky Linux 9.4."""
-    pairs = (line.partition("=") for line in (content or "").splitlines() if "=" in line)
-    values = dict((key.strip(), value.strip().strip("\"'")) for key, _equals, value in pairs)
+def system(root):
+    """debian12; rhel9 for Rocky Linux 9.4."""
+    values = os_release(root)
     name, version = values.get("ID"), values.get("VERSION_ID", "")
     if name in ("rhel", "rocky", "almalinux"):
         name, version = "rhel", version.partition(".")[0]
-    return (name + version if name else None), values.get("PRETTY_NAME")
+    return name + version if name else None
 
 
 def disk(path):
@@ -101,11 +94,6 @@ def disk(path):
         "total_mib": filesystem.f_blocks * size // 1048576,
         "read_only": bool(filesystem.f_flag & 1),
     }
-
-
-def memory_mib(root):
-    match = re.search(r"(?m)^MemTotal:\s+(\d+) kB$", text(root, "proc/meminfo") or "")
-    return int(match.group(1)) // 1024 if match else None
 
 
 # Names of processes, which the kernel cuts to 15 characters.
@@ -197,15 +185,8 @@ def complaint(address, timeout):
 
 def proven(folder):
     """The inputs of each past verification; unreadable stamps are skipped."""
-    inputs = {}
-    for path in glob.glob(os.path.join(folder, "*.json")):
-        try:
-            with io.open(path, encoding="utf-8") as stream:
-                stamp = json.load(stream)
-            inputs[stamp["proven"]] = stamp["inputs"]
-        except (EnvironmentError, ValueError, KeyError, TypeError):
-            continue
-    return inputs
+    records = [stamps.read(path) for path in glob.glob(os.path.join(folder, "*.json"))]
+    return dict((record["proven"], record["inputs"]) for record in records if "proven" in record and "inputs" in record)
 
 
 def main():
@@ -223,7 +204,6 @@ def main():
     given = module.params
     now = time.time()
     root, timeout = given["root"], given["timeout"]
-    system, title = os_release(text(root, "etc/os-release") or text(root, "usr/lib/os-release"))
     mirror = (given["mirror"] or "").rstrip("/")
     asked = [address for address in apt_addresses(timeout) if re.sub("^file:", "", address).startswith(mirror)]
     asked += [mirror + "/manifest.json"] if mirror else []
@@ -233,13 +213,10 @@ def main():
         synchronized=synchronized(),
         time_services=time_services(root),
         python=".".join(str(part) for part in sys.version_info[:3]),
-        executable=sys.executable,
-        system=system,
-        system_title=title,
+        system=system(root),
         kernel=platform.release(),
         architecture=platform.machine(),
         cpus=os.sysconf("SC_NPROCESSORS_ONLN"),
-        memory_mib=memory_mib(root),
         disks=dict((path, disk(path)) for path in given["paths"]),
         openmpi=openmpi(given["mpirun"], timeout),
         addresses=dict((address, complaint(address, timeout)) for address in asked),

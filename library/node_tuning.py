@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: node_tuning
 short_description: Set clocks, persistence mode, CPU governor and NUMA balancing, or restore the previous values
@@ -55,7 +53,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deb_undo import read_bytes, remove_if_empty, write_whole
-from ansible.module_utils.node_probes import bounded, names, program, text
+from ansible.module_utils.node_probes import bounded, is_container, names, program, text
 
 CONTAINER = "this node is a container, and %s"
 NUMA = "proc/sys/kernel/numa_balancing"
@@ -68,10 +66,7 @@ class Node(object):
         self.module = module
         self.root = module.params["root"]
         self.timeout = module.params["timeout"]
-        self.is_container = self.root == "/" and (
-            "container=" in (text("/proc/1/environ") or "")
-            or any(os.path.exists(path) for path in ("/.dockerenv", "/run/.containerenv"))
-        )
+        self.is_container = self.root == "/" and is_container(self.root)
         self.skipped = []
         self.smi = None
 
@@ -194,6 +189,27 @@ def values(given):
     return wanted
 
 
+def planned(current, wanted, record, boot):
+    """({name: value} to set, the record afterwards); each value is by its setting's name."""
+    changes, new = {}, dict(record)
+    for name, value in sorted(current.items()):
+        aim = wanted.get(name.partition("/")[0])
+        if aim is not None:
+            before = record[name]["before"] if name in record else value
+            if value != aim:
+                changes[name] = aim
+                new[name] = {"before": before, "set": aim, "boot": boot}
+        elif name in record:
+            # A value that somebody has changed since is kept.
+            if value == record[name]["set"] and value != record[name]["before"]:
+                changes[name] = record[name]["before"]
+            del new[name]
+    for name in record:
+        if name not in current and name.partition("/")[0] not in wanted:
+            del new[name]  # the GPU or its driver was removed
+    return changes, new
+
+
 def main():
     clocks = {"memory": {"type": "int", "required": True}, "graphics": {"type": "int", "required": True}}
     limits = {"minimum": {"type": "int", "required": True}, "maximum": {"type": "int", "required": True}}
@@ -224,22 +240,7 @@ def main():
     for name in [name for name in current if name.startswith("locked_clocks/")]:
         noted = record.get(name) or {}
         current[name] = noted.get("set") if noted.get("boot") == boot else None
-    changes, new = {}, dict(record)
-    for name, value in sorted(current.items()):
-        aim = wanted.get(name.partition("/")[0])
-        if aim is not None:
-            before = record[name]["before"] if name in record else value
-            if value != aim:
-                changes[name] = aim
-                new[name] = {"before": before, "set": aim, "boot": boot}
-        elif name in record:
-            # A value that somebody has changed since is kept.
-            if value == record[name]["set"] and value != record[name]["before"]:
-                changes[name] = record[name]["before"]
-            del new[name]
-    for name in record:
-        if name not in current and name.partition("/")[0] not in wanted:
-            del new[name]  # the GPU or its driver was removed
+    changes, new = planned(current, wanted, record, boot)
     after = dict(current, **changes)
     diff = {
         "before": "".join("%s %s\n" % (name, current[name]) for name in sorted(changes)),

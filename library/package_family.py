@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: package_family
 short_description: Install, pin and hold exact versions of related packages from their repository, or remove them

@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: package_installer
 short_description: Run a vendor's package installer and record what it changed
@@ -36,12 +34,12 @@ RETURN = r"""
 removed: {description: Packages that were removed., returned: always, type: list, elements: str}
 """
 
+from ansible.module_utils.apt_family import ENVIRONMENT, AptPackages
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deb_family import QUERY_FORMAT, installed
 from ansible.module_utils.deb_undo import Undo
 from ansible.module_utils.dpkg_locks import REMEDY, wait_for_locks
+from ansible.module_utils.package_family import message
 
-ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 LINES = 15
 
 
@@ -62,35 +60,22 @@ def main():
     if module.check_mode:
         module.exit_json(changed=True, removed=[])
 
-    def everything():
-        argv = ["dpkg-query", "-W", "-f", QUERY_FORMAT]
-        return installed(module.run_command(argv, environ_update=ENVIRONMENT)[1])
-
-    def snapshot():
-        return dict((name, version) for name, (version, _hold) in everything().items())
+    def install():
+        code, output, errors = module.run_command(given["argv"], cwd=given["chdir"], environ_update=ENVIRONMENT)
+        said = output + "\n" + errors
+        return code == 0 and given["expect"] in said, (code, said.strip().splitlines()[-LINES:])
 
     problem = wait_for_locks(given["lock_timeout"])
     if problem:
-        module.fail_json(msg="%s: %s. %s." % (given["name"], problem, REMEDY[:1].upper() + REMEDY[1:]))
+        module.fail_json(msg=message([given["name"]], problem, REMEDY))
     undo = Undo(given["undo"], given["name"])
-    undo.begin(
-        {},
-        snapshot,
-        lambda: sorted(name for name, (_version, hold) in everything().items() if hold),
-        lambda: module.run_command(["apt-mark", "showauto"])[1].split(),
-        repository=None,
-    )
-    code, output, errors = module.run_command(given["argv"], cwd=given["chdir"], environ_update=ENVIRONMENT)
-    now = snapshot()
-    if code != 0 or given["expect"] not in output + errors:
-        undo.settle(now)
-        said = "\n".join((output + "\n" + errors).strip().splitlines()[-LINES:])
+    is_done, (code, last) = undo.during(AptPackages(module), install)
+    if not is_done:
         module.fail_json(
             msg="%s: %s ended with exit status %d without printing '%s'. Its last output:\n%s\n%s"
-            % (given["name"], given["argv"][0], code, given["expect"], said, given["logs"] and "Its logs are in %s." % given["logs"]),
+            % (given["name"], given["argv"][0], code, given["expect"], "\n".join(last), given["logs"] and "Its logs are in %s." % given["logs"]),
             rc=code,
         )
-    undo.finish(now)
     module.exit_json(changed=True, removed=sorted(undo.record.get("removed") or {}))
 
 

@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: proof
 short_description: Verify a node by commands whose output is checked, once per set of inputs
@@ -65,7 +63,6 @@ outputs:
   type: dict
 """
 
-import io
 import json
 import os
 import pwd
@@ -77,6 +74,7 @@ import threading
 
 from ansible.module_utils import stamps
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deb_undo import write_whole
 
 
 MAX_BYTES = 1 << 24
@@ -140,6 +138,32 @@ def complaint(command, result, timeout):
     return None
 
 
+def execute_all(given, user):
+    """The result of each command by its name, so many at a time, as the user."""
+    environment = {
+        "HOME": user.pw_dir,
+        "USER": user.pw_name,
+        "LOGNAME": user.pw_name,
+        "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+        "LC_ALL": "C.UTF-8",
+    }
+    environment.update((key, str(value)) for key, value in given["environment"].items())
+    results, slots = {}, threading.Semaphore(given["parallel"])
+
+    def work(command):
+        with slots:
+            # runuser opens a session, so the limits are those of the user's login.
+            prefix = ["runuser", "-u", user.pw_name, "--"]
+            execute(command, prefix + command["argv"], environment, given["timeout"], results)
+
+    threads = [threading.Thread(target=work, args=(command,)) for command in given["commands"]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
@@ -181,32 +205,8 @@ def main():
     except KeyError:
         module.fail_json(msg="this node has no user %s" % given["user"])
 
-    environment = {
-        "HOME": user.pw_dir,
-        "USER": user.pw_name,
-        "LOGNAME": user.pw_name,
-        "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
-        "LC_ALL": "C.UTF-8",
-    }
-    environment.update((key, str(value)) for key, value in given["environment"].items())
-    results, slots, threads = {}, threading.Semaphore(given["parallel"]), []
-
-    def work(command):
-        with slots:
-            # runuser opens a session, so the limits are those of the user's login.
-            prefix = ["runuser", "-u", user.pw_name, "--"]
-            execute(command, prefix + command["argv"], environment, given["timeout"], results)
-
-    for command in given["commands"]:
-        threads.append(threading.Thread(target=work, args=(command,)))
-        threads[-1].start()
-    for thread in threads:
-        thread.join()
-
-    complaints = [
-        complaint(command, results[command["name"]], given["timeout"])
-        for command in given["commands"]
-    ]
+    results = execute_all(given, user)
+    complaints = [complaint(command, results[command["name"]], given["timeout"]) for command in given["commands"]]
     complaints = [line for line in complaints if line]
     if complaints:
         if os.path.exists(stamp):
@@ -217,11 +217,7 @@ def main():
     if before != after:
         if not os.path.isdir(given["stamps"]):
             os.makedirs(given["stamps"], 0o755)
-        handle, temporary = tempfile.mkstemp(dir=module.tmpdir)
-        with io.open(handle, "w", encoding="utf-8") as stream:
-            stream.write(u"%s" % json.dumps(after, sort_keys=True, indent=1))
-        os.chmod(temporary, 0o644)
-        module.atomic_move(temporary, stamp)
+        write_whole(stamp, json.dumps(after, sort_keys=True, indent=1).encode("utf-8"), 0o644)
     module.exit_json(
         changed=changed,
         proven="now",

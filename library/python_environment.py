@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: python_environment
 short_description: Create a virtual environment from hash-pinned requirements
@@ -52,8 +50,10 @@ packages:
   type: dict
 """
 
+import ast
 import io
 import json
+import operator
 import os
 import re
 import shutil
@@ -61,9 +61,13 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.python_distributions import UNFINISHED, distributions, normalised, python_version, url_of
-from ansible.module_utils.trusted_path import root_distrusts
+from ansible.module_utils.trusted_path import refuse_program
 
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(?:==\s*(?P<version>[^\s;\\]+)|@\s*(?P<url>[^\s;\\]+))")
+
+COMPARE = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.GtE: operator.ge, ast.Gt: operator.gt,
+}  # fmt: skip
 
 # Prints an interpreter's marker variables. Not from platform.python_version(), which may be 3.13.0rc1 or 3.11.2+.
 FACTS = """
@@ -81,67 +85,26 @@ print(json.dumps({
 """
 
 
-class Marker(object):
-    """An environment marker in a lock file, such as python_full_version < '3.10' and sys_platform == 'linux'."""
+def holds(marker, facts):
+    """Whether an environment marker of a lock file, such as python_full_version < '3.10' and sys_platform == 'linux', holds.
 
-    TOKEN = re.compile(r"""\s*(\(|\)|[<>=!~]=|[<>]|'[^']*'|"[^"]*"|[a-z_]+)""")
+    A marker is written as an expression of Python: comparisons of a variable with a text, and, or, and parentheses.
+    """
 
-    def __init__(self, text, facts):
-        self.text, self.facts, self.tokens = text, facts, []
-        position = 0
-        while text[position:].strip():
-            match = self.TOKEN.match(text, position)
-            if not match:
-                raise ValueError("invalid marker %r" % text)
-            self.tokens.append(match.group(1))
-            position = match.end()
+    def value(node):
+        if isinstance(node, ast.BoolOp):
+            return (all if isinstance(node.op, ast.And) else any)([value(each) for each in node.values])
+        name, compare, text = node.left.id, COMPARE[type(node.ops[0])], ast.literal_eval(node.comparators[0])
+        if not name.startswith("python_"):
+            return {operator.eq: facts[name] == text, operator.ne: facts[name] != text}[compare]
+        bound = numbers(text.replace(".*", ""))
+        # Compare only as many parts as the bound has: 3.12.1 is not below 3.12, and 3.11.7 equals 3.11.
+        return compare(numbers(facts[name])[: len(bound)], bound)
 
-    def take(self):
-        if not self.tokens:
-            raise ValueError("the marker %r is incomplete" % self.text)
-        return self.tokens.pop(0)
-
-    def holds(self):
-        result = self.either()
-        if self.tokens:
-            raise ValueError("unexpected text at the end of the marker %r" % self.text)
-        return result
-
-    def either(self):
-        result = self.both()
-        while self.tokens and self.tokens[0] == "or":
-            self.take()
-            result = self.both() or result
-        return result
-
-    def both(self):
-        result = self.single()
-        while self.tokens and self.tokens[0] == "and":
-            self.take()
-            result = self.single() and result
-        return result
-
-    def single(self):
-        first = self.take()
-        if first == "(":
-            result = self.either()
-            if self.take() != ")":
-                raise ValueError("missing parenthesis in the marker %r" % self.text)
-            return result
-        operator, value = self.take(), self.take().strip("'\"")
-        if first not in self.facts or operator not in (">=", "<=", "==", "!=", "<", ">"):
-            raise ValueError("unsupported marker %r" % self.text)
-        if first.startswith("python_"):
-            bound = numbers(value.replace(".*", ""))
-            # Compare only as many parts as the bound has: 3.12.1 is not below 3.12, and 3.11.7 equals 3.11.
-            mine = numbers(self.facts[first])[: len(bound)]
-            return {
-                ">=": mine >= bound, "<=": mine <= bound, "==": mine == bound,
-                "!=": mine != bound, "<": mine < bound, ">": mine > bound,
-            }[operator]  # fmt: skip
-        if operator not in ("==", "!="):
-            raise ValueError("unsupported marker %r" % self.text)
-        return (self.facts[first] == value) == (operator == "==")
+    try:
+        return value(ast.parse(marker, mode="eval").body)
+    except (SyntaxError, AttributeError, KeyError):
+        raise ValueError("unsupported marker %r" % marker)
 
 
 def numbers(version):
@@ -159,7 +122,7 @@ def pins(requirements, facts):
         if not match:
             raise ValueError("expected name==version or name @ file://..., found %r" % line)
         marker = line.split(" --hash")[0].partition(";")[2].strip()
-        if not marker or Marker(marker, facts).holds():
+        if not marker or holds(marker, facts):
             pinned[normalised(match.group("name"))] = (match.group("version"), match.group("url"))
     return pinned
 
@@ -289,12 +252,7 @@ def main():
     os.umask(0o022)
     environment = Environment(module)
     for program in (module.params["interpreter"], module.params["uv"], os.path.join(module.params["path"], "bin/python")):
-        reason = root_distrusts(program)
-        if reason:
-            module.fail_json(
-                msg="%s: %s, so it is not safe for root to start %s. Give only root write access, or choose another program."
-                % (environment.label, reason, program)
-            )
+        refuse_program(module, program, environment.label)
     path, requirements = module.params["path"], module.params["requirements"]
     facts = environment.interpreter_facts()
     version = facts["python_full_version"]

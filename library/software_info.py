@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: software_info
 short_description: Gather the driver, container engine, OFED and OpenMPI that a node has, whoever installed them
@@ -39,19 +37,15 @@ import re
 from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_packages import versions
-from ansible.module_utils.node_probes import bounded, program, text
+from ansible.module_utils.node_probes import output, text
 
-SBIN = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 ENGINES = {"docker": ("docker-ce", "docker.io"), "podman": ("podman",)}
 TIMEOUT_S = 30
 RECORD = "var/lib/dlperf/adopted.json"
 
 
-def told(path, *arguments):
-    """Standard output of a program; empty if it is missing or fails."""
-    found = path if path.startswith("/") else program(path, SBIN)
-    result = bounded([found] + list(arguments), TIMEOUT_S) if found else {"code": None}
-    return result["output"] if result["code"] == 0 else ""
+def told(name, *arguments):
+    return output(TIMEOUT_S, name, *arguments) or ""
 
 
 def first(pattern, output):
@@ -61,7 +55,7 @@ def first(pattern, output):
 
 def packages(names):
     """{name: version} of the installed ones; 28.2.2 for 5:28.2.2-1~ubuntu.22.04~jammy."""
-    found = versions(lambda argv: bounded(argv, TIMEOUT_S)["output"], names)
+    found = versions(names)
     return dict((name, re.sub(r"^\d+:|[-+~].*$", "", version)) for name, version in found.items())
 
 

@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: ssh_mesh_identity
 short_description: Return a user's SSH key and the node's host keys for the other nodes of a cluster

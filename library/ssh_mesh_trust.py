@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: ssh_mesh_trust
 short_description: Let the members of a cluster log in to this node, and register their host keys

@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: unpacked_packages
 short_description: Unpack exact versions of Debian packages into a folder without installing them
@@ -46,8 +44,6 @@ packages: {description: Version and SHA-256 of each unpacked package., returned:
 """
 
 import glob
-import hashlib
-import io
 import json
 import os
 import re
@@ -57,7 +53,7 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deb_family import explanation, source_text
 from ansible.module_utils.deb_undo import read_bytes, write_whole
-from ansible.module_utils.repository_key import fetched_key
+from ansible.module_utils.package_family import fetched_key, message
 
 STAMP = ".dlperf-unpacked"
 # A stub lacks the functions of the library that it is named after.
@@ -67,14 +63,6 @@ LIBRARY, STUBS = re.compile(r"lib[^/]+\.so(\.[0-9]+)*$"), "/stubs/"
 def unpacked(path):
     """{name: {version, sha256}} of the packages in the folder."""
     return json.loads((read_bytes(os.path.join(path, STAMP)) or b"{}").decode("ascii"))
-
-
-def checksum(path):
-    digest = hashlib.sha256()
-    with io.open(path, "rb") as stream:
-        for chunk in iter(lambda: stream.read(1 << 20), b""):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def link_libraries(path):
@@ -95,7 +83,7 @@ class Unpacking(object):
         self.path = module.params["path"].rstrip("/")
 
     def fail(self, problem, remedy):
-        self.module.fail_json(msg="%s: %s. %s." % (self.path, problem, remedy[:1].upper() + remedy[1:]))
+        self.module.fail_json(msg=message([self.path], problem, remedy))
 
     def run(self, argv, doing, cwd=None):
         code, output, errors = self.module.run_command(argv, cwd=cwd, environ_update={"LC_ALL": "C"})
@@ -131,7 +119,7 @@ class Unpacking(object):
         for number, part in enumerate(self.module.params["parts"]):
             for name, deb in sorted(self.download(number, part).items()):
                 self.run(["dpkg-deb", "-x", deb, new], "unpacking " + name)
-                there[name] = {"version": part["packages"][name], "sha256": checksum(deb)}
+                there[name] = {"version": part["packages"][name], "sha256": self.module.sha256(deb)}
                 os.unlink(deb)
         link_libraries(new)
         os.chmod(new, 0o755)

@@ -1,8 +1,6 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 DOCUMENTATION = r"""
 module: vendor_file
 short_description: Place a vendor's file on a node and verify its checksum
@@ -45,14 +43,6 @@ from ansible.module_utils.urls import fetch_url
 
 STAMP = ".dlperf-unpacked"
 CHUNK = 1 << 20
-
-
-def checksum(path):
-    digest = hashlib.sha256()
-    with io.open(path, "rb") as stream:
-        for chunk in iter(lambda: stream.read(CHUNK), b""):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 class VendorFile(object):
@@ -142,7 +132,7 @@ def main():
         supports_check_mode=True,
     )
     file = VendorFile(module)
-    missing = not os.path.isfile(file.path) or checksum(file.path) != file.sha256
+    missing = not os.path.isfile(file.path) or module.sha256(file.path) != file.sha256
     unpack = file.unpack is not None and not file.is_unpacked()
     if file.unpack is not None and not unpack:
         missing = False  # once unpacked, the file itself is not needed

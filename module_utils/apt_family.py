@@ -2,8 +2,6 @@
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import os
 import shutil
 import tempfile
@@ -32,7 +30,30 @@ APT = [
 ]  # fmt: skip
 
 
-class AptFamily(Family):
+class AptPackages(object):
+    """The packages of a node, as dpkg and apt record them."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def query(self, names=()):
+        argv = ["dpkg-query", "-W", "-f", QUERY_FORMAT] + list(names)
+        code, output, errors = self.module.run_command(argv, environ_update=ENVIRONMENT)
+        if code in (0, 1):  # 1: an unknown name
+            return output
+        self.module.fail_json(msg="dpkg-query failed: " + errors, rc=code)
+
+    def snapshot(self):
+        return dict((name, version) for name, (version, _hold) in installed(self.query()).items())
+
+    def holds(self):
+        return sorted(name for name, (_version, hold) in installed(self.query()).items() if hold)
+
+    def autos(self):
+        return self.module.run_command(["apt-mark", "showauto"], check_rc=True, environ_update=ENVIRONMENT)[1].split()
+
+
+class AptFamily(Family, AptPackages):
     manager, unhold = "apt", "apt-mark unhold"
     has_own_sources = True
     entries = None  # see `site_entries`
@@ -53,20 +74,10 @@ class AptFamily(Family):
     def apt(self, argv):
         return run_when_free(self.module, argv, self.module.params["lock_timeout"], ENVIRONMENT)
 
-    def query(self, names=()):
-        argv = ["dpkg-query", "-W", "-f", QUERY_FORMAT] + list(names)
-        code, output, errors = self.module.run_command(argv, environ_update=ENVIRONMENT)
-        if code in (0, 1):  # 1: an unknown name
-            return output
-        self.module.fail_json(msg="dpkg-query failed: " + errors, rc=code)
-
     def state(self):
         """The members, {name: (version, on hold)}, and whether an interrupted run left some of them unfinished."""
         output = self.query(self.members)
         return installed(output), bool(interrupted(output))
-
-    def snapshot(self):
-        return dict((name, version) for name, (version, _hold) in installed(self.query()).items())
 
     def keyring(self):
         return "/etc/apt/keyrings/dlperf-%s.gpg" % self.repository["name"]
@@ -169,12 +180,6 @@ class AptFamily(Family):
         if names:
             self.run(["apt-mark", "hold"] + names, "holding its packages")
         self.undo.record["held"] = sorted(set(self.undo.record.get("held") or []) | set(names))
-
-    def holds(self):
-        return sorted(name for name, (_version, hold) in installed(self.query()).items() if hold)
-
-    def autos(self):
-        return self.run(["apt-mark", "showauto"], "listing automatically installed packages").split()
 
     # Absent
 

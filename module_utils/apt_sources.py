@@ -5,8 +5,6 @@ apt refuses every command if two sources have one repository with different opti
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import glob
 import os
 import re

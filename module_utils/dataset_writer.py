@@ -2,8 +2,6 @@
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import hashlib
 import io
 import json
@@ -22,7 +20,7 @@ IMAGES = (".jpeg", ".jpg")
 PIECES = 64
 
 
-class Noise:
+class Noise(object):
     """Samples of random images. Number `n` is in class `n % classes`, or, with `by_class`, classes are contiguous."""
 
     def __init__(self, records, classes, width, height, mean_bytes, seed, by_class):
@@ -38,7 +36,7 @@ class Noise:
             yield Sample(self.label(number), self.images.image(random.Random(self.seed << 40 | number)), ())
 
 
-class Folder:
+class Folder(object):
     """Samples of a folder with one folder of JPEGs per class, as they are, in a random order."""
 
     def __init__(self, path, seed):

@@ -7,8 +7,6 @@ testing/TestDiagManagerStrings.h; dcgmlib/dcgm_errors.h on severities.
 """
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import json
 
 try:

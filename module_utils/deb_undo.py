@@ -2,8 +2,6 @@
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import base64
 import errno
 import glob
@@ -83,15 +81,23 @@ class Undo(object):
 
     # A change
 
-    def begin(self, definition, snapshot, holds, autos, repository):
+    def begin(self, definition, packages, repository=None):
+        """Record the node's `packages`, an AptPackages or RpmPackages, before a change."""
         if not self.record:
-            self.record = {"before": {"holds": holds(), "autos": autos()}, "files": {}, "directories": []}
+            self.record = {"before": {"holds": packages.holds(), "autos": packages.autos()}, "files": {}, "directories": []}
         if self.record.get("unfinished") is None:
-            self.record["unfinished"] = snapshot()
+            self.record["unfinished"] = packages.snapshot()
         # The old definition is kept until the change is finished, because it tells what is obsolete.
         self.record["next"] = definition
         self.record["repository"] = repository
         self.save()
+
+    def during(self, packages, work):
+        """Record what `work` changes; it returns (whether it succeeded, its result), as this does."""
+        self.begin({}, packages)
+        is_done, result = work()
+        (self.finish if is_done else self.settle)(packages.snapshot())
+        return is_done, result
 
     def settled(self, now):
         """The record, including the current change so far."""

@@ -2,8 +2,6 @@
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import os
 import time
 
@@ -47,27 +45,37 @@ def run_dnf(module, arguments):
         time.sleep(1)
 
 
-def snapshot(module):
-    """{name: version} of all packages on the node."""
-    code, output, errors = module.run_command(QUERY, environ_update=ENVIRONMENT)
-    if code != 0:
-        module.fail_json(msg="rpm -qa failed: " + errors, rc=code)
-    return installed(output)
+class RpmPackages(object):
+    """The packages of a node, as rpm records them."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def snapshot(self):
+        """{name: version} of all packages on the node."""
+        code, output, errors = self.module.run_command(QUERY, environ_update=ENVIRONMENT)
+        if code != 0:
+            self.module.fail_json(msg="rpm -qa failed: " + errors, rc=code)
+        return installed(output)
+
+    def holds(self):
+        return []  # locks are lines of a list, of which absent takes only the family's
+
+    def autos(self):
+        return []
 
 
 def install_others(module, folder, names):
     """Install packages that no family owns, and record them so that `packages` can be removed; dnf's result."""
-    undo = Undo(folder, "packages")
-    undo.begin({}, lambda: snapshot(module), list, list, repository=None)
-    result = run_dnf(module, ["install"] + names)
-    if result[0] != 0:
-        undo.settle(snapshot(module))
-    else:
-        undo.finish(snapshot(module))
-    return result
+
+    def install():
+        result = run_dnf(module, ["install"] + names)
+        return result[0] == 0, result
+
+    return Undo(folder, "packages").during(RpmPackages(module), install)[1]
 
 
-class DnfFamily(Family):
+class DnfFamily(Family, RpmPackages):
     manager, unhold = "dnf", "dnf versionlock delete"
     locks_before = None  # the text, once it may change
 
@@ -83,9 +91,6 @@ class DnfFamily(Family):
         said = (output + "\n" + errors).strip()
         meaning, remedy = explanation(said) or ("dnf failed with status %d: %s" % (code, said[-1500:]), "fix this and run again")
         self.fail("%s: %s" % (doing, meaning), remedy, rc=code, stdout=output, stderr=errors)
-
-    def snapshot(self):
-        return snapshot(self.module)
 
     def state(self):
         """The members, {name: (version without epoch, locked)}; rpm leaves none of them unfinished."""
@@ -176,12 +181,6 @@ class DnfFamily(Family):
     def write_locks(self, text):
         if self.locks() != text:
             write_whole(LOCKS, text.encode("utf-8"), 0o644)
-
-    def holds(self):
-        return []  # locks are lines of a list, of which absent takes only the family's
-
-    def autos(self):
-        return []
 
     # Absent
 

@@ -5,8 +5,6 @@ apt waits by itself only since 1.9.11 (not on Ubuntu 16.04 and 18.04), dpkg neve
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import errno
 import fcntl
 import io

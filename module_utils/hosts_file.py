@@ -1,8 +1,6 @@
 """The cluster's names in /etc/hosts. Python 2.7 and 3.5+."""
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 
 def is_loopback(address):
     return address.startswith(u"127.") or address == u"::1"

@@ -7,8 +7,6 @@ addition, only files that all users on the node can read are packed.
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import contextlib
 import errno
 import glob

@@ -5,13 +5,12 @@ Catalogue and roles name a distribution's packages as Debian does; `own_name` tr
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
-import io
 import re
 
+from ansible.module_utils.node_probes import bounded, os_release
 from ansible.module_utils.rpm_family import LOCK_PLUGIN, QUERY, installed, without_epoch
 
+TIMEOUT_S = 60
 # The packages of Debian that have another name on RHEL 8 and 9.
 NAMES = {
     "g++": "gcc-c++",
@@ -42,15 +41,10 @@ NAMES = {
 }
 
 
-def has_rpm(path="/etc/os-release"):
+def has_rpm(root="/"):
     """Whether the node is of the RHEL family: ID="rocky", ID_LIKE="rhel centos fedora"."""
-    try:
-        with io.open(path, encoding="utf-8") as stream:
-            lines = [line.partition("=") for line in stream]
-    except (IOError, OSError):
-        return False
-    words = [word for key, _equals, value in lines if key in ("ID", "ID_LIKE") for word in value.strip().strip("\"'").split()]
-    return "rhel" in words
+    release = os_release(root)
+    return "rhel" in (release.get("ID", "") + " " + release.get("ID_LIKE", "")).split()
 
 
 def own_name(name):
@@ -59,7 +53,12 @@ def own_name(name):
     return "kernel-devel-" + headers.group(1) if headers else NAMES.get(name, name)
 
 
-def own_versions(run, names):
+def printed(argv):
+    """Standard output of a program, whatever its status: dpkg-query and rpm fail for one unknown name."""
+    return bounded(argv, TIMEOUT_S)["output"]
+
+
+def own_versions(names, run=printed):
     """{name: version} of the installed ones, by the names that were asked for. `run`: argv to standard output."""
     there = installed(run(QUERY))
     found = {}
@@ -74,20 +73,20 @@ def own_versions(run, names):
     return found
 
 
-def versions(run, names):
+def versions(names):
     """{name: version} of the installed packages among `names`."""
     if not names:
         return {}
     if has_rpm():
-        return dict((name, without_epoch(version)) for name, version in own_versions(run, names).items())
-    output = run(["dpkg-query", "-W", "-f", r"${Package}\t${Version}\t${Status}\n"] + list(names))
+        return dict((name, without_epoch(version)) for name, version in own_versions(names).items())
+    output = printed(["dpkg-query", "-W", "-f", r"${Package}\t${Version}\t${Status}\n"] + list(names))
     lines = (line.split("\t") for line in output.splitlines())
     return dict((line[0], line[1]) for line in lines if line[2].endswith(" ok installed"))
 
 
-def all_names(run):
+def all_names():
     """Names of all installed packages."""
     if has_rpm():
-        return sorted(installed(run(QUERY)))
-    lines = (line.split("\t") for line in run(["dpkg-query", "-W", "-f", r"${Package}\t${Status}\n"]).splitlines())
+        return sorted(installed(printed(QUERY)))
+    lines = (line.split("\t") for line in printed(["dpkg-query", "-W", "-f", r"${Package}\t${Status}\n"]).splitlines())
     return sorted(name for name, status in lines if status.endswith(" installed"))

@@ -1,8 +1,6 @@
 """Read facts on a node from files that may be missing and programs that may hang. Python 2.7 and 3.6+."""
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import errno
 import io
 import os
@@ -13,6 +11,9 @@ import tempfile
 import time
 
 
+SBIN = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
+
+
 def text(*parts):
     """Content of a file without surrounding white space; None if it cannot be read."""
     try:
@@ -20,6 +21,19 @@ def text(*parts):
             return stream.read().decode("utf-8", "replace").strip()
     except (IOError, OSError):
         return None
+
+
+def os_release(root="/"):
+    """The variables of os-release(5); empty if the node has no such file."""
+    lines = (text(root, "etc/os-release") or text(root, "usr/lib/os-release") or "").splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line)
+    return dict((key.strip(), value.strip().strip("\"'")) for key, _equals, value in pairs)
+
+
+def is_container(root):
+    """Whether the node is a container and shares its host's kernel and devices."""
+    marks = (os.path.join(root, name) for name in (".dockerenv", "run/.containerenv"))
+    return "container=" in (text(root, "proc/1/environ") or "") or any(os.path.exists(mark) for mark in marks)
 
 
 def names(*parts):
@@ -50,6 +64,13 @@ def program(name, extra=()):
         if folder and os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     return None
+
+
+def output(timeout, name, *arguments):
+    """Standard output of a program, stripped; None if it is missing or fails."""
+    path = program(name, SBIN)
+    result = bounded([path] + list(arguments), timeout) if path else {"code": None}
+    return result["output"].strip() if result["code"] == 0 else None
 
 
 def bounded(argv, timeout):

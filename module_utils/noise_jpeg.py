@@ -7,8 +7,6 @@ baseline JPEG (4:2:0) with as many bits per pixel as photographs, which is what 
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import binascii
 import random
 import struct
@@ -28,7 +26,7 @@ def bits_of(code, width):
 AC_CODE = dict((symbol, bits_of(code, 4)) for code, symbol in enumerate(AC_SYMBOLS))
 
 
-class NoiseJpegs:
+class NoiseJpegs(object):
     """Images of width x height and about `mean_bytes`; the same seed gives the same images under every Python."""
 
     def __init__(self, width, height, mean_bytes, seed):

@@ -1,8 +1,6 @@
 """Facts about NVIDIA's kernel module and devices from /proc, /sys and /lib/modules. Python 2.7 and 3.5+."""
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import glob
 import io
 import os

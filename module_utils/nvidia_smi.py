@@ -5,8 +5,6 @@ A value that the GPU or its driver does not support is None, never 0. An invalid
 """
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -52,7 +50,7 @@ def bare(value):
     return value[1:-1].strip() if value.startswith("[") and value.endswith("]") else value
 
 
-class Reader:
+class Reader(object):
     """Reads values below an element and collects invalid ones in `errors`."""
 
     def __init__(self, element, errors=None):
@@ -93,23 +91,15 @@ class Reader:
         return known.get(value.lower())
 
 
-def total(reader, *paths):
-    """Sum of the supported counters; None if none is supported."""
-    counts = [count for count in (reader.number("", path) for path in paths) if count is not None]
-    return sum(counts) if counts else None
-
-
-def ecc_counts(reader, period):
-    """Counts by kind of memory since Turing; before, by number of bits, with a total."""
+def uncorrected(reader, period):
+    """Uncorrected ECC errors: by kind of memory since Turing, before as a total. None if none are counted."""
     where = "ecc_errors/%s/" % period
-    corrected = reader.number("", where + "single_bit/total")
-    uncorrected = reader.number("", where + "double_bit/total")
-    if corrected is None:
-        corrected = total(reader, where + "sram_correctable", where + "dram_correctable")
-    if uncorrected is None:
-        kinds = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
-        uncorrected = total(reader, *[where + kind for kind in kinds])
-    return {"corrected": corrected, "uncorrected": uncorrected}
+    count = reader.number("", where + "double_bit/total")
+    if count is not None:
+        return count
+    kinds = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
+    counts = [count for count in (reader.number("", where + kind) for kind in kinds) if count is not None]
+    return sum(counts) if counts else None
 
 
 def throttle_reasons(element):
@@ -129,9 +119,7 @@ def throttle_reasons(element):
 
 def processes(element):
     parent = element.find("processes")
-    if parent is None or bare(parent.text).lower() not in ("", "n/a"):
-        return None
-    if bare(parent.text).lower() == "n/a":
+    if parent is None or bare(parent.text):
         return None
     entries = []
     for item in parent.findall("process_info"):
@@ -158,10 +146,8 @@ def gpu(element):
         "model": reader.text("product_name"),
         "vbios": reader.text("vbios_version"),
         "memory_mib": reader.number("MiB", "fb_memory_usage/total"),
-        "memory_used_mib": reader.number("MiB", "fb_memory_usage/used"),
         "persistence": reader.switch("persistence_mode"),
         "mig": reader.switch("mig_mode/current_mig"),
-        "performance_state": reader.text("performance_state"),
         "throttle_reasons": throttle_reasons(element),
         "temperature_c": reader.number("C", "temperature/gpu_temp"),
         "power_limit_w": reader.number("W", "gpu_power_readings/current_power_limit", "power_readings/enforced_power_limit", "power_readings/power_limit"),
@@ -169,17 +155,11 @@ def gpu(element):
         "ecc": {
             "enabled": reader.switch("ecc_mode/current_ecc"),
             "pending": reader.switch("ecc_mode/pending_ecc"),
-            "volatile": ecc_counts(reader, "volatile"),
-            "aggregate": ecc_counts(reader, "aggregate"),
+            "volatile": {"uncorrected": uncorrected(reader, "volatile")},
+            "aggregate": {"uncorrected": uncorrected(reader, "aggregate")},
         },
-        "retired_pages": {
-            "single_bit": reader.number("", "retired_pages/multiple_single_bit_retirement/retired_count"),
-            "double_bit": reader.number("", "retired_pages/double_bit_retirement/retired_count"),
-            "pending": reader.switch("retired_pages/pending_retirement", "retired_pages/pending_blacklist"),
-        },
+        "retired_pages": {"pending": reader.switch("retired_pages/pending_retirement", "retired_pages/pending_blacklist")},
         "remapped_rows": {
-            "corrected": reader.number("", "remapped_rows/remapped_row_corr"),
-            "uncorrected": reader.number("", "remapped_rows/remapped_row_unc"),
             "pending": reader.switch("remapped_rows/remapped_row_pending"),
             "failure": reader.switch("remapped_rows/remapped_row_failure"),
         }
@@ -187,7 +167,7 @@ def gpu(element):
         else None,
         "processes": processes(element),
     }
-    for name, parent in (("now", "clocks"), ("application", "applications_clocks"), ("max", "max_clocks")):
+    for name, parent in (("application", "applications_clocks"), ("max", "max_clocks")):
         facts.setdefault("clocks_mhz", {})[name] = {
             "graphics": reader.number("MHz", parent + "/graphics_clock"),
             "memory": reader.number("MHz", parent + "/mem_clock"),
@@ -210,7 +190,6 @@ def read_xml(output):
     return {
         "driver": reader.text("driver_version"),
         "cuda": reader.text("cuda_version"),
-        "attached": reader.number("", "attached_gpus"),
         "gpus": [gpu(element) for element in document.findall("gpu")],
     }
 
@@ -228,49 +207,30 @@ def indices(output):
 
 
 def topology(output):
-    """{devices, links, nics, cpu_affinity, numa} from nvidia-smi topo -m; None without such a table.
+    """{links} from nvidia-smi topo -m, such as {GPU0: {GPU1: NV2, mlx5_0: NODE}}; None without such a table.
 
-    `links` is {GPU0: {GPU1: NV2, mlx5_0: NODE}}. New drivers underline the head by escapes, separate by tabs and leave a cell
-    empty where nothing is known; reports carry the table with blanks.
+    New drivers underline the head by escapes, separate by tabs and leave a cell empty where nothing is known; reports carry the table
+    with blanks.
     """
     lines = re.sub(r"\x1b\[[0-9;]*m", "", output).splitlines()
     head = next((line for line in lines if re.match(r"\s+GPU\d+\b", line)), None)
     if head is None:
         return None
     devices = re.findall(r"\S+", re.split(r"CPU Affinity|NUMA Affinity|GPU NUMA ID", head)[0])
-    tail = re.findall(r"CPU Affinity|NUMA Affinity|GPU NUMA ID", head)
-    nics = dict(re.findall(r"(?m)^\s+(NIC\d+): (\S+)\s*$", "\n".join(lines)))
-    links, affinity, numa = {}, {}, {}
+    links = {}
     for line in lines[lines.index(head) + 1 :]:
         if not re.match(r"\S", line):
             if line.strip():
                 break
             continue
-        has_tabs = "\t" in line
-        cells = [cell.strip() for cell in line.split("\t")] if has_tabs else line.split()
+        cells = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
         if cells[0] not in devices:
             break
         row = cells[1 : len(devices) + 1]
         if len(row) != len(devices) or not all(LINK.match(cell) for cell in row):
             return None
         links[cells[0]] = dict((name, cell) for name, cell in zip(devices, row) if name != cells[0])
-        if not cells[0].startswith("GPU"):
-            continue
-        rest = cells[len(devices) + 1 :]
-        cpus = rest[0] if rest and (has_tabs or len(rest) == len(tail)) and "CPU Affinity" in tail else ""
-        affinity[cells[0]] = cpus if re.match(r"[0-9]+([-,][0-9]+)*\Z", cpus) else None
-        others = [cell for cell in rest[1:] if cell]
-        known = others[0] if "NUMA Affinity" in tail and len(others) == len(tail) - 1 else ""
-        numa[cells[0]] = int(known) if re.match(r"[0-9]{1,4}\Z", known) else None
-    if set(links) != set(devices):
-        return None
-    return {
-        "devices": devices,
-        "links": links,
-        "nics": nics,
-        "cpu_affinity": affinity,
-        "numa": numa,
-    }
+    return {"links": links} if set(links) == set(devices) else None
 
 
 def xid_errors(output):

@@ -5,14 +5,13 @@ The subclasses query and change the node. `record` is what Undo keeps: the state
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
+import hashlib
 from collections import namedtuple
 
 from ansible.module_utils.deb_family import base, listings, obsolete, wrong_versions
 from ansible.module_utils.deb_undo import Undo, read_bytes
-from ansible.module_utils.openpgp_key import key_problem
-from ansible.module_utils.repository_key import fetched_key
+from ansible.module_utils.openpgp_key import dearmored, key_problem
+from ansible.module_utils.urls import fetch_url
 
 
 TEXT, NEEDED = {"type": "str"}, {"type": "str", "required": True}
@@ -37,6 +36,31 @@ Lack = namedtuple("Lack", "there is_interrupted files stale wrong drop diff chan
 
 def message(names, problem, remedy):
     return "%s: %s. %s." % (", ".join(names), problem, remedy[:1].upper() + remedy[1:])
+
+
+def fetched_key(module, repository, fail):
+    """The repository's keyring, in binary form. Calls `fail(problem, remedy)` if the key is missing or another one."""
+    address = repository["key"]
+    if address.startswith(("/", "file:")):
+        data = read_bytes(address[5:] if address.startswith("file:") else address)
+        if data is None:
+            fail("the repository's key %s does not exist" % address, "copy it there, or correct the path")
+    else:
+        response, info = fetch_url(module, address, timeout=30)
+        if info["status"] != 200:
+            fail("cannot download the repository's key from %s: %s" % (address, info["msg"]),
+                 "check the URL, or the mirror in dlperf_mirror and dlperf_vendor_mirror")  # fmt: skip
+        data = response.read()
+    digest = hashlib.sha256(data).hexdigest()
+    wanted = repository.get("key_sha256")
+    if wanted and digest != wanted:
+        fail("the repository's key %s has the wrong checksum: expected sha256 %s, found %s" % (address, wanted, digest),
+             "compare it with the checksum that the vendor publishes")  # fmt: skip
+    problem = key_problem(data, repository["fingerprints"])
+    if problem:
+        fail("the repository's key %s is not the expected one: %s" % (address, problem),
+             "compare the fingerprint with the one that the vendor publishes; nothing was changed")  # fmt: skip
+    return dearmored(data)
 
 
 class Family(object):
@@ -116,7 +140,7 @@ class Family(object):
         binary = self.fetched_keyring()
         definition = {"packages": self.packages, "pins": self.pins}
         name = self.repository["name"] if self.repository else None
-        self.undo.begin(definition, self.snapshot, self.holds, self.autos, repository=name)
+        self.undo.begin(definition, self, name)
         try:
             self.place(files, [path for path in stale if path in self.undo.record["files"]], binary)
             if wrong or drop or is_interrupted:
@@ -174,7 +198,7 @@ class Family(object):
         if self.module.check_mode:
             self.module.exit_json(changed=True, versions={}, removed=ours, kept=[], diff=diff)
         self.lock()
-        self.undo.begin(record.get("definition"), self.snapshot, self.holds, self.autos, repository=record.get("repository"))
+        self.undo.begin(record.get("definition"), self, record.get("repository"))
         self.release(record)
         ours, kept = self.removable(ours, list((record.get("definition") or {}).get("packages") or {}))
         self.undo.give_back_preferences()

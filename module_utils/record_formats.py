@@ -9,8 +9,6 @@ A sample is an encoded image with its class, counted from 0. Sources of the form
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import struct
 from collections import namedtuple
 

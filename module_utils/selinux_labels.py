@@ -2,7 +2,5 @@
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 # For `sh -c`, with a folder as its argument; does nothing on a kernel without SELinux.
 RELABEL = 'test ! -e /sys/fs/selinux/enforce || PATH="$PATH:/usr/sbin:/sbin" restorecon -R "$1"'

@@ -6,8 +6,6 @@ mode makes the role that manages it check the node again.
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import glob
 import hashlib
 import io

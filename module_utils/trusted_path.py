@@ -6,8 +6,6 @@ system calls of root. So root uses only folders to which no other user can write
 
 from __future__ import absolute_import, division, print_function
 
-__metaclass__ = type
-
 import errno
 import grp
 import os
@@ -79,6 +77,16 @@ def distrust(path):
         else:
             current, above = child, status
     return reason
+
+
+def refuse_program(module, path, label=""):
+    """Fail if root would start a program that other users can change."""
+    reason = root_distrusts(path)
+    if reason:
+        module.fail_json(
+            msg="%s%s, so it is not safe for root to start %s. Give only root write access, or choose another program."
+            % (label and label + ": ", reason, path)
+        )
 
 
 def root_distrusts(path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -42,6 +44,15 @@ class Container(Entry):
     python: str = "python"
     mpirun: str = "mpirun"
 
+    def is_among(self, images: Iterable[str]) -> bool:
+        """Whether the image is one of these, with whatever tag."""
+        return without_tag(self.image) in map(without_tag, images)
+
+
+def without_tag(image: str) -> str:
+    """nvcr.io/nvidia/tensorflow for nvcr.io/nvidia/tensorflow:20.12-tf1-py3."""
+    return re.sub(r":[^:/]*$", "", image)
+
 
 class Environment(Entry):
     """A framework's virtual environment on the nodes of one stack, or an image that contains it.
@@ -65,6 +76,19 @@ class Environment(Entry):
     variables: dict[str, str] = {}  # of all processes, unless they run in a container
     alternative: Environment | None = None
     eager: str | None = None  # old versions must call this first, so that tensors have values
+
+    def given(self, wheels: Iterable[str]) -> Environment:
+        """The alternative, if the operator gives the wheels that it needs; else this one."""
+        other = self.alternative
+        needed = {wheel.distribution for wheel in other.operator_wheels} if other else set()
+        return other if other and needed and needed <= set(wheels) else self
+
+    def image_with(self, digests: Iterable[str]) -> str:
+        """The image that the environment is: because there is nothing else, or because the
+        inventory has a digest of it. Empty for an environment that nodes install."""
+        image = self.container
+        is_image = image and (self.requirements is None or image.is_among(digests))
+        return image.image if image and is_image else ""
 
     @model_validator(mode="after")
     def _there_is_something(self) -> Environment:
@@ -103,6 +127,11 @@ class Framework(Entry):
         """All stacks that the framework has an environment for."""
         flavored = (stack for flavor in self.flavors.values() for stack in flavor)
         return tuple(dict.fromkeys((*self.environments, *flavored)))
+
+    @property
+    def environment_names(self) -> tuple[str, ...]:
+        """The names of all environments, on whatever stack."""
+        return (self.name, *(f"{self.name}-{flavor}" for flavor in self.flavors))
 
     def environments_on(self, stack: str) -> dict[str, Environment]:
         """The environments on nodes of the stack, by name."""

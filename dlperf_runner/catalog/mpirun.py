@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from ..core.files import read_text
 from .overrides import merged
+from .reader import own_stacks
 
-CATALOG = Path(__file__).parent
+PATHS = {"package": "/usr/bin/mpirun", "source": "/usr/local/openmpi/bin/mpirun"}
 
 
 def mpirun_of(stack: str, overrides: Mapping[str, Any] | None = None) -> str:
     """The path of mpirun on nodes of the stack, with the inventory's changes. An unknown stack has
     the distribution's."""
-    openmpi = merged(_read(CATALOG / f"stacks/{stack}.yml"), overrides or {}).get("openmpi")
+    known = own_stacks().get(stack)
+    own = known.openmpi.model_dump() if known and known.openmpi else {}
+    openmpi = merged({"openmpi": own}, overrides or {}).get("openmpi")
     # Wrong values are reported where the stack is validated.
-    method = openmpi.get("method", "package") if isinstance(openmpi, Mapping) else "package"
-    paths = _read(CATALOG / "mpirun.yml")["paths"]
-    return str(paths.get(str(method), paths["package"]))
-
-
-@cache
-def _read(path: Path) -> dict[str, Any]:
-    """The document, once for all nodes; empty if there is none."""
-    if not path.is_file():
-        return {}
-    found: dict[str, Any] = yaml.safe_load(read_text(path))
-    return found
+    method = openmpi.get("method") if isinstance(openmpi, Mapping) else None
+    return PATHS.get(str(method), PATHS["package"])

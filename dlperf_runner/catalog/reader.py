@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel
 
 from .. import logs
 from ..core.errors import UserError
@@ -18,7 +20,7 @@ from .entry import CATALOG as CATALOG
 from .entry import display_path, load_entry, validated
 from .overrides import ADOPTED, merged
 from .types import listed
-from .workload import Framework, Stack, Workload
+from .workload import Environment, Framework, Stack, Workload
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,18 @@ class Catalog:
         if not node.stack_overrides and not node.adopted:
             return stack
         where = f"host {node.name}: dlperf_stack_overrides"
-        own = merged(stack.model_dump(exclude_unset=True), node.stack_overrides)
+        stack = changed_stack(stack, node.stack_overrides, where)
+        own = stack.model_dump(exclude_unset=True)
         kept = {part: ADOPTED[part] for part in node.adopted if part in own}
-        return validated(merged(own, kept), Stack, where)
+        return validated(merged(own, kept), Stack, where) if kept else stack
+
+
+def changed_stack(stack: Stack, overrides: Mapping[str, Any], where: str) -> Stack:
+    """The stack with an inventory's changes (`dlperf_stack_overrides`)."""
+    if "name" in overrides:
+        raise UserError("a stack keeps its name", where=where, found="the key name")
+    _refuse_unknown_nulls(Stack, overrides, where)
+    return validated(merged(stack.model_dump(exclude_unset=True), overrides), Stack, where)
 
 
 _T = TypeVar("_T")
@@ -76,6 +87,38 @@ def _own_catalog(folders: tuple[Path, ...]) -> Catalog:
     return _load_catalog(CATALOG, folders)
 
 
+def _refuse_unknown_nulls(model: type[BaseModel], changes: Mapping[str, Any], where: str) -> None:
+    """A null removes a key, also from validation: one that no stack has would change nothing."""
+    known = model.model_fields
+    for key, value in changes.items():
+        if value is None and key not in known:
+            expected = f"one of {listed(known)}"
+            raise UserError("unknown key", where=where, expected=expected, found=key)
+        kind = known[key].annotation if key in known else None
+        parts = [each for each in get_args(kind) if hasattr(each, "model_fields")]
+        if parts and isinstance(value, Mapping):
+            _refuse_unknown_nulls(parts[0], value, f"{where}: {key}")
+
+
+@cache
+def own_stacks() -> Mapping[str, Stack]:
+    """This project's stacks, without the rest of the catalogue."""
+    return _load_all(CATALOG / "stacks", Stack)
+
+
+def own_frameworks() -> Mapping[str, Framework]:
+    """This project's frameworks and those of the user, without the rest of the catalogue."""
+    return _frameworks(CATALOG, _folders())
+
+
+@cache
+def _frameworks(root: Path, folders: tuple[Path, ...]) -> Mapping[str, Framework]:
+    frameworks = _load_all(root / "frameworks", Framework)
+    for name, (path, framework) in _of_user(folders, "frameworks", Framework, frameworks).items():
+        frameworks[name] = _with_paths(framework, path.parents[1])
+    return frameworks
+
+
 def own_workloads() -> Mapping[str, Workload]:
     """This project's workloads and those of the user, without the rest of the catalogue."""
     workloads, forms = _workloads(_folders())
@@ -87,6 +130,7 @@ def forget() -> None:
     """Read the user's folder again when it is needed: a file was written there."""
     _of_campaigns.clear()
     _workloads.cache_clear()
+    _frameworks.cache_clear()
     _own_catalog.cache_clear()
 
 
@@ -203,14 +247,10 @@ def printed_unit(workload: str) -> str:
 
 
 def _load_catalog(root: Path, folders: tuple[Path, ...] = ()) -> Catalog:
-    frameworks = _load_all(root / "frameworks", Framework)
-    own_ones = _of_user(folders, "frameworks", Framework, frameworks)
-    for name, (file, framework) in own_ones.items():
-        frameworks[name] = _with_paths(framework, file.parents[1])
-    workloads: Mapping[str, Workload] = _load_all(root / "workloads", Workload)
-    if root == CATALOG:
-        workloads = own_workloads()
-    stacks = _load_all(root / "stacks", Stack)
+    frameworks = _frameworks(root, folders)
+    is_own = root == CATALOG
+    workloads = own_workloads() if is_own else _load_all(root / "workloads", Workload)
+    stacks = own_stacks() if is_own else _load_all(root / "stacks", Stack)
     for workload in workloads.values():
         path = _shown_path(root, folders, "workloads", workload.name)
         lookup("log format", workload.log_format, logs.formats(), f"{path}: log_format")
@@ -232,13 +272,18 @@ def _load_catalog(root: Path, folders: tuple[Path, ...] = ()) -> Catalog:
 
 def _with_paths(framework: Framework, own: Path) -> Framework:
     """A framework of the user; the paths of its requirements are absolute."""
-    environments = {
-        stack: environment.model_copy(update={"requirements": f"{own}/{environment.requirements}"})
-        if environment.requirements
-        else environment
-        for stack, environment in framework.environments.items()
-    }
-    return framework.model_copy(update={"environments": environments})
+
+    def absolute(environments: Mapping[str, Environment]) -> dict[str, Environment]:
+        return {
+            stack: environment.model_copy(update={"requirements": f"{own}/{path}"})
+            if (path := environment.requirements)
+            else environment
+            for stack, environment in environments.items()
+        }
+
+    flavors = {name: absolute(stacks) for name, stacks in framework.flavors.items()}
+    changes = {"environments": absolute(framework.environments), "flavors": flavors}
+    return framework.model_copy(update=changes)
 
 
 def _shown_path(root: Path, folders: tuple[Path, ...], kind: str, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -38,22 +39,30 @@ class Suites(Entry):
     def engine(self, suite: str) -> Engine:
         """The default container engine of a release: rootless podman if it can give containers the
         GPUs. Docker's users are as powerful as root."""
-        podman = self.suites[suite].podman if suite in self.suites else None
-        is_new = podman is not None and _numbers(podman) >= _numbers(self.podman_with_cdi)
-        return "podman" if is_new else "docker"
+        return "podman" if self.has_cdi(self.podman(suite)) else "docker"
 
-    def on(self, suite: str, stack: Stack) -> Stack:
-        """The stack with the container engine that it has on a release; a version is Docker's."""
+    def podman(self, suite: str) -> str | None:
+        """The version of podman that a release ships."""
+        return self.suites[suite].podman if suite in self.suites else None
+
+    def has_cdi(self, podman: str | None) -> bool:
+        """Whether this version of podman can give containers the GPUs."""
+        return bool(podman) and numbers(podman or "") >= numbers(self.podman_with_cdi)
+
+    def on(self, suite: str, stack: Stack, engine: str = "") -> Stack:
+        """The stack with the container engine that it has on a release, unless the inventory names
+        one; a version is Docker's."""
         if (runtime := stack.container_runtime) is None:
             return stack
-        engine = runtime.engine or self.engine(suite)
+        engine = engine or runtime.engine or self.engine(suite)
         version = runtime.version if engine == "docker" else None
         changed = runtime.model_copy(update={"engine": engine, "version": version})
         return stack.model_copy(update={"container_runtime": changed})
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
+def numbers(version: str) -> tuple[int, ...]:
+    """Major and minor version, for comparisons: (3, 11) of 3.11.2."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 RELEASES = load_entry(CATALOG / "suites.yml", Suites)

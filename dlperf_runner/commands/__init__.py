@@ -1,1 +1,181 @@
-"""The implementation of the commands. The command line itself is in `cli`."""
+"""The commands: one file each, or `command.py` in the folder of a feature.
+
+A module is a command if it has a function `command`; its options are the parameters. `ORDER` is its
+place in `--help`, `SETTINGS` may have further settings of typer's. Only commands print and exit.
+
+Exit statuses: 0 success; 1 a run failed or is missing; 2 invalid input or usage, with a message on
+standard error; 130 interrupted, 143 and 129 stopped by TERM and HUP.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from .. import __version__
+from ..core.errors import Stopped, UserError
+from ..core.paths import OWN_CATALOG
+from ..options import option
+
+# Shells can complete only one-word commands, so not `python -m dlperf_runner`.
+AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
+_PACKAGE = Path(__file__).parents[1]
+
+
+@cache
+def _built(name: str, path: Path) -> Any:
+    """The command in a module, as typer builds it; None if the module is none."""
+    parts = path.relative_to(_PACKAGE).with_suffix("").parts
+    module = import_module(".".join([_PACKAGE.name, *parts]))
+    if not hasattr(module, "command"):
+        return None
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(name, **getattr(module, "SETTINGS", {}))(module.command)
+    command: Any = typer.main.get_command(single)
+    # The whole first paragraph. Typer would cut it after about 40 characters.
+    command.short_help = " ".join((command.help or "").split("\n\n")[0].split())
+    command.order = module.ORDER
+    return command
+
+
+class _CommandsInFiles(Mapping[str, Any]):
+    """The commands by name, in the order of `--help`. Each is imported when it is needed."""
+
+    def __init__(self) -> None:
+        files = {path.stem: path for path in _PACKAGE.glob("commands/[!_]*.py")}
+        files |= {path.parent.name: path for path in _PACKAGE.glob("*/command.py")}
+        self._files = {name.replace("_", "-"): path for name, path in files.items()}
+
+    def __getitem__(self, name: str) -> Any:
+        if (command := _built(name, self._files[name])) is None:
+            raise KeyError(name)
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        commands = {name: command for name in self._files if (command := self.get(name))}
+        return iter(sorted(commands, key=lambda name: commands[name].order))
+
+    def __len__(self) -> int:
+        return len(list(self))
+
+
+class _Commands(TyperGroup):
+    """Has all commands. Converts their errors to messages and exit statuses."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = _CommandsInFiles()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take --catalog behind the command, too."""
+        rest, own, words = [], [], iter(args)
+        for word in words:
+            if word == "--":
+                rest += [word, *words]
+            elif word == "--catalog":
+                own += [word, *islice(words, 1)]
+                if len(own) % 2:
+                    ctx.fail("Option '--catalog' requires an argument.")
+            elif word.startswith("--catalog="):
+                own += word.split("=", 1)
+            else:
+                rest.append(word)
+        return super().parse_args(ctx, [*own, *rest])
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has exited
+                raise
+            # Errors that no module reports in more detail: a full disk, a missing permission.
+            where = f"{error.filename}: " if error.filename else "output: "
+            print(f"error: {where}{error.strerror or error}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except Stopped as stopped:
+            name = signal.Signals(stopped.number).name
+            print(f"stopped by {name}; {stopped.hint}", file=sys.stderr)
+            raise typer.Exit(128 + stopped.number) from None
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    name="dlperf_runner",
+    help="Run published deep-learning training benchmarks on a cluster and compare the results.",
+    epilog="Exit status: 0 success, 1 a run failed or is missing, 2 invalid input or usage, "
+    "130 interrupted, 143 and 129 stopped by TERM and HUP.",
+    no_args_is_help=True,
+    add_completion=AS_COMMAND,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
+    """A letter that standard output cannot write, as JSON escapes it; a byte of a file's name that
+    is no letter, as it is."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letter, rest = error.object[error.start], error.start + 1
+    if "\udc80" <= letter <= "\udcff":
+        return bytes([ord(letter) - 0xDC00]), rest
+    return json.dumps(letter)[1:-1], rest
+
+
+def main() -> None:
+    codecs.register_error("escaped", _escaped)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="escaped")
+    app(prog_name="dlperf" if AS_COMMAND else "python -m dlperf_runner")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"dlperf_runner {__version__}")
+        raise typer.Exit
+
+
+def _use_catalog(folder: Path | None) -> None:
+    """Name the folder in the environment, so that playbooks and other processes know it, too."""
+    if folder is not None:
+        os.environ[OWN_CATALOG] = str(folder.absolute())
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, option("--version", "Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+    catalog: Annotated[
+        Path | None,
+        option(
+            "--catalog",
+            "Your own folder of the catalogue, beside the built-in one; for every command.",
+            "DIR",
+            envvar=OWN_CATALOG,
+            callback=_use_catalog,
+        ),
+    ] = None,
+) -> None:
+    pass

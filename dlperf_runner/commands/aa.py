@@ -4,18 +4,72 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from ..campaign.directory import missing_runs
 from ..compare.spread import MeasuredSpreads, measure, refuse_copies
 from ..core.errors import UserError
 from ..core.lists import counted
+from ..options import AsJson, Chosen, chooses, exit_with, option, print_json, print_note, screen
 from ..results.load import load_results
 from ..stats.between_campaigns import LEAST_CAMPAIGNS
 
 if TYPE_CHECKING:
     from ..plan.choice import Choice
+
+ORDER = 170
+
+
+@chooses
+def command(
+    chosen: Chosen,
+    directories: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Campaigns of the same thing, at least 3.", metavar="[DIR]...", show_default=False
+        ),
+    ] = None,
+    campaigns: Annotated[
+        int | None,
+        option(
+            "--campaigns",
+            "Run campaigns until there are as many as this, those in DIR included.",
+            "N",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the spread between campaigns of the same thing, for `compare`."""
+    from ..compare.spread import save_spreads
+    from ..control.campaigns import run
+    from ..plan.choice import parse_choice, parse_wait
+    from ..report.spread_text import render_spreads, spread_records
+
+    parse_wait(chosen.wait)
+    found = distinct_campaigns(directories or [], campaigns)
+    if campaigns is None:
+        refuse_choice(chosen.choice, parse_choice({}))
+    else:
+        more = partial(
+            run,
+            *(chosen.choice, chosen.inventories, chosen.limit),
+            wait=chosen.wait,
+            say=print_note,
+        )
+        found = run_missing(found, campaigns, more)
+    measured, problems = measure_directories(found)
+    path = save_spreads(measured) if measured.spreads else None
+    if as_json:
+        print_json({"campaigns": [str(d) for d in found], "cases": list(spread_records(measured))})
+    else:
+        print(render_spreads(measured, screen()), end="")
+        if path is not None:
+            print(path)
+    exit_with(problems, not measured.spreads)
 
 
 def distinct_campaigns(directories: Iterable[Path], wanted: int | None) -> list[Path]:

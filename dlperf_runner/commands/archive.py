@@ -9,16 +9,33 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..campaign.directory import is_done, read_plan, run_directory
 from ..campaign.manifest import digest, is_digest, read
 from ..core.errors import UserError
 from ..core.files import open_read, remove, replacing, stored
+from ..core.lists import counted
+from ..options import LATEST, AsJson, CampaignDirectory, print_json
 
+ORDER = 210
 _LEVEL = 6
 _RECORD = "run.json"
+
+
+def command(
+    directory: CampaignDirectory = LATEST,
+    as_json: AsJson = False,
+) -> None:
+    """Compress the logs and the telemetry of a campaign's finished runs. They can be summarized and
+    verified as before."""
+    done = archive(directory)
+    if as_json:
+        print_json(asdict(done))
+    else:
+        sizes = f"{done.before / 2**20:.1f} MiB became {done.now / 2**20:.1f} MiB"
+        print(f"{counted(done.files, 'file')} compressed: {sizes}")
 
 
 @dataclass(frozen=True)

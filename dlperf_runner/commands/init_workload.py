@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import typer
 
 from ..core.errors import UserError
 from ..core.files import read_bytes, remove, write_whole
+from ..core.paths import own_catalog
 from ..core.units import SAMPLES
 from ..logs.pattern import DURATION, Lines, counts_steps, seconds_of
+from ..options import option, with_texts
 
+ORDER = 250
 FOLDER = "workloads"
 
 
@@ -70,6 +76,43 @@ QUESTIONS = (
     Question("repeats", "How often each case runs", "N", "5", False),
 )
 OWN = "own"  # the format that a regular expression describes
+Files = Annotated[
+    list[Path] | None,
+    option(
+        "--file", "A file of the program, which is copied to the nodes; may be repeated.", "PATH"
+    ),
+]
+
+
+@with_texts(
+    (q.name, q.option, q.text + (f"; default: {q.default}." if q.default else "."), q.metavar)
+    for q in QUESTIONS
+)
+def command(values: Mapping[str, str], files: Files = None) -> None:
+    """Describe a program of your own as a workload, in your own folder of the catalogue. On a
+    terminal, asks for what the options do not say. The folder is that of --catalog."""
+    folder = own_catalog()
+    left = missing(values)
+    if not on_terminal() and (left or folder is None):
+        names = [*(["--catalog"] if folder is None else []), *(q.option for q in left)]
+        raise UserError("options are missing", expected=", ".join(names))
+    given: dict[str, Any] = dict(values)
+    if folder is None:
+        folder = Path(typer.prompt("The folder of your catalogue", default="catalog")).absolute()
+    while left:
+        given[left[0].name] = typer.prompt(left[0].text)
+        left = missing(given)
+    made = init_workload(folder, given, files or ())
+    where = shlex.quote(str(folder))
+    print(f"Created {made}. See what would run, run it, and read its logs:")
+    for command in (f"plan --workload {given['name']}", f"bench -e workload={given['name']}"):
+        print(f"  dlperf --catalog {where} {command}")
+    print(f"  dlperf --catalog {where} summarize")
+
+
+def on_terminal() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty()
 
 
 def missing(values: Mapping[str, str]) -> list[Question]:

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from ..campaign.directory import name_of
 from ..campaign.manifest import seal
@@ -16,12 +18,13 @@ from ..compare.conditions import parse_stated
 from ..core.errors import UserError
 from ..core.files import is_campaign, json_text, read_bytes, remove, write_result
 from ..core.frame import records
+from ..options import AboutLogs, AsJson, Conditions, exit_with, option, print_json, states
+from ..options.progress import followed, reading_logs
 from ..report.document import Campaign, Document, make_cases, make_document, make_figures
 from ..report.environment import read_campaign_record, report_command
 from ..report.labels import load_labels
 from ..report.pictures import draw, has_chinese_font, program, workers
-from .destination import destination, guarded, source_document
-from .progress import followed, reading_logs
+from ..results.destination import destination, guarded, source_document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +32,43 @@ if TYPE_CHECKING:
     from ..catalog.workload import Model
     from ..compare.conditions import Values
     from ..results.statement import Statements
+
+ORDER = 180
+
+
+@states
+def command(
+    about: AboutLogs,
+    directories: Annotated[
+        list[Path],
+        typer.Argument(help="Campaigns, or directories of published logs.", metavar="CAMPAIGN..."),
+    ],
+    output_dir: Annotated[
+        Path | None,
+        option(
+            "--output-dir",
+            "Output directory; default: CAMPAIGN/report, results/<name>/report for other logs,"
+            " or ./report for several campaigns.",
+            "DIR",
+        ),
+    ] = None,
+    lang: Annotated[str, option("--lang", "en or zh.", "LANGUAGE")] = "en",
+    condition: Conditions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write report.html, report.md, plots and results.{csv,json,xlsx}. The exit status is 1 if a
+    run failed, is missing or is invalid, and 2 if a log failed validation."""
+    made = make_report(
+        directories, output_dir, lang, conditions=condition or [], statements=about.statements()
+    )
+    if as_json:
+        files, problems = [*map(str, made.paths)], [*map(str, made.problems)]
+        document = {"answers": made.answers, "files": files}
+        print_json({**document, "notes": made.notes, "problems": problems})
+    else:
+        for text in (*made.answers, *made.notes, *map(str, made.paths)):
+            print(text)
+    exit_with(made.problems, made.is_incomplete)
 
 
 @dataclass(frozen=True)
@@ -129,12 +169,12 @@ def _campaigns(
     models: Sequence[Model] | None,
     statements: Statements | None = None,
 ) -> Iterator[Campaign]:
+    from ..report.result_files import notes_on
     from ..results.discovery import of_each
     from ..results.load import load_results
     from ..results.statement import NOTHING
     from ..stats.notes import case_notes
     from ..stats.summary import summarize
-    from .summarize import notes_on
 
     names = [name_of(directory) for directory in directories]
     stated = of_each(directories, statements or NOTHING)

@@ -6,31 +6,198 @@ log that fails validation is reported. All other logs are counted.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from ..campaign.manifest import HISTORY, append, home, seal
 from ..catalog.workload import Model
 from ..core.errors import UserError
 from ..core.files import UnsafeFileError, readable_json, write_result
-from ..core.frame import PEAK_TFLOPS, records
-from ..core.identity import GROUP, label, topology_text, value_text
-from ..core.lists import counted, grouped
+from ..core.lists import counted
 from ..core.printable import printable
-from ..results.load import Progress, Results, catalogued, load_results
+from ..options import (
+    LATEST,
+    AboutLogs,
+    AsJson,
+    option,
+    print_errors,
+    print_json,
+    print_note,
+    states,
+)
+from ..options.progress import reading_logs
+from ..report.result_files import documents
+from ..results.destination import destination, guarded, source_document
+from ..results.load import Progress, catalogued, load_results
 from ..results.statement import Statements
-from .destination import destination, guarded, source_document
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# What a user asked for. Tables that agree in these columns but in no others are named in a note.
-_SETTINGS = ("workload", "model", "precision", "batch_size_per_device")
+ORDER = 150
+_History = Annotated[
+    Path | None,
+    option(
+        "--history",
+        "Record the results in this file; default for campaigns in results/:"
+        " results/history.sqlite; for other logs: none.",
+        "FILE",
+    ),
+]
+
+
+@states
+def command(
+    about: AboutLogs,
+    sources: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="A campaign, or directories and files of logs; default: results/latest.",
+            metavar="[LOGS]...",
+            show_default=False,
+        ),
+    ] = None,
+    output_dir: Annotated[
+        Path | None,
+        option(
+            "--output-dir",
+            "Output directory; default: the campaign, or results/<name> for other logs.",
+            "DIR",
+        ),
+    ] = None,
+    history: _History = None,
+    no_history: Annotated[
+        bool, option("--no-history", "Do not record the results in the history.")
+    ] = False,
+    verify: Annotated[
+        bool,
+        option(
+            "--verify",
+            "Write nothing; exit with status 1 if a file was changed, deleted or added, or if"
+            " recorded results differ from the logs.",
+        ),
+    ] = False,
+    sign: Annotated[
+        Path | None,
+        option(
+            "--sign", "Sign the manifest with this SSH key, when the results are written.", "KEY"
+        ),
+    ] = None,
+    allowed_signers: Annotated[
+        Path | None,
+        option(
+            "--allowed-signers",
+            "With --verify: require a signature by one of the signers in this file"
+            " (see ssh-keygen(1)).",
+            "FILE",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute speeds, speed-ups and efficiencies from logs, and print the table. The exit status is
+    1 if a run failed, is missing or is invalid, and 2 if a log failed validation."""
+    if (sign is not None and verify) or (allowed_signers is not None and not verify):
+        raise UserError("--sign is for writing results, --allowed-signers is for --verify")
+    logs = sources or [LATEST]
+    if history and len(logs) > 1:
+        raise UserError(
+            "one directory at a time can be recorded",
+            where="--history",
+            expected="one campaign or directory of logs",
+            found=f"{len(logs)} arguments",
+        )
+    statements = about.statements()
+    if verify:
+        path = None if no_history else history or history_of(logs[0])
+        _verify(logs, output_dir, path, allowed_signers, as_json, statements)
+        return
+    status = print_summary(logs, output_dir, history, as_json, statements, no_history=no_history)
+    if sign is not None:
+        from ..campaign.signature import sign as sign_manifest
+
+        print(sign_manifest(home(output_dir or destination(logs)), sign), file=sys.stderr)
+    if status:
+        raise typer.Exit(status)
+
+
+def history_of(directory: Path) -> Path | None:
+    """The default history file of a directory."""
+    if not (directory / "campaign.json").is_file():
+        return None
+    from ..history import store as history
+
+    return history.history_of(directory)
+
+
+def print_summary(
+    sources: Sequence[Path],
+    output_dir: Path | None = None,
+    history: Path | None = None,
+    as_json: bool = False,
+    statements: Statements | None = None,
+    *,
+    no_history: bool = False,
+) -> int:
+    """Print the table and the paths of its files, and record the results. Returns the exit
+    status."""
+    result = summarize(sources, output_dir, statements=statements, progress=reading_logs)
+    if as_json:
+        files = [str(path) for path in result.paths]
+        print_json({**json.loads(result.document), "skipped": result.skipped, "files": files})
+    else:
+        print(result.text)
+        for path in result.paths:
+            here = path.is_absolute() and path.is_relative_to(Path.cwd())
+            print(path.relative_to(Path.cwd()) if here else path)
+    print_errors(result.problems)
+    if output_dir and result.unwritten:
+        raise result.unwritten
+    default = None if no_history else history_of(sources[0])
+    # Nothing is recorded of a campaign in a directory that cannot be written to.
+    if file := history or (None if result.unwritten else default):
+        for note in record(file, sources[0], result):
+            print_note(note)
+    return 2 if result.problems else int(result.is_incomplete)
+
+
+def _verify(
+    sources: Sequence[Path],
+    output_dir: Path | None,
+    history: Path | None,
+    allowed_signers: Path | None,
+    as_json: bool,
+    statements: Statements,
+) -> None:
+    from .verify import verify
+
+    result = verify(
+        sources,
+        output_dir,
+        history,
+        statements=statements,
+        allowed_signers=allowed_signers,
+        progress=reading_logs,
+    )
+    found = result.differences
+    if as_json:
+        problems = [str(problem) for problem in result.problems]
+        document = {"differences": found, "notes": result.notes, "problems": problems}
+        print_json(document)
+    else:
+        for sentence in (*result.notes, *found):
+            print(sentence)
+        end = counted(len(found), "difference")
+        print(end if found else "everything that was compared is as it was recorded")
+    print_errors(result.problems)
+    if found or result.problems:
+        raise typer.Exit(1 if found else 2)
 
 
 @dataclass(frozen=True)
@@ -147,115 +314,3 @@ def record(history: Path, directory: Path, result: SummaryResult) -> list[str]:
         f"{history}: {other} has some of these logs, too, so they are in the history twice"
         for other in store.with_same_logs(history, recorded)
     ]
-
-
-def documents(
-    results: Results, models: Sequence[Model]
-) -> tuple[list[dict[str, Any]], list[str], dict[str, str]]:
-    """The statistics, the notes on them, and the content of each result file by its name."""
-    from ..report import data, markdown
-    from ..report.units import named_record, with_named_metrics
-    from ..stats import summary
-    from ..stats.notes import case_notes
-
-    frame = results.frame
-    cases = records(summary.summarize(frame))
-    notes = [*case_notes(frame, cases), *notes_on(cases, results), *results.notes]
-    problems = [results.told(problem) for problem in results.problems]
-    short_names = {(m.workload.name, m.name): m.short_name for m in models}
-    files = {
-        "summary.csv": data.csv(map(named_record, cases), summary.COLUMNS),
-        "measurements.csv": data.csv_of(with_named_metrics(frame)),
-        "summary.json": data.summary(cases, notes, problems),
-        "summary.md": markdown.render(cases, notes, problems),
-    }
-    for batch, document in data.results_by_batch(frame, cases, short_names).items():
-        files[f"bz{batch}_result.json"] = document
-    return cases, notes, files
-
-
-# ---- notes on the table
-
-
-def notes_on(cases: Iterable[dict[str, Any]], results: Results) -> Iterator[str]:
-    """Notes on the input and the calculation that the statistics do not show."""
-    from ..stats.groups import by_group
-
-    cases = list(cases)
-    groups = by_group(cases)
-    for name, of in groups.items():
-        if len({case["estimator"] for case in of}) > 1:
-            texts = [f"{topology_text(case)} {case['estimator']}" for case in of]
-            yield f"{name}: the published rule uses different estimators: {', '.join(texts)}"
-    yield from _flops_notes(cases)
-    yield from _repeat_notes(results)
-    yield from _not_pooled([of[0] for of in groups.values()])
-    for (what, by), number in sorted(results.unconfirmed.items()):
-        yield f"the {what} is from {by}, not from the log: {number} of {len(results.counted)} runs"
-
-
-def _flops_notes(cases: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """The formula and the peak of each MFU."""
-    for model, formula, peak, source in dict.fromkeys(
-        (case["model"], case["flops_formula"], case[PEAK_TFLOPS], case["peak_source"])
-        for case in cases
-        if case["flops_formula"]
-    ):
-        share = "no MFU, because the peak of the accelerator at this precision is unknown"
-        if peak is not None:
-            share = f"MFU is their share of {peak:g} TFLOP/s ({source})"
-        yield f"{model}: model FLOPs per token are {formula}; {share}"
-
-
-def _repeat_notes(results: Results) -> Iterator[str]:
-    """Notes on missing repeats.
-
-    The expected number of repeats is the maximum over the cases with the same settings.
-    """
-    repeats: dict[tuple[object, ...], list[int]] = {}
-    most: dict[tuple[object, ...], int] = {}
-    # Hardware and parameters of a failed run are not always known, but its repeat exists and is
-    # reported.
-    failed: dict[str, list[int]] = {}
-    with_log = []
-    for run in results.runs:
-        if run.why_not is not None or run.copy_of is not None or run.path in results.invalid:
-            failed.setdefault(str(run), []).append(run.repeat)
-        else:
-            with_log.append(run)
-    for run in with_log:
-        repeats.setdefault(run.case, []).append(run.repeat)
-        most[run.settings] = max(most.get(run.settings, 0), run.repeat)
-    missing: dict[tuple[str, int, str], list[str]] = {}
-    for run in {run.case: run for run in with_log}.values():
-        numbers, others = repeats[run.case], failed.get(str(run), [])
-        wanted = max(most[run.settings], *others, 0)
-        absent = sorted({*range(1, min(wanted, 1000) + 1)}.difference(numbers, others))
-        if absent:
-            key = (run.setting, wanted, _listed(absent))
-            missing.setdefault(key, []).append(str(run.topology))
-    for (setting, wanted, absent_list), topologies in missing.items():
-        yield f"{setting}: missing repeat {absent_list} of {wanted} for {', '.join(topologies)}"
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers[:10])) + (", ..." if len(numbers) > 10 else "")
-
-
-def _not_pooled(groups: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Notes on runs with the same settings that must not be pooled, because they differ. `groups`
-    has one case of each table."""
-    from ..stats.groups import title
-
-    for several in grouped(groups, itemgetter(*_SETTINGS)).values():
-        same = {name: several[0][name] if name in _SETTINGS else None for name in GROUP}
-        texts = []
-        for name in GROUP:
-            values = dict.fromkeys(value_text(case[name]) for case in several)
-            if len(values) > 1:
-                texts.append(f"{label(name)} ({', '.join(values)})")
-            else:
-                same[name] = several[0][name]
-        if texts:
-            name = title({**same, "unit": several[0]["unit"]})
-            yield f"{name}: not pooled, because the runs differ in {' and '.join(texts)}"

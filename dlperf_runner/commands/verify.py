@@ -22,10 +22,10 @@ from ..core.files import is_campaign, open_read, read_json
 from ..core.frame import records
 from ..core.identity import CASE
 from ..core.printable import printable
+from ..report.result_files import documents
+from ..results.destination import destination
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.statement import Statements
-from .destination import destination
-from .summarize import documents
 from .verify_files import against_content, against_plan, against_report, check_manifest
 
 # The key of a row. It may not be unique: one repeat can have several logs, of which one counts.

@@ -12,7 +12,7 @@ from ..campaign.signature import check
 from ..catalog.workload import Model
 from ..core.errors import UserError
 from ..core.files import read_bytes, read_json, stored
-from .destination import SOURCE
+from ..results.destination import SOURCE
 
 
 def check_manifest(place: Path, allowed_signers: Path | None) -> Iterator[tuple[bool, str]]:

@@ -17,8 +17,6 @@ def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]
     """Check one node's interface, and its InfiniBand if the stack declares it."""
     if node.interface:
         yield from _interface(node, facts["interfaces"].get(node.interface))
-    if facts["firewall"] is not None:
-        yield _firewall(node, facts["firewall"])
     declared = stack.infiniband
     if declared is None:
         return
@@ -73,31 +71,6 @@ def _gpu_direct(name: str, module: str, facts: Facts) -> Finding:
     return check_finding(name, "peer memory", is_good, f"DMA-BUF or {module}", way, hint)
 
 
-# How to accept all that comes in by an interface, by the service that manages the packet filter.
-_OPENED = {
-    "ufw": "ufw allow in on {}",
-    "firewalld": "firewall-cmd --permanent --zone=trusted --add-interface={},"
-    " then firewall-cmd --reload",
-}
-
-
-def _firewall(node: Node, told: Facts) -> Finding:
-    """Whether the node's packet filter lets the other nodes in; a rule may be unknown."""
-    interface = node.interface or "INTERFACE"
-    closed = [
-        f"TCP {', '.join(ports)} closed to {address}"
-        for address, ports in (told["closed"] or {}).items()
-    ]
-    more = f" and {len(closed) - 2} more nodes" if len(closed) > 2 else ""
-    found = "; ".join(closed[:2]) + more or (None if told["unsure"] else "open")
-    is_good = False if closed else None if told["unsure"] else True
-    commands = [_OPENED[service].format(interface) for service in told["services"] or ()]
-    way = " or ".join(commands) or f"accept what comes in by {interface} (nft list ruleset)"
-    hint = f"MPI, NCCL and gloo use ports of the system's choice: {way}"
-    expected = "open to the other nodes"
-    return check_finding(node.name, "firewall", is_good, expected, found, hint, "warning")
-
-
 def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
     name = node.name
     ports = [(device["name"], port) for device in facts["devices"] for port in device["ports"]]
@@ -119,22 +92,13 @@ def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
     for item in used:
         port = item[1]
         if port["link_layer"] == "Ethernet" and not port["fault"]:
-            kinds = sorted({str(gid["type"]) for gid in port["gids"]})
+            kinds = port["gids"]
             hint = (
                 "assign an address to the interface; NCCL_IB_GID_INDEX then selects its RoCE v2 GID"
             )
             found = ", ".join(kinds) or "no GID"
             good = "RoCE v2" in kinds
             yield check_finding(name, "roce", good, "a RoCE v2 GID", found, hint, "warning")
-    told = facts["ibstat"] or {}
-    for device, port in used:
-        said = told.get(device, {}).get(str(port["port"]))
-        if said and said["rate_gbps"] is not None and said["rate_gbps"] != port["rate_gbps"]:
-            found = (
-                f"{said['rate_gbps']} Gb/s from ibstat, {port['rate_gbps']} Gb/s from the kernel"
-            )
-            hint = "run the check again: the link is changing its rate"
-            yield Finding(name, "ibstat", "warning", "same as the kernel", found, hint)
 
 
 def _rails(

@@ -88,6 +88,8 @@ def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> 
     health = facts.get("health")
     if health and not health.get("failed"):
         yield _clock(node.name, health["time"], facts.get("asked"), facts.get("answered"))
+    if (reached := facts.get("firewall")) is not None:
+        yield _firewall(node, reached.get("failed"))
     called = (facts.get("ssh_mesh") or {}).get("called")
     for check_name, wanted, hint in (
         ("ssh mesh", _reached(called, others), f"{PROVISION} --tags ssh_mesh"),
@@ -101,6 +103,17 @@ def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> 
         if result is not None:
             failed = result.get("failed")
             yield check_finding(node.name, check_name, not failed, wanted, failed or "yes", hint)
+
+
+def _firewall(node: Node, closed: str | None) -> Finding:
+    """Check that the other nodes accept connections to ports of the system's choice."""
+    way = f"ufw allow in on {node.interface or 'INTERFACE'}"
+    zone = (
+        f"firewall-cmd --permanent --zone=trusted --add-interface={node.interface or 'INTERFACE'}"
+    )
+    hint = f"MPI, NCCL and gloo use such ports. On the nodes that close them: {way}, or {zone}"
+    found, expected = closed or "open", "the other nodes open to this one"
+    return check_finding(node.name, "firewall", not closed, expected, found, hint, "warning")
 
 
 def _reached(called: int | None, others: int) -> str:

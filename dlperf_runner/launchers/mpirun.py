@@ -29,9 +29,7 @@ def mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     slots = ",".join(f"{host.name}:{program.gpus_per_node}" for host in hosts)
     argv = [first.mpirun, "--host", slots, "-np", str(len(hosts) * program.gpus_per_node)]
     argv += program.launcher_options
-    if first.interface:
-        argv += ["--mca", "btl_tcp_if_include", first.interface]
-        argv += ["--mca", "oob_tcp_if_include", first.interface]
+    argv += interface_options(first.interface)
     argv += ["--mca", "pml", PML[first.mpi_transport], "--mca", "btl", "^openib"]
     if program.cwd:
         argv += ["--wdir", program.cwd]
@@ -39,6 +37,12 @@ def mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
         argv += ["-x", name]
     argv += [*first.mpirun_args, *program.argv]
     return (Command(first.name, tuple(argv), environment, program.cwd),)
+
+
+def interface_options(interface: str) -> list[str]:
+    """What binds OpenMPI to a network interface; nothing if none is named."""
+    parameters = ("btl_tcp_if_include", "oob_tcp_if_include") if interface else ()
+    return [part for name in parameters for part in ("--mca", name, interface)]
 
 
 def _refuse_unequal(hosts: tuple[Node, ...], variable: str, values: list[object]) -> None:

@@ -43,8 +43,8 @@ END = 2**9
 
 @dataclass
 class Log:
-    """The content of a log. `has_ranks`: mpirun's tags name the ranks; the steps are those of the
-    first rank that prints steps. `memory_gib`: the highest memory use of a device that the lines
+    """The content of a log. `has_ranks`: labels of launchers name the ranks; the steps are those of
+    the first rank that prints steps. `memory_gib`: the highest memory use of a device that lines
     with a rate print. `compute_rates`: their rates without waiting for data. `skipped`: the steps
     of each rate that changed no weight. `tflops` and `mfu` (in percent) are those of a device, as
     the program computed them. All are empty if the format does not have them."""
@@ -98,7 +98,7 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
     seen, ranks = steps.Seen(), Ranks()
     known: set[tuple[object, ...]] = set()
     for block, of_rank in _blocks(form, pieces):
-        log.has_ranks = log.has_ranks or bool(block.ranks)
+        log.has_ranks = log.has_ranks or any(rank is not None for rank in block.ranks)
         ranks.add(form, block, of_rank)
         for header in headers(form, block, of_rank):
             # A program may print the same thing in every step.
@@ -168,7 +168,8 @@ def _blocks(form: Format, pieces: Iterable[bytes]) -> Iterator[tuple[Block, Bloc
 def detect(pieces: Iterable[bytes], known: Mapping[str, Format] | None = None) -> Format | None:
     """The format of the first line with a rate, by default among the built-in ones; None if no line
     has a rate."""
-    forms = list((built_in() if known is None else known).values())
+    of_programs = (built_in() if known is None else known).values()
+    forms = [form for main in of_programs for form in (main, *main.variants)]
     for block in blocks(_growing(pieces), [form.marker for form in forms]):
         matches = [
             (match.start(), number)
@@ -185,12 +186,12 @@ def other_at_end(form: Format, end: bytes) -> Format | None:
     """Another training program's built-in format that has a rate at the end of a log: after the
     last line that may be of `form`, or in the last bytes. None for a format of the user, which may
     describe the same lines. To search all of each log for all formats would be slow."""
-    if built_in().get(form.name) is not form:
+    if form.name not in built_in():
         return None
     start = max(0, min(end.rfind(form.marker), len(end) - END))
     tail = end[end.rfind(b"\n", 0, start) + 1 :]
     for other in built_in().values():
-        if other is form or other.table is not None or not holds(tail, other.marker):
+        if other.name == form.name or other.table is not None or not holds(tail, other.marker):
             continue
         if any(steps.with_rate(other, tail)):
             return other

@@ -7,8 +7,9 @@ line before.
       Required: 5 hours     (all on one line)
 
 Steps count from 1. The program prints every `frequent` steps, 10 by default, and nothing for the
-first of these intervals. `Loss` is the mean since the line before. Earlier versions print no time.
-Epochs after the first are ignored. Only rank 0 prints.
+first of these intervals. `Loss` is the mean since the line before. Earlier versions print
+no time, and those before autumn 2021 no learning rate, every 50 steps.
+Only rank 0 prints.
 
 Source: deepinsight/insightface 7fadd42, recognition/arcface_torch/train_v2.py and
 utils/{utils_callbacks,utils_logging}.py; docs/speed_benchmark.md has the earlier wording.
@@ -36,8 +37,8 @@ FORMAT = Format(
     marker=b"samples/sec   Loss ",
     entry=re.compile(
         rb"Training: (?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})-)?Speed "
-        rb"(?P<rate>%(w)s) samples/sec   Loss (?P<loss>%(w)s)   LearningRate %(w)s   Epoch: 0"
-        rb"   Global Step: (?P<step>\d{1,12}+)(?=\s)" % {b"w": text.WORD}
+        rb"(?P<rate>%(w)s) samples/sec   Loss (?P<loss>%(w)s)   (?:LearningRate %(w)s   )?"
+        rb"Epoch: \d{1,9}+   Global Step: (?P<step>\d{1,12}+)(?=\s)" % {b"w": text.WORD}
     ),
     rate=rb"\d+\.\d\d",
     statements=(

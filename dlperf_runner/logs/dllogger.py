@@ -3,6 +3,7 @@
     DLL 2026-11-20 13:58:34.784710 - (0, 2) total_ips : 3.375044106150882
     DLL 2026-11-20 13:58:37.925081 - () train_throughput : 4.104384208700401 images/s
     DLL 2026-11-20 13:58:34.784710 - (0, 20) imgs_per_sec : 383.9  cross_entropy : 6.98  ...
+    DLLL {"timestamp": "1613821720.100000", ..., "step": [0, 200], "data": {"total_ips": 5595.6}}
 
 `total_ips` is the rate of the last step in the mode training_benchmark, which prints no loss. The
 mode train prints `imgs_per_sec` instead, with the loss. Both are printed every `display_every`
@@ -14,15 +15,73 @@ mpirun's tag can be before, inside or after the text.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
 from . import text
 from .records import Format, Statement
 from .statements import EXACT
 
-_PARAMETER = " PARAMETER "
-_OPTION = re.compile(r"\b(\w{1,64}+) : (\S{1,1000}+)", re.ASCII)
+_PARAMETER = "PARAMETER"
 _LOSS = rb"(?: {1,8}+cross_entropy : (?P<loss>%s)[^\r\n]{0,1000}+)?" % text.WORD
 
+
+def _settings(between: str) -> Iterator[Statement]:
+    """The options of the program; `between` stands between an option and its value."""
+
+    def options(pattern: str, values: Mapping[str, str] | None = None) -> Statement:
+        compiled = re.compile(pattern.replace(" : ", between), re.ASCII)
+        return Statement(_PARAMETER, compiled, values=values or {})
+
+    option = re.compile(rf"\b(\w{{1,64}}+){between}([^\s,\"}}]{{1,1000}}+)", re.ASCII)
+    yield Statement(
+        _PARAMETER,
+        option,
+        {"batch_size": "batch_size_per_device", "amp": "precision", "display_every": "log_every"},
+        {"True": "amp", "true": "amp", "False": EXACT, "false": EXACT},
+    )
+    # The number of steps, unless the unit is an epoch.
+    yield options(r"\bnum_iter : (?P<total_steps>[^\s,]{1,32}+)(?=.{0,2000}?\biter_unit : batch\b)")
+    yield options(r"\bwarmup_steps : (?P<warmup_steps>\d{1,9})\b")
+    yield Statement(
+        _PARAMETER,
+        option,
+        {"arch": "network", "xla": "xla", "dali": "dali", "cpu": "cpu", "data_dir": "data"},
+        {"None": "", "null": "", "true": "True", "false": "False"},
+    )
+    # What changes the work of a step, unless it is as usual.
+    yield options(r"\bdata_format : (?P<memory_format>NCHW)\b")
+    yield options(r"\bquantize : (?P<quantize>[Tt]rue)\b", {"true": "True"})
+    yield options(r"\bmixup : (?P<mixup>0\.\d{0,18}[1-9]\d{0,18})")
+    # The size of images that are not read from files.
+    yield options(
+        r"\bdata_dir : (?:None|null)\b.{0,2000}?\bsynthetic_data_size : (?P<image_size>\d{1,18}+)"
+    )
+
+
+# The file that --raport-file or --log_filename names.
+_JSON = Format(
+    name="dllogger",
+    sample='DLLL {"timestamp": "1613821720.1", ..., "step": [0, 200], "data": {"total_ips": 5.6}}',
+    marker=b"DLLL ",
+    entry=re.compile(
+        rb'DLLL \{"timestamp": "(?P<time>\d{9,11}+\.\d{1,9}+)"(?>[^\r\n]{0,1000}?"step": \[)'
+        rb'(?:\d{1,9}+, ?)?(?P<step>\d{1,12}+)\], "data": \{"(?:total_ips|imgs_per_sec)": '
+        rb'(?P<rate>[^\s,}]{1,64}+)(?=[,}])(?:, "cross_entropy": (?P<loss>[^\s,}]{1,64}+))?'
+    ),
+    rate=rb"\d+\.\d+|\d(?:\.\d+)?e-\d\d",
+    statements=(
+        *_settings('": "?'),
+        Statement(
+            '"train_throughput": ',
+            re.compile(
+                r'"train_throughput": (?P<final_samples_per_second>[^\s,}]{1,64}+)', re.ASCII
+            ),
+        ),
+    ),
+    zero_based=True,
+    silent_warmup=True,
+    one_step=True,
+)
 FORMAT = Format(
     name="dllogger",
     sample="DLL 2026-11-20 13:58:34.784710 - (0, 2) total_ips : 3.375044106150882",
@@ -34,51 +93,7 @@ FORMAT = Format(
     ),
     rate=rb"\d+\.\d+|\d(?:\.\d+)?e-\d\d",
     statements=(
-        Statement(
-            _PARAMETER,
-            _OPTION,
-            {
-                "batch_size": "batch_size_per_device",
-                "amp": "precision",
-                "display_every": "log_every",
-            },
-            {"True": "amp", "False": EXACT},
-        ),
-        # The number of steps, unless the unit is an epoch.
-        Statement(
-            _PARAMETER,
-            re.compile(
-                r"\bnum_iter : (?P<total_steps>\S{1,32}+)(?=.{0,2000}? iter_unit : batch\b)",
-                re.ASCII,
-            ),
-        ),
-        Statement(
-            _PARAMETER,
-            re.compile(
-                r" iter_unit : batch .{0,2000}?\bwarmup_steps : (?P<warmup_steps>\d{1,9})\b",
-                re.ASCII,
-            ),
-        ),
-        Statement(
-            _PARAMETER,
-            _OPTION,
-            {"arch": "network", "xla": "xla", "dali": "dali", "cpu": "cpu", "data_dir": "data"},
-            {"None": ""},
-        ),
-        # What changes the work of a step, unless it is as usual.
-        Statement(_PARAMETER, re.compile(r"\bdata_format : (?P<memory_format>NCHW)\b", re.ASCII)),
-        Statement(_PARAMETER, re.compile(r"\bquantize : (?P<quantize>True)\b", re.ASCII)),
-        Statement(
-            _PARAMETER, re.compile(r"\bmixup : (?P<mixup>0\.\d{0,18}[1-9]\d{0,18})", re.ASCII)
-        ),
-        # The size of images that are not read from files.
-        Statement(
-            _PARAMETER,
-            re.compile(
-                r" data_dir : None .{0,2000}?\bsynthetic_data_size : (?P<image_size>\d{1,18}+)",
-                re.ASCII,
-            ),
-        ),
+        *_settings(" : "),
         Statement("Num GPUs ", re.compile(r"\bNum GPUs (?P<world_size>\d{1,18}+)", re.ASCII)),
         Statement(
             "train_throughput : ",
@@ -91,4 +106,5 @@ FORMAT = Format(
     zero_based=True,
     silent_warmup=True,
     one_step=True,
+    variants=(_JSON,),
 )

@@ -91,8 +91,7 @@ def as_run(pieces: Iterable[bytes]) -> tuple[list[Header], Columns]:
     beginning, its end and all lines of steps between them."""
     run, end = _Run(), 1
     for block in blocks(pieces, [b"DLL"]):
-        if content := block.data.rstrip(b"\n"):
-            end = block.line(len(content))
+        end = block.last or end
         _take(run, block)
     if not run.has_summary or not run.columns.steps:
         problem = "the log has no whole training"

@@ -7,7 +7,8 @@
 
 Steps count from 0. The seconds are those between the starts of two steps on the host, which runs
 ahead of the devices: the first steps are not believable, and belong into the warm-up. While the
-batch size ramps up, and at the boundaries of a profile, no rate is printed. The batch size per
+batch size ramps up, and at the boundaries of a profile, no rate is printed. Versions of
+2024 print no weights, those of 2023 only the seconds and `TFLOP/s: 134.909`. The batch size per
 device is a fraction if several devices share a sample, and of one of the accumulated batches.
 
 Source: AI-Hypercomputer/maxtext e591f30, src/maxtext/common/metric_logger.py, configs/pyconfig.py,
@@ -45,6 +46,39 @@ def _config(key: str, value: str, values: Mapping[str, str] | None = None) -> St
     return Statement(f"Config param {key}:", pattern, values=values or {})
 
 
+_STATEMENTS = (
+    Statement(text.ALONE, text.SECONDS_OF_RANKS),
+    _config("per_device_batch_size", r"(?P<batch_size_per_device>\d{1,18}+(?:\.\d{1,18}+)?)"),
+    _config("gradient_accumulation_steps", r"(?P<accumulation_steps>\d{1,18}+)"),
+    _config("max_target_length", r"(?P<sequence_length>\d{1,18}+)"),
+    _config("steps", r"(?P<total_steps>\d{1,18}+)"),
+    _config("dtype", r"(?P<precision>\w{1,64}+)"),
+    _config("quantization", r"?(?P<recipe>\w{0,64}+)", {"": "none", "None": "none"}),
+    _config("remat_policy", r"(?P<recompute>\w{1,64}+)", {"minimal_with_context": "selective"}),
+    *(
+        _config(f"{place}_{axis}_parallelism", rf"(?P<mesh_{prefix}{name}>-?\d{{1,18}}+)")
+        for place, prefix in (("ici", ""), ("dcn", "dcn_"))
+        for axis, name in _AXES.items()
+    ),
+    Statement("Num_devices: ", re.compile(r"\bNum_devices: (?P<world_size>\d{1,18}+)", re.ASCII)),
+)
+# Of 2023. The rate is in steps per second.
+_EARLIEST = Format(
+    name="maxtext",
+    sample="completed step: 5, seconds: 5.668, TFLOP/s: 134.909, loss: 10.879",
+    marker=b"completed step: ",
+    entry=re.compile(
+        rb"completed step: (?P<step>\d{1,12}+), seconds: (?P<rate>[^\s,]{1,64}+),"
+        rb" TFLOP/s: (?P<tflops>\d{1,9}+\.\d{3}), loss: (?P<loss>[^\s,]{1,64}+)"
+    ),
+    rate=rb"\d+\.\d{3}",
+    statements=_STATEMENTS,
+    zero_based=True,
+    one_step=True,
+    seconds=1.0,
+    rates_are_per="step",
+    batch_of_step=True,
+)
 FORMAT = Format(
     name="maxtext",
     sample="completed step: 5, seconds: 5.668, ... Tokens/s/device: 8671.794, total_weights: ...",
@@ -53,29 +87,13 @@ FORMAT = Format(
         rb"completed step: (?P<step>\d{1,12}+), seconds: \d{1,9}+\.\d{3}, "
         rb"(?:TFLOP/s/device: (?P<tflops>\d{1,9}+\.\d{3}), )?"
         rb"(?>[^\r\n]{0,200}?Tokens/s/device: )(?P<rate>[^\s,]{1,64}+),"
-        rb" total_weights: [\d.]{1,32}+, loss: (?P<loss>[^\s,]{1,64}+)"
+        rb"(?: total_weights: [\d.]{1,32}+,)? loss: (?P<loss>[^\s,]{1,64}+)"
     ),
     rate=rb"\d+\.\d{3}",
-    statements=(
-        Statement(text.ALONE, text.SECONDS_OF_RANKS),
-        _config("per_device_batch_size", r"(?P<batch_size_per_device>\d{1,18}+(?:\.\d{1,18}+)?)"),
-        _config("gradient_accumulation_steps", r"(?P<accumulation_steps>\d{1,18}+)"),
-        _config("max_target_length", r"(?P<sequence_length>\d{1,18}+)"),
-        _config("steps", r"(?P<total_steps>\d{1,18}+)"),
-        _config("dtype", r"(?P<precision>\w{1,64}+)"),
-        _config("quantization", r"?(?P<recipe>\w{0,64}+)", {"": "none", "None": "none"}),
-        _config("remat_policy", r"(?P<recompute>\w{1,64}+)", {"minimal_with_context": "selective"}),
-        *(
-            _config(f"{place}_{axis}_parallelism", rf"(?P<mesh_{prefix}{name}>-?\d{{1,18}}+)")
-            for place, prefix in (("ici", ""), ("dcn", "dcn_"))
-            for axis, name in _AXES.items()
-        ),
-        Statement(
-            "Num_devices: ", re.compile(r"\bNum_devices: (?P<world_size>\d{1,18}+)", re.ASCII)
-        ),
-    ),
+    statements=_STATEMENTS,
     zero_based=True,
     one_step=True,
     rates_are_per="device",
     batch_of_step=True,
+    variants=(_EARLIEST,),
 )

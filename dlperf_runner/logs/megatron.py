@@ -15,6 +15,9 @@ A line with no `lm loss`, like this end of one, has a loss that is no number, un
 skipped its iterations. Of those skipped, the second counter has the ones whose loss is no number.
 Both count since the line before.
 
+In 2020, the lines had no batch size, and the arguments one of a data-parallel rank. BigScience's
+fork prints seconds, `(s)`. AMD's Primus prints a mean behind a value, 123.4/125.0.
+
 The arguments, and the line `using world size: 8, data-parallel size: 1, ...` before them, give the
 degrees of parallelism. FP8 is a recipe of a model in bf16 or fp16; `fp8_recipe` has a value without
 FP8, too.
@@ -32,7 +35,7 @@ from . import text
 from .records import Format, Statement
 
 # The fields before a field, each with its separator.
-_FIELDS = rb"(?:[^|\r\n]{0,200}+\|){0,40}?"
+_FIELDS = rb"(?:[^|\r\n]{0,120}+\|){0,25}?"
 
 
 def _argument(name: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
@@ -43,6 +46,7 @@ def _argument(name: str, value: str, values: Mapping[str, str] | None = None) ->
 # Degrees of parallelism, by the name of the argument.
 _MESH = {
     "tensor_model_parallel_size": "mesh_tp",
+    "model_parallel_size": "mesh_tp",  # in 2020
     "pipeline_model_parallel_size": "mesh_pp",
     "context_parallel_size": "mesh_cp",
     "expert_model_parallel_size": "mesh_ep",
@@ -50,57 +54,77 @@ _MESH = {
 }
 
 
+_STATEMENTS = (
+    _argument("world_size", r"(?P<world_size>\d{1,18}+)"),
+    _argument("seq_length", r"(?P<sequence_length>\d{1,18}+)"),
+    _argument("train_iters", r"(?P<total_steps>\d{1,18}+)"),
+    _argument("log_interval", r"(?P<log_every>\d{1,18}+)"),
+    _argument("global_batch_size", r"(?P<global_batch_size>\d{1,18}+)"),
+    _argument("micro_batch_size", r"(?P<micro_batch_size>\d{1,18}+)"),
+    _argument("batch_size", r"(?P<micro_batch_size>\d{1,18}+)"),  # in 2020
+    *(_argument(argument, rf"(?P<{name}>\d{{1,18}}+)") for argument, name in _MESH.items()),
+    _argument("fp8", r"(?P<fp8>None|False|\w{1,64}+)"),
+    _argument("fp8_recipe", r"(?P<fp8_recipe>\w{1,64}+)"),
+    _argument("fp4", r"(?P<fp4>None|False|\w{1,64}+)"),
+    _argument("recompute_granularity", r"(?P<recompute>\w{1,64}+)", {"None": "none"}),
+    Statement(
+        "using world size: ",
+        re.compile(
+            r"using world size: (?P<world_size>\d{1,18}+), data-parallel[- ]size: \d{1,18}+,"
+            r"(?: context-parallel size: (?P<mesh_cp>\d{1,18}+),)?"
+            r"(?:[^,]{0,64}sizes: [^,]{0,64}+,)?"
+            r" tensor-model-parallel size: (?P<mesh_tp>\d{1,18}+),"
+            r" pipeline-model-parallel size: (?P<mesh_pp>\d{1,18}+)",
+            re.ASCII,
+        ),
+    ),
+    Statement("  bf16 ..", re.compile(r"  (?P<precision>bf16) \.{1,64}+ True(?!\S)", re.ASCII)),
+    Statement("  fp16 ..", re.compile(r"  (?P<precision>fp16) \.{1,64}+ True(?!\S)", re.ASCII)),
+    # Again, so that a restart without it is noticed.
+    Statement("  bf16 ..", re.compile(r"  bf16 \.{1,64}+ (?P<bf16>True|False)(?!\S)", re.ASCII)),
+    Statement("  fp16 ..", re.compile(r"  fp16 \.{1,64}+ (?P<fp16>True|False)(?!\S)", re.ASCII)),
+)
+
+
+def _lines(unit: bytes) -> re.Pattern[bytes]:
+    """The line of a step whose duration has this unit."""
+    return re.compile(
+        rb"iteration {1,16}+(?P<step>\d{1,12}+)/ {0,16}+(?P<total>\d{1,12}+) \|"
+        rb"(?>%(f)s elapsed time per iteration \(%(u)s\): )"
+        rb"(?P<rate>[^\s|/]{1,64}+)(?:/\d{1,12}+\.\d{1,3}+)? \|"
+        rb"(?:(?>%(f)s throughput per GPU \(TFLOP/s/GPU\): )"
+        rb"(?P<tflops>\d{1,9}+\.\d)(?:/[\d.]{1,16}+)? \|)?"
+        rb"(?:(?>%(f)s global batch size: {1,16}+)(?P<batch>\d{1,12}+) \|)?"
+        rb"(?=(?:(?>%(f)s number of skipped iterations: {1,16}+)(?P<skipped>\d{1,12}+) \|)?)"
+        rb"(?:(?:(?>%(f)s number of (?=nan iterations: {1,16}+[1-9]))"
+        rb"|(?>%(f)s lm loss:?+ (?=%(w)s \|))"
+        rb"|(?>%(f)s number of skipped iterations: {1,16}+0 \| number of (?=nan iterations: )))"
+        rb"(?P<loss>%(w)s))?" % {b"f": _FIELDS, b"w": text.WORD, b"u": unit}
+    )
+
+
+_IN_SECONDS = Format(
+    name="megatron",
+    sample="iteration 20/ 100 | ... elapsed time per iteration (s): 12.34 | ... lm loss: 2.0 |",
+    marker=b" elapsed time per iteration (s): ",
+    entry=_lines(b"s"),
+    rate=rb"\d+\.\d\d",
+    statements=_STATEMENTS,
+    first_too=True,
+    seconds=1.0,
+    rates_are_per="step",
+    batch_of_step=True,
+)
 FORMAT = Format(
     name="megatron",
     sample="iteration 20/ 100 | ... elapsed time per iteration (ms): 123.4 | ... lm loss: 2.0 |",
     marker=b" elapsed time per iteration (ms): ",
-    entry=re.compile(
-        rb"iteration {1,16}+(?P<step>\d{1,12}+)/ {0,16}+(?P<total>\d{1,12}+) \|"
-        rb"(?>%(f)s elapsed time per iteration \(ms\): )(?P<rate>[^\s|]{1,64}+) \|"
-        rb"(?: throughput per GPU \(TFLOP/s/GPU\): (?P<tflops>\d{1,9}+\.\d) \|)?"
-        rb"(?>%(f)s global batch size: {1,16}+)(?P<batch>\d{1,12}+) \|"
-        rb"(?=(?:(?>%(f)s number of skipped iterations: {1,16}+)(?P<skipped>\d{1,12}+) \|)?)"
-        rb"(?:(?:(?>%(f)s number of (?=nan iterations: {1,16}+[1-9]))"
-        rb"|(?>%(f)s lm loss: (?=%(w)s \|))"
-        rb"|(?>%(f)s number of skipped iterations: {1,16}+0 \| number of (?=nan iterations: )))"
-        rb"(?P<loss>%(w)s))?" % {b"f": _FIELDS, b"w": text.WORD}
-    ),
+    entry=_lines(b"ms"),
     rate=rb"\d+\.\d",
-    statements=(
-        _argument("world_size", r"(?P<world_size>\d{1,18}+)"),
-        _argument("seq_length", r"(?P<sequence_length>\d{1,18}+)"),
-        _argument("train_iters", r"(?P<total_steps>\d{1,18}+)"),
-        _argument("log_interval", r"(?P<log_every>\d{1,18}+)"),
-        _argument("global_batch_size", r"(?P<global_batch_size>\d{1,18}+)"),
-        _argument("micro_batch_size", r"(?P<micro_batch_size>\d{1,18}+)"),
-        *(_argument(argument, rf"(?P<{name}>\d{{1,18}}+)") for argument, name in _MESH.items()),
-        _argument("fp8", r"(?P<fp8>None|False|\w{1,64}+)"),
-        _argument("fp8_recipe", r"(?P<fp8_recipe>\w{1,64}+)"),
-        _argument("fp4", r"(?P<fp4>None|False|\w{1,64}+)"),
-        _argument("recompute_granularity", r"(?P<recompute>\w{1,64}+)", {"None": "none"}),
-        Statement(
-            "using world size: ",
-            re.compile(
-                r"using world size: (?P<world_size>\d{1,18}+), data-parallel[- ]size: \d{1,18}+,"
-                r"(?: context-parallel size: (?P<mesh_cp>\d{1,18}+),)?"
-                r"(?:[^,]{0,64}sizes: [^,]{0,64}+,)?"
-                r" tensor-model-parallel size: (?P<mesh_tp>\d{1,18}+),"
-                r" pipeline-model-parallel size: (?P<mesh_pp>\d{1,18}+)",
-                re.ASCII,
-            ),
-        ),
-        Statement("  bf16 ..", re.compile(r"  (?P<precision>bf16) \.{1,64}+ True(?!\S)", re.ASCII)),
-        Statement("  fp16 ..", re.compile(r"  (?P<precision>fp16) \.{1,64}+ True(?!\S)", re.ASCII)),
-        # Again, so that a restart without it is noticed.
-        Statement(
-            "  bf16 ..", re.compile(r"  bf16 \.{1,64}+ (?P<bf16>True|False)(?!\S)", re.ASCII)
-        ),
-        Statement(
-            "  fp16 ..", re.compile(r"  fp16 \.{1,64}+ (?P<fp16>True|False)(?!\S)", re.ASCII)
-        ),
-    ),
+    statements=_STATEMENTS,
     first_too=True,
     seconds=0.001,
     rates_are_per="step",
     batch_of_step=True,
+    variants=(_IN_SECONDS,),
 )

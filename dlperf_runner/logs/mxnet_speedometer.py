@@ -25,7 +25,7 @@ FORMAT = Format(
     entry=re.compile(
         rb"\[0\] Batch \[(?:\d{1,12}+-)?(?P<step>\d{1,12}+)\]"
         rb"[ \t]{1,8}+Speed: (?P<rate>%(w)s) samples/sec(?!/)"
-        rb"(?:[ \t]{1,8}+acc=%(w)s[ \t]{1,8}+lossvalue=(?P<loss>%(w)s))?" % {b"w": text.WORD}
+        rb"(?:[ \t]{1,8}+acc=%(w)s(?:[ \t]{1,8}+lossvalue=(?P<loss>%(w)s))?)?" % {b"w": text.WORD}
     ),
     rate=text.NUMBER,
     # Called with argument: Namespace(batch_size=2, ctx_num=1, frequent=20, ...) {'max_steps': 120}
@@ -38,7 +38,6 @@ FORMAT = Format(
                 "ctx_num": "world_size",
                 "dtype": "precision",  # only this project's script prints it
                 "frequent": "log_every",
-                "max_steps": "total_steps",
                 "network": "network",
                 "parallel": "parallel",  # so does this
                 "num_classes": "classes",
@@ -47,6 +46,10 @@ FORMAT = Format(
         ),
         Statement(
             "Namespace(", re.compile(r"'image_shape': \((?P<image_size>\d{1,18}+),", re.ASCII)
+        ),
+        Statement(  # 0: no limit
+            "Namespace(",
+            re.compile(r"\bmax_steps(?:=|': )(?P<total_steps>(?!0\b)\S{1,20}?)[,})]", re.ASCII),
         ),
         # What changes the work of a step, unless it is as usual.
         Statement("Namespace(", re.compile(r"'memonger': (?P<memonger>True)\b", re.ASCII)),

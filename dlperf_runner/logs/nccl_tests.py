@@ -7,50 +7,71 @@
     # Out of bounds values : 0 OK
     # Avg bus bandwidth    : 443.007
 
-The first four numbers behind the root are of out-of-place operations, the others of in-place ones.
-busbw, in GB/s (1e9 bytes), is comparable between numbers of ranks. #wrong is N/A without a check.
-The average is over all sizes, so it depends on the chosen sizes.
+The heading names the columns; versions and options add some: `algo`, `proto`, a time stamp, times
+of single iterations. Versions before 2022 print an `error` in the place of #wrong, and those before
+2.17 no name of the program. The first numbers are of out-of-place operations, the others of
+in-place ones. busbw, in GB/s (1e9 bytes), is comparable between numbers of ranks. #wrong is N/A
+without a check. With `-o all`, each size has a row for each operation. The average is over all
+sizes, so it depends on the chosen sizes.
 
 As the log of a run, the table is one rate: the bus bandwidth of the largest size, out of place,
 over all iterations. Those that warm up do not count as steps.
 
-Source: NVIDIA/nccl-tests a0b82b2, src/common.cu and src/util.cu, and doc/PERFORMANCE.md on busbw.
+Source: NVIDIA/nccl-tests a0b82b2, src/common.cu and src/util.cu, and doc/PERFORMANCE.md on busbw;
+ROCm/rccl-tests 6405c76.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from .reader import Block, blocks, holds
+from .reader import Block, blocks
 from .records import Columns, Format, Header, LineError
 
 _BLANKS = rb" {1,40}+"
 _NUMBER = rb"\d{1,32}+(?:\.\d{1,32}+)?+(?:e[+-]\d{1,3}+)?+"
-_HALF = rb"(?:%s%s){3}%s(?:\d{1,18}+|N/A)" % (_BLANKS, _NUMBER, _BLANKS)
+_IS_NUMBER = re.compile(_NUMBER)
+_IS_ROOT = re.compile(rb"-?\d{1,9}")
+_IS_OPERATION = re.compile(rb"[a-z]\w{0,32}")
+_IS_WRONG = re.compile(rb"%s|N/A" % _NUMBER)
 # Behind the size: the number of elements, the type, the operation and the root.
 _KIND = (
     rb"%(b)s(?P<count>\d{1,18}+)%(b)s(?P<type>[a-z][\w-]{0,32}+)"
     rb"(?:%(b)s(?P<redop>[a-z]\w{0,32}+))?(?:%(b)s-?\d{1,9}+)?" % {b"b": _BLANKS}
 )
-_ROW = re.compile(
-    rb"^ {0,40}+(?P<size>\d{1,18}+)%s(?P<numbers>(?:%s){2}) {0,40}+\r?$" % (_KIND, _HALF),
-    re.MULTILINE,
+_ROW = re.compile(rb"^ {0,40}+\d{1,18}+%s%s[\d.]" % (_KIND, _BLANKS), re.MULTILINE)
+_HEADING = re.compile(
+    rb"^# {1,40}+size {1,40}+count {1,40}+type {1,40}+[^\r\n]{0,400}", re.MULTILINE
 )
 _SIZES = re.compile(
     rb"minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
     rb"(?: warmup iters: \d{1,9}+ iters: (\d{1,9}) )?"
 )
+_LESS = re.compile(rb"# Reducing maxBytes to (\d{1,18}) due to memory")
 _RANK = re.compile(
     rb"^#%(b)sRank%(b)s(\d{1,9}+) (?>.{0,200}? on%(b)s)(\S{1,255}+) device " % {b"b": _BLANKS},
     re.MULTILINE,
 )
 _PROGRAM = re.compile(rb"# Collective test starting: (?:\S{0,255}/)?+([a-z_]{1,64}?)_perf")
-_AVERAGE = re.compile(rb"# Avg bus bandwidth%s: (%s) {0,40}+(?=[\r\n]|\Z)" % (_BLANKS, _NUMBER))
+_AVERAGE = re.compile(
+    rb"# Avg bus bandwidth%s: (%s)(?: (?:OK|FAILED))? {0,40}+(?=[\r\n]|\Z)" % (_BLANKS, _NUMBER)
+)
 _FAILED = re.compile(rb"# Out of bounds values : \d{1,18}+ FAILED")
+# What the lines of a table begin with, or have in them.
+_PARTS = re.compile(
+    b"|".join(
+        rb"(?P<%s>%s)" % (name, re.sub(rb"\?P<\w+>", b"?:", pattern.pattern))
+        for name, pattern in (
+            *((b"program", _PROGRAM), (b"sizes", _SIZES), (b"less", _LESS), (b"rank", _RANK)),
+            *((b"heading", _HEADING), (b"row", _ROW), (b"failed", _FAILED), (b"average", _AVERAGE)),
+        )
+    ),
+    re.MULTILINE,
+)
 _MARKERS = [
-    *(b"Bytes ", b"bandwidth", b"Out of", b" Rank ", b"starting: "),
+    *(b"Bytes ", b"bandwidth", b"Out of", b" Rank ", b"starting: ", b" count "),
     *(b"float", b"int", b"half", b"double", b"f8"),
 ]
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
@@ -60,26 +81,27 @@ _PRECISIONS = {"float": "fp32", "half": "fp16", "bfloat16": "bf16", "double": "f
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """A message size in bytes; time in us, algorithm and bus bandwidth in GB/s, out of place and in
-    place. `wrong` is None if the results were not checked."""
+    """A message size in bytes, and the operation of a reduction; time in us, algorithm and bus
+    bandwidth in GB/s, out of place and in place. `wrong` is None if the results were not
+    checked."""
 
     size: int
+    redop: str | None
     time_us: float
     algbw: float
     busbw: float
     in_place_time_us: float
     in_place_algbw: float
     in_place_busbw: float
-    wrong: int | None
-    in_place_wrong: int | None
+    wrong: float | None
+    in_place_wrong: float | None
 
 
 @dataclass
 class NcclTests:
     """The rows in the order of the log, and the average that the program prints at its end.
     `largest` and `iterations` are as its head states them, `collective` is that of its name
-    (all_reduce), which older versions do not print, `redop` the operation of a reduction (sum, or
-    none), `datatype` that of the elements."""
+    (all_reduce), which older versions do not print, `datatype` that of the elements."""
 
     rows: list[Bandwidth] = field(default_factory=list)
     sizes: int | None = None
@@ -89,43 +111,79 @@ class NcclTests:
     hosts: tuple[str, ...] = ()
     collective: str | None = None
     datatype: str | None = None
-    redop: str | None = None
     average_busbw: float | None = None
     is_wrong: bool = False
 
 
-def read(pieces: Iterable[bytes]) -> NcclTests:
-    """The content of a log, which comes in pieces of any length. Raises LineError if the table is
-    not whole."""
-    found, last = NcclTests(), 1
+@dataclass
+class _Reading:
+    """The tables before a line, and that of the line; the ends of its sizes, and its columns."""
+
+    tables: list[NcclTests] = field(default_factory=list)
+    table: NcclTests = field(default_factory=NcclTests)
+    sizes: tuple[int, int, int, bytes] | None = None
+    columns: Sequence[bytes] = ()
+    last: int = 1
+
+
+def read(pieces: Iterable[bytes]) -> list[NcclTests]:
+    """The tables of a log, which comes in pieces of any length. Raises LineError if one is not
+    whole."""
+    reading = _Reading()
     for block in blocks(pieces, _MARKERS):
-        found.rows += _rows(block)
-        if content := block.data.rstrip(b"\n"):
-            last = block.line(len(content))
-        if holds(block.data, b" Rank "):
-            devices = _RANK.findall(block.data)
-            found.ranks += len(dict(devices))
-            hosts = (host.decode("utf-8", "replace") for _, host in devices)
-            found.hosts = tuple(dict.fromkeys((*found.hosts, *hosts)))
-        if holds(block.data, b"starting: ") and (program := _PROGRAM.search(block.data)):
-            found.collective = program[1].decode()
-        if not found.datatype and (row := _ROW.search(block.data)):
-            found.datatype = row["type"].decode()
-            found.redop = row["redop"].decode() if row["redop"] else None
-        if sizes := _SIZES.search(block.data):
-            least, most, step = (int(sizes[n]) for n in (1, 2, 3))
-            found.sizes = _number_of_sizes(least, most, step, sizes[4])
-            found.largest, found.iterations = most, int(sizes[5]) if sizes[5] else None
-        if average := _AVERAGE.search(block.data):
-            found.average_busbw = float(average[1])
-        found.is_wrong = found.is_wrong or _FAILED.search(block.data) is not None
-    if found.sizes not in (None, len(found.rows)):
+        for part in _PARTS.finditer(block.data):
+            _take(reading, block, part)
+        reading.last = block.last or reading.last
+    if reading.table != NcclTests() or not reading.tables:
+        _finish(reading)
+    return reading.tables
+
+
+def _take(reading: _Reading, block: Block, part: re.Match[bytes]) -> None:
+    """Take a part of a line. The first line of a table follows the average of the one before."""
+    table, data = reading.table, part[0]
+    if part.lastgroup == "row":
+        _add_row(reading, block, part.start())
+    elif part.lastgroup == "rank" and (rank := _RANK.match(data)):
+        table.ranks += 1
+        table.hosts = tuple(dict.fromkeys((*table.hosts, rank[2].decode("utf-8", "replace"))))
+    elif part.lastgroup == "program" and (program := _PROGRAM.match(data)):
+        table.collective = program[1].decode()
+    elif part.lastgroup == "sizes" and (sizes := _SIZES.match(data)):
+        least, most, step = (int(sizes[n]) for n in (1, 2, 3))
+        reading.sizes = least, most, step, sizes[4]
+        table.largest, table.iterations = most, int(sizes[5]) if sizes[5] else None
+    elif part.lastgroup == "less" and (less := _LESS.match(data)) and reading.sizes:
+        least, _, step, kind = reading.sizes
+        reading.sizes = least, int(less[1]), step, kind
+        table.largest = None
+    elif part.lastgroup == "heading":
+        words = data[1:].split()
+        reading.columns = words if words.count(b"time") == words.count(b"busbw") == 2 else ()
+    elif part.lastgroup == "failed":
+        table.is_wrong = True
+    elif part.lastgroup == "average" and (average := _AVERAGE.match(data)):
+        table.average_busbw = float(average[1])
+        reading.last = block.line(part.start())
+        _finish(reading)
+
+
+def _finish(reading: _Reading) -> None:
+    """Begin a new table. Raises LineError if the one before is not whole."""
+    table, last = reading.table, reading.last
+    table.sizes = _number_of_sizes(*reading.sizes) if reading.sizes else None
+    operations = len({row.redop for row in table.rows}) or 1
+    if table.sizes not in (None, len(table.rows) / operations):
         problem = "lines of the table are missing or damaged"
-        raise LineError(last, problem, expected=f"{found.sizes} sizes", found=str(len(found.rows)))
-    if not found.rows or found.average_busbw is None:
+        expected = f"{table.sizes} sizes" + (f" of {operations} operations" * (operations > 1))
+        raise LineError(last, problem, expected=expected, found=str(len(table.rows)))
+    if not table.rows or table.average_busbw is None:
         problem, expected = "the log has no whole table of nccl-tests", "# Avg bus bandwidth"
-        raise LineError(last, problem, expected=expected, found=f"{len(found.rows)} sizes")
-    return found
+        raise LineError(last, problem, expected=expected, found=f"{len(table.rows)} sizes")
+    if table.largest is None:
+        table.largest = table.rows[-1].size
+    reading.tables.append(table)
+    reading.table, reading.sizes, reading.columns = NcclTests(), None, ()
 
 
 def _number_of_sizes(least: int, most: int, step: int, kind: bytes) -> int | None:
@@ -140,38 +198,65 @@ def _number_of_sizes(least: int, most: int, step: int, kind: bytes) -> int | Non
     return number
 
 
-def _rows(block: Block) -> Iterator[Bandwidth]:
-    for row in _ROW.finditer(block.data):
-        size, elements, numbers = row["size"], row["count"], row["numbers"]
-        if int(elements) and int(size) % int(elements):
-            continue  # the beginning of the line is lost
-        texts = numbers.split()
-        counts = [None if text == b"N/A" else int(text) for text in (texts.pop(3), texts.pop())]
-        time, alg, bus, in_time, in_alg, in_bus = map(float, texts)
-        yield Bandwidth(int(size), time, alg, bus, in_time, in_alg, in_bus, *counts)
+def _add_row(reading: _Reading, block: Block, start: int) -> None:
+    """Add the row that begins there, unless it is damaged."""
+    end = block.data.find(b"\n", start)
+    words = block.data[start : end if end >= 0 else None].rstrip(b"\r").split()
+    size, count, datatype, *rest = words
+    names = list(reading.columns)
+    if not names or (int(count) and int(size) % int(count)):
+        return  # the heading is damaged, or the beginning of the line is lost
+    redop = None
+    if _IS_OPERATION.fullmatch(rest[0]):
+        redop, rest = rest[0].decode(), rest[1:]
+    first, second = [n for n, name in enumerate(names) if name == b"time"]
+    half = second - first
+    if b"root" in names and len(rest) > 2 * half and _IS_ROOT.fullmatch(rest[0]):
+        rest = rest[1:]
+    values = [*rest[:4], *rest[half : half + 4]]
+    if len(values) < 8 or not all(
+        (_IS_WRONG if n % 4 == 3 else _IS_NUMBER).fullmatch(value) for n, value in enumerate(values)
+    ):
+        return
+    wrong, in_wrong = (
+        None if text == b"N/A" else int(text) if text.isdigit() else float(text)
+        for text in (values.pop(3), values.pop())
+    )
+    time, alg, bus, in_time, in_alg, in_bus = map(float, values)
+    reading.table.datatype = reading.table.datatype or datatype.decode()
+    reading.table.rows.append(
+        Bandwidth(int(size), redop, time, alg, bus, in_time, in_alg, in_bus, wrong, in_wrong)
+    )
 
 
 def as_run(pieces: Iterable[bytes]) -> tuple[list[Header], Columns]:
-    """The table as the log of a run. Raises LineError if it is not whole, or if results were
-    wrong."""
-    found = read(pieces)
-    if found.is_wrong:
+    """The table as the log of a run. Raises LineError if it is not whole, if it is one of several,
+    or if results were wrong."""
+    table, *others = read(pieces)
+    if others:
+        problem, hint = (
+            "the log has several tables of nccl-tests",
+            "show them: dlperf bandwidth LOG",
+        )
+        found = ", ".join(t.collective or "a table" for t in (table, *others))
+        raise LineError(1, problem, expected="one", found=found, hint=hint)
+    if table.is_wrong:
         problem = "the results of the collective operation are wrong"
         raise LineError(1, problem, expected="0 in each column #wrong", found="FAILED")
-    busbw = found.rows[-1].busbw
+    busbw = table.rows[-1].busbw
     if not busbw:
         problem = "the bus bandwidth of the largest size is 0"
-        raise LineError(1, problem, expected="at least two ranks", found=str(found.ranks))
-    steps = found.iterations or 1
+        raise LineError(1, problem, expected="at least two ranks", found=str(table.ranks))
+    steps = table.iterations or 1
     header = Header(
         1,
-        world_size=found.ranks or None,
-        nodes=len(found.hosts) or None,
-        precision=_PRECISIONS.get(found.datatype or "", found.datatype),
-        total_steps=found.iterations,
+        world_size=table.ranks or None,
+        nodes=len(table.hosts) or None,
+        precision=_PRECISIONS.get(table.datatype or "", table.datatype),
+        total_steps=table.iterations,
         log_every=steps,
-        network=found.collective or _candidates(found.redop),
-        parameters=(("message_bytes", str(found.largest)),) if found.largest else (),
+        network=table.collective or _candidates(table.rows[-1].redop),
+        parameters=(("message_bytes", str(table.largest)),) if table.largest else (),
     )
     return [header], Columns([steps], [busbw], [None], [None])
 
@@ -189,8 +274,7 @@ FORMAT = Format(
     marker=b"  ",
     entry=re.compile(
         rb"^ {0,40}+(?P<step>\d{1,18}+)%(kind)s(?:%(b)s%(n)s){2}%(b)s(?P<rate>%(n)s)"
-        rb"%(b)s(?:\d{1,18}+|N/A)%(half)s {0,40}+\r?$"
-        % {b"kind": _KIND, b"b": _BLANKS, b"n": _NUMBER, b"half": _HALF},
+        rb"%(b)s(?:%(n)s|N/A)%(b)s%(n)s%(b)s%(n)s" % {b"kind": _KIND, b"b": _BLANKS, b"n": _NUMBER},
         re.MULTILINE,
     ),
     rate=_NUMBER,

@@ -1,5 +1,5 @@
-"""The rates of several ranks in a log with mpirun's tags. The ranks of a run train in step, so that
-their rates of a step are about the same, whoever's rates count."""
+"""The rates of several ranks in a log whose launcher names them. The ranks of a run train in step,
+so that their rates of a step are about the same, whoever's rates count."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Ranks:
     """The rate and the line of each step, by rank, in the order in which the ranks first print."""
 
     def __init__(self) -> None:
-        self._steps: dict[int, dict[int, tuple[float, int]]] = {}
+        self._steps: dict[str, dict[int, tuple[float, int]]] = {}
 
     def add(self, form: Format, block: Block, of_rank: Block) -> None:
         """Take the rates of a block. `of_rank` are the lines of the rank whose steps count."""
@@ -54,5 +54,5 @@ class Ranks:
                 expected=f"about {expected:.6g}, as in line {line}",
                 found=f"{other:.6g}",
                 hint="the ranks of a run have the same rate: if two runs write to this log, keep"
-                f" the lines of one, for example with grep '\\[1,{first}\\]'",
+                " the lines of one",
             )

@@ -1,5 +1,6 @@
-"""Cut a log into blocks of whole lines, in constant memory, without mpirun's tags. This module does
-not know what a line means."""
+"""Cut a log into blocks of whole lines, in constant memory: as UTF-8, without colours, and without
+what launchers write before each line, which names its rank. This module does not know what a line
+means."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from .records import CUT, LineError
+from .records import CUT
 
 # mpirun -tag-output -timestamp-output: "Tue Jun 14 15:40:21 2022[1,0]<stdout>:", or only one of the
 # two parts. Open MPI 5 names the job: "[prterun-node1-77@1,0]<stdout>: ". With unbuffered output,
@@ -16,35 +17,65 @@ from .records import CUT, LineError
 _TIME = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}"
 _RANK = rb"\[(?P<job>[^\[\]\s@]{0,200}+@)?\d{1,9},(?P<rank>\d{1,9})\]"
 _TAG = re.compile(rb"(?:(?:%s)?%s|%s)<std(?:out|err|diag)>:(?(job) ?)" % (_TIME, _RANK, _TIME))
-# The rest of a number that was wrapped: a line that begins like this, behind a tag or not.
-_GOES_ON = re.compile(rb"(?:%s)?[\d.]" % _TAG.pattern)
+# Time stamps before a line: kubectl logs --timestamps, docker logs -t, and ts.
+_STAMP = (
+    rb"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9}+)?+(?:Z|[+-]\d\d:\d\d)"
+    rb"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) "
+)
+# The writer of a line: "[rank0]:" of PyTorch; "[default7]:" and "[trainer0|3]:" of torchrun; the
+# pod of kubectl logs --prefix; "[20251202 09:12:08][rank-0/8][INFO ] [---trainer.py:100] : " of
+# AMD's Primus; " 3: " of srun --label.
+_WRITER = (
+    rb"\[(?:rank ?(?P<torch>\d{1,9})|[a-z]\w{0,64}?(?P<role>\d{1,9}(?:\|\d{1,9})?))\]:"
+    rb"|\[\d{8} \d\d:\d\d:\d\d\]\[rank-(?P<primus>\d{1,9})/\d{1,9}\]"
+    rb"(?:\[[^\]]{1,200}\] ?){1,3}: "
+    rb"|\[(?P<pod>pod/[^\]\s]{1,300}+)\] "
+    rb"| {0,8}+(?P<task>\d{1,7}): "
+)
+_LABEL = re.compile(rb"(?:%s)?+(?:%s)|%s" % (_STAMP, _WRITER, _STAMP))
+# The rest of a number that was wrapped: a line that begins like this, behind a label or not.
+_GOES_ON = re.compile(
+    rb"(?:%s|%s)?+[\d.]" % (_TAG.pattern, re.sub(rb"\?P<\w+>", b"?:", _LABEL.pattern))
+)
+# Colours and other orders to a terminal.
+_ESCAPES = re.compile(
+    rb"\x1b(?:\[[0-?]{0,32}+[ -/]{0,4}+[@-~]|\][^\x07\x1b]{0,400}+(?:\x07|\x1b\\))"
+)
+_MARKS = (
+    *((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le")),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+# What stands for a byte that is not UTF-8.
+REPLACED = "\ufffd".encode()
 LONGEST = 2**18  # bytes in a line; a line of interest has about 100, a printed namespace 2000
 
 
 class Block(NamedTuple):
     """Lines of a log. `first` is the number of the first one. `numbers` are the numbers of all
-    lines if they do not follow each other, `ranks` their ranks if mpirun's tags name them."""
+    lines if they do not follow each other, `ranks` their ranks if launchers name them. `last` is
+    the number of the last line of the log that is not empty, 0 if all in the block are."""
 
     data: bytes
     first: int
+    last: int
     numbers: Sequence[int] = ()
-    ranks: Sequence[int | None] = ()
+    ranks: Sequence[str | None] = ()
 
     def line(self, at: int) -> int:
         """The number of the line at an offset."""
         before = self.data.count(b"\n", 0, at)
         return self.numbers[before] if self.numbers else self.first + before
 
-    def of_rank(self, rank: int | None) -> Block:
+    def of_rank(self, rank: str | None) -> Block:
         """The lines of a rank, and those without a rank; all if the rank is not known."""
         if rank is None or not self.ranks:
             return self
         lines = zip(self.data.split(b"\n"), self.numbers, self.ranks, strict=True)
         kept = [line for line in lines if line[2] in (None, rank)]
         texts, numbers, ranks = zip(*kept, strict=True) if kept else ((), (), ())
-        return Block(b"\n".join(texts), self.first, numbers, ranks)
+        return Block(b"\n".join(texts), self.first, self.last, numbers, ranks)
 
-    def writers(self, offsets: Iterable[int]) -> Iterator[int | None]:
+    def writers(self, offsets: Iterable[int]) -> Iterator[str | None]:
         """The rank that wrote the line of each offset; the offsets ascend."""
         line = before = 0
         for at in offsets:
@@ -59,24 +90,38 @@ def holds(data: bytes, marker: bytes) -> bool:
 
 
 def blocks(pieces: Iterable[bytes], markers: Sequence[bytes]) -> Iterator[Block]:
-    """The lines of a log, which comes in pieces of any length. Of lines with mpirun's tags, only
-    those with one of the markers. A longer line than LONGEST is divided between words.
+    """The lines of a log, which comes in pieces of any length. Of lines with labels of launchers,
+    only those with one of the markers. A longer line than LONGEST is divided between words.
     If a log ends without a newline, CUT is appended to its last line, because a number at the end
-    of that line may be incomplete. Bytes that are not UTF-8 raise LineError.
+    of that line may be incomplete. A byte that is not UTF-8 becomes REPLACED.
     """
     data, first = b"", 1
-    check = _Utf8()
-    for piece in filter(None, pieces):
+    for piece in _as_utf8(pieces):
         # Only now, because most logs are a single block.
         if end := _end_of_block(data):
-            yield _untagged(Block(data[:end], first), markers)
+            yield _cleaned(data[:end], first, markers)
             first += data.count(b"\n", 0, end)
-        check.next(piece)
         data = data[end:] + piece
-    check.next(b"")
     if data:
         cut = b"" if data.endswith(b"\n") else CUT.encode()
-        yield _untagged(Block(data + cut, first), markers)
+        yield _cleaned(data + cut, first, markers)
+
+
+def _as_utf8(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces of a log in UTF-8 or, with a byte order mark, in UTF-16."""
+    rest = filter(None, pieces)
+    start = next(rest, b"")
+    while start and len(start) < len(codecs.BOM_UTF8) and (more := next(rest, b"")):
+        start += more
+    mark, coding = next((m for m in _MARKS if start.startswith(m[0])), (b"", "utf-8"))
+    if coding == "utf-8":
+        yield start[len(mark) :]
+        yield from rest
+        return
+    decoder = codecs.getincrementaldecoder(coding)("replace")
+    yield decoder.decode(start[len(mark) :]).encode()
+    yield from (decoder.decode(piece).encode() for piece in rest)
+    yield decoder.decode(b"", final=True).encode()
 
 
 def _end_of_block(data: bytes) -> int:
@@ -91,57 +136,86 @@ def _end_of_block(data: bytes) -> int:
             return start
     if end or not is_long:
         return end
-    return data.rfind(b"\r") + 1 or data.rfind(b" ") + 1 or len(data)
+    return data.rfind(b"\r") + 1 or data.rfind(b" ") + 1 or _whole_characters(data)
 
 
-class _Utf8:
-    """Checks that pieces of bytes are UTF-8 together."""
-
-    def __init__(self) -> None:
-        self._newlines, self._last = 0, b""  # before the last piece, and that piece
-        self._pending = b""  # the beginning of a character
-
-    def next(self, piece: bytes) -> None:
-        """Check the next piece; an empty one is the end."""
-        if self._pending or not piece.isascii():
-            data = self._pending + piece
-            try:
-                _, end = codecs.utf_8_decode(data, "strict", not piece)
-            except UnicodeDecodeError as error:
-                at = max(error.start - len(self._pending), 0)
-                before = self._last.count(b"\n") + piece.count(b"\n", 0, at)
-                raise LineError(
-                    self._newlines + before + 1,
-                    "the log is not valid UTF-8",
-                    expected="text",
-                    found=f"byte 0x{data[error.start]:02x}",
-                ) from None
-            self._pending = data[end:]
-        if piece:
-            self._newlines, self._last = self._newlines + self._last.count(b"\n"), piece
+def _whole_characters(data: bytes) -> int:
+    """The end of the data, or the beginning of its last character of several bytes."""
+    return next((len(data) - n for n in range(1, 5) if data[-n] >= 0xC0), len(data))
 
 
-def _untagged(block: Block, markers: Sequence[bytes]) -> Block:
-    """The block without mpirun's tags. A line that several ranks wrote becomes a line for each."""
-    data = block.data
-    start = data.find(b"<")  # a single byte is found faster
-    if start < 0 or data.find(b"<std", start) < 0:
-        return block
-    wanted = re.compile(b"|".join(map(re.escape, markers))).search
-    found = [
-        (text, number, rank)
-        for number, line in enumerate(data.split(b"\n"), block.first)
-        if wanted(line) or _GOES_ON.match(line)
-        for rank, text in _by_rank(line)
-    ]
+def _cleaned(data: bytes, first: int, markers: Sequence[bytes]) -> Block:
+    """Lines as a block of text without colours, and without labels of launchers. A line that
+    several ranks wrote becomes a line for each."""
+    if not data.isascii() and not _is_utf8(data):
+        data = data.decode("utf-8", "replace").encode()
+    if holds(data, b"\x1b") and not _has_tags(data):
+        data = _ESCAPES.sub(b"", data)
+    text = data.rstrip(b"\n")
+    last = first + text.count(b"\n") if text else 0
+    if not _has_labels(data, markers):
+        return Block(data, first, last)
+    found, number, before = [], first, 0
+    for start in _lines_with(data, markers):
+        number, before = number + data.count(b"\n", before, start), start
+        end = data.find(b"\n", start)
+        line = data[start : end if end >= 0 else len(data)]
+        found += [(text, number, rank) for rank, text in _by_rank(line)]
     texts, numbers, ranks = zip(*found, strict=True) if found else ((), (), ())
-    return Block(b"\n".join(texts), block.first, numbers, ranks)
+    return Block(b"\n".join(texts), first, last, numbers, ranks)
 
 
-def _by_rank(line: bytes) -> Iterable[tuple[int | None, bytes]]:
+def _is_utf8(data: bytes) -> bool:
+    try:
+        codecs.utf_8_decode(data, "strict", True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _has_tags(data: bytes) -> bool:
+    """Whether mpirun's tags are in the lines, and so may be in the middle of anything."""
+    start = data.find(b"<")  # a single byte is found faster
+    return start >= 0 and data.find(b"<std", start) >= 0
+
+
+def _has_labels(data: bytes, markers: Sequence[bytes]) -> bool:
+    """Whether launchers wrote before the lines: the last line with each marker tells."""
+    if _has_tags(data):
+        return True
+    places = (data.rfind(marker) for marker in filter(None, markers))
+    return any(at >= 0 and _LABEL.match(data, _start_of_line(data, at)) for at in places)
+
+
+def _start_of_line(data: bytes, at: int) -> int:
+    return data.rfind(b"\n", 0, at) + 1
+
+
+def _lines_with(data: bytes, markers: Sequence[bytes]) -> list[int]:
+    """The beginnings of the lines with a marker, and of lines on which their last numbers go on."""
+    starts = set()
+    for marker in markers:
+        at = data.find(marker)
+        while at >= 0:
+            start, end = _start_of_line(data, at), data.find(b"\n", at)
+            starts.add(start)
+            if end < 0:
+                break
+            if _GOES_ON.match(data, end + 1):
+                starts.add(end + 1)
+            at = data.find(marker, end + 1)
+    return sorted(starts)
+
+
+def _by_rank(line: bytes) -> Iterable[tuple[str | None, bytes]]:
     """The text of each rank that wrote a part of the line. The text before the first tag belongs
     to the rank of that tag, because the tag landed in the middle of that rank's output."""
-    texts: dict[int | None, bytes] = {}
+    if b"<std" not in line:
+        label = _LABEL.match(line)
+        names = label.group("torch", "role", "primus", "pod", "task") if label else ()
+        name = next(filter(None, names), None)
+        return [(name and name.decode("utf-8", "replace"), line[label.end() if label else 0 :])]
+    texts: dict[str | None, bytes] = {}
     rank, end, before = None, 0, line
     for tag in _TAG.finditer(line):
         piece, end = line[end : tag.start()], tag.end()
@@ -149,7 +223,7 @@ def _by_rank(line: bytes) -> Iterable[tuple[int | None, bytes]]:
             texts[rank] += piece
         else:
             before = piece
-        rank = int(tag["rank"]) if tag["rank"] else None
+        rank = tag["rank"].decode() if tag["rank"] else None
         texts.setdefault(rank, b"" if texts else before)
     texts[rank] = texts[rank] + line[end:] if texts else line
-    return texts.items()
+    return [(rank, _ESCAPES.sub(b"", text)) for rank, text in texts.items()]

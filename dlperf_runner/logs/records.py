@@ -150,7 +150,8 @@ class Format:
     `batch_of_step`: the batch of a run counts all samples of a step, those of accumulated batches
     included; in other formats, the accumulated batches multiply it. `is_fp32`: the program is of a
     time before TF32, or measures no training. `table`: reads a log whose rates are no steps of a
-    training, in the place of `entry`.
+    training, in the place of `entry`. `variants`: the formats, with the same name, of versions
+    whose lines cannot be described together.
     """
 
     name: str
@@ -169,6 +170,7 @@ class Format:
     batch_of_step: bool = False
     is_fp32: bool = False
     table: Callable[[Iterable[bytes]], tuple[list[Header], Columns]] | None = None
+    variants: tuple[Format, ...] = ()
 
     @cached_property
     def whole_rates(self) -> re.Pattern[bytes]:

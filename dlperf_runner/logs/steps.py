@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from itertools import islice, repeat
 
 from . import text
-from .reader import Block, holds
+from .reader import REPLACED, Block, holds
 from .records import Columns, Format, LineError, Matched
 
 # The last step with a loss, and the loss, by rank.
-Losses = dict[int | None, tuple[bytes, bytes]]
+Losses = dict[str | None, tuple[bytes, bytes]]
 # Groups of a line with a rate that state a setting of the run: the field of Header, and its words.
 OF_RUN = {
     "batch": ("global_batch_size", "global batch size"),
@@ -41,14 +41,17 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     entries = form.entry.findall(block.data) if holds(block.data, form.marker) else ()
     if not entries:
         return Columns()
+    if holds(block.data, REPLACED):
+        _check_bytes(form, block)
     group: dict[str, Sequence[bytes]] = dict(
         zip(form.entry.groupindex, zip(*entries, strict=True), strict=True)
     )
     steps, rates = group["step"], group["rate"]
     empty: Sequence[bytes] = (b"",) * len(entries)
     printed, times = group.get("loss", empty), group.get("time", empty)
-    for name in OF_RUN.keys() & group.keys():
-        seen.of_run.setdefault(name, set()).update(group[name])
+    for name in [name for name in OF_RUN if name in group]:
+        if stated := set(filter(None, group[name])):
+            seen.of_run.setdefault(name, set()).update(stated)
     if "memory_gib" in group:
         seen.memory_gib = max(seen.memory_gib or 0, *map(float, group["memory_gib"]))
     if "compute" in group:
@@ -71,12 +74,22 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     )
 
 
+def _check_bytes(form: Format, block: Block) -> None:
+    """Raise LineError if a line with a rate has a byte that is not UTF-8."""
+    for match in with_rate(form, block.data):
+        start = block.data.rfind(b"\n", 0, match.start()) + 1
+        end = block.data.find(b"\n", match.start("rate"))
+        if REPLACED in block.data[start : end if end >= 0 else None]:
+            line, problem = block.line(match.start("rate")), "the line is not valid UTF-8"
+            raise LineError(line, problem, expected="text", found="a byte that is none")
+
+
 @functools.lru_cache(maxsize=16)  # the logs of a tree have the same steps
 def _integers(printed: bytes) -> tuple[int, ...]:
     return tuple(map(int, printed.split()))
 
 
-def _writers(form: Format, block: Block) -> Iterable[int | None]:
+def _writers(form: Format, block: Block) -> Iterable[str | None]:
     """The rank that wrote each line with an entry; endless if all are of one."""
     if len(set(block.ranks)) > 1:
         return block.writers(match.start() for match in form.entry.finditer(block.data))
@@ -84,7 +97,7 @@ def _writers(form: Format, block: Block) -> Iterable[int | None]:
 
 
 def _losses(
-    writers: Iterable[int | None],
+    writers: Iterable[str | None],
     steps: Sequence[bytes],
     rates: Sequence[bytes],
     losses: Sequence[bytes],

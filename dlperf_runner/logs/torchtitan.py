@@ -3,11 +3,11 @@
     [titan] 2025-12-01 12:00:07,123 - root - INFO - step: 10  loss:  8.1234  grad_norm:  1.2345
       memory:  0.50GiB(1.20%)  tps: 6,835  tflops: 12.30  mfu: 1.20%     (all on one line)
 
-Steps count from 1. Step 1 is printed, then every `log_freq` steps, 10 by default. Without an option
-that turns them off, colour codes stand between the values. Earlier versions print neither grad_norm
-nor tflops, and before December 2024 `wps` in the place of tps; lines of `validate step:` are no
-training. The warm-up that the program names is that of its learning rate. Only ranks that
-torchrun's filter lets through print, usually rank 0.
+Steps count from 1. Step 1 is printed, then every `log_freq` steps, 10 by default. Earlier versions
+print neither grad_norm nor tflops, and before December 2024 `wps` in the place of tps; lines of
+`validate step:` are no training. The warm-up that the program names is that of its learning rate.
+Only ranks that torchrun's filter lets through print, usually rank 0. A stage of a pipeline that is
+not the last one prints a loss of -1.
 
 The batch of a data-parallel rank is the local batch size, which the devices of that rank share. A
 step has the global batch size: with accumulation, several local batches.
@@ -43,7 +43,6 @@ _AXES = {
     "tp": "mesh_tp",
 }
 _ACCUMULATION = r"gradient accumulation steps (?P<accumulation_steps>\d{1,18}+)"
-_COLOUR = rb"(?:\x1b\[[\d;]{0,16}+m)?+"
 
 
 def _earlier_mesh(*axes: str) -> Statement:
@@ -69,12 +68,12 @@ FORMAT = Format(
     marker=b"step: ",
     entry=re.compile(
         rb"(?:\[titan\] (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) - %(w)s - INFO - )?"
-        rb"%(c)s(?<!validate )step: {1,16}+(?P<step>\d{1,12}+)  %(c)s"
-        rb"loss: {1,16}+(?P<loss>%(w)s)  %(c)s(?:grad_norm: {1,16}+%(w)s  %(c)s)?"
-        rb"memory: {1,16}+(?P<memory_gib>\d{1,9}+\.\d\d)GiB\([^)\s]{0,64}+\)  %(c)s"
-        rb"[tw]ps: (?P<rate>%(w)s)  %(c)s(?=(?:tflops|mfu): )"
-        rb"(?:tflops: {1,16}+(?P<tflops>[\d,]{1,16}+\.\d\d)  %(c)s)?"
-        rb"(?:mfu: {1,16}+(?P<mfu>\d{1,9}+\.\d\d)%%)?" % {b"c": _COLOUR, b"w": text.WORD}
+        rb"(?<!validate )step: {1,16}+(?P<step>\d{1,12}+)  "
+        rb"loss: {1,16}+(?:-1\.0{1,8}+|(?P<loss>%(w)s))  (?:grad_norm: {1,16}+%(w)s  )?"
+        rb"memory: {1,16}+(?P<memory_gib>\d{1,9}+\.\d\d)GiB\([^)\s]{0,64}+\)  "
+        rb"[tw]ps: (?P<rate>%(w)s)  (?=(?:tflops|mfu): )"
+        rb"(?:tflops: {1,16}+(?P<tflops>[\d,]{1,16}+\.\d\d)  )?"
+        rb"(?:mfu: {1,16}+(?P<mfu>\d{1,9}+\.\d\d)%%)?" % {b"w": text.WORD}
     ),
     rate=rb"\d{1,3}(?:,\d{3})*+",
     statements=(

@@ -6,9 +6,10 @@ states them.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, median
 
 from ..catalog.rule import Rule
 from ..core.errors import UserError
@@ -24,6 +25,8 @@ from .step_time import log_flops, log_memory, step_times
 # lost a digit before the point is at least 90 % off.
 FINAL_NOTED = 0.01
 FINAL_TOLERANCE = 0.1
+# Processes read different clocks, which in real logs makes a difference of 1 or 2 % at most.
+RANKS_TOLERANCE = 0.1
 
 
 def measure(
@@ -45,20 +48,7 @@ def measure(
     confirmed = settings.confirmed_settings(log.headers, rule, expected, name)
     final = settings.final_rate(log.headers, name)
     stated = next((header.log_every for header in log.headers if header.log_every), None)
-    every = stated or rule.log_every
-    writers = {header.writer for header in log.headers if header.writer is not None}
-    is_planned = expected.by("number of steps") == "the plan"
-    hint = None if is_planned else "if it is whole, state its steps with --total-steps"
-    number = 1 if log.has_ranks else max(1, len(writers))
-    lines = found = log.columns
-    if number > 1:
-        own = sequence.first_lines(lines.steps, number, line_of, name)
-        found = lines.take(own)
-        every = sequence.check(
-            form, found.steps, every, rule, lambda index: line_of(own[index]), name, hint
-        )
-    else:
-        every = sequence.check(form, found.steps, every, rule, line_of, name, hint)
+    lines, found, every, rule, notes = _steps(form, log, rule, expected, stated, line_of, name)
     _check_interval(stated, every, name)
     span = 1 if form.one_step else every
     first, end = _window(found.steps, span, rule, form, name)
@@ -67,8 +57,8 @@ def measure(
     if lines is not found:
         steps = zip(lines.steps, lines.samples_per_second, strict=True)
         rates = [rate for step, rate in steps if left_out < step <= found.steps[end - 1]]
-    notes = _check_final(final, rates, name)
-    published = published_lines(lines, every, rule, expected.topology, number)
+    notes += _check_final(final, rates, name)
+    published = published_lines(lines, every, rule, expected.topology, _writers(log))
     whole_run = settings.whole_run_rate(log.headers)
     result = measurements_of(
         found, rates, final, confirmed, rule, expected, name, published, whole_run
@@ -86,6 +76,96 @@ def measure(
         measured_steps = found.steps[end - 1] - found.steps[first] + span
         result.skipped = sum(log.skipped[first:end]), measured_steps
     return result, found, left_out
+
+
+def _steps(
+    form: Format,
+    log: Log,
+    rule: Rule,
+    expected: Expected,
+    stated: int | None,
+    line_of: sequence.LineOf,
+    name: str,
+) -> tuple[Columns, Columns, int, Rule, tuple[str, ...]]:
+    """All lines; those that count, one a step; the interval between them; the rule for them; and
+    notes. Raises UserError if a step is missing."""
+    lines = found = log.columns
+    writers = _writers(log)
+    number = writers if log.has_ranks or writers > 1 else _processes(lines.steps, rule, expected)
+    line_of_step = line_of
+    if number > 1:
+        own = sequence.first_lines(lines.steps, number, line_of, name)
+        found = lines.take(own)
+        line_of_step = lambda index: line_of(own[index])  # noqa: E731
+        if number > writers:
+            _check_agreement(lines, line_of, name)
+    if expected.by("number of steps") == "the plan":
+        every = sequence.check(
+            form, found.steps, stated or rule.log_every, rule, line_of_step, name
+        )
+        return lines, found, every, rule, ()
+    if sequence.counts_from_zero(form, found.steps):
+        lines.steps = [step + 1 for step in lines.steps]
+        found.steps = lines.steps if found is lines else [step + 1 for step in found.steps]
+    rule, every, notes = _from_first(form, found.steps, rule, line_of_step, name)
+    return lines, found, every, rule, notes
+
+
+def _writers(log: Log) -> int:
+    """The number of processes of which the log says that they print into it, unless labels name
+    each of them."""
+    writers = {header.writer for header in log.headers if header.writer is not None}
+    return 1 if log.has_ranks else max(1, len(writers))
+
+
+def _from_first(
+    form: Format, steps: Sequence[int], rule: Rule, line_of: sequence.LineOf, name: str
+) -> tuple[Rule, int, tuple[str, ...]]:
+    """The rule and the interval of a log without a plan, and a note if it does not begin with its
+    run: the warm-up of one that begins behind it is the same share of the steps of the log."""
+    hint = "if it is whole, state its steps with --total-steps"
+    every, before = sequence.numbering(form, steps, rule, line_of, name, hint)
+    if not before:
+        return rule, every, ()
+    warmup = rule.warmup_steps
+    if before >= warmup:
+        share = warmup * (rule.total_steps - before) / rule.total_steps
+        warmup = min(before + math.ceil(share / every) * every, rule.total_steps - 1)
+    note = f"{name}: the log begins with step {steps[0]}, so steps up to {warmup} are its warm-up"
+    changed = {"warmup_steps": warmup, "published_estimator": None}
+    return rule.model_copy(update=changed), every, (note,)
+
+
+def _processes(steps: Sequence[int], rule: Rule, expected: Expected) -> int:
+    """The number of processes that print each step without naming themselves: as many as there are
+    devices, devices of a node or nodes. The processes of nodes that each print their own rate have
+    to name themselves."""
+    if not steps or rule.rates_are_per == "node":
+        return 1
+    topology = expected.topology
+    for number in (topology.world_size, topology.gpus_per_node, topology.nodes):
+        if number > 1 and steps[: 2 * number].count(steps[0]) == number:
+            return number
+    return 1
+
+
+def _check_agreement(lines: Columns, line_of: sequence.LineOf, name: str) -> None:
+    """Raise UserError if processes print different rates of the same steps."""
+    first: dict[int, int] = {}
+    rates = lines.samples_per_second
+    pairs = [(first.setdefault(step, n), n) for n, step in enumerate(lines.steps)]
+    ratios = {n: rates[n] / rates[one] for one, n in pairs if n != one}
+    if 1 / (1 + RANKS_TOLERANCE) <= median(ratios.values()) <= 1 + RANKS_TOLERANCE:
+        return
+    one, other = max(((one, n) for one, n in pairs), key=lambda pair: pair[1] in ratios)
+    raise UserError(
+        "processes print different rates of the same step",
+        where=f"{name}:{line_of(other)}",
+        expected=f"about {rates[one]:.6g}, as in line {line_of(one)}",
+        found=f"{rates[other]:.6g}",
+        hint="the processes of a run have the same rate: if two runs write to this log, keep the"
+        " lines of one",
+    )
 
 
 def _check_interval(stated: int | None, found: int, name: str) -> None:

@@ -1,16 +1,28 @@
-"""Check that the steps of a log are all the steps of the run, in order."""
+"""Check that the steps of a log are all the steps of the run, in order; or, where no plan says
+which steps it has, that they are regular."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from statistics import mode
+from typing import NamedTuple
 
 from ..catalog.rule import Rule
 from ..core.errors import UserError
 from ..logs import Format
 
 LineOf = Callable[[int], int]
+
+
+class Numbering(NamedTuple):
+    """How the lines of a log count steps: the interval between two lines, and the number of steps
+    before the log begins, as in that of a resumed run."""
+
+    every: int
+    before: int
 
 
 def check(
@@ -25,13 +37,7 @@ def check(
     """The interval between the steps, which may be shorter than `every`. Raises UserError if a step
     is missing, out of order or beyond the rule. `line_of` gives the line of a step by its index.
     `hint`: what to do about a log with another number of steps."""
-    if not steps:
-        raise UserError(
-            "the log has no rate of a single step",
-            where=name,
-            expected=f"lines like {form.sample.expandtabs(4)}",
-            found="none",
-        )
+    _check_any(form, steps, name)
     if form.first_too and steps[0] == 1 and _is_apart(steps, every):
         # Step 1 shows that the beginning is there, so the interval may be longer, too.
         is_regular = len(steps) > 2 and steps[2] == 2 * steps[1]
@@ -48,13 +54,74 @@ def check(
         beyond = first + len(wanted) * every
         if steps[len(wanted)] != beyond:
             raise _wrong_step(steps, len(wanted), beyond, line_of, name)
+        raise _too_many(rule, beyond, line_of(len(wanted)), name, hint)
+    _check_end(steps, first, every, rule, line_of, name, hint)
+    return every
+
+
+def numbering(
+    form: Format, steps: Sequence[int], rule: Rule, line_of: LineOf, name: str, hint: str | None
+) -> Numbering:
+    """The numbering of a log of which no plan says the steps: any regular one, wherever it begins.
+    The first interval may be a shorter one: 1, 10, 20. Raises UserError if a step is missing or out
+    of order, or if the log ends early."""
+    _check_any(form, steps, name)
+    gaps = [after - before for before, after in pairwise(steps)]
+    every = mode(gaps[1:] or gaps) if gaps else min(steps[0], rule.log_every)
+    if every < 1:
+        every = next((gap for gap in gaps if gap > 0), 1)
+    regular = 1 if len(gaps) > 1 and 0 < gaps[0] < every else 0
+    for index, step in enumerate(steps[regular:], start=regular):
+        wanted = steps[regular] + (index - regular) * every
+        if step != wanted:
+            raise _wrong_step(steps, index, wanted, line_of, name)
+    if steps[-1] > rule.total_steps + rule.surplus_steps:
+        beyond = next(n for n, step in enumerate(steps) if step > rule.total_steps)
+        raise _too_many(rule, steps[beyond], line_of(beyond), name, hint)
+    _check_end(steps, steps[regular], every, rule, line_of, name, hint)
+    silent = rule.warmup_steps if form.silent_warmup else 0
+    is_whole = steps[0] <= max(every * (2 if form.skips_first else 1), silent + every)
+    return Numbering(every, 0 if is_whole else steps[regular] - every)
+
+
+def counts_from_zero(form: Format, steps: Sequence[int]) -> bool:
+    """Whether a log counts its steps from 0, although its format says nothing of that: it begins
+    with 0, or with 19, 39."""
+    if form.zero_based or not steps:
+        return False
+    return steps[0] == 0 or (len(steps) > 1 and steps[1] - steps[0] == steps[0] + 1 > 1)
+
+
+def _check_any(form: Format, steps: Sequence[int], name: str) -> None:
+    if not steps:
         raise UserError(
-            "the log has more steps than the calculation rule",
-            where=f"{name}:{line_of(len(wanted))}",
-            expected=f"{rule.total_steps} steps",
-            found=f"step {beyond}",
-            hint=hint,
+            "the log has no rate of a single step",
+            where=name,
+            expected=f"lines like {form.sample.expandtabs(4)}",
+            found="none",
         )
+
+
+def _too_many(rule: Rule, step: int, line: int, name: str, hint: str | None) -> UserError:
+    return UserError(
+        "the log has more steps than the calculation rule",
+        where=f"{name}:{line}",
+        expected=f"{rule.total_steps} steps",
+        found=f"step {step}",
+        hint=hint,
+    )
+
+
+def _check_end(
+    steps: Sequence[int],
+    first: int,
+    every: int,
+    rule: Rule,
+    line_of: LineOf,
+    name: str,
+    hint: str | None,
+) -> None:
+    """Raise UserError if the log ends before the last line that the rule has."""
     last = first + (rule.total_steps - first) // every * every
     if steps[-1] < last:
         raise UserError(
@@ -64,7 +131,6 @@ def check(
             found=str(steps[-1]),
             hint="; ".join(filter(None, ("the run may have ended early; truncated?", hint))),
         )
-    return every
 
 
 def _is_apart(steps: Sequence[int], every: int) -> bool:

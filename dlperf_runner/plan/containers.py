@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from .. import launchers
+from ..catalog.framework import without_tag
 from ..catalog.suites import RELEASES
 from ..core.case import Command
 from ..core.errors import UserError
@@ -106,7 +107,7 @@ def engine_for(chosen: str | None, environment: Environment, stack: Stack, node:
     with whatever tag: a wrong tag is an error, not a run without the image.
     """
     declared = environment.container
-    has_image = declared and without_tag(declared.image) in map(without_tag, node.container_images)
+    has_image = declared and declared.is_among(node.container_images)
     if not chosen and environment.requirements is not None and not has_image:
         return ""
     if is_placeholder(node.name):
@@ -192,11 +193,6 @@ def image_for(
     if declared:
         return Image(engine, reference, declared.python, declared.mpirun)
     return Image(engine, reference, python)
-
-
-def without_tag(image: str) -> str:
-    """nvcr.io/nvidia/tensorflow for nvcr.io/nvidia/tensorflow:20.12-tf1-py3."""
-    return re.sub(r":[^:/]*$", "", image)
 
 
 def _where_from(engine: str, has_registry: bool, host: Node) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..core.printable import printable
 from ..logs.nccl_tests import NcclTests
@@ -19,13 +19,14 @@ _COLUMNS = (
 )
 
 
-def render(tables: Mapping[str, NcclTests], screen: Screen = PIPE) -> str:
-    """A table for each log, and the average that its program printed."""
+def render(logs: Mapping[str, Sequence[NcclTests]], screen: Screen = PIPE) -> str:
+    """The tables of each log, and the average that its program printed below each."""
     lines: list[str] = []
-    for name, found in tables.items():
+    for name, found in ((name, found) for name, tables in logs.items() for found in tables):
+        has_several = len({row.redop for row in found.rows}) > 1
         rows = [
             (
-                cell(row.size),
+                cell(f"{row.size} {row.redop}" if has_several else row.size),
                 cell(row.busbw, ".2f"),
                 cell(row.in_place_busbw, ".2f"),
                 cell(row.time_us, ".1f"),
@@ -34,6 +35,7 @@ def render(tables: Mapping[str, NcclTests], screen: Screen = PIPE) -> str:
             )
             for row in found.rows
         ]
-        lines += [printable(name), "", table(_COLUMNS, rows, screen)]
+        of = f" ({found.collective})" if found.collective and len(logs[name]) > 1 else ""
+        lines += [printable(name) + of, "", table(_COLUMNS, rows, screen)]
         lines += [f"Average over all sizes: {found.average_busbw:g} GB/s.", ""]
     return "\n".join(lines)

@@ -8,8 +8,8 @@ from ..logs.nccl_tests import NcclTests, read
 from .log_file import LogFile
 
 
-def read_bandwidth(path: Path) -> NcclTests:
-    """The table of a log. Raises UserError if it is not whole."""
+def read_bandwidth(path: Path) -> list[NcclTests]:
+    """The tables of a log. Raises UserError if one is not whole."""
     log = LogFile(path)
     with log.errors():
         return read(log.pieces())

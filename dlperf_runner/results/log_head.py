@@ -86,10 +86,22 @@ def batch_of(
             batch = as_batch_size(header.global_batch_size / world_size)
             return Stated(batch, by(header.line)), one
     if of_log is None or of_log.batch_size_per_device is None:
-        return None, one
+        return _batch_of_replica(headers, printed, one), one
     one_batch = of_log.batch_size_per_device
     number = int(printed.get("accumulation_steps", "1"))
     return Stated(as_batch_size(one_batch * number), by(of_log.line)), as_batch_size(one_batch)
+
+
+def _batch_of_replica(
+    headers: Iterable[logs.Header], printed: Mapping[str, str], batch: int | None
+) -> Stated | None:
+    """The batch size per device where a log states only that of a data-parallel rank, as
+    Megatron-LM did before it accumulated batches: the devices of the rank share it."""
+    line = next((h.line for h in headers if "micro_batch_size" in dict(h.parameters)), None)
+    if batch is None or line is None or "accumulation_steps" in printed:
+        return None
+    shared = math.prod(int(printed.get(f"mesh_{axis}", "1")) for axis in ("tp", "pp", "cp"))
+    return Stated(as_batch_size(batch / shared), f"line {line} of the log")
 
 
 def _printed(headers: Iterable[logs.Header]) -> dict[str, str]:

@@ -107,6 +107,7 @@ def _reading(place: Place, models: Sequence[Model]) -> Reading | Skipped:
     try:
         return _measured(run, log, models)
     except UserError as error:
+        error.where = error.where or str(log.path)
         return Reading(run, problem=error)
 
 
@@ -139,6 +140,9 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
             if run.rule not in (rule, None):  # mostly the same object, which is compared fast
                 rule = run.rule
                 content, digest = _content(log, run, rule)
+    if run.expected_by != "the plan" and log.form is not logs.formats().get(log.form.name):
+        # A variant of the format may print other rates.
+        rule = rule.model_copy(update={"rates_are_per": log.form.rates_are_per})
     counts = stated_counts(run, content.headers)
     expected = Expected(
         run.source_of,

@@ -13,7 +13,6 @@ from torch import distributed, nn
 from torch.nn import functional
 
 if TYPE_CHECKING:
-    from pytorch_arcface import Network
     from pytorch_common import PyTorchProcess
 
 SPREAD = 0.01  # of the centres at the beginning
@@ -48,10 +47,11 @@ class ResidualUnit(nn.Module):
 
 
 class Backbone(nn.Module):
-    """insightface's residual networks: images in, embeddings out. For images of 112 pixels, r50 has
-    43,590,848 parameters."""
+    """insightface's residual networks: images in, embeddings out. `network` has the units and the
+    widths of its stages, and the embedding's. For images of 112 pixels, r50 has 43,590,848
+    parameters."""
 
-    def __init__(self, network: Network, image_size: int) -> None:
+    def __init__(self, network: Any, image_size: int) -> None:
         super().__init__()
         first, last = network.widths[0], network.widths[-1]
         layers: list[nn.Module] = [convolution(3, first, 3), nn.BatchNorm2d(first)]

@@ -4,14 +4,11 @@ newer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
-
-if TYPE_CHECKING:
-    from pytorch_bert import BertSize
 
 EPSILON = 1e-12
 DROPOUT = 0.1
@@ -28,9 +25,10 @@ def initialise(module: nn.Module) -> None:
 
 
 class Bert(nn.Module):
-    """Layers that are normalised behind each residual sum, as in the paper (arXiv 1810.04805)."""
+    """Layers that are normalised behind each residual sum, as in the paper (arXiv 1810.04805).
+    `size` is a BertSize of pytorch_bert.py."""
 
-    def __init__(self, size: BertSize, positions: int) -> None:
+    def __init__(self, size: Any, positions: int) -> None:
         super().__init__()
         width = size.width
         self.tokens = nn.Embedding(size.vocabulary, width)

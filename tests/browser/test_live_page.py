@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, expect
 from report_examples import IMAGE, mxnet_campaign
 
 from dlperf_runner.campaign import directory as campaigns
-from dlperf_runner.commands import live
 from dlperf_runner.core.files import write_json
+from dlperf_runner.live import command as live
 
 
 def running_campaign(directory: Path) -> Path:

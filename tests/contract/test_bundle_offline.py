@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from executed_modules import call
-from filters import load
 from gpu_packages import one
 from standin_repository import Standin, needs_apt, suite_repository
 from tiny_index import only_this_index, wheel
@@ -32,10 +31,9 @@ from dlperf_runner.bundle.vendor import release_tables
 from dlperf_runner.bundle.vendor.release_tables import of_distribution
 from dlperf_runner.catalog.framework import Environment
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.cli.main import app
+from dlperf_runner.commands import app
 from dlperf_runner.core import paths
-
-vendor = load("playbooks/filter_plugins/vendor.py")
+from dlperf_runner.provision import vendor
 
 pytestmark = needs_apt
 HEADERS = "linux-headers-5.4.0-42-generic"

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from filters import load, provision
 from plan_examples import gpu_nodes
 from provisioning_choices import choice, node
 
@@ -20,9 +19,8 @@ from dlperf_runner.plan.choice import Choice
 from dlperf_runner.plan.containers import engine_for
 from dlperf_runner.plan.inventory import nodes_of
 from dlperf_runner.plan.make import make_plan
+from dlperf_runner.provision import adoption, arguments, stacks
 
-adoption = load("playbooks/filter_plugins/adoption.py")
-engines = load("playbooks/filter_plugins/container_engine.py")
 H100, V100 = "h100-cuda12.9", "v100-cuda10.2"
 NGC = "nvcr.io/nvidia/tensorflow:20.12-tf1-py3"
 DIGEST = "sha256:" + "5f" * 32
@@ -38,13 +36,13 @@ def planned(stack: str, **said: Any) -> str:
 
 def provisioned(stack: str, release: str, engine: str = "", **changed: Any) -> dict[str, Any]:
     chosen = choice(stack=stack, container_engine=engine, release=release, **changed)
-    told: dict[str, Any] = provision.for_node(chosen, node(), {})
+    told: dict[str, Any] = arguments.for_node(chosen, node(), {})
     return told
 
 
 @pytest.mark.parametrize("suite", [*SUITES, "rhel9"])
 def test_a_release_has_the_same_default_for_both(suite: str) -> None:
-    assert engines.default(suite) == RELEASES.engine(suite)
+    assert stacks.default_engine(suite) == RELEASES.engine(suite)
 
 
 def test_podman_is_the_default_from_4_1_on() -> None:
@@ -58,9 +56,8 @@ def test_podman_is_the_default_from_4_1_on() -> None:
         "jammy": "docker",  # 3.4
         "noble": "podman",  # 4.9
     }
-    assert engines.too_old("4.0.3")
-    assert not engines.too_old("4.1.0")
-    assert not engines.too_old("4.10.1")
+    assert not RELEASES.has_cdi("4.0.3")
+    assert RELEASES.has_cdi("4.1.0") and RELEASES.has_cdi("4.10.1")
 
 
 @pytest.mark.parametrize("overrides", [{}, {"container_runtime": {"engine": "docker"}}])
@@ -114,17 +111,21 @@ def test_the_inventory_names_the_release() -> None:
     assert read("noble").suite == "noble"
     with pytest.raises(UserError, match=r"host a: dlperf_suite: .*noble.*found 'nobel'"):
         read("nobel")
-    assert engines.other_release("noble", "noble") == engines.other_release("", "jammy") == ""
-    assert "the node is jammy" in engines.other_release("noble", "jammy")
+    assert stacks.release_refusal("noble", "noble") == stacks.release_refusal("", "jammy") == ""
+    assert "the node is jammy" in stacks.release_refusal("noble", "jammy")
 
 
 def test_a_podman_without_cdi_is_refused_for_gpus() -> None:
-    assert "this node's is 3.4" in engines.refusal("podman", "jammy", "")
-    assert "this node's is none" in engines.refusal("podman", "focal", None)
+    assert "this node's is 3.4" in stacks.engine_refusal("podman", "jammy", "")
+    assert "this node's is none" in stacks.engine_refusal("podman", "focal", None)
     # What counts is the node's own, such as one of another repository.
-    assert engines.refusal("podman", "jammy", "4.6.2") == ""
-    assert "this node's is 3.4.4" in engines.refusal("podman", "noble", "3.4.4")
-    assert engines.refusal("podman", "noble", "") == engines.refusal("docker", "jammy", "") == ""
+    assert stacks.engine_refusal("podman", "jammy", "4.6.2") == ""
+    assert "this node's is 3.4.4" in stacks.engine_refusal("podman", "noble", "3.4.4")
+    assert (
+        stacks.engine_refusal("podman", "noble", "")
+        == stacks.engine_refusal("docker", "jammy", "")
+        == ""
+    )
 
 
 def test_a_kept_engine_is_named_where_images_run() -> None:

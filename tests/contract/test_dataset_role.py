@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.errors import AnsibleFilterError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from filters import load
 from standins import PROJECT
 
-from dlperf_runner.catalog.datasets import DataSetPlace, datasets
+from dlperf_runner.catalog.datasets import datasets
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node_paths import SYNTHETIC_DATASETS
 from dlperf_runner.plan.datasets import places
+from dlperf_runner.provision import datasets as data_sets
 
-role = load("roles/dataset/filter_plugins/dataset.py")
 SPECS = yaml.safe_load((PROJECT / "roles/dataset/meta/argument_specs.yml").read_text())
 GIVEN: dict[str, dict[str, Any]] = {
     "imagenet-recordio": {"path": "/a", "archive": "/a.tar", "sha256": "5f" * 32},
@@ -27,7 +25,7 @@ GIVEN: dict[str, dict[str, Any]] = {
 
 
 def test_the_role_takes_what_the_filter_makes_of_the_inventory() -> None:
-    made = role.dataset_sets(GIVEN)
+    made = data_sets.sets(GIVEN)
     option = SPECS["argument_specs"]["main"]["options"]["dataset_sets"]
     result = ArgumentSpecValidator({"dataset_sets": {**option, "default": []}}).validate(
         {"dataset_sets": made}
@@ -41,13 +39,12 @@ def test_the_role_takes_what_the_filter_makes_of_the_inventory() -> None:
     assert by_name["faces_emore"]["records"] == 5822653
     made_here = [name for name in by_name if by_name[name]["made"]]
     assert made_here == ["imagenet-recordio", "imagenet-tfrecord", "imagenet-ofrecord"]
-    assert [each["name"] for each in role.dataset_sets(GIVEN, ["faces_emore"])] == ["faces_emore"]
+    assert [each["name"] for each in data_sets.sets(GIVEN, ["faces_emore"])] == ["faces_emore"]
 
 
 def test_the_plan_and_the_role_agree() -> None:
-    assert set(role.GIVEN) == set(DataSetPlace.model_fields)
     planned = places(GIVEN, "host node1: dlperf_datasets")
-    assert {each["name"]: each["path"] for each in role.dataset_sets(GIVEN)} == {
+    assert {each["name"]: each["path"] for each in data_sets.sets(GIVEN)} == {
         name: entry["path"] for name, entry in planned.items()
     }
 
@@ -56,17 +53,17 @@ def test_the_plan_and_the_role_agree() -> None:
     "wrong", [{"imagenet": {"path": "/a"}}, {"faces_emore": {}}, {"faces_emore": {"paht": "/a"}}]
 )
 def test_both_refuse_the_same_mistakes(wrong: dict[str, Any]) -> None:
-    with pytest.raises(AnsibleFilterError, match="dlperf_datasets"):
-        role.dataset_sets(wrong)
+    with pytest.raises(UserError, match="dlperf_datasets"):
+        data_sets.sets(wrong)
     with pytest.raises(UserError, match="dlperf_datasets"):
         places(wrong, "host node1: dlperf_datasets")
 
 
 def test_nodes_that_failed_or_read_nothing_are_not_compared() -> None:
     results = [{"item": {"name": "faces_emore", "path": "/c"}, "files": 3, "bytes": 9}]
-    found = role.dataset_facts([{**results[0], "records": None, "digest": "5f"}])
+    found = data_sets.facts([{**results[0], "records": None, "digest": "5f"}])
     hosts = {"node1": {"dataset_found": found}, "node2": {}, "node3": {"dataset_found": {}}}
-    assert role.dataset_digests(list(hosts), hosts, "faces_emore") == {"node1": "5f"}
+    assert data_sets.digests(list(hosts), hosts, "faces_emore") == {"node1": "5f"}
 
 
 def test_workloads_name_files_that_their_data_sets_have() -> None:

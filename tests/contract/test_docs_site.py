@@ -14,7 +14,7 @@ from captured import captured
 from command_line import output
 from make_logs import gluoncv, published, published_tree, write
 
-from dlperf_runner.cli.main import app
+from dlperf_runner.commands import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPERS = [

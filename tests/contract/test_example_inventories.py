@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 from captured import captured
-from filters import environments
 from packaging.specifiers import SpecifierSet
 from standins import PROJECT
 
 from dlperf_runner.catalog.controllers import CONTROLLERS
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.suites import SUITES
+from dlperf_runner.provision import environments
 
 EXAMPLES = ("example", "example-h100")
 CATALOG = load_catalog()

@@ -21,6 +21,7 @@ LAYERS = (
     "schedulers",
     "catalog",
     "plan",
+    "provision",
     "campaign",
     "measure",
     "results",
@@ -29,10 +30,14 @@ LAYERS = (
     "history",
     "doctor",
     "report",
+    "control",
+    "options",
+    "live",
+    "commands",
+    "mlperf",
+    "bandwidth",
     "export",
     "bundle",
-    "commands",
-    "cli",
 )
 # Programs that run on nodes; they know nothing of the package around them.
 APART = ("workloads",)

@@ -21,10 +21,11 @@ import pytest
 import yaml
 from captured import captured
 from executed_modules import call
-from filters import environments, load
 from gpu_packages import cuda_10_0_libraries, one, shared_library
 from standin_repository import flat_repository
 from standins import PROJECT, interpreter, program
+
+from dlperf_runner.provision import environments, horovod, vendor
 
 pytestmark = [
     pytest.mark.heavy,
@@ -40,8 +41,6 @@ UV = str(Path(sys.executable).parent / "uv")
 # What the stack's driver brings, and nothing else.
 DRIVER = "libcuda.so.1"
 FRAMEWORKS = PROJECT / "roles/framework/files"
-vendor = load("playbooks/filter_plugins/vendor.py")
-horovod = load("roles/horovod/filter_plugins/horovod.py")
 # As DsoLoader::GetCudnnDsoHandle() is called in TensorFlow's library, for each that it opens.
 OPENS = """
 import ctypes, sys, tensorflow

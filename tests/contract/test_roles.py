@@ -12,9 +12,10 @@ import jinja2
 import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from filters import provision
 from jinja2 import nodes
 from provisioning_choices import choice, node
+
+from dlperf_runner.provision.arguments import for_node
 
 PROJECT = Path(__file__).parents[2]
 ROLES = {path.name: path for path in sorted(PROJECT.glob("roles/*"))}
@@ -136,11 +137,11 @@ def test_a_default_is_the_same_value_and_one_that_is_computed_stands_in_the_defa
 
 def test_what_provisioning_brings_decommissioning_removes_in_reverse() -> None:
     # Each role once, of a stack that needs it.
-    gpu = provision.for_node(
-        choice(stack="v100-cuda10.2", datasets={"faces_emore": {}}), node(), {}
-    )["provision_roles"]
+    gpu = for_node(choice(stack="v100-cuda10.2", datasets={"faces_emore": {}}), node(), {})[
+        "provision_roles"
+    ]
     chosen = choice(container_engine="podman", time="chrony", slurm=True)
-    cpu = provision.for_node(chosen, node(), {})["provision_roles"]
+    cpu = for_node(chosen, node(), {})["provision_roles"]
     (play,) = read(PROJECT / "playbooks/decommission.yml")
     (removing,) = (task["vars"]["decommission_roles"] for task in play["tasks"])
     assert set(removing) == {*gpu, *cpu, "benchmark_source"}
@@ -211,7 +212,7 @@ def test_what_provisioning_tells_a_role_is_declared_and_of_its_type(stack: str) 
         and not framework["environments"][stack].get("operator_wheels")
     ]
     chosen = choice(stack=stack, frameworks=frameworks, container_engine="podman")
-    document = provision.for_node(chosen, node(), {})
+    document = for_node(chosen, node(), {})
     told = [name for name in document if not name.startswith(("provision_", "dlperf_"))]
     assert {owner(name) for name in told} >= {"openmpi", "framework", "horovod", "python_env"}
     for role in {owner(name) for name in told}:

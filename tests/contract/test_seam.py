@@ -1,6 +1,6 @@
 """The run is one document: dataclass, argument_specs, plan and run.json agree, key for key.
 
-And nothing else crosses between the Python package and Ansible: neither imports the other.
+Filters are a list of names of the package's functions; the package imports nothing of Ansible.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
-import types
+import re
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,17 +17,20 @@ from typing import Any
 import pytest
 import yaml
 from command_line import call
+from executed_modules import playbook
+from modules import load
 from plan_examples import lab_nodes
 
 from dlperf_runner.campaign.directory import create_campaign
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.cli.main import app
+from dlperf_runner.commands import plan
 from dlperf_runner.core.case import Command, Run
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import FURTHER, VARIABLES, Choice, choice_of_variables
 from dlperf_runner.plan.make import make_plan
 
 ROOT = Path(__file__).parents[2]
+FILTERS = load("playbooks/filter_plugins/dlperf.py").FILTERS
 OPTIONS_OF_ROLE = yaml.safe_load((ROOT / "roles/benchmark_run/meta/argument_specs.yml").read_text())
 RUN = OPTIONS_OF_ROLE["argument_specs"]["main"]["options"]["benchmark_run_run"]["options"]
 TYPES = {str: "str", int: "int", float: "float", bool: "bool", tuple: "list", dict: "dict"}
@@ -79,9 +82,7 @@ def test_the_printed_plan_and_run_json_are_what_the_role_takes(
 
 def test_each_choice_is_declared_once() -> None:
     """A field of Choice is an option of plan and run, and a variable of bench.yml."""
-    (plan,) = [c for c in app.registered_commands if c.callback and c.callback.__name__ == "plan"]
-    assert isinstance(plan.callback, types.FunctionType)
-    assert {item.name for item in VARIABLES.values()} <= set(plan.callback.__annotations__)
+    assert {item.name for item in VARIABLES.values()} <= set(plan.command.__annotations__)
     samples = {"source": "builtin", "container": "podman", "precision": "fp32"}
     samples |= {"run_order": "random", "until_ci": "1%", "data": "synthetic"}
     for name, item in VARIABLES.items():
@@ -103,16 +104,36 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def test_ansible_imports_nothing_of_the_package_and_the_package_no_plugin() -> None:
-    ours = [
-        path
-        for folder in ("roles", "playbooks", "library", "module_utils")
-        for path in (ROOT / folder).rglob("*.py")
-    ]
-    assert ours
-    assert [path for path in ours if "dlperf_runner" in imports(path)] == []
+def test_the_package_imports_no_plugin_and_what_runs_on_nodes_nothing_of_the_package() -> None:
+    on_nodes = [path for name in ("library", "module_utils") for path in (ROOT / name).glob("*.py")]
+    assert on_nodes
+    assert [path for path in on_nodes if "dlperf_runner" in imports(path)] == []
     # Programs that nodes get with their own copy of module_utils.
     package = [p for p in (ROOT / "dlperf_runner").rglob("*.py") if p.parent.name != "on_nodes"]
     assert [path for path in package if "ansible" in imports(path)] == []
     runner = [path for path in package if "ansible_runner" in imports(path)]
     assert runner == [ROOT / "dlperf_runner/campaign/execute.py"]
+
+
+def test_each_filter_is_called_and_each_that_is_called_exists() -> None:
+    texts = [
+        path.read_text(encoding="utf-8")
+        for pattern in ("playbooks/*.yml", "roles/*/*/*.yml")
+        for path in ROOT.glob(pattern)
+    ]
+    called = {name for text in texts for name in re.findall(r"\|\s*(?:map\(')?([a-z]\w*)", text)}
+    prefixes = {name.partition("_")[0] for name in FILTERS}
+    own = {name for name in called if "_" in name and name.partition("_")[0] in prefixes}
+    elsewhere = {"benchmark_outcome", "from_json", "from_yaml", "to_json", "to_nice_json"}
+    assert sorted(own - FILTERS.keys() - elsewhere) == []
+    assert sorted(FILTERS.keys() - called) == []
+
+
+def test_a_python_without_the_package_is_told_in_one_line(tmp_path: Path) -> None:
+    """In an environment that has Ansible, and lacks what the package needs."""
+    (tmp_path / "pydantic.py").write_text("raise ModuleNotFoundError(name='pydantic')\n")
+    (tmp_path / "hosts.yml").write_text("nodes: {hosts: {a: {ansible_connection: local}}}\n")
+    done = playbook("provision.yml", "-i", tmp_path / "hosts.yml", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "lacks pydantic" in line and "make setup" in line

@@ -21,19 +21,19 @@ OWN_DIRECTORY = "makes a directory of its own with a random name"
 OF_DOWNLOADS = "moves and removes its downloads in the mirror folder that the user named"
 ON_NODES = "runs on nodes and cannot import the package; links are refused by O_EXCL or O_NOFOLLOW"
 EXCEPTIONS = {
+    "report/data.py": ({"to_csv"}, "makes a text, which another module writes"),
     "core/files.py": (WAYS, "is the reader and writer"),
     "core/paths.py": (WAYS, "unpacks this package itself into the user's data directory"),
     "plan/sources.py": ({"open"}, "opens a git repository, and a tar in memory"),
-    "commands/scheduled.py": (
+    "control/scheduled.py": (
         {"open", "extractall", "rename", "rmtree"},
         "unpacks a tar of this package into a new directory, which replaces the former one",
     ),
-    "commands/environments.py": (
+    "commands/env.py": (
         {"unlink", "rename", "symlink_to", "rmtree"},
         "makes an environment in a new directory, which replaces the former one",
     ),
-    "report/data.py": ({"to_csv"}, "makes a text, which another module writes"),
-    "commands/playbooks.py": ({"copytree"}, "copies this package's files to a new directory"),
+    "commands/init.py": ({"copytree"}, "copies this package's files to a new directory"),
     "commands/login_node.py": ({"mkdtemp", "rmtree"}, OWN_DIRECTORY),
     "commands/doctor.py": ({"TemporaryDirectory"}, OWN_DIRECTORY),
     "campaign/execute.py": (

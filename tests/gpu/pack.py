@@ -34,7 +34,7 @@ from dlperf_runner import __version__  # noqa: E402
 from dlperf_runner.campaign.directory import create_campaign  # noqa: E402
 from dlperf_runner.campaign.job_record import Job  # noqa: E402
 from dlperf_runner.catalog.reader import load_catalog  # noqa: E402
-from dlperf_runner.commands.scheduled import write_programs  # noqa: E402
+from dlperf_runner.control.scheduled import write_programs  # noqa: E402
 from dlperf_runner.core.case import Run  # noqa: E402
 from dlperf_runner.core.node import Node  # noqa: E402
 from dlperf_runner.plan.choice import parse_choice  # noqa: E402

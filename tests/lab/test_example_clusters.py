@@ -36,13 +36,14 @@ from fabric_standins import (
     openmpi,
     recorded_card,
 )
-from filters import environments
 from framework_standins import PIN, Locks
 from gpu_cluster import Cluster, claim
 from gpu_standins import make_vendors
 from lab_under_test import PROJECT, Lab
 from node_state import differences
 from standins import fixture, index_of, portable, several
+
+from dlperf_runner.provision import environments
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
 

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filters import environments, provision
 from gpu_packages import shared_library
 from lab_under_test import PROJECT, Lab, Shared, sharing
 from node_state import differences, node_state
 from tiny_index import module_wheel
+
+from dlperf_runner.provision import arguments, environments
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]  # minutes
 
@@ -106,7 +107,7 @@ def play(
     variables: dict[str, object] = {"role": role, "part": part}
     if role in ENVIRONMENT:
         chosen = chosen or environments.installed(["mxnet"], "cpu", str(PROJECT))
-        variables[f"{role}_environments"] = provision.only(chosen, *ENVIRONMENT[role])
+        variables[f"{role}_environments"] = arguments.only(chosen, *ENVIRONMENT[role])
     output = lab.play("tests/lab/plays/role.yml", "-e", json.dumps(variables))
     return re.findall(
         r"^node\d+ .*changed=(\d+) ", output.rpartition("PLAY RECAP")[2], re.MULTILINE

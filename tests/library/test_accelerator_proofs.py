@@ -14,16 +14,14 @@ import jinja2
 import pytest
 import yaml
 from captured import captured
-from filters import load
 from framework_standins import KINDS, TENSORS
 from provisioning_choices import choice, node
 from standins import PROJECT
 
+from dlperf_runner.provision import arguments, frameworks, horovod
+
 COMPUTE = PROJECT / "roles/framework/files/compute.py"
 ALL_REDUCE = PROJECT / "roles/horovod/files/all_reduce.py"
-provision = load("playbooks/filter_plugins/provision.py")
-framework = load("roles/framework/filter_plugins/framework.py")
-horovod = load("roles/horovod/filter_plugins/horovod.py")
 
 
 def run(program: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -128,7 +126,7 @@ def test_horovods_sum_is_nccls(
 
 def test_only_gpu_stacks_ask_for_the_gpu_and_prove_again() -> None:
     found = {
-        stack: provision.for_node(choice(stack=stack, frameworks=names), node(), {})
+        stack: arguments.for_node(choice(stack=stack, frameworks=names), node(), {})
         for stack, names in {
             "cpu": ["mxnet", "nccl"],
             "v100-cuda10.2": ["mxnet", "tensorflow", "paddle"],
@@ -147,11 +145,11 @@ def test_only_gpu_stacks_ask_for_the_gpu_and_prove_again() -> None:
     }
     (entry, *_) = found["v100-cuda10.2"]["horovod_environments"]
     before = {key: value for key, value in entry.items() if key != "device"}
-    arguments = ("/usr/bin/mpirun", "ib0", ())
-    assert horovod.wanted(entry, *arguments) != horovod.wanted(before, *arguments)
+    chosen = ("/usr/bin/mpirun", "ib0", ())
+    assert horovod.wanted(entry, *chosen) != horovod.wanted(before, *chosen)
     (entry, *_) = found["v100-cuda10.2"]["framework_environments"]
-    assert framework.inputs(entry) != framework.inputs(entry | {"device": ""})
+    assert frameworks.inputs(entry) != frameworks.inputs(entry | {"device": ""})
     (entry, *_) = found["cpu"]["framework_environments"]
     del entry["device"]
-    assert framework.inputs(entry) == framework.inputs(entry | {"device": ""})
+    assert frameworks.inputs(entry) == frameworks.inputs(entry | {"device": ""})
     assert json.dumps(found)

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filters import load
 from provisioning_choices import choice, node
 from standins import call, needed, program, tree
 
-adoption = load("playbooks/filter_plugins/adoption.py")
-stack = load("playbooks/filter_plugins/stack.py")
-provision = load("playbooks/filter_plugins/provision.py")
-H100 = stack.document("h100-cuda12.9")
+from dlperf_runner.provision import adoption, arguments, stacks
+
+H100 = stacks.document("h100-cuda12.9")
 SMI = "| NVIDIA-SMI 535.161.07    Driver Version: 535.161.07    CUDA Version: {}     |"
 DPKG = r"""
 for name; do case "$name" in
@@ -106,7 +104,7 @@ def test_what_an_adopted_driver_means_for_the_workloads(
 
 def test_before_cuda_11_a_newer_cuda_needs_a_newer_driver() -> None:
     own = {"driver": {"version": "418.87.00", "cuda": "10.1"}}
-    told = adoption.meanings(["driver"], own, stack.document("v100-cuda10.2"))
+    told = adoption.meanings(["driver"], own, stacks.document("v100-cuda10.2"))
     assert "the stack's CUDA 10.2.89 does not run on it" in told["problems"][0]
 
 
@@ -158,7 +156,7 @@ def test_nothing_of_an_adopted_part_is_installed(tmp_path: Path) -> None:
     own = software(tmp_path)
     kept = adoption.adopted_stack(H100, list(adoption.TITLES), own)
     chosen = choice(stack="h100-cuda12.9", mpirun="/opt/mpi/bin/mpirun") | {"stack_document": kept}
-    told = provision.for_node(chosen, node(), {})
+    told = arguments.for_node(chosen, node(), {})
     installed = told["gpu_node_stack"]
     # The role cuda compares its release with the driver that the node keeps.
     assert installed["driver"] == {"version": "535.161.07", "method": "adopted"}

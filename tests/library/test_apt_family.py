@@ -8,6 +8,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from standins import ansible_standin, computed, needed
 
+# Of a node without packages
+NOTHING = SimpleNamespace(snapshot=dict, holds=list, autos=list)
 SNAPSHOTS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2", "3"]))
 
 
@@ -125,7 +128,7 @@ class TestRecord:
         path, folder = tmp_path / "nvidia.sources", tmp_path / "undo"
         families = [deb_undo.Undo(str(folder), name) for name in ("cuda", "cudnn")]
         for undo in families:
-            undo.begin({}, dict, list, list, None)
+            undo.begin({}, NOTHING)
             undo.write(str(path), b"URIs: https://vendor.example/\n")
         families[0].give_back_all()
         families[0].forget()
@@ -140,7 +143,7 @@ class TestRecord:
         path.write_text("theirs")
         path.chmod(0o640)
         undo = deb_undo.Undo(str(tmp_path / "undo"), "cuda")
-        undo.begin({}, dict, list, list, None)
+        undo.begin({}, NOTHING)
         undo.write(str(path), b"ours")
         again = deb_undo.Undo(str(tmp_path / "undo"), "cuda")
         again.give_back_all()
@@ -253,7 +256,10 @@ from ansible.module_utils import deb_family, deb_undo, dpkg_locks, openpgp_key
 given = json.load(sys.stdin)
 folder = sys.argv[1]
 undo = deb_undo.Undo(os.path.join(folder, "dlperf", "undo"), "cuda")
-undo.begin({"packages": {}}, lambda: {"a": "1", "b": "1"}, list, list, None)
+class Packages(object):
+    holds = autos = list
+    snapshot = staticmethod(lambda: {"a": "1", "b": "1"})
+undo.begin({"packages": {}}, Packages())
 undo.directory(os.path.join(folder, "etc"))
 path = os.path.join(folder, "etc", "x.pref")
 undo.write(path, deb_family.preferences_text(given["packages"], given["pins"]).encode("utf-8"))

@@ -7,10 +7,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import bootstrap
 import pytest
 from executed_modules import playbook
 from standins import program, tree
+
+from dlperf_runner.provision import bootstrap
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from filters import environments, provision
-from provisioning_choices import stack
 from standins import PROJECT
 from tiny_index import module_wheel
 
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.provision import arguments, environments
+
 FRAMEWORK = """
 name: net
+title: Net
 import_name: net
 tensor: net.array
 environments:
   cpu:
     python: ">=3.8"
     requirements: requirements/net.txt
-    horovod: {version: "1", requirements: r.txt, build_requirements: b.txt}
+    horovod: {version: "1", requirements: r.txt, build_requirements: b.txt, module: h}
   gpu: {python: "==3.7", requirements: g.txt, distribution: net-cu102}
 flavors:
   old:
@@ -33,10 +35,10 @@ flavors:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> str:
-    folder = tmp_path / "dlperf_runner" / "catalog" / "frameworks"
-    folder.mkdir(parents=True)
-    (folder / "net.yml").write_text(FRAMEWORK)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "frameworks").mkdir()
+    (tmp_path / "frameworks/net.yml").write_text(FRAMEWORK)
+    monkeypatch.setenv("DLPERF_CATALOG", str(tmp_path))
     return str(tmp_path)
 
 
@@ -51,7 +53,7 @@ def wheels(
 
 
 def test_an_environment_of_a_flavor_has_its_own_name_and_place(root: str, tmp_path: Path) -> None:
-    own, old = environments.installed(["net", "net-old"], "gpu", root, wheels(tmp_path))
+    own, old = environments.installed(["net", "net-old"], "gpu", wheels(tmp_path))
     assert (own["name"], own["path"]) == ("net", "/opt/dlperf/envs/net")
     assert (own["tensor"], own["eager"], own["operator_wheels"]) == ("net.array", "", [])
     assert (old["name"], old["path"]) == ("net-old", "/opt/dlperf/envs/net-old")
@@ -65,17 +67,17 @@ def test_an_environment_of_a_flavor_has_its_own_name_and_place(root: str, tmp_pa
 @pytest.mark.parametrize(
     ("name", "stack", "message"),
     [
-        ("net", "rocm", "net has no environment for the stack rocm, only for: cpu, gpu"),
-        ("net-old", "cpu", "net-old has no environment for the stack cpu, only for: gpu"),
-        ("net-new", "cpu", "unknown name net-new in frameworks; known names: net"),
-        ("other", "cpu", "unknown name other in frameworks; known names: net"),
+        ("net", "rocm", "net has no environment for the stack rocm .expected .* cpu, gpu"),
+        ("net-old", "cpu", "net-old: net has no environment for the stack cpu .* stacks gpu"),
+        ("net-new", "cpu", "unknown framework 'net-new' .expected one of .*net, net-old"),
+        ("other", "cpu", "unknown framework 'other' .expected one of .*net, net-old"),
     ],
 )
 def test_an_environment_that_is_not_there_is_told(
     root: str, name: str, stack: str, message: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
-        environments.installed([name], stack, root)
+    with pytest.raises(UserError, match=message):
+        environments.installed([name], stack)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +100,8 @@ def test_a_wheel_that_the_operator_owes_is_asked_for_by_the_name_of_its_variable
     root: str, tmp_path: Path, changes: dict[str, str] | None, message: str
 ) -> None:
     given = {} if changes is None else wheels(tmp_path, **changes)
-    with pytest.raises(ValueError, match=message) as caught:
-        environments.installed(["net-old"], "gpu", root, given)
+    with pytest.raises(UserError, match=message) as caught:
+        environments.installed(["net-old"], "gpu", given)
     assert "dlperf_operator_wheels: {net: {path: ..., sha256: ...}}" in str(caught.value)
 
 
@@ -113,85 +115,69 @@ def test_a_wheel_that_the_operator_owes_is_asked_for_by_the_name_of_its_variable
 def test_an_operators_wheel_is_called_as_its_own_metadata_say(
     root: str, tmp_path: Path, built: str, name: str, version: str
 ) -> None:
-    (old,) = environments.installed(["net-old"], "gpu", root, wheels(tmp_path, built))
+    (old,) = environments.installed(["net-old"], "gpu", wheels(tmp_path, built))
     (found,) = old["operator_wheels"]
     assert (found["distribution"], found["version"]) == (name, version)
     distributions = {name.replace("_", "-"): {"version": version}}
     there = {old["path"]: {"python": "3.7.16", "distributions": distributions}}
     pins = tmp_path / "none.txt"
     pins.touch()
-    assert provision.complete([{**old, "requirements": pins}], there, "3.7.9") == [old["path"]]
+    assert arguments.complete([{**old, "requirements": pins}], there, "3.7.9") == [old["path"]]
 
 
 def test_an_environment_names_its_files_on_the_controller(root: str) -> None:
-    (found,) = environments.installed(["net"], "cpu", root)
+    (found,) = environments.installed(["net"], "cpu")
     assert found["path"] == "/opt/dlperf/envs/net"
     assert found["requirements"] == f"{root}/requirements/net.txt"
     assert found["distribution"] == "net"
-    assert found["horovod"] == {
-        "version": "1",
-        "requirements": f"{root}/r.txt",
-        "build_requirements": f"{root}/b.txt",
-    }
+    # A framework of the user has no Horovod of its own: these are files of the project.
+    assert found["horovod"]["requirements"] == str(PROJECT / "r.txt")
+    assert found["horovod"]["module"] == "h"
 
 
 def test_what_has_no_horovod_is_left_out_where_horovod_is_asked_for(root: str) -> None:
-    (found,) = environments.installed(["net"], "gpu", root)
+    (found,) = environments.installed(["net"], "gpu")
     assert found["distribution"] == "net-cu102"
-    assert provision.only([found], "name", "horovod") == []
-    assert provision.only([found], "name") == [{"name": "net"}]
-
-
-def test_what_the_catalogue_lacks_is_told_before_any_task() -> None:
-    """It used to end in the middle of a template, on every node."""
-    assert environments.refusal(["pytorch"], "b200-cuda13") == ""
-    told = environments.refusal(["mxnet"], "h100-cuda12.9")
-    assert told.startswith("mxnet has no environment for the stack h100-cuda12.9: the last release")
-    assert "unknown name h100 in stacks" in stack.refusal("h100")
-    assert stack.refusal("h100-cuda12.9") == ""
-    assert "needs the wheel of oneflow" in environments.refusal(["oneflow"], "v100-cuda10.2")
+    assert arguments.only([found], "name", "horovod") == []
+    assert arguments.only([found], "name") == [{"name": "net"}]
 
 
 def test_an_alternative_takes_its_place_where_the_operator_gives_its_wheel(tmp_path: Path) -> None:
     path, sha256 = module_wheel(tmp_path, "torch", "2.13.0")
     given = {"torch": {"path": str(path), "sha256": sha256}}
-    root = str(PROJECT)
-    (own,) = environments.installed(["pytorch"], "cpu", root)
-    (other,) = environments.installed(["pytorch"], "cpu", root, given)
+    (own,) = environments.installed(["pytorch"], "cpu")
+    (other,) = environments.installed(["pytorch"], "cpu", given)
     assert (own["apt_packages"], own["operator_wheels"]) == (["python3-torch"], [])
     assert own["requires_python"] == ">=3.13,<3.14"
     assert (other["apt_packages"], other["requires_python"]) == ([], ">=3.10,<3.14")
     (installed,) = other["operator_wheels"]
     assert (installed["distribution"], installed["version"]) == ("torch", "2.13.0")
     # Where there is nothing to replace, the wheel is not asked for.
-    assert (
-        environments.installed(["pytorch"], "h100-cuda12.9", root, given)[0]["operator_wheels"]
-        == []
-    )
+    assert environments.installed(["pytorch"], "h100-cuda12.9", given)[0]["operator_wheels"] == []
 
 
 def test_an_environment_that_is_an_image_only_is_pulled_and_not_installed(root: str) -> None:
     image = "registry.example/net:1"
-    path = Path(root, "dlperf_runner/catalog/frameworks/net.yml")
+    path = Path(root, "frameworks/net.yml")
     path.write_text(
         path.read_text().replace("  cpu:", f"  big: {{container: {{image: '{image}'}}}}\n  cpu:")
     )
-    assert environments.installed(["net"], "big", root) == []
-    assert environments.images(["net"], "big", {}, root) == [image]
-    assert environments.images(["net"], "cpu", {}, root) == []
+    assert environments.installed(["net"], "big") == []
+    assert environments.images(["net"], "big", {}) == [image]
+    assert environments.images(["net"], "cpu", {}) == []
 
 
 def test_an_environment_that_is_an_image_too_is_pulled_where_there_is_a_digest(root: str) -> None:
     image = "registry.example:5000/net:1"
-    path = Path(root, "dlperf_runner/catalog/frameworks/net.yml")
+    path = Path(root, "frameworks/net.yml")
     path.write_text(
         path.read_text().replace("  gpu: {", f"  gpu: {{container: {{image: '{image}'}}, ")
     )
     for digests in ({}, {"other:1": "sha256:0"}):
-        (environment,) = environments.installed(["net"], "gpu", root, images=digests)
+        (environment,) = environments.installed(["net"], "gpu", images=digests)
         assert environment["distribution"] == "net-cu102"
-        assert environments.images(["net"], "gpu", digests, root) == []
+        assert environments.images(["net"], "gpu", digests) == []
     # Of another tag too: the role container then asks for the digest of this one.
     for digests in ({image: "sha256:0"}, {"registry.example:5000/net:2": "sha256:0"}):
-        assert environments.installed(["net"], "gpu", root, images=digests) == []
-        assert environments.images(["net"], "gpu", digests, root) == [image]
+        assert environments.installed(["net"], "gpu", images=digests) == []
+        assert environments.images(["net"], "gpu", digests) == [image]

@@ -1,4 +1,4 @@
-"""What fabric_info makes of recorded /sys trees, and of stand-ins for ip, ibstat and ofed_info;
+"""What fabric_info makes of recorded /sys trees, and of stand-ins for ip and ofed_info;
 ORIGIN.yml says that they are composed."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from standins import FIXTURES, LIBRARY, call, fixture, needed, program, tree
+from standins import LIBRARY, call, fixture, needed, program, tree
 
 ADDRESS = (
     "4: ib0    inet 10.11.0.2/24 brd 10.11.0.255 scope global ib0\\       valid_lft forever\n"
@@ -38,20 +38,13 @@ def words() -> ModuleType:
 
 def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
     bins = program(tmp_path / "bin", "ip", f"echo '{ADDRESS}'")
-    ibstat = (FIXTURES / "fabric/ibstat_connectx4.txt").read_text()
-    program(bins, "ibstat", f'echo "{ibstat}"')
     program(bins, "ofed_info", "echo MLNX_OFED_LINUX-5.0-2.1.8.0:")
     found = facts(tmp_path, recorded(tmp_path / "root", "connectx4"), bins)
-    del found["firewall"]  # of this machine, where it has nft
     assert found == {
         "devices": [
             {
                 "name": "mlx5_0",
-                "type": "MT4115",
                 "firmware": "12.23.1020",
-                "board": "MT_2180110032",
-                "pci": None,  # a tree of files has no link
-                "numa_node": 0,
                 "ports": [
                     {
                         "port": 1,
@@ -62,18 +55,8 @@ def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
                         "rate_gbps": 100,
                         "full_rate_gbps": None,
                         "speed": "EDR",
-                        "width": "4X",
                         "link_layer": "InfiniBand",
-                        "lid": 2,
-                        "sm_lid": 1,
-                        "gids": [
-                            {
-                                "index": 0,
-                                "gid": "fe80:0000:0000:0000:ec0d:9a03:003d:677a",
-                                "type": "IB/RoCE v1",
-                                "interface": "ib0",
-                            }
-                        ],
+                        "gids": ["IB/RoCE v1"],
                         "interface": "ib0",
                     }
                 ],
@@ -83,8 +66,6 @@ def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
             "ib0": {
                 "state": "up",
                 "mtu": 65520,
-                "mode": "connected",
-                "speed_mbps": 100000,
                 "addresses": ["10.11.0.2/24"],
             }
         },
@@ -97,7 +78,6 @@ def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
         ],
         "peer_memory_client": None,
         "ofed": "5.0-2.1.8.0",
-        "ibstat": {"mlx5_0": {"1": {"state": "Active", "rate_gbps": 100}}},
         "memlock_kib": 64,
         "memlock_unlimited": False,
     }
@@ -107,29 +87,13 @@ def test_ports_on_ethernet_one_of_them_down(tmp_path: Path) -> None:
     found = facts(tmp_path, recorded(tmp_path / "root", "connectx7_roce"))
     up, down = (device["ports"][0] for device in found["devices"])
     assert (up["state"], up["rate_gbps"], up["link_layer"]) == ("ACTIVE", 400, "Ethernet")
-    assert [(gid["index"], gid["type"]) for gid in up["gids"]] == [
-        (0, "IB/RoCE v1"),
-        (1, "RoCE v2"),
-        (3, "RoCE v2"),
-    ]
-    assert (up["lid"], up["sm_lid"]) == (None, None)
+    assert up["gids"] == ["IB/RoCE v1", "RoCE v2"]
     assert (down["state"], down["physical_state"], down["gids"]) == ("DOWN", "Disabled", [])
     assert (up["fault"], down["fault"]) == (None, "check the cable and the switch")
-    assert [device["numa_node"] for device in found["devices"]] == [1, None]
-    assert found["interfaces"]["eth3"]["speed_mbps"] is None  # -1 while it is down
     assert found["interfaces"]["eth2"]["addresses"] is None  # there is no ip to ask
     assert found["modules"] == {"mlx5_ib": None, "nvidia_peermem": None}
     assert found["gpu_direct"] == ["nvidia-peermem"]
-    assert (found["ofed"], found["ibstat"], found["memlock_unlimited"]) == (None, None, None)
-
-
-def test_a_device_is_named_by_its_place_on_the_bus(tmp_path: Path) -> None:
-    root = tree(tmp_path / "root", {"sys/devices/pci0000:5d/0000:5e:00.0/numa_node": "1"})
-    device = root / "sys/class/infiniband/mlx5_0"
-    device.mkdir(parents=True)
-    (device / "device").symlink_to(root / "sys/devices/pci0000:5d/0000:5e:00.0")
-    (found,) = facts(tmp_path, root)["devices"]
-    assert (found["pci"], found["numa_node"], found["ports"]) == ("0000:5e:00.0", 1, [])
+    assert (found["ofed"], found["memlock_unlimited"]) == (None, None)
 
 
 def test_two_ports_of_one_device_have_an_interface_each(tmp_path: Path) -> None:
@@ -277,14 +241,14 @@ def test_old_and_new_interpreters_say_the_same(tmp_path: Path, version: str) -> 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("100 Gb/sec (4X EDR)", (100, "EDR", "4X")),
-        ("2.5 Gb/sec (1X SDR)", (2.5, "SDR", "1X")),
-        ("40 Gb/sec (4X)", (40, None, "4X")),
-        ("800 Gb/sec (4X XDR)", (800, "XDR", "4X")),
-        ("100 Mb/sec", (None, None, None)),
-        ("fast Gb/sec (4X EDR)", (None, "EDR", "4X")),
-        ("", (None, None, None)),
-        (None, (None, None, None)),
+        ("100 Gb/sec (4X EDR)", (100, "EDR")),
+        ("2.5 Gb/sec (1X SDR)", (2.5, "SDR")),
+        ("40 Gb/sec (4X)", (40, None)),
+        ("800 Gb/sec (4X XDR)", (800, "XDR")),
+        ("100 Mb/sec", (None, None)),
+        ("fast Gb/sec (4X EDR)", (None, "EDR")),
+        ("", (None, None)),
+        (None, (None, None)),
     ],
 )
 def test_rates(words: ModuleType, text: str | None, expected: tuple[object, ...]) -> None:
@@ -293,16 +257,8 @@ def test_rates(words: ModuleType, text: str | None, expected: tuple[object, ...]
 
 @given(st.text())
 def test_no_text_breaks_the_parsers(words: ModuleType, text: str) -> None:
-    rate, _, _ = words.rate(text)
+    rate, _ = words.rate(text)
     assert rate is None or float(text.split(" ")[0]) == rate
-    words.lid(text)
+    words.hexadecimal(text)
     words.worded(text)
     words.addresses(text)
-    for ports in words.ibstat(text).values():
-        for port in ports.values():
-            assert set(port) == {"state", "rate_gbps"}
-
-
-@given(st.text(st.sampled_from("CAPortSae: '1Rx0\n\t.")))
-def test_no_output_of_ibstat_breaks_its_parser(words: ModuleType, text: str) -> None:
-    words.ibstat(text)

@@ -11,19 +11,13 @@ import pytest
 import yaml
 from doctor_facts import healthy
 from executed_modules import call
-from filters import load
 from jinja2.nativetypes import NativeEnvironment
 from standins import PROJECT, program
 
 from dlperf_runner import launchers
 from dlperf_runner.catalog.mpirun import mpirun_of
 from dlperf_runner.core.node import Node
-
-openmpi = load("roles/openmpi/filter_plugins/openmpi.py")
-stack = load("playbooks/filter_plugins/stack.py")
-infiniband = load("roles/infiniband/filter_plugins/infiniband.py")
-vendor = load("playbooks/filter_plugins/vendor.py")
-mpirun = load("playbooks/filter_plugins/mpirun.py")
+from dlperf_runner.provision import infiniband, mpi, stacks, vendor
 
 RELEASES = {"4.0.0": {"url": "https://v.example/o.tar.gz", "sha256": "1" * 64}}
 PREFIX, BUILT = "/usr/local/openmpi", "/usr/local/openmpi/bin/mpirun"
@@ -61,19 +55,19 @@ def test_a_source_is_the_operators_or_lies_behind_the_mirror() -> None:
 
 
 def test_the_mpirun_of_a_build_is_its_own() -> None:
-    assert openmpi.refusal("4.0.0", PREFIX, BUILT) == ""
-    refused = openmpi.refusal("4.0.0", PREFIX, "/usr/bin/mpirun")
+    assert mpi.build_refusal("4.0.0", PREFIX, BUILT) == ""
+    refused = mpi.build_refusal("4.0.0", PREFIX, "/usr/bin/mpirun")
     assert "Remove dlperf_mpirun from the inventory" in refused
 
 
 def test_everybody_says_the_same_of_where_mpirun_is() -> None:
     defaults = yaml.safe_load((PROJECT / "roles/openmpi/defaults/main.yml").read_text())
     built = defaults["openmpi_prefix"] + "/bin/mpirun"
-    assert mpirun_of("v100-cuda10.2") == stack.mpirun("v100-cuda10.2") == built
-    assert mpirun_of("cpu") == stack.mpirun("cpu") == "/usr/bin/mpirun"
+    assert mpirun_of("v100-cuda10.2") == stacks.mpirun("v100-cuda10.2") == built
+    assert mpirun_of("cpu") == stacks.mpirun("cpu") == "/usr/bin/mpirun"
     other = {"openmpi": {"method": "package", "version": None}}
     assert mpirun_of("v100-cuda10.2", other) == "/usr/bin/mpirun"
-    assert stack.mpirun("v100-cuda10.2", other) == "/usr/bin/mpirun"
+    assert stacks.mpirun("v100-cuda10.2", other) == "/usr/bin/mpirun"
     assert mpirun_of("no such stack") == "/usr/bin/mpirun"
 
 
@@ -81,24 +75,24 @@ def test_a_proof_starts_one_process_a_host_over_tcp_and_the_named_interface() ->
     tcp = ["--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
     pair = ["/usr/bin/mpirun", "-np", "2", *tcp, "--host", "a:1,b:1"]
     bound = ["--mca", "btl_tcp_if_include", "ib0", "--mca", "oob_tcp_if_include", "ib0"]
-    assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "") == pair
-    assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "ib0", ["-q"]) == [*pair, *bound, "-q"]
-    assert mpirun.argv("m", ["a", "a"], "")[-1] == "a:2"
+    assert mpi.argv("/usr/bin/mpirun", ["a", "b"], "") == pair
+    assert mpi.argv("/usr/bin/mpirun", ["a", "b"], "ib0", ["-q"]) == [*pair, *bound, "-q"]
+    assert mpi.argv("m", ["a", "a"], "")[-1] == "a:2"
     variables = {"LD_LIBRARY_PATH": "/opt/cuda", "XLA_FLAGS": "--x"}
-    over_ucx = mpirun.argv("/usr/bin/mpirun", ["a", "b"], "", transport="ucx")
+    over_ucx = mpi.argv("/usr/bin/mpirun", ["a", "b"], "", transport="ucx")
     ucx = ["--mca", "pml", "ucx", "--mca", "btl", "^openib", "--host", "a:1,b:1"]
     assert over_ucx == [*pair[:5], *ucx]
     exported = ["-x", "LD_LIBRARY_PATH", "-x", "XLA_FLAGS", "-q"]
-    assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "", ["-q"], variables) == [*pair, *exported]
-    assert [mpirun.next_of(["a", "b"], host) for host in "ab"] == ["b", "a"]
-    assert mpirun.next_of(["a"], "a") == "a"
+    assert mpi.argv("/usr/bin/mpirun", ["a", "b"], "", ["-q"], variables) == [*pair, *exported]
+    assert [mpi.next_of(["a", "b"], host) for host in "ab"] == ["b", "a"]
+    assert mpi.next_of(["a"], "a") == "a"
 
 
 def test_a_benchmark_is_bound_to_its_interface_as_the_proof_is() -> None:
     node = Node("a", "10.0.0.1", 1, "cpu", "cpu", interface="ib0")
     program = launchers.Program(argv=("true",), gpus_per_node=1, on_gpu=False)
     (command,) = launchers.launch("mpirun", program, (node,))
-    bound = mpirun.argv("m", ["a"], "ib0")[-6:]
+    bound = mpi.argv("m", ["a"], "ib0")[-6:]
     assert " ".join(bound) in " ".join(command.argv)
 
 

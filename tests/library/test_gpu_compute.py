@@ -13,10 +13,9 @@ import pytest
 import standins
 from cuda_standin import GCC, libcuda
 from executed_modules import call
-from filters import load
 from standins import needed, program, tree
 
-driver = load("roles/nvidia_driver/filter_plugins/nvidia_driver.py")
+from dlperf_runner.provision import nvidia_driver
 
 LOADED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.105.08  Wed Oct 29 22:15:28 UTC 2025"
 OF_LOADED = {
@@ -228,7 +227,7 @@ NODE = {
 def test_secure_boot_is_refused_unless_a_key_is_enrolled(
     changed: dict[str, Any], said: str
 ) -> None:
-    refused = driver.secure_boot_refusal(NODE | changed, VERSION, ["/k.der"])
+    refused = nvidia_driver.secure_boot_refusal(NODE | changed, VERSION, ["/k.der"])
     assert said in refused
     assert bool(refused) == bool(said)
     assert ("mokutil --import" in refused) == bool(said)
@@ -244,7 +243,7 @@ def test_secure_boot_is_refused_unless_a_key_is_enrolled(
     ],
 )
 def test_a_kernel_without_the_module_is_told_of(changed: dict[str, Any], said: str) -> None:
-    told = driver.build_failure(NODE | changed, VERSION, {"stderr": "Error! headers"})
+    told = nvidia_driver.build_failure(NODE | changed, VERSION, {"stderr": "Error! headers"})
     assert said in told
     assert bool(told) == bool(said)
     assert ("dkms said: Error! headers" in told) == bool(said)
@@ -271,7 +270,7 @@ def test_a_kernel_without_the_module_is_told_of(changed: dict[str, Any], said: s
 def test_an_installed_driver_that_does_not_run_is_a_failure(
     changed: dict[str, Any], modprobe: str, said: str
 ) -> None:
-    told = driver.reboot_needed(NODE | changed, VERSION, CAUSE, {"stderr": modprobe})
+    told = nvidia_driver.reboot_needed(NODE | changed, VERSION, CAUSE, {"stderr": modprobe})
     assert re.search(said, told), told
     assert bool(told) == bool(said)
 
@@ -279,7 +278,7 @@ def test_an_installed_driver_that_does_not_run_is_a_failure(
 def test_the_fabric_manager_is_pinned_with_the_driver() -> None:
     release = {"pins": [{"packages": ["nvidia-*-580"], "version": "580.105.08-*"}]}
     fabric = {"nvidia-fabricmanager": "580.105.08-1"}
-    assert driver.pins(release) == release["pins"]
-    assert driver.pins(release | {"fabric_packages": fabric})[1:] == [
+    assert nvidia_driver.pins(release) == release["pins"]
+    assert nvidia_driver.pins(release | {"fabric_packages": fabric})[1:] == [
         {"packages": ["nvidia-fabricmanager"], "version": "580.105.08-1"}
     ]

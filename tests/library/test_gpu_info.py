@@ -40,11 +40,7 @@ def test_a_node_of_the_published_tests(tmp_path: Path) -> None:
             **{
                 f"sys/bus/pci/devices/0000:{0x1A + n:02x}:00.0/{name}": value
                 for n in range(8)
-                for name, value in (
-                    ("vendor", "0x10de"),
-                    ("class", "0x030200"),
-                    ("numa_node", str(n // 4)),
-                )
+                for name, value in (("vendor", "0x10de"), ("class", "0x030200"))
             },
         },
     )
@@ -58,7 +54,6 @@ def test_a_node_of_the_published_tests(tmp_path: Path) -> None:
     assert found["xid"] == []
     assert len(found["pci"]) == len(found["gpus"]) == 8
     assert [gpu["index"] for gpu in found["gpus"]] == list(range(8))
-    assert [gpu["numa_node"] for gpu in found["gpus"]] == [0] * 4 + [1] * 4
     assert found["gpus"][0] == {
         "index": 0,
         "uuid": "GPU-00000000-aaaa-bbbb-cccc-000000000000",
@@ -66,10 +61,8 @@ def test_a_node_of_the_published_tests(tmp_path: Path) -> None:
         "model": "Tesla V100-SXM2-16GB",
         "vbios": "88.00.1A.00.03",
         "memory_mib": 16160,
-        "memory_used_mib": 0,
         "persistence": True,
         "mig": None,
-        "performance_state": "P0",
         "throttle_reasons": ["gpu_idle"],
         "temperature_c": 34,
         "power_limit_w": 300.0,
@@ -77,25 +70,23 @@ def test_a_node_of_the_published_tests(tmp_path: Path) -> None:
         "ecc": {
             "enabled": True,
             "pending": True,
-            "volatile": {"corrected": 0, "uncorrected": 0},
-            "aggregate": {"corrected": 3, "uncorrected": 0},
+            "volatile": {"uncorrected": 0},
+            "aggregate": {"uncorrected": 0},
         },
-        "retired_pages": {"single_bit": 0, "double_bit": 0, "pending": False},
+        "retired_pages": {"pending": False},
         "remapped_rows": None,
         "processes": [],
         "clocks_mhz": {
-            "now": {"graphics": 135, "memory": 877},
             "application": {"graphics": 1312, "memory": 877},
             "max": {"graphics": 1530, "memory": 877},
         },
-        "numa_node": 0,
         "errors": {},
     }
 
 
 def test_the_published_topology() -> None:
     found = words.topology(V100_TOPOLOGY)
-    assert found["devices"] == [f"GPU{n}" for n in range(8)] + ["mlx5_0"]
+    assert list(found["links"]) == [f"GPU{n}" for n in range(8)] + ["mlx5_0"]
     assert found["links"]["GPU0"] == {
         "GPU1": "NV1",
         "GPU2": "NV1",
@@ -109,17 +100,11 @@ def test_the_published_topology() -> None:
     assert found["links"]["mlx5_0"]["GPU2"] == "PIX"
     links = found["links"]
     assert all(links[a][b] == links[b][a] for a in links for b in links[a])
-    assert found["cpu_affinity"]["GPU3"] == "0-11,24-35"
-    assert found["cpu_affinity"]["GPU4"] == "12-23,36-47"
-    assert found["numa"]["GPU0"] is None  # that driver does not tell
 
 
 def test_a_topology_with_escapes_tabs_and_empty_cells() -> None:
     found = words.topology(fixture("gpu/h100_topo.txt"))
     assert found["links"]["GPU0"] == {"GPU1": "NV18", "NIC0": "PXB", "NIC1": "SYS"}
-    assert found["cpu_affinity"] == {"GPU0": "0-47,96-143", "GPU1": None}
-    assert found["numa"] == {"GPU0": 0, "GPU1": 1}
-    assert found["nics"] == {"NIC0": "mlx5_0", "NIC1": "mlx5_3"}
 
 
 def test_a_gpu_of_today(tmp_path: Path) -> None:
@@ -131,14 +116,9 @@ def test_a_gpu_of_today(tmp_path: Path) -> None:
     assert (gpu["mig"], gpu["memory_mib"], gpu["power_limit_w"]) == (False, 81559, 700.0)
     assert gpu["throttle_reasons"] == ["display_clocks_setting", "sw_power_cap"]
     assert gpu["clocks_mhz"]["application"] == {"graphics": None, "memory": None}
-    assert gpu["ecc"]["aggregate"] == {"corrected": 2, "uncorrected": 0}
-    assert gpu["retired_pages"] == {"single_bit": None, "double_bit": None, "pending": None}
-    assert gpu["remapped_rows"] == {
-        "corrected": 0,
-        "uncorrected": 0,
-        "pending": False,
-        "failure": False,
-    }
+    assert gpu["ecc"]["aggregate"] == {"uncorrected": 0}
+    assert gpu["retired_pages"] == {"pending": None}
+    assert gpu["remapped_rows"] == {"pending": False, "failure": False}
     assert gpu["processes"] == [
         {"pid": 41327, "name": "/opt/train/bin/python3", "type": "C", "memory_mib": 70396}
     ]
@@ -300,8 +280,7 @@ def test_no_text_breaks_the_parsers(text: str) -> None:
     words.xid_errors(text)
     words.bus_id(text)
     found = words.topology(text)
-    if found is not None:
-        assert set(found["links"]) == set(found["devices"])
+    assert found is None or set(found) == {"links"}
 
 
 @given(st.text(st.characters(exclude_characters="<>&\r", exclude_categories=["Cs", "Cc"])))

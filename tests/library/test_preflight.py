@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from executed_modules import playbook
-from filters import load
+from modules import load
 from standin_repository import needs_apt
+
+from dlperf_runner.provision import vendor
 
 ROOT = Path(__file__).parents[2]
 refuse = load("playbooks/action_plugins/refuse.py")
-vendor = load("playbooks/filter_plugins/vendor.py")
 SUM = "0" * 64
 PEER_MEMORY = {"infiniband_peer_memory_archive": "/srv/nv_peer_mem.tar.gz"}
 # In whose place NCCL is built from source.

@@ -7,21 +7,22 @@ from typing import Any
 
 import pytest
 import yaml
-from filters import provision
 from provisioning_choices import choice, node, settings
 from standins import PROJECT
+
+from dlperf_runner.provision import arguments
 
 UV = "/opt/dlperf/uv"
 PINNED = (PROJECT / "requirements/uv.txt").read_text()
 
 
 def told(mesh: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
-    document: dict[str, Any] = provision.for_node(choice(**changed), node(), mesh or {})
+    document: dict[str, Any] = arguments.for_node(choice(**changed), node(), mesh or {})
     return document
 
 
 def test_a_node_is_asked_for_what_its_stack_and_frameworks_need() -> None:
-    assert provision.query(settings(frameworks=["mxnet"])) == {
+    assert arguments.query(settings(frameworks=["mxnet"])) == {
         "interpreter": "/usr/bin/python3",
         "packages": [
             *("python3-apt", "sudo", "rsync", "ca-certificates", "openssh-client"),
@@ -34,9 +35,9 @@ def test_a_node_is_asked_for_what_its_stack_and_frameworks_need() -> None:
         "builds": ["/opt/dlperf/python"],
         "links": ["/opt/dlperf/envs"],
     }
-    published = provision.query(settings(stack="v100-cuda10.2"))
+    published = arguments.query(settings(stack="v100-cuda10.2"))
     assert published["interpreter"] == "/opt/dlperf/python/bin/python3"
-    own = provision.query(settings(stack="v100-cuda10.2", interpreter="/opt/python3.7"))
+    own = arguments.query(settings(stack="v100-cuda10.2", interpreter="/opt/python3.7"))
     assert own["interpreter"] == "/opt/python3.7"
 
 
@@ -60,7 +61,7 @@ def test_the_published_cluster_gets_its_gpu_software_a_built_openmpi_and_a_pytho
         *("node_base", "gpu_node", "ssh_mesh", "openmpi", "python", "python_env"),
         *("framework", "horovod"),
     ]
-    assert document["provision_preflights"] == ["python_env", "gpu_node", "openmpi", "python"]
+    assert document["provision_preflights"] == ["gpu_node", "openmpi", "python", "python_env"]
     assert document["gpu_node_stack"]["driver"] == {"version": "440.33.01"}
     assert document["openmpi_version"] == "4.0.0"
     assert document["openmpi_cuda"] == "/usr/local/cuda-10.2"
@@ -122,7 +123,7 @@ def test_environments_count_only_where_the_inventory_means_them() -> None:
 
     def counts(shared: str, links: dict[str, str]) -> list[str]:
         chosen = choice(shared=shared, frameworks=["mxnet"])
-        document = provision.for_node(chosen, node(environments=there, links=links), {})
+        document = arguments.for_node(chosen, node(environments=there, links=links), {})
         assert ("framework" in document["provision_preflights"]) == bool(shared)
         complete: list[str] = document["dlperf_node"]["complete"]
         return complete
@@ -151,15 +152,15 @@ def test_containers_are_made_of_the_environments_where_an_engine_is_named() -> N
 
 def test_what_is_as_pinned_is_complete_unless_the_python_that_made_it_goes() -> None:
     there = node(environments={UV: pinned(PINNED)})
-    known = provision.for_node(choice(), there, {})["dlperf_node"]
+    known = arguments.for_node(choice(), there, {})["dlperf_node"]
     assert known["complete"] == [UV]
     assert "environments" not in known
     built = {**there, "builds": {"/opt/dlperf/python": "python-3.7.17_x"}}
-    document = provision.for_node(choice(), built, {})
+    document = arguments.for_node(choice(), built, {})
     assert document["dlperf_node"]["complete"] == []
     assert "python" in document["provision_roles"]
     assert document["python_version"] == ""
-    kept = provision.for_node(choice(python="3.11.2"), built, {})
+    kept = arguments.for_node(choice(python="3.11.2"), built, {})
     assert kept["dlperf_node"]["complete"] == [UV]
 
 
@@ -171,14 +172,14 @@ def test_the_python_that_is_not_there_yet_will_be_the_stacks(
     found: str | None, stack: str, version: str | None
 ) -> None:
     there = node(python_version=found)
-    document = provision.for_node(choice(stack=stack), there, {})
+    document = arguments.for_node(choice(stack=stack), there, {})
     assert document["dlperf_node"]["python_version"] == version
 
 
 def test_a_nodes_own_proof_of_a_mesh_that_the_others_do_not_share_does_not_count() -> None:
     stamps = {"ssh_mesh": {"trust": "a"}, "openmpi": {"interface": "eth0"}}
     proven = node(stamps=stamps)
-    alone = provision.for_node(choice(), proven, {})["dlperf_node"]["stamps"]
+    alone = arguments.for_node(choice(), proven, {})["dlperf_node"]["stamps"]
     assert alone == {"openmpi": {"interface": "eth0"}}
-    agreed = provision.for_node(choice(), proven, {"trust": "a"})["dlperf_node"]["stamps"]
+    agreed = arguments.for_node(choice(), proven, {"trust": "a"})["dlperf_node"]["stamps"]
     assert agreed == stamps

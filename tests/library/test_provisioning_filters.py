@@ -8,17 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from filters import load, provision
 from provisioning_choices import NAMES, choice, node, settings
 
+from dlperf_runner.provision import arguments, environments, frameworks, horovod, ssh_mesh
+
 PROJECT = Path(__file__).parents[2]
-
-
-base = load("roles/node_base/filter_plugins/node_base.py")
-python_env = load("roles/python_env/filter_plugins/python_env.py")
-mesh = load("roles/ssh_mesh/filter_plugins/ssh_mesh.py")
-framework = load("roles/framework/filter_plugins/framework.py")
-horovod = load("roles/horovod/filter_plugins/horovod.py")
 
 
 def test_an_environment_without_its_operators_wheel_is_not_complete(tmp_path: Path) -> None:
@@ -35,8 +29,8 @@ def test_an_environment_without_its_operators_wheel_is_not_complete(tmp_path: Pa
         environment = {"python": "3.7.16", "distributions": distributions}
         return {"/e": environment}
 
-    assert provision.complete([item], there(numpy="1.21.6", net="0.1.8"), "3.7.9") == ["/e"]
-    assert provision.complete([item], there(numpy="1.21.6"), "3.7.9") == []
+    assert arguments.complete([item], there(numpy="1.21.6", net="0.1.8"), "3.7.9") == ["/e"]
+    assert arguments.complete([item], there(numpy="1.21.6"), "3.7.9") == []
 
 
 FACTS = {"distribution_release": "bookworm", "dlperf_node": node()}
@@ -44,7 +38,7 @@ NOTHING: dict[str, Any] = {"driver": None, "container_runtime": {}, "infiniband"
 
 
 def told(**changed: Any) -> dict[str, Any]:
-    document: dict[str, Any] = provision.arguments(settings(**changed), FACTS, {}, NOTHING)
+    document: dict[str, Any] = arguments.arguments(settings(**changed), FACTS, {}, NOTHING)
     return document
 
 
@@ -64,7 +58,7 @@ def told(**changed: Any) -> dict[str, Any]:
 def test_a_node_lacks_nothing_if_each_of_its_roles_has_nothing_to_do(
     changed: dict[str, Any], is_judged: bool
 ) -> None:
-    judged = [role for role in provision.JUDGES if role != "ssh_mesh" or changed != {"nodes": 1}]
+    judged = [role for role in arguments.JUDGES if role != "ssh_mesh" or changed != {"nodes": 1}]
     found = told(**changed)["provision_judges"]
     assert sorted(found) == sorted(f"{role}_stands" for role in judged if is_judged)
     for role in judged:
@@ -85,9 +79,9 @@ class Recorded(dict[str, Any]):
 
 def test_what_the_playbook_reads_of_the_inventory_is_what_is_computed_with() -> None:
     given = Recorded(settings(adopt=["openmpi"]))
-    assert provision.refusal(given) == ""
-    provision.query(given)
-    provision.arguments(given, FACTS, {}, NOTHING | {"openmpi": None})
+    assert arguments.refusal(given) == ""
+    arguments.query(given)
+    arguments.arguments(given, FACTS, {}, NOTHING | {"openmpi": None})
     assert given.read == set(NAMES)
 
 
@@ -96,14 +90,14 @@ def test_what_the_playbook_reads_of_the_inventory_is_what_is_computed_with() -> 
     [
         ({"stack": False}, "must set dlperf_stack"),
         ({"frameworks": False}, "must set dlperf_frameworks"),
-        ({"stack": "gpu"}, "unknown name gpu in stacks"),
-        ({"stack_overrides": {"cudn": None}}, "unknown key cudn in dlperf_stack_overrides"),
-        ({"frameworks": ["mxnets"]}, "unknown name mxnets in frameworks"),
-        ({"stack": "v100-cuda10.2", "frameworks": ["insightface-mxnet"]}, "unknown name"),
+        ({"stack": "gpu"}, "unknown stack 'gpu'"),
+        ({"stack_overrides": {"cudn": None}}, "dlperf_stack_overrides: unknown key"),
+        ({"frameworks": ["mxnets"]}, "unknown framework 'mxnets'"),
+        ({"stack": "v100-cuda10.2", "frameworks": ["insightface-mxnet"]}, "unknown framework"),
     ],
 )
 def test_what_the_catalogue_lacks_is_refused(changed: dict[str, Any], said: str) -> None:
-    assert said in provision.refusal(settings(**changed))
+    assert said in arguments.refusal(settings(**changed))
 
 
 def test_what_a_node_cannot_keep_and_a_wrong_release_are_told_together() -> None:
@@ -113,7 +107,7 @@ def test_what_a_node_cannot_keep_and_a_wrong_release_are_told_together() -> None
     assert last == "dlperf_suite is noble, but the node is bookworm. Correct it"
     assert document["gpu_node_stack"]["driver"]["method"] == "adopted"
     own = {"driver": {"version": "580.105.08", "cuda": "13.0"}}
-    kept = provision.arguments(
+    kept = arguments.arguments(
         settings(stack="h100-cuda12.9", adopt=["driver"]), FACTS, {}, NOTHING | own
     )
     assert kept["provision_problems"] == [""]
@@ -147,7 +141,7 @@ def test_what_is_the_same_on_all_nodes_is_computed_of_all() -> None:
         for name, address in (("a", "10.0.0.1"), ("b", "b.example"))
     }
     hosts["down"] = {"ansible_host": "10.0.0.3"}
-    found = provision.of_all(["a", "b", "down"], hosts, ["a", "b"])
+    found = arguments.of_all(["a", "b", "down"], hosts, ["a", "b"])
     assert found["node_base_hosts"] == {"a": "10.0.0.1", "down": "10.0.0.3"}
     assert found["slurm_addresses"] == {"a": "10.0.0.1", "b": "b", "down": "10.0.0.3"}
     assert found["ssh_mesh_addresses"]["b"] == ["b.example"]
@@ -156,7 +150,7 @@ def test_what_is_the_same_on_all_nodes_is_computed_of_all() -> None:
 
 def test_packages_of_the_distribution_are_installed_with_the_others() -> None:
     chosen = choice(frameworks=["pytorch"], stack="cpu")
-    variables = provision.for_node(chosen, node(python_version="3.13.5"), {})
+    variables = arguments.for_node(chosen, node(python_version="3.13.5"), {})
     assert "python3-torch" in variables["node_base_packages"]
     (environment,) = variables["framework_environments"]
     assert environment["apt_packages"] == ["python3-torch"]
@@ -166,17 +160,17 @@ def test_packages_of_the_distribution_are_installed_with_the_others() -> None:
 def test_a_node_whose_python_is_too_old_for_jax_gets_one_if_the_inventory_chooses_it() -> None:
     """Ubuntu 22.04 has 3.10. What the role can build is in its table."""
     chosen, old = choice(frameworks=["jax"], stack="a100-cuda11.8"), node(python_version="3.10.12")
-    variables = provision.for_node(chosen, old, {})
+    variables = arguments.for_node(chosen, old, {})
     (environment,) = variables["framework_environments"]
     assert Path(environment["requirements"]).name == "jax-cuda12.txt"
-    told = python_env.refusal(variables["python_env_environments"], old)
+    told = environments.python_refusal(variables["python_env_environments"], old)
     assert "jax needs Python >=3.11,<3.15, but this node's /usr/bin/python3 is 3.10.12" in told
     document = yaml.safe_load((PROJECT / "roles/python/vars/main.yml").read_text())
     releases = [version for version in document["__python_releases"] if version.startswith("3.12.")]
     (version,) = releases
-    built = provision.for_node({**chosen, "python": version}, node(python_version=None), {})
+    built = arguments.for_node({**chosen, "python": version}, node(python_version=None), {})
     assert (built["python_version"], "python" in built["provision_roles"]) == (version, True)
-    assert python_env.refusal(built["python_env_environments"], built["dlperf_node"]) == ""
+    assert environments.python_refusal(built["python_env_environments"], built["dlperf_node"]) == ""
 
 
 def test_members_carry_the_keys_that_this_run_has_seen() -> None:
@@ -188,7 +182,7 @@ def test_members_carry_the_keys_that_this_run_has_seen() -> None:
         },
         "down": {"ansible_host": "10.0.0.2", "dlperf_address": "10.0.0.2"},
     }
-    a, down = mesh.members(["a", "down"], hosts)
+    a, down = ssh_mesh.members(["a", "down"], hosts)
     assert a == {
         "name": "a",
         "addresses": ["192.168.0.1", "10.0.0.1"],
@@ -201,11 +195,11 @@ def test_members_carry_the_keys_that_this_run_has_seen() -> None:
 
 def test_a_large_mesh_is_proven_from_the_first_to_all_and_from_each_to_the_next() -> None:
     names = [f"n{number}" for number in range(10)]
-    assert mesh.partners(names[:4], "n2", 8) == ["n0", "n1", "n3"]
-    assert mesh.partners(names, "n0", 8) == names[1:]
-    assert mesh.partners(names, "n4", 8) == ["n5"]
-    assert mesh.partners(names, "n9", 8) == ["n0"]
-    assert mesh.partners(["n0"], "n0", 8) == []
+    assert ssh_mesh.partners(names[:4], "n2", 8) == ["n3", "n0", "n1"]
+    assert ssh_mesh.partners(names, "n0", 8) == names[1:]
+    assert ssh_mesh.partners(names, "n4", 8) == ["n5"]
+    assert ssh_mesh.partners(names, "n9", 8) == ["n0"]
+    assert ssh_mesh.partners(["n0"], "n0", 8) == []
 
 
 def test_hosts_are_named_by_their_address_in_the_cluster() -> None:
@@ -215,13 +209,13 @@ def test_hosts_are_named_by_their_address_in_the_cluster() -> None:
         "named": {"ansible_host": "named.example"},
         "localhost": {"dlperf_address": "127.0.0.1"},
     }
-    assert base.hosts(list(hosts), hosts) == {"a": "192.168.0.1", "b": "10.0.0.2"}
+    assert ssh_mesh.hosts(list(hosts), hosts) == {"a": "192.168.0.1", "b": "10.0.0.2"}
 
 
 def refusal(takes: str, **node: object) -> str:
     state = {"interpreter": "/usr/bin/python3", "python_version": "3.13.5", "interpreters": []}
-    environments = [{"name": "net", "requires_python": takes}]
-    return str(python_env.refusal(environments, state | node))
+    wanted = [{"name": "net", "requires_python": takes}]
+    return environments.python_refusal(wanted, state | node)
 
 
 def test_a_python_in_range_is_not_refused() -> None:
@@ -258,39 +252,39 @@ def test_an_environment_is_as_pinned_only_by_its_python_and_every_version() -> N
         return {"python": "3.11.2", "distributions": found}
 
     right = environment(alpha="1.0", beta_x="3", more="1")
-    assert provision.as_pinned(PINS, right, "3.11.9")
-    assert not provision.as_pinned(PINS, right, "3.12.1")
-    assert not provision.as_pinned(PINS, environment(alpha="1.0", beta_x="2"), "3.11.2")
-    assert not provision.as_pinned(PINS, environment(alpha="1.0"), "3.11.2")
-    assert not provision.as_pinned(PINS, None, "3.11.2")
+    assert arguments.as_pinned(PINS, right, "3.11.9")
+    assert not arguments.as_pinned(PINS, right, "3.12.1")
+    assert not arguments.as_pinned(PINS, environment(alpha="1.0", beta_x="2"), "3.11.2")
+    assert not arguments.as_pinned(PINS, environment(alpha="1.0"), "3.11.2")
+    assert not arguments.as_pinned(PINS, None, "3.11.2")
 
 
 def test_the_mesh_stands_where_every_node_has_proven_the_same() -> None:
     wanted = {"user": "dlperf", "members": {"node1": ["10.11.0.2"], "node2": ["10.11.0.3"]}}
     proven = {"ssh_mesh": {**wanted, "trust": "a" * 64}}
     other_key = {"ssh_mesh": {**wanted, "trust": "b" * 64}}
-    assert mesh.agreed([proven, proven]) == proven["ssh_mesh"]
-    assert mesh.agreed([]) == {}
-    assert mesh.agreed([proven, {}]) == {}  # a new node, or somebody's edit on one
-    assert mesh.agreed([proven, other_key]) == {}
-    assert mesh.stands(proven["ssh_mesh"], wanted)
-    assert not mesh.stands({}, wanted)  # a role that is run alone knows of no proof
-    assert not mesh.stands(proven["ssh_mesh"], {**wanted, "members": {"node1": ["10.11.0.2"]}})
-    assert not mesh.stands(proven["ssh_mesh"], {**wanted, "user": "other"})
+    assert ssh_mesh.agreed([proven, proven]) == proven["ssh_mesh"]
+    assert ssh_mesh.agreed([]) == {}
+    assert ssh_mesh.agreed([proven, {}]) == {}  # a new node, or somebody's edit on one
+    assert ssh_mesh.agreed([proven, other_key]) == {}
+    assert ssh_mesh.stands(proven["ssh_mesh"], wanted)
+    assert not ssh_mesh.stands({}, wanted)  # a role that is run alone knows of no proof
+    assert not ssh_mesh.stands(proven["ssh_mesh"], {**wanted, "members": {"node1": ["10.11.0.2"]}})
+    assert not ssh_mesh.stands(proven["ssh_mesh"], {**wanted, "user": "other"})
 
 
 def test_frameworks_stand_where_each_is_complete_and_proven_with_its_pins(tmp_path: Path) -> None:
     pins = tmp_path / "net.txt"
     pins.write_text("net==1.0\n")
     net = {"name": "net", "path": "/e", "requirements": str(pins)}
-    proven = {"framework-net": framework.inputs(net)}
-    assert framework.stand([net], ["/e"], proven)
-    assert framework.stand([], [], {})
-    assert not framework.stand([net], [], proven)
-    assert not framework.stand([net], ["/e"], {})
-    assert not framework.stand([{**net, "operator_wheels": [{"sha256": "a"}]}], ["/e"], proven)
+    proven = {"framework-net": frameworks.inputs(net)}
+    assert frameworks.stand([net], ["/e"], proven)
+    assert frameworks.stand([], [], {})
+    assert not frameworks.stand([net], [], proven)
+    assert not frameworks.stand([net], ["/e"], {})
+    assert not frameworks.stand([{**net, "operator_wheels": [{"sha256": "a"}]}], ["/e"], proven)
     pins.write_text("net==2.0\n")
-    assert not framework.stand([net], ["/e"], proven)
+    assert not frameworks.stand([net], ["/e"], proven)
 
 
 def test_nodes_that_lack_the_same_environment_are_a_tree_below_the_first(tmp_path: Path) -> None:
@@ -308,9 +302,9 @@ def test_nodes_that_lack_the_same_environment_are_a_tree_below_the_first(tmp_pat
     hosts["node3"] = host(complete=(net["path"],))
     hosts["node5"] = host("trixie")  # alone with its release
     hosts["alone"] = {"ansible_facts": {}}  # a role that is run without provision.yml
-    (group,) = framework.groups(list(hosts), hosts)
+    (group,) = frameworks.groups(list(hosts), hosts)
     assert group["nodes"] == ["node1", "node2", "node4", "node6", "node7", "node8"]
-    placed = {name: framework.places([group], name, "/c") for name in hosts}
+    placed = {name: frameworks.places([group], name, "/c") for name in hosts}
     assert placed["node3"] == placed["node5"] == placed["alone"] == []
     first = {"path": net["path"], "archive": "/c/net.tar", "sources": [], "keep": True}
     assert placed["node1"] == [first]
@@ -326,10 +320,10 @@ def test_nodes_that_lack_the_same_environment_are_a_tree_below_the_first(tmp_pat
         "node8": ["node4", "node1"],
     }
     (place,) = placed["node8"]
-    assert framework.offer(place, hosts) == {}  # the first has failed
+    assert frameworks.offer(place, hosts) == {}  # the first has failed
     told = {"item": {"path": net["path"]}, "sha256": "a", "size": 1, "changed": False}
     hosts["node1"]["__framework_offered"] = {"results": [told]}
-    assert framework.offer(place, hosts) == {"sha256": "a", "size": 1}
+    assert frameworks.offer(place, hosts) == {"sha256": "a", "size": 1}
 
 
 def test_horovod_stands_with_any_wheel_but_no_other_choice(tmp_path: Path) -> None:

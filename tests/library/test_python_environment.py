@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from executed_modules import call
-from filters import environments
 from tiny_index import module_wheel
+
+from dlperf_runner.catalog.framework import OperatorWheel
+from dlperf_runner.provision import environments
 
 REQUIREMENT = "{name} @ file://{path} --hash=sha256:{digest}"
 
@@ -96,7 +98,7 @@ class TestPythonEnvironment:
     ) -> None:
         """Of an entry of the catalogue that is called net."""
         path, digest = module_wheel(tmp_path, *built.split("-"))
-        wanted = {"distribution": "net", "names": ["net_cu102"], "version": "0.1.8", "reason": ""}
+        wanted = OperatorWheel(distribution="net", names=("net_cu102",), version="0.1.8", reason="")
         given = {"net": {"path": path, "sha256": digest}}
         found = environments._operator_wheel("net", wanted, given)
         text = REQUIREMENT.format(name=found["distribution"], path=path, digest=digest)

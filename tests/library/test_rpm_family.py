@@ -188,8 +188,9 @@ def test_a_key_in_armour_is_the_same_key() -> None:
 def test_the_system_says_whether_its_packages_are_rpm(
     tmp_path: Path, release: str, is_rpm: bool
 ) -> None:
-    (tmp_path / "os-release").write_text(release)
-    assert node_packages.has_rpm(str(tmp_path / "os-release")) == is_rpm
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").write_text(release)
+    assert node_packages.has_rpm(str(tmp_path)) == is_rpm
     assert not node_packages.has_rpm(str(tmp_path / "nowhere"))
 
 
@@ -204,7 +205,7 @@ def test_packages_are_asked_for_by_the_names_of_debian() -> None:
 
     names = ["openssh-client", "python3", "python3-venv", "libgomp1", "dkms"]
     names += ["linux-headers-5.14.0-503.11.1.el9_5.x86_64", "linux-headers-5.14.0-1.el9.x86_64"]
-    assert node_packages.own_versions(run, names) == {
+    assert node_packages.own_versions(names, run) == {
         "openssh-client": "8.7p1-38.el9",
         "python3": "3.6.8-39.el8",
         "python3-venv": "3.6.8-39.el8",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from filters import load
 
-FILTERS = load("roles/slurm/filter_plugins/slurm.py")
-conf, gres = FILTERS.conf, FILTERS.gres
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.provision import slurm
+
+conf, gres = slurm.conf, slurm.gres
 FOUND = """\
 NodeName=node1 CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=24105
 UpTime=0-17:19:35
@@ -31,7 +32,7 @@ def test_each_node_has_a_line_with_its_address_and_hardware() -> None:
 
 
 def test_a_node_whose_host_name_is_another_is_refused() -> None:
-    with pytest.raises(ValueError, match="names 'node1', which is no node: n1"):
+    with pytest.raises(UserError, match="names 'node1', which is no node: n1"):
         conf([FOUND], {"n1": "10.11.0.2"}, {}, "main")
 
 

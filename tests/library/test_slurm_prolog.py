@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from captured import captured
-from filters import load
 from standins import fixture, index_of, needed, nvidia_smi, program, several, tree
 
-FILTERS = load("roles/slurm/filter_plugins/slurm.py")
+from dlperf_runner.provision import slurm
+
 NODE = {
     "name": "node1",
     "address": "127.0.0.1",
@@ -44,7 +44,7 @@ print(json.dumps(prolog.failed(known.node, known.stack, sys.argv[2])))
 
 def placed(folder: Path, node: Mapping[str, Any], stack: Mapping[str, Any]) -> Path:
     """The prolog, as node_files places it."""
-    for entry in FILTERS.prolog({"node": node, "stack": stack}, str(folder)):
+    for entry in slurm.prolog({"node": node, "stack": stack}, str(folder)):
         path = Path(entry["path"])
         if entry.get("state") == "directory":
             path.mkdir(mode=int(entry["mode"], 8))

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import vendor as rules
 import yaml
+
+from dlperf_runner.provision import vendor
 
 PROJECT = Path(__file__).parents[2]
 
@@ -57,7 +58,7 @@ def releases(role: str, name: str = "releases") -> dict[str, Any]:
 def test_a_refusal_says_the_reason_and_the_nearest_that_works(
     version: str, system: str, said: str
 ) -> None:
-    assert rules.refusal(releases("nccl"), version, system, "NCCL", "nccl.version") == said
+    assert vendor.refusal(releases("nccl"), version, system, "NCCL", "nccl.version") == said
 
 
 @pytest.mark.parametrize(
@@ -74,21 +75,21 @@ def test_a_refusal_says_the_reason_and_the_nearest_that_works(
 )
 def test_rebuilds_of_rhel_are_rhel(distribution: str, version: str, system: str) -> None:
     facts = {"distribution": distribution, "distribution_version": version}
-    assert rules.system_of(facts) == system
+    assert vendor.system_of(facts) == system
 
 
 def test_rpm_packages_have_repositories_and_versions_of_their_own() -> None:
-    entry = rules.release(releases("nvidia_driver"), "580.105.08", "rhel9", "the driver", "x")
+    entry = vendor.release(releases("nvidia_driver"), "580.105.08", "rhel9", "the driver", "x")
     assert entry["packages"]["nvidia-driver-cuda"] == "580.105.08-1.el9"
     assert entry["stream"] == "nvidia-driver:580-open"
-    cuda = rules.repository("nvidia-cuda", "rhel9", "/srv/mirror", {})
+    cuda = vendor.repository("nvidia-cuda", "rhel9", "/srv/mirror", {})
     assert cuda["key"].endswith("/repos/rhel9/x86_64/D42D0685.pub")
     assert (cuda["signed"], cuda["fingerprints"]) == (
         "packages",
         ["610C7B14E068A878070DA4E99CD0A493D42D0685"],
     )
-    assert rules.repository("nvidia-container", "rhel9", None, {})["signed"] == "index"
-    docker = rules.repository("docker", "rhel8", None, {})
+    assert vendor.repository("nvidia-container", "rhel9", None, {})["signed"] == "index"
+    docker = vendor.repository("docker", "rhel8", None, {})
     assert docker["uri"] == "https://download.docker.com/linux/rhel/8/x86_64/stable/"
     assert docker["components"] == []
 
@@ -99,23 +100,23 @@ def test_the_drivers_of_the_published_tensorflow_runs_are_run_files(version: str
     table = releases("nvidia_driver", "runfiles")
     what = ("the driver (by runfile)", "driver.version")
     for system in ("ubuntu16.04", "ubuntu18.04"):
-        assert rules.refusal(table, version, system, *what) == ""
-        found = rules.release(table, version, system, *what)
+        assert vendor.refusal(table, version, system, *what) == ""
+        found = vendor.release(table, version, system, *what)
         name = f"NVIDIA-Linux-x86_64-{version}.run"
         assert found["url"].endswith(f"/{version}/{name}")
         assert "sha256" not in found
         variables = "nvidia_driver_runfile nvidia_driver_sha256"
-        assert "nvidia_driver_sha256" in rules.file_refusal(name, found["url"], "", variables)
-    assert "does not support centos 7" in rules.refusal(table, version, "centos7", *what)
+        assert "nvidia_driver_sha256" in vendor.file_refusal(name, found["url"], "", variables)
+    assert "does not support centos 7" in vendor.refusal(table, version, "centos7", *what)
 
 
 def test_a_toolkit_that_the_driver_is_too_old_for_is_refused() -> None:
     entry = {"version": "12.9.1", "minimum_driver": "525.60"}
-    assert "needs driver 525.60 or newer, but the driver is 440.33.01" in rules.too_old(
+    assert "needs driver 525.60 or newer, but the driver is 440.33.01" in vendor.too_old(
         entry, "440.33.01", "driver.version"
     )
-    assert rules.too_old(entry, "580.105.08", "driver.version") == ""
-    assert rules.too_old(entry, "", "driver.version") == ""
+    assert vendor.too_old(entry, "580.105.08", "driver.version") == ""
+    assert vendor.too_old(entry, "", "driver.version") == ""
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_a_toolkit_that_the_driver_is_too_old_for_is_refused() -> None:
     ],
 )
 def test_every_address_is_found_behind_the_mirror(mirror: str | None, address: str) -> None:
-    assert rules.address("https://vendor.example/a/b.run", mirror) == address
+    assert vendor.address("https://vendor.example/a/b.run", mirror) == address
 
 
 def test_keys_of_a_mirror_that_signs_anew_are_the_sites(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,10 +139,10 @@ def test_keys_of_a_mirror_that_signs_anew_are_the_sites(monkeypatch: pytest.Monk
             "key": {"url": "https://v.example/k", "fingerprints": ["A" * 40], "sha256": "0" * 64},
         }
     }
-    monkeypatch.setattr(rules, "repositories", lambda: repositories)
-    own = rules.repository("r", "ubuntu18.04", None, {})
+    monkeypatch.setattr(vendor, "repositories", lambda: repositories)
+    own = vendor.repository("r", "ubuntu18.04", None, {})
     assert own["uri"] == "https://v.example/ubuntu1804/"
     assert own["key_sha256"] == "0" * 64
-    sites = rules.repository("r", "ubuntu18.04", None, {"r": ["B" * 40]})
+    sites = vendor.repository("r", "ubuntu18.04", None, {"r": ["B" * 40]})
     assert sites["fingerprints"] == ["B" * 40]
     assert "key_sha256" not in sites

@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from dlperf_runner.cli.main import app
+from dlperf_runner.commands import app
 
 
 @dataclass(frozen=True)

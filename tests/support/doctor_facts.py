@@ -26,7 +26,7 @@ STACKS = {node.name: load_catalog().stack_of(node) for node in NODES}
 
 def gpu(index: int) -> dict[str, Any]:
     bus = f"0000:{0x1A + index:02x}:00.0"
-    return copy.deepcopy(V100) | {"index": index, "bus_id": bus, "numa_node": index // 4}
+    return copy.deepcopy(V100) | {"index": index, "bus_id": bus}
 
 
 def healthy(number: int) -> dict[str, Any]:
@@ -39,10 +39,7 @@ def healthy(number: int) -> dict[str, Any]:
         "rate_gbps": 100,
         "full_rate_gbps": None,
         "speed": "EDR",
-        "width": "4X",
         "link_layer": "InfiniBand",
-        "lid": number,
-        "sm_lid": 1,
         "gids": [],
         "interface": "ib0",
         "fault": None,
@@ -53,19 +50,17 @@ def healthy(number: int) -> dict[str, Any]:
         "asked": 1000.0,
         "answered": 1001.0,
         "ssh_mesh": {"failed": None},
+        "firewall": {"failed": None},
         "all_reduce": {"failed": None} if number == 1 else None,
         "health": {
             "time": 1000.5,
             "synchronized": True,
             "time_services": ["chronyd"],
             "python": "3.6.9",
-            "executable": "/usr/bin/python3",
             "system": "ubuntu18.04",
-            "system_title": "Ubuntu 18.04.6 LTS",
             "kernel": "4.15.0-213-generic",
             "architecture": "x86_64",
             "cpus": 48,
-            "memory_mib": 386000,
             "disks": {"/": {"free_mib": 400000, "total_mib": 500000, "read_only": False}},
             "openmpi": "4.0.0",
             "addresses": {"http://mirror/ubuntu": None},
@@ -96,8 +91,6 @@ def healthy(number: int) -> dict[str, Any]:
             "dma_buf": ["a running driver"],
             "peer_memory_client": True,
             "ofed": "5.0-2.1.8.0",
-            "ibstat": None,
-            "firewall": {"closed": {}, "unsure": False, "services": []},
             "memlock_kib": None,
             "memlock_unlimited": True,
         },

@@ -340,6 +340,17 @@ def processes_of(campaign: Campaign, controller: int) -> list[int]:
     return found
 
 
+def release(campaign: Campaign) -> None:
+    """End what a test has left: the playbook of its campaign, and on the nodes the processes, the
+    lock and the fault, so that the next test finds them free."""
+    for pid in processes_of(campaign, os.getpid())[1:]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    paths = "/run/dlperf/lock /run/dlperf/lease.* /home/dlperf/fault"
+    for node in NODES:
+        inside(campaign.lab, node, f"pkill -KILL -u dlperf; rm -f {paths}")
+
+
 def signal_all(campaign: Campaign, controller: int, number: signal.Signals) -> None:
     for pid in processes_of(campaign, controller):
         with suppress(ProcessLookupError):

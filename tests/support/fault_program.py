@@ -50,7 +50,7 @@ def break_down() -> None:
         socket.create_connection((name, 1), timeout=20)
     elif fault == "value":
         raise ValueError("batch size must be positive")
-    elif fault == "first-stops":
+    elif fault in ("first-stops", "stops"):
         os.kill(os.getpid(), signal.SIGSTOP)
     elif fault == "first-spins":
         while True:

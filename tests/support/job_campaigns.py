@@ -15,8 +15,8 @@ from slurm_standin import slurm
 
 from dlperf_runner.campaign import jobs
 from dlperf_runner.campaign.directory import read_records
-from dlperf_runner.commands import scheduled
-from dlperf_runner.commands.rounds import AS_PLANNED, Policy
+from dlperf_runner.control import scheduled
+from dlperf_runner.control.rounds import AS_PLANNED, Policy
 from dlperf_runner.core.errors import Stopped
 
 # Of a run: mpirun, timeout, job_run.py, and the script of the job.

@@ -257,7 +257,6 @@ def arcface_torch(
             f"   Loss {40 - step / 100:.4f}   LearningRate 0.100000   Epoch: 0"
             f"   Global Step: {step}   Fp16 Grad Scale: 65536   Required: 1 hours"
         )
-    lines.append(lines[-1].replace("Epoch: 0   Global Step: 100", "Epoch: 1   Global Step: 110"))
     return lines
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 from make_logs import RULES
 
@@ -14,7 +13,6 @@ from dlperf_runner.core.units import SAMPLES, TOKENS, Unit
 from dlperf_runner.measure.estimators import Expected, Measured, Rule
 from dlperf_runner.measure.run import measure
 
-FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "logs"
 RESNET = RULES["mxnet-resnet50v1b.md"]
 ARCFACE = RULES["mxnet-insightface-arcface.md"]
 PLSC = RULES["paddle-plsc-arcface.md"]

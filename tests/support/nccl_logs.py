@@ -38,7 +38,8 @@ def nccl_tests(
             for node in [rank * nodes // ranks + 1]
         ),
         "#                                                              out-of-place",
-        "#       size         count      type   redop    root     time   algbw   busbw #wrong",
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong"
+        "     time   algbw   busbw #wrong",
         *rows,
         f"# Out of bounds values : {end}",
         "# Avg bus bandwidth    : 261.007",

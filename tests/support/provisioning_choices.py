@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
-from filters import load, provision
 from standins import PROJECT
 
-stack = load("playbooks/filter_plugins/stack.py")
+from dlperf_runner.provision import arguments
+
 (CHECK, *_) = yaml.safe_load((PROJECT / "playbooks/provision.yml").read_text())
 NAMES: list[str] = CHECK["vars"]["provision_names"]
 OTHERS = {
@@ -36,7 +36,7 @@ def settings(**changed: Any) -> dict[str, Any]:
 
 
 def choice(release: str = "jammy", **changed: Any) -> dict[str, Any]:
-    chosen: dict[str, Any] = provision.choice(settings(**changed), release)
+    chosen: dict[str, Any] = arguments.choice(settings(**changed), release)
     return chosen
 
 

@@ -14,6 +14,7 @@ import gpu_campaigns
 import published_logs
 from bert_logs import bert
 from judged_runs import gpu_run
+from log_examples import EXAMPLES
 from make_logs import (
     arcface_torch,
     dllogger,
@@ -28,7 +29,6 @@ from make_logs import (
     torchtitan,
     write,
 )
-from measured_logs import FIXTURES
 from mlperf_rounds import of_epochs, result_log, write_result
 from nccl_logs import bandwidth_run, nccl_tests
 from recorded_campaign import finished_campaign
@@ -81,8 +81,10 @@ def make_inputs(folder: Path, listing: Mapping[str, Any]) -> None:
 
 
 def _logs(folder: Path) -> None:
-    for path in sorted(FIXTURES.glob("*/*.log")):
-        write(folder / "fixtures" / path.parent.name / path.name, path.read_text().splitlines())
+    for log in EXAMPLES:
+        if log.is_real:
+            place = folder / "fixtures" / log.form / log.path.name
+            write(place, log.data.decode().splitlines())
     for entry in published_logs.TABLES:
         directory = folder / Path(entry["source"]).stem
         for repeat, value in enumerate(published_logs.runs_of(entry, 3), start=1):

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import vendor as roles_filters
 from ansible.module_utils import deb_family, openpgp_key
 from gpu_packages import cudnn_7, docker, driver_440, toolkit
 from gpu_standins import CUDA, LEARNING, cuda_10_packages
@@ -29,6 +28,7 @@ from dlperf_runner.bundle.vendor.release_tables import VendorRepository, wanted
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.stack import Stack
 from dlperf_runner.catalog.suites import SYSTEMS
+from dlperf_runner.provision.vendor import repository
 
 PUBLISHED = load_catalog().stack("v100-cuda10.2")
 CONTAINERS = "vendor/nvidia.github.io/libnvidia-container"
@@ -156,9 +156,7 @@ def node_of(
     stanzas, names, preferences = {}, [], []
     for one in wanted(PUBLISHED, "bionic", keys):
         if isinstance(one, VendorRepository):
-            there = roles_filters.repository(
-                one.name, SYSTEMS["bionic"], str(mirror_folder / "vendor"), keys
-            )
+            there = repository(one.name, SYSTEMS["bionic"], str(mirror_folder / "vendor"), keys)
             there["suite"] = one.suite
             ring = folder / f"{one.name}.gpg"
             armoured = Path(there["key"].removeprefix("file:")).read_bytes()

@@ -12,7 +12,7 @@ from pathlib import Path
 from captured import captured
 from standins import program
 
-from dlperf_runner.commands import scheduled
+from dlperf_runner.control import scheduled
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "adding-a-scheduler.md").read_text(encoding="utf-8")

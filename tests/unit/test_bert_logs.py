@@ -10,7 +10,7 @@ import pytest
 from bert_logs import RULE, bert
 from command_line import call
 from make_logs import write
-from measured_logs import run, values
+from measured_logs import run
 from read_logs import TAG, read, together
 
 from dlperf_runner.core.errors import UserError
@@ -48,22 +48,6 @@ def test_rates_follow_from_the_times_of_lines(
     assert (stated["network"], stated["batch_size_per_device"]) == ("bert-large", 128)
     expected = {"accumulation_steps": str(accumulation), "sequence_length": "128"}
     assert stated["parameters"] == expected
-
-
-@pytest.mark.parametrize("is_old", [False, True])
-def test_steps_that_an_overflow_skipped_are_steps(is_old: bool) -> None:
-    lines = bert(0.25, skipped=(1, 2, 3, 40), is_old=is_old, fp16=True)
-    headers, steps = read(FORM, content(lines))
-    assert [step.step for step in steps] == list(range(1, 104))
-    assert steps[-1].samples_per_second == approx(4)
-    assert (together(headers)["precision"], together(headers)["world_size"]) == ("amp", 1)
-
-
-def test_the_last_line_and_the_warm_up_do_not_count() -> None:
-    found = values(run(FORM, bert(0.25, world=8), RULE, "1n8g", "fp32", batch=128))
-    assert found["samples_per_second harmonic_mean_of_rates"] == approx(8 * 128 / 0.25)
-    whole = 8 * 128 * 96 / (16 * 0.75 + 80 * 0.25 + 0.5)  # without 4 of the 20 slow steps
-    assert found["samples_per_second_whole_run whole_run"] == approx(whole)
 
 
 def test_lines_every_few_steps() -> None:

@@ -18,7 +18,8 @@ from make_logs import ROOT
 from plan_examples import lab_nodes
 from slurm_standin import slurm
 
-from dlperf_runner.commands import campaigns, playbooks, scheduled
+from dlperf_runner.commands import bench
+from dlperf_runner.control import campaigns, scheduled
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.campaign_file import CampaignModel, read_campaign_file
@@ -214,11 +215,11 @@ def test_dlperf_bench_uses_the_inventory_of_the_file(
     file: Path, form: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[Sequence[str]] = []
-    monkeypatch.setattr(playbooks, "start", lambda _, options: started.append(options))
+    monkeypatch.setattr(bench, "start", lambda _, options: started.append(options))
     given = [part.format(file) for part in form]
-    playbooks.start_bench([*given, "-e", "campaign=c"])
-    playbooks.start_bench([*given, "-i", "mine", "-e", "campaign=c"])
-    playbooks.start_bench(["-e", "@missing.yml", "-e", "campaign=c"])
+    bench.start_bench([*given, "-e", "campaign=c"])
+    bench.start_bench([*given, "-i", "mine", "-e", "campaign=c"])
+    bench.start_bench(["-e", "@missing.yml", "-e", "campaign=c"])
     assert started == [
         [*given, "-e", "campaign=c", f"--inventory={file.parent / 'nodes.ini'}"],
         [*given, "-i", "mine", "-e", "campaign=c"],

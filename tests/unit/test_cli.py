@@ -70,20 +70,10 @@ def test_a_python_without_the_requirements_says_what_to_do() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_help_imports_nothing_heavy() -> None:
-    """`--help` is instant: 0.2 s in all (measured in benchmarks/)."""
-    code = (
-        "import sys, dlperf_runner.cli.main;"
-        "heavy = {'pydantic', 'yaml', 'pandas', 'rich', 'ansible_runner', 'ansible'};"
-        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
-    )
-    run_python(code)
-
-
 def test_summarize_in_a_pipe_imports_nothing_slow(tmp_path: Path) -> None:
     campaign_run(tmp_path / "a", "1n1g", 1, gluoncv(380.0))
     code = (
-        "import sys; from dlperf_runner.cli.main import app;"
+        "import sys; from dlperf_runner.commands import app;"
         "app(['summarize', *sys.argv[1:]], standalone_mode=False);"
         "slow = {'pandas', 'scipy', 'rich.console', 'sqlite3', 'dlperf_runner.catalog.publication'}"
         ";"
@@ -107,39 +97,23 @@ def test_importing_the_catalogue_builds_no_schema() -> None:
     run_python(code)
 
 
-def test_only_the_called_command_is_imported_and_no_thread_is_started(tmp_path: Path) -> None:
-    """Both took a quarter of the processor time in which `summarize` starts."""
+def test_no_command_starts_another_thread(tmp_path: Path) -> None:
+    """numpy's would take a quarter of the processor time in which `summarize` starts."""
     campaign_run(tmp_path / "a", "1n1g", 1, gluoncv(380.0))
     code = (
         "import os, sys; sys.argv[1:1] = ['summarize']\n"
-        "from dlperf_runner.cli import main\n"
-        "try: main.main()\n"
+        "from dlperf_runner.commands import main\n"
+        "try: main()\n"
         "except SystemExit: pass\n"
-        "commands = sorted(m for m in sys.modules if m.startswith('dlperf_runner.cli.'))\n"
-        "print(*commands, 'numpy' in sys.modules, len(os.listdir('/proc/self/task')))\n"
+        "print('numpy' in sys.modules, len(os.listdir('/proc/self/task')))\n"
         "print(os.environ.get('OPENBLAS_NUM_THREADS'))\n"
     )
     for threads in ({}, {"OPENBLAS_NUM_THREADS": "3"}):
         environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"} | threads
         options = ("--output-dir", tmp_path / "out")
         printed = run_python(code, tmp_path / "a", *options, env=environment)
-        shared = ("completion", "main", "options", "results")
-        names = (f"dlperf_runner.cli.{name}" for name in shared)
-        assert printed.splitlines()[-2:] == [
-            " ".join([*names, "True", "1"]),
-            threads.get("OPENBLAS_NUM_THREADS", "None"),  # left as it was, for other programs
-        ]
-
-
-@pytest.mark.parametrize("command", ["list", "seal"])
-def test_a_command_of_the_main_module_imports_no_other(command: str) -> None:
-    """bench.yml calls `seal` after each run: to import all commands took a third of its time."""
-    code = (
-        f"import sys; sys.argv[1:] = ['{command}']; import dlperf_runner.cli.main\n"
-        "print(*sorted(m for m in sys.modules if m.startswith('dlperf_runner.cli.')))"
-    )
-    shared = ("completion", "main", "options")
-    assert run_python(code).split() == [f"dlperf_runner.cli.{name}" for name in shared]
+        # The variable is left as it was, for other programs.
+        assert printed.splitlines()[-2:] == ["True 1", threads.get("OPENBLAS_NUM_THREADS", "None")]
 
 
 def test_a_full_disk_and_a_missing_right_are_no_traceback(here: Path) -> None:
@@ -276,7 +250,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, name: str, **functions: object) -> Non
 
 def fake_summarize(monkeypatch: pytest.MonkeyPatch, summarize: object) -> None:
     """Another `summarize`, whose results no history records."""
-    fake(monkeypatch, "commands.summarize", summarize=summarize)
+    monkeypatch.setattr("dlperf_runner.commands.summarize.summarize", summarize)
     fake(monkeypatch, "history.store", history_of=lambda _: None)
 
 

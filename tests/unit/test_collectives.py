@@ -254,7 +254,7 @@ def test_program_prints_what_nccl_tests_prints(
     status, lines = run(ranks, *options, "--warmup-iterations", "1")
     assert status == 0
     text = ("\n".join(lines) + "\n").encode()
-    found = read([text])
+    (found,) = read([text])
     assert (found.collective, found.ranks, found.iterations) == (operation, ranks, 3)
     assert [row.wrong for row in found.rows] == [0] * 10  # 8 bytes to 4 KiB
     assert not found.is_wrong
@@ -274,7 +274,7 @@ def test_program_counts_wrong_elements(run: Callable[..., tuple[int, list[str]]]
     from dlperf_runner.logs.nccl_tests import read
 
     status, lines = run(2, "--max-bytes", "64", "--iterations", "2", broken=True)
-    found = read([("\n".join(lines) + "\n").encode()])
+    (found,) = read([("\n".join(lines) + "\n").encode()])
     assert [(row.size, row.wrong, row.in_place_wrong) for row in found.rows] == [
         *((8, 0, 0), (16, 0, 0), (32, 1, 1), (64, 0, 0))
     ]

@@ -8,14 +8,14 @@ import typer
 from command_line import call
 from make_logs import ROOT
 
-from dlperf_runner.cli.main import app
-from dlperf_runner.cli.reference import render
+from dlperf_runner.commands import app
+from tools.commands_page import render
 
 PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 
 
 def test_the_page_is_what_the_commands_say_of_themselves() -> None:
-    again = "python -m dlperf_runner.cli.reference > docs/commands.md"
+    again = "python -m tools.commands_page > docs/commands.md"
     assert render() == PAGE, f"docs/commands.md is old; {again}"
 
 

@@ -20,9 +20,9 @@ from planned_campaigns import create, end
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.campaign import lock, manifest
 from dlperf_runner.campaign.manifest import changes, read
-from dlperf_runner.commands import rounds
-from dlperf_runner.commands.controllers import stop
-from dlperf_runner.commands.watch import time_left
+from dlperf_runner.control import rounds
+from dlperf_runner.control.controllers import stop
+from dlperf_runner.control.watch import time_left
 from dlperf_runner.core.errors import UserError
 
 # A controller that creates or resumes a campaign and works on its files until it is killed.
@@ -142,7 +142,7 @@ def test_done_run_that_is_not_recorded_is_told_until_the_playbook_resumes(
     for record in campaigns.read_records(tmp_path):
         end(tmp_path, record, status="done")
     manifest.seal_run(tmp_path, campaigns.read_records(tmp_path)[0]["id"])
-    monkeypatch.setattr("dlperf_runner.commands.controllers.Verdicts.of", lambda *_: {})
+    monkeypatch.setattr("dlperf_runner.control.controllers.Verdicts.of", lambda *_: {})
     names = [run["id"] for run in campaigns.read_records(tmp_path)[1:]]
     said = " ".join(call("status", tmp_path, status=1).out.split())
     assert said.endswith(

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import preflight
 import pytest
 from command_line import Called, call
 from doctor_facts import NODES, PROJECT, STACKS, document
@@ -15,6 +14,7 @@ from dlperf_runner.commands.doctor import examine, read_facts
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.doctor.findings import Finding
 from dlperf_runner.doctor.nodes import diagnose, status_of
+from dlperf_runner.provision import preflight
 from dlperf_runner.report.findings_text import render
 
 
@@ -100,6 +100,7 @@ def test_facts_of_a_playbook(tmp_path: Path) -> None:
             "dcgm": None,
             "adopted": None,
             "ssh_mesh": {"failed": "node2: no", "called": 1},
+            "firewall": None,
             "all_reduce": None,
             "asked": 4.0,
             "answered": 6.5,

@@ -131,5 +131,4 @@ def test_a_stack_without_infiniband_has_no_finding_about_it() -> None:
     assert {(finding.check, finding.status) for finding in found} == {
         ("interface", "ok"),
         ("address", "ok"),
-        ("firewall", "ok"),
     }

@@ -17,8 +17,8 @@ from command_line import call
 from tiny_index import wheel
 
 from dlperf_runner.catalog.framework import Environment
-from dlperf_runner.commands import environments
-from dlperf_runner.commands.environments import Wanted, install_command, takes, venv_command
+from dlperf_runner.commands import env as environments
+from dlperf_runner.commands.env import Wanted, install_command, takes, venv_command
 from dlperf_runner.core.paths import OWN_CATALOG
 
 MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -15,8 +15,8 @@ from job_campaigns import KILL_JOB, campaign, execute, hold, outcomes, program
 
 from dlperf_runner.campaign import lock
 from dlperf_runner.campaign.directory import read_plan, read_records, remaining_plan
-from dlperf_runner.commands.rounds import Policy
 from dlperf_runner.commands.verify import verify
+from dlperf_runner.control.rounds import Policy
 from dlperf_runner.core.errors import Stopped, UserError
 from dlperf_runner.report.plan_text import render
 

@@ -14,7 +14,7 @@ from job_campaigns import campaign, execute, hold, within
 
 from dlperf_runner.campaign import jobs
 from dlperf_runner.campaign.job_files import SchedulerSettings
-from dlperf_runner.commands import scheduled
+from dlperf_runner.control import scheduled
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.schedulers.on_nodes import job_run
 

@@ -30,9 +30,9 @@ from job_campaigns import (
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.campaign import jobs, lock
 from dlperf_runner.campaign.directory import read_records, remaining_plan
-from dlperf_runner.commands import rounds, scheduled
-from dlperf_runner.commands.rounds import Policy
 from dlperf_runner.commands.verify import verify
+from dlperf_runner.control import rounds, scheduled
+from dlperf_runner.control.rounds import Policy
 from dlperf_runner.core.errors import Stopped, UserError
 
 

@@ -8,12 +8,121 @@ import math
 import pkgutil
 import re
 from collections.abc import Iterator
+from re import _constants as op
+from re import _parser
+from typing import Any
 
 import pytest
-from regex_steps import most_steps
 
 from dlperf_runner import logs
 from dlperf_runner.logs import statements
+
+# ---- The most steps that Python's `re` can need for a pattern, found in the parsed pattern
+
+
+def most_steps(pattern: re.Pattern[Any], longest: float = math.inf) -> float:
+    """The most steps from one start of a match in texts of at most `longest` characters, whatever
+    they are: each character that is compared, in every way of backtracking.
+
+    A search starts at each character at most once, so with a finite number a text of double length
+    needs at most double the steps. What a possessive repetition at the end of a pattern takes is
+    not counted: the match cannot fail any more, and the next search starts behind it.
+    """
+    items = list(_parser.parse(pattern.pattern, pattern.flags))
+    return _sequence(_without_end(items), longest)[1]
+
+
+def _without_end(items: list[Any]) -> list[Any]:
+    """The items without an endless possessive repetition of one character at their end."""
+    if not items:
+        return items
+    kind, value = items[-1]
+    if kind is op.POSSESSIVE_REPEAT and value[1] is op.MAXREPEAT and len(value[2]) == 1:
+        return items[:-1]
+    if kind is op.SUBPATTERN:
+        return [*items[:-1], (kind, (*value[:-1], _without_end(list(value[-1]))))]
+    return items
+
+
+def _sequence(items: Any, longest: float) -> tuple[float, float]:
+    """In how many ways the items may match from a place, and the steps of all of them."""
+    ways, steps, items = 1.0, 0.0, list(items)
+    for index, (kind, value) in enumerate(items):
+        more, each = _item(kind, value, longest)
+        one = value[-1][0] if kind is op.SUBPATTERN and len(value[-1]) == 1 else (kind, value)
+        if _ends_where_the_next_begins(*one, items[index + 1 : index + 2]):
+            more, each = 1, 2 * each
+        ways, steps = ways * more, steps + ways * each
+    return ways, steps
+
+
+def _ends_where_the_next_begins(kind: Any, value: Any, following: Any) -> bool:
+    """Whether a repetition is of characters other than the literal one behind it."""
+    if kind not in (op.MAX_REPEAT, op.MIN_REPEAT) or not following or len(value[2]) != 1:
+        return False
+    (repeated, characters), (next_kind, literal) = value[2][0], following[0]
+    if next_kind is not op.LITERAL:
+        return False
+    if repeated is op.LITERAL:
+        return bool(characters != literal)
+    if repeated is op.NOT_LITERAL:
+        return bool(characters == literal)
+    return repeated is op.IN and not _holds(characters, chr(literal))
+
+
+def _holds(characters: Any, one: str) -> bool:
+    """Whether a class of characters has this one."""
+    is_negated, found = False, False
+    for kind, value in characters:
+        if kind is op.NEGATE:
+            is_negated = True
+        elif kind is op.LITERAL:
+            found |= ord(one) == value
+        elif kind is op.RANGE:
+            found |= value[0] <= ord(one) <= value[1]
+        else:
+            categories = {
+                op.CATEGORY_DIGIT: r"\d",
+                op.CATEGORY_SPACE: r"\s",
+                op.CATEGORY_WORD: r"\w",
+                op.CATEGORY_NOT_DIGIT: r"\D",
+                op.CATEGORY_NOT_SPACE: r"\S",
+                op.CATEGORY_NOT_WORD: r"\W",
+            }
+            found |= re.match(categories[value], one, re.ASCII) is not None
+    return found != is_negated
+
+
+def _item(kind: Any, value: Any, longest: float) -> tuple[float, float]:
+    if kind is op.SUBPATTERN:
+        return _sequence(value[-1], longest)
+    if kind is op.BRANCH:
+        ways, steps = zip(*(_sequence(part, longest) for part in value[1]), strict=True)
+        return sum(ways), sum(steps)
+    if kind is op.GROUPREF_EXISTS:
+        ways, steps = zip(*(_sequence(part or (), longest) for part in value[1:]), strict=True)
+        return max(ways), 1 + max(steps)
+    if kind is op.ATOMIC_GROUP:
+        return 1, _sequence(value, longest)[1]
+    if kind in (op.ASSERT, op.ASSERT_NOT):
+        return 1, _sequence(value[1], longest)[1]
+    if kind in (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT):
+        least, most, body = value
+        most = longest if most is op.MAXREPEAT else most
+        ways, steps = _sequence(body, longest)
+        if kind is op.POSSESSIVE_REPEAT:
+            return 1, 1 + most * steps
+        if ways == 1:
+            return most - least + 1, 1 + most * steps
+        if most == 1:
+            return ways + 1 - least, 1 + steps
+        return ways ** (most + 1), steps * ways**most
+    if kind in (op.LITERAL, op.NOT_LITERAL, op.ANY, op.IN, op.AT):
+        return 1, 1
+    raise ValueError(kind)
+
+
+# ---- tests
 
 # Steps from one start. A start is where the first words of a pattern are, not every character.
 MOST = 300_000

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dlperf_runner.catalog.reader import Catalog
-from dlperf_runner.commands import listing
+from dlperf_runner.commands import list as listing
 from dlperf_runner.core.errors import UserError
 
 KINDS = ("workloads", "matrices", "frameworks", "stacks", "published")

@@ -24,11 +24,11 @@ from planned_campaigns import create, set_outcome
 from recorded_campaign import end
 
 from dlperf_runner.campaign import directory as campaigns
-from dlperf_runner.cli.results import progress_line
-from dlperf_runner.commands import campaigns as commands
-from dlperf_runner.commands.live import announce_page, serve_page
-from dlperf_runner.commands.watch import CampaignWatch, time_left
+from dlperf_runner.commands.status import progress_line
+from dlperf_runner.control import campaigns as commands
+from dlperf_runner.control.watch import CampaignWatch, time_left
 from dlperf_runner.core.errors import UserError
+from dlperf_runner.live.command import announce_page, serve_page
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import parse_choice
 

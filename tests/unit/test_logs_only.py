@@ -12,7 +12,7 @@ from plan_examples import lab_nodes
 from dlperf_runner.catalog.entry import read_entry
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.workload import Workload
-from dlperf_runner.commands.listing import render
+from dlperf_runner.commands.list import render
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan

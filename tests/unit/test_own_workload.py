@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from filters import environments
 from make_logs import ROOT, gluoncv, write
 from own_workload import NODES, PROGRAM, REGEX, init, said
 from planned_campaigns import set_outcome
@@ -22,8 +21,9 @@ from planned_campaigns import set_outcome
 from dlperf_runner import logs
 from dlperf_runner.campaign.directory import read_plan
 from dlperf_runner.catalog import reader
-from dlperf_runner.cli import init_workload as command
+from dlperf_runner.commands import init_workload as command
 from dlperf_runner.compare.baselines import read_baseline
+from dlperf_runner.provision import environments
 
 LOG = "logs/1n2g/mine_b4_fp32_1.log"
 

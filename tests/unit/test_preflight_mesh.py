@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-import preflight
 import pytest
 
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.core.node import Node
 from dlperf_runner.doctor.nodes import diagnose
+from dlperf_runner.provision.ssh_mesh import partners
 
 HOSTS = [f"node{number}" for number in range(100)]
 
 
 def test_every_node_calls_every_other_one_and_no_node_is_called_by_many_at_once() -> None:
-    calls = [preflight.partners(HOSTS[:64], host, 64) for host in HOSTS[:64]]
+    calls = [partners(HOSTS[:64], host, 64, ahead=True) for host in HOSTS[:64]]
     for host, called in zip(HOSTS, calls, strict=False):
         assert {host, *called} == set(HOSTS[:64]) and len(called) == 63
     # Who keeps step with the others is alone where he calls.
@@ -23,7 +23,7 @@ def test_every_node_calls_every_other_one_and_no_node_is_called_by_many_at_once(
 
 
 def test_in_a_large_cluster_each_node_calls_a_few_and_all_are_called() -> None:
-    calls = {host: preflight.partners(HOSTS, host, 64) for host in HOSTS}
+    calls = {host: partners(HOSTS, host, 64, ahead=True) for host in HOSTS}
     assert len(calls["node0"]) == 99
     assert calls["node98"] == ["node99", "node0", "node2", "node6", "node14", "node30", "node62"]
     others = [called for host, called in calls.items() if host != "node0"]
@@ -36,7 +36,7 @@ def test_in_a_large_cluster_each_node_calls_a_few_and_all_are_called() -> None:
 def test_any_cluster_has_partners_that_are_others(size: int) -> None:
     for limit in (0, 4, 64):
         for host in HOSTS[:size]:
-            called = preflight.partners(HOSTS[:size], host, limit)
+            called = partners(HOSTS[:size], host, limit, ahead=True)
             assert host not in called and len(set(called)) == len(called)
             assert bool(called) == (size > 1)
 

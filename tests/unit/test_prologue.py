@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_runner.commands.scheduled import read_site
+from dlperf_runner.control.scheduled import read_site
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.schedulers import Allocation
 from dlperf_runner.schedulers.job import prologue

@@ -14,11 +14,11 @@ from upstream_sources import source_mirror
 from dlperf_runner.catalog.published_numbers import reproduced_reports
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.reproduction import Reproduction
-from dlperf_runner.cli.reproducing import pages
 from dlperf_runner.core.case import Run
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.plan.published_command import differences, flags_of, is_declared
+from tools.reproducing_pages import pages
 
 REPORTS = {report.name: report for report in reproduced_reports()}
 IMAGES = {"nvcr.io/nvidia/tensorflow:20.12-tf1-py3": "sha256:" + "0" * 64}
@@ -72,7 +72,7 @@ def test_the_plan_is_the_published_command_but_for_the_declared_differences(name
 @pytest.mark.parametrize("name", REPORTS)
 def test_the_pages_are_what_the_catalogue_and_the_plan_say(name: str) -> None:
     page = ROOT / "docs/reproducing" / f"{name}.md"
-    again = "python -m dlperf_runner.cli.reproducing docs/reproducing"
+    again = "python -m tools.reproducing_pages docs/reproducing"
     assert page.read_text("utf-8") == pages()[page.name], f"{page.name} is old; {again}"
     assert f"reproducing/{page.name}" in (ROOT / "mkdocs.yml").read_text("utf-8")
 

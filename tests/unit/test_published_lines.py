@@ -144,29 +144,6 @@ def test_publication_is_compared_by_its_own_estimator(results: Results) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "parameters", "noise"),
-    [
-        ("upstream", {"noise": "fresh"}, []),
-        ("upstream", {"noise": "repeated"}, ["repeated, fresh"]),
-        ("builtin", {"noise": "fresh"}, ["one batch, fresh"]),  # which it does not use
-    ],
-)
-def test_how_the_noise_was_made_is_named_beside_the_publication(
-    tmp_path: Path, source: str, parameters: dict[str, str], noise: list[str]
-) -> None:
-    write(tmp_path / "campaign.json", ["{}"])
-    of_workload = {"workload": "paddle-arcface", "framework": "paddle", "model": "arcface"}
-    log = {"log_format": "plsc", "total_steps": 150, "warmup_steps": 50}
-    lines = node_log("1n1g", 397.78)
-    known = {**of_workload, **log, "source": source, "parameters": parameters}
-    campaign_run(tmp_path, "1n1g", 1, lines, **known)
-    found = load_results([tmp_path], jobs=1)
-    (case,) = records(compare_published(found.frame, read_conditions(found.counted, load_rule())))
-    assert case["report"] == "paddle-plsc-arcface"
-    assert re.findall(r"noise \((.*?)\)", case["noted"]) == noise
-
-
-@pytest.mark.parametrize(
     ("noise", "noted"),
     [("fresh", []), ("repeated", ["repeated, fresh"]), ("one batch", ["one batch, fresh"])],
 )

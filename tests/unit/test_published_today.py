@@ -1,13 +1,9 @@
-"""Publications of today's accelerators: equal to the table they were taken from, each cited, and
-compared by unit, accelerator and conditions."""
+"""Publications of today's accelerators, compared by unit, accelerator and conditions."""
 
 from __future__ import annotations
 
-import csv
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,13 +11,12 @@ import compare_rows
 import pytest
 from compare_rows import rows
 from frame_rows import frame
-from make_logs import SHARED
 from plan_examples import gpu_nodes
 
 from dlperf_runner.catalog.published_numbers import PublishedNumber, load_published, load_rule
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.commands import listing
-from dlperf_runner.compare.conditions import conditions_of, family, parse_stated, same_product
+from dlperf_runner.commands import list as listing
+from dlperf_runner.compare.conditions import conditions_of, parse_stated, same_product
 from dlperf_runner.compare.publications import side_by_side
 from dlperf_runner.compare.published import published_points
 from dlperf_runner.core.errors import UserError
@@ -32,13 +27,6 @@ from dlperf_runner.report.compare_text import render_publications
 from dlperf_runner.results.run_record import FoundRun
 from dlperf_runner.stats.summary import summarize
 
-TABLE = SHARED / "published" / "published_today.csv"
-COLUMNS = {
-    "samples": "samples_per_second",
-    "tokens": "tokens_per_second_per_device",
-    "TFLOP": "tflops_per_device",
-}
-SIZES = {"MiB": 2**20, "GiB": 2**30}
 NUMBERS = load_published()
 
 
@@ -51,95 +39,7 @@ def of(report: str, **wanted: Any) -> list[PublishedNumber]:
     return found
 
 
-# ---- the table
-
-
-def stated(line: Mapping[str, str], unit: str) -> Iterator[tuple[float, int | None]]:
-    """The numbers of a line of the table, those of NCCL with the size of their message."""
-    if unit != "GB":
-        if text := line[COLUMNS[unit]]:
-            yield float(text), None
-        return
-    first = re.match(r"busbw_GB_per_s=([\d.]+) message=(\d+)(MiB|GiB)", line["notes"])
-    if first and line["nodes"]:
-        size = int(first[2]) * SIZES[first[3]]
-        yield float(first[1]), size
-        off = re.search(r"NVLS_ENABLE=0: ([\d.]+)", line["notes"])
-        yield from [(float(off[1]), size)] if off else []
-        for value, number, name in re.findall(r"([\d.]+) at (\d+)(MiB|GiB)", line["notes"]):
-            yield float(value), int(number) * SIZES[name]
-
-
-TIME_TO_TRAIN = "a time to train alone"
-THRESHOLD = "the limit of a health check, not a measurement"
-# Why files of the table are not in the catalogue, by a pattern of their repository and name.
-LEFT_OUT = {
-    "mlcommons/training_results_v5.1 */llama2_70b_lora/*": TIME_TO_TRAIN,
-    "mlcommons/training_results_v5.1 */retinanet/*": TIME_TO_TRAIN,
-    "mlcommons/training_results_v5.1 AMD/results/MI35?X_*/llama31_8b/*": TIME_TO_TRAIN,
-    "mlcommons/training_results_v5.1 Lenovo/results/SR?80aV3-*/llama31_8b/*": TIME_TO_TRAIN,
-    "mlcommons/training_results_v5.1 Nebius/results/nebius_b200_n1/llama31_8b/*": TIME_TO_TRAIN,
-    "mlcommons/training_results_v5.1 Nebius/results/nebius_b200_n4/llama31_8b/*": TIME_TO_TRAIN,
-    "KellerJordan/modded-nanogpt *": TIME_TO_TRAIN,
-    "Azure/azurehpc-health-checks *": THRESHOLD,
-    "Azure/ai-infrastructure-on-azure *": "approximate, what its authors expect of a machine",
-    "NVIDIA-NeMo/Megatron-Bridge examples/models/wan/*": (
-        "TFLOP/s of a model that makes videos, without its precision and without its tokens/s"
-    ),
-}
-
-
-def reasons_to_leave_out(line: Mapping[str, str]) -> list[str]:
-    name = f"{line['source_repo']} {line['source_file']}"
-    return [reason for pattern, reason in LEFT_OUT.items() if fnmatchcase(name, pattern)]
-
-
-@pytest.mark.skipif(not TABLE.exists(), reason="the table of published numbers is not here")
-def test_the_catalogue_says_what_the_table_says_and_nothing_is_left_out() -> None:
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        lines = list(csv.DictReader(file))
-    places = {(line["source_repo"], line["source_file"]) for line in lines}
-    today = [n for n in NUMBERS if (n.citation.repository, n.citation.file) in places]
-    assert {n.report for n in today} >= {n.report for n in NUMBERS if n.unit != "samples"}
-    units: dict[tuple[str | None, str | None], set[str]] = {}
-    for number in today:
-        place = (number.citation.repository, number.citation.file)
-        units.setdefault(place, set()).add(number.unit)
-    pool, unused = [], set(LEFT_OUT.values())
-    for line in lines:
-        cited = units.get((line["source_repo"], line["source_file"]), set())
-        found = [(line, value, size) for unit in cited for value, size in stated(line, unit)]
-        reasons = reasons_to_leave_out(line)
-        # Each line is in the catalogue, or there is one reason why not.
-        assert (len(reasons), bool(found)) in ((0, True), (1, False)), line
-        assert TIME_TO_TRAIN not in reasons or line["notes"].startswith("time_to_train_min="), line
-        unused -= {*reasons}
-        pool += found
-    assert unused == set()
-    for number in today:
-        match = next(entry for entry in pool if agrees(number, *entry))
-        pool.remove(match)
-        commit = re.findall(r"\b[0-9a-f]{7,40}\b", match[0]["commit_or_url"])
-        # MaxText has moved the file; it stands at a later commit under the table's name.
-        moved = number.report == "maxtext-llama2-7b-a3"
-        assert moved or any((number.citation.commit or "").startswith(c) for c in commit)
-    assert pool == []
-
-
-def agrees(n: PublishedNumber, line: Mapping[str, str], value: float, size: int | None) -> bool:
-    known = n.conditions
-    same = (
-        (line["source_repo"], n.citation.repository),
-        (line["source_file"], n.citation.file),
-        (f"{line['nodes']}n{line['gpus_per_node']}g", str(n.topology)),
-        (value, n.stated),
-        (size, known.message_bytes),
-        (line["sequence_length"] or None, known.sequence_length and str(known.sequence_length)),
-        (re.findall(r"[A-Z]{1,3}\d{2,3}", line["accelerator"])[0], family(known.accelerator)),
-    )
-    batch = str(n.batch_size_per_device or known.micro_batch_size or "")
-    # NeMo's recipes state their micro batch in the notes.
-    return all(a == b for a, b in same) and line["batch_size_per_device"] in ("", batch)
+# ---- the numbers
 
 
 def test_a_rate_of_one_device_is_that_of_all_times_their_number() -> None:

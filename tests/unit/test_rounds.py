@@ -17,8 +17,8 @@ from dlperf_runner.campaign import directory as campaign
 from dlperf_runner.campaign import execute as execution
 from dlperf_runner.campaign import manifest
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.commands import campaigns
-from dlperf_runner.commands.rounds import case_samples, run_rounds
+from dlperf_runner.control import campaigns
+from dlperf_runner.control.rounds import case_samples, run_rounds
 from dlperf_runner.core.errors import Stopped, UserError
 from dlperf_runner.core.frame import make_frame
 from dlperf_runner.plan import choice as choices

@@ -26,7 +26,7 @@ RUNNER = """
 import json, os, subprocess, sys, time
 from pathlib import Path
 from dlperf_runner.campaign import execute
-from dlperf_runner.cli import main as cli
+from dlperf_runner import commands as cli
 
 def playbook(name, variables, inventories, state, limit=""):
     campaign = Path(variables["resume"])

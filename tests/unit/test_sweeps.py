@@ -17,10 +17,10 @@ from refusals import refusal
 
 from dlperf_runner.campaign import directory as campaign
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.commands import campaigns
 from dlperf_runner.commands.report import make_report
-from dlperf_runner.commands.rounds import values_by_case
 from dlperf_runner.commands.summarize import summarize
+from dlperf_runner.control import campaigns
+from dlperf_runner.control.rounds import values_by_case
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import choice_of_variables, parse_choice

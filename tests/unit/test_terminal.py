@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf_runner.commands import progress
+from dlperf_runner.options import progress
 from dlperf_runner.report.tables import Cell, Column
 from dlperf_runner.report.terminal import PIPE, Screen, table
 

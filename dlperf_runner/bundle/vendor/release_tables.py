@@ -7,8 +7,6 @@ here they are read as data. A mirror has https://<host>/<path> at `vendor/<host>
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -21,6 +19,7 @@ from ...catalog.suites import RELEASES, SYSTEMS
 from ...core import paths
 from ...core.errors import UserError
 from ...core.files import read_text
+from ...provision import vendor
 
 FOLDER = "vendor"
 
@@ -100,28 +99,12 @@ class ReleaseTable:
         return found
 
     def release(self, system: str) -> dict[str, Any]:
-        """The entry of the version, merged with its part for the system; as the filter
-        vendor_release gives it."""
-        entry = dict(self.releases[self.version])
-        systems = entry.pop("systems")
-        own = systems[system] if isinstance(systems, dict) else {}
-        found = {**entry, **own, "version": self.version, "system": system}
-        return _filled(found, {k: v for k, v in found.items() if isinstance(v, str)}, system)
+        """The entry of the version for the system, as the role gets it."""
+        return vendor.release(self.releases, self.version, system, self.title, "the stack")
 
     def refusal(self, system: str) -> str:
         """Why the version cannot be installed on a system; empty if it can."""
-        title = f"{self.title} {self.version}"
-        if self.version not in self.releases:
-            return f"{title} is not known; known: {', '.join(self.releases)}"
-        entry = self.releases[self.version]
-        if system in entry["systems"]:
-            return ""
-        others = ", ".join(v for v, one in self.releases.items() if system in one["systems"])
-        why = f" ({entry['why']})" if "why" in entry else ""
-        return (
-            f"{title} is not for {system}{why}; it is for {' or '.join(entry['systems'])}."
-            f" Known for {system}: {others or 'no version'}"
-        )
+        return vendor.refusal(self.releases, self.version, system, self.title, "the stack")
 
 
 def wanted(
@@ -254,23 +237,17 @@ def _repository(
     is_unpacked: bool = False,
 ) -> VendorRepository:
     name = entry["repository"]
-    repositories = _yaml("playbooks/vars/vendor_repositories.yml")["vendor_repositories"]
-    one = repositories[name]
-    if system.startswith("rhel"):
-        one = {**one, **one["rhel"]}
-    one = _filled(one, {}, system)
-    # A mirror that signs anew has another key file, too.
-    sha256 = "" if name in keys else one["key"].get("sha256", "")
+    one = vendor.repository(name, system, None, keys)
     packages = tuple(entry["packages"].items())
     return VendorRepository(
         name,
         table.role,
-        one["url"],
-        entry.get("suite", one.get("suite", "/")),
-        tuple(one.get("components", [])),
-        one["key"]["url"],
-        tuple(keys.get(name, one["key"]["fingerprints"])),
-        sha256,
+        one["uri"],
+        entry.get("suite", one["suite"]),
+        tuple(one["components"]),
+        one["key"],
+        tuple(one["fingerprints"]),
+        one.get("key_sha256", ""),
         () if is_unpacked else packages,
         tuple((tuple(pin["packages"]), pin["version"]) for pin in entry.get("pins", [])),
         packages if is_unpacked else (),
@@ -302,15 +279,3 @@ def role_variables(role: str, part: str = "vars") -> dict[str, Any]:
 def _yaml(path: str) -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load(read_text(paths.shipped() / path))
     return loaded
-
-
-def _filled(value: dict[str, Any], texts: Mapping[str, str], system: str) -> dict[str, Any]:
-    """`value` with the texts, and the system's names, in place of {system} and other names."""
-    os = re.match("[a-z]*", system)[0]  # type: ignore[index]
-    names = {"system": system.replace(".", ""), "distribution": system, "os": os}
-    names |= {"release": system.removeprefix(os), "dist": system.replace("rhel", "el")}
-    document = json.dumps(value)
-    for name, text in {**texts, **names}.items():
-        document = document.replace("{" + name + "}", text)
-    filled: dict[str, Any] = json.loads(document)
-    return filled

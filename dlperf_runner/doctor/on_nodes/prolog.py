@@ -37,7 +37,7 @@ def failed(node: Any, stack: Any, root: str = "/") -> "list[str]":
     disks = {path: health.disk(path) for path in FILE_SYSTEMS}
     findings = [*doctor["disks"].disk_findings(node.name, disks, LEAST_FREE_MIB)]
     rails = node.env.get("NCCL_IB_HCA") or (stack.infiniband and stack.infiniband.rails) or ""
-    facts = network.facts(root, None, node.interface or None, rails, [], PROBE_S)
+    facts = network.facts(root, None, node.interface or None, rails, PROBE_S)
     findings += doctor["fabric"].fabric_findings(node, stack, facts)
     if stack.accelerator == "gpu":
         of_gpus = import_module("dlperf_runner.doctor.gpu")

@@ -1,0 +1,1 @@
+"""Bus bandwidths from logs of nccl-tests."""

@@ -1,0 +1,298 @@
+"""The command `compare`: compares a campaign with published results or with another campaign."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..core.errors import UserError
+from ..core.files import write_result
+from ..core.percent import fraction
+from ..options import (
+    AboutLogs,
+    AsJson,
+    Conditions,
+    exit_with,
+    option,
+    print_json,
+    print_note,
+    screen,
+    states,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..results.load import Results
+
+ORDER = 160
+
+
+_FILTERS = ("model", "framework", "precision")
+
+
+@partial(states, filters=_FILTERS, mode="--published")
+def command(
+    about: AboutLogs,
+    context: typer.Context,
+    directories: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="One campaign, to compare with published results; or two, the older one first.",
+            metavar="[DIR] [DIR]",
+            show_default=False,
+        ),
+    ] = None,
+    baseline: Annotated[
+        str, option("--baseline", "Use this saved baseline instead of the first DIR.", "NAME")
+    ] = "",
+    save_baseline: Annotated[
+        str, option("--save-baseline", "Save the speeds in DIR as this baseline.", "NAME")
+    ] = "",
+    replace: Annotated[
+        bool, option("--replace", "Replace an existing baseline with this name.")
+    ] = False,
+    published: Annotated[
+        bool, option("--published", "Show publications with different results side by side.")
+    ] = False,
+    everything: Annotated[
+        bool, option("--all", "Show all publications of a case, not only the closest.")
+    ] = False,
+    condition: Conditions = None,
+    assume_published: Annotated[
+        bool,
+        option(
+            "--assume-published",
+            "Assume that conditions not recorded in the logs are as published.",
+        ),
+    ] = False,
+    fail_if_slower: Annotated[
+        str,
+        option(
+            "--fail-if-slower",
+            "Exit with status 1 if a case is slower by more than this, or is undecided.",
+            "PERCENT",
+        ),
+    ] = "",
+    allow_different: Annotated[
+        list[str] | None,
+        option(
+            "--allow-different",
+            "Compare cases although they differ in this, such as accelerator, data or"
+            " image_size; parameters means all of them. May be repeated.",
+            "NAME",
+        ),
+    ] = None,
+    allow_undecided: Annotated[
+        bool,
+        option(
+            "--allow-undecided",
+            "Do not exit with status 1 for undecided cases. Too few runs still do.",
+        ),
+    ] = False,
+    junit: Annotated[Path | None, option("--junit", "Also write JUnit XML.", "FILE")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare a campaign with published results, or with another campaign."""
+    given = directories or []
+    mode = _mode(given, baseline, save_baseline, published)
+    _check_options(mode, _given(context))
+    limit = fraction(fail_if_slower, "--fail-if-slower") if fail_if_slower else None
+    if published:
+        _publications({name: about.texts[name] for name in _FILTERS}, everything, as_json)
+        return
+    loaded = list(_loaded(given or [Path("results/latest")], about))
+    problems = [problem for results in loaded for problem in results.problems]
+    for results in loaded:
+        if results.is_incomplete:
+            print_note(
+                f"{results.directory}: a run failed, is missing or is invalid, and is not compared;"
+                " `dlperf summarize` names it"
+            )
+    if save_baseline:
+        from ..campaign.directory import name_of
+        from ..compare import baselines
+
+        exit_with(problems)
+        (results,) = loaded
+        of = (save_baseline, name_of(results.directory), results.logs)
+        print(baselines.save_baseline(results.frame, *of, replace=replace))
+        return
+    if len(loaded) == 2 or baseline:
+        table, rendered, suite = _two_campaigns(loaded, baseline, limit, allow_different or [])
+    else:
+        stated, ways = condition or [], (everything, assume_published)
+        table, rendered, suite = _with_published(loaded[0], stated, limit, ways)
+    status = _finish(table, rendered, suite, limit, allow_undecided, junit, as_json)
+    exit_with(problems, status)
+
+
+def _mode(given: Sequence[Path], baseline: str, save: str, published: bool) -> str:
+    """The kind of comparison: a key of _OPTIONS."""
+    wanted = 0 if published else 1 if baseline or save else 2
+    if (
+        len(given) > wanted
+        or (baseline and not given)
+        or (baseline and save)
+        or (published and (baseline or save))
+    ):
+        names = {0: "no directory", 1: "one directory, the campaign", 2: "one or two directories"}
+        raise UserError(
+            "these arguments cannot be combined",
+            where="compare",
+            expected=names[wanted],
+            found=" ".join(map(str, given)) or "none",
+            hint="use only one of --published, --baseline and --save-baseline",
+        )
+    if published:
+        return "--published"
+    if save:
+        return "--save-baseline"
+    return "two campaigns" if baseline or len(given) == 2 else "one campaign"
+
+
+# The options that each kind of comparison supports. Others are errors, never silently ignored.
+_GATE = ("--fail-if-slower", "--allow-undecided", "--junit")
+_ABOUT = ("--model", "--framework", "--precision", "--topology", "--batch-size", "--accelerator")
+_LOGS = (*_ABOUT, "--mapping")
+_OPTIONS = {
+    "--published": (*_ABOUT[:3], "--all", "--json"),
+    "--save-baseline": ("--replace", *_LOGS),
+    "two campaigns": (*_GATE, "--allow-different", *_LOGS, "--json"),
+    "one campaign": (*_GATE, *_LOGS, "--all", "--condition", "--assume-published", "--json"),
+}
+
+
+def _given(context: typer.Context) -> list[str]:
+    """The options that the user gave, but for those that choose the kind of comparison."""
+    return [
+        option.opts[0]
+        for option in context.command.params
+        if option.param_type_name == "option"
+        and option.opts[0] not in ("--baseline", "--save-baseline", "--published")
+        and context.params[str(option.name)]
+    ]
+
+
+def _check_options(mode: str, options: Sequence[str]) -> None:
+    for name in options:
+        if name not in _OPTIONS[mode]:
+            fitting = [place for place, names in _OPTIONS.items() if name in names]
+            raise UserError(
+                f"this option has no effect with {mode}",
+                where=name,
+                expected=f"this option only with {' or '.join(fitting)}",
+            )
+
+
+def _loaded(directories: Sequence[Path], about: AboutLogs) -> Iterator[Results]:
+    from ..options.progress import reading_logs
+    from ..results.discovery import of_each
+    from ..results.load import load_results
+
+    for directory, statements in of_each(directories, about.statements()):
+        yield load_results(directory, statements=statements, progress=reading_logs)
+
+
+def _publications(wanted: Mapping[str, Any], everything: bool, as_json: bool) -> None:
+    from ..catalog.published_numbers import as_record
+    from ..compare.publications import side_by_side
+    from ..report.compare_text import render_publications
+
+    groups = side_by_side(**wanted, every=everything)
+    if not as_json:
+        print(render_publications(groups, screen()), end="")
+        return
+    names = ("framework", "model", "precision", "topology", "spread", "factors")
+    document = [
+        {name: getattr(group, name) for name in names}
+        | {"numbers": [as_record(number) for number in group.numbers]}
+        for group in groups
+    ]
+    print_json({"publications": document})
+
+
+def _with_published(
+    results: Results, texts: Sequence[str], limit: float | None, ways: tuple[bool, bool]
+) -> tuple[pd.DataFrame, str, str]:
+    from ..catalog.published_numbers import load_rule
+    from ..compare.conditions import parse_stated, read_conditions
+    from ..compare.published import compare_published
+    from ..report.compare_text import render_published
+
+    rule = load_rule()
+    conditions = read_conditions(results.counted, rule, parse_stated(texts))
+    every, assume = ways
+    table = compare_published(
+        results.frame, conditions, rule=rule, every=every, assume=assume, limit=limit
+    )
+    rendered = render_published(table, rule.tolerance, screen(), limit, every=every)
+    return table, rendered, f"{results.directory} and published results"
+
+
+def _two_campaigns(
+    loaded: Sequence[Results], baseline: str, limit: float | None, allowed: Sequence[str]
+) -> tuple[pd.DataFrame, str, str]:
+    from ..compare.campaigns import compare_campaigns, without_effect
+    from ..compare.spread import read_spreads, refuse_copies
+    from ..report.compare_text import render_campaigns
+    from ..results.repeats import about_other_starts
+
+    if baseline:
+        from ..compare.baselines import logs_of_baseline, read_baseline
+
+        first, name = read_baseline(baseline), f"baseline {baseline}"
+        logs = logs_of_baseline(baseline)
+        if not logs:
+            print_note(f"{name}: does not record its logs, so copies of them are not recognised")
+    else:
+        first, name, logs = loaded[0].frame, str(loaded[0].directory), loaded[0].logs
+    second = loaded[-1]
+    names = (name, str(second.directory))
+    table = compare_campaigns(first, second.frame, limit, allowed, read_spreads())
+    refuse_copies(zip(names, (logs, second.logs), strict=True))
+    for note in [] if baseline else about_other_starts(loaded[0].counted, second.counted):
+        print_note(note)
+    for condition in without_effect(first, second.frame, allowed):
+        print_note(f"--allow-different {condition}: has no effect, because no pair differs in it")
+    return table, render_campaigns(table, names, limit, screen()), " and ".join(names)
+
+
+def _finish(
+    table: pd.DataFrame,
+    rendered: str,
+    suite: str,
+    limit: float | None,
+    allow_undecided: bool,
+    junit: Path | None,
+    as_json: bool,
+) -> int:
+    """Print or write the comparison. Returns the exit status."""
+    from ..compare.verdicts import ALONE, FAILED, TOO_FEW, UNDECIDED, together
+    from ..core.frame import records
+    from ..report.compare_junit import junit_cases, render
+
+    cases = records(table)
+    status = 0
+    if all(case["verdict"] in ALONE for case in cases):
+        status = 1
+        print_note("no case was compared")
+    elif limit is not None:
+        # A check without a result, because of too few runs or of no case at all, has not passed.
+        bad = {FAILED, TOO_FEW, *(() if allow_undecided else (UNDECIDED,))}
+        verdicts = {case["limit_verdict"] for case in cases}
+        status = int(not any(verdicts) or not bad.isdisjoint(verdicts))
+    if junit is not None:
+        write_result(junit, render(suite, junit_cases(cases, allow_undecided)))
+    if as_json:
+        pooled = together(cases) if "log_ratio" in table else None
+        document = {"compared": suite, "limit": limit, "status": status, "cases": cases}
+        print_json({**document, "together": pooled and asdict(pooled)})
+    else:
+        print(rendered, end="")
+    return status

@@ -1,0 +1,137 @@
+"""The command `history`: shows the results of campaigns over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from ..core.errors import UserError, as_user_error
+from ..core.files import write_whole
+from ..options import AsJson, option, print_json, screen
+
+if TYPE_CHECKING:
+    from ..history.store import Point
+    from ..stats.change_points import ChangePoint
+
+ORDER = 190
+
+
+def command(
+    framework: Annotated[str, option("--framework", "Show only this framework.", "NAME")] = "",
+    workload: Annotated[str, option("--workload", "Show only this workload.", "NAME")] = "",
+    model: Annotated[str, option("--model", "Show only this model.", "NAME")] = "",
+    since: Annotated[
+        str, option("--since", "Show only campaigns created since DATE.", "DATE")
+    ] = "",
+    case: Annotated[str, option("--case", "Show all campaigns of this case.", "ID")] = "",
+    plot: Annotated[
+        Path | None,
+        option("--plot", "With --case: also plot it to this .svg or .png file.", "FILE"),
+    ] = None,
+    file: Annotated[Path, option("--file", "The history file.", "FILE")] = Path(
+        "results/history.sqlite"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Show the results of campaigns over time, and the points where the speed of a case changed."""
+    from ..history.store import points
+    from ..options.progress import followed
+    from ..report import history_view
+    from ..stats.change_points import change_points
+
+    _check_plot(plot, case)
+    start = _date(since)
+    chosen = [
+        point
+        for point in points(file)
+        if (not framework or point["framework"] == framework)
+        and (not workload or point["workload"] == workload)
+        and (not model or point["model"] == model)
+    ]
+    cases = history_view.by_case(chosen)
+    if case:
+        name = _named(case, cases, file)
+        cases = {name: cases[name]}
+    changes = {
+        name: history_view.explained(
+            of, change_points([point["samples_per_second_median"] for point in of])
+        )
+        for name, of in followed(cases.items(), len(cases), "looking for changes")
+    }
+    for name in list(cases):
+        cases[name], changes[name] = history_view.since(cases[name], changes[name], start)
+        if not cases[name]:
+            del cases[name]
+    if case and not cases:
+        raise UserError("this case has no campaign since then", where="--since", found=since)
+    if plot is not None:
+        (name,) = cases
+        _draw(plot, name, cases[name], changes[name])
+    if as_json:
+        document = {"cases": history_view.document(cases, changes)}
+        print_json(document)
+    elif case:
+        (name,) = cases
+        print(f"{name}\n\n{history_view.case_table(cases[name], changes[name], screen())}", end="")
+        print(history_view.about_changes(changes, screen()), end="")
+    elif cases:
+        print(history_view.cases_table(cases, changes, screen()), end="")
+        print(history_view.about_changes(changes, screen()), end="")
+    else:
+        print("The history has no matching case.")
+    if plot is not None and not as_json:
+        print(plot)
+
+
+def _named(text: str, cases: Mapping[str, Sequence[Point]], file: Path) -> str:
+    """The case with this name, or the only case whose name begins with it."""
+    fitting = [name for name in cases if name == text] or [n for n in cases if n.startswith(text)]
+    if len(fitting) != 1:
+        raise UserError(
+            "several cases begin with this name" if fitting else "case not found",
+            where="--case",
+            expected="one of " + ", ".join((fitting or list(cases))[:20])
+            if cases
+            else "a case in the history, but no case matches the other options",
+            found=text,
+            hint=f"`python -m dlperf_runner history --file {file}` lists them",
+        )
+    return fitting[0]
+
+
+def _date(text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(
+            "invalid date", where="--since", expected="a date like 2026-11-21", found=text
+        ) from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _check_plot(plot: Path | None, case: str) -> None:
+    if plot is None:
+        return
+    if not case:
+        raise UserError("a plot shows one case", where="--plot", expected="--case with --plot")
+    if plot.suffix not in (".svg", ".png"):
+        raise UserError(
+            "unsupported image format",
+            where="--plot",
+            expected="a file name that ends with .svg or .png",
+            found=plot.name,
+        )
+
+
+def _draw(plot: Path, name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) -> None:
+    from ..report.history_view import chart
+    from ..report.pictures import draw
+
+    picture = draw(chart(name, points, changes))
+    data = picture.png if plot.suffix == ".png" else f"{picture.svg}\n".encode()
+    with as_user_error("cannot write the plot", plot):
+        write_whole(plot, data)

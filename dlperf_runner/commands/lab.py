@@ -1,0 +1,29 @@
+"""The command `lab`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..control.playbooks import PASSES_ON, PlaybookOptions, start
+
+ORDER = 10
+SETTINGS = PASSES_ON
+_STATES = {"up": "present", "down": "absent", "checked": "checked"}
+
+
+def command(
+    state: Annotated[
+        str,
+        typer.Argument(
+            help="Start it, stop it, or check this machine; default: up.",
+            metavar="[up|down|checked]",
+        ),
+    ] = "up",
+    options: PlaybookOptions = None,
+) -> None:
+    """Start or stop the built-in lab. It emulates a cluster on this machine."""
+    # If the first argument is not a state, it is an option of ansible-playbook.
+    given = ["-e", f"lab_state={_STATES[state]}"] if state in _STATES else [state]
+    start("playbooks/lab.yml", [*given, *(options or [])])

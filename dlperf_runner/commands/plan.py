@@ -1,0 +1,55 @@
+"""The command `plan`: what would run, without running it."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Annotated
+
+from ..options import AsJson, Chosen, chooses, option, print_json, print_note
+from ..options.scheduler import Scheduled, schedules
+
+ORDER = 70
+
+
+@partial(chooses, with_file=True)
+@schedules
+def command(
+    chosen: Chosen,
+    scheduled: Scheduled,
+    campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
+    resume: Annotated[
+        str, option("--resume", "Show only the unfinished runs of this campaign.", "DIR")
+    ] = "",
+    variables: Annotated[
+        str, option("--variables", "Extra variables of bench.yml, JSON.", hidden=True)
+    ] = "",
+    schema: Annotated[
+        bool, option("--schema", "Print the JSON Schema of a campaign file, for editors.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the commands that would run on each host, without running them."""
+    from ..control import campaigns
+    from ..report.plan_text import render
+
+    if schema:
+        from ..plan.campaign_file import schema as schema_of_files
+
+        print_json(schema_of_files())
+        return
+    choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
+    if scheduled.name:
+        print(scheduled.scripts(chosen, campaign), end="")
+        return
+    extra, file = json.loads(variables) if variables else None, chosen.file
+    if extra is not None:
+        choice, file = campaigns.choice_of_playbook(extra, chosen.inventories)
+        campaigns.refuse_rounds(choice, *nodes)
+    document = campaigns.plan(
+        choice, *nodes, campaign, resume, chosen.wait, print_note, extra, file
+    )
+    if as_json:
+        print_json(document)
+    else:
+        print(render(document), end="")

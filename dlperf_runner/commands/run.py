@@ -1,0 +1,108 @@
+"""The command `run`: a campaign from its plan to its table."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from ..core.errors import UserError
+from ..options import Chosen, chooses, option, print_errors, print_note
+from ..options.scheduler import Scheduled, schedules
+from .summarize import print_summary
+
+ORDER = 80
+
+
+@partial(chooses, with_file=True)
+@schedules
+def command(
+    chosen: Chosen,
+    scheduled: Scheduled,
+    campaign: Annotated[
+        str, option("--campaign", "The directory of the new campaign.", "DIR")
+    ] = "",
+    resume: Annotated[str, option("--resume", "Resume this campaign.", "DIR")] = "",
+    retry_failed: Annotated[
+        bool, option("--retry-failed", "With --resume: run failed runs again, too.")
+    ] = False,
+    stop_after: Annotated[
+        str,
+        option(
+            "--stop-after",
+            "Start no further run after this time, such as 30m or 2h; default: no limit.",
+            "TIME",
+        ),
+    ] = "",
+    on_node_loss: Annotated[
+        str,
+        option(
+            "--on-node-loss",
+            "What to do with the runs of a lost node: retry (default) them, shrink the plan (remove"
+            " them), or stop the campaign.",
+            "POLICY",
+        ),
+    ] = "retry",
+    detach: Annotated[
+        bool, option("--detach", "Run in the background; see `attach`, `status` and `stop`.")
+    ] = False,
+    live: Annotated[
+        bool,
+        option("--live", "Serve a page of the campaign to this machine, and print its address."),
+    ] = False,
+) -> None:
+    """Run the benchmarks with bench.yml, show a progress bar, and print the results.
+
+    Ctrl-C stops after the current run; a second one, or TERM, stops the current run, too."""
+    from ..campaign import lock
+    from ..campaign.directory import missing_runs
+    from ..control import campaigns, controllers
+    from ..control.rounds import Policy
+
+    nodes = (chosen.inventories, chosen.limit)
+    where = (campaign, resume, chosen.wait)
+    policy = Policy(stop_after, on_node_loss)
+    if retry_failed and not resume:
+        raise UserError("--retry-failed is for --resume DIR")
+    if detach:
+        directory = scheduled.campaign(chosen, campaign, resume, policy) or campaigns.prepare(
+            chosen.choice, *nodes, *where, print_note, chosen.file
+        )
+        options = [f"--inventory={path}" for path in chosen.inventories]
+        options += [f"--wait={chosen.wait}"] if chosen.wait else []
+        options += [f"--stop-after={stop_after}"] if stop_after else []
+        options += [
+            f"--on-node-loss={on_node_loss}",
+            *["--retry-failed"] * retry_failed,
+            *["--live"] * live,
+        ]
+        pid = controllers.detach(directory, options)
+        print(f"process {pid} runs {directory}; follow it: dlperf attach {directory}")
+        return
+    if live:
+        from ..live.command import announce_page
+    around = announce_page if live else nullcontext
+    if own := scheduled.campaign(chosen, campaign, resume, policy):
+        from ..control.scheduled import run as run_jobs
+
+        directory = own
+        with lock.held(directory), around(directory):
+            if retry_failed:
+                campaigns.retry_failed_runs(directory)
+            problems = run_jobs(directory, print_note, policy)
+    else:
+        directory, problems = campaigns.run(
+            chosen.choice,
+            *nodes,
+            *where,
+            print_note,
+            policy,
+            retry_failed=retry_failed,
+            file=chosen.file,
+            around=around,
+        )
+    status = print_summary([directory])
+    print_errors(problems)
+    raise typer.Exit(1 if missing_runs(directory) else status)

@@ -1,0 +1,37 @@
+"""Starts the playbooks of this project."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from ..core.extras import require_cluster
+from ..core.paths import of_ansible, project
+
+# The settings of a command that passes its options on, and the argument for them.
+PASSES_ON = {"context_settings": {"allow_extra_args": True, "ignore_unknown_options": True}}
+PlaybookOptions = Annotated[
+    list[str] | None,
+    typer.Argument(help="Options of ansible-playbook.", metavar="[OPTIONS]...", show_default=False),
+]
+
+
+def start(playbook: str, options: Sequence[str]) -> NoReturn:
+    """Replace this process with ansible-playbook, running a playbook of the project."""
+    require_cluster()
+    argv, environment = playbook_command(playbook, options)
+    os.execve(argv[0], argv, environment)  # noqa: S606  runs without a shell on purpose
+
+
+def playbook_command(playbook: str, options: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
+    """The command line and the environment to start a playbook of the project."""
+    root = project()
+    programs = Path(sys.executable).parent
+    argv = [str(programs / "ansible-playbook"), str(root / playbook), *options]
+    path = f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"
+    return argv, {**os.environ, **of_ansible(), "PATH": path}

@@ -1,0 +1,234 @@
+"""Writes results in the formats of other programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..core.errors import UserError, as_user_error
+from ..core.files import open_append, read_json, write_result
+from ..core.frame import records
+from ..options import LATEST, AboutLogs, exit_with, option, states
+from ..options.completion import completes
+from ..options.progress import reading_logs
+from . import mlflow, openmetrics, wandb
+from .record import ExportedCampaign, exported_cases, of_history, time_of
+
+if TYPE_CHECKING:
+    from ..results.statement import Statements
+
+ORDER = 200
+
+
+@states
+def command(
+    about: AboutLogs,
+    form: Annotated[
+        str,
+        typer.Argument(
+            help="prometheus (text file), openmetrics, github (step summary), mlflow or wandb"
+            " (offline).",
+            metavar="FORMAT",
+            autocompletion=completes(lambda: FORMATS),
+        ),
+    ],
+    sources: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Campaigns, directories of logs, or a history (.sqlite); default: results/latest.",
+            metavar="[RESULTS]...",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        option(
+            "--output -o",
+            "A file; default: standard output, for github GITHUB_STEP_SUMMARY. For mlflow and"
+            " wandb a directory; default: mlruns, and the current one.",
+            "PATH",
+        ),
+    ] = None,
+) -> None:
+    """Export results to Prometheus, MLflow, Weights & Biases or GitHub. The exit status is that of
+    `summarize`."""
+    done = export(form, sources or [LATEST], output, about.statements())
+    sys.stdout.buffer.write(done.content)
+    sys.stdout.flush()
+    for line in done.lines:
+        print(line)
+    exit_with(done.problems, done.is_incomplete)
+
+
+SUMMARY = "GITHUB_STEP_SUMMARY"
+# The text of a format, or a writer to a directory, which says what to do next.
+TEXTS: Mapping[str, Callable[[Sequence[ExportedCampaign]], bytes]] = {
+    "prometheus": openmetrics.textfile,
+    "openmetrics": openmetrics.openmetrics,
+}
+DIRECTORIES: Mapping[str, Callable[[Sequence[ExportedCampaign], Path], str]] = {
+    "mlflow": mlflow.write,
+    "wandb": wandb.write,
+}
+FORMATS = (*TEXTS, "github", *DIRECTORIES)
+
+
+@dataclass(frozen=True)
+class Export:
+    """`content` is for standard output, if nothing was written. `lines` say what was.
+    `problems` and `is_incomplete` as in `summarize`."""
+
+    content: bytes
+    lines: tuple[str, ...]
+    problems: tuple[UserError, ...] = ()
+    is_incomplete: bool = False
+
+
+def export(
+    form: str,
+    sources: Sequence[Path],
+    output: Path | None = None,
+    statements: Statements | None = None,
+) -> Export:
+    """Write campaigns, logs or a history (a file that ends with .sqlite) in one of FORMATS.
+
+    `output`: a file, or the directory of mlflow and wandb. Raises UserError if there is nothing to
+    export, or if an extra is missing.
+    """
+    if form not in FORMATS:
+        raise UserError(
+            "unknown format", where="FORMAT", expected=f"one of {', '.join(FORMATS)}", found=form
+        )
+    names = _names(sources)
+    read = [_read(source, name, statements) for source, name in names.items()]
+    problems = tuple(problem for one in read for problem in one.problems)
+    is_incomplete = any(one.is_incomplete for one in read)
+    content, lines = _written(form, read, output)
+    return Export(content, lines, problems, is_incomplete)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A source: its campaigns, and its results in Markdown, which are made when they are needed."""
+
+    campaigns: Sequence[ExportedCampaign]
+    markdown: Callable[[], str]
+    problems: Sequence[UserError] = ()
+    is_incomplete: bool = False
+
+
+def _written(
+    form: str, read: Sequence[_Read], output: Path | None
+) -> tuple[bytes, tuple[str, ...]]:
+    campaigns = [campaign for one in read for campaign in one.campaigns]
+    if form in DIRECTORIES:
+        place = output or Path("mlruns" if form == "mlflow" else ".")
+        return b"", (DIRECTORIES[form](campaigns, place),)
+    if form == "github":
+        text = "".join(one.markdown() for one in read)
+        return b"", (_appended(text, output),)
+    content = TEXTS[form](campaigns)
+    return (b"", (str(write_result(output, content)),)) if output else (content, ())
+
+
+def _names(sources: Sequence[Path]) -> dict[Path, str]:
+    """A name for each source; where several have the same, each says where it is."""
+    from ..campaign.directory import name_of
+
+    by_path = {source.resolve(): source for source in sources}
+    names = {source: name_of(source) for source in by_path.values()}
+    several = Counter(names.values())
+    return {
+        source: name if several[name] == 1 else f"{name} ({path.parent})"
+        for (path, source), name in zip(by_path.items(), names.values(), strict=True)
+    }
+
+
+def _read(source: Path, name: str, statements: Statements | None) -> _Read:
+    if source.suffix == ".sqlite":
+        return _history(source)
+    from ..history.store import campaign_identity
+    from ..report.markdown import render, text
+    from ..report.result_files import notes_on
+    from ..results.load import load_results
+    from ..stats.notes import case_notes
+    from ..stats.summary import summarize
+
+    results = load_results(source, statements=statements, progress=reading_logs)
+    cases = records(summarize(results.frame))
+    record = _record(source)
+    created = datetime.fromtimestamp(source.stat().st_mtime, UTC)
+    if source.is_dir():
+        created = time_of(campaign_identity(source).created)
+    copies = sum(run.copy_of is not None for run in results.runs)
+    states = {
+        "counted": len(results.counted),
+        "not counted": len(results.runs) - len(results.counted) - copies,
+        "missing": len(results.missing),
+        "damaged": len(results.problems),
+    }
+    exported = ExportedCampaign(
+        name,
+        created,
+        exported_cases(cases, results.frame),
+        # Campaigns in one folder are of one site. Other logs may be of any machine.
+        str(source.resolve().parent if (source / "campaign.json").is_file() else source.resolve()),
+        [str(tag) for tag in record.get("tags") or ()],
+        record.get("notes"),
+        states,
+    )
+
+    def markdown() -> str:
+        notes = [*case_notes(results.frame, cases), *notes_on(cases, results), *results.notes]
+        document = render(cases, notes, [results.told(problem) for problem in results.problems])
+        return document.replace("# Results", f"# {text(name)}", 1)
+
+    return _Read([exported], markdown, results.problems, results.is_incomplete)
+
+
+def _record(source: Path) -> dict[str, Any]:
+    """What campaign.json says; nothing of other logs."""
+    path = source / "campaign.json"
+    return read_json(path) if path.is_file() else {}
+
+
+def _history(file: Path) -> _Read:
+    from ..history.store import points
+    from ..report.history_view import by_case, cases_table, explained
+    from ..stats.change_points import change_points
+
+    found = points(file)
+    if not found:
+        raise UserError("the history is empty", where=str(file))
+
+    def markdown() -> str:
+        cases = by_case(found)
+        changes = {
+            name: explained(of, change_points([p["samples_per_second_median"] for p in of]))
+            for name, of in cases.items()
+        }
+        return f"# History\n\n{cases_table(cases, changes).strip()}\n"
+
+    return _Read(of_history(found, str(file.resolve())), markdown)
+
+
+def _appended(text: str, output: Path | None) -> str:
+    """Append to the summary of a step, which other commands of the step also write."""
+    path = output or Path(os.environ.get(SUMMARY, ""))
+    if path == Path():
+        raise UserError(
+            "there is no file for the summary",
+            where=SUMMARY,
+            expected="the file that GitHub Actions sets for a step, or --output",
+        )
+    with as_user_error("cannot write the summary", path), open_append(path) as file:
+        file.write(f"{text}\n".encode())
+    return str(path)

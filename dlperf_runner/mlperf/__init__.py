@@ -1,0 +1,1 @@
+"""Results of MLPerf Training: rounds as MLCommons publishes them."""

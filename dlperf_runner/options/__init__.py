@@ -1,0 +1,274 @@
+"""The options that several commands share, and how commands print."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from ..core.errors import UserError
+from ..core.files import json_text
+from .completion import completes
+
+if TYPE_CHECKING:
+    from ..plan.campaign_file import CampaignFile
+    from ..plan.choice import Choice
+    from ..report.terminal import Screen
+    from ..results.statement import Statements
+
+# Options whose values shells can complete.
+_NAMES = ("model", "framework", "workload", "precision", "matrix", "source", "container")
+
+
+def option(name: str, text: str, metavar: str | None = None, **more: Any) -> Any:
+    """An option with its help text and the name of its value. `name` may be two: `--limit -l`."""
+    return typer.Option(*name.split(), help=text, metavar=metavar, **more)
+
+
+ParameterTexts = Annotated[
+    list[str] | None,
+    option(
+        "--parameter -p",
+        "A parameter of the workload, with one or more values; may be repeated.",
+        "K=V[,V]",
+    ),
+]
+Inventories = Annotated[
+    list[str] | None,
+    option(
+        "--inventory -i",
+        "Ansible inventory; may be repeated. Default: the one in ansible.cfg.",
+        "PATH",
+    ),
+]
+Limit = Annotated[str, option("--limit -l", "Use only these hosts (an Ansible pattern).")]
+Wait = Annotated[
+    str,
+    option(
+        "--wait --wait-for-idle",
+        "How long to wait for nodes that another campaign uses, and before each run for nodes on"
+        " which others compute, such as 90s, 30m or 2h; default: fail at once.",
+        "TIME",
+    ),
+]
+_CampaignFiles = Annotated[
+    Path | None,
+    typer.Argument(
+        help="A campaign file: choices, inventory and notes in YAML; options override it.",
+        metavar="[FILE]",
+        show_default=False,
+    ),
+]
+Conditions = Annotated[
+    list[str] | None,
+    option(
+        "--condition",
+        "A condition not recorded in the logs, such as data=real; may be repeated.",
+        "K=V",
+    ),
+]
+AsJson = Annotated[bool, option("--json", "Print JSON.")]
+LATEST = Path("results/latest")
+CampaignDirectory = Annotated[
+    Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
+]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the user chose to run, and on which nodes. `given`: the options of Choice that are set,
+    by name."""
+
+    choice: Choice
+    inventories: Sequence[str]
+    limit: str
+    wait: str
+    file: CampaignFile | None = None
+    given: frozenset[str] = frozenset()
+
+
+def chooses(command: Callable[..., None], *, with_file: bool = False) -> Callable[..., None]:
+    """Add the options of Choice and of the nodes to a command, and with `with_file` a campaign file
+    as argument. The command gets Chosen as first argument."""
+    from ..plan.choice import OPTIONS, option_name
+
+    def chosen(values: Mapping[str, Any]) -> Chosen:
+        from ..plan.choice import parse_choice
+
+        given, file = dict(values), None
+        if path := given.pop("file", None):
+            from ..plan.campaign_file import combined, read_campaign_file
+
+            file, given = combined(read_campaign_file(path), given)
+            for line in file.overridden:
+                print_note(line)
+        texts = {item.name: given[item.name] for item in OPTIONS}
+        choice = parse_choice(texts, given["parameter"] or [])
+        nodes = (given["inventory"] or (), given["limit"], given["wait"])
+        return Chosen(choice, *nodes, file, frozenset(name for name in texts if texts[name]))
+
+    options = [
+        text_option(
+            item.name,
+            option_name(item.name),
+            item.metadata["help"],
+            item.metadata["metavar"],
+            autocompletion=completes(item.name) if item.name in _NAMES else None,
+        )
+        for item in OPTIONS
+    ]
+    nodes = [
+        keyword("parameter", ParameterTexts),
+        keyword("inventory", Inventories),
+        keyword("limit", Limit, ""),
+        keyword("wait", Wait, ""),
+    ]
+    files = [keyword("file", _CampaignFiles)] if with_file else []
+    return _with_options(command, [*files, *options, *nodes], chosen)
+
+
+@dataclass(frozen=True)
+class AboutLogs:
+    """What the user states about logs: texts by field, empty if not stated, and a mapping."""
+
+    texts: Mapping[str, str]
+    mapping: Path | None
+
+    def statements(self) -> Statements:
+        from ..results.statement import statements_of
+
+        return statements_of(self.texts, self.mapping)
+
+
+# What can be stated: the field, its words, and the name of its value.
+_STATED = (
+    ("model", "The model", "NAME"),
+    ("framework", "The framework", "NAME"),
+    ("topology", "Nodes and devices per node", "4n8g"),
+    ("batch_size", "The batch size per device", "N"),
+    ("precision", "The precision", "NAME"),
+    ("accelerator", "The accelerator", "NAME"),
+    ("total_steps", "The number of steps", "N"),
+    ("warmup_steps", "The number of warm-up steps", "N"),
+)
+
+
+def states(
+    command: Callable[..., None], filters: Collection[str] = (), mode: str = ""
+) -> Callable[..., None]:
+    """Add the options that state what neither a log nor its name says. The command gets AboutLogs
+    as first argument. With the option `mode`, those of `filters` select instead."""
+
+    def about(values: Mapping[str, Any]) -> AboutLogs:
+        return AboutLogs({name: values[name] for name, *_ in _STATED}, values["mapping"])
+
+    options = [
+        text_option(
+            name,
+            f"--{name.replace('_', '-')}",
+            f"{words}, if neither the logs nor their names say it"
+            + (f"; with {mode}: show only this." if name in filters else "."),
+            metavar,
+        )
+        for name, words, metavar in _STATED
+    ]
+    mapping = option(
+        "--mapping",
+        "What ran, by the paths of the logs; default: mapping.yml in their directory.",
+        "FILE",
+    )
+    file = keyword("mapping", Annotated[Path | None, mapping])
+    return _with_options(command, [*options, file], about)
+
+
+def keyword(name: str, kind: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def text_option(
+    name: str, shown: str, text: str, metavar: str | None = None, **more: Any
+) -> inspect.Parameter:
+    return keyword(name, Annotated[str, option(shown, text, metavar, **more)], "")
+
+
+def _with_options(
+    command: Callable[..., None],
+    options: Sequence[inspect.Parameter],
+    first: Callable[[Mapping[str, Any]], object],
+) -> Callable[..., None]:
+    """The command with these options in place of its first parameter, which `first` makes of their
+    values."""
+
+    @functools.wraps(command)
+    def wrapped(**values: Any) -> None:
+        own = {item.name: values.pop(item.name) for item in options}
+        command(first(own), **values)
+
+    set_parameters(wrapped, [*options, *keywords_of(command)[1:]])
+    return wrapped
+
+
+def keywords_of(command: Callable[..., None]) -> list[inspect.Parameter]:
+    """The parameters of a command, which are given by name."""
+    types = get_type_hints(command, include_extras=True)
+    return [
+        keyword(p.name, types[p.name], p.default)
+        for p in inspect.signature(command).parameters.values()
+    ]
+
+
+def set_parameters(wrapped: Any, parameters: Sequence[inspect.Parameter]) -> None:
+    """Let typer see these parameters in place of those of the function that is wrapped."""
+    wrapped.__signature__ = inspect.Signature(parameters)
+    # Typer reads these types. Those of the wrapped function would hide the new options.
+    wrapped.__annotations__ = {item.name: item.annotation for item in parameters}
+    del wrapped.__wrapped__
+
+
+def with_texts(
+    texts: Iterable[tuple[str, str, str, str]],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add options with texts (name, option, help, metavar) to a command. It gets their values by
+    name, empty if not given, as first argument."""
+    options = [text_option(*text) for text in texts]
+    return lambda command: _with_options(command, options, dict)
+
+
+def refuse_given(given: Mapping[str, object], problem: str) -> None:
+    """Raise a UserError at the first of these options that was given."""
+    for name, value in given.items():
+        if value:
+            raise UserError(problem, where=f"--{name.replace('_', '-')}")
+
+
+def print_json(document: object) -> None:
+    print(json_text(document), end="")
+
+
+def print_errors(problems: Iterable[object]) -> None:
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+
+
+def exit_with(problems: Collection[object], is_negative: object = False) -> None:
+    """Print the problems. Exit with status 2 if there are any, with 1 if the result is negative."""
+    print_errors(problems)
+    if problems or is_negative:
+        raise typer.Exit(2 if problems else 1)
+
+
+def print_note(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def screen() -> Screen:
+    """The terminal or pipe that standard output is."""
+    from ..report.terminal import Screen
+
+    return Screen.of(sys.stdout)

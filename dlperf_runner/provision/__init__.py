@@ -1,0 +1,1 @@
+"""What roles must do on a node: pure functions, which the playbooks call as filters."""

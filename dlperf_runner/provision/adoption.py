@@ -1,0 +1,199 @@
+"""What a node keeps (`dlperf_adopt`) and what may be replaced on it (`dlperf_replace`).
+
+`node` holds the facts of the module software_info.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+TITLES = {
+    "driver": "the driver",
+    "container_runtime": "the container engine",
+    "infiniband": "MLNX_OFED",
+    "openmpi": "OpenMPI",
+}
+
+
+def adopted_stack(
+    stack: Mapping[str, Any], parts: Sequence[str], node: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The stack in which the node's own software stands for the adopted parts."""
+    result = {key: value for key, value in stack.items() if key not in parts}
+    own = node or {}
+    if "driver" in parts and "driver" in stack:
+        version = (own.get("driver") or {}).get("version", "")
+        result["driver"] = {"version": version, "method": "adopted"}
+    if "infiniband" in parts and "infiniband" in stack:
+        ofed = own.get("infiniband", {}).get("ofed") or ""
+        result["infiniband"] = {**stack["infiniband"], "method": "adopted", "version": ofed}
+    if "openmpi" in parts:
+        result["openmpi"] = {"method": "adopted"}
+        result["apt_packages"] = {**stack["apt_packages"], "openmpi": []}
+    return result
+
+
+def record(parts: Sequence[str], node: Mapping[str, Any]) -> dict[str, Any]:
+    """What a node keeps of each part, as provisioning records it on the node."""
+    kept = {part: _versions(node[part]) for part in TITLES if part in parts}
+    if "container_runtime" in kept:
+        kept["container_runtime"]["toolkit"] = node["toolkit"]
+    return kept
+
+
+def files(parts: Sequence[str], node: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What the module node_files makes of the record: a node that keeps nothing has none."""
+    folder, path = "/var/lib/dlperf", "/var/lib/dlperf/adopted.json"
+    if not parts:
+        return [{"path": path, "state": "absent"}]
+    content = json.dumps(record(parts, node), indent=4, sort_keys=True) + "\n"
+    return [{"path": folder, "state": "directory"}, {"path": path, "content": content}]
+
+
+def _versions(part: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The versions among the facts of a part: {docker: 24.0.7} for engines."""
+    return {
+        key: value.get("version") if isinstance(value, Mapping) else value
+        for key, value in (part or {}).items()
+        if key != "is_ours"
+    }
+
+
+def report(
+    parts: Sequence[str], node: Mapping[str, Any], stack: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the doctor judges: of each part what was `recorded`, what the node has now (`kept`) and
+    what that means. A failure to gather the facts stays one."""
+    if node.get("failed") or node.get("unreachable"):
+        return dict(node)
+    told = meanings(parts, node, stack)
+    texts = [*told["problems"], *told["notes"]]
+    return {
+        "recorded": node["recorded"],
+        "kept": record(parts, node),
+        "meanings": {text.partition(":")[0]: text for text in texts},
+        "problems": [text.partition(":")[0] for text in told["problems"]],
+    }
+
+
+def problems(
+    parts: Sequence[str],
+    node: Mapping[str, Any],
+    mpirun: str,
+    engine: str = "",
+    images: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Why the node cannot keep these parts. `mpirun`, `engine` and `images` are the inventory's
+    dlperf_mpirun, dlperf_container_engine and dlperf_container_images."""
+    found = []
+    if unknown := [part for part in parts if part not in TITLES]:
+        found.append(f"dlperf_adopt: unknown {', '.join(unknown)}; known: {', '.join(TITLES)}")
+    if "driver" in parts and not node["driver"]:
+        found.append("dlperf_adopt has driver, but no driver is loaded on the node")
+    if "container_runtime" in parts and not node["container_runtime"]:
+        found.append(
+            "dlperf_adopt has container_runtime, but the node has neither docker nor podman"
+        )
+    elif "container_runtime" in parts and (engine or images):
+        has = node["container_runtime"]
+        if engine not in has:
+            found.append(
+                "dlperf_adopt has container_runtime: dlperf_container_engine must be one of the"
+                f" node's engines ({', '.join(has)}), and is {engine or 'unset'}"
+            )
+    if "openmpi" in parts and not mpirun:
+        found.append("dlperf_adopt has openmpi: set dlperf_mpirun to the path of the node's mpirun")
+    elif "openmpi" in parts and not node["openmpi"]:
+        found.append(f"dlperf_adopt has openmpi, but {mpirun} is no mpirun of OpenMPI")
+    return found
+
+
+def meanings(
+    parts: Sequence[str], node: Mapping[str, Any], stack: Mapping[str, Any]
+) -> dict[str, list[str]]:
+    """What the adopted versions mean for the workloads: `problems` and `notes`. `stack` is the
+    stack without adoption."""
+    told: dict[str, list[str]] = {"problems": [], "notes": []}
+    if "driver" in parts and node["driver"]:
+        kind, text = _of_driver(node["driver"], stack)
+        told[kind].append(text)
+    if "container_runtime" in parts and node["container_runtime"]:
+        toolkit = node["toolkit"]
+        has = (
+            f"NVIDIA's container toolkit {toolkit}"
+            if toolkit
+            else "no NVIDIA container toolkit: containers cannot use the GPUs"
+        )
+        engines = node["container_runtime"].items()
+        names = ", ".join(f"{engine} {each['version']}" for engine, each in engines)
+        told["notes"].append(f"container_runtime: {names}, {has}")
+    if "infiniband" in parts:
+        fabric = node["infiniband"]
+        ofed, core = fabric["ofed"] or "none", fabric["rdma_core"] or "none"
+        wanted = stack.get("infiniband", {}).get("version")
+        instead = f" (the stack has {wanted})" if wanted and wanted != ofed else ""
+        told["notes"].append(f"infiniband: MLNX_OFED {ofed}{instead}, rdma-core {core}")
+    if "openmpi" in parts and node["openmpi"]:
+        own, wanted = node["openmpi"]["version"], stack.get("openmpi", {}).get("version")
+        instead = f" (the stack has {wanted})" if wanted and wanted != own else ""
+        told["notes"].append(f"openmpi: {own}{instead}; Horovod is built against it")
+    return told
+
+
+def _of_driver(driver: Mapping[str, Any], stack: Mapping[str, Any]) -> tuple[str, str]:
+    """CUDA's rule: a driver runs programs of its own CUDA and older ones; within a major version
+    (from 11) also newer ones, but without just-in-time compilation of their PTX."""
+    version, native = driver["version"], driver["cuda"]
+    wanted = stack.get("cuda", {}).get("version")
+    own = stack.get("driver", {}).get("version")
+    instead = f" (the stack has {own})" if own and own != version else ""
+    text = f"driver: {version}{instead}"
+    if not wanted:
+        return "notes", text
+    if not native:
+        return "notes", f"{text}; nvidia-smi does not say which CUDA it supports"
+    if _numbers(native) >= _numbers(wanted):
+        return "notes", f"{text} supports CUDA {native}, and with it the stack's {wanted}"
+    if native.split(".")[0] == wanted.split(".")[0] and _numbers(wanted)[0] >= 11:
+        return "notes", (
+            f"{text} supports CUDA {native}: programs of the stack's CUDA {wanted} run on it by"
+            " minor version compatibility, but PTX is not compiled for the GPU, and new functions"
+            " are missing. Compare speeds only with runs on the same driver"
+        )
+    return "problems", (
+        f"{text} supports CUDA {native}, and the stack's CUDA {wanted} does not run on it. Update"
+        " the driver, leave driver out of dlperf_adopt, or choose a CUDA up to"
+        f" {native} (dlperf_stack_overrides)"
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def replacement_refusal(
+    part: str,
+    found: str | None,
+    wanted: str,
+    is_ours: bool,
+    may_replace: bool,
+    processes: Sequence[str],
+) -> str:
+    """Why a part must not be replaced; empty if it may be, or if nothing would be replaced."""
+    if not found or found == wanted:
+        return ""
+    what = f"{TITLES[part]} {found}"
+    if not is_ours and not may_replace:
+        return (
+            f"{what} was not installed by provisioning, which would replace it by {wanted}. Keep it"
+            f" (dlperf_adopt: [{part}]), or allow the replacement (dlperf_replace: [{part}])"
+        )
+    if processes:
+        return (
+            f"{what} would be replaced by {wanted} while processes use the GPUs:"
+            f" {', '.join(processes)}. End them, then run again"
+        )
+    return ""

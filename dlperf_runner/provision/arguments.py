@@ -1,0 +1,390 @@
+"""What provisioning computes: the facts that it queries, and the arguments of its roles.
+
+`settings` holds variables of the inventory by name (playbooks/provision.yml lists them). Those that
+it leaves out are False.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from packaging.requirements import Requirement
+
+from ..catalog.suites import RELEASES
+from ..core.errors import UserError
+from ..core.files import read_text
+from ..core.node_paths import ENVIRONMENTS
+from ..core.paths import shipped
+from . import adoption, environments, ssh_mesh, stacks
+
+# Roles with a variable that says whether they have nothing to do on the node.
+JUDGES = {"node_base", "ssh_mesh", "openmpi", "python_env", "framework", "horovod"}
+UV, PYTHON = "/opt/dlperf/uv", "/opt/dlperf/python"
+YES = ("true", "yes", "on", "1", "y", "t")
+
+
+def setting(
+    groups: Mapping[str, Sequence[str]], hostvars: Mapping[str, Any], name: str, default: object
+) -> object:
+    """A variable of the first node, for keywords of a play, which are the same for all nodes."""
+    first = next(iter(groups.get("nodes", ())), "localhost")
+    value = hostvars[first].get(name) if first in hostvars else None
+    return default if value in (None, "") else value
+
+
+def refusal(settings: Mapping[str, Any]) -> str:
+    """Why the catalogue lacks what the inventory names; empty if it has it."""
+    for name in ("dlperf_stack", "dlperf_frameworks"):
+        if settings[name] is False:
+            return f"the inventory must set {name} for all nodes"
+    try:
+        choice(settings)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def choice(
+    settings: Mapping[str, Any], release: str = "", software: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What the inventory chooses, with what the catalogue has of it.
+
+    `release`: the node's, such as noble. `software`: what the node has, from software_info, if it
+    keeps some of it (`dlperf_adopt`).
+    """
+    name, frameworks = settings["dlperf_stack"], settings["dlperf_frameworks"]
+    overrides = settings["dlperf_stack_overrides"] or {}
+    images = settings["dlperf_container_images"] or {}
+    stack = stacks.stack_of(name, overrides)
+    engine = settings["dlperf_container_engine"] or ""
+    on_release = stacks.as_document(RELEASES.on(release, stack, engine))
+    return {
+        "stack_document": adoption.adopted_stack(
+            stacks.as_document(stack), settings["dlperf_adopt"] or [], software
+        ),
+        "environments": environments.installed(
+            frameworks, name, settings["dlperf_operator_wheels"] or {}, images=images
+        ),
+        "images": environments.images(frameworks, name, images),
+        "container_engine": engine,
+        "container_runtime": on_release.get(
+            "container_runtime", {"engine": engine or RELEASES.engine(release)}
+        ),
+        "interpreter": settings["python_env_interpreter"] or "",
+        "python": settings["python_version"] or "",
+        "mpirun": settings["dlperf_mpirun"] or stacks.mpirun(name, overrides),
+        "mirror": settings["dlperf_mirror"] or "",
+        "nodes": settings["provision_nodes"],
+        "user": settings["node_base_user"],
+        "limits": settings["node_base_limits"],
+        "datasets": settings["dlperf_datasets"] or {},
+        "shared": settings["dlperf_shared_dir"] or "",
+        "time": settings["dlperf_time"] or "",
+        "slurm": str(settings["dlperf_slurm"]).lower() in YES,
+    }
+
+
+def query(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the module node_facts, which provisioning runs before any change."""
+    wanted = choice(settings)
+    chosen = _chosen(wanted)
+    return {
+        "interpreter": chosen.interpreter,
+        "packages": [name.partition("=")[0] for name in chosen.packages],
+        "user": wanted["user"],
+        "limits": wanted["limits"],
+        "environments": [UV, *(item["path"] for item in chosen.environments)],
+        "builds": [PYTHON],
+        "links": [ENVIRONMENTS],
+    }
+
+
+def of_all(
+    names: Sequence[str], hostvars: Mapping[str, Any], reached: Sequence[str]
+) -> dict[str, Any]:
+    """The variables that are the same on all nodes. If each node computed them, the cost would grow
+    with the square of the cluster's size."""
+    hosts = ssh_mesh.hosts(names, hostvars)
+    stamps = [hostvars[name]["ansible_facts"]["dlperf_node"]["stamps"] for name in reached]
+    return {
+        "node_base_hosts": hosts,
+        "slurm_addresses": {name: name for name in names} | hosts,
+        "ssh_mesh_addresses": ssh_mesh.addresses(names, hostvars),
+        "provision_mesh": ssh_mesh.agreed(stamps),
+    }
+
+
+def arguments(
+    settings: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    mesh: Mapping[str, Any],
+    software: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The variables that provisioning sets on a node, from its facts: those of `for_node`, and
+
+    - `provision_judges`: the variables by which roles say that they have nothing to do;
+    - `provision_problems`, `provision_notes`: why the node cannot keep its software or is of a
+      wrong release, and what its software means for the workloads;
+    - `dlperf_vendor_mirror`: the mirror of vendors' files, which `bundle` puts into the mirror.
+    """
+    release, adopted = facts.get("distribution_release") or "", settings["dlperf_adopt"] or []
+    wanted = choice(settings, release, software)
+    result = for_node(wanted, facts["dlperf_node"], mesh)
+    wrong = stacks.release_refusal(settings["dlperf_suite"] or "", release)
+    problems: list[str] = []
+    meanings: dict[str, list[str]] = {"problems": [], "notes": []}
+    if adopted:
+        overrides = settings["dlperf_stack_overrides"] or {}
+        stack = stacks.document(settings["dlperf_stack"], overrides)
+        meanings = adoption.meanings(adopted, software or {}, stack)
+        problems = adoption.problems(
+            adopted,
+            software or {},
+            settings["dlperf_mpirun"] or "",
+            wanted["container_engine"],
+            settings["dlperf_container_images"] or {},
+        )
+    vendors = settings["dlperf_vendor_mirror"]
+    if vendors is False:
+        vendors = f"{wanted['mirror']}/vendor" if wanted["mirror"] else ""
+    return {
+        **result,
+        "provision_judges": judges(result["provision_roles"], adopted, wrong),
+        "provision_problems": [*problems, *meanings["problems"], wrong],
+        "provision_notes": meanings["notes"],
+        "dlperf_vendor_mirror": vendors,
+    }
+
+
+def for_node(
+    choice: Mapping[str, Any], node: Mapping[str, Any], mesh: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments of roles.
+
+    `dlperf_node` holds the facts of the module node_facts, but for environments only the paths of
+    those that match their pins (`complete`).
+    `provision_roles` and `provision_preflights` list the roles to run and to check; all other
+    variables are arguments of roles. Unless all nodes have verified the same `mesh`, the node's
+    own record of it does not count.
+    """
+    chosen = _chosen(choice)
+    apt = chosen.stack["apt_packages"]
+    uv = {"path": UV, "requirements": f"{shipped()}/requirements/uv.txt"}
+    lasting = _lasting_environments(choice, chosen, node)
+    # If the interpreter is missing, the stack's own will be installed.
+    version = node["python_version"] or chosen.python or None
+    return {
+        **_roles(choice, chosen, node),
+        **_of_stack(choice, chosen),
+        **_of_environments(choice, chosen),
+        "dlperf_node": {
+            **{key: value for key, value in node.items() if key != "environments"},
+            "python_version": version,
+            "complete": complete([uv, *chosen.environments], lasting, version or ""),
+            "stamps": {k: v for k, v in node["stamps"].items() if mesh or k != "ssh_mesh"},
+        },
+        "node_base_packages": chosen.packages,
+        "ssh_mesh_packages": apt["ssh_mesh"],
+        "python_version": chosen.python,
+        "python_env_packages": apt["python_env"],
+        "python_env_own_interpreter": chosen.own_interpreter,
+    }
+
+
+def _lasting_environments(
+    choice: Mapping[str, Any], chosen: _Chosen, node: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The node's environments, without those that a change of the inventory takes away."""
+    # Environments made with a Python that will be removed are lost.
+    if node["builds"] and not chosen.python:
+        return {}
+    link = choice["shared"] and f"{choice['shared']}/envs"
+    if node["links"].get(ENVIRONMENTS, "") == link:
+        return dict(node["environments"])
+    # The inventory means others.
+    return {k: v for k, v in node["environments"].items() if not k.startswith(ENVIRONMENTS)}
+
+
+def _roles(
+    choice: Mapping[str, Any], chosen: _Chosen, node: Mapping[str, Any]
+) -> dict[str, list[str]]:
+    has_gpus = chosen.stack["accelerator"] == "gpu"
+    # Whether the node needs the role, and whether the role can refuse the node.
+    roles = {
+        "node_base": (True, choice["mirror"]),
+        "time_service": (choice["time"], choice["time"]),
+        "gpu_node": (has_gpus, has_gpus),
+        "ssh_mesh": (chosen.has_mesh, False),
+        "openmpi": (True, chosen.openmpi["method"] == "source"),
+        "python": (chosen.python or node["builds"], chosen.python),
+        "python_env": (True, True),
+        "framework": (True, choice["shared"]),
+        "horovod": (True, False),
+        "container": (chosen.has_containers or choice["images"], False),
+        "dataset": (choice["datasets"], choice["datasets"]),
+        "slurm": (choice["slurm"], choice["slurm"]),
+    }
+    return {
+        "provision_roles": [role for role, (is_needed, _) in roles.items() if is_needed],
+        "provision_preflights": [role for role, (_, refuses) in roles.items() if refuses],
+    }
+
+
+def _of_stack(choice: Mapping[str, Any], chosen: _Chosen) -> dict[str, Any]:
+    """The arguments of roles for GPUs, OpenMPI and Slurm."""
+    stack, runtime = dict(chosen.stack), choice["container_runtime"]
+    if not any(item["libraries"] for item in chosen.environments):
+        stack.pop("cuda_libraries", None)
+    if "container_runtime" in stack:
+        stack["container_runtime"] = runtime
+    toolkit = re.match(r"\d+\.\d+", stack["cuda"]["version"]) if "cuda" in stack else None
+    return {
+        "gpu_node_stack": stack if stack["accelerator"] == "gpu" else {},
+        "openmpi_method": chosen.openmpi["method"],
+        "openmpi_version": chosen.openmpi["version"],
+        "openmpi_cuda": f"/usr/local/cuda-{toolkit.group()}" if toolkit else "",
+        "openmpi_mpirun": choice["mpirun"],
+        "openmpi_packages": stack["apt_packages"]["openmpi"],
+        "container_engine": runtime["engine"],
+        "slurm_mpirun": choice["mpirun"],
+        "slurm_stack": choice["stack_document"],
+    }
+
+
+def _of_environments(choice: Mapping[str, Any], chosen: _Chosen) -> dict[str, Any]:
+    """The arguments of roles that make, prove or contain environments."""
+    items = chosen.environments
+    tensor = ("name", "path", "import_name", "tensor", "eager")
+    keys = (*tensor, "device", "requirements", "operator_wheels", "libraries", "variables")
+    with_horovod = ("name", "path", "distribution", "tensor", "eager", "device", "requirements")
+    contained = only(items, *tensor, "horovod")
+    contained += only([item for item in items if "horovod" not in item], *tensor)
+    return {
+        "python_env_environments": only(items, "name", "requires_python"),
+        "framework_environments": only(items, *keys, "apt_packages"),
+        "framework_interpreter": chosen.interpreter,
+        "horovod_environments": only(items, *with_horovod, "horovod", "variables"),
+        "horovod_interpreter": chosen.interpreter,
+        "horovod_mpirun": choice["mpirun"],
+        "container_packages": chosen.stack["apt_packages"].get("container", ["podman"]),
+        "container_environments": contained if chosen.has_containers else [],
+        "container_images": choice["images"],
+        "container_mpirun": choice["mpirun"],
+    }
+
+
+def judges(roles: Sequence[str], adopted: Sequence[str], wrong_release: str = "") -> list[str]:
+    """The variables that must all be true for a node to lack nothing, one of each role that it
+    needs. None if provisioning must look further: a role has no such variable, the node keeps
+    software of its own, or its release is a wrong one."""
+    if adopted or wrong_release or not JUDGES.issuperset(roles):
+        return []
+    return [f"{role}_stands" for role in roles]
+
+
+class _Chosen(NamedTuple):
+    """Values that depend only on the inventory's settings, not on the node."""
+
+    stack: dict[str, Any]
+    openmpi: dict[str, Any]
+    environments: list[dict[str, Any]]
+    packages: list[str]
+    python: str
+    own_interpreter: str
+    interpreter: str
+    has_mesh: bool
+    has_containers: bool
+
+
+def _chosen(choice: Mapping[str, Any]) -> _Chosen:
+    stack = choice["stack_document"]
+    given, stacks_own = choice["interpreter"], stack.get("python", {}).get("version", "")
+    python = "" if given else choice["python"] or stacks_own
+    own_interpreter = f"{PYTHON}/bin/python3" if python else "/usr/bin/python3"
+    # A single node needs neither a mesh nor sshd.
+    has_mesh = int(choice["nodes"]) > 1
+    # A GPU stack pins and installs its own container engine.
+    has_containers = bool(choice["container_engine"]) and stack["accelerator"] == "cpu"
+    has = {"ssh_mesh": has_mesh, "container": has_containers, "time_service": choice["time"]}
+    # The role slurm installs these itself, on its controller.
+    has |= {"slurm": choice["slurm"], "slurm_accounting": False}
+    packages = [
+        name
+        for role, names in stack["apt_packages"].items()
+        if has.get(role, True)
+        for name in names
+    ]
+    packages += [name for item in choice["environments"] for name in item["apt_packages"]]
+    return _Chosen(
+        stack=stack,
+        openmpi={"method": "package", "version": "", **stack.get("openmpi", {})},
+        environments=[
+            {**item, "device": _device(item, stack["accelerator"])}
+            for item in choice["environments"]
+        ],
+        packages=list(dict.fromkeys(packages)),
+        python=python,
+        own_interpreter=own_interpreter,
+        interpreter=given or own_interpreter,
+        has_mesh=has_mesh,
+        has_containers=has_containers,
+    )
+
+
+def _device(environment: Mapping[str, Any], accelerator: str) -> str:
+    """What an environment computes on. NumPy stands for a framework without tensors."""
+    is_numpy = environment["tensor"].startswith("numpy.")
+    return "gpu" if accelerator == "gpu" and not is_numpy else ""
+
+
+def only(items: Sequence[Mapping[str, Any]], *keys: str) -> list[dict[str, Any]]:
+    """The items reduced to these keys; items that lack a key are left out."""
+    return [{key: item[key] for key in keys} for item in items if all(key in item for key in keys)]
+
+
+def as_pinned(requirements: str, environment: Mapping[str, Any] | None, python: str) -> bool:
+    """Whether an environment (from the module node_facts) matches the pinned requirements.
+
+    `python` is the version of the interpreter to make it with.
+    """
+    minor = ".".join(python.split(".")[:2])
+    if not environment or ".".join(environment["python"].split(".")[:2]) != minor:
+        return False
+    have = environment["distributions"]
+    for line in requirements.replace("\\\n", " ").splitlines():
+        text = line.split(" #")[0].split(" --hash")[0].strip()
+        if not text or text.startswith(("#", "-")):
+            continue
+        pin = Requirement(text)
+        if pin.marker and not pin.marker.evaluate(
+            {"python_version": minor, "python_full_version": python}
+        ):
+            continue
+        installed = have.get(re.sub(r"[-_.]+", "-", pin.name).lower())
+        if not installed or installed["version"] not in pin.specifier or pin.url:
+            return False
+    return True
+
+
+def complete(
+    items: Sequence[Mapping[str, Any]], there: Mapping[str, Any], python: str
+) -> list[str]:
+    """Paths of the environments that match their requirements files and Python version.
+
+    `there` holds the existing environments by path, from the module node_facts."""
+    return [
+        item["path"]
+        for item in items
+        if as_pinned(
+            read_text(Path(item["requirements"]))
+            + "".join(
+                f"{wheel['distribution']}=={wheel['version']}\n"
+                for wheel in item.get("operator_wheels", [])
+            ),
+            there.get(item["path"]),
+            python,
+        )
+    ]

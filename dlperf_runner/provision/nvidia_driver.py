@@ -1,0 +1,100 @@
+"""What keeps a driver from running on a node, with what to do; `node` holds the facts of the module
+driver_info."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# modprobe's message -> what it means and what to do.
+LOAD_FAILURES = (
+    (
+        "Key was rejected|Required key not available",
+        "Secure Boot refuses the module: enroll the key that signs it (mokutil --import), or turn"
+        " Secure Boot off",
+    ),
+    (
+        "No such device",
+        "this driver supports none of the node's GPUs: look for them with lspci and in the kernel"
+        " log",
+    ),
+    (
+        "[Ii]nvalid module format|Exec format error|[Uu]nknown symbol",
+        "the module was built for another kernel: build it again (dkms autoinstall)",
+    ),
+    ("not found", "the running kernel has no module nvidia: run again, which builds it"),
+)
+
+
+def secure_boot_refusal(node: Mapping[str, Any], version: str, keys: Sequence[str]) -> str:
+    """Why Secure Boot would refuse a driver's module; empty if it would not."""
+    if node["is_container"] or node["running"] == version or not node["secure_boot"]:
+        return ""
+    if node["enrolled_keys"]:
+        return ""
+    reason = (
+        "it is unknown which keys the firmware trusts, because mokutil is not installed"
+        if node["enrolled_keys"] is None
+        else f"the firmware trusts none of the keys that sign modules ({', '.join(keys)})"
+    )
+    return (
+        f"Secure Boot is on (mokutil --sb-state), and {reason}: the kernel would refuse the driver."
+        " Turn Secure Boot off in the firmware's setup, or enroll a key: create it"
+        " (update-secureboot-policy --new-key on Ubuntu, dkms generate_mok on Debian), run"
+        " mokutil --import with its path, reboot, and confirm it on the node's console. For a key"
+        " at another path, set nvidia_driver_signing_keys."
+    )
+
+
+def build_failure(node: Mapping[str, Any], version: str, dkms: Mapping[str, Any]) -> str:
+    """Why the running kernel has no module of a driver; empty if it has."""
+    if node["module"] == version:
+        return ""
+    kernel, status = node["kernel"], "; ".join(node["dkms"]) or "nothing"
+    said = str(dkms.get("stderr") or dkms.get("stdout") or dkms.get("msg") or "").strip()
+    headers = (
+        f"look into /var/lib/dkms/nvidia/{version}/build/make.log"
+        if node["has_headers"]
+        else f"the headers of this kernel are missing: install linux-headers-{kernel} (on RHEL"
+        f" kernel-devel-{kernel}), or boot a kernel whose headers the node's sources have"
+    )
+    return (
+        f"the kernel {kernel} has no module of driver {version}, found"
+        f" {node['module'] or 'none'}; {headers}. dkms status says: {status}."
+        + (f" dkms said: {said[-1000:]}" if said else "")
+    )
+
+
+def reboot_needed(
+    node: Mapping[str, Any], version: str, cause: str, load: Mapping[str, Any]
+) -> str:
+    """Why an installed driver does not run, and what to do; empty if it runs."""
+    if node["running"] == version:
+        return ""
+    said = str(load.get("stderr") or "").strip()
+    meaning = next((text for pattern, text in LOAD_FAILURES if re.search(pattern, said)), "")
+    why = f" modprobe nvidia failed: {said}." if said else ""
+    if node["nouveau"]:
+        why += " The module nouveau holds the GPUs."
+    state = f"driver {version} is installed, but the running driver is {node['running'] or 'none'}."
+    if node["rebooted_for"] == cause:
+        hint = meaning or "look for NVRM and nouveau in the kernel log (journalctl -k)"
+        return (
+            f"{state}{why} The node was rebooted for this already, and another reboot would not"
+            f" help: {hint}."
+        )
+    if meaning:
+        return f"{state}{why} To do: {meaning}."
+    return (
+        f"reboot needed: {state}{why} Allow it with -e dlperf_reboot=true, or reboot the node"
+        " yourself, then run again."
+    )
+
+
+def pins(release: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A release's pins, with those of the fabric manager's packages: they move with the driver
+    wherever they are installed."""
+    fabric = release.get("fabric_packages", {})
+    own = [{"packages": [name], "version": version} for name, version in fabric.items()]
+    return [*release["pins"], *own]

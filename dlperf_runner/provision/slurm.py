@@ -1,0 +1,104 @@
+"""slurm.conf and gres.conf from what was found on each node, and the files of the prolog."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.files import read_text
+from ..core.paths import PACKAGE, shipped
+
+SETTINGS = {
+    "SlurmUser": "slurm",
+    "AuthType": "auth/munge",
+    "StateSaveLocation": "/var/lib/slurm/slurmctld",
+    # %n: nodes may share a file system.
+    "SlurmdSpoolDir": "/var/lib/slurm/slurmd/%n",
+    "SlurmctldPidFile": "/run/slurmctld.pid",
+    "SlurmdPidFile": "/run/slurmd.pid",
+    "SlurmctldLogFile": "/var/log/slurm/slurmctld.log",
+    "SlurmdLogFile": "/var/log/slurm/slurmd.log",
+    "SelectType": "select/cons_tres",
+    # A job that says nothing gets all memory of its nodes.
+    "SelectTypeParameters": "CR_CPU_Memory",
+    "MpiDefault": "none",
+    # A node that answers again is used again.
+    "ReturnToService": "2",
+}
+
+
+def conf(
+    hardware: Sequence[str],
+    addresses: Mapping[str, str],
+    settings: Mapping[str, Any],
+    partition: str,
+    devices: Mapping[str, Sequence[str]] | None = None,
+) -> str:
+    """The settings, then a line for each node, with its number of GPUs.
+
+    slurmd -C prints `NodeName=node1 CPUs=2 Boards=1 SocketsPerBoard=1 ... RealMemory=7944` and
+    `UpTime=1-02:03:04`.
+    """
+    gpus = {name: len(_gpus(paths)) for name, paths in (devices or {}).items()}
+    own = {"GresTypes": "gpu"} if any(gpus.values()) else {}
+    lines = [f"{name}={value}" for name, value in (SETTINGS | own | dict(settings)).items()]
+    for printed in hardware:
+        words = [word for line in printed.splitlines() for word in line.split()]
+        found = dict(word.split("=", 1) for word in words if "=" in word)
+        name = found.pop("NodeName", "")
+        found.pop("UpTime", None)
+        found.pop("Gres", None)  # slurmd prints it if it knows NVML
+        if name not in addresses:
+            raise UserError(f"slurmd -C names {name!r}, which is no node: {', '.join(addresses)}")
+        shape = " ".join(f"{key}={value}" for key, value in found.items())
+        own_gpus = f" Gres=gpu:{gpus[name]}" if gpus.get(name) else ""
+        lines.append(f"NodeName={name} NodeAddr={addresses[name]} {shape}{own_gpus} State=UNKNOWN")
+    lines.append(f"PartitionName={partition} Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
+    return "\n".join(lines) + "\n"
+
+
+def _gpus(paths: Sequence[str]) -> list[str]:
+    """The device files of GPUs, in their order: /dev/nvidia0, but not /dev/nvidiactl."""
+    found = [path for path in paths if re.fullmatch(r"/dev/nvidia\d+", path)]
+    return sorted(found, key=lambda path: int(path.removeprefix("/dev/nvidia")))
+
+
+def gres(paths: Sequence[str]) -> str:
+    """The lines of gres.conf: by NVML if slurmd has the plugin, else the device files."""
+    gpus = _gpus(paths)
+    if gpus and any(path.endswith("/gpu_nvml.so") for path in paths):
+        return "AutoDetect=nvml\n"
+    return "".join(f"Name=gpu File={path}\n" for path in gpus)
+
+
+def prolog(checks: Mapping[str, Any], folder: str) -> list[dict[str, str]]:
+    """Entries of node_files: the prolog's programs, and `checks`, the node and its stack."""
+    utils = ("node_probes", "nvidia_kernel", "nvidia_smi", "stamps", "trusted_path")
+    contents: dict[str, str] = {}
+    for place, source, names in (
+        ("", PACKAGE / "doctor/on_nodes", ("prolog",)),
+        ("", shipped() / "library", ("fabric_info", "gpu_info", "node_health_info")),
+        ("dlperf_runner/doctor/", PACKAGE / "doctor", ("disks", "fabric", "findings", "gpu")),
+        ("ansible/module_utils/", shipped() / "module_utils", utils),
+    ):
+        contents |= {f"{place}{name}.py": read_text(source / f"{name}.py") for name in names}
+    # The modules import it, but only their functions are called.
+    contents["ansible/module_utils/basic.py"] = "AnsibleModule = None\n"
+    contents["checks.json"] = json.dumps(checks, indent=2, sort_keys=True) + "\n"
+    folders = {str(parent) for place in contents for parent in Path(folder, place).parents}
+    return [
+        *(
+            {"path": path, "state": "directory", "mode": "0755"}
+            for path in sorted(folders)
+            if Path(path).is_relative_to(folder)
+        ),
+        *(
+            {"path": f"{folder}/{place}", "content": content}
+            | ({"mode": "0755"} if place == "prolog.py" else {})
+            for place, content in contents.items()
+        ),
+    ]

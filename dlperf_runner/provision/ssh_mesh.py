@@ -1,0 +1,99 @@
+"""The nodes' addresses, and the logins between them that prove the SSH mesh."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Hostvars = Mapping[str, Mapping[str, Any]]
+
+
+def hosts(names: Sequence[str], hostvars: Hostvars) -> dict[str, str]:
+    """The cluster's entries in /etc/hosts, by name: dlperf_address, or what the controller uses.
+
+    Nodes without an IP address there are left to the site's name service, and the controller
+    itself, as the only node, needs no entry.
+    """
+    entries = {}
+    for name in names:
+        address = _addresses(name, hostvars[name])[0]
+        try:
+            loopback = ipaddress.ip_address(address).is_loopback
+        except ValueError:
+            continue
+        if not loopback and name != address:
+            entries[name] = address
+    return entries
+
+
+def connections(names: Sequence[str], hostvars: Hostvars, program: str) -> list[dict[str, Any]]:
+    """Commands for the module proof: `program` connects to a port of each node, by its address in
+    the benchmark's network."""
+    return [
+        {
+            "name": name,
+            "argv": ["/usr/bin/python3", "-c", program, name, _addresses(name, hostvars[name])[0]],
+            "expect": "^open$",
+        }
+        for name in names
+    ]
+
+
+def members(names: Sequence[str], hostvars: Hostvars) -> list[dict[str, Any]]:
+    """The mesh's members with their addresses, and the keys of those reached in this run."""
+    entries = []
+    for name in names:
+        identity = hostvars[name].get("__ssh_mesh_identity") or {}
+        entries.append(
+            {
+                "name": name,
+                "addresses": _addresses(name, hostvars[name]),
+                "public_key": identity.get("public_key"),
+                "host_keys": identity.get("host_keys") or [],
+            }
+        )
+    return entries
+
+
+def addresses(names: Sequence[str], hostvars: Hostvars) -> dict[str, list[str]]:
+    """The members' addresses by name."""
+    return {name: _addresses(name, hostvars[name]) for name in names}
+
+
+def _addresses(name: str, host: Mapping[str, Any]) -> list[str]:
+    """The address in the benchmark's network first; the name if the inventory has none."""
+    stated = [str(host[key]) for key in ("dlperf_address", "ansible_host") if host.get(key)]
+    return list(dict.fromkeys(stated or [name]))
+
+
+def agreed(proven: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The mesh recorded by the stamps of all nodes; empty if their records differ."""
+    meshes = [stamps.get("ssh_mesh", {}) for stamps in proven]
+    return dict(meshes[0]) if meshes and all(mesh == meshes[0] for mesh in meshes) else {}
+
+
+def stands(proven: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether the wanted mesh was verified, with any keys."""
+    return {key: value for key, value in proven.items() if key != "trust"} == wanted
+
+
+def login_check(name: str, user: str) -> dict[str, Any]:
+    """The login of a user from one node to another one: `id -un` there must print the name."""
+    options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
+    return {"name": name, "argv": ["ssh", *options, name, "id", "-un"], "expect": f"^{user}$"}
+
+
+def partners(hosts: Sequence[str], host: str, all_up_to: int, ahead: bool = False) -> list[str]:
+    """The nodes that a node calls, starting with the next one, so that not all nodes call the same
+    node at once (sshd rejects the eleventh connection).
+
+    In a cluster of up to `all_up_to` nodes, and from the first node of any, these are all others.
+    Else it is the next one; with `ahead`, these are the nodes 1, 2, 4, 8, ... positions further:
+    few calls that cover the whole mesh.
+    """
+    start = hosts.index(host)
+    others = [hosts[(start + step) % len(hosts)] for step in range(1, len(hosts))]
+    if len(hosts) <= all_up_to or start == 0:
+        return others
+    return [others[(1 << power) - 1] for power in range(len(others).bit_length() if ahead else 1)]

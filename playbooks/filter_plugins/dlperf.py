@@ -1,0 +1,114 @@
+"""The functions of dlperf_runner.provision by the names that playbooks and roles call them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# The package that lies beside these playbooks, as `python -m dlperf_runner` takes it there: another
+# one may be installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+try:
+    from dlperf_runner.provision import (
+        adoption,
+        arguments,
+        bootstrap,
+        datasets,
+        environments,
+        frameworks,
+        horovod,
+        infiniband,
+        mpi,
+        nvidia_driver,
+        preflight,
+        slurm,
+        ssh_mesh,
+        stacks,
+        vendor,
+    )
+except ModuleNotFoundError as error:
+    # Ansible makes any other exception a warning, and then lacks each filter without a reason.
+    raise SystemExit(
+        f"{sys.executable} lacks {error.name}, which dlperf_runner needs. Run `make setup` in the"
+        " clone, then .venv/bin/ansible-playbook; or pip install '.[cluster]' for this Python"
+    ) from None
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "adoption_files": adoption.files,
+    "adoption_replacement_refusal": adoption.replacement_refusal,
+    "adoption_report": adoption.report,
+    "bootstrap_choice": bootstrap.choice,
+    "bootstrap_problem": bootstrap.has_problem,
+    "container_command": mpi.container_command,
+    "container_engine": stacks.default_engine,
+    "container_engine_refusal": stacks.engine_refusal,
+    "dataset_digests": datasets.digests,
+    "dataset_facts": datasets.facts,
+    "dataset_sets": datasets.sets,
+    "driver_build_failure": nvidia_driver.build_failure,
+    "driver_pins": nvidia_driver.pins,
+    "driver_reboot_needed": nvidia_driver.reboot_needed,
+    "driver_secure_boot_refusal": nvidia_driver.secure_boot_refusal,
+    "fabric_address_commands": infiniband.address_commands,
+    "fabric_address_files": infiniband.address_files,
+    "fabric_load_failure": infiniband.load_failure,
+    "fabric_network": infiniband.network_of,
+    "fabric_problems": infiniband.problems,
+    "fabric_refusal": infiniband.refusal,
+    "fabric_stale_driver": infiniband.stale_driver,
+    "fabric_unaddressed": infiniband.unaddressed,
+    "framework_groups": frameworks.groups,
+    "framework_inputs": frameworks.inputs,
+    "framework_offer": frameworks.offer,
+    "framework_places": frameworks.places,
+    "framework_seen": frameworks.seen,
+    "framework_stand": frameworks.stand,
+    "gpu_node_processor_refusal": stacks.processor_refusal,
+    "gres_conf": slurm.gres,
+    "horovod_options": horovod.options,
+    "horovod_unproven": horovod.unproven,
+    "horovod_wanted": horovod.wanted,
+    "horovod_wheel_refusal": horovod.wheel_refusal,
+    "login_check": ssh_mesh.login_check,
+    "mpirun_argv": mpi.argv,
+    "mpirun_next": mpi.next_of,
+    "node_base_hosts": ssh_mesh.hosts,
+    "node_base_mirror_key": vendor.mirror_key,
+    "openmpi_refusal": mpi.build_refusal,
+    "preflight_facts": preflight.facts,
+    "provision_arguments": arguments.arguments,
+    "provision_of_all": arguments.of_all,
+    "provision_only": arguments.only,
+    "provision_query": arguments.query,
+    "provision_refusal": arguments.refusal,
+    "provision_setting": arguments.setting,
+    "python_env_refusal": environments.python_refusal,
+    "slurm_conf": slurm.conf,
+    "slurm_prolog_files": slurm.prolog,
+    "ssh_mesh_addresses": ssh_mesh.addresses,
+    "ssh_mesh_connections": ssh_mesh.connections,
+    "ssh_mesh_members": ssh_mesh.members,
+    "ssh_mesh_partners": ssh_mesh.partners,
+    "ssh_mesh_stands": ssh_mesh.stands,
+    "stack_document": stacks.document,
+    "stack_mpirun": stacks.mpirun,
+    "stack_rails": stacks.rails,
+    "vendor_address": vendor.address,
+    "vendor_file_refusal": vendor.file_refusal,
+    "vendor_last_words": vendor.last_words,
+    "vendor_parts": vendor.parts,
+    "vendor_refusal": vendor.refusal,
+    "vendor_release": vendor.release,
+    "vendor_repository": vendor.repository,
+    "vendor_source": vendor.source,
+    "vendor_source_refusal": vendor.source_refusal,
+    "vendor_system": vendor.system_of,
+    "vendor_too_old": vendor.too_old,
+}
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return FILTERS

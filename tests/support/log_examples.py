@@ -1,0 +1,60 @@
+"""The example logs of each format, and what a correct reading of each gives.
+
+A format's examples are the folder `dlperf_runner/logs/examples/<format>`: logs, and examples.yml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FOLDER = Path(__file__).resolve().parents[2] / "dlperf_runner" / "logs" / "examples"
+
+
+@dataclass(frozen=True)
+class Example:
+    """`entry` is that of examples.yml: where the log is from, and its reading: `headers`, `rates`
+    (line, step, rate and loss of each line with a rate) and `unix_times` of these lines."""
+
+    form: str
+    path: Path
+    entry: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.form}/{self.path.stem}"
+
+    @cached_property
+    def data(self) -> bytes:
+        return self.path.read_bytes()
+
+    @property
+    def is_real(self) -> bool:
+        """Whether a program printed the log, rather than a person who read the program."""
+        return "sha256" in self.entry
+
+
+def documents() -> dict[str, dict[str, Any]]:
+    """The content of examples.yml by format."""
+    return {
+        path.parent.name: yaml.safe_load(path.read_text(encoding="utf-8"))
+        for path in sorted(FOLDER.glob("*/examples.yml"))
+    }
+
+
+def example(name: str) -> Example:
+    """The example of that name, like torchtitan/wording."""
+    (found,) = (each for each in EXAMPLES if each.name == name)
+    return found
+
+
+EXAMPLES = [
+    Example(form, FOLDER / form / entry["log"], entry)
+    for form, document in documents().items()
+    for entry in document["examples"]
+]

@@ -1,0 +1,388 @@
+"""Damaged logs of every format: each is refused with its line, or gives the right number.
+
+The whole logs are those of support/whole_logs.py, read with the shipped catalogue as `summarize`
+reads a tree.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pytest
+from damaged_lines import damaged, wrapped
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from log_examples import EXAMPLES, Example
+from make_logs import dllogger
+from whole_logs import WHOLE_LOGS, WholeLog, read_as, read_tree, throughput
+
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.logs import formats
+from dlperf_runner.results.load import Results
+
+NAMES = sorted(WHOLE_LOGS)
+OF_TRAININGS = {name: log for name, log in WHOLE_LOGS.items() if formats()[log.form].table is None}
+CHANGES = [(name, setting) for name, log in WHOLE_LOGS.items() for setting in log.changes]
+WAYS = ("cut", "lose lines", "repeat elsewhere", "wrap", "wrap a line", "overwrite")
+BEGINS_LATER = "the log begins with step "
+MANY = settings(max_examples=200, deadline=None)
+SOME = settings(max_examples=30, deadline=None)
+
+
+def problem_of(results: Results) -> UserError:
+    (problem,) = results.problems
+    return problem
+
+
+def line_of(problem: UserError) -> int | None:
+    """The line that a problem names."""
+    line = str(problem.where).rpartition(":")[2]
+    return int(line) if line.isdigit() else None
+
+
+def is_refused_or_right(log: WholeLog, content: str) -> None:
+    """No number but the right one, and no missing number without a reason. A log without its
+    beginning is one of fewer steps."""
+    results = read_as(log, content)
+    value = throughput(results)
+    is_excerpt = any(BEGINS_LATER in note for note in results.notes)
+    assert value is None or value == pytest.approx(log.value, rel=0.01 if is_excerpt else 1e-12)
+    assert value is not None or results.problems or results.notes
+    for problem in results.problems:
+        assert problem.where
+        assert problem.problem
+
+
+def test_every_format_and_every_setting_is_here() -> None:
+    assert {log.form for log in WHOLE_LOGS.values()} == set(formats())
+    trainings = {name for name, form in formats().items() if form.table is None}
+    assert {log.form for log in WHOLE_LOGS.values() if log.loss} == trainings
+    stating = {name for name, form in formats().items() if form.statements}
+    assert {log.form for log in WHOLE_LOGS.values() if log.changes} == stating
+    for log in WHOLE_LOGS.values():
+        if log.changes:
+            assert {"precision", "number of steps"} <= set(log.changes)
+            assert {"batch size", "global batch size"} & set(log.changes)
+            assert {"world size", "global batch size"} & set(log.changes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_whole_log_gives_its_number(name: str) -> None:
+    log = WHOLE_LOGS[name]
+    results = read_as(log, log.text)
+    assert results.problems == []
+    assert throughput(results) == pytest.approx(log.value, rel=1e-12)
+    with_carriage_returns = read_as(log, log.text.replace("\n", "\r\n"))
+    assert throughput(with_carriage_returns) == throughput(results)
+
+
+@MANY
+@given(st.data(), st.sampled_from(NAMES))
+def test_a_damaged_log_is_refused_or_right(data: st.DataObject, name: str) -> None:
+    log = WHOLE_LOGS[name]
+    lines = log.text.splitlines()
+    is_refused_or_right(log, data.draw(damaged(lines, WAYS, "x ,-.e\x00é\t")))
+
+
+@SOME
+@given(st.sampled_from(NAMES), st.integers(20, 130))
+@example("oneflow", 88)  # samples/s: 38, or 3
+@example("dllogger", 60)
+def test_a_wrapped_log_is_refused_or_right(name: str, width: int) -> None:
+    log = WHOLE_LOGS[name]
+    is_refused_or_right(log, wrapped(log.text.splitlines(), width))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_log_cut_in_its_last_rate_is_refused_or_right(name: str) -> None:
+    """The last line needs no newline if its rate is whole all the same."""
+    log = WHOLE_LOGS[name]
+    whole = log.text.rstrip("\n")
+    last = whole.rfind(f"{log.value:.2f}"[:3])  # the digits of the last rate, where they stand
+    for end in {len(whole), *range(len(whole) - 11, len(whole), 2), *range(last, last + 22, 3)}:
+        is_refused_or_right(log, whole[:end])
+
+
+@st.composite
+def mutated(draw: st.DrawFn, data: bytes) -> bytes:
+    """A log with some bytes replaced, removed, doubled or moved."""
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, max(len(data) - 1, 0)))
+        end = min(len(data), start + draw(st.integers(0, 300)))
+        piece = draw(st.one_of(st.binary(max_size=20), st.just(data[start:end] * 2), st.just(b"")))
+        data = data[:start] + piece + data[end:]
+    return data
+
+
+def is_counted_or_reported(results: Results) -> None:
+    """Every log is counted or reported, and a number is one that training can have."""
+    assert len(results.counted) + len(results.problems) + len(results.notes) > 0
+    valid = results.frame[results.frame["valid"]]
+    rates = valid[valid["metric"] == "samples_per_second"]["value"]
+    assert len(rates) == len(results.counted)
+    assert all(0 < rate < 1e12 for rate in rates)
+    for problem in results.problems:
+        assert problem.where
+        assert problem.problem
+
+
+@SOME
+@given(st.data(), st.sampled_from(NAMES))
+def test_a_log_with_other_bytes_is_counted_or_reported(data: st.DataObject, name: str) -> None:
+    log = WHOLE_LOGS[name]
+    content = data.draw(mutated(log.text.encode()))
+    is_counted_or_reported(read_tree({log.path: content}))
+
+
+@SOME
+@given(st.data(), st.sampled_from(EXAMPLES))
+def test_a_real_log_with_other_bytes_is_counted_or_reported(
+    data: st.DataObject, log: Example
+) -> None:
+    content = data.draw(mutated(log.data))
+    is_counted_or_reported(read_tree({"1n1g/rn50_b128_fp32_1.log": content}))
+
+
+@SOME
+@given(st.binary(max_size=2000))
+def test_any_bytes_beside_a_good_log(data: bytes) -> None:
+    log = WHOLE_LOGS["gluoncv"]
+    results = read_tree({"1n2g/rn50_b128_fp32_2.log": data, log.path: log.text.encode()})
+    is_counted_or_reported(results)
+    assert throughput(results) == log.value
+
+
+# ---- a run that was started again
+
+
+@pytest.mark.parametrize("place", [0.3, 0.7, 1.0])
+@pytest.mark.parametrize(("name", "setting"), CHANGES)
+def test_a_restart_with_another_setting_is_refused_with_both_lines(
+    name: str, setting: str, place: float
+) -> None:
+    log = WHOLE_LOGS[name]
+    old, new, value, other = log.change(setting)
+    lines = log.text.splitlines()
+    first = next(number for number, line in enumerate(lines, 1) if old in line)
+    # All rates may come after the statement, whose line is then still one of the log's head.
+    at = max(first, round(place * len(lines)))
+    restarted = [*lines[:at], lines[first - 1].replace(old, new), *lines[at:]]
+    problem = problem_of(read_as(log, "\n".join(restarted) + "\n"))
+    assert (line_of(problem), problem.expected, problem.found) == (at + 1, value, other)
+    stated = "world size" if setting == "number of nodes" else setting
+    assert problem.problem == f"the {stated} contradicts line {first}"
+    assert "started again" in str(problem)
+
+
+@pytest.mark.parametrize("name", [name for name, log in WHOLE_LOGS.items() if log.changes])
+def test_a_log_that_repeats_its_settings_is_right(name: str) -> None:
+    log = WHOLE_LOGS[name]
+    words = [log.change(setting)[0] for setting in log.changes]
+    lines = log.text.splitlines()
+    stated = [line for line in lines if any(word in line for word in words)]
+    middle = len(lines) * 2 // 3
+    results = read_as(log, "\n".join([*lines[:middle], *stated, *lines[middle:]]) + "\n")
+    assert throughput(results) == pytest.approx(log.value, rel=1e-12)
+
+
+# ---- losses
+
+
+@pytest.mark.parametrize("value", ["0.0", "6.9", "1e30"])
+@pytest.mark.parametrize("name", [name for name, log in WHOLE_LOGS.items() if log.loss])
+def test_a_loss_that_is_always_the_same_is_invalid(name: str, value: str) -> None:
+    log = WHOLE_LOGS[name]
+    assert throughput(read_as(log, log.text)) is not None
+    results = read_as(log, re.sub(str(log.loss), value, log.text))
+    assert results.counted == []
+    assert any("the loss is " in note for note in results.notes)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("name", [name for name, log in WHOLE_LOGS.items() if log.loss])
+def test_a_loss_that_is_no_number_is_invalid(name: str, value: str) -> None:
+    log = WHOLE_LOGS[name]
+    results = read_as(log, re.sub(str(log.loss), value, log.text))
+    assert throughput(results) is None
+    assert any("the loss is not finite" in note for note in results.notes)
+
+
+# ---- damage with the message that is expected
+
+
+@dataclass(frozen=True)
+class Damage:
+    """The first `old` of a whole log becomes `new`. The problem names the line, and says `problem`,
+    `expected` and `found`; None: whatever it is. `line`: from where `old` is."""
+
+    log: str
+    old: str
+    new: str
+    problem: str
+    expected: str | None = None
+    found: str | None = None
+    line: int = 0
+
+
+SPEED = "INFO:root:Epoch[0] Batch[{}]\tSpeed: {} samples/sec\n".format
+IMPOSSIBLE = "the rate is not possible in training"
+NOT_WHOLE = "the rate is not "
+POSITIVE = "a number above 0 and below 1e+12"
+CONTRADICTS = "contradicts the "
+
+
+def impossible_rates() -> list[Damage]:
+    return [
+        Damage("gluoncv", SPEED(step, rate), SPEED(step, bad), IMPOSSIBLE, POSITIVE, bad)
+        for step, rate in ((2, "7.50"), (118, "384.00"))
+        for bad in ("0", "0.00", "-3.5", "nan", "inf", "1e400", "-inf", "1e15")
+    ]
+
+
+def steps_that_are_not_those_of_the_plan() -> list[Damage]:
+    odd, even = SPEED(51, "384.50"), SPEED(50, "384.00")
+    last = SPEED(120, "384.00")
+    return [
+        Damage("gluoncv", SPEED(117, "384.50"), "", "step 118 follows 116", "117", "118", 2),
+        Damage("gluoncv", even, even + even, "step 50 repeats line 153", line=1),
+        Damage("gluoncv", odd, SPEED(49, "384.50") + odd, "step 49 follows 50"),
+        Damage("gluoncv", last, "", "the log ends with step 119", line=-3),
+        Damage("gluoncv", last, last + SPEED(121, "384.50"), "the log has more steps", line=1),
+        Damage("gluoncv", last, last + SPEED(1, "384.50"), "step 1 follows 120", line=1),
+        # The missing line is noticed when all four have printed the next batch.
+        Damage(
+            "plsc, four trainers", "Pass:0 batch:60 ", "Pass:7 batch:60 ", "3 processes", line=8
+        ),
+    ]
+
+
+def rates_that_are_not_whole() -> list[Damage]:
+    rows = (
+        ("plsc", "qps:398.00", "qps:3 98.00"),
+        ("plsc", "qps:398.00", "qps:2,398.00"),
+        ("plsc", "qps:398.00", "qps:398.0"),
+        ("plsc", "qps:398.00", "qps: 98.00"),
+        ("oneflow", "samples/s: 384.500", "samples/s: 38\n4.500"),
+        ("oneflow", "samples/s: 384.500", "samples/s: 384.50\n0"),
+        ("oneflow", "samples/s: 384.500", "samples/s: 3"),
+        ("dllogger", "384.2512345678901", "384"),
+        ("dllogger", "384.2512345678901", "384.2512345678901 0"),
+        ("dllogger", "384.2512345678901", "384.2512345678901\n1"),
+        ("dllogger", "384.2512345678901", "5.0.0"),
+        ("dllogger, 32 devices", "380.0123456789", "380"),
+        ("dllogger, 32 devices", "380.0123456789", "380."),
+        ("dllogger, 32 devices", "380.0123456789", "380.01 2"),
+        ("gluoncv", "Speed: 384.50 ", "Speed: 3.8e5 "),
+        ("gluoncv", "Speed: 384.50 ", "Speed: 385 "),
+        ("gluoncv", "Speed: 384.50 ", "Speed: 12.3INFO:root:x "),
+        ("gluoncv", "Speed: 384.50 ", "Speed: 1_000 "),
+        ("gluoncv", "Speed: 384.50 ", "Speed: 1,5 "),
+        ("gluoncv", "Speed: 384.50 ", "Speed: ١٢ "),
+        ("gluoncv", "Speed: 384.50 ", "Speed: -- "),
+    )
+    return [Damage(log, old, new, NOT_WHOLE) for log, old, new in rows]
+
+
+DAMAGES = [
+    *impossible_rates(),
+    *steps_that_are_not_those_of_the_plan(),
+    *rates_that_are_not_whole(),
+    # What the program prints at its end of its whole run.
+    *(
+        Damage(
+            "dllogger, 32 devices",
+            "380.0123456789",
+            bad,
+            "contradicts the rates of its steps",
+            "within 10% of their mean, 384.251",
+            f"{float(bad):g}",
+        )
+        for bad in ("126.0", "38.1", "345.5", "423.5")
+    ),
+    # What is stated contradicts the name of the log.
+    Damage("gluoncv", "batch_size=128", "batch_size=64", CONTRADICTS, "128", "64"),
+    Damage("gluoncv", "batch_size=128", "batch_size=0", "batch size is not a positive number"),
+    Damage("gluoncv", "world_size=1", "world_size=16", CONTRADICTS, "1", "16"),
+    Damage("gluoncv", "'float32'", "'float16'", CONTRADICTS, "fp32", "fp16"),
+    Damage("gluoncv", "iterations=120", "iterations=12", CONTRADICTS, "120", "12"),
+    Damage(
+        *("gluoncv", SPEED(117, "384.50"), f"\udcff {SPEED(117, '384.50')}"),
+        *("the line is not valid UTF-8", "text", "a byte that is none"),
+    ),
+    # Every line states it; the one after the first is another.
+    *(
+        Damage("megatron", old, new, f"the {what} changes during the run", line=1)
+        for old, new, what in (
+            ("batch size:   128", "batch size:   256", "global batch size"),
+            ("/     100 ", "/     200 ", "number of steps"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: f"{damage.log}: {damage.new!r}")
+def test_damage_is_refused_with_its_line(damage: Damage) -> None:
+    log = WHOLE_LOGS[damage.log]
+    before, old, after = log.text.partition(damage.old)
+    assert old
+    problem = problem_of(read_as(log, before + damage.new + after))
+    assert damage.problem in problem.problem
+    assert damage.expected in (None, problem.expected)
+    assert damage.found in (None, problem.found)
+    if line_of(problem) is not None:
+        assert line_of(problem) == before.count("\n") + 1 + damage.line
+
+
+@pytest.mark.parametrize(("lost", "warmup"), [(1, "20"), (19, "20"), (20, "37"), (60, "70")])
+def test_a_log_without_its_beginning_has_its_own_warm_up(lost: int, warmup: str) -> None:
+    """Its warm-up is the same share of its steps, unless that of the whole run has not ended."""
+    log = WHOLE_LOGS["gluoncv"]
+    content = log.text
+    for step in range(1, lost + 1):
+        content = re.sub(rf".*Batch\[{step}\].*\n", "", content)
+    results = read_as(log, content)
+    assert throughput(results) == pytest.approx(log.value, rel=1e-3)
+    (note,) = (note for note in results.notes if BEGINS_LATER in note)
+    assert f"the log begins with step {lost + 1}, so steps up to {warmup} are its warm-up" in note
+
+
+def test_ranks_whose_rates_differ_are_ambiguous() -> None:
+    """Two runs of eight devices each, started by one mpirun, or with one log."""
+    log = WHOLE_LOGS["gluoncv"]
+    both = []
+    for line in log.text.splitlines():
+        # The first steps of a run differ, whatever it is.
+        other = re.sub(r"Speed: 38", "Speed: 20", line)
+        both += [f"[1,{rank}]<stdout>:{text}" for rank, text in ((0, line), (8, other))]
+    problem = problem_of(read_as(log, "\n".join(both) + "\n"))
+    assert problem.problem == "the ranks 0 and 8 print different rates of the same steps"
+    assert (problem.expected, problem.found) == (
+        f"about 384, as in line {line_of(problem) - 1}",
+        "204",
+    )
+    assert "keep the lines of one" in str(problem.hint)
+
+
+def test_ranks_that_print_the_same_steps_are_one() -> None:
+    log = WHOLE_LOGS["gluoncv"]
+    both = [
+        f"[1,{rank}]<stdout>:{line.replace('384.50', rate)}"
+        for line in log.text.splitlines()
+        for rank, rate in ((3, "384.50"), (0, "385.50"))
+    ]
+    assert throughput(read_as(log, "\n".join(both) + "\n")) == log.value
+
+
+@pytest.mark.parametrize(
+    ("final", "difference"),
+    [(384.25, None), (387.0, None), (420.0, "9.3 % above"), (350.0, "8.9 % below")],
+)
+def test_a_final_rate_that_is_not_that_of_the_steps_is_noted(
+    final: float, difference: str | None
+) -> None:
+    lines = dllogger(384.25, 8, amp=True, final=final)
+    log = WHOLE_LOGS["dllogger"]
+    notes = [note for note in read_as(log, "\n".join(lines) + "\n").notes if "at its end" in note]
+    told = f"the rate that the program prints at its end, {final:g}, is {difference} the mean"
+    assert [told in note for note in notes] == [True] * (difference is not None)

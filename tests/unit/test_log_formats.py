@@ -1,0 +1,237 @@
+"""Every log format by its examples: they are read as they say, wherever they are torn or tagged."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from log_examples import EXAMPLES, FOLDER, Example, documents
+from make_logs import ROOT
+from read_logs import TAG, pieces, read, stated, steps
+
+from dlperf_runner import logs
+from dlperf_runner.logs import LineError
+
+# How versions of MPI name the rank whose line it is.
+TAGS = [
+    TAG,
+    "[1,0]<stdout>:",
+    "[prterun-node1-77@1,0]<stdout>: ",
+    "Tue Jun 14 15:40:21 2022<stdout>:",
+]
+# A line with a rate of each wording.
+WORDINGS = [
+    example
+    for example in EXAMPLES
+    if "wording" in example.path.stem and logs.formats()[example.form].table is None
+]
+MANY = settings(max_examples=200, deadline=None)
+
+
+def line_of(log: Example) -> tuple[str, tuple[int, float]]:
+    """The first line of a wording, and its step and rate."""
+    _, step, rate, *_ = log.entry["rates"][0]
+    return log.data.decode().partition("\n")[0], (step, rate)
+
+
+def reading(form: str, data: bytes, size: int | None = None) -> str:
+    """What is read, or the problem and its line."""
+    try:
+        return repr(read(form, data, size))  # nan is not itself
+    except LineError as error:
+        assert error.line >= 1
+        return str(error)
+
+
+# ---- the registry
+
+
+def test_each_format_has_examples_and_each_example_is_listed() -> None:
+    assert set(documents()) == set(logs.formats())
+    files = {path for path in FOLDER.glob("*/*") if path.name != "examples.yml"}
+    assert {example.path for example in EXAMPLES} == files
+    assert {path.suffix for path in files} == {".log", ".excerpt"}
+    assert {example.form for example in WORDINGS} == {
+        name for name, form in logs.formats().items() if form.table is None
+    }
+
+
+def test_the_table_of_the_documentation_is_that_of_the_examples() -> None:
+    page = (ROOT / "docs" / "log-formats.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \| (.*) \|$", page, re.MULTILINE)
+    assert {name: cells for name, *cells in rows} == {
+        name: [document[key] for key in ("program", "rate", "counts")]
+        for name, document in documents().items()
+    }
+
+
+@pytest.mark.parametrize("log", EXAMPLES, ids=lambda log: log.name)
+def test_the_origin_of_an_example_is_recorded(log: Example) -> None:
+    assert log.is_real == (log.path.suffix == ".log")  # summarize reads these
+    if log.is_real:
+        assert log.entry["sha256"] == hashlib.sha256(log.data).hexdigest()
+        assert {"source", "software", "date", "machine", "cut"} <= set(log.entry)
+    else:
+        assert {"source", "written"} <= set(log.entry)
+
+
+# ---- reading
+
+
+@pytest.mark.parametrize("log", EXAMPLES, ids=lambda log: log.name)
+def test_an_example_is_recognised_and_read(log: Example) -> None:
+    rates = log.entry.get("rates", [])
+    form = logs.detect([b"NCCL INFO samples/sec qps: total_ips\n" * 100, log.data])
+    assert (form and form.name) == (log.form if rates else None)
+    headers, found = read(log.form, log.data)
+    assert stated(headers) == log.entry.get("headers", [])
+    assert [(s.line, s.step, s.samples_per_second, s.loss) for s in found] == [
+        tuple((*row, None)[:4]) for row in rates
+    ]
+    if times := log.entry.get("unix_times"):
+        assert [step.unix_time for step in found] == times
+
+
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("log", EXAMPLES, ids=lambda log: log.name)
+def test_tags_of_mpirun_change_nothing(log: Example, tag: str) -> None:
+    tagged = "".join(tag + line for line in log.data.decode().splitlines(keepends=True))
+    assert reading(log.form, tagged.encode()) == reading(log.form, log.data)
+
+
+@pytest.mark.parametrize("size", [1, 50])
+@pytest.mark.parametrize("log", EXAMPLES, ids=lambda log: log.name)
+def test_pieces_change_nothing(log: Example, size: int) -> None:
+    data = log.data[-3000:]
+    assert reading(log.form, data, size) == reading(log.form, data)
+
+
+@pytest.mark.parametrize("log", [log for log in EXAMPLES if log.is_real], ids=lambda log: log.name)
+def test_the_end_of_a_log_shows_that_another_program_followed(log: Example) -> None:
+    """In whichever order, and with text of no program between them."""
+    forms = logs.formats()
+    assert logs.other_at_end(forms[log.form], log.data) is None
+    for other in {real.form: real for real in EXAMPLES if real.is_real}.values():
+        if other.form == log.form:
+            continue
+        both = log.data + b"NCCL INFO Connected all rings\n" * 100 + other.data
+        assert logs.other_at_end(forms[log.form], both) is forms[other.form]
+
+
+@pytest.mark.parametrize("log", WORDINGS, ids=lambda log: log.name)
+def test_a_rate_of_one_gpu_is_none_of_all(log: Example) -> None:
+    """As a changed program may print it: the rate would be too low by the number of GPUs."""
+    line, _ = line_of(log)
+    changed = re.sub(r"( (?:samples|images|img)/s(?:ec)?)(?!\w)(?!:)", r"\1/gpu", line)
+    with contextlib.suppress(LineError):
+        assert changed == line or steps(log.form, changed + "\n") == []
+
+
+# ---- a line that is torn
+
+
+ALONE = [log for log in WORDINGS if log.form != "dllogger_bert"]  # whose rates need two lines
+
+
+@MANY
+@given(st.sampled_from(ALONE), st.integers(0, 200), st.sampled_from(["\n", "\r\n"]))
+def test_a_tag_at_any_place_of_a_line(log: Example, at: int, end: str) -> None:
+    line, step = line_of(log)
+    at = min(at, len(line))
+    content = f"{TAG}noise{end}{line[:at]}{TAG}{line[at:]}{end}"
+    marker = logs.formats()[log.form].marker.decode()
+    split = line.index(marker) < at < line.index(marker) + len(marker)
+    # A line whose marker is torn apart is not found: its step is missing, which is reported.
+    assert steps(log.form, content) == ([] if split else [step])
+
+
+@pytest.mark.parametrize("log", ALONE, ids=lambda log: log.name)
+def test_a_log_that_ends_anywhere_in_a_line_has_the_whole_rate_or_none(log: Example) -> None:
+    line, step = line_of(log)
+    for at in range(len(line) + 1):
+        with contextlib.suppress(LineError):
+            assert steps(log.form, line[:at]) in ([], [step])
+    assert steps(log.form, line + "\n") == [step]
+
+
+def test_a_log_that_ends_in_the_middle_of_a_rate_says_so() -> None:
+    with pytest.raises(LineError, match=r"line 1: the log ends in the middle of this line .* '93'"):
+        steps("dllogger", "DLL 2022-06-14 15:40:21.026182 - (0, 200) total_ips : 93")
+
+
+@MANY
+@given(st.sampled_from(ALONE), st.sampled_from(ALONE), st.integers(1, 60))
+def test_two_ranks_write_unbuffered_into_one_line(log: Example, other: Example, size: int) -> None:
+    """The first rank prints a rate, the other anything; their pieces alternate."""
+    line, step = line_of(log)
+    noise = line_of(other)[0]
+    for old, new in {
+        "0] Batch": "7] Batch",
+        "Pass:0": "Pass:7",
+        "epoch 0": "epoch 7",
+        "ips": "total",
+        "step: ": "stop: ",
+        "elapsed": "passed",
+    }.items():
+        noise = noise.replace(old, new)
+    parts = [line[n : n + size] for n in range(0, len(line), size)]
+    others = [noise[n : n + size] for n in range(0, len(noise), size)]
+    content = "".join(
+        f"[1,{rank}]<stdout>:{piece}"
+        for pair in itertools.zip_longest(parts, others, fillvalue="")
+        for rank, piece in enumerate(pair)
+    )
+    if logs.formats()[log.form].marker.decode() in content:
+        assert steps(log.form, content) == [step]
+
+
+def test_two_steps_on_a_line_whose_newline_was_lost() -> None:
+    line = "INFO:root:Epoch[0] Batch[{}]\tSpeed: {} samples/sec"
+    joined = line.format(1, 1.5) + line.format(2, 2.5)
+    assert steps("gluoncv_horovod", joined) == [(1, 1.5), (2, 2.5)]
+
+
+# ---- anything
+
+
+# What the lines of all formats consist of, and what they should not hold.
+WORDS = sorted(
+    {word for log in EXAMPLES for word in re.findall(r"\S+\s*|\s+", log.data.decode()[:3000])}
+    | {"\n", "\r", TAG, "\x00", "[1,99999999999999999999]<stdout>:", "9" * 400, "<std", "é"}
+    | {"-5", "nan", "1e400", "2022-99-99 99:99:99,999 x ", "'", ")", "="}
+)
+
+
+def survives(form: str, data: bytes) -> None:
+    assert reading(form, data) == reading(form, data, 3)
+    with contextlib.suppress(LineError):
+        logs.detect(pieces(data))
+    logs.parse_tail(form, data.decode("utf-8", "surrogateescape"))
+
+
+@MANY
+@example("nccl_tests", ["1e400", "\n", TAG])
+@given(st.sampled_from(sorted(logs.formats())), st.lists(st.sampled_from(WORDS), max_size=30))
+def test_parsers_only_ever_refuse_a_line(form: str, words: list[str]) -> None:
+    survives(form, "".join(words).encode())
+
+
+@MANY
+@given(st.sampled_from(sorted(logs.formats())), st.binary(max_size=300))
+def test_parsers_survive_any_bytes(form: str, data: bytes) -> None:
+    survives(form, data)
+
+
+def test_the_tail_of_a_running_log() -> None:
+    tail = (
+        "d: 1 samples/sec\nINFO:root:Epoch[0] Batch[7]\tSpeed: 2.5 samples/sec\nINFO:root:Epo\udc80"
+    )
+    assert logs.parse_tail("gluoncv_horovod", tail) == 2.5
+    assert logs.parse_tail("gluoncv_horovod", "") is None
+    assert logs.parse_tail("nothing like it", tail) is None
+    assert logs.parse_tail("gluoncv_horovod", "Epoch[0] Batch[7]\tSpeed: nan samples/sec") is None

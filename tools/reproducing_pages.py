@@ -1,0 +1,287 @@
+"""Generates docs/reproducing/, a page for each reproduced report, from the catalogue:
+
+python -m tools.reproducing_pages docs/reproducing
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from dlperf_runner.catalog.mpirun import mpirun_of
+from dlperf_runner.catalog.publication import PublishedReport
+from dlperf_runner.catalog.published_numbers import load_published, reproduced_reports
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.catalog.reproduction import DeclaredDifference, Reproduction
+from dlperf_runner.catalog.source import UpstreamSource
+from dlperf_runner.catalog.stack import Stack
+from dlperf_runner.catalog.workload import Workload
+from dlperf_runner.compare.conditions import values_agree
+from dlperf_runner.core.case import Run, Topology
+from dlperf_runner.core.files import write_whole
+from dlperf_runner.core.lists import counted
+from dlperf_runner.core.node import Node
+from dlperf_runner.plan.choice import parse_choice
+from dlperf_runner.plan.containers import inner
+from dlperf_runner.plan.make import make_plan
+from dlperf_runner.plan.published_command import (
+    FoundDifference,
+    differences,
+    flags_of,
+    is_declared,
+    on_first_node,
+    published_command,
+)
+from dlperf_runner.report.plan_text import shell_line
+from dlperf_runner.stats.ratios import LEAST_RUNS
+
+STACK = "v100-cuda10.2"
+# The cluster of inventory/example.
+NODES = tuple(
+    Node(
+        name=f"NODE{number}",
+        address=f"10.11.0.{number + 1}",
+        devices_per_node=8,
+        accelerator="Tesla V100-SXM2-16GB",
+        stack=STACK,
+        interface="ib0",
+        mpirun=mpirun_of(STACK),
+        container_images={"nvcr.io/nvidia/tensorflow:20.12-tf1-py3": "sha256:" + "0" * 64},
+    )
+    for number in range(1, 5)
+)
+_KINDS = {
+    "changed": "changed",
+    "site": "of the site",
+    "default": "the default, stated",
+    "form": "another form",
+}
+
+
+def pages() -> dict[str, str]:
+    """The pages by the name of their file."""
+    return {f"{report.name}.md": _page(report) for report in reproduced_reports()}
+
+
+def published_runs(workload: str, repeats: int | None = None) -> tuple[Run, ...]:
+    """The published matrix of the upstream source on the cluster of inventory/example, as often as
+    the report has it if `repeats` is None."""
+    options = {"workload": workload, "source": "upstream", "matrix": "published"}
+    options |= {} if repeats is None else {"repeats": str(repeats)}
+    return make_plan(parse_choice({**options, "order": "grouped"}), load_catalog(), NODES)
+
+
+def declared_differences(
+    reproduction: Reproduction, workload: Workload, runs: Sequence[Run]
+) -> Iterator[tuple[Run, FoundDifference, DeclaredDifference | None]]:
+    """Every difference between a run and what was published, with its declaration if it has one."""
+    for run in runs:
+        for found in differences(reproduction, workload, run, NODES):
+            fitting = (
+                declared
+                for declared in reproduction.differences
+                if is_declared(found, declared, workload, run, NODES)
+            )
+            yield run, found, next(fitting, None)
+
+
+def _page(report: PublishedReport) -> str:
+    catalog = load_catalog()
+    workload, reproduction = catalog.workload(report.workload or ""), report.reproduction
+    source = workload.sources.upstream
+    if reproduction is None or source is None:
+        raise ValueError(f"{report.name} is not reproduced")
+    runs = published_runs(workload.name)
+    repeats = max(run.repeat for run in runs)
+    if repeats < LEAST_RUNS:
+        runs = published_runs(workload.name, LEAST_RUNS)
+    firsts = [run for run in runs if run.repeat == 1]
+    sections = (
+        _head(report, workload, source, repeats),
+        _commands(reproduction, workload, firsts),
+        _flags(reproduction, workload, firsts),
+        _environment(report, reproduction, catalog.stacks[STACK]),
+        _patches(source),
+        _needs(report, reproduction, runs),
+        _comparison(report, workload),
+        ["## What only these GPUs show", "", *(f"- {text}" for text in reproduction.only_there)],
+    )
+    return "\n".join(line for section in sections for line in (*section, "")).rstrip("\n") + "\n"
+
+
+def _head(
+    report: PublishedReport, workload: Workload, source: UpstreamSource, repeats: int
+) -> list[str]:
+    data = source.data
+    few = repeats < LEAST_RUNS
+    option = f" -p {data.parameter}=..." if not isinstance(data, str | None) else ""
+    return [
+        f"# {report.title}",
+        "",
+        f"How `{workload.name}` reproduces the report of {report.publisher}"
+        f" ({report.source}; {report.date}).",
+        "This page is generated with `python -m tools.reproducing_pages docs/reproducing`"
+        " from the catalogue and the plan; a test fails if it is out of date.",
+        "",
+        f"    dlperf run -i inventory/mine --workload {workload.name} --source upstream"
+        f" --matrix published{f' --repeats {LEAST_RUNS}' if few else ''}{option}",
+        "    dlperf compare results/latest",
+        "",
+        *(
+            [
+                f"The report has {counted(repeats, 'run')} of each case. A verdict needs"
+                f" {LEAST_RUNS}, hence `--repeats {LEAST_RUNS}`.",
+                "",
+            ]
+            if few
+            else []
+        ),
+        f"The program is {source.repository} at {source.commit}.",
+    ]
+
+
+def _commands(reproduction: Reproduction, workload: Workload, runs: Sequence[Run]) -> list[str]:
+    lines = ["## The command", ""]
+    for pick in (min, max):
+        run = pick(runs, key=lambda run: run.world_size)
+        command = published_command(reproduction, run)
+        theirs = on_first_node(command, workload, run, NODES)
+        where = f"{command.script} of {command.repository} at {command.commit[:12]}"
+        first = inner(run.commands[0], run.container)
+        within = f", inside a container of `{run.container.split()[1]}`" if run.container else ""
+        name = f"{run.nodes}n{run.gpus_per_node}g, {run.precision}, batch"
+        lines += [
+            f"### {name} {run.batch_size_per_device}",
+            "",
+            f"Published ({where}):",
+            "",
+            f"    {shell_line(asdict(theirs))}",
+            "",
+            f"Ours, on {first.host}{within}:",
+            "",
+            f"    {shell_line(asdict(first))}",
+            "",
+        ]
+    return lines[:-1]
+
+
+def _flags(reproduction: Reproduction, workload: Workload, runs: Sequence[Run]) -> list[str]:
+    rows: dict[tuple[str, str], str] = {}
+    for run, found, declared in declared_differences(reproduction, workload, runs):
+        if declared is None:
+            raise ValueError(f"{run.case} has an undeclared difference: {found}")
+        values = _cell(found.published, found.ours), _cell(found.ours, found.published)
+        texts = (*values, _KINDS[declared.kind])
+        key = (found.item, declared.reason)
+        rows.setdefault(key, _row(f"`{found.item}`", *texts, declared.reason))
+    equal = [
+        f"`{item}{' ' if value else ''}{value}`"
+        for run in runs[:1]
+        for (part, item), value in flags_of(
+            inner(run.commands[0], run.container).argv, run.commands[0].env
+        ).items()
+        if part in ("program", "launcher") and item not in {item for item, _ in rows}
+        if item not in ("mpirun", "script") and not item.startswith("--x ")
+    ]
+    return [
+        "## Flag by flag",
+        "",
+        "Equal: " + ", ".join(equal) + ".",
+        "",
+        "Every difference between the planned commands and the published ones, over all cases of"
+        " the published matrix, with the values of the first case that has it:",
+        "",
+        *_table("flag or variable", "published", "ours", "kind", "why"),
+        *rows.values(),
+    ]
+
+
+def _environment(
+    report: PublishedReport, reproduction: Reproduction, stack: Stack
+) -> Iterator[str]:
+    yield from ("## The environment", "", *_table("", "published", "ours", "why"))
+    declared = {software.item.lower(): software for software in reproduction.software}
+    yield _row("GPU", report.conditions.accelerator, "those of the nodes", "")
+    releases = {
+        "driver": (report.conditions.driver, stack.driver),
+        "CUDA": (report.conditions.cuda, stack.cuda),
+        "cuDNN": (report.conditions.cudnn, stack.cudnn),
+        "NCCL": (report.conditions.nccl, stack.nccl),
+    }
+    for name, (published, ours) in releases.items():
+        if published and ours and name.lower() not in declared:
+            if not values_agree("cuda", published, ours.version):
+                raise ValueError(f"{report.name}: {name} {ours.version} differs without a reason")
+            yield _row(name, published, ours.version, "")
+    for software in reproduction.software:
+        yield _row(software.item, software.published, software.ours, software.reason or "")
+
+
+def _patches(source: UpstreamSource) -> list[str]:
+    edits = [(patch.file, patch.reason) for patch in source.patches]
+    edits += [(f"{added.file} (added)", added.reason) for added in source.added_files]
+    lines = ["## What is changed in the program", ""]
+    if not edits:
+        return [*lines, "Nothing."]
+    rows = dict.fromkeys(_row(f"`{file}`", reason) for file, reason in edits)
+    return [*lines, *_table("file", "why"), *rows]
+
+
+def _needs(report: PublishedReport, reproduction: Reproduction, runs: Sequence[Run]) -> list[str]:
+    speeds = {
+        (n.workload_model, n.precision, n.batch_size_per_device, n.topology): n.samples_per_second
+        for n in load_published()
+        if n.report == report.name and n.reproduced
+    }
+    seconds = 0.0
+    for run in runs:
+        batch, topology = run.batch_size_per_device, Topology(run.nodes, run.gpus_per_node)
+        speed = speeds[run.model, run.precision, batch, topology]
+        seconds += run.total_steps * batch * run.world_size / speed
+    return [
+        "## What it takes",
+        "",
+        f"- Time: {len(runs)} runs. Training takes {seconds / 3600:.1f} hours at the published"
+        " speed; starting the programs comes on top, and is not published.",
+        f"- Disk: {reproduction.needs.disk}.",
+        f"- GPU memory: {reproduction.needs.gpu_memory}.",
+    ]
+
+
+def _comparison(report: PublishedReport, workload: Workload) -> list[str]:
+    rule = workload.rule
+    estimator = rule.published_estimator or rule.estimator
+    return [
+        "## How to compare",
+        "",
+        "`dlperf compare results/latest` sets each case beside the published number, and names"
+        " every condition that differs, among them what is *changed* above. The published"
+        f" estimator is `{estimator}` over {rule.total_steps - rule.warmup_steps} of"
+        f" {rule.total_steps} steps; see [Compare results](../comparing.md) for the verdicts.",
+        "",
+        "Addresses of the published logs:",
+        "",
+        *(f"- {address}" for address in report.logs),
+    ]
+
+
+def _table(*names: str) -> tuple[str, str]:
+    return _row(*names), _row(*("---" for _ in names))
+
+
+def _row(*cells: str | None) -> str:
+    return "| " + " | ".join((cell or "").replace("|", "\\|") for cell in cells) + " |"
+
+
+def _cell(value: str | None, other: str | None) -> str:
+    """A value: a flag without one is given, unless the other command has one."""
+    if value is None:
+        return "-"
+    return f"`{value}`" if value else "empty" if other else "given"
+
+
+if __name__ == "__main__":
+    for file, page in pages().items():
+        write_whole(Path(sys.argv[1]) / file, page)
