@@ -19,9 +19,10 @@ from ..catalog.reader import unit_of
 from ..catalog.types import Count, CountOrNone, Entry
 from ..core.errors import UserError
 from ..core.files import read_json, write_json
-from ..core.frame import SAMPLES_PER_SECOND, by_case, make_frame, throughput
+from ..core.frame import SAMPLES_PER_SECOND, make_frame
 from ..core.identity import columns_of
 from ..core.units import per_second
+from ..stats.groups import rates_by_case
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,12 +98,12 @@ def save_baseline(
     cases = [
         {
             **columns_of(case),
-            "estimator": rates["estimator"].iloc[0],
-            "unit": rates["unit"].iloc[0],
-            "stated": rates["stated"].iloc[0],
-            SAMPLES_PER_SECOND: rates["value"].tolist(),
+            "estimator": rates.estimator,
+            "unit": rates.unit,
+            "stated": next(iter(rates.statements), None),
+            SAMPLES_PER_SECOND: rates.values,
         }
-        for case, rates in by_case(throughput(frame))
+        for case, rates in rates_by_case(frame).items()
     ]
     if not cases:
         raise UserError("the campaign has no valid run", where=campaign)

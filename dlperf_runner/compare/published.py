@@ -21,7 +21,7 @@ from ..catalog.published_numbers import (
     reproduced_reports,
 )
 from ..core.case import Topology
-from ..core.frame import by_case, records
+from ..core.frame import plain_rows, records
 from ..core.identity import CASE, TOPOLOGY, CaseKey, case_key, columns_of, label
 from ..core.units import BANDWIDTH, per_second
 from ..stats.groups import rates_by_case
@@ -216,10 +216,11 @@ def _by_estimator(frame: pd.DataFrame) -> dict[CaseKey, dict[str, list[float]]]:
     of_estimator = f"{METRIC}_" + frame["estimator"].astype("str")
     is_rate = (frame["metric"] == METRIC) | (frame["metric"] == of_estimator)
     rates = frame[frame["valid"] & is_rate & frame["value"].notna()]
-    return {
-        key: {str(name): group.tolist() for name, group in rows.groupby("estimator")["value"]}
-        for key, rows in by_case(rates)
-    }
+    columns = plain_rows(rates[["estimator", "value"]])
+    values: dict[CaseKey, dict[str, list[float]]] = {}
+    for case, (estimator, value) in zip(plain_rows(rates[list(CASE)]), columns, strict=True):
+        values.setdefault(case, {}).setdefault(estimator, []).append(value)
+    return values
 
 
 def _mine(values: Sequence[float], by: str, usual: str) -> dict[str, Any]:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .identity import CASE, CaseKey
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -92,10 +90,3 @@ def throughput(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows with the throughput of the valid runs."""
     is_rate = frame["valid"] & (frame["metric"] == SAMPLES_PER_SECOND)
     return frame[is_rate & frame["value"].notna()]
-
-
-def by_case(rows: pd.DataFrame) -> Iterator[tuple[CaseKey, pd.DataFrame]]:
-    """The rows of each case, in the order of their first rows."""
-    groups = rows.groupby(list(CASE), dropna=False, sort=False)
-    firsts = rows.loc[~rows.duplicated(list(CASE)), list(CASE)]
-    return zip(plain_rows(firsts), (group for _, group in groups), strict=True)

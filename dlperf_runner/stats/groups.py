@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from ..core.frame import by_case, throughput
-from ..core.identity import GROUP, CaseKey, label, value_text
+from ..core.frame import plain_rows, throughput
+from ..core.identity import CASE, GROUP, CaseKey, label, value_text
 from ..core.lists import grouped
 from ..core.units import BANDWIDTH, per_second
 
@@ -19,28 +19,33 @@ if TYPE_CHECKING:
 _TABLE = (*GROUP, "unit")  # what the cases of a table have in common
 
 
-@dataclass(frozen=True)
+@dataclass
 class CaseRates:
-    """The throughput of the valid runs of a case, its unit and estimators, and the settings that no
+    """The throughput of the valid runs of a case, its unit and estimator, and the settings that no
     log confirms."""
 
-    values: list[float]
     unit: str
     estimator: str
-    stated: str | None
+    values: list[float] = field(default_factory=list)
+    statements: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def stated(self) -> str | None:
+        return "; ".join(self.statements) or None
 
 
 def rates_by_case(frame: pd.DataFrame) -> dict[CaseKey, CaseRates]:
     """The throughput of the cases with valid runs, in the order of the frame."""
-    return {
-        key: CaseRates(
-            rows["value"].tolist(),
-            rows["unit"].iloc[-1],
-            "+".join(sorted(set(map(str, rows["estimator"])))),
-            "; ".join(rows["stated"].dropna().unique()) or None,
-        )
-        for key, rows in by_case(throughput(frame))
-    }
+    rates: dict[CaseKey, CaseRates] = {}
+    rows = throughput(frame)
+    columns = rows[["unit", "estimator", "value", "stated"]]
+    for case, (unit, estimator, value, stated) in zip(
+        plain_rows(rows[list(CASE)]), plain_rows(columns), strict=True
+    ):
+        of_case = rates.setdefault(case, CaseRates(unit, estimator))
+        of_case.values.append(value)
+        of_case.statements |= {stated: None} if stated else {}
+    return rates
 
 
 def by_group(cases: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
