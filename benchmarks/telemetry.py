@@ -34,7 +34,7 @@ print(steps / (time.perf_counter() - began))
 SAMPLE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import gpu_sampler, node_sampler
+from run_agent import gpu_sampler, node_sampler
 node_sampler.main(int(sys.argv[2]), 1e6, gpu_sampler.gpus)
 """
 

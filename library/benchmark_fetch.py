@@ -35,7 +35,7 @@ content: {description: "The bytes, compressed by zlib, in Base64.", type: str, r
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.owned_file import OwnedFile, Refused
+from ansible.module_utils.run_agent.owned_file import OwnedFile, Refused
 
 
 def main():

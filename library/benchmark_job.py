@@ -10,92 +10,62 @@ DOCUMENTATION = r"""
 module: benchmark_job
 short_description: Launch a command detached from the connection and wait for it to finish
 description:
-  - The first call with a new O(launch) starts O(argv) under a small supervisor that outlives the
-    connection. Each call waits at most O(wait_s) seconds and returns whether the command has finished.
-  - The supervisor stops the command's whole process group after O(timeout_s), or when no call came within
-    O(lease_s) seconds, so that a lost controller leaves no load on the cluster. It also stops the group at
-    once on O(stop), and when a node of the run no longer has the O(lock).
-  - A command hangs if its log has not grown for O(hung_after_s) seconds and for O(hung_after_lines) times the median time between two lines
-    before. Until the log has a rhythm of five times, a command hangs if the log has not grown for O(hung_after_s) seconds and one of its
-    processes was stopped or waited for a device for as long, or none of them did anything, or the log has not grown for O(first_step_s).
-    Before the supervisor stops it, it keeps the state of the run's processes in a file beside the log, on this node and on O(hosts).
-  - If a command fails or is stopped, its processes on O(hosts) are killed too, and RV(left) lists what is left anywhere.
-  - The command does not start while others use more than O(most_cores_beside) cores of a node, or one of its GPUs; this is waited for up to
-    O(idle_wait_s) seconds. Other users' processes that use the CPU during the command are recorded, on this node and on O(hosts).
+  - The first call with a new O(launch) starts its C(argv) under a small supervisor that outlives the
+    connection. Each call waits at most C(wait_s) seconds and returns whether the command has finished.
+  - The supervisor stops the command's whole process group after C(timeout_s), or when no call came within
+    C(lease_s) seconds, so that a lost controller leaves no load on the cluster. It also stops the group at
+    once on O(order), and when a node of the run no longer has the C(lock).
+  - A command hangs if its log has not grown for C(hung_after_s) seconds and for C(hung_after_lines) times the median time between two lines
+    before. Until the log has a rhythm of five times, a command hangs if the log has not grown for C(hung_after_s) seconds and one of its
+    processes was stopped or waited for a device for as long, or none of them did anything, or the log has not grown for C(first_step_s).
+    Before the supervisor stops it, it keeps the state of the run's processes in a file beside the log, on this node and on C(hosts).
+  - If a command fails or is stopped, its processes on C(hosts) are killed too, and RV(left) lists what is left anywhere.
+  - The command does not start while others use more than C(most_cores_beside) cores of a node, or one of its GPUs; this is waited for up to
+    C(idle_wait_s) seconds. Other users' processes that use the CPU during the command are recorded, on this node and on C(hosts).
   - Standard output and standard error go to one log. The command does not pass through a shell.
-  - The command can write to O(directory). The module reads only regular files there that belong to its own user, never a link
+  - The command can write to C(directory). The module reads only regular files there that belong to its own user, never a link
     or a FIFO.
-  - While the command runs, each host in O(sample_hosts) is sampled every O(sample_s) seconds - its CPU, memory, disks and network, and with
-    O(sample_gpus) its GPUs, the processes on them and the Xid errors of the kernel's log (see C(module_utils/node_sampler.py)). If that
+  - While the command runs, each host in C(sample_hosts) is sampled every C(sample_s) seconds - its CPU, memory, disks and network, and with
+    C(sample_gpus) its GPUs, the processes on them and the Xid errors of the kernel's log (see C(module_utils/run_agent/node_sampler.py)). If that
     would take more than 0.5 % of a core, samples are rarer. Failures of this sampling never affect the command.
 options:
-  directory: {description: "Directory of the state and the log; created if missing.", type: path, required: true}
-  launch: {description: "Identifies this launch. Another value in the same directory is another launch.", type: str, required: true}
+  launch:
+    description:
+      - The launch, as C(dlperf_runner/campaign/launch.py) makes it of a run. Its C(launch) identifies it; another value in the same C(directory)
+        is another launch.
+      - C(argv) is executed in C(cwd), or else in C(directory), with the variables C(env) besides HOME, USER, LOGNAME, PATH and LANG.
+        C(cleanup) is a command that removes what C(argv) may leave outside of its process group, such as a container. It is executed before
+        the command and after its end.
+      - C(runs) is the directory of all runs of this node, CAMPAIGN/CASE/rN, of which the last C(keep) stay.
+      - C(host) is the name of this node. C(hosts) are the nodes of the run without a launch of their own, and C(idle) those that the
+        campaign holds but the run does not use, as C(ssh) addresses by name. C(is_only_launch) says whether all processes of the run are
+        those of this launch.
+      - C(lock) has C(directory), C(token) and C(lease_s) of the campaign's M(node_lock). Every call renews it on this node, and the supervisor
+        on the others.
+      - C(sample_hosts) are sampled every C(sample_s) seconds, if that is not 0. C(sample_devices) is how many devices the command uses on each
+        host, the first ones, or the first ones in CUDA_VISIBLE_DEVICES; only they count for the peak memory. 0 means all.
+      - Files up to C(at_once_bytes) are returned with their content. Larger ones are read by M(benchmark_fetch).
+    type: dict
+    required: true
   launched:
     description: Whether an earlier call has started this launch. If so, nothing is started, even if its state is lost.
     type: bool
     default: false
-  argv: {description: "The command.", type: list, elements: str, required: true}
-  env: {description: "Environment variables in addition to HOME, USER, LOGNAME, PATH and LANG.", type: dict, default: {}}
-  runs: {description: "Directory of all runs of this node, CAMPAIGN/CASE/rN; empty to remove none.", type: path, default: ""}
-  keep: {description: "How many folders of runs to keep there. A launch removes older ones, if they have ended.", type: int, default: 50}
-  cwd: {description: "Working directory; O(directory) if empty.", type: str, default: ""}
-  cleanup:
+  order:
     description: >-
-      A command that removes what O(argv) may leave outside its process group (such as a container, which its engine runs). It is executed
-      before the command starts and after it ends in any way. Its exit status is ignored.
-    type: list
-    elements: str
-    default: []
-  log: {description: "File name of the log in O(directory).", type: str, required: true}
-  timeout_s: {description: "Time limit of the command in seconds.", type: int, default: 3600}
-  lease_s: {description: "The command is stopped if no call comes within this many seconds.", type: int, default: 90}
-  hung_after_s: {description: "A log that does not grow for this many seconds may mean a hang; 0 for no such limit.", type: int, default: 0}
-  hung_after_lines: {description: "Also, it must not grow for this many times the median time between two lines.", type: int, default: 20}
-  first_step_s:
-    description: The longest time without a new line until the log has a rhythm; 0 for no such limit, as for a launch that prints no steps.
-    type: int
-    default: 0
-  is_only_launch: {description: "Whether all processes of the run are those of this launch, here and on O(hosts).", type: bool, default: true}
-  peer: {description: "Another launch of the same run has failed. Keep the state as for a hang, and stop the command.", type: bool, default: false}
+      V(stopped) - stop the command now; V(peer) - another launch of the same run has failed, so keep the state as for a hang, and stop the
+      command.
+    type: str
+    choices: ["", stopped, peer]
+    default: ""
   wait_s: {description: "The longest time that one call waits, in seconds.", type: float, default: 5}
-  stop: {description: "Stop the command now, and wait until it has ended.", type: bool, default: false}
-  lock:
-    description: C(directory), C(token) and C(lease_s) of the campaign's M(node_lock). Every call renews it on this node, and the supervisor renews
-      it on O(hosts) and O(idle). Empty for no lock.
-    type: dict
-    default: {}
-  host: {description: "Name of this node in the result.", type: str, default: ""}
-  hosts: {description: "Nodes of the run without a launch of their own - their C(ssh) addresses by name.", type: dict, default: {}}
-  idle: {description: "Nodes that the campaign holds but the run does not use - their C(ssh) addresses by name.", type: dict, default: {}}
-  tail_bytes: {description: "How many bytes of the end of the log to return.", type: int, default: 4096}
-  log_limit_mib: {description: "Size limit for the log in MiB.", type: int, default: 1024}
-  telemetry_limit_mib: {description: "Size limit for a telemetry file in MiB.", type: int, default: 256}
-  at_once_bytes: {description: "Files up to this size are returned with their content. Larger ones are read by M(benchmark_fetch).", type: int, default: 4194304}
-  most_cores_beside: {description: "How many cores others may use on a node when the command starts.", type: float, default: 0.2}
-  idle_wait_s: {description: "How long to wait for nodes that others use; at least 10 seconds.", type: int, default: 0}
-  sample_s: {description: "Sampling interval in seconds; 0 disables sampling.", type: int, default: 0}
-  sample_gpus: {description: "Whether to sample the GPUs, too.", type: bool, default: true}
-  sample_hosts:
-    description: Hosts that are sampled - their C(ssh) addresses by name; empty for this node.
-    type: dict
-    default: {}
-  sample_devices:
-    description:
-      - Number of devices that the command uses on each host - the first ones, or the first ones in
-        CUDA_VISIBLE_DEVICES of O(env). Only they count for the peak memory; 0 means all.
-    type: int
-    default: 0
 author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
 - name: Launch a training and wait for it for 5 seconds
   benchmark_job:
-    directory: /opt/dlperf/runs/example/r1
-    launch: 5f0c
-    argv: [/usr/bin/mpirun, -np, "2", hostname]
-    log: train.log
+    launch: "{{ lookup('ansible.builtin.file', 'launch.json') | from_json }}"
   register: job
 """
 
@@ -144,93 +114,61 @@ files:
 """
 
 import os
+import shutil
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.benchmark_supervisor import GRACE_S, POLL_S, detach, end_orphans, is_gone, read_state, renew, supervise_all
 from ansible.module_utils.common.text.converters import to_text
-from ansible.module_utils.next_launch import hand_over
-from ansible.module_utils.node_lock import renew as renew_lock
-from ansible.module_utils.owned_file import described, discard, size_and_end, write_whole
-from ansible.module_utils.process_table import is_alive
-from ansible.module_utils.run_folders import prune
-from ansible.module_utils.run_processes import state_name
-from ansible.module_utils.telemetry import file_names, latest
+from ansible.module_utils.run_agent.lock import renew as renew_lock
+from ansible.module_utils.run_agent.next_launch import hand_over
+from ansible.module_utils.run_agent.owned_file import described, discard, size_and_end, write_whole
+from ansible.module_utils.run_agent.process_table import is_alive
+from ansible.module_utils.run_agent.states import state_name
+from ansible.module_utils.run_agent.supervisor import GRACE_S, POLL_S, Lease, detach, end_orphans, is_gone, read_state, supervise_all
+from ansible.module_utils.run_agent.telemetry import file_names, latest
+
+STATE = "job.json"
+TAIL_BYTES = 4096
 
 
-def optional_files(params):
+def optional_files(launch):
     """The names of the files that a run may leave beside its log."""
-    return [state_name(params["host"])] + (file_names(params["sample_hosts"]) if params["sample_s"] > 0 else [])
+    return [state_name(launch["host"])] + (file_names(launch["sample_hosts"]) if launch["sample_s"] > 0 else [])
 
 
-def files(params, log_file):
+def files(launch, log_file):
     """Descriptions of the log and the other files, by name. The names do not come from the state, which may be forged."""
-    descriptions = {params["log"]: described(log_file, params["log_limit_mib"] << 20, params["at_once_bytes"])}
-    for name in optional_files(params):
-        path = os.path.join(params["directory"], name)
+    descriptions = {launch["log"]: described(log_file, launch["log_limit_mib"] << 20, launch["at_once_bytes"])}
+    for name in optional_files(launch):
+        path = os.path.join(launch["directory"], name)
         if os.path.lexists(path):
-            descriptions[name] = described(path, params["telemetry_limit_mib"] << 20, params["at_once_bytes"])
+            descriptions[name] = described(path, launch["telemetry_limit_mib"] << 20, launch["at_once_bytes"])
     return descriptions
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
-            "directory": {"type": "path", "required": True},
-            "launch": {"type": "str", "required": True},
+            "launch": {"type": "dict", "required": True},
             "launched": {"type": "bool", "default": False},
-            "argv": {"type": "list", "elements": "str", "required": True},
-            "env": {"type": "dict", "default": {}},
-            "runs": {"type": "path", "default": ""},
-            "keep": {"type": "int", "default": 50},
-            "cwd": {"type": "str", "default": ""},
-            "cleanup": {"type": "list", "elements": "str", "default": []},
-            "log": {"type": "str", "required": True},
-            "timeout_s": {"type": "int", "default": 3600},
-            "lease_s": {"type": "int", "default": 90},
-            "hung_after_s": {"type": "int", "default": 0},
-            "hung_after_lines": {"type": "int", "default": 20},
-            "first_step_s": {"type": "int", "default": 0},
-            "is_only_launch": {"type": "bool", "default": True},
-            "peer": {"type": "bool", "default": False},
+            "order": {"type": "str", "choices": ["", "stopped", "peer"], "default": ""},
             "wait_s": {"type": "float", "default": 5.0},
-            "stop": {"type": "bool", "default": False},
-            "lock": {"type": "dict", "default": {}, "no_log": False},
-            "host": {"type": "str", "default": ""},
-            "hosts": {"type": "dict", "default": {}},
-            "idle": {"type": "dict", "default": {}},
-            "tail_bytes": {"type": "int", "default": 4096},
-            "log_limit_mib": {"type": "int", "default": 1024},
-            "telemetry_limit_mib": {"type": "int", "default": 256},
-            "at_once_bytes": {"type": "int", "default": 1 << 22},
-            "most_cores_beside": {"type": "float", "default": 0.2},
-            "idle_wait_s": {"type": "int", "default": 0},
-            "sample_s": {"type": "int", "default": 0},
-            "sample_gpus": {"type": "bool", "default": True},
-            "sample_hosts": {"type": "dict", "default": {}},
-            "sample_devices": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )
-    params = module.params
-    if params["lock"]:  # ansible-core 2.16 makes text of a number in a templated dictionary
-        params["lock"]["lease_s"] = float(params["lock"]["lease_s"])
-    directory = params["directory"]
-    state_file = os.path.join(directory, "job.json")
-    lease_file = os.path.join(directory, "lease")
-    log_file = os.path.join(directory, params["log"])
+    launch = module.params["launch"]
+    log_file = os.path.join(launch["directory"], launch["log"])
     if module.check_mode:
         module.exit_json(changed=True, finished=True, skipped=True, log=log_file)
     try:
-        follow(module, directory, state_file, lease_file, log_file)
+        follow(module, launch, os.path.join(launch["directory"], STATE), log_file)
     except (IOError, OSError) as error:
-        module.fail_json(msg="cannot use the run's directory %s: %s" % (directory, error))
+        module.fail_json(msg="cannot use the run's directory %s: %s" % (launch["directory"], error))
 
 
-def lost(module, state_file, lease_file):
-    """End the lease, wait until the supervisor, if any, has stopped the command, and fail."""
-    renew(lease_file)
-    os.utime(lease_file, (0, 0))
+def lost(module, state_file, lease):
+    """Order the supervisor, if any, to stop the command, wait until it has, and fail."""
+    lease.renew("stopped")
     deadline = time.time() + 2 * GRACE_S
     while time.time() < deadline and not (read_state(state_file) or {}).get("finished"):
         time.sleep(POLL_S)
@@ -249,67 +187,106 @@ def is_over(state_file):
     return bool(state) and (bool(state.get("finished")) or is_gone(state))
 
 
-def follow(module, directory, state_file, lease_file, log_file):
-    params = module.params
-    state = read_state(state_file)
-    start = not params["launched"] and (state is None or state["launch"] != params["launch"])
-    if start:
-        # The supervisor of a controller that was killed has lost its lock to this one, and ends soon.
-        deadline = time.time() + (2 * GRACE_S if params["lock"] else 0)
-        while is_running(state) and time.time() < deadline:
-            time.sleep(POLL_S)
-            state = read_state(state_file)
-        if is_running(state):
-            module.fail_json(
-                msg="%s: another launch has been running there since %s (supervisor %d). Wait for it; "
-                "if no controller polls it, it is stopped after %d s."
-                % (directory, time.ctime(state["started"]), state["supervisor"], params["lease_s"])
-            )
-        if not os.path.isdir(directory):
-            os.makedirs(directory, 0o755)
-        write_whole(state_file, {"launch": params["launch"], "started": time.time()})
-        if params["runs"]:
-            prune(params["runs"], params["keep"], is_over)
-        renew(lease_file)
-        for name in optional_files(params):
-            discard(os.path.join(directory, name))  # from an earlier launch
-        launch = dict(params, caller=os.getpid())
-        if not hand_over(launch):
-            detach(lambda: supervise_all(launch))
-    elif state is None or state["launch"] != params["launch"]:
-        lost(module, state_file, lease_file)
-    else:
-        renew(lease_file)
-    if params["stop"] or params["peer"]:
-        os.utime(lease_file, (0, 0) if params["stop"] else (1, 1))
-    if params["lock"]:
-        renew_lock(params["lock"]["directory"], params["lock"]["token"])
+def prune(root, keep):
+    """Remove the folders of runs below `root`, CAMPAIGN/CASE/rN, except the newest `keep` and those that are not over. Links are not followed."""
+    dated = []
+    for case in folders(root, 2):
+        for run in folders(case, 1):
+            try:
+                dated.append((os.lstat(os.path.join(run, STATE)).st_mtime, run))
+            except OSError:
+                continue  # not a run's
+    for _, run in sorted(dated, reverse=True)[keep:]:
+        if is_over(os.path.join(run, STATE)):
+            shutil.rmtree(run, ignore_errors=True)
+            for empty in (os.path.dirname(run), os.path.dirname(os.path.dirname(run))):
+                try:
+                    os.rmdir(empty)
+                except OSError:
+                    break  # it has other runs
 
-    began = time.time()
-    deadline = began + params["wait_s"]
+
+def folders(folder, depth):
+    """The folders so many levels below a folder."""
+    try:
+        paths = [os.path.join(folder, name) for name in os.listdir(folder)]
+    except OSError:
+        return []
+    paths = [path for path in paths if os.path.isdir(path) and not os.path.islink(path)]
+    return paths if depth == 1 else [below for path in paths for below in folders(path, depth - 1)]
+
+
+def start(module, launch, state_file, lease):
+    """Start a launch, unless another one is running in its directory."""
+    directory = launch["directory"]
+    state = read_state(state_file)
+    # The supervisor of a controller that was killed has lost its lock to this one, and ends soon.
+    deadline = time.time() + (2 * GRACE_S if launch["lock"] else 0)
+    while is_running(state) and time.time() < deadline:
+        time.sleep(POLL_S)
+        state = read_state(state_file)
+    if is_running(state):
+        module.fail_json(
+            msg="%s: another launch has been running there since %s (supervisor %d). Wait for it; "
+            "if no controller polls it, it is stopped after %d s."
+            % (directory, time.ctime(state["started"]), state["supervisor"], launch["lease_s"])
+        )
+    if not os.path.isdir(directory):
+        os.makedirs(directory, 0o755)
+    write_whole(state_file, {"launch": launch["launch"], "started": time.time()})
+    if launch["runs"]:
+        prune(launch["runs"], launch["keep"])
+    lease.renew()
+    for name in optional_files(launch):
+        discard(os.path.join(directory, name))  # from an earlier launch
+    called = dict(launch, caller=os.getpid())
+    if not hand_over(called):
+        detach(lambda: supervise_all(called))
+
+
+def wait(module, launch, state_file, lease):
+    """The state of the launch when it has ended, or after `wait_s`. Fails if its supervisor is gone."""
+    deadline = time.time() + module.params["wait_s"]
     while True:
         state = read_state(state_file)
-        if state is None or state["launch"] != params["launch"]:
-            lost(module, state_file, lease_file)
+        if state is None or state["launch"] != launch["launch"]:
+            lost(module, state_file, lease)
         if state.get("finished"):
-            break
+            return state
         if is_gone(state) and not (read_state(state_file) or {}).get("finished"):
             crash = (read_state(state_file) or {}).get("crash")
             why = crash or "Check whether the node was restarted or ran out of memory."
-            left = "".join(" Left behind: %s." % line for line in end_orphans(params, state))
-            module.fail_json(msg="%s: the supervisor of the launch has died. %s%s" % (directory, why, left), lost=not crash)
+            left = "".join(" Left behind: %s." % line for line in end_orphans(launch, state))
+            module.fail_json(
+                msg="%s: the supervisor of the launch has died. %s%s" % (launch["directory"], why, left), lost=not crash
+            )
         if time.time() > deadline:
-            break
+            return state
         time.sleep(POLL_S)
 
-    size, end = size_and_end(log_file, params["tail_bytes"])
+
+def follow(module, launch, state_file, log_file):
+    params = module.params
+    lease = Lease(os.path.join(launch["directory"], "lease"), launch["lease_s"])
+    state = read_state(state_file)
+    is_new = not params["launched"] and (state is None or state["launch"] != launch["launch"])
+    if is_new:
+        start(module, launch, state_file, lease)
+    elif state is None or state["launch"] != launch["launch"]:
+        lost(module, state_file, lease)
+    if params["order"] or not is_new:
+        lease.renew(params["order"])
+    if launch["lock"]:
+        renew_lock(launch["lock"]["directory"], launch["lock"]["token"])
+    state = wait(module, launch, state_file, lease)
+    size, end = size_and_end(log_file, TAIL_BYTES)
     keys = ("exit_status", "started", "ended", "reason", "silent_s", "sign", "left", "beside", "busy", "gpu_memory_mib", "unsampled_from_s")
     result = dict((key, state[key]) for key in keys if key in state)
     if state.get("finished"):
-        result["files"] = files(params, log_file)
+        result["files"] = files(launch, log_file)
     else:
-        result["devices"] = latest(params)
-    result.update(changed=start, finished=bool(state.get("finished")), log=log_file, log_bytes=size, tail=to_text(end, errors="replace"))
+        result["devices"] = latest(launch)
+    result.update(changed=is_new, finished=bool(state.get("finished")), log=log_file, log_bytes=size, tail=to_text(end, errors="replace"))
     module.exit_json(**result)
 
 

@@ -11,7 +11,7 @@ module: node_lock
 short_description: Lock a node for one campaign, or release it
 description:
   - Only one campaign at a time can hold a node. The lock contains its campaign, owner, controller and start time.
-  - The running campaign renews the lease of its lock as O(user) (see C(module_utils/node_lock.py)). Another campaign can take over a lock
+  - The running campaign renews the lease of its lock as O(user) (see C(module_utils/run_agent/lock.py)). Another campaign can take over a lock
     with an expired lease; the old holder then notices that its lease is missing.
   - The same campaign of the same O(owner) on the same O(host) takes its lock over at once. It has only one controller at a time, so the
     one that held the node was killed.
@@ -59,7 +59,7 @@ import re
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_lock import DIRECTORY, age, boot_id, holder, lease_path, renew
+from ansible.module_utils.run_agent.lock import DIRECTORY, age, boot_id, holder, lease_path, renew
 
 POLL_S = 1
 

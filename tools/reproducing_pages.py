@@ -24,7 +24,6 @@ from dlperf_runner.core.files import write_whole
 from dlperf_runner.core.lists import counted
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan.choice import parse_choice
-from dlperf_runner.plan.containers import inner
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.plan.published_command import (
     FoundDifference,
@@ -149,7 +148,7 @@ def _commands(reproduction: Reproduction, workload: Workload, runs: Sequence[Run
         command = published_command(reproduction, run)
         theirs = on_first_node(command, workload, run, NODES)
         where = f"{command.script} of {command.repository} at {command.commit[:12]}"
-        first = inner(run.commands[0], run.container)
+        first = run.commands[0].bare
         within = f", inside a container of `{run.container.split()[1]}`" if run.container else ""
         name = f"{run.nodes}n{run.gpus_per_node}g, {run.precision}, batch"
         lines += [
@@ -179,9 +178,7 @@ def _flags(reproduction: Reproduction, workload: Workload, runs: Sequence[Run]) 
     equal = [
         f"`{item}{' ' if value else ''}{value}`"
         for run in runs[:1]
-        for (part, item), value in flags_of(
-            inner(run.commands[0], run.container).argv, run.commands[0].env
-        ).items()
+        for (part, item), value in flags_of(run.commands[0].bare.argv, run.commands[0].env).items()
         if part in ("program", "launcher") and item not in {item for item, _ in rows}
         if item not in ("mpirun", "script") and not item.startswith("--x ")
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,9 +13,7 @@ from ..options import AsJson, Limit, option, print_json, print_note, screen
 from ..options.completion import completes
 
 if TYPE_CHECKING:
-    from ..bundle.folder.manifest import Missing
-    from ..bundle.mirror import MirrorOutcome, WithVendors
-    from ..bundle.vendor.indexes_and_files import VendorOutcome
+    from ..bundle.mirror import MirrorOutcome
 
 ORDER = 30
 
@@ -144,11 +141,12 @@ def command(
     """Create a mirror directory from which nodes install offline. For stacks with GPUs, it also
     contains the vendors' files. The exit status is 1 if a file could not be fetched; the output
     names it."""
-    from ..bundle import listing, mirror
-    from ..bundle.needs import as_inventory_says, without_python
-    from ..bundle.vendor import indexes_and_files
-    from ..bundle.vendor.release_tables import wanted
+    from ..bundle import archives, listing, mirror
+    from ..bundle.needs import as_inventory_says, of_stack, without_python
+    from ..bundle.release_tables import wanted
     from ..catalog.reader import load_catalog
+    from ..catalog.suites import SUITES
+    from ..core import paths
     from ..plan.choice import parse_choice
     from ..plan.inventory import read_inventory
 
@@ -164,7 +162,8 @@ def command(
     chosen = without_python(chosen) if python else chosen
     suite = suite or next(iter(chosen.suites), "")
     given = {"--checksum": checksum, "--file": file, "--vendor-key": vendor_key}
-    has_vendors = chosen.accelerator == "gpu" or bool(wanted(chosen, suite))
+    has_gpus = chosen.accelerator == "gpu"
+    has_vendors = has_gpus or bool(wanted(chosen, suite))
     if not has_vendors:
         if useless := [n for n, v in {**given, "--vendor-mirror": vendor_mirror}.items() if v]:
             problem = "the stack needs no files from vendors"
@@ -173,60 +172,56 @@ def command(
         entries = listing.of_stack(catalog, chosen, suite, further)
         _print_listing(f"{stack} on {suite}", listing.COLUMNS, entries, as_json)
         return
-    folder = output or mirror.default_output(stack, suite)
     frameworks = parse_choice({"framework": framework}).framework
-    sources = (debian_mirror or None, debian_security_mirror or None)
-    needs, settings = mirror.choose(
-        catalog, stack, suite, folder, *sources, refresh, frameworks, python, further
+    checksums, files, keys = (_pairs(option, texts or []) for option, texts in given.items())
+    fingerprints = {name: [key] for name, key in keys.items()}
+    needs = of_stack(
+        catalog, stack, suite, paths.shipped(), frameworks, python, further, fingerprints
+    )
+    distribution = archives.DISTRIBUTIONS[SUITES[suite].distribution]
+    if debian_mirror:
+        addresses = (debian_mirror, debian_security_mirror)
+        sources = archives.sources_of(distribution, suite, *addresses, has_gpus=has_gpus)
+    else:
+        sources = archives.host_sources(suite, distribution=distribution, has_gpus=has_gpus)
+    settings = mirror.Settings(
+        output or mirror.default_output(stack, suite),
+        paths.cache(),
+        sources,
+        refresh,
+        mirror=vendor_mirror,
+        checksums=checksums,
+        files=files,
+        keys=fingerprints,
     )
     for skipped in needs.skipped:
         print_note(f"left out: {skipped}")
-    if has_vendors:
-        pairs = {option: _pairs(option, texts or []) for option, texts in given.items()}
-        keys = {name: [key] for name, key in pairs["--vendor-key"].items()}
-        of_vendors = indexes_and_files.VendorSettings(
-            folder, vendor_mirror, pairs["--checksum"], pairs["--file"], keys, refresh
-        )
-        both = mirror.make_with_vendors(chosen, needs, settings, of_vendors, print_note)
-        _print_with_vendors(folder, both, as_json)
-        if both.missing:
-            raise typer.Exit(1)
-    elif list_only:
+    if list_only:
         names = listing.of_needs(needs)
         _print_listing(f"{stack} on {suite}", listing.COLUMNS[:3], names, as_json)
-    else:
-        made = mirror.make(needs, settings, say=print_note)
-        if as_json:
-            print_json(made.manifest.to_json())
-        else:
-            print(_sentence(folder, made))
-            _print_missing(made.missing)
-        if made.missing:
-            raise typer.Exit(1)
+        return
+    outcome = mirror.make(needs, settings, print_note)
+    _print(settings.output, outcome, has_vendors, as_json)
+    if outcome.missing:
+        raise typer.Exit(1)
 
 
-def _print_with_vendors(folder: Path, both: WithVendors, as_json: bool) -> None:
+def _print(folder: Path, outcome: MirrorOutcome, has_vendors: bool, as_json: bool) -> None:
     import yaml
 
-    from ..bundle.vendor.release_tables import FOLDER
+    from ..core.lists import counted
 
-    vendors, ordinary = both.vendors, both.ordinary
     if as_json:
-        missing = [asdict(one) for one in both.missing]
-        document = {**vendors.to_json(), "missing": missing}
-        print_json({**document, "ordinary": ordinary.manifest.to_json() if ordinary else None})
+        document = outcome.to_json()
+        print_json(document if has_vendors else document["manifest"])
         return
-    print(_sentence(folder / FOLDER, vendors))
-    if ordinary:
-        print(_sentence(folder, ordinary))
-    if vendors.variables:
+    files, fetched = len(outcome.manifest.files), len(outcome.fetched)
+    removed = len(outcome.removed)
+    print(f"{folder}: {counted(files, 'file')}, {fetched} fetched, {removed} removed")
+    if outcome.variables:
         print("\nSet in the inventory, in addition to dlperf_vendor_mirror:")
-        print(yaml.safe_dump(dict(vendors.variables), width=1000), end="")
-    _print_missing(both.missing)
-
-
-def _print_missing(missing: Sequence[Missing]) -> None:
-    if missing:
+        print(yaml.safe_dump(dict(outcome.variables), width=1000), end="")
+    if missing := outcome.missing:
         print(f"\nmissing: {len(missing)}\n")
         print("\n\n".join(map(str, missing)))
 
@@ -239,14 +234,6 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
             raise UserError("invalid pair", where=option, expected="NAME=VALUE", found=text)
         pairs[name] = value
     return pairs
-
-
-def _sentence(folder: Path, made: MirrorOutcome | VendorOutcome) -> str:
-    from ..core.lists import counted
-
-    text = f"{folder}: {counted(len(made.manifest.files), 'file')}, {len(made.fetched)} fetched"
-    removed = getattr(made, "removed", None)
-    return text if removed is None else f"{text}, {len(removed)} removed"
 
 
 def _print_listing(

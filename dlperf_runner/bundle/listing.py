@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from ..catalog.framework import Environment
 from ..catalog.reader import Catalog
 from ..catalog.stack import Stack
+from . import wheels
 from .needs import FURTHER, UV, Needs
-from .python import locks
-from .vendor.release_tables import of_distribution, require_suite, wanted
+from .release_tables import of_distribution, require_suite, wanted
 
 COLUMNS = ("kind", "name", "wanted by", "source", "known by")
 
@@ -73,6 +73,6 @@ def of_needs(needs: Needs) -> list[tuple[str, str, str]]:
         for name in dict.fromkeys(names)
     ]
     for one in needs.requirements:
-        pins = locks.read(one, needs.root, needs.target)
+        pins = wheels.read(one, needs.root, needs.target)
         rows += [(one.kind_of(pin.name), str(pin), one.wanted_by) for pin in pins]
     return rows

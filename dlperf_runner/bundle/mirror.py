@@ -5,246 +5,348 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from ..catalog.reader import Catalog
-from ..catalog.stack import Stack
-from ..catalog.suites import SUITES
+from debian.deb822 import Deb822
+
 from ..core import paths
 from ..core.errors import UserError
 from ..core.lists import shortened
-from .debian import apt, archives, closure, signed_index
-from .debian.apt import AptPackage
-from .debian.archives import Source
-from .debian.index_entry import Package
-from .folder import manifest as manifests
-from .folder.files import digest, writing
-from .folder.manifest import Item, MirrorManifest, Missing, SkippedNeed
-from .needs import FURTHER, OPTIONAL, Needs, of_stack
-from .python import locks, wheels
-from .python.locks import Pinned, RequirementsFile
-from .vendor import indexes_and_files, packages
-from .vendor.download import PARTIAL, FetchError
-from .vendor.packages import Vendors
-from .vendor.release_tables import FOLDER
+from . import apt, closure, vendors, wheels
+from . import manifest as manifests
+from .apt import AptPackage, FetchError, Root
+from .archives import Source
+from .manifest import Item, MirrorManifest, Missing, SkippedNeed
+from .needs import FURTHER, OPTIONAL, Needs
+from .release_tables import VendorFile, VendorRepository
+from .vendors import PARTIAL, Fetcher, Vendors
 
 # Program -> the package that has it.
-PROGRAMS = {"apt-get": "apt", "gpgv": "gpgv", "gpg": "gpg", "gpg-agent": "gpg-agent"}
+PROGRAMS = {
+    "apt-get": "apt",
+    "apt-ftparchive": "apt-utils",
+    "gpgv": "gpgv",
+    "gpg": "gpg",
+    "gpg-agent": "gpg-agent",
+}
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Where a mirror folder goes, and where its packages come from. `cache` keeps the signing key
-    and apt's lists, outside the folder that is served."""
+    """Where a mirror folder goes, and where its content comes from. `cache` keeps the signing key
+    and apt's lists, outside the folder that is served. `mirror`: as dlperf_vendor_mirror.
+    `checksums` and `files` (a path or an address) by the roles' variables; `keys` by the
+    repositories' names, as dlperf_vendor_keys."""
 
     output: Path
     cache: Path
     sources: tuple[Source, ...]
     refresh: bool = False
     base: tuple[str, ...] = apt.BASE
-    vendors: Vendors = field(default_factory=Vendors)
+    mirror: str = ""
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class MirrorOutcome:
-    """The paths that were fetched, repaired (fetched because they were damaged) and removed, and
-    what could not be fetched."""
+    """The paths that were fetched, repaired (fetched because they were damaged) and removed, what
+    could not be fetched, and what the inventory must set in addition to the mirror."""
 
     manifest: MirrorManifest
     fetched: tuple[str, ...] = ()
     repaired: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     missing: tuple[Missing, ...] = ()
+    variables: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def changed(self) -> bool:
         return bool(self.fetched or self.removed)
 
-
-@dataclass(frozen=True)
-class WithVendors:
-    """`ordinary` is None if it failed; `missing` says why."""
-
-    vendors: indexes_and_files.VendorOutcome
-    ordinary: MirrorOutcome | None
-    missing: tuple[Missing, ...]
-
-
-def choose(
-    catalog: Catalog,
-    stack: str,
-    suite: str,
-    output: Path | None = None,
-    debian_mirror: str | None = None,
-    debian_security_mirror: str | None = None,
-    refresh: bool = False,
-    frameworks: tuple[str, ...] = (),
-    python: str = "",
-    further: tuple[str, ...] = (),
-) -> tuple[Needs, Settings]:
-    """What the command line asks for: the needs, and where the folder and its packages are.
-
-    Without `frameworks`: those of the catalogue that have an environment for the stack. Without
-    `debian_mirror`: the archive that this machine uses, if it runs the same distribution, else the
-    official one.
-    """
-    needs = of_stack(catalog, stack, suite, paths.shipped(), frameworks, python, further)
-    has_gpus = catalog.stack(stack).accelerator == "gpu"
-    distribution = archives.DISTRIBUTIONS[SUITES[suite].distribution]
-    if debian_mirror:
-        addresses = (debian_mirror, debian_security_mirror or "")
-        sources = archives.sources_of(distribution, suite, *addresses, has_gpus=has_gpus)
-    else:
-        sources = archives.host_sources(suite, distribution=distribution, has_gpus=has_gpus)
-    return needs, Settings(output or default_output(stack, suite), paths.cache(), sources, refresh)
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"manifest": self.manifest.to_json()}
 
 
 def default_output(stack: str, suite: str) -> Path:
     return paths.cache() / "mirror" / f"{stack}-{suite}"
 
 
-def make_with_vendors(
-    stack: Stack,
-    needs: Needs,
-    settings: Settings,
-    of_vendors: indexes_and_files.VendorSettings,
-    say: Say = lambda _: None,
-) -> WithVendors:
-    """Make or repair the folder of a stack that takes something from vendors."""
-    _require_programs()
-    first = indexes_and_files.fetch(stack, needs.suite, of_vendors, say)
-    vendors = packages.of_stack(
-        stack, needs.suite, settings.output, first.manifest, of_vendors.mirror, of_vendors.keys
-    )
-    try:
-        made = make(needs, replace(settings, vendors=vendors), say)
-    except UserError as error:
-        failed = Missing("apt/ and wheels/", stack.name, needs.suite, f"fails: {error}")
-        return WithVendors(first, None, (*first.missing, failed))
-    missing = (*first.missing, *made.missing)
-    if not missing:
-        shutil.rmtree(vendors.folder / PARTIAL, ignore_errors=True)
-    return WithVendors(first, made, missing)
-
-
 def make(needs: Needs, settings: Settings, say: Say = lambda _: None) -> MirrorOutcome:
-    """Make or repair the folder; if nothing is to do, only read and compare what is there."""
-    requirements = {one: locks.read(one, needs.root, needs.target) for one in needs.requirements}
-    inputs = _inputs(needs, settings)
-    output = settings.output
-    with writing(output):
-        before = manifests.read(output)
-        broken = manifests.damaged(output, before) if before else ()
-        if before and before.inputs_sha256 == inputs and not settings.refresh:
-            if not broken and not _strays(output, before):
-                # What an interrupted refresh had fetched.
-                shutil.rmtree(output / PARTIAL, ignore_errors=True)
-                return MirrorOutcome(before)
-            for path in broken:
-                say(f"{path} is missing or altered: fetching it again")
-        return _MirrorRun(needs, settings, say).make(requirements, inputs, before, broken)
+    """Make or repair the folder; if nothing is to do, only read and compare what is there. Raises
+    UserError if it lacks what every inventory needs; with vendors, that is one of the missing."""
+    for program, package in PROGRAMS.items():
+        if shutil.which(program) is None:
+            raise UserError(f"{program} is missing", hint=f"install the package {package}")
+    _require_used(needs, settings)
+    with manifests.writing(settings.output):
+        return _Run(needs, settings, say).make()
 
 
-@dataclass
-class _MirrorRun:
-    needs: Needs
-    settings: Settings
-    say: Say
-    fetched: list[str] = field(default_factory=list)
-    missing: list[Missing] = field(default_factory=list)
+class _Run:
+    def __init__(self, needs: Needs, settings: Settings, say: Say) -> None:
+        self.needs, self.settings, self.say = needs, settings, say
+        self.output = settings.output
+        self.before = manifests.read(self.output)
+        self.broken = manifests.damaged(self.output, self.before) if self.before else ()
+        root = Root(settings.cache / "apt/files", needs.target.architecture)
+        self.fetcher = Fetcher(self.output, root, settings.mirror, say)
+        self.fetched = self.fetcher.fetched
+        self.missing = list(needs.refused)
+        self.variables: dict[str, Any] = {}
 
-    def make(
-        self,
-        requirements: Mapping[RequirementsFile, tuple[Pinned, ...]],
-        inputs: str,
-        before: MirrorManifest | None,
-        broken: tuple[str, ...],
-    ) -> MirrorOutcome:
-        _require_programs()
-        needs, settings, output = self.needs, self.settings, self.settings.output
-        partial = output / PARTIAL
-        partial.mkdir(exist_ok=True)
-        # Packages first: if they fail, that is known before the large wheels are fetched.
-        indexed, debs = self.debs(partial)
-        files = wheels.bring(needs.target, requirements, output, partial, self.fetched, self.say)
-        architecture, key = needs.target.architecture, settings.cache / "mirror-key"
-        index, fingerprint = signed_index.write(
-            indexed, needs.suite, architecture, output / "apt", key
-        )
-        lacking = (SkippedNeed(one.name, one.reason) for one in self.missing)
-        after = MirrorManifest(
-            stack=needs.stack,
-            suite=needs.suite,
-            architecture=architecture,
-            python=needs.target.python,
-            # A later run tries again to fetch what is missing.
-            inputs_sha256="" if self.missing else inputs,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            sources=tuple(f"{s.uri} {' '.join(s.suites)}" for s in settings.sources),
-            key_fingerprint=fingerprint,
-            skipped=(*needs.skipped, *lacking),
-            files=(*index, *debs, *files),
-        )
-        manifests.write(output, after)
-        shutil.rmtree(partial)
+    def make(self) -> MirrorOutcome:
+        needs, output, before = self.needs, self.output, self.before
+        requirements = {
+            one: wheels.read(one, needs.root, needs.target) for one in needs.requirements
+        }
+        files = self.files()
+        inputs = _inputs(needs, self.settings)
+        try:
+            if before and self.is_right(before, inputs):
+                others = tuple(item for item in before.files if item.kind != "file")
+                fingerprint = before.key_fingerprint
+            else:
+                others, fingerprint = self.others(requirements)
+        except UserError as error:
+            if not (needs.repositories or needs.files):
+                raise
+            failed = Missing("apt/ and wheels/", needs.stack, needs.suite, f"fails: {error}")
+            self.missing.append(failed)
+            return self.outcome(self.manifest(tuple(files), "", ""))
+        # A later run tries again to fetch what is missing.
+        inputs = "" if self.missing else inputs
+        after = self.manifest((*others, *files), inputs, fingerprint)
+        if before and replace(after, created=before.created) == before:
+            after = before
+        else:
+            manifests.write(output, after)
+        if not self.missing:
+            shutil.rmtree(output / PARTIAL, ignore_errors=True)
         removed = _strays(output, after)
         for path in removed:
             (output / path).unlink()
-        _drop_empty_folders(output)
-        known = {item.path for item in before.files} if before else set()
-        repaired = tuple(path for path in broken if path in self.fetched and path in known)
-        return MirrorOutcome(after, tuple(self.fetched), repaired, removed, tuple(self.missing))
+        for folder, _, _ in os.walk(output / "apt", topdown=False):
+            if not any(Path(folder).iterdir()):
+                Path(folder).rmdir()
+        return self.outcome(after, removed)
 
-    def debs(self, partial: Path) -> tuple[list[Package], list[Item]]:
+    def is_right(self, before: MirrorManifest, inputs: str) -> bool:
+        """Whether nothing but single files of vendors is to do."""
+        single = {item.path for item in before.files if item.kind == "file"}
+        broken = [path for path in self.broken if path not in single]
+        for path in broken:
+            self.say(f"{path} is missing or altered: fetching it again")
+        is_same = before.inputs_sha256 == inputs and not self.settings.refresh
+        return is_same and not broken and not _strays(self.output, before)
+
+    def others(
+        self, requirements: Mapping[wheels.RequirementsFile, Sequence[wheels.Pinned]]
+    ) -> tuple[tuple[Item, ...], str]:
+        """Have everything but single files of vendors in the folder; the items, and the fingerprint
+        of the key that signs."""
+        needs, output, partial = self.needs, self.output, self.output / PARTIAL
+        partial.mkdir(exist_ok=True)
+        # Packages first: if they fail, that is known before the large wheels are fetched.
+        indexed, debs = self.packages()
+        house = wheels.bring(needs.target, requirements, output, partial, self.fetched, self.say)
+        architecture, key = needs.target.architecture, self.settings.cache / "mirror-key"
+        index, fingerprint = closure.write_index(
+            indexed, needs.suite, architecture, output / "apt", key
+        )
+        return (*index, *debs, *house), fingerprint
+
+    def manifest(self, files: tuple[Item, ...], inputs: str, fingerprint: str) -> MirrorManifest:
+        needs = self.needs
+        lacking = (SkippedNeed(one.name, one.reason) for one in self.missing)
+        archives = [f"{one.uri} {' '.join(one.suites)}" for one in self.settings.sources]
+        of_vendors = [one.item.source for one in needs.repositories]
+        of_vendors += [one.item.source for one in needs.files]
+        return MirrorManifest(
+            stack=needs.stack,
+            suite=needs.suite,
+            architecture=needs.target.architecture,
+            python=needs.target.python,
+            inputs_sha256=inputs,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            sources=tuple(dict.fromkeys([*archives, *of_vendors])),
+            key_fingerprint=fingerprint,
+            skipped=(*needs.skipped, *lacking),
+            files=files,
+        )
+
+    def outcome(self, after: MirrorManifest, removed: tuple[str, ...] = ()) -> MirrorOutcome:
+        fetched, missing = tuple(dict.fromkeys(self.fetched)), tuple(self.missing)
+        repaired = tuple(path for path in fetched if path in self.broken)
+        return MirrorOutcome(after, fetched, repaired, removed, missing, self.variables)
+
+    # ---- single files of vendors
+
+    def files(self) -> list[Item]:
+        """Have the single files of vendors in the folder; note what the inventory must set."""
+        settings = self.settings
+        if settings.keys:
+            self.variables["dlperf_vendor_keys"] = dict(settings.keys)
+        if self.needs.files:
+            apt.prepare(self.fetcher.root)
+        return [item for one in self.needs.files if (item := self.file(one))]
+
+    def file(self, one: VendorFile) -> Item | None:
+        source, settings = one.url or f"{one.source_variable} of the operator", self.settings
+        given = settings.files.get(one.source_variable, "")
+        checksum = settings.checksums.get(one.sha256_variable, "")
+        earlier = self.before.files if self.before else ()
+        try:
+            file = vendors.bring_file(one, given, checksum, earlier, self.fetcher)
+        except FetchError as error:
+            remedy = (
+                f"Give --file {one.source_variable}=PATH, --checksum {one.sha256_variable}=SHA256."
+            )
+            self.missing.append(Missing(one.name, one.wanted_by, source, str(error), remedy))
+            return None
+        if file is None:
+            return None
+        path, sha256 = file
+        if sha256 != one.sha256:
+            self.variables[one.sha256_variable] = sha256
+        if not one.url:
+            # No mirror of vendors has it: the roles copy it from the controller.
+            self.variables[one.source_variable] = str((self.output / path).resolve())
+        why, size = f"{one.source_variable}: {source}", (self.output / path).stat().st_size
+        return Item(path, "file", one.name, "", sha256, size, (one.wanted_by,), why)
+
+    # ---- packages
+
+    def packages(self) -> tuple[list[Deb822], list[Item]]:
         """Have all packages in the folder. Return those for the folder's own index (a vendor's
         package is in the vendor's index), and the items of all."""
-        needs, settings, vendors = self.needs, self.settings, self.settings.vendors
+        needs, settings = self.needs, self.settings
         wanted = {role: names for role, names in needs.packages.items() if names}
-        if not wanted and not vendors.families:
+        if not wanted and not needs.repositories:
             return [], []
         self.say(f"reading the package lists of {needs.suite}")
-        sources = (*vendors.sources(settings.cache / "apt/keyrings"), *settings.sources)
-        architecture = needs.target.architecture
-        root = closure.read_lists(
-            settings.cache, needs.suite, architecture, sources, vendors.preferences
-        )
-        there, unpacked, absent = vendors.packages(root)
+        root, of_vendors, items = self.lists()
+        of_roles, absent = of_vendors.wanted(root)
         self.missing += absent
         where = f"stack {needs.stack}, apt_packages"
-        if further := [*there, *needs.packages.get(FURTHER, ())]:
+        if further := [*of_roles.installed, *needs.packages.get(FURTHER, ())]:
             where += " with " + ", ".join(further)
-        for role, names in there.items():
+        for role, names in of_roles.installed.items():
             wanted[role] = (*wanted.get(role, ()), *names)
-        theirs = vendors.unpacked(root, unpacked)
-        if not wanted:
-            return [], self.of_vendors(theirs.values())
-        found = closure.resolve(root, settings.base, wanted, where=where)
-        own: dict[AptPackage, str] = {}
-        theirs |= vendors.members(root, found.reasons)
-        for choice, package in found.packages.items():
-            if path := vendors.path(choice):
-                theirs[choice] = found.item(choice, path)
-            else:
-                own[choice] = f"apt/{package.filename}"
-        items = self.of_vendors(theirs.values())
-        fetched, lost, message = closure.fetch(root, own, settings.output, partial, self.say)
-        self.fetched += fetched
-        self.leave_out([found.item(choice, own.pop(choice)) for choice in lost], message)
-        items += [found.item(choice, path) for choice, path in own.items()]
-        return [found.packages[choice] for choice in own], items
+        theirs = of_vendors.unpacked(root, of_roles.unpacked)
+        chosen = closure.resolve(root, settings.base, wanted, where=where) if wanted else {}
+        if wanted:
+            theirs |= of_vendors.members(root, {choice.name for choice in chosen})
+        indexed: dict[AptPackage, Item] = {}
+        for choice, (entry, reason) in chosen.items():
+            inside = closure.path_of(entry)
+            path = of_vendors.path(choice)
+            items_of = theirs if path else indexed
+            items_of[choice] = choice.item(path or inside, reason.wanted_by, reason.why)
+        lost = self.fetch(root, indexed | theirs)
+        self.leave_out(indexed, lost)
+        for choice in theirs.keys() & lost.keys():
+            file, by = Path(theirs[choice].path), ", ".join(theirs[choice].wanted_by)
+            source = f"https://{file.parent.relative_to(vendors.FOLDER)}"
+            problem, remedy = lost[choice], "Run it again; --refresh reads a new index."
+            self.missing.append(
+                Missing(file.name, by, source, f"could not be fetched: {problem}", remedy)
+            )
+        items += [item for choice, item in (indexed | theirs).items() if choice not in lost]
+        return [chosen[choice][0] for choice in indexed if choice not in lost], items
 
-    def leave_out(self, items: Sequence[Item], message: str) -> None:
+    def lists(self) -> tuple[Root, Vendors, list[Item]]:
+        """An apt that has read the package lists, the vendors' repositories among them, and the
+        items of these repositories' keys and indexes."""
+        needs, settings, architecture = self.needs, self.settings, self.needs.target.architecture
+        families = {one.name: one for one in needs.repositories}
+        sources: dict[str, Source] = {}
+        reasons: dict[str, str] = {}
+        if families:
+            apt.prepare(self.fetcher.root)
+        for name, one in families.items():
+            self.say(f"reading {one.uri}")
+            try:
+                keyrings = settings.cache / "apt/keyrings"
+                sources[name] = vendors.source_of(one, self.fetcher, keyrings)
+            except FetchError as error:
+                reasons[name] = str(error)
+        # Every choice of sources has a directory, so that the lists of two mirrors do not mix.
+        choice = repr((settings.sources, *sources.values(), architecture)).encode()
+        folder = f"{needs.suite}-{hashlib.sha256(choice).hexdigest()[:12]}"
+        root = Root(settings.cache / "apt" / folder, architecture)
+        pins = vendors.preferences(needs.repositories)
+        failed = apt.read_lists(root, settings.sources, list(sources.values()), pins)
+        items: list[Item] = []
+        for name, one in families.items():
+            try:
+                if name in reasons or sources[name] in failed:
+                    raise FetchError(reasons.get(name) or f"fails: {failed[sources[name]]}")
+                items += self.index(one, apt.signed_files(root, sources[name]))
+            except FetchError as error:
+                sources.pop(name, None)
+                remedy = "If the site has a copy, name it with --vendor-mirror."
+                remedy = "" if settings.mirror else remedy
+                by, source = ", ".join(self.wanters(name)), one.item.source
+                self.missing.append(Missing(f"repository {name}", by, source, str(error), remedy))
+        usable = {one: sources[one.name] for one in needs.repositories if one.name in sources}
+        return root, Vendors(self.fetcher, usable), items
+
+    def index(self, one: VendorRepository, signed: Mapping[str, Path]) -> list[Item]:
+        """Have a repository's signed index in the folder; the items of that and of its key."""
+        index = vendors.bring_index(one, signed, self.fetcher)
+        kinds = {self.fetcher.path(one.key): "key", **dict.fromkeys(index, "index")}
+        by, why, output = self.wanters(one.name), f"repository {one.name}", self.output
+        sizes = {path: (output / path).stat().st_size for path in kinds}
+        digests = manifests.digests(output, kinds)
+        return [
+            Item(path, kind, Path(path).name, "", digests[path], sizes[path], by, why)
+            for path, kind in kinds.items()
+        ]
+
+    def wanters(self, repository: str) -> tuple[str, ...]:
+        names = [one.wanted_by for one in self.needs.repositories if one.name == repository]
+        return tuple(dict.fromkeys(names))
+
+    def fetch(self, root: Root, items: Mapping[AptPackage, Item]) -> dict[AptPackage, str]:
+        """Have each package at its place. Return those that could not be fetched, with apt's
+        reason."""
+        output, partial = self.output, self.output / PARTIAL
+        present = manifests.digests(output, (item.path for item in items.values()))
+        absent = [one for one, item in items.items() if present.get(item.path) != one.sha256]
+        ready = manifests.digests(partial, (one.filename for one in absent))
+        wanted = [one for one in absent if ready.get(one.filename) != one.sha256]
+        lost: dict[AptPackage, str] = {}
+        if wanted:
+            megabytes = sum(one.size for one in wanted) / 1e6
+            self.say(f"fetching {len(wanted)} of {len(items)} packages, {megabytes:.0f} MB")
+            lost = apt.download(root, wanted, partial)
+        for one in absent:
+            if one not in lost:
+                path = items[one].path
+                manifests.move_verified(partial / one.filename, output / path, one.sha256)
+                self.fetched.append(path)
+        return lost
+
+    def leave_out(self, indexed: Mapping[AptPackage, Item], lost: Mapping[AptPackage, str]) -> None:
         """Note packages that the archive lacks. Raises UserError for those of roles that always
         run."""
-        needed = [item for item in items if not OPTIONAL.issuperset(item.wanted_by)]
-        told = needed or items
-        names = shortened([f"{item.name} {item.version}" for item in told])
-        roles = ", ".join(dict.fromkeys(role for item in told for role in item.wanted_by))
+        items = {one: item for one, item in indexed.items() if one in lost}
+        needed = {
+            one: item for one, item in items.items() if not OPTIONAL.issuperset(item.wanted_by)
+        }
+        named = needed or items
+        names = shortened([f"{one.name} {one.version}" for one in named])
+        roles = ", ".join(dict.fromkeys(role for item in named.values() for role in item.wanted_by))
+        message = "; ".join(dict.fromkeys(lost[one] for one in named))
         remedy = "Choose another archive with --debian-mirror, or run it again later."
         if needed:
             what = f"packages could not be fetched: {names}, for {roles}"
@@ -254,26 +356,30 @@ class _MirrorRun:
             reason = f"could not be fetched: {message}"
             self.missing.append(Missing(names, roles, source, reason, remedy))
 
-    def of_vendors(self, items: Iterable[Item]) -> list[Item]:
-        """Fetch vendors' packages; return those that are in the folder now."""
-        had = []
-        for item in items:
-            try:
-                if self.settings.vendors.bring(item, self.say):
-                    self.fetched.append(item.path)
-                had.append(item)
-            except FetchError as error:
-                name, by = Path(item.path).name, ", ".join(item.wanted_by)
-                remedy = "Run it again; --refresh reads a new index."
-                source = f"https://{Path(item.path).parent.relative_to(FOLDER)}"
-                self.missing.append(Missing(name, by, source, str(error), remedy))
-        return had
 
-
-def _require_programs() -> None:
-    for program, package in PROGRAMS.items():
-        if shutil.which(program) is None:
-            raise UserError(f"{program} is missing", hint=f"install the package {package}")
+def _require_used(needs: Needs, settings: Settings) -> None:
+    """Refuse an option for what the stack does not use, and an invalid checksum."""
+    for option, given, names in (
+        ("--checksum", settings.checksums, [one.sha256_variable for one in needs.files]),
+        ("--file", settings.files, [one.source_variable for one in needs.files]),
+        ("--vendor-key", settings.keys, [one.name for one in needs.repositories]),
+    ):
+        for name in given:
+            if name not in names:
+                raise UserError(
+                    "the stack does not use this",
+                    where=option,
+                    expected=" or ".join(dict.fromkeys(names)),
+                    found=name,
+                )
+    for name, sha256 in settings.checksums.items():
+        if not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+            raise UserError(
+                "invalid sha256",
+                where=f"--checksum {name}",
+                expected="64 hexadecimal digits, as sha256sum prints them",
+                found=sha256,
+            )
 
 
 def _inputs(needs: Needs, settings: Settings) -> str:
@@ -286,28 +392,23 @@ def _inputs(needs: Needs, settings: Settings) -> str:
         "packages": {role: list(names) for role, names in needs.packages.items()},
         "base": list(settings.base),
         "requirements": [
-            [repr(wanted), digest(needs.root / wanted.path)] for wanted in needs.requirements
+            [repr(wanted), manifests.digest(needs.root / wanted.path)]
+            for wanted in needs.requirements
         ],
         "skipped": [repr(entry) for entry in needs.skipped],
         "sources": [source.stanza() for source in settings.sources],
-        "vendors": [*map(repr, settings.vendors.families), *settings.vendors.indexes],
+        "vendors": [repr(one) for one in needs.repositories],
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def _strays(output: Path, manifest: MirrorManifest | None) -> tuple[str, ...]:
+def _strays(output: Path, manifest: MirrorManifest) -> tuple[str, ...]:
     """Files below apt/ and wheels/ that the manifest does not name."""
-    known = {item.path for item in manifest.files} if manifest else set()
-    found = (
+    named = {item.path for item in manifest.files}
+    files = (
         path.relative_to(output).as_posix()
         for part in ("apt", "wheels")
         for path in (output / part).rglob("*")
         if path.is_symlink() or not path.is_dir()
     )
-    return tuple(sorted(path for path in found if path not in known))
-
-
-def _drop_empty_folders(output: Path) -> None:
-    for folder, _, _ in os.walk(output / "apt", topdown=False):
-        if not any(Path(folder).iterdir()):
-            Path(folder).rmdir()
+    return tuple(sorted(path for path in files if path not in named))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,23 +15,34 @@ from ..catalog.suites import SUITES
 from ..catalog.workload import Environment, Stack
 from ..core.errors import UserError
 from ..core.node import Node
-from .folder.manifest import SkippedNeed
-from .python.locks import RequirementsFile
-from .python.target import MACHINES, Target
-from .vendor.release_tables import of_distribution, require_suite
+from .manifest import Missing, SkippedNeed
+from .release_tables import (
+    VendorFile,
+    VendorRepository,
+    of_distribution,
+    refusals,
+    require_suite,
+    wanted,
+)
+from .wheels import MACHINES, RequirementsFile, Target
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Everything that provisioning a stack on a suite installs."""
+    """Everything that provisioning a stack on a suite installs: the distribution's packages by
+    role, locked requirements files (below `root`), and what vendors have. `refused`: versions that
+    the roles refuse on the suite."""
 
     stack: str
     suite: str
     target: Target
     packages: Mapping[str, tuple[str, ...]]
-    requirements: tuple[RequirementsFile, ...]
+    requirements: tuple[RequirementsFile, ...] = ()
     skipped: tuple[SkippedNeed, ...] = ()
     root: Path = Path()
+    repositories: tuple[VendorRepository, ...] = ()
+    files: tuple[VendorFile, ...] = ()
+    refused: tuple[Missing, ...] = ()
 
 
 # The option by which the operator names packages; the manifest says that it wants them.
@@ -49,11 +61,13 @@ def of_stack(
     frameworks: tuple[str, ...] = (),
     python: str = "",
     further: tuple[str, ...] = (),
+    keys: Mapping[str, list[str]] | None = None,
 ) -> Needs:
     """What the catalogue says that `stack_name` needs, with the environments of `frameworks`, or of
     all that have one. An environment is left out, with the reason, if the suite lacks its Python.
     `python`: the version of `python_env_interpreter`, if the nodes have one; they then build none.
-    `further`: packages of the distribution that only the operator knows."""
+    `further`: packages of the distribution that only the operator knows. `keys`: as
+    dlperf_vendor_keys."""
     stack = lookup("stack", stack_name, catalog.stacks, "--stack")
     stack = without_python(stack) if python else stack
     require_suite(stack, suite_name)
@@ -69,36 +83,71 @@ def of_stack(
     requirements = [UV]
     skipped = list(_of_the_operator(stack, further))
     for name, environment in _environments(catalog, stack.name, frameworks).items():
-        if container := environment.container:
-            reason = f"its image is {container.image}, which nodes pull from its registry"
-            skipped.append(SkippedNeed(name, reason))
-        if environment.python is None or environment.requirements is None:
-            continue
-        other = environment.alternative
-        if other and other.requirements and target.python in SpecifierSet(other.python or ""):
-            by = f"{name} with the operator's wheel"
-            requirements.append(RequirementsFile(other.requirements, by))
-        if target.python not in SpecifierSet(environment.python):
-            reason = f"it takes Python {environment.python}, and {suite_name} has {target.python}"
-            skipped.append(SkippedNeed(name, reason))
-            continue
-        skipped += [
-            SkippedNeed(name, f"its {w.distribution} {w.version} is the operator's: {w.reason}")
-            for w in environment.operator_wheels
-        ]
-        requirements.append(
-            RequirementsFile(environment.requirements, name, sdists=environment.sdists)
-        )
-        if environment.apt_packages:
-            packages[name] = environment.apt_packages
+        skipped += _left_out(name, environment, target, suite_name)
+        requirements += _locks(name, environment, target)
+        if _fits(environment, target):
+            packages |= {name: environment.apt_packages} if environment.apt_packages else {}
+            if (horovod := environment.horovod) and horovod.apt_build_packages:
+                packages[f"horovod ({name})"] = horovod.apt_build_packages
+    things = wanted(stack, suite_name, keys)
+    return Needs(
+        stack=stack.name,
+        suite=suite_name,
+        target=target,
+        packages=packages,
+        requirements=tuple(requirements),
+        skipped=tuple(skipped),
+        root=root,
+        repositories=tuple(one for one in things if isinstance(one, VendorRepository)),
+        files=tuple(one for one in things if isinstance(one, VendorFile)),
+        refused=tuple(
+            Missing(
+                re.split(" does not | is unknown", why)[0],
+                "the stack",
+                f"suite {suite_name}",
+                f"is refused: {why}",
+            )
+            for why in refusals(stack, suite_name)
+        ),
+    )
+
+
+def _fits(environment: Environment, target: Target) -> bool:
+    """Whether an environment is made on the nodes, with the target's interpreter."""
+    is_made = environment.python is not None and environment.requirements is not None
+    return is_made and target.python in SpecifierSet(environment.python or "")
+
+
+def _locks(name: str, environment: Environment, target: Target) -> Iterator[RequirementsFile]:
+    """The requirements files of an environment."""
+    is_made = environment.python is not None and environment.requirements is not None
+    other = environment.alternative if is_made else None
+    if other and other.requirements and target.python in SpecifierSet(other.python or ""):
+        yield RequirementsFile(other.requirements, f"{name} with the operator's wheel")
+    if environment.requirements and _fits(environment, target):
+        yield RequirementsFile(environment.requirements, name, sdists=environment.sdists)
         if horovod := environment.horovod:
             by = f"horovod ({name})"
-            requirements.append(RequirementsFile(horovod.requirements, by, "sdist"))
-            requirements.append(RequirementsFile(horovod.build_requirements, f"{by}, its build"))
-            if horovod.apt_build_packages:
-                packages[by] = horovod.apt_build_packages
-    needed, lacking = tuple(requirements), tuple(skipped)
-    return Needs(stack.name, suite_name, target, packages, needed, lacking, root)
+            yield RequirementsFile(horovod.requirements, by, "sdist")
+            yield RequirementsFile(horovod.build_requirements, f"{by}, its build")
+
+
+def _left_out(
+    name: str, environment: Environment, target: Target, suite: str
+) -> Iterator[SkippedNeed]:
+    """What a folder cannot have of an environment."""
+    if container := environment.container:
+        reason = f"its image is {container.image}, which nodes pull from its registry"
+        yield SkippedNeed(name, reason)
+    if environment.python is None or environment.requirements is None:
+        return
+    if not _fits(environment, target):
+        reason = f"it takes Python {environment.python}, and {suite} has {target.python}"
+        yield SkippedNeed(name, reason)
+        return
+    for wheel in environment.operator_wheels:
+        reason = f"its {wheel.distribution} {wheel.version} is the operator's: {wheel.reason}"
+        yield SkippedNeed(name, reason)
 
 
 def as_inventory_says(

@@ -2,8 +2,8 @@
 
 <campaign>/scheduler.json          the scheduler, its options, and the site's paths
 <campaign>/jobs/<n>/job.json       ID and name of job n, its runs, and how it ended
-<campaign>/jobs/<n>/job.sh         its script; node.sh is what each node executes first, watch.sh
-                                   what watches the nodes of a run, pmix.sh what tests PMIx
+<campaign>/jobs/<n>/job.sh         its script; node.sh is what each node executes first, on_node.sh
+                                   executes a command on one node, pmix.sh tests PMIx
 <campaign>/jobs/<n>/started.<i>.json, ended.<i>.json      what it says of its run i
 <campaign>/jobs/<n>/cut_off.<i>.<k>.json   the same of a start of run i that a requeue cut off
 <campaign>/jobs/<n>/stop           no further run of the job starts
@@ -32,9 +32,9 @@ from ..schedulers.job import (
     PATH,
     Places,
     job_script,
+    on_node_script,
     pmix_script,
     run_script,
-    watch_script,
 )
 from .directory import read_plan, run_directory
 from .job_record import Job, record_outcome, written_by_job
@@ -136,10 +136,9 @@ def scripts(
     """The scripts of a job and of its runs, by path."""
     own, places = scheduler(settings.scheduler), places_of(directory, settings)
     with_places = [(run, run_directory(directory, run)) for run in runs]
-    watch = watch_script(own, request, runs[0], places)
     found = {
         request.directory / "job.sh": job_script(own, request, with_places, places),
-        request.directory / "watch.sh": watch,
+        request.directory / "on_node.sh": on_node_script(own),
     }
     if test := pmix_script(own, request, runs, settings.mpirun, places):
         found[request.directory / "pmix.sh"] = test

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
-import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,22 +15,13 @@ from ..core.files import is_regular, open_read, read_json, write_json
 from .directory import (
     PLANNED_OUTCOME,
     earlier_attempts,
-    point_latest_at,
     read_record,
     run_directory,
 )
-from .failures import explain
-from .manifest import seal_run
+from .outcome import end_run, outcome_of, write_outcome
 
 TAIL_BYTES = 4096
 OUT_OF_MEMORY = "out_of_memory"
-# As in a campaign by SSH, by the reason.
-HUNG = {
-    "hung": "stopped because it hung: no new line for {silent_s:.0f} s, {sign}; hang-*.txt has the"
-    " state of its processes",
-    "hung_at_start": "stopped because it hung before its first steps: no new line for"
-    " {silent_s:.0f} s, {sign}; hang-*.txt has the state of its processes",
-}
 # Runs that the end of their job cut off, by its category; they remain to be run (CUT_OFF).
 CUT_OFF_BY = {
     **dict.fromkeys(("cancelled", "preempted", "revoked", "time_limit"), "stopped"),
@@ -105,23 +94,13 @@ def record_outcome(
         outcome["earlier"] = earlier
     log = run_directory(directory, run) / str(run["log_name"])
     if ended:
-        elapsed = _seconds(started["started"], ended["ended"])
-        status = int(ended["exit_status"])
-        message = _message(nodes[0], status, elapsed, int(run["timeout_s"]), log)
-        if busy := ended.get("busy"):
-            message = f"{nodes[0]}: not started because of others. {'; '.join(busy)}"
-            outcome["reason"] = "busy"
-        elif starts := ended.get("requeued"):
+        times = {key: _seconds(told[key]) for key, told in (("started", started), ("ended", ended))}
+        result = {"reason": "", **ended, **times, "tail": _end_of(log)}
+        outcome |= outcome_of({nodes[0]: result}, nodes[:1], int(run["timeout_s"]))
+        outcome |= {"started": started["started"], "ended": ended["ended"]}
+        if starts := ended.get("requeued"):
             message = f"job {started['job']} was requeued {starts} times"
-            outcome["reason"] = "stopped"
-        elif hung := ended.get("hung"):
-            # Jobs of earlier versions had only this reason, and told the rhythm as a number.
-            reason = outcome["reason"] = hung.get("reason", "hung")
-            sign = hung.get("sign") or f"before that one every {hung['median_s']:.1f} s"
-            message = f"{nodes[0]}: {HUNG[reason].format(silent_s=hung['silent_s'], sign=sign)}"
-        outcome |= {"exit_status": status, "ended": ended["ended"], "elapsed_s": round(elapsed, 3)}
-        outcome |= {"status": "failed" if message else "done", "message": message}
-        outcome |= _watched(ended)
+            outcome |= {"message": message, "reason": "stopped"}
     if lost:
         outcome |= {"status": "failed", "message": lost, "category": category}
         outcome["reason"] = CUT_OFF_BY.get(category, "")
@@ -129,14 +108,11 @@ def record_outcome(
     if outcome["status"] != "running" and is_regular(log):
         with open_read(log) as file:
             outcome["log_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
-    write_json(run_directory(directory, run) / "run.json", {**run, "outcome": outcome})
     if outcome["status"] == "running":
-        return
-    if outcome["status"] == "done":
-        point_latest_at(directory)
-    if not lost or category == OUT_OF_MEMORY:
-        explain(directory, str(run["id"]))
-    seal_run(directory, str(run["id"]))
+        write_outcome(directory, run, outcome)
+    else:
+        explains = not lost or category == OUT_OF_MEMORY
+        end_run(directory, run, outcome, explains=explains)
 
 
 def _earlier(
@@ -155,16 +131,6 @@ def _earlier(
     return sorted(told, key=lambda attempt: str(attempt["started"]))
 
 
-def _watched(ended: Mapping[str, Any]) -> dict[str, Any]:
-    """What was seen on the run's nodes, in the form of bench.yml."""
-    found = ended.get("nodes") or []
-    beside = [process for node in found for process in node.get("beside", ())]
-    seen: dict[str, Any] = {"beside": beside}
-    for key in ("gpu_memory_mib", "unsampled_from_s"):
-        seen[key] = {host: value for node in found for host, value in node.get(key, {}).items()}
-    return {key: value for key, value in seen.items() if value}
-
-
 def _facts(
     job: Job, nodes: Sequence[str], environment: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -177,19 +143,12 @@ def _facts(
     return {node: own.get("host", {}) for node, own in found.items()}, versions
 
 
-def _seconds(started: str, ended: str) -> float:
-    return (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
 
 
-def _message(node: str, status: int, elapsed: float, timeout_s: int, log: Path) -> str | None:
-    """Why a run failed; None if it did not."""
-    if status == 0:
-        return None
-    if elapsed >= timeout_s and status in (124, 128 + signal.SIGKILL):
-        return f"{node}: stopped after its time limit of {timeout_s} s"
-    lines: list[str] = []
+def _end_of(log: Path) -> str:
     with suppress(OSError, UserError), open_read(log) as file:
         file.seek(max(0, log.stat().st_size - TAIL_BYTES))
-        lines = re.findall(r".*\w.*", file.read().decode(errors="replace"))  # no row of dashes
-    last = lines[-1].strip()[:200] if lines else "nothing"
-    return f"{node}: exit status {status}; the log ends with: {last}"
+        return file.read().decode(errors="replace")
+    return ""

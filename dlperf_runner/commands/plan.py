@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Annotated
 
@@ -20,9 +19,6 @@ def command(
     campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
     resume: Annotated[
         str, option("--resume", "Show only the unfinished runs of this campaign.", "DIR")
-    ] = "",
-    variables: Annotated[
-        str, option("--variables", "Extra variables of bench.yml, JSON.", hidden=True)
     ] = "",
     schema: Annotated[
         bool, option("--schema", "Print the JSON Schema of a campaign file, for editors.")
@@ -42,12 +38,8 @@ def command(
     if scheduled.name:
         print(scheduled.scripts(chosen, campaign), end="")
         return
-    extra, file = json.loads(variables) if variables else None, chosen.file
-    if extra is not None:
-        choice, file = campaigns.choice_of_playbook(extra, chosen.inventories)
-        campaigns.refuse_rounds(choice, *nodes)
     document = campaigns.plan(
-        choice, *nodes, campaign, resume, chosen.wait, print_note, extra, file
+        choice, *nodes, campaign, resume, chosen.wait, print_note, file=chosen.file
     )
     if as_json:
         print_json(document)

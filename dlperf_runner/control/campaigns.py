@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pwd
 import secrets
 import shlex
+import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -16,6 +20,7 @@ from ..campaign import lock
 from ..catalog.reader import load_catalog
 from ..core.case import Run
 from ..core.errors import UserError
+from ..core.files import json_text
 from ..core.node import Node
 from ..core.paths import shipped
 from ..plan import inventory
@@ -38,6 +43,34 @@ def choice_of_playbook(
     roles = (path.name for path in (shipped() / "roles").iterdir())
     choice = choice_of_variables(variables, (*PREFIXES, *roles))
     return choice, of_variables(variables, choice, inventories)
+
+
+def plan_of_playbook(
+    variables: Mapping[str, Any],
+    inventories: Sequence[str] = (),
+    limit: str = "",
+    wait: str = "",
+    campaign: str = "",
+    resume: str = "",
+) -> dict[str, Any]:
+    """What bench.yml loops over. `plan`: the plan of a new campaign, or the remaining one of a
+    resumed one, for the extra variables; `notes`, such as workloads that it leaves out; `lock`: the
+    lock on the campaign's nodes."""
+    notes: list[str] = []
+    choice, file = choice_of_playbook(variables, inventories)
+    refuse_rounds(choice, inventories, limit)
+    where = ("" if resume else campaign, resume)
+    document = plan(choice, inventories, limit, *where, wait, notes.append, variables, file)
+    wait_s = document.get("wait_s", 0)
+    holder = {
+        "token": secrets.token_hex(20),
+        "hosts": list(dict.fromkeys(host for run in document["runs"] for host in run["hosts"])),
+        "owner": pwd.getpwuid(os.getuid()).pw_name,
+        "host": socket.gethostname(),
+        "wait_s": wait_s,
+        "deadline": int(time.time()) + wait_s,
+    }
+    return {"plan": json.loads(json_text(document)), "notes": notes, "lock": holder}
 
 
 def plan(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
@@ -36,10 +35,7 @@ from .rounds import AS_PLANNED, RETRY, SHRINK, STOP, Policy, run_rounds
 _NOT_HERE = ("dlperf_address", "dlperf_container_engine")
 _ON_NODES = Path(__file__).parents[1] / "schedulers" / "on_nodes"
 OF_ROLES = ("benchmark_source/files/versions.py", "openmpi/files/mpi_sum.py")
-_MODULES = "ansible", "module_utils"
-# Modules of bench.yml that node_watch.py and job_run.py need; they import others.
-_WATCHING = ("telemetry", "other_processes", "node_agents", "node_lock", "run_activity")
-_IMPORTED = re.compile(r"^from ansible\.module_utils(?:\.(\w+))? import (.+)$", re.MULTILINE)
+_AGENT = "run_agent"  # the package in module_utils
 
 
 def read_site(path: Path | None) -> dict[str, Any]:
@@ -215,19 +211,13 @@ def refuse_policy(policy: Policy) -> None:
 
 
 def write_programs(place: Path) -> None:
-    """Write what runs on nodes, with the modules that it imports."""
+    """Write what runs on nodes: the programs of jobs, and the node agent that they share with runs
+    by SSH."""
+    agent = shipped() / "module_utils" / _AGENT
     for path in [*_ON_NODES.glob("*.py"), *(shipped() / "roles" / name for name in OF_ROLES)]:
         write_whole(place / path.name, read_text(path))
-    for package in (place / _MODULES[0], place.joinpath(*_MODULES)):
-        write_whole(package / "__init__.py", "")
-    needed, written = set(_WATCHING), set[str]()
-    while names := needed - written:
-        for name in names:
-            text = read_text(shipped() / "module_utils" / f"{name}.py")
-            write_whole(place.joinpath(*_MODULES, f"{name}.py"), text)
-            for module, imported in _IMPORTED.findall(text):
-                needed |= {module} if module else set(imported.split(", "))
-        written |= names
+    for path in agent.glob("*.py"):
+        write_whole(place / _AGENT / path.name, read_text(path))
 
 
 def _settings(directory: Path) -> job_files.SchedulerSettings:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 SCHEMA = 1  # of plan.json and campaign.json
 _TOPOLOGY = re.compile(r"(?P<nodes>[1-9]\d*)n(?P<devices>[1-9]\d*)g")
@@ -85,6 +86,9 @@ class Command:
     """A command that the benchmark user runs on one host: an argv list, never a shell line.
 
     `cleanup` runs on the same host before the command and after it, even if the command fails.
+    `inside` and `each_rank` are other forms of it, each with `argv` and `env`: what runs in the
+    container, as it would without one; and what mpirun starts, if another launcher may start it in
+    its place. They are empty if there is no such form.
     """
 
     host: str
@@ -92,6 +96,13 @@ class Command:
     env: dict[str, str] = field(default_factory=dict)
     cwd: str = ""
     cleanup: tuple[str, ...] = ()
+    inside: dict[str, Any] = field(default_factory=dict)
+    each_rank: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def bare(self) -> Command:
+        """The command without its container, if it has one."""
+        return replace(self, **self.inside)
 
 
 @dataclass(frozen=True)

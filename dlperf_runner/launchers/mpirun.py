@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..core.case import Command
@@ -28,15 +29,41 @@ def mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     environment = environment_of(program, hosts, first)
     slots = ",".join(f"{host.name}:{program.gpus_per_node}" for host in hosts)
     argv = [first.mpirun, "--host", slots, "-np", str(len(hosts) * program.gpus_per_node)]
-    argv += program.launcher_options
-    argv += interface_options(first.interface)
-    argv += ["--mca", "pml", PML[first.mpi_transport], "--mca", "btl", "^openib"]
+    options = [*program.launcher_options, *interface_options(first.interface)]
+    options += ["--mca", "pml", PML[first.mpi_transport], "--mca", "btl", "^openib"]
+    argv += options
     if program.cwd:
         argv += ["--wdir", program.cwd]
     for name in environment:
         argv += ["-x", name]
     argv += [*first.mpirun_args, *program.argv]
-    return (Command(first.name, tuple(argv), environment, program.cwd),)
+    variables = variables_of((*options, *first.mpirun_args))
+    each_rank = {}
+    if variables is not None:
+        each_rank = {"argv": program.argv, "env": {**environment, **variables}}
+    command = Command(first.name, tuple(argv), environment, program.cwd, each_rank=each_rank)
+    return (command,)
+
+
+def variables_of(options: Sequence[str]) -> dict[str, str] | None:
+    """The variables that say to each process what these options of mpirun do. None if there is an
+    option whose meaning another launcher may not keep, and if mpirun binds processes to cores."""
+    variables: dict[str, str] = {}
+    words, is_unbound = list(options), False
+    while words:
+        option = words.pop(0).lstrip("-")
+        if option == "mca":
+            name, value = words.pop(0), words.pop(0)
+            variables[f"OMPI_MCA_{name}"] = value
+        elif option == "x":  # processes get the other variables of the command anyway
+            name, is_given, value = words.pop(0).partition("=")
+            variables |= {name: value} if is_given else {}
+        elif (option, *words[:1]) in (("bind-to", "none"), ("map-by", "slot")):
+            is_unbound = is_unbound or option == "bind-to"
+            words.pop(0)
+        elif option != "oversubscribe":
+            return None
+    return variables if is_unbound else None
 
 
 def interface_options(interface: str) -> list[str]:

@@ -8,10 +8,13 @@
     :::MLLOG {... "key": "run_stop", ..., "metadata": {..., "status": "success"}}
 
 Each is one line, often behind a rank (`0: `). A block is the training between two evaluations. Of
-other lines, only those with a step time are read, which costs little.
+other lines, only those with a step time are read, which costs little. In v6.0, these have no step,
+the mean of a block no `reduced_train_loss`. The time to train needs neither blocks nor evaluations,
+which older rounds print in part: the first block without its start, the last without its stop, or
+starts alone.
 
 Source: mlcommons/logging 7bbf792, mlperf_logging/mllog/mllog.py and result_summarizer; logs of
-mlcommons/training_results_v5.1 441d65f.
+mlcommons/training_results_v5.1 441d65f, and of v3.1 to v6.0.
 """
 
 from __future__ import annotations
@@ -36,11 +39,9 @@ _EVENT = re.compile(
 )
 _STEP_TIME = re.compile(
     rb'"tracked_stats", "value": \{"train_step_time": ([^\s,}]{1,64}+)'
-    rb'(?>[^\r\n]{0,2000}?"step": \d{1,18}+(?:\.0)?[,}])'
+    rb'(?:, "reduced_train_loss": |(?>[^\r\n]{0,2000}?"step": \d{1,18}+(?:\.0)?[,}]))'
 )
 _DECODER = json.JSONDecoder(parse_float=str)
-# Programs print progress bars, which may be cut within a character; mllog prints ASCII.
-_ASCII = bytes(range(128)) + b"?" * 128
 _LOST_DIGIT = re.compile(rb'":\s\s|\d\s{1,64}+[,}]')  # mllog prints a value without further spaces
 _WHOLE = re.compile(r"\d{1,18}+(?:\.0)?", re.ASCII)
 
@@ -61,7 +62,8 @@ class Interval:
 @dataclass
 class MlperfLog:
     """What a result log says. `epochs_trained` and `samples_trained` are where the run stopped,
-    `epochs_evaluated` is the epoch_num of the last evaluation."""
+    `epochs_evaluated` is the epoch_num of the last evaluation. `gap`: the first line at which the
+    blocks or the epochs are not whole, with the reason; then the log has none of these."""
 
     benchmark: str | None = None
     global_batch_size: int | None = None
@@ -77,6 +79,7 @@ class MlperfLog:
     blocks: list[Interval] = field(default_factory=list)
     epochs: list[Interval] = field(default_factory=list)
     step_seconds: list[float] = field(default_factory=list)
+    gap: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,11 +104,13 @@ def read(pieces: Iterable[bytes]) -> MlperfLog:
     """The content of a result log, which comes in pieces of any length. Raises LineError."""
     log = MlperfLog()
     opened: dict[str, _Event] = {}
-    for block in blocks((piece.translate(_ASCII) for piece in pieces), [MARKER]):
+    for block in blocks(pieces, [MARKER]):
         for event in _events(block):
             if log.run_stop_ms is None:  # what follows is no part of the run
                 _take(log, event, opened)
         log.step_seconds += _step_times(block)
+    if log.gap:
+        log.blocks, log.epochs = [], []
     return log
 
 
@@ -147,15 +152,18 @@ def _take(log: MlperfLog, event: _Event, opened: dict[str, _Event]) -> None:
     if event.key in _SETTINGS:
         _set(log, event)
     elif event.key == "eval_accuracy":
-        log.evaluations.append(_number(event, event.value))
+        # Some have several targets: the least is as good as any to follow them.
+        values = event.value.values() if isinstance(event.value, dict) else [event.value]
+        if not values:
+            raise event.wrong("no value", "a number", event.value)
+        log.evaluations.append(min(_number(event, value) for value in values))
         if "epoch_num" in event.metadata:
             log.epochs_evaluated = _number(event, event.metadata["epoch_num"])
     elif event.key == "run_start":
         log.run_start_ms = event.time_ms
     elif event.key == "run_stop":
         if "block" in opened:
-            line = opened["block"].line
-            raise event.wrong(f"the block of line {line} has no stop", "block_stop", event.key)
+            _note_gap(log, opened["block"], "block", "has no stop")
         log.run_stop_ms = event.time_ms
         log.status = str(event.metadata.get("status"))
         if "epoch_num" in event.metadata:
@@ -165,7 +173,7 @@ def _take(log: MlperfLog, event: _Event, opened: dict[str, _Event]) -> None:
             log.samples_trained = event.whole("samples_count", samples)
     elif end == "start":
         if kind in opened:
-            raise event.wrong(f"repeats line {opened[kind].line}", f"{kind}_stop", event.key)
+            _note_gap(log, opened[kind], kind, "has no stop")
         opened[kind] = event
     elif kind in opened:
         interval = _interval(opened.pop(kind), event)
@@ -174,7 +182,11 @@ def _take(log: MlperfLog, event: _Event, opened: dict[str, _Event]) -> None:
         elif (interval.epoch_num or 0.0).is_integer():
             log.epochs.append(interval)  # a fraction is where the run stopped
     else:
-        raise event.wrong("no start before it", f"{kind}_start", event.key)
+        _note_gap(log, event, kind, "has no start")
+
+
+def _note_gap(log: MlperfLog, event: _Event, kind: str, problem: str) -> None:
+    log.gap = log.gap or f"line {event.line}: the {kind} {problem}"
 
 
 def _set(log: MlperfLog, event: _Event) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 
 from ..catalog.mlperf import Benchmark, benchmarks
 from ..core.errors import UserError
@@ -13,6 +13,8 @@ from ..logs.text import FASTEST
 from .step_time import PERCENTILES, percentile
 
 _FIRST_STEPS = 2  # printed step times that include compilation
+# The first time after an evaluation can be that of a few calls: no step is so much faster.
+_NO_STEP = 0.1
 # By how much train_samples may differ from the data set: the rest of a batch, or long samples that
 # were filtered out.
 _NEAR = 0.02
@@ -82,7 +84,7 @@ def measure_run(log: MlperfLog, name: str) -> MlperfRun:
         evaluations=len(log.evaluations),
         quality=log.evaluations[-1] if log.evaluations else None,
         sequence_length=log.sequence_length,
-        throughput_note=note,
+        throughput_note="; ".join(filter(None, (log.gap, note))) or None,
     )
 
 
@@ -149,6 +151,7 @@ def _epoch(log: MlperfLog, sizes: Sequence[int]) -> tuple[int | None, str | None
 
 def _step_times(seconds: Sequence[float]) -> dict[str, float]:
     ordered = sorted(seconds)
+    ordered = [second for second in ordered if second > _NO_STEP * median(ordered)]
     return {n: percentile(ordered, p) for n, p in PERCENTILES.items()} if ordered else {}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from operator import sub
 from statistics import fmean, median
 
 from ..catalog.rule import Rule
@@ -27,6 +28,9 @@ FINAL_NOTED = 0.01
 FINAL_TOLERANCE = 0.1
 # Processes read different clocks, which in real logs makes a difference of 1 or 2 % at most.
 RANKS_TOLERANCE = 0.1
+# A pause takes longer than the training between two lines, and there is one in many lines.
+PAUSED = 0.5
+MOST_PAUSED = 0.1
 
 
 def measure(
@@ -36,10 +40,11 @@ def measure(
     expected: Expected,
     line_of: sequence.LineOf,
     name: str,
+    counts_pauses: bool = True,
 ) -> tuple[Measured, Columns, int]:
     """The measurements of one run; its steps, including the warm-up; and the last step before the
     measured window. `line_of` gives the line of a rate by its index, and `name` is the name of the
-    log, both for errors.
+    log, both for errors. `counts_pauses`: the rates of steps in which the training paused count.
 
     samples_per_second is computed with the estimator of the rule, samples_per_second_<estimator>
     with each other estimator. Raises UserError, with file and line, if the log is damaged or
@@ -58,6 +63,9 @@ def measure(
         steps = zip(lines.steps, lines.samples_per_second, strict=True)
         rates = [rate for step, rate in steps if left_out < step <= found.steps[end - 1]]
     notes += _check_final(final, rates, name)
+    if lines is found and expected.by("number of steps") != "the plan":
+        training, pauses = _without_pauses(found.steps[first:end], rates, span, name)
+        rates, notes = rates if counts_pauses else training, notes + pauses
     published = published_lines(lines, every, rule, expected.topology, _writers(log))
     whole_run = settings.whole_run_rate(log.headers)
     result = measurements_of(
@@ -109,6 +117,27 @@ def _steps(
         found.steps = lines.steps if found is lines else [step + 1 for step in found.steps]
     rule, every, notes = _from_first(form, found.steps, rule, line_of_step, name)
     return lines, found, every, rule, notes
+
+
+def _without_pauses(
+    steps: Sequence[int], rates: Sequence[float], span: int, name: str
+) -> tuple[list[float], tuple[str, ...]]:
+    """The rates of training, and a note on those of steps in which it paused: few, far apart and
+    far below all others."""
+    limit = PAUSED * median(rates)
+    paused = [index for index, rate in enumerate(rates) if rate < limit]
+    if not paused or len(paused) > MOST_PAUSED * len(rates) or 1 in map(sub, paused[1:], paused):
+        return list(rates), ()
+    training = [rate for rate in rates if rate >= limit]
+    first = steps[paused[0]]
+    which = f"steps {first - span + 1} to {first}" if span > 1 else f"step {first}"
+    others = f" and {len(paused) - 1} more" if len(paused) > 1 else ""
+    note = (
+        f"{name}: the training paused in {which}{others}, as for an evaluation or a checkpoint"
+        f" (a rate of {rates[paused[0]]:.6g}); without that, the mean is {fmean(training):.6g},"
+        f" with it {fmean(rates):.6g}"
+    )
+    return training, (note,)
 
 
 def _writers(log: Log) -> int:

@@ -200,7 +200,7 @@ def _about_losses(
 
 
 def _about_cores(beside: Sequence[OtherProcess], rules: ValidityRules) -> Iterator[str]:
-    """Other processes that the supervisors saw on each host (module_utils/other_processes.py)."""
+    """Other processes that the supervisors saw on each host."""
     for host in dict.fromkeys(process.host for process in beside):
         others = [process for process in beside if process.host == host]
         cores = sum(process.cores for process in others)

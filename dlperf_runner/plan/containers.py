@@ -22,7 +22,6 @@ from ..core.case import Command
 from ..core.errors import UserError
 from ..core.node import ENGINES, Node
 from ..schedulers.containers import ENGINES as JOB_ENGINES
-from ..schedulers.containers import without_container
 from ..schedulers.job import is_placeholder
 from . import job_containers
 
@@ -39,7 +38,6 @@ _DAEMONS = (
     *("--mca", "plm_rsh_agent", REMOTE_SHELL, "--mca", "plm_rsh_no_tree_spawn", "1"),
     "--leave-session-attached",
 )
-_OWN_VARIABLES = ("DLPERF_REMOTE_", "OMPI_ALLOW_RUN_AS_ROOT")
 
 # The shell on the node expands the values that only the node knows (user ID, home directory). All
 # other values are arguments and are passed on unchanged. In Docker, root is the root of the
@@ -206,13 +204,18 @@ def _where_from(engine: str, has_registry: bool, host: Node) -> str:
     return "this project builds its own images only on nodes without GPUs"
 
 
-def inside(hosts: tuple[Node, ...], image: Image) -> tuple[Node, ...]:
-    """The hosts with the settings that mpirun needs inside a container: its path there, and how it
-    reaches the containers on other nodes."""
+def launch(
+    launcher: str, program: launchers.Program, hosts: tuple[Node, ...], image: Image
+) -> tuple[Command, ...]:
+    """The commands that start the program inside containers on the hosts: with mpirun's path there,
+    and how it reaches the containers on other nodes. `inside` is the command without the latter."""
+    own = tuple(replace(host, mpirun=image.mpirun or host.mpirun) for host in hosts)
+    bare = launchers.launch(launcher, program, own)
     options = _DAEMONS if len(hosts) > 1 else ()
+    within = tuple(replace(host, mpirun_args=(*options, *host.mpirun_args)) for host in own)
     return tuple(
-        replace(host, mpirun=image.mpirun or host.mpirun, mpirun_args=(*options, *host.mpirun_args))
-        for host in hosts
+        replace(command, inside={"argv": each.argv, "env": each.env}, each_rank={})
+        for command, each in zip(launchers.launch(launcher, program, within), bare, strict=True)
     )
 
 
@@ -272,18 +275,6 @@ def enclose(
     )
 
 
-def inner(command: Command, container: str) -> Command:
-    """The command inside its container, as it would be without one. `container` is the run's."""
-    if not container:
-        return command
-    argv = without_container(command.argv, container)
-    start = next((n for n in range(len(argv)) if argv[n : n + len(_DAEMONS)] == _DAEMONS), None)
-    if start is not None:
-        argv = (*argv[:start], *argv[start + len(_DAEMONS) :])
-    environment = {k: v for k, v in command.env.items() if not k.startswith(_OWN_VARIABLES)}
-    return replace(command, argv=argv, env=environment)
-
-
 def container_name(run: str) -> str:
     """`dlperf-<run>`, with only the characters that container engines allow."""
     return "dlperf-" + re.sub(r"[^A-Za-z0-9_.-]", "-", run)
@@ -331,5 +322,5 @@ def proof_command(
         launcher_options=("--bind-to", "none"),
     )
     launcher = "mpirun" if mpirun else "single_process"
-    (command,) = launchers.launch(launcher, program, inside(nodes, image))
+    (command,) = launch(launcher, program, nodes, image)
     return enclose(command, image, nodes, name)

@@ -59,8 +59,8 @@ def launch(
         hosts[0].container_args,
     )
     before = words_before(inside)
-    commands = launchers.launch(launcher, program, hosts)
-    is_mpirun = PurePosixPath(commands[0].argv[0]).name == "mpirun"
+    bare = launchers.launch(launcher, program, hosts)
+    is_mpirun = PurePosixPath(bare[0].argv[0]).name == "mpirun"
     engine = image.partition(" ")[0]
     if is_mpirun and engine == "enroot":
         raise UserError(
@@ -69,12 +69,15 @@ def launch(
             expected="another engine, or --parameter launcher=torchrun if the workload has it",
         )
     if is_mpirun:
-        inner = replace(program, argv=(*before, *program.argv))
-        commands = launchers.launch(launcher, inner, hosts)
+        within = replace(program, argv=(*before, *program.argv))
+        commands = launchers.launch(launcher, within, hosts)
     else:
-        commands = tuple(replace(each, argv=(*before, *each.argv)) for each in commands)
+        commands = tuple(replace(each, argv=(*before, *each.argv)) for each in bare)
     cleanup = REMOVE_PODMAN if engine == "podman" else ()
-    return tuple(replace(each, cleanup=cleanup) for each in commands)
+    return tuple(
+        replace(each, cleanup=cleanup, inside={"argv": own.argv, "env": own.env}, each_rank={})
+        for each, own in zip(commands, bare, strict=True)
+    )
 
 
 def outside(paths: Sequence[str], directories: Sequence[str]) -> list[str]:

@@ -215,7 +215,7 @@ def _runs(
                     on_gpu=on_gpu,
                     has_fabric=bool(fabric),
                 )
-                for command in launchers.launch(launcher, program, containers.inside(hosts, image))
+                for command in containers.launch(launcher, program, hosts, image)
             )
         else:
             commands = launchers.launch(launcher, program, hosts)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.case import Command, Topology
 from ..core.template import fill
-from .containers import inner
 from .parameters import values_of
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def differences(
     for command in run.commands:
         values = _values(workload, run, command, nodes)
         theirs = _filled(published_command(reproduction, run), run, values)
-        own = inner(command, run.container)
+        own = command.bare
         published, ours = flags_of(theirs.argv, theirs.env), flags_of(own.argv, own.env)
         for key in (*published, *(key for key in ours if key not in published)):
             if published.get(key) != ours.get(key):

@@ -105,7 +105,7 @@ def _gpu_processes(run: FoundRun) -> Iterator[GpuProcess]:
 
 
 def _path(run: FoundRun, kind: str, host: str) -> Path:
-    # The name that module_utils/telemetry.py gives it.
+    # The name that module_utils/run_agent/telemetry.py gives it.
     return run.path.with_name(f"{kind}-{re.sub(r'[^A-Za-z0-9._-]', '_', host)}.csv")
 
 

@@ -155,7 +155,13 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
         log.form.batch_of_step,
     )
     measured, found, left_out = measure(
-        log.form, content, rule, expected, partial(_line_of, log), name
+        log.form,
+        content,
+        rule,
+        expected,
+        partial(_line_of, log),
+        name,
+        counts_pauses=entry is None or entry.is_published,
     )
     evidence = evidence_of(run)
     measured.measurements += (

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Where a plan has images that jobs make from a registry's; see Places.
@@ -145,20 +144,3 @@ def versions_argv(container: str, environment: str, script: str) -> tuple[str, .
             *before[1:],
         )
     return (*before, "/bin/sh", "-c", f'PATH={environment}/bin:$PATH exec python "$0"', script)
-
-
-def without_container(argv: Sequence[str], container: str) -> tuple[str, ...]:
-    """The command without the words that start a container, which may follow those of mpirun."""
-    if container.startswith("enroot "):
-        start = argv.index("srun")
-        return (*argv[:start], *pyxis(argv[start:])[1])
-    start, end = argv.index("/bin/sh"), argv.index(image_word(container))
-    return (*argv[:start], *argv[end + 1 :])
-
-
-def pyxis(argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The options for srun with which a command begins, and the command in the container."""
-    if argv[0] != "srun":
-        return (), tuple(argv)
-    end = next(n for n, text in enumerate(argv) if n and not text.startswith("--"))
-    return tuple(argv[1:end]), tuple(argv[end:])

@@ -15,8 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..core.node_paths import ENVIRONMENTS, SOURCES
-from .containers import IMAGES, on_each_node, prepare, pyxis, versions_argv
-from .pmix import TEST, without_mpirun
+from .containers import IMAGES, on_each_node, prepare, versions_argv
 
 Run = Mapping[str, Any]  # a run of the plan document
 
@@ -159,7 +158,7 @@ def run_script(scheduler: Scheduler, run: Run, directory: Path, places: Places) 
     """
     commands: list[Any] = list(run["commands"])
     places = places_of(run, places)
-    options = _pyxis_options(commands[0]["argv"], directory, places)
+    options = _pyxis_options(commands[0], directory, places)
     each = " ".join([scheduler.each_node, *options])
     lines = ["#!/bin/bash", f"# Run {run['id']}. Arguments: the names of its nodes.", 'node=("$@")']
     if PurePosixPath(commands[0]["argv"][0]).name == "mpirun":
@@ -186,11 +185,8 @@ def of_each_rank(scheduler: Scheduler, run: Run) -> dict[str, Any] | None:
     """The command of each process of a run that the scheduler can start by PMIx instead of mpirun.
     None for other runs, in containers, and if mpirun would start the processes otherwise."""
     command = run["commands"][0]
-    is_mpirun = PurePosixPath(command["argv"][0]).name == "mpirun"
-    if not scheduler.each_rank or not is_mpirun or run["container"]:
-        return None
-    own = without_mpirun(command["argv"])
-    return {**command, "env": {**command["env"], **own[0]}, "argv": own[1]} if own else None
+    each_rank = command.get("each_rank") if scheduler.each_rank else {}  # older plans have none
+    return {**command, **each_rank} if each_rank else None
 
 
 def _by_pmix(scheduler: Scheduler, run: Run, directory: Path, places: Places) -> list[str]:
@@ -202,10 +198,10 @@ def _by_pmix(scheduler: Scheduler, run: Run, directory: Path, places: Places) ->
     return [tested, f"  ranks={run['gpus_per_node']}", *(f"  {line}" for line in lines), "fi"]
 
 
-def _pyxis_options(argv: Sequence[str], directory: Path, places: Places) -> list[str]:
+def _pyxis_options(command: Mapping[str, Any], directory: Path, places: Places) -> list[str]:
     """The options of srun for a container in which the script of a run starts again."""
-    own = [f"--container-workdir={directory}"]
-    for option in pyxis(argv)[0]:
+    argv, own = command["argv"], [f"--container-workdir={directory}"]
+    for option in argv[1 : -len(command["inside"]["argv"])] if argv[0] == "srun" else ():
         mounts = option.replace("-mounts=", f"-mounts={directory}:{directory},", 1)
         own.append(mounts if option.startswith("--container-mounts=") else option)
     return [word(places.of(option)) for option in own] if len(own) > 1 else []
@@ -220,7 +216,10 @@ def _started(
     command: Mapping[str, Any], directory: Path, places: Places, by: str = ""
 ) -> list[str]:
     variables = [f"{name}={value}" for name, value in command["env"].items()]
-    argv = [*(["env", *variables] if variables else []), *pyxis(command["argv"])[1]]
+    argv = command["argv"]
+    if argv[0] == "srun":  # which starts the script of the run in the container
+        argv = command["inside"]["argv"]
+    argv = [*(["env", *variables] if variables else []), *argv]
     where = word(places.of(command["cwd"] or str(directory)))
     words = [*([by] if by else []), *(word(places.of(text)) for text in argv)]
     return [f"cd {where} || exit", "exec " + " ".join(words)]
@@ -243,7 +242,7 @@ grep -Eqs '"exit_status": 1(37|43)' "$job/ended.$last.json" && rm "$job/ended.$l
 @PROLOGUE@@IMAGES@@EACH@ bash "$job/node.sh" || @FAILS@
 [[ -e $job/pmix.sh ]] && bash "$job/pmix.sh" "${nodes[@]}" > "$job/pmix.log" 2>&1 \
   && export DLPERF_PMIX=1
-@PYTHON@ -ES @PROGRAMS@/job_run.py "$job" "${nodes[@]}" << 'RUNS'"""
+@PYTHON@ -ES @PROGRAMS@/job_run.py "$job" @KIND@ "${nodes[@]}" << 'RUNS'"""
 _NO_IMAGE = "the container's image cannot be used: "
 
 
@@ -261,6 +260,7 @@ def job_script(
     text = text.replace("@FAILS@", "exit 1" if images else "true")
     text = text.replace("@PYTHON@", shlex.quote(python_of(runs[0][0], places)))
     text = text.replace("@PROGRAMS@", shlex.quote(places.programs))
+    text = text.replace("@KIND@", "exclusive" if asked.is_exclusive else "shared")
     lines = [
         f"{number} {run['nodes']} {place}" for number, (run, place) in enumerate(runs, start=1)
     ]
@@ -302,6 +302,23 @@ def python_of(run: Run, places: Places) -> str:
     return f"{places.environments}/{run['environment']}/bin/python"
 
 
+# Its arguments are the names of the job's nodes. Without the library that Slurm's plugin opens, a
+# step would hang. Without PMIx in its own library, each process of MPI would be alone.
+_PMIX_TEST = r"""#!/bin/bash
+@LIBRARIES@
+if [[ $1 == --libraries ]]; then
+  found=$(pmix_libraries "$2")
+  [[ -n $found && $found != *no* ]]
+  exit
+fi
+node=("$@") count=$# ranks=1
+@EACH@ bash "$0" --libraries "@PLUGINS@" || { echo "libpmix is missing"; exit 1; }
+said=$(timeout --kill-after=10 60 @RANK@ @SUM@)
+echo "$said"
+(( $(grep -c "of $count on .*: sum $((count * (count + 1) / 2))$" <<< "$said") == count ))
+"""
+
+
 def pmix_script(
     scheduler: Scheduler, asked: Allocation, runs: Sequence[Run], mpirun: str, places: Places
 ) -> str:
@@ -314,23 +331,18 @@ def pmix_script(
         return ""
     variables = [f"{name}={value}" for name, value in command["env"].items()]
     program = [python_of(run, places), f"{places.programs}/mpi_sum.py", mpirun]
-    text = TEST.replace("@LIBRARIES@", scheduler.pmix_libraries)
+    text = _PMIX_TEST.replace("@LIBRARIES@", scheduler.pmix_libraries)
     text = text.replace("@PLUGINS@", scheduler.pmix_plugins).replace("@EACH@", scheduler.each_node)
     text = text.replace("@RANK@", scheduler.each_rank)
     return text.replace("@SUM@", " ".join(map(word, ["env", *variables, *program])))
 
 
-def watch_script(scheduler: Scheduler, asked: Allocation, run: Run, places: Places) -> str:
-    """The script that starts node_watch.py on each node of a job. Its arguments are the names of
-    the nodes."""
-    argv = [python_of(run, places), "-ES", f"{places.programs}/node_watch.py"]
-    kind = "exclusive" if asked.is_exclusive else "shared"
+def on_node_script(scheduler: Scheduler) -> str:
+    """The script that executes a command on one node of a job, with its own standard input and
+    output. Its arguments are the name of the node and the command."""
     return f"""#!/bin/bash
-node=("$@")
-if [[ -z ${{DLPERF_ON_NODE-}} ]]; then
-  exec {scheduler.each_node} env DLPERF_ON_NODE=1 bash "$0" "$@"
-fi
-exec {shlex.join(argv)} "{scheduler.own_node}" {kind} "$@"
+node=("$1")
+exec {scheduler.each_node} "${{@:2}}"
 """
 
 

@@ -21,14 +21,12 @@ from tiny_index import only_this_index, wheel
 from typer.testing import CliRunner, Result
 from vendor_site import NCCL, OFED, PUBLISHED, Site, make_site, node_of
 
-from dlperf_runner.bundle import mirror, needs
-from dlperf_runner.bundle.debian import apt, archives, closure
-from dlperf_runner.bundle.debian.archives import Source
-from dlperf_runner.bundle.folder import manifest as manifests
-from dlperf_runner.bundle.folder.files import digest
-from dlperf_runner.bundle.python.locks import RequirementsFile
-from dlperf_runner.bundle.vendor import release_tables
-from dlperf_runner.bundle.vendor.release_tables import of_distribution
+from dlperf_runner.bundle import apt, archives, mirror, needs, release_tables
+from dlperf_runner.bundle import manifest as manifests
+from dlperf_runner.bundle.archives import Source
+from dlperf_runner.bundle.manifest import digest
+from dlperf_runner.bundle.release_tables import of_distribution
+from dlperf_runner.bundle.wheels import RequirementsFile
 from dlperf_runner.catalog.framework import Environment
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.commands import app
@@ -58,7 +56,9 @@ CHAINS = [
 # The same name in Ubuntu and at a vendor, who has the newer one; and Ubuntu's own, which is newer
 # than the one that the stack's pins keep to.
 BOTH = [one("libboth", "1"), one("nvidia-modprobe", "999"), one("libxnvctrl0", "999")]
-THEIRS = "developer.download.nvidia.com/compute/cuda/repos/ubuntu1804/x86_64/libboth_2_amd64.deb"
+THEIRS = (
+    "vendor/developer.download.nvidia.com/compute/cuda/repos/ubuntu1804/x86_64/libboth_2_amd64.deb"
+)
 
 
 def publish_ubuntu(folder: Path, key: Path, packages: Iterable[Standin]) -> None:
@@ -114,13 +114,6 @@ class Bundle:
         argv = ["bundle", *what, *where, "--output", str(self.output), *given, *options]
         return CliRunner().invoke(app, argv)
 
-    def lacks(self, *options: str) -> dict[str, str]:
-        """The one thing that is missing."""
-        done = self.make(*options, "--json")
-        assert done.exit_code == 1, done.output
-        (missing,) = json.loads(done.stdout)["missing"]
-        return dict(missing)
-
     def items(self) -> dict[str, manifests.Item]:
         made = manifests.read(self.output)
         assert made is not None
@@ -154,11 +147,12 @@ def bundle_in(
 @pytest.fixture(scope="module")
 def whole(
     upstream: tuple[Site, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Path, Result]]:
+) -> Iterator[tuple[Bundle, Result]]:
+    """A whole folder, to be read only."""
     with pytest.MonkeyPatch.context() as patch:
         # A space, as folders may have.
         bundle = bundle_in(tmp_path_factory.mktemp("whole"), upstream, patch, "the mirror")
-        yield bundle.output, bundle.make("--package", HEADERS)
+        yield bundle, bundle.make("--package", HEADERS)
 
 
 @pytest.fixture
@@ -167,14 +161,9 @@ def bundle(upstream: tuple[Site, Path], tmp_path: Path, monkeypatch: pytest.Monk
     return bundle_in(tmp_path, upstream, monkeypatch, "new")
 
 
-@pytest.fixture
-def made(bundle: Bundle, whole: tuple[Path, Result]) -> Bundle:
-    """A whole one; a copy, to be spoiled."""
-    shutil.copytree(whole[0], bundle.output)
-    return bundle
-
-
-def test_what_is_left_out_is_said_and_nothing_else_is(whole: tuple[Path, Result]) -> None:
+def test_what_is_left_out_is_listed_and_nothing_else_is_missing(
+    whole: tuple[Bundle, Result],
+) -> None:
     _, done = whole
     assert done.exit_code == 0, done.output
     left_out = [line for line in done.stderr.splitlines() if line.startswith("left out: ")]
@@ -184,28 +173,17 @@ def test_what_is_left_out_is_said_and_nothing_else_is(whole: tuple[Path, Result]
     assert "missing" not in done.stdout
 
 
-def test_a_node_unpacks_libraries_of_another_cuda_from_it(made: Bundle, tmp_path: Path) -> None:
-    """The mirror has them without what they depend on, and cuDNN 7 for both versions of CUDA."""
-    table = release_tables.role_variables("cuda_libraries")["__cuda_libraries_releases"]["10.0.130"]
-    keys = made.site.settings(made.output).keys
-    parts = vendor.parts(table["parts"], "ubuntu18.04", str(made.output / "vendor"), keys)
-    result = call("unpacked_packages", path=str(tmp_path / "cuda"), parts=parts)
-    assert result.get("changed"), result
-    wanted = {
-        name: version for part in table["parts"] for name, version in part["packages"].items()
+def test_the_distributions_part_is_what_vendors_packages_depend_on(
+    whole: tuple[Bundle, Result],
+) -> None:
+    bundle, _ = whole
+    items = bundle.items()
+    names = {name for name, item in items.items() if item.kind == "deb" and item.path[:4] == "apt/"}
+    assert names == {*NAMED, *(package.name for package in CHAINS)}
+    # The vendors' packages have the vendors' index.
+    in_apt = {
+        path.rpartition("/")[2].split("_")[0] for path in bundle.files() if path[:4] == "apt/"
     }
-    assert {name: found["version"] for name, found in result["packages"].items()} == wanted
-    files = [path.rpartition("/")[2] for path in made.files()]
-    assert sum(name.startswith("libcudnn7_7.6.5.32") for name in files) == 2
-    assert not any("cuda-license" in name for name in files)
-
-
-def test_the_distributions_part_is_what_vendors_packages_depend_on(made: Bundle) -> None:
-    items = made.items()
-    own = {name for name, item in items.items() if item.kind == "deb" and item.path[:4] == "apt/"}
-    assert own == {*NAMED, *(package.name for package in CHAINS)}
-    # The vendors' own have the vendors' index.
-    in_apt = {path.rpartition("/")[2].split("_")[0] for path in made.files() if path[:4] == "apt/"}
     assert {"dkms", "gcc-7"} < in_apt and not {"libboth", "cuda-drivers"} & in_apt
     # A package that two roles lead to has the shortest way from the first.
     assert items["dkms"].wanted_by == ("infiniband (nv_peer_mem)", "nvidia_driver")
@@ -213,98 +191,101 @@ def test_the_distributions_part_is_what_vendors_packages_depend_on(made: Bundle)
     assert items["libseccomp2"].version == "2.5"
     assert items["linux-headers-5.4.0-42"].why == f"{HEADERS} > linux-headers-5.4.0-42"
     assert items[HEADERS].wanted_by == ("--package",)
+    assert (items["libboth"].version, items["libboth"].path) == ("2", THEIRS)
+    # Wheels are for the Python that the stack builds, not for that of Ubuntu 18.04, which is 3.6.
+    (name,) = [path.name for path in (bundle.output / "wheels").iterdir()]
+    assert name == "tinynet-1.9-cp37-cp37m-manylinux2014_x86_64.whl"
+    document = json.loads((bundle.output / "manifest.json").read_text())
+    target = (document["suite"], document["python"], document["architecture"])
+    assert target == ("bionic", "3.7", "amd64")
 
 
-def test_a_vendors_package_that_only_the_distributions_ask_for_is_brought(made: Bundle) -> None:
-    item = made.items()["libboth"]
-    assert (item.version, item.path) == ("2", f"vendor/{THEIRS}")
-    (made.output / item.path).unlink()
-    again = made.make("--package", HEADERS)
-    assert again.exit_code == 0, again.output
-    assert digest(made.output / item.path) == item.sha256
+def test_a_node_unpacks_libraries_of_another_cuda_from_it(
+    whole: tuple[Bundle, Result], tmp_path: Path
+) -> None:
+    """The mirror has them without what they depend on, and cuDNN 7 for both versions of CUDA."""
+    bundle, _ = whole
+    table = release_tables.role_variables("cuda_libraries")["__cuda_libraries_releases"]["10.0.130"]
+    folder = shutil.copytree(bundle.output / "vendor", tmp_path / "vendor")
+    parts = vendor.parts(table["parts"], "ubuntu18.04", str(folder), bundle.site.keys)
+    result = call("unpacked_packages", path=str(tmp_path / "cuda"), parts=parts)
+    assert result.get("changed"), result
+    wanted = {
+        name: version for part in table["parts"] for name, version in part["packages"].items()
+    }
+    assert {name: one["version"] for name, one in result["packages"].items()} == wanted
+    files = [path.rpartition("/")[2] for path in bundle.files()]
+    assert sum(name.startswith("libcudnn7_7.6.5.32") for name in files) == 2
+    assert not any("cuda-license" in name for name in files)
 
 
-def node(made: Bundle, folder: Path) -> tuple[apt.Root, list[str]]:
+def test_a_node_installs_the_stack_from_the_folder_alone(
+    whole: tuple[Bundle, Result], tmp_path: Path
+) -> None:
     """As node_base and the roles of vendors have it: the folder, and no other source."""
-    # Signed-By takes no path with a space, and a node has the key elsewhere.
-    folder.mkdir()
-    key = str(shutil.copy(made.output / "apt/dlperf-mirror.asc", folder))
-    own = Source(f"file:{made.output}/apt", ("bionic",), signed_by=key)
-    return node_of(folder / "apt", made.output, made.site.keys, own)
-
-
-def test_a_node_installs_the_stack_from_the_folder_alone(made: Bundle, tmp_path: Path) -> None:
-    shutil.rmtree(made.ubuntu.parent / "cache", ignore_errors=True)
-    root, names = node(made, tmp_path / "node")
+    bundle, _ = whole
+    # apt takes no path with a space.
+    folder = Path(shutil.copytree(bundle.output, tmp_path / "mirror"))
+    key = str(folder / "apt/dlperf-mirror.asc")
+    source = Source(f"file:{folder}/apt", ("bionic",), signed_by=key)
+    root, names = node_of(tmp_path / "apt", folder, bundle.site.keys, source)
     assert "cuda-drivers=440.33.01-1" in names and "docker-ce=5:20.10.7~3-0~ubuntu-bionic" in names
-    apt.update(root)
+    assert not apt.update(root)
     choices = apt.resolve(root, [*names, *sorted(NAMED), HEADERS], where="the test")
     versions = {choice.name: choice.version for choice in choices}
     assert versions["nvidia-dkms-440"] == "440.33.01-0ubuntu1"
     assert versions["nvidia-modprobe"] == versions["libxnvctrl0"] == "440.33.01-0ubuntu1"
     assert (versions["dkms"], versions["gcc-7"], versions["libboth"]) == ("2.3", "7.5", "2")
-    (tmp_path / "got").mkdir()
-    apt.download(root, choices, tmp_path / "got")
-    assert len(list((tmp_path / "got").iterdir())) == len(choices) > 40
+    (tmp_path / "downloads").mkdir()
+    assert not apt.download(root, choices, tmp_path / "downloads")
+    assert len(list((tmp_path / "downloads").iterdir())) == len(choices) > 40
 
 
-def test_wheels_are_for_the_python_that_the_stack_builds(made: Bundle) -> None:
-    """Not that of Ubuntu 18.04, which is 3.6."""
-    (name,) = [path.name for path in (made.output / "wheels").iterdir()]
-    assert name == "tinynet-1.9-cp37-cp37m-manylinux2014_x86_64.whl"
-    document = json.loads((made.output / "manifest.json").read_text())
-    assert (document["suite"], document["python"], document["architecture"]) == (
-        "bionic",
-        "3.7",
-        "amd64",
-    )
-
-
-def test_a_second_run_asks_nobody_and_changes_nothing(
-    made: Bundle, monkeypatch: pytest.MonkeyPatch
+def test_a_second_run_asks_nobody_and_one_missing_thing_is_exit_status_1(
+    whole: tuple[Bundle, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = made.files()
-    monkeypatch.setattr(closure, "read_lists", None)
-    again = made.make("--package", HEADERS)
+    bundle = dataclasses.replace(whole[0], output=tmp_path / "copy")
+    shutil.copytree(whole[0].output, bundle.output)
+    before = bundle.files()
+    with monkeypatch.context() as patch:
+        patch.setattr(apt, "read_lists", None)
+        again = bundle.make("--package", HEADERS)
     assert again.exit_code == 0, again.output
-    assert again.stdout.count("files, 0 fetched") == 2
-    assert made.files() == before
+    assert "files, 0 fetched, 0 removed" in again.stdout
+    assert bundle.files() == before
 
-
-def test_one_thing_that_is_missing_is_exit_status_1_and_no_more(made: Bundle) -> None:
-    (made.output / OFED).unlink()
-    (made.output / f"vendor/{THEIRS}").unlink()
-    (made.output / NCCL).unlink()
-    done = made.make(
-        "--package", HEADERS, "--checksum", f"nccl_archive_sha256={'0' * 64}", "--json"
-    )
+    for path in (OFED, THEIRS, NCCL):
+        (bundle.output / path).unlink()
+    checksum = f"nccl_archive_sha256={'0' * 64}"
+    done = bundle.make("--package", HEADERS, "--checksum", checksum, "--json")
     assert done.exit_code == 1, done.output
     document = json.loads(done.stdout)
     (missing,) = document["missing"]
     assert missing["name"].startswith("nccl-repo-ubuntu1804-2.7.3")
-    assert document["repaired"] == [OFED.removeprefix("vendor/")]
-    assert (made.output / f"vendor/{THEIRS}").is_file()
+    assert set(document["repaired"]) == {OFED, THEIRS}
+    item = bundle.items()["libboth"]
+    assert digest(bundle.output / THEIRS) == item.sha256
 
 
-def test_without_the_headers_of_the_nodes_kernel_it_is_said_that_they_are_needed(
+def test_headers_of_the_nodes_kernel_are_asked_for_and_named_if_ubuntu_lacks_them(
     bundle: Bundle,
 ) -> None:
+    done = bundle.make("--package", "linux-headers-4.15.0-1-generic", "--json")
+    assert done.exit_code == 1, done.output
+    (missing,) = json.loads(done.stdout)["missing"]
+    assert missing["name"] == "apt/ and wheels/"
+    assert "linux-headers-4.15.0-1-generic" in missing["reason"]
+    # The rest is fetched, and wheels are not waited for.
+    assert (bundle.output / NCCL).is_file()
+    assert not list((bundle.output / "wheels").glob("*"))
+
     done = bundle.make()
     assert done.exit_code == 0, done.output
     assert "left out: the kernel's headers: the driver is built with them" in done.stderr
     assert "--package linux-headers-VERSION" in done.stderr
 
 
-def test_a_package_that_ubuntu_does_not_have_is_named(bundle: Bundle) -> None:
-    missing = bundle.lacks("--package", "linux-headers-4.15.0-1-generic")
-    assert missing["name"] == "apt/ and wheels/"
-    assert "linux-headers-4.15.0-1-generic" in missing["reason"]
-    # The rest is there, and wheels are not waited for.
-    assert (bundle.output / NCCL).is_file()
-    assert not list((bundle.output / "wheels").glob("*"))
-
-
-def test_a_dependency_that_nobody_has_is_named(bundle: Bundle, tmp_path: Path) -> None:
+def test_a_dependency_that_no_source_has_is_named(bundle: Bundle, tmp_path: Path) -> None:
     bundle.ubuntu = tmp_path / "ubuntu"
     packages = [
         dataclasses.replace(package, depends="gcc, no-such-library (>= 3)")
@@ -313,20 +294,12 @@ def test_a_dependency_that_nobody_has_is_named(bundle: Bundle, tmp_path: Path) -
         for package in ubuntu_packages()
     ]
     publish_ubuntu(bundle.ubuntu, bundle.site.folder.parents[1] / "key", packages)
-    missing = bundle.lacks()
-    assert "dkms : Depends: no-such-library (>= 3)" in missing["reason"]
+    done = bundle.make()
+    assert done.exit_code == 1
+    assert "dkms : Depends: no-such-library (>= 3)" in done.stdout
 
 
-def test_an_archive_that_its_keyring_does_not_know_is_refused(
-    bundle: Bundle, tmp_path: Path
-) -> None:
-    bundle.ubuntu = tmp_path / "ubuntu"
-    publish_ubuntu(bundle.ubuntu, tmp_path / "another-key", ubuntu_packages())
-    missing = bundle.lacks()
-    assert "could not be fetched and verified" in missing["reason"]
-
-
-def test_a_keyring_that_is_not_there_is_named_with_its_package(
+def test_what_this_machine_lacks_is_named_with_its_package(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ubuntu = dataclasses.replace(archives.UBUNTU, keyring=tmp_path / "no.gpg")
@@ -336,10 +309,7 @@ def test_a_keyring_that_is_not_there_is_named_with_its_package(
     assert f"the keyring {tmp_path}/no.gpg" in done.stdout
     assert "install the package ubuntu-archive-keyring" in done.stdout
 
-
-def test_a_program_that_is_not_there_is_named_with_its_package(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    shutil.rmtree(bundle.output)
     monkeypatch.setitem(mirror.PROGRAMS, "no-such-program", "its-package")
     done = bundle.make()
     assert done.exit_code == 2, done.output

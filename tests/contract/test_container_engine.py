@@ -10,7 +10,7 @@ import pytest
 from plan_examples import gpu_nodes
 from provisioning_choices import choice, node
 
-from dlperf_runner.bundle.vendor import release_tables
+from dlperf_runner.bundle import release_tables
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.suites import RELEASES, SUITES
 from dlperf_runner.core.errors import UserError

@@ -17,11 +17,8 @@ LONG = {
     "commands/summarize.py": {"command"},
     "commands/run.py": {"command"},
     "commands/report.py": {"make_report"},
-    "library/benchmark_job.py": {"follow"},
-    "module_utils/benchmark_supervisor.py": {"supervise"},
     "plan/make.py": {"_runs"},
     "results/run_log.py": {"_measured"},
-    "action_plugins/benchmark_launch.py": {"run"},
 }
 
 

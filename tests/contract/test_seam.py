@@ -105,11 +105,12 @@ def imports(path: Path) -> set[str]:
 
 
 def test_the_package_imports_no_plugin_and_what_runs_on_nodes_nothing_of_the_package() -> None:
-    on_nodes = [path for name in ("library", "module_utils") for path in (ROOT / name).glob("*.py")]
+    on_nodes = [
+        path for name in ("library", "module_utils") for path in (ROOT / name).rglob("*.py")
+    ]
     assert on_nodes
     assert [path for path in on_nodes if "dlperf_runner" in imports(path)] == []
-    # Programs that nodes get with their own copy of module_utils.
-    package = [p for p in (ROOT / "dlperf_runner").rglob("*.py") if p.parent.name != "on_nodes"]
+    package = list((ROOT / "dlperf_runner").rglob("*.py"))
     assert [path for path in package if "ansible" in imports(path)] == []
     runner = [path for path in package if "ansible_runner" in imports(path)]
     assert runner == [ROOT / "dlperf_runner/campaign/execute.py"]

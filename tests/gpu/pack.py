@@ -3,9 +3,9 @@
     python tests/gpu/pack.py FOLDER [--mirror DIR]
 
 The trainings are campaigns that this project's planner makes, one for each product of kit.yml, and
-the engine of jobs of Slurm runs them: `job_run.py` and `node_watch.py` with the modules of
-bench.yml. `--mirror` is a directory of repositories, as for sources of workloads; it is only needed
-for nccl-tests.
+the engine of jobs of Slurm runs them: `job_run.py` with the package `run_agent` of module_utils.
+`--mirror` is a directory of repositories, as for sources of workloads; it is only needed for
+nccl-tests.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from dlperf_runner.schedulers.job import (  # noqa: E402
     Places,
     Scheduler,
     node_script,
+    on_node_script,
     placeholder,
     run_script,
-    watch_script,
 )
 
 # The machine itself in place of an allocation; run_gpu.py sets the variables and is the job.
@@ -101,7 +101,7 @@ def write_campaign(directory: Path, node: Node, runs: Sequence[tuple[Run, int]])
     job.write()
     texts = {
         "node.sh": node_script(HERE_ALONE, request, documents, "mpirun", (), PLACES),
-        "watch.sh": watch_script(HERE_ALONE, request, documents[0], PLACES),
+        "on_node.sh": on_node_script(HERE_ALONE),
     }
     for name, text in texts.items():
         (job.directory / name).write_text(text, encoding="utf-8")
@@ -194,8 +194,8 @@ def write_modules(folder: Path) -> None:
     shutil.copy2(own / "release.py", package / "release.py")
     # That of ansible-core imports the controller's parts; Ansible gives nodes such a small one.
     (package / "__init__.py").write_text("from ansible.release import __author__, __version__\n")
-    for path in (PROJECT / "module_utils").glob("*.py"):
-        shutil.copy2(path, package / "module_utils" / path.name)
+    ours = PROJECT / "module_utils"
+    shutil.copytree(ours, package / "module_utils", ignore=_ONLY_SOURCE, dirs_exist_ok=True)
 
 
 _ONLY_SOURCE = shutil.ignore_patterns("__pycache__", "powershell", "csharp")

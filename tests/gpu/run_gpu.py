@@ -279,8 +279,9 @@ class Kit:
             log = job / "node.log"
             execute(["bash", str(job / "node.sh")], log, self.clock.left(), **environment)
         with (job / "job.log").open("ab") as log_file:
+            engine = str(KIT / "lib" / "job_run.py")
             process = subprocess.Popen(
-                [sys.executable, "-ES", str(KIT / "lib" / "job_run.py"), str(job), NODE],
+                [sys.executable, "-ES", engine, str(job), "exclusive", NODE],
                 stdin=subprocess.PIPE, stdout=log_file, stderr=subprocess.STDOUT,
                 env={**os.environ, **environment}, start_new_session=True,
             )  # fmt: skip
@@ -319,7 +320,11 @@ class Kit:
         processes = gpu_processes()
         if processes:
             raise Failed(f"still on the GPU after the run: {', '.join(processes)}")
-        return {"exit_status": ended["exit_status"], "hung": ended.get("hung"), "left_mib": left}
+        return {
+            "exit_status": ended["exit_status"],
+            "hung": ended if "sign" in ended else None,
+            "left_mib": left,
+        }
 
     def plain(self, name: str, options: str) -> dict[str, Any]:
         """Seconds per step of a program and of its plain loop, in the order ABBA. On a CPU, the
@@ -507,11 +512,7 @@ def nvml() -> dict[str, Any]:
 
 
 def peak_memory(ended: dict[str, Any]) -> dict[str, Any]:
-    return {
-        host: value
-        for document in ended.get("nodes") or []
-        for host, value in document.get("gpu_memory_mib", {}).items()
-    }
+    return dict(ended.get("gpu_memory_mib", {}))
 
 
 # ---- the loop

@@ -25,7 +25,7 @@ from gpu_standins import make_vendors
 from lab_under_test import BIN, Lab
 from system_plays import SYSTEMCTL, Pair, Played, States, pairs
 
-from dlperf_runner.bundle.vendor.release_tables import wanted
+from dlperf_runner.bundle.release_tables import wanted
 from dlperf_runner.catalog.reader import load_catalog
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes

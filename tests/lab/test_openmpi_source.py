@@ -19,7 +19,7 @@ import pytest
 from debian_source import upstream_source
 from lab_under_test import Lab
 
-from dlperf_runner.bundle.folder.files import digest
+from dlperf_runner.bundle.manifest import digest
 
 # Ten minutes of compiling for each.
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.build]

@@ -20,7 +20,7 @@ from debian_source import upstream_source
 from lab_under_test import Lab, Shared
 from node_state import differences, node_state
 
-from dlperf_runner.bundle.folder.files import digest
+from dlperf_runner.bundle.manifest import digest
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.build]  # minutes of compiling
 

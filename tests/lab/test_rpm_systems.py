@@ -29,7 +29,7 @@ from lab_under_test import PROJECT, Lab
 from node_state import FILES
 from system_plays import SYSTEMCTL, Pair, Played, States, pairs
 
-from dlperf_runner.bundle.vendor.release_tables import VendorRepository, wanted
+from dlperf_runner.bundle.release_tables import VendorRepository, wanted
 from dlperf_runner.catalog.reader import load_catalog
 
 # ---- Stand-ins of the vendors' rpm packages: names, versions, streams and dependencies are thei

@@ -161,7 +161,7 @@ def test_files_that_a_forged_state_names_are_not_read(tmp_path: Path, secret: Pa
     assert set(result["files"]) - own == {"train.log"}
     assert (result["log"], result["log_bytes"]) == (str(tmp_path / "r1" / "train.log"), 0)
     assert PLANTED not in json.dumps(result)
-    call(tmp_path / "r1", *argv, **hosts, stop=True)
+    call(tmp_path / "r1", *argv, **hosts, order="stopped")
     assert until_gone(marker)
 
 

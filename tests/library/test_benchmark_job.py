@@ -135,7 +135,7 @@ def test_another_launch_beside_a_living_one_is_refused(tmp_path: Path) -> None:
     refused = call(tmp_path, *argv, launch="t2")
     assert refused["failed"]
     assert "another launch has been running" in refused["msg"]
-    call(tmp_path, *argv, stop=True)
+    call(tmp_path, *argv, order="stopped")
     assert until_gone(argv[-1])
     again = call(tmp_path, sys.executable, "-c", "print('again')", launch="t3")
     assert (again["exit_status"], again["tail"]) == (0, "again\n")
@@ -177,7 +177,7 @@ def test_a_cleanup_that_cannot_be_started_says_nothing(tmp_path: Path) -> None:
 def test_stopping_ends_the_command_now(tmp_path: Path) -> None:
     argv = (*SLEEP, f"dlperf-stopped-{os.getpid()}")
     call(tmp_path, *argv, wait_s=0)
-    ended = call(tmp_path, *argv, stop=True, wait_s=30)  # half of what it sleeps
+    ended = call(tmp_path, *argv, order="stopped", wait_s=30)  # half of what it sleeps
     assert (ended["finished"], ended["reason"]) == (True, "stopped")
     assert not processes_of(argv[-1])
 
@@ -255,7 +255,7 @@ def test_a_node_keeps_the_folders_of_its_last_runs(tmp_path: Path) -> None:
     left = sorted(str(path.parent.relative_to(runs)) for path in runs.glob("*/*/r*/job.json"))
     assert left == ["a/case/r9", *(f"b/case/r{n}" for n in (1, 2)), "c/case/r1", "linked/case/r1"]
     assert (runs / "a/notes").is_dir()
-    call(*kept, stop=True)
+    call(*kept, order="stopped")
     assert until_gone(kept[-1])
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible.module_utils import benchmark_supervisor, node_agents, other_processes, run_processes
 from benchmark_jobs import call, is_launched, processes_of, until, until_gone
+from run_agent import activity, lock, node_agents, other_processes, states, supervisor
 from standins import program
 
 # Two ranks under a launcher; rank 0 prints a line for each step, if rank 1 takes part in it.
@@ -84,7 +84,7 @@ def test_another_launch_that_failed_stops_this_one_with_its_state(tmp_path: Path
     argv = (sys.executable, "-c", "import time; time.sleep(60)", marker)
     assert not call(tmp_path, *argv, wait_s=0)["finished"]
     assert until(lambda: is_launched(tmp_path))
-    ended = call(tmp_path, *argv, peer=True, wait_s=30)
+    ended = call(tmp_path, *argv, order="peer", wait_s=30)
     assert (ended["finished"], ended["reason"]) == (True, "peer")
     assert marker in (tmp_path / "hang-node.txt").read_text()
     assert not processes_of(marker)
@@ -106,7 +106,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (run_processes, benchmark_supervisor):
+    for module in (activity, supervisor):
         monkeypatch.setattr(module, "uptime", made)
     return made
 
@@ -116,7 +116,7 @@ def silent_for(
 ) -> float | None:
     """After lines at these intervals, how long a silence is found to be a hang; None: never."""
     log.write_text("")
-    silence = run_processes.Silence(str(log), least_s, factor)
+    silence = activity.Silence(str(log), least_s, factor)
     for gap in lines:
         for _ in range(int(gap / 0.25)):
             clock.now += 0.25
@@ -153,7 +153,7 @@ def test_silence_alone_is_no_hang_without_a_rhythm(clock: Clock, tmp_path: Path)
 def test_what_a_suspended_node_sleeps_is_no_silence(clock: Clock, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("")
-    silence = run_processes.Silence(str(log), 5, 2)
+    silence = activity.Silence(str(log), 5, 2)
     for _ in range(20):
         clock.now += 1.0
         log.write_text(log.read_text() + "step\n")
@@ -166,21 +166,21 @@ def test_a_clock_that_is_set_ends_no_run(
     clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By an hour, both ways; the limits are those of the node's uptime."""
-    lease = tmp_path / "lease"
-    lease.touch()
-    params = {"timeout_s": 600, "lease_s": 90, "lock": {}}
+    lease = supervisor.Lease(str(tmp_path / "lease"), 90)
+    lease.renew()
     others = type("Others", (), {"lost": ""})()
-    limits = benchmark_supervisor.Limits(params, str(lease))
+    limits = supervisor.Limits({"timeout_s": 600, "lock": {}}, lease.order)
     for step in (3600, -3600):
         now = time.time() + step
-        monkeypatch.setattr(benchmark_supervisor.time, "time", lambda now=now: now)
+        monkeypatch.setattr(supervisor.time, "time", lambda now=now: now)
         clock.now += 60
         assert limits.exceeded(others) == ""
-        os.utime(lease, (now, now))  # as the next call renews it
+        lease.renew()  # by the next call
+        os.utime(lease.path, (now, now))
         assert limits.exceeded(others) == ""
     clock.now += 91
     assert limits.exceeded(others) == "lease"
-    os.utime(lease)
+    lease.renew()
     assert limits.exceeded(others) == ""
     clock.now += 600
     assert limits.exceeded(others) == "timeout"
@@ -214,56 +214,70 @@ def strays() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     assert until_gone(marker)
 
 
+def agents(path: Path) -> node_agents.Agents:
+    """The agent of node2, which the stand-in for ssh in this folder starts."""
+    made = node_agents.Agents()
+    made.want({"node2": "n2"}, {"PATH": f"{path}:/usr/bin:/bin"})
+    return made
+
+
 def test_only_processes_of_the_run_end_on_its_other_nodes(
     tmp_path: Path, strays: dict[str, subprocess.Popen[bytes]]
 ) -> None:
     """By ssh, whose stand-in runs here what it is given, as sshd would."""
     script = f'while [ "$1" != -- ]; do shift; done\nSSH_CONNECTION="{FROM} 40009 192.0.2.78 22" '
-    path = program(tmp_path / "bin", "ssh", script + 'exec sh -c "$3"')
-    environment = {"PATH": f"{path}:/usr/bin:/bin"}
-    before = run_processes.uptime()
+    made = agents(program(tmp_path / "bin", "ssh", script + 'exec sh -c "$3"'))
+    before, params = lock.uptime(), {"marks": []}
     # Processes that are older than the run are not its own.
-    assert run_processes.end_others({"node2": "n2"}, before + 60, environment) == []
+    assert states.end_others(params, ["node2"], before + 60, made) == []
     assert strays["rank"].poll() is None
-    assert run_processes.end_others({"node2": "n2"}, before - 60, environment) == []
+    assert states.end_others(params, ["node2"], before - 60, made) == []
     assert strays["rank"].wait(10) == -signal.SIGKILL
     assert [strays[name].poll() for name in ("login", "elsewhere")] == [None, None]
+    made.close()
 
 
 def test_what_a_run_left_on_another_node_is_seen_at_the_last_look() -> None:
     """What its agent says: ID, start, user, parent, ticks and name of each process but its own."""
     params = {"lock": {}, "host": "node1", "hosts": {"node2": "n2"}, "idle": {}, "cleanup": []}
+    params |= {"marks": []}
     others = other_processes.OtherProcesses(params, node_agents.Agents())
 
-    def looked(*processes: str) -> dict[str, str]:
+    def looked(*processes: str) -> list[str]:
         others.ask("node2")
         lines = [f"running,{line}" for line in ("40,5,1000,1,9,vim", *processes)]
         others.receive("node2", [*lines, "listed,10.0,1000"])
-        found: dict[str, str] = others.with_own()
+        found: list[str] = others.with_own()
         return found
 
-    assert looked() == {}
-    assert looked("70,92,1001,1,0,python", "80,99,1000,1,0,sshd") == {}  # mpirun's login ends late
-    assert looked("75,95,1000,1,0,sleep") == {"node2": "n2"}
+    assert looked() == []
+    assert looked("70,92,1001,1,0,python", "80,99,1000,1,0,sshd") == []  # mpirun's login ends late
+    assert looked("75,95,1000,1,0,sleep") == ["node2"]
 
 
 def test_a_node_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    path = program(tmp_path / "bin", "ssh", "exit 255")
-    environment = {"PATH": f"{path}:/usr/bin:/bin"}
-    left = run_processes.end_others({"node2": "n2"}, 0.0, environment)
-    assert left == ["node2: cannot be checked for processes of the run"]
+    made = agents(program(tmp_path / "bin", "ssh", "exit 255"))
     run = {"directory": str(tmp_path), "log": "train.log", "host": "node1", "hosts": {"node2": ""}}
-    assert run_processes.keep_states(run, [], 0.0, environment) == ["node2"]
+    run |= {"marks": []}
+    left = states.end_others(run, ["node2"], 0.0, made)
+    assert left == ["node2: cannot be checked for processes of the run"]
+    assert states.keep_states(run, [], 0.0, made) == ["node2"]
     assert "==== node2\nno answer\n" in (tmp_path / "hang-node1.txt").read_text()
 
 
 def test_a_node_away_during_a_hang_is_lost_although_it_is_back(tmp_path: Path) -> None:
-    """Its connections fail until the state was kept, as while it reboots."""
-    script = f"mkdir {tmp_path}/away && exit 255 || exit 0"
-    asked = '*"ps -eo"*|*"kill -KILL"*'  # for states, and to end what is left
-    path = program(tmp_path / "bin", "ssh", f'case "$*" in {asked}) {script};; esac; exit 1')
+    """Its connection ends, and a new one fails until the state was kept, as while it reboots."""
+    there = 'while [ "$1" != -- ]; do shift; done; exec sh -c "$3"'
+    away = f"[ ! -e {tmp_path}/away ] || [ -e {tmp_path}/hang-node1.txt ] || exit 255"
+    path = program(tmp_path / "bin", "ssh", f"{away}\necho $$ > {tmp_path}/pid\n{there}")
     marker = f"dlperf-away-{os.getpid()}"
-    stops = threading.Thread(target=stop_rank, args=(marker, tmp_path / "train.log"))
+
+    def begin() -> None:
+        stop_rank(marker, tmp_path / "train.log")
+        (tmp_path / "away").touch()
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+    stops = threading.Thread(target=begin)
     stops.start()
     result = call(
         tmp_path,

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import node_agents, run_activity, run_processes, telemetry
 from benchmark_jobs import call, is_launched, processes_of, until, until_gone
+from run_agent import activity, node_agents, states, telemetry
 from standins import program
 
 # Two ranks under a launcher: one waits as NCCL and MPI do, the other is to be stopped.
@@ -205,7 +205,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (run_activity, run_processes):
+    for module in (activity, states):
         monkeypatch.setattr(module, "uptime", made)
     monkeypatch.setattr(telemetry.node_sampler, "clock", made)
     return made
@@ -215,16 +215,26 @@ def doing(state: str, switches: int, ticks: int = 0, moved: int = 0, pid: int = 
     return f"doing,{pid},99,{state},{switches},{ticks},{moved},python"
 
 
+def activity_of(*others: str, gpu_idle_s: float = 1e9) -> Any:
+    params = {"host": "node1", "hosts": others, "hung_after_s": 100, "marks": []}
+    return activity.Activity(params, lambda _: gpu_idle_s)
+
+
+def nothing() -> tuple[set[int], set[int]]:
+    """This node has no process of the run."""
+    return set(), set()
+
+
 def looked(clock: Clock, *looks: tuple[str, ...], gpu_idle_s: float = 1e9) -> dict[str, Any]:
     """The state after looks, 10 s apart, at another node, while this one has no process."""
-    activity = run_activity.Activity("node1", ["node2"], 100, lambda _: gpu_idle_s)
+    seen = activity_of("node2", gpu_idle_s=gpu_idle_s)
     agents = node_agents.Agents()
     for lines in looks:
-        activity.poll(set, agents)
-        activity.receive("node2", [*lines[:1], "listed,1.0,1000"])  # with other answers between
-        activity.receive("node2", [*lines[1:], "did"])
+        seen.poll(nothing, agents)
+        seen.receive("node2", [*lines[:1], "listed,1.0,1000"])  # with other answers between
+        seen.receive("node2", [*lines[1:], "did"])
         clock.now += 10
-    state: dict[str, Any] = activity.state()
+    state: dict[str, Any] = seen.state()
     return state
 
 
@@ -264,7 +274,7 @@ def test_short_waits_for_a_disk_are_no_long_one(clock: Clock) -> None:
 
 
 def test_process_that_may_work_for_the_run_is_never_what_hangs(clock: Clock) -> None:
-    node = run_activity.NodeActivity("node1")
+    node = activity.NodeActivity("node1")
     for n in range(13):
         node.take([doing("S", 5), doing("T", 5, pid=71)], 20, {71})
         assert (node.idle_s, node.stuck()[0]) == (10.0 * n, 0.0)
@@ -274,17 +284,16 @@ def test_process_that_may_work_for_the_run_is_never_what_hangs(clock: Clock) -> 
 
 
 def test_node_that_does_not_answer_is_not_idle(clock: Clock) -> None:
-    activity = run_activity.Activity("node1", ["node2"], 100, lambda _: 1e9)
+    seen = activity_of("node2")
     for _ in range(20):
-        activity.poll(set, node_agents.Agents())
+        seen.poll(nothing, node_agents.Agents())
         clock.now += 10
-    assert activity.state()["idle_s"] == 0.0
+    assert seen.state()["idle_s"] == 0.0
 
 
 def test_suspended_node_does_nothing_for_no_time(clock: Clock) -> None:
     looks = [(doing("T", 5),)] * 3
-    activity = run_activity.Activity("node1", (), 100, lambda _: 1e9)
-    node = activity.nodes["node1"]
+    node = activity_of().nodes["node1"]
     for lines in looks:
         node.take(list(lines), 20)
         clock.now += 3600
@@ -295,7 +304,7 @@ def test_suspended_node_does_nothing_for_no_time(clock: Clock) -> None:
 def hang(clock: Clock, tmp_path: Path) -> Iterator[Any]:
     (tmp_path / "log").touch()
     limits = {"hung_after_s": 100, "hung_after_lines": 20, "first_step_s": 900}
-    made = run_activity.Hang(str(tmp_path / "log"), limits)
+    made = activity.Hang(str(tmp_path / "log"), limits)
 
     def after(seconds: int, **state: object) -> str:
         """The reason after so many seconds of silence."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from node_sampler import SHARE
 from node_samplers import Sampler, cells, told
+from run_agent.node_sampler import SHARE
 from standins import FIXTURES, needed, program, tree
 
 # 2 packages of CPUs, of which the second is the hotter one, and 2 disks with a partition. The CPUs

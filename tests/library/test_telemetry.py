@@ -24,7 +24,7 @@ from benchmark_jobs import (
     until_gone,
 )
 from csv_tables import table
-from node_sampler import COLUMNS
+from run_agent.node_sampler import COLUMNS
 from standins import TWO, prints, program
 
 # Trains until so many samples of each file are there, which a busy machine may take long for.
@@ -92,7 +92,7 @@ def test_peak_of_each_device_and_every_sample(tmp_path: Path) -> None:
 
 
 # As a V100 of a 440 driver and an H100 of a 580 one print the whole query, in the field order of
-# module_utils/gpu_sampler.py: power-capped (0x4) and slowed down by its own heat (0x48).
+# module_utils/run_agent/gpu_sampler.py: power-capped (0x4) and slowed down by its own heat (0x48).
 FULL = (
     "0, GPU-11111111-aaaa-bbbb-cccc-000000000000, 12565, 97, 1380, 1530, 61, 287.51,"
     " 0x0000000000000004, 0\n"
@@ -354,7 +354,7 @@ def test_last_sample_of_each_device_while_the_command_runs(tmp_path: Path) -> No
         ["node1", 0, 97, 287.51, 61, 12565],
         ["node1", 1, 100, None, 88, 70123],
     ]
-    stopped = call(tmp_path / "r1", *argv, wait_s=30, stop=True, **options)
+    stopped = call(tmp_path / "r1", *argv, wait_s=30, order="stopped", **options)
     assert (stopped["reason"], stopped["left"]) == ("stopped", [])
 
 

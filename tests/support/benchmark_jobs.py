@@ -19,17 +19,46 @@ SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 BURN = "import time\nend = time.time() + 20\nwhile time.time() < end: pass"
 
 
-def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
-    """One call of benchmark_job. Without `wait_s`, it is expected to see the command's end."""
-    arguments = {
-        "directory": str(directory),
-        "launch": "t1",
-        "argv": list(argv),
-        "log": "train.log",
-        "wait_s": 60,
-        "most_cores_beside": 1000,  # other tests may compute on this machine, as other users
-    }
-    return executed_modules.call("benchmark_job", **arguments | options)
+LAUNCH: dict[str, Any] = {
+    **dict.fromkeys(("runs", "cwd", "host"), ""),
+    "launch": "t1",
+    "log": "train.log",
+    "marks": [],
+    "cleanup": [],
+    **{name: {} for name in ("env", "lock", "hosts", "idle", "sample_hosts")},
+    "keep": 50,
+    "timeout_s": 3600,
+    "grace_s": 10,
+    "lease_s": 90,
+    "idle_wait_s": 0,
+    "hung_after_s": 0,
+    "hung_after_lines": 20,
+    "first_step_s": 0,
+    "is_only_launch": True,
+    "sample_s": 0,
+    "sample_gpus": True,
+    "sample_devices": 0,
+    "at_once_bytes": 1 << 22,
+    "log_limit_mib": 1024,
+    "telemetry_limit_mib": 256,
+    "most_cores_beside": 1000,  # other tests may compute on this machine, as other users
+}
+
+
+def call(
+    directory: Path,
+    *argv: str,
+    wait_s: float = 60,
+    order: str = "",
+    launched: bool = False,
+    check: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
+    """One call of benchmark_job for a launch with these options. Without `wait_s`, it is expected
+    to see the command's end."""
+    launch = {**LAUNCH, "directory": str(directory), "argv": list(argv), **options}
+    given = {"launch": launch, "order": order, "launched": launched, "wait_s": wait_s}
+    return executed_modules.call("benchmark_job", check=check, **given)
 
 
 def processes_of(marker: str) -> list[int]:

@@ -8,8 +8,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from dlperf_runner.bundle.debian import apt
-from dlperf_runner.bundle.debian.archives import host_sources
+from dlperf_runner.bundle import apt
+from dlperf_runner.bundle.archives import host_sources
 
 
 def upstream_source(package: str, folder: Path, suite: str = "bookworm") -> Path:
@@ -17,9 +17,8 @@ def upstream_source(package: str, folder: Path, suite: str = "bookworm") -> Path
     root = apt.Root(folder / "apt", "amd64")
     # A mirror of the security updates can lack sources.
     apt.prepare(root, host_sources(suite)[:1])
-    sources = root.directory / "etc/sources.sources"
-    sources.write_text(sources.read_text().replace("Types: deb\n", "Types: deb-src\n"))
-    apt.update(root)
+    root.sources.write_text(root.sources.read_text().replace("Types: deb\n", "Types: deb-src\n"))
+    assert not apt.update(root)
     subprocess.run(
         ["apt-get", "source", "-qq", "--download-only", package],
         cwd=folder,

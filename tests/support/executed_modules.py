@@ -50,6 +50,6 @@ def playbook(
     *arguments: str | Path, within: int = 300, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """ansible-playbook with these arguments and the project's configuration."""
-    given = {"ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"), **environment}
+    given = {"ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"), "PYTHONPATH": str(PROJECT)}
     argv = [Path(sys.executable).with_name("ansible-playbook"), *arguments]
-    return captured(*argv, env={**os.environ, **given}, cwd=PROJECT, timeout=within)
+    return captured(*argv, env={**os.environ, **given, **environment}, cwd=PROJECT, timeout=within)

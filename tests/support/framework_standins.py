@@ -19,7 +19,7 @@ from typing import Any
 
 from tiny_index import wheel
 
-from dlperf_runner.bundle.folder.files import digest
+from dlperf_runner.bundle.manifest import digest
 
 # Tensors that are where they were put; numpy() works on the CPU only, as that of PyTorch does.
 TENSORS = """

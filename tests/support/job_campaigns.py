@@ -19,8 +19,8 @@ from dlperf_runner.control import scheduled
 from dlperf_runner.control.rounds import AS_PLANNED, Policy
 from dlperf_runner.core.errors import Stopped
 
-# Of a run: mpirun, timeout, job_run.py, and the script of the job.
-KILL_JOB = "own=$(ps -o ppid= -p $PPID); kill -KILL $(ps -o ppid= -p $own) $own"
+# Of a run: mpirun, job_run.py, and the script of the job.
+KILL_JOB = "kill -KILL $(ps -o ppid= -p $PPID) $PPID"
 
 
 def make_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

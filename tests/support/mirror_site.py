@@ -8,12 +8,11 @@ from pathlib import Path
 
 from standin_repository import Standin, suite_repository
 
-from dlperf_runner.bundle.debian import apt
-from dlperf_runner.bundle.debian.archives import Source
+from dlperf_runner.bundle import apt
+from dlperf_runner.bundle.archives import Source
 from dlperf_runner.bundle.mirror import MirrorOutcome, Settings, make
 from dlperf_runner.bundle.needs import Needs
-from dlperf_runner.bundle.python.locks import RequirementsFile
-from dlperf_runner.bundle.python.target import Target
+from dlperf_runner.bundle.wheels import RequirementsFile, Target
 
 POOL = "dists/tiny/pool"
 PACKAGES = (

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from node_sampler import COLUMNS
+from run_agent.node_sampler import COLUMNS
 from standins import MODULE_UTILS
 
 CALL = """
-import node_sampler, gpu_sampler
+from run_agent import gpu_sampler, node_sampler
 gpu_sampler.EVERY_S = {}
 node_sampler.main({}, 60, {}, {!r})
 """

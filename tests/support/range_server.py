@@ -3,6 +3,7 @@ answers that end too early."""
 
 from __future__ import annotations
 
+import posixpath
 import threading
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,7 +43,8 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*arguments)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
-        path, wanted = unquote(self.path).lstrip("/"), self.headers.get("Range", "")
+        path = posixpath.normpath(unquote(self.path)).lstrip("/")
+        wanted = self.headers.get("Range", "")
         self.site.asked.append((path, wanted))
         file = self.site.folder / path
         if path in self.site.gone or not file.is_file():
@@ -55,6 +57,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(206 if start else 200)
         self.send_header("Content-Length", str(len(content) - start))
+        self.send_header("Last-Modified", self.date_time_string(file.stat().st_mtime))
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         self.end_headers()
         rest = content[start:]
         self.wfile.write(rest[: self.site.cut.get(path, len(rest))])

@@ -29,8 +29,9 @@ def pieces(content: str | bytes, size: int | None = None) -> list[bytes]:
 def read(
     log_format: str, content: str | bytes, size: int | None = None
 ) -> tuple[list[logs.Header], list[Step]]:
-    """The headers and steps of a log."""
-    entry, parts = logs.formats()[log_format], pieces(content, size)
+    """The headers and steps of a log, which may be of a variant of the format."""
+    main, parts = logs.formats()[log_format], pieces(content, size)
+    entry = logs.detect(parts, {log_format: main}) or main
     log = logs.parse(entry, parts)
     columns = log.columns
     lines = (logs.line_of(entry, parts, index) for index in range(len(columns.steps)))

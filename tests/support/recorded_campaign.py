@@ -12,6 +12,7 @@ from make_logs import gluoncv, write
 from planned_campaigns import create, set_outcome
 
 from dlperf_runner.campaign import directory as campaigns
+from dlperf_runner.campaign.manifest import seal_run
 from dlperf_runner.commands.report import make_report
 
 RUN = "runs/mxnet-resnet50v1b-builtin_fp32_b2_1n1g/r1"
@@ -30,7 +31,7 @@ def end(campaign: Path, run: dict[str, Any], rate: float) -> None:
     digest = hashlib.sha256((place / run["log_name"]).read_bytes()).hexdigest()
     hosts = {"node1": {"hostname": "node1"}}
     set_outcome(campaign, run, status="done", exit_status=0, log_sha256=digest, hosts=hosts)
-    output("seal", campaign, run["id"])
+    seal_run(campaign, run["id"])
 
 
 def finished_campaign(results: Path) -> Path:

@@ -96,7 +96,7 @@ def run_role(
         start(directory / "play.yml")
         return directory / "campaign" / "runs" / "case" / "r1"
     hosts = ",".join(HOSTS) + ","
-    finished = playbook("-i", hosts, directory / "play.yml", within=within, PYTHONPATH=str(ROOT))
+    finished = playbook("-i", hosts, directory / "play.yml", within=within)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     (directory / "output").write_text(finished.stdout)
     return directory / "campaign" / "runs" / "case" / "r1"

@@ -97,8 +97,7 @@ def ansible_standin(folder: Path) -> Path:
     (folder / "ansible/__init__.py").touch()
     (utils / "__init__.py").touch()
     (utils / "basic.py").write_text(BASIC)
-    for path in MODULE_UTILS.glob("*.py"):
-        shutil.copy(path, utils)
+    shutil.copytree(MODULE_UTILS, utils, dirs_exist_ok=True)
     return folder
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_runner.bundle.folder.files import digest
+from dlperf_runner.bundle.manifest import digest
 
 
 def wheel(

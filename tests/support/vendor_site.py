@@ -16,15 +16,13 @@ from gpu_packages import cudnn_7, docker, driver_440, toolkit
 from gpu_standins import CUDA, LEARNING, cuda_10_packages
 from standin_repository import Standin, flat_repository, suite_repository
 
-from dlperf_runner.bundle import mirror
-from dlperf_runner.bundle.debian import apt
-from dlperf_runner.bundle.debian.archives import Source
-from dlperf_runner.bundle.folder.files import digest
-from dlperf_runner.bundle.folder.manifest import Item, Missing
+from dlperf_runner.bundle import apt, mirror
+from dlperf_runner.bundle.archives import Source
+from dlperf_runner.bundle.manifest import Item, Missing, digest
+from dlperf_runner.bundle.mirror import MirrorOutcome
 from dlperf_runner.bundle.needs import Needs
-from dlperf_runner.bundle.python.target import Target
-from dlperf_runner.bundle.vendor.indexes_and_files import VendorSettings
-from dlperf_runner.bundle.vendor.release_tables import VendorRepository, wanted
+from dlperf_runner.bundle.release_tables import VendorFile, VendorRepository, wanted
+from dlperf_runner.bundle.wheels import Target
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.stack import Stack
 from dlperf_runner.catalog.suites import SYSTEMS
@@ -51,15 +49,14 @@ class Site:
     checksums: dict[str, str]
     peer_memory: Path
 
-    def settings(self, output: Path, **changed: Any) -> VendorSettings:
-        all_of_it = VendorSettings(
-            output,
-            mirror=str(self.folder / "vendor"),
-            checksums=self.checksums,
-            files={"infiniband_peer_memory_archive": str(self.peer_memory)},
-            keys=self.keys,
-        )
-        return dataclasses.replace(all_of_it, **changed)
+    def settings(self, output: Path, **changed: Any) -> mirror.Settings:
+        given = {
+            "mirror": str(self.folder / "vendor"),
+            "checksums": self.checksums,
+            "files": {"infiniband_peer_memory_archive": str(self.peer_memory)},
+            "keys": self.keys,
+        }
+        return settings_in(output, **(given | changed))
 
 
 def make_site(
@@ -110,40 +107,26 @@ def make_site(
     return Site(folder, keys, checksums, scratch / "nv_peer_mem-1.0.tar.gz")
 
 
-@dataclasses.dataclass(frozen=True)
-class Made:
-    """What one run did to vendor/; paths are those below it."""
-
-    files: dict[str, Item]
-    fetched: tuple[str, ...]
-    repaired: tuple[str, ...]
-    missing: tuple[Missing, ...]
-    variables: Mapping[str, Any]
-
-    def of_kind(self, kind: str) -> list[Item]:
-        return [item for item in self.files.values() if item.kind == kind]
-
-
-def fetch(stack: Stack, suite: str, settings: VendorSettings) -> Made:
+def fetch(stack: Stack, suite: str, settings: mirror.Settings) -> MirrorOutcome:
     """What a stack takes from vendors, and nothing from the distribution."""
-    needs = Needs(stack.name, suite, Target("3.6", "2.27", "amd64"), {}, ())
-    cache = settings.output.parent / "cache"
-    ordinary = mirror.Settings(settings.output, cache, (), settings.refresh, base=())
-    made = mirror.make_with_vendors(stack, needs, ordinary, settings)
-    assert made.ordinary, made.missing
-
-    def below(paths: Iterable[str]) -> list[str]:
-        return [path.removeprefix("vendor/") for path in paths if path.startswith("vendor/")]
-
-    files = {item.path: item for item in made.vendors.manifest.files}
-    debs = [item for item in made.ordinary.manifest.files if item.kind == "deb"]
-    return Made(
-        files | dict(zip(below(item.path for item in debs), debs, strict=True)),
-        (*made.vendors.fetched, *below(made.ordinary.fetched)),
-        (*made.vendors.repaired, *below(made.ordinary.repaired)),
-        made.missing,
-        made.vendors.variables,
+    things = wanted(stack, suite, settings.keys)
+    needs = Needs(
+        *(stack.name, suite, Target("3.6", "2.27", "amd64"), {}),
+        repositories=tuple(one for one in things if isinstance(one, VendorRepository)),
+        files=tuple(one for one in things if isinstance(one, VendorFile)),
     )
+    return mirror.make(needs, settings)
+
+
+def settings_in(output: Path, **given: Any) -> mirror.Settings:
+    """Without the distribution's archive."""
+    return mirror.Settings(output, output.parent / "cache", (), base=(), **given)
+
+
+def of_kind(outcome: MirrorOutcome, kind: str) -> list[Item]:
+    """The vendors' files of a kind."""
+    files = outcome.manifest.files
+    return [item for item in files if item.kind == kind and item.path.startswith("vendor/")]
 
 
 def node_of(
@@ -167,11 +150,11 @@ def node_of(
             pins = [{"packages": list(globs), "version": glob} for globs, glob in one.pins]
             preferences.append(deb_family.preferences_text(dict(one.packages), pins))
     apt.prepare(root, sources, "\n".join(preferences))
-    with (root.directory / "etc/sources.sources").open("a") as file:
+    with root.sources.open("a") as file:
         file.write("".join(f"\n{stanza}" for stanza in stanzas.values()))
     return root, names
 
 
-def only(made: Made) -> Missing:
-    (missing,) = made.missing
+def only(outcome: MirrorOutcome) -> Missing:
+    (missing,) = outcome.missing
     return missing

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import json
 import zlib
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from modules import load
+
+from dlperf_runner.campaign import launch
 
 plugin = load("roles/benchmark_run/action_plugins/benchmark_launch.py")
 
@@ -38,14 +42,14 @@ def no_part(**which: Any) -> object:
 
 
 def fetched(tmp_path: Path, files: object) -> dict[str, Any]:
-    found: dict[str, Any] = plugin.fetched(files, JOB, tmp_path / "r1" / "rn50.log", no_part)
+    found: dict[str, Any] = launch.fetched(files, JOB, tmp_path / "runs/case/r1/rn50.log", no_part)
     return found
 
 
 @pytest.fixture(autouse=True)
 def run(tmp_path: Path) -> Path:
-    path = tmp_path / "r1"
-    path.mkdir()
+    path = tmp_path / "runs/case/r1"
+    path.mkdir(parents=True)
     return path
 
 
@@ -57,7 +61,8 @@ def test_files_get_the_names_that_the_controller_knows(tmp_path: Path, run: Path
     assert found["log_sha256"] == hashlib.sha256(b"log").hexdigest()
     assert "refused" not in found
     assert sorted(path.name for path in run.iterdir()) == ["rn50.log", *names]
-    assert [path.name for path in tmp_path.iterdir()] == ["r1"]
+    files_there = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
+    assert files_there == ["rn50.log", *names]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +102,7 @@ def test_parts_must_be_as_long_as_asked_for(tmp_path: Path, run: Path) -> None:
         asked.append(which)
         return packed(b"x" * 98)
 
-    found = plugin.fetched({"train.log": entry}, JOB, run / "rn50.log", part)
+    found = launch.fetched({"train.log": entry}, JOB, run / "rn50.log", part)
     assert found["refused"] == [
         "train.log was not fetched: received 98 bytes instead of the announced 99"
     ]
@@ -113,7 +118,7 @@ def test_what_ended_well_is_taken_as_it_is() -> None:
     seen = {"gpu_memory_mib": memory, "unsampled_from_s": {"node1": 2.5}}
     answer = {**ENDED, **seen, "destination": "/etc/shadow", "log_sha256": "f"}
     expected = {**ENDED, **seen, "changed": True, "finished": True}
-    assert plugin.checked(answer, {"node1": ""}) == expected
+    assert launch.checked(answer, {"node1": ""}) == expected
 
 
 @pytest.mark.parametrize(
@@ -127,14 +132,38 @@ def test_what_ended_well_is_taken_as_it_is() -> None:
     ],
 )  # fmt: skip
 def test_forged_values_are_refused(forged: dict[str, Any]) -> None:
-    with pytest.raises(plugin.DAMAGED):
-        plugin.checked({**ENDED, **forged}, {"node1": ""})
+    with pytest.raises(launch.DAMAGED):
+        launch.checked({**ENDED, **forged}, {"node1": ""})
 
 
 # ---- the calls of a launch
 
+COMMAND = {"host": "node1", "argv": ["train"], "env": {}, "cwd": "", "cleanup": []}
+RUN = {
+    "id": "case/r1",
+    "log_name": "rn50.log",
+    "timeout_s": 600,
+    "accelerator": "cpu",
+    "gpus_per_node": 1,
+    "hosts": ["node1", "node2"],
+    "commands": [COMMAND],
+}
+# As ansible-core 2.16 gives numbers in a templated dictionary: as texts.
+SETTINGS = {
+    "directory": "/opt",
+    "keep": "50",
+    "wait_s": "5",
+    "lease_s": "90",
+    "sample_s": "0",
+    "lock_directory": "/run/dlperf",
+    "lock_lease_s": "120",
+    "most_cores_beside": "0.2",
+    "idle_wait_s": "0",
+    "log_limit_mib": "1",
+    "telemetry_limit_mib": "1",
+}
 RUNNING = {"finished": False, "tail": "step 1"}
-FINISHED = {**ENDED, "finished": True, "files": {"train.log": described(b"log")}}
+FINISHED = {**ENDED, "finished": True, "files": {"rn50.log": described(b"log")}}
 
 
 class Clock:
@@ -170,11 +199,10 @@ def launched(run: Path, clock: Clock, *answers: Any) -> tuple[dict[str, Any], li
         return dict(answer)
 
     action = plugin.ActionModule.__new__(plugin.ActionModule)
-    job = {**JOB, "timeout_s": 600, "lease_s": 90}
-    arguments = {"job": job, "destination": str(run / "rn50.log"), "label": "x"}
+    arguments = {"run": RUN, "campaign": str(run.parents[2]), "lock": {}, "settings": SETTINGS}
     action._task = type("Task", (), {"args": arguments})()
     action._execute_module = execute
-    return action.run(), calls
+    return action.run(task_vars={"inventory_hostname": "node1"}), calls
 
 
 def test_broken_connection_is_tried_again_while_the_lease_holds(run: Path, clock: Clock) -> None:
@@ -182,7 +210,7 @@ def test_broken_connection_is_tried_again_while_the_lease_holds(run: Path, clock
     result, calls = launched(run, clock, RUNNING, lost, lost, FINISHED)
     assert result["exit_status"] == 0
     assert [call.get("launched", False) for call in calls] == [False, True, True, True]
-    assert len({call["launch"] for call in calls}) == 1
+    assert len({call["launch"]["launch"] for call in calls}) == 1
     result, calls = launched(run, clock, RUNNING, *[lost] * 30)
     assert (result["unreachable"], result["msg"]) == (True, "no route to host")
     assert 12 <= len(calls) <= 16  # of 5 s and 2 s, until 90 s after the last answer
@@ -224,7 +252,7 @@ def test_launch_whose_peer_failed_is_stopped_after_a_while(run: Path, clock: Clo
     launched(run, clock, RUNNING, {**FINISHED, "exit_status": 1})
     assert (run / ".failed").exists()
     _, calls = launched(run, clock, *[RUNNING] * 8, FINISHED)
-    assert [call["peer"] for call in calls] == [False] * 6 + [True] * 3
+    assert [call["order"] for call in calls] == [""] * 6 + ["peer"] * 3
 
 
 def test_launch_that_ends_well_stops_no_peer(run: Path, clock: Clock) -> None:
@@ -232,10 +260,12 @@ def test_launch_that_ends_well_stops_no_peer(run: Path, clock: Clock) -> None:
     assert not (run / ".failed").exists()
 
 
-def test_full_disk_of_the_controller_ends_no_launch(run: Path, clock: Clock) -> None:
-    """The progress is for the eye. /dev/full has no space for it."""
-    run.mkdir(exist_ok=True)
-    (run / "progress.json.tmp").symlink_to("/dev/full")
+def test_full_disk_of_the_controller_ends_no_launch(
+    run: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The progress is for the eye."""
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(plugin, "write_whole", mock.Mock(side_effect=full))
     result, calls = launched(run, clock, RUNNING, RUNNING, FINISHED)
     assert (result["exit_status"], len(calls)) == (0, 3)
     assert not (run / "progress.json").exists()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modules import load
-
-plugin = load("roles/benchmark_run/filter_plugins/benchmark_outcome.py")
-outcome = plugin.benchmark_outcome
+from dlperf_runner.campaign.outcome import outcome_of as outcome
 
 ENDED = {
     "exit_status": 0,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_runner.bundle.debian import apt, archives
+from dlperf_runner.bundle import apt, archives
 from dlperf_runner.core.errors import UserError
 
 DEB822 = """\
@@ -37,29 +37,27 @@ Components: main
 """
 
 
-def test_deb822_sources() -> None:
-    first, second = archives.parse_deb822_sources(DEB822)
-    assert first == archives.Source(
-        "http://mirror.example/debian",
-        ("bookworm", "bookworm-updates"),
-        signed_by="/usr/share/keyrings/site.gpg",
-    )
-    assert second.uri == "http://mirror.example/debian-security"
-    assert second.signed_by == str(archives.DEBIAN.keyring)
+ONE_LINE = """\
+# deb http://old.example/debian bookworm main
+deb [arch=amd64 signed-by=/k.gpg] http://m.example/debian/ bookworm main contrib # ours
+deb-src http://sources.example/debian bookworm main
+deb http://m.example/debian-security bookworm-security main
+deb nonsense
+"""
 
 
-def test_one_line_sources() -> None:
-    text = (
-        "# deb http://old.example/debian bookworm main\n"
-        "deb [arch=amd64 signed-by=/k.gpg] http://m.example/debian/ bookworm main contrib # ours\n"
-        "deb-src http://m.example/debian bookworm main\n"
-        "deb http://m.example/debian-security bookworm-security main\n"
-        "deb nonsense\n"
+def test_sources_in_lines(tmp_path: Path) -> None:
+    (tmp_path / "apt").mkdir()
+    (tmp_path / "apt/sources.list").write_text(ONE_LINE)
+    (tmp_path / "os-release").write_text("ID=debian\nVERSION_CODENAME=bookworm\n")
+    assert archives.host_sources("trixie", tmp_path) == (
+        archives.Source(
+            "http://m.example/debian", ("trixie", "trixie-updates"), signed_by="/k.gpg"
+        ),
+        archives.Source(
+            "http://m.example/debian-security", ("trixie-security",), signed_by="/k.gpg"
+        ),
     )
-    assert archives.parse_one_line_sources(text) == [
-        archives.Source("http://m.example/debian", ("bookworm",), ("main", "contrib"), "/k.gpg"),
-        archives.Source("http://m.example/debian-security", ("bookworm-security",)),
-    ]
 
 
 def host(tmp_path: Path, os_release: str) -> Path:

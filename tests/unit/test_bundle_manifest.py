@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_runner.bundle.folder import manifest
-from dlperf_runner.bundle.folder.manifest import Item, MirrorManifest, SkippedNeed
+from dlperf_runner.bundle import manifest
+from dlperf_runner.bundle.manifest import Item, MirrorManifest, SkippedNeed
 
 
 def item(path: str, content: bytes) -> Item:

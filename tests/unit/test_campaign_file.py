@@ -20,6 +20,7 @@ from slurm_standin import slurm
 
 from dlperf_runner.commands import bench
 from dlperf_runner.control import campaigns, scheduled
+from dlperf_runner.control.campaigns import plan_of_playbook
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.campaign_file import CampaignModel, read_campaign_file
@@ -193,9 +194,8 @@ def test_a_campaign_keeps_its_file(
 
 def test_bench_takes_the_same_file(file: Path, tmp_path: Path) -> None:
     variables = yaml.safe_load(FILE)  # as Ansible reads -e @campaign.yml
-    nodes = f"--inventory={file.parent / 'nodes.ini'}"
-    arguments = ("plan", "--json", "--variables", json.dumps(variables), nodes)
-    by_variables = call(*arguments, "--campaign", tmp_path / "bench").document
+    nodes = [str(file.parent / "nodes.ini")]
+    by_variables = plan_of_playbook(variables, nodes, campaign=str(tmp_path / "bench"))["plan"]
     by_file = call("plan", "--json", file).document
     assert by_variables["runs"] == by_file["runs"]
     copied = read_campaign_file(tmp_path / "bench" / "campaign.yml").values
@@ -203,10 +203,10 @@ def test_bench_takes_the_same_file(file: Path, tmp_path: Path) -> None:
     want = read_campaign_file(file).values | {"parameters": {"image_size": ("64,32",)}}
     assert copied == want
     assert json.loads((tmp_path / "bench" / "campaign.json").read_text())["notes"] == want["notes"]
-    wrong = ("plan", "--variables", json.dumps(variables), "--inventory=/etc/hosts")
-    assert "names another inventory" in call(*wrong, status=2).err
+    with pytest.raises(UserError, match="names another inventory"):
+        plan_of_playbook(variables, ["/etc/hosts"])
     # Roles' variables alone are no campaign file.
-    call("plan", "--variables", '{"dlperf_user": "me"}', "--campaign", tmp_path / "no")
+    plan_of_playbook({"dlperf_user": "me"}, campaign=str(tmp_path / "no"))
     assert not (tmp_path / "no" / "campaign.yml").exists()
 
 
@@ -296,5 +296,5 @@ def test_an_error_in_a_scheduler(slurm_file: Path, line: str, where: str, messag
 
 
 def test_bench_refuses_a_scheduler(slurm_file: Path) -> None:
-    variables = json.dumps(yaml.safe_load(ON_SLURM))
-    assert "cannot run on a scheduler" in call("plan", "--variables", variables, status=2).err
+    with pytest.raises(UserError, match="cannot run on a scheduler"):
+        plan_of_playbook(yaml.safe_load(ON_SLURM))

@@ -15,9 +15,9 @@ from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.core.case import Command, Run
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
-from dlperf_runner.launchers import Program, launch
+from dlperf_runner.launchers import Program
 from dlperf_runner.plan.choice import Choice
-from dlperf_runner.plan.containers import Image, container_name, enclose, inside
+from dlperf_runner.plan.containers import Image, container_name, enclose, launch
 from dlperf_runner.plan.make import make_plan
 
 NGC = "nvcr.io/nvidia/tensorflow:20.12-tf1-py3"
@@ -332,7 +332,7 @@ def test_what_runs_in_its_own_directory_finds_it_mounted() -> None:
     )
     nodes = lab_nodes(2)
     program = Program((image.python, "-u", "train.py"), 2, on_gpu=False, cwd="/opt/dlperf/src/p")
-    commands = launch("paddle_launch", program, inside(nodes, image))
+    commands = launch("paddle_launch", program, nodes, image)
     for command in commands:
         enclosed = enclose(command, image, nodes, "p/r1", source="/opt/dlperf/src/p")
         assert enclosed.host == command.host

@@ -21,6 +21,7 @@ from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.campaign import lock, manifest
 from dlperf_runner.campaign.manifest import changes, read
 from dlperf_runner.control import rounds
+from dlperf_runner.control.campaigns import plan_of_playbook
 from dlperf_runner.control.controllers import stop
 from dlperf_runner.control.watch import time_left
 from dlperf_runner.core.errors import UserError
@@ -115,11 +116,11 @@ def test_playbook_that_runs_alone_has_the_lock_from_its_plan_to_its_end(
     create(tmp_path)
     with subprocess.Popen(["sleep", "60"]) as playbook:
         monkeypatch.setenv("DLPERF_PLAYBOOK_PID", str(playbook.pid))
-        call("plan", "--json", "--resume", tmp_path, "--variables", "{}")
+        plan_of_playbook({}, resume=str(tmp_path))
         owner = lock.owner_alive(tmp_path)
         assert owner
         assert owner["process"]["pid"] == playbook.pid
-        call("release", tmp_path)
+        lock.release(tmp_path, playbook.pid)
         assert lock.read_owner(tmp_path) is None
         playbook.kill()
 
@@ -150,7 +151,7 @@ def test_done_run_that_is_not_recorded_is_told_until_the_playbook_resumes(
     )
     with subprocess.Popen(["sleep", "60"]) as playbook:
         monkeypatch.setenv("DLPERF_PLAYBOOK_PID", str(playbook.pid))
-        call("plan", "--json", "--resume", tmp_path, "--variables", "{}")
+        plan_of_playbook({}, resume=str(tmp_path))
         playbook.kill()
     assert "not recorded" not in call("status", tmp_path).both
 

@@ -14,7 +14,7 @@ import pytest
 from command_line import call
 from csv_tables import table
 from make_logs import campaign_run, gluoncv
-from node_sampler import COLUMNS
+from run_agent.node_sampler import COLUMNS
 
 from dlperf_runner.measure.energy import energy
 from dlperf_runner.measure.validity import Sample

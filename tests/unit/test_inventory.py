@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import call
 from refusals import refusal
 
+from dlperf_runner.control.campaigns import plan_of_playbook
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan import inventory
@@ -182,8 +181,8 @@ def test_extra_variables_of_the_playbook_are_planned_with(monkeypatch: pytest.Mo
     nodes = listing(a={**GOOD, "dlperf_frameworks": ["mxnet"], "dlperf_env": {"A": "1", "B": "2"}})
     monkeypatch.setattr(inventory, "_list_inventory", lambda *_: nodes)
     extra = {"dlperf_env": {"A": "3"}, "model": "resnet50v1b", "nodes": 1}
-    done = call("plan", "--json", "--variables", json.dumps(extra))
-    environments = [run["commands"][0]["env"] for run in done.document["runs"]]
+    planned = plan_of_playbook(extra)["plan"]
+    environments = [run["commands"][0]["env"] for run in planned["runs"]]
     assert all(env["A"] == "3" and "B" not in env for env in environments)
-    wrong = json.dumps({"dlperf_interface": "--version"})
-    assert "host a: dlperf_interface: invalid" in call("plan", "--variables", wrong, status=2).err
+    with pytest.raises(UserError, match="host a: dlperf_interface: invalid"):
+        plan_of_playbook({"dlperf_interface": "--version"})

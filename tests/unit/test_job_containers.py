@@ -18,7 +18,6 @@ from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.core.case import Command
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import JOB_ENGINES, Node
-from dlperf_runner.plan.containers import inner
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.schedulers import containers, scheduler
 from dlperf_runner.schedulers.job import Places, placeholder, run_script
@@ -172,7 +171,7 @@ def test_without_its_container_a_command_is_the_same(engine: str) -> None:
             choose(workload=workload, nodes=2), load_catalog(), [node(1), node(2)]
         )
         command = Command(**run["commands"][0])
-        assert inner(command, run["container"]).argv == bare.commands[0].argv
+        assert command.bare.argv == bare.commands[0].argv
 
 
 def test_the_digest_of_a_file_is_refused_where_the_engine_has_a_storage() -> None:

@@ -97,14 +97,20 @@ def test_a_job_that_ends_in_the_middle(site: Path, state: str, category: str, wo
     assert state in problem
 
 
+def ends_later(job: Path, first: str = ":") -> subprocess.Popen[bytes]:
+    """Let Slurm's stand-in end a job at its time limit, a moment after it began to."""
+    wait = f"until grep -qs ^COMPLETING {job}; do sleep 0.1; done; sleep 0.5"
+    return subprocess.Popen(["sh", "-c", f"{wait}; {first}; sed -i s/^COMPLETING/TIMEOUT/ {job}"])
+
+
 def test_a_program_that_slurm_ends_before_the_jobs_script(site: Path) -> None:
     """As Slurm 22.05.8 does at a job's time limit: the script still records exit status 143."""
     folder = site.parent / "bin"
     job = folder / "state/job1"
-    later = f"(sleep 0.5; sed -i s/^COMPLETING/TIMEOUT/ {job}) &"
-    program(folder, f"sed -i s/^RUNNING/COMPLETING/ {job}; {later} exit 143")
+    program(folder, f"sed -i s/^RUNNING/COMPLETING/ {job}; exit 143")
     directory = campaign(site, nodes="1")
-    execute(directory)
+    with ends_later(job):
+        execute(directory)
     (outcome,) = outcomes(directory)
     assert (outcome["exit_status"], outcome["category"]) == (143, "time_limit")
     assert "reached its time limit" in outcome["message"]
@@ -113,11 +119,11 @@ def test_a_program_that_slurm_ends_before_the_jobs_script(site: Path) -> None:
 def test_no_run_starts_between_the_end_of_the_programs_and_of_the_script(site: Path) -> None:
     folder = site.parent / "bin"
     job = folder / "state/job1"
-    later = f"(sleep 1; kill -TERM $own; sed -i s/^COMPLETING/TIMEOUT/ {job}) &"
-    own = "own=$(ps -o ppid= -p $PPID)"  # job_run.py
-    program(folder, f"{own}; sed -i s/^RUNNING/COMPLETING/ {job}; {later} exit 143")
+    own = f"echo $PPID > {folder}/pid"  # of job_run.py
+    program(folder, f"{own}; sed -i s/^RUNNING/COMPLETING/ {job}; exit 143")
     directory = campaign(site, nodes="1", repeats=2)
-    execute(directory)
+    with ends_later(job, f"kill -TERM $(cat {folder}/pid)"):
+        execute(directory)
     first, second = outcomes(directory)
     assert (first["exit_status"], first["category"]) == (143, "time_limit")
     assert second["status"] == "planned"

@@ -1,11 +1,10 @@
-"""Jobs that could disturb each other, or each other's words: jobs of one campaign on shared nodes,
-steps on another machine, and what the watchers of several nodes say through one srun."""
+"""Jobs that could disturb each other: jobs of one campaign on shared nodes, and steps on another
+machine."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from dlperf_runner.campaign import jobs
 from dlperf_runner.campaign.job_files import SchedulerSettings
 from dlperf_runner.control import scheduled
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.schedulers.on_nodes import job_run
 
 
 def dependencies(directory: Path) -> list[str]:
@@ -89,53 +87,6 @@ def test_a_step_of_an_allocation_is_followed_on_its_own_machine_only(
     assert execute(directory)[0] == []
 
 
-def watch(directory: Path, script: str, nodes: int) -> job_run.Watch:
-    (directory / "watch.sh").write_text(script)
-    return job_run.Watch(directory, [f"n{number}" for number in range(nodes)])
-
-
-def test_what_a_node_says_late_is_not_taken_for_its_last_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """n2 says only after the first waiting time that it is ready, when the run has begun."""
-    script = """
-read -r _
-echo '{"host": "n1", "busy": ["n1: held"]}'; echo '{"host": "n1", "is_ready": true}'
-read -r _
-echo '{"host": "n2", "is_ready": true}'; echo '{"host": "n1", "beside": [{"pid": 1}]}'
-echo '{"host": "n1", "is_last": true}'; sleep 0.3
-echo '{"host": "n2", "beside": [{"pid": 2}]}'; echo '{"host": "n2", "is_last": true}'
-"""
-    monkeypatch.setattr(job_run, "READY_S", 0.5)
-    seen = watch(tmp_path, script, nodes=2)
-    ready = seen.begin(2, "/c/r1")
-    assert [word for document in ready for word in document.get("busy", ())] == ["n1: held"]
-    beside = [process for document in seen.end(2) for process in document.get("beside", ())]
-    assert beside == [{"pid": 1}, {"pid": 2}]
-    seen.close()
-
-
-def test_no_line_of_a_watcher_is_so_long_that_srun_divides_it(site: Path) -> None:
-    """srun passes lines of 1024 bytes and more on in pieces, and those of several nodes mix."""
-    directory = campaign(site, nodes="1")
-    execute(directory)
-    process = {"host": "n1", "pid": 123456, "uid": 1234, "command": "c" * 15, "cores": 0.25}
-    script = f"""
-import node_watch
-node_watch.say("n1", *node_watch.told(["n1: held by " + "/long" * 400] * 30))
-peaks = {{"n1": dict.fromkeys(map(str, range(16)), 81559)}}
-node_watch.say("n1", *node_watch.seen({{"gpu_memory_mib": peaks}}, {{"beside": [{process}] * 40}}))
-"""
-    argv = [sys.executable, "-ES", "-c", f"import sys; sys.path[:0] = ['.lib']\n{script}"]
-    done = subprocess.run(argv, cwd=directory, text=True, check=True, capture_output=True)
-    lines = done.stdout.splitlines()
-    assert max(map(len, lines)) < 1024
-    documents = [json.loads(line) for line in lines]
-    assert sum("busy" in document for document in documents) == 30
-    assert sum(len(document.get("beside", ())) for document in documents) == 40
-    assert (documents[30].get("is_ready"), documents[-1].get("is_last")) == (True, True)
-
-
 def test_one_program_on_each_node_watches_all_runs_of_a_job(site: Path) -> None:
     """A step of srun for each run would be most of what the harness adds to a run."""
     srun = site.parent / "bin/srun"
@@ -143,7 +94,7 @@ def test_one_program_on_each_node_watches_all_runs_of_a_job(site: Path) -> None:
     directory = campaign(site, nodes="1,2", repeats=2)
     assert execute(directory)[0] == []
     steps = (site.parent / "bin/state/steps").read_text().splitlines()
-    assert sum("watch.sh" in step for step in steps) == 1
+    assert sum("node_agent" in step for step in steps) == 1  # of n2; n1 needs none
     for record in scheduled.campaigns.read_records(directory):
         place = scheduled.campaigns.run_directory(directory, record)
         names = sorted(path.name for path in place.glob("telemetry-*.csv"))

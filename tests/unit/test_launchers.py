@@ -56,6 +56,17 @@ def test_mpirun_on_two_gpu_nodes() -> None:
         ),
         env={"OMP_NUM_THREADS": "1", **BETWEEN_NODES},
         cwd=SOURCE,
+        each_rank={
+            "argv": TRAIN,
+            "env": {
+                "OMP_NUM_THREADS": "1",
+                **BETWEEN_NODES,
+                "OMPI_MCA_btl_tcp_if_include": "ib0",
+                "OMPI_MCA_oob_tcp_if_include": "ib0",
+                "OMPI_MCA_pml": "ob1",
+                "OMPI_MCA_btl": "^openib",
+            },
+        },
     )
 
 

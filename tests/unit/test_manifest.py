@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from command_line import output
-from make_logs import ROOT, gluoncv, write
+from make_logs import gluoncv, write
 from recorded_campaign import LOG, RUN, replace
 
 from dlperf_runner.campaign import execute
-from dlperf_runner.campaign.manifest import FILE, append, parse, read, seal
+from dlperf_runner.campaign.manifest import FILE, append, parse, read, seal, seal_run
 from dlperf_runner.commands.report import make_report
+from dlperf_runner.core.errors import UserError
 from dlperf_runner.report import data, units
 
 
@@ -364,20 +364,10 @@ def test_a_manifest_that_is_none(line: str) -> None:
 
 
 def test_a_run_that_is_none_is_refused(campaign: Path, tmp_path: Path) -> None:
-    assert "no such run" in output("seal", campaign, "runs/x/r1", status=2)
-    assert "no such run" in output("seal", tmp_path, "x/r1", status=2)
+    for place, name in ((campaign, "runs/x/r1"), (tmp_path, "x/r1")):
+        with pytest.raises(UserError, match="no such run"):
+            seal_run(place, name)
     (tmp_path / FILE).mkdir()
     (tmp_path / "a.md").write_text("")
     with pytest.raises(Exception, match="cannot write the manifest"):
         seal(tmp_path, "summary", [tmp_path / "a.md"])
-
-
-def test_bench_records_each_run_when_it_ends() -> None:
-    """bench.yml has the role execute a command that there is."""
-    plays = yaml.safe_load((ROOT / "playbooks/bench.yml").read_text())
-    (task,) = [t for play in plays for t in play["tasks"] if t["name"] == "Run them"]
-    recorded = task["vars"]["benchmark_run_recorded"]
-    _, *argv = recorded["argv"]
-    assert argv == [
-        *("-m", "dlperf_runner", "seal", "{{ bench_plan.campaign }}", "{{ bench_run.id }}")
-    ]

@@ -61,6 +61,43 @@ def test_a_part_of_an_epoch_counts_with_the_time_of_the_whole_run() -> None:
     assert run.samples_per_second == {"whole_run": pytest.approx(0.9 * 1281167 / 500)}
 
 
+@pytest.mark.parametrize(
+    ("lost", "gap"),
+    [
+        ("block_start", "line 11: the block has no start"),
+        ("block_stop", "line 6: the block has no"),
+    ],
+)
+def test_blocks_of_older_rounds_that_are_not_whole_cost_only_their_rate(
+    lost: str, gap: str
+) -> None:
+    lines = result_log(830)
+    lines.remove(next(line for line in lines if lost in line))
+    run = measured(lines)
+    assert (run.time_to_train_s, run.samples_per_second.get("blocks")) == (830, None)
+    assert str(run.throughput_note).startswith(gap)
+
+
+def test_one_run_may_have_several_targets() -> None:
+    both = {"BBOX": "0.3771", "SEGM": "0.3392"}
+    lines = [*result_log(830)[:-1], event(829_000, "eval_accuracy", both), result_log(830)[-1]]
+    assert measured(lines).quality == 0.3392
+    lines[-2] = event(829_000, "eval_accuracy", {})
+    with pytest.raises(LineError, match="eval_accuracy: no value"):
+        measured(lines)
+
+
+def test_step_times_of_v6_have_no_step_and_some_are_none() -> None:
+    """The first after an evaluation took no step, and a block ends with a mean."""
+    lines = [re.sub(r', "step": [\d.]+', "", line) for line in result_log(830)]
+    expected = measured(lines).step_times
+    at = next(n for n, line in enumerate(lines) if "block_stop" in line)
+    mean = event(1, "tracked_stats", {"train_step_time": 77.0}, samples_count=1)
+    none = {"train_step_time": 0.0055, "reduced_train_loss": 4.9}
+    lines[at:at] = [mean, event(2, "tracked_stats", none, samples_count=1)]
+    assert measured(lines).step_times == expected == measured(result_log(830)).step_times
+
+
 def test_what_follows_the_run_does_not_count() -> None:
     late = [event(10**7, "eval_accuracy", 9.9), event(10**7, "block_stop", samples_count=1)]
     assert measured([*result_log(820.0), *late]) == measured(result_log(820.0))

@@ -205,12 +205,11 @@ def test_run_adds_rounds_and_resumes_by_what_the_campaign_recorded(
 
 def test_the_playbook_alone_names_the_command_that_adds_repeats() -> None:
     variables = {"until_ci": "1%", "model": "resnet50v1b", "parameters": {"classes": 10}}
-    argv = ["plan", "--json", "--variables", json.dumps(variables), "-i", "inv", "--limit", "node1"]
-    done = call(*argv, status=2)
-    assert "-e until_ci=1%: bench.yml alone cannot add repeats" in done.err
+    with pytest.raises(UserError, match=r"-e until_ci=1%: bench\.yml alone") as refused:
+        campaigns.plan_of_playbook(variables, ["inv"], "node1")
     command = "dlperf run --model=resnet50v1b --order=interleaved --until-ci=1%"
-    assert f"`dlperf run` does: {command} --parameter=classes=10" in done.err
-    assert "--inventory=inv --limit=node1" in done.err
+    assert f"`dlperf run` does: {command} --parameter=classes=10" in str(refused.value)
+    assert "--inventory=inv --limit=node1" in str(refused.value)
 
 
 # ---- the files

@@ -17,9 +17,9 @@ from dlperf_runner.schedulers.job import (
     Places,
     job_script,
     node_script,
+    on_node_script,
     placeholder,
     run_script,
-    watch_script,
     word,
 )
 
@@ -157,7 +157,7 @@ def test_a_job_lists_its_runs_and_asks_each_node_for_facts_first() -> None:
     text = job_script(scheduler("slurm"), asked(), list(zip(runs, places, strict=True)), PLACES)
     python = "/shared/envs/nccl/bin/python"
     assert text.splitlines()[-7:] == [
-        f'{python} -ES /home/me/c/.lib/job_run.py "$job" "${{nodes[@]}}" << \'RUNS\'',
+        f'{python} -ES /home/me/c/.lib/job_run.py "$job" shared "${{nodes[@]}}" << \'RUNS\'',
         *(
             f"{number} {run['nodes']} {place}"
             for number, (run, place) in enumerate(zip(runs, places, strict=True), start=1)
@@ -175,17 +175,10 @@ def test_a_job_lists_its_runs_and_asks_each_node_for_facts_first() -> None:
     ]
 
 
-@pytest.mark.parametrize(("option", "kind"), [({}, "shared"), ({"exclusive": "1"}, "exclusive")])
-def test_each_node_of_a_run_is_watched(option: dict[str, str], kind: str) -> None:
-    (run,) = plan("nccl-allreduce", nodes=2)
-    text = watch_script(scheduler("slurm"), asked(**option), run, PLACES)
-    assert text.splitlines()[1:] == [
-        'node=("$@")',
-        "if [[ -z ${DLPERF_ON_NODE-} ]]; then",
-        f'  exec {SRUN} env DLPERF_ON_NODE=1 bash "$0" "$@"',
-        "fi",
-        "exec /shared/envs/nccl/bin/python -ES /home/me/c/.lib/node_watch.py"
-        f' "$SLURMD_NODENAME" {kind} "$@"',
+def test_a_command_is_executed_on_one_node() -> None:
+    assert on_node_script(scheduler("slurm")).splitlines()[1:] == [
+        'node=("$1")',
+        f'exec {SRUN} "${{@:2}}"',
     ]
 
 

@@ -1,120 +1,45 @@
 """Executes the runs of a job in turn, on the job's first node, with any Python from 3.7 on.
 
-    python job_run.py JOB NODE... < RUNS
+    python job_run.py JOB exclusive|shared NODE... < RUNS
 
 JOB is the directory of the job. A line of RUNS is the number of a run, its number of nodes, and its
 directory. Each file is complete when it appears:
 
     JOB/started.NUMBER.json     the job's ID, the nodes, when the run began, and `mpi` if mpirun's
                                 processes are started by something else
-    JOB/ended.NUMBER.json       when it ended, its exit status, what node_watch.py saw, and why it
-                                hung, if it did
+    JOB/ended.NUMBER.json       when it ended, its exit status, and what its supervisor saw
     JOB/cut_off.NUMBER.K.json   the K-th start, if the job was requeued before it ended
+
+The supervisor is that of runs by SSH; it reaches the job's other nodes by JOB/on_node.sh.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
-import select
 import signal
-import subprocess
 import sys
 import time
-from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.run_activity import EVERY_S, LOOKS, Hang
-from ansible.module_utils.run_processes import ASK_S
+from run_agent.node_agents import Agents
+from run_agent.other_processes import adopt_orphans
+from run_agent.supervisor import NOT_STARTED, Run
 
-# The longest time for the nodes to say whether they are idle, and for their last samples.
-READY_S, LAST_S = 60, 15
-LIMITS = ("hung_after_s", "hung_after_lines", "first_step_s")
-POLL_S = 0.2  # of a run's log
-# Seconds between TERM and KILL for a run that has reached its time limit.
-GRACE_S = 30
+READY_S = 60  # the longest time for the agent of a node to answer
+# As the defaults of the role benchmark_run.
+SAMPLE_S, MOST_CORES_BESIDE = 1, 0.2
+GRACE_S = 30  # between TERM and KILL; srun needs longer than mpirun
 RESTARTS = 2  # by requeues of the job
-NOT_STARTED = 125
+TIMEOUT = 124  # exit status
 # Exit statuses of a run that a signal ended, and the seconds to wait then for the end of the job.
 KILLED = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 KILLED_S = 10
-
-
-class Watch:
-    """node_watch.py on each node of the job. If it fails, runs only lack telemetry."""
-
-    def __init__(self, job: Path, nodes: list[str]) -> None:
-        self.child = subprocess.Popen(
-            ["bash", str(job / "watch.sh"), *nodes], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self.rest = b""
-        self.states: dict[str, dict[str, Any]] = {}  # of the run's processes, by node
-        self.due = 0.0  # when to look at them again
-
-    def begin(self, count: int, directory: str) -> list[dict[str, Any]]:
-        """Let the first nodes watch a run; what they say before it starts."""
-        self.states = {}
-        self._order(f"begin {count} {directory}")
-        return self.documents("is_ready", count, READY_S)
-
-    def end(self, count: int) -> list[dict[str, Any]]:
-        self._order("end")
-        documents = self.documents("is_last", count, LAST_S)
-        return [document for document in documents if "is_looked" not in document]
-
-    def look(self, count: int, every: float) -> list[dict[str, Any]]:
-        """The states of the run's processes on each of its nodes, as of the last look; none until
-        all nodes have said theirs. Waits for nobody."""
-        for document in self.documents("is_looked", count, 0):
-            if "is_looked" in document:
-                self.states[document["host"]] = document
-        if time.monotonic() >= self.due:
-            self.due = time.monotonic() + every
-            self._order("look")
-        return list(self.states.values()) if len(self.states) == count else []
-
-    def keep_states(self, count: int) -> None:
-        """Let each node of the run write what the run's processes do."""
-        self._order("hung")
-        self.documents("is_kept", count, 2 * ASK_S)
-
-    def _order(self, line: str) -> None:
-        assert self.child.stdin is not None  # noqa: S101
-        with suppress(OSError):
-            self.child.stdin.write(f"{line}\n".encode())
-            self.child.stdin.flush()
-
-    def documents(self, last: str, count: int, seconds: float) -> list[dict[str, Any]]:
-        """What nodes say until so many have said a document with the key `last`, or until nobody
-        says anything for so many seconds."""
-        found: list[dict[str, Any]] = []
-        assert self.child.stdout is not None  # noqa: S101
-        descriptor = self.child.stdout.fileno()
-        while (
-            sum(last in document for document in found) < count
-            and select.select([descriptor], [], [], seconds)[0]
-        ):
-            piece = os.read(descriptor, 65536)
-            *whole, self.rest = (self.rest + piece).split(b"\n")
-            for line in whole:
-                try:
-                    found.append(json.loads(line))
-                except ValueError:
-                    print(f"unexpected line of watch.sh: {line!r}", flush=True)
-            if not piece:
-                break
-        return found
-
-    def close(self) -> None:
-        assert self.child.stdin is not None  # noqa: S101
-        with suppress(OSError):
-            self.child.stdin.close()
-        try:
-            self.child.wait(LAST_S)
-        except subprocess.TimeoutExpired:
-            self.child.kill()
+SEEN = {"reason", "silent_s", "sign", "busy", "left"}
+SEEN |= {"beside", "gpu_memory_mib", "unsampled_from_s"}
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
@@ -124,57 +49,59 @@ def write(path: Path, document: dict[str, Any]) -> None:
     partial.replace(path)
 
 
-def now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="microseconds")  # noqa: UP017  Python 3.7
+def utc(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, timezone.utc)  # noqa: UP017  Python 3.7
+    return moment.isoformat(timespec="microseconds")
+
+
+def launch_of(
+    run: dict[str, Any], directory: str, nodes: list[str], others: list[str], *, is_exclusive: bool
+) -> dict[str, Any]:
+    """What the supervisor of a run in this directory gets. `others`: the job's other nodes."""
+    marks = [f"DLPERF_JOB={os.environ['DLPERF_JOB']}", f"DLPERF_RUN={directory}"]
+    return {
+        "launch": "",
+        "directory": directory,
+        "argv": ["bash", "run.sh", *nodes],
+        "env": dict(os.environ),
+        "cwd": "",
+        "cleanup": run["commands"][0]["cleanup"],
+        "log": run["log_name"],
+        "timeout_s": run["timeout_s"],
+        "grace_s": GRACE_S,
+        **{key: run.get(key, 0) for key in ("hung_after_s", "hung_after_lines", "first_step_s")},
+        "is_only_launch": True,
+        "lock": {},
+        "marks": marks,
+        "host": nodes[0],
+        "hosts": {node: node for node in nodes[1:]},
+        "idle": {node: node for node in others},
+        # Where the scheduler gives parts of nodes, others may use the rest.
+        "most_cores_beside": MOST_CORES_BESIDE if is_exclusive else math.inf,
+        "idle_wait_s": 0,
+        "sample_s": SAMPLE_S,
+        "sample_gpus": run["accelerator"] != "cpu",
+        "sample_hosts": {nodes[0]: "", **{node: node for node in nodes[1:]}},
+        "sample_devices": run["gpus_per_node"],
+    }
 
 
 class Runs:
     """The runs of a job. TERM ends the active one, and no further one starts."""
 
-    def __init__(self, job: Path, nodes: list[str]) -> None:
-        self.job, self.nodes = job, nodes
-        self.watch: Watch | None = None
-        self.child: subprocess.Popen[bytes] | None = None
+    def __init__(self, job: Path, nodes: list[str], *, is_exclusive: bool) -> None:
+        self.job, self.nodes, self.is_exclusive = job, nodes, is_exclusive
         self.is_over = False
+        self.agents = Agents(self.reach, READY_S)
+
+    def reach(self, node: str, command: str) -> list[str]:
+        return ["bash", str(self.job / "on_node.sh"), node, "sh", "-c", command]
 
     def stop(self, *_: object) -> None:
         self.is_over = True
-        if self.child:
-            self.child.terminate()
 
-    def execute(
-        self, run: dict[str, Any], directory: str, nodes: list[str], watch: Watch
-    ) -> dict[str, Any]:
-        """The exit status of the run's script: that of `timeout` if its time limit is reached. If
-        it hung, also why."""
-        limit = ["timeout", f"--kill-after={GRACE_S}", str(run["timeout_s"])]
-        new = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
-        with open(os.open(run["log_name"], new, 0o666), "wb") as log:  # noqa: PTH123
-            os.set_blocking(log.fileno(), True)
-            self.child = subprocess.Popen(
-                [*limit, "bash", "run.sh", *nodes], env={**os.environ, "DLPERF_RUN": directory},
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-            if self.is_over:
-                self.child.terminate()
-            limits = {key: run.get(key, 0) for key in LIMITS}
-            hang = Hang(run["log_name"], limits)
-            every = min(EVERY_S, limits["hung_after_s"] / LOOKS)
-            hung: dict[str, Any] = {}
-            while True:
-                with suppress(subprocess.TimeoutExpired):
-                    status = self.child.wait(POLL_S)
-                    break
-                if hung:
-                    continue
-                looks = limits["hung_after_s"] and hang.is_starting()
-                states = watch.look(len(nodes), every) if looks else []
-                reason = hang.reason(states)
-                if reason:
-                    hung = {"hung": {"reason": reason, **hang.result}}
-                    watch.keep_states(len(nodes))
-                    self.child.terminate()
-        return {"exit_status": 128 - status if status < 0 else status, **hung}
+    def order(self) -> str:
+        return "stopped" if self.is_over else ""
 
     def wait_for_end_of_job(self) -> None:
         """Slurm ends the programs of a run a moment before it sends TERM to this one."""
@@ -197,31 +124,46 @@ class Runs:
         if os.environ.get("DLPERF_PMIX") and "DLPERF_PMIX" in Path("run.sh").read_text():
             beginning["mpi"] = "pmix"
         if before > RESTARTS:
-            write(started, {**beginning, "started": now()})
-            write(ended, {"exit_status": NOT_STARTED, "ended": now(), "requeued": before})
+            now = utc(time.time())
+            write(started, {**beginning, "started": now})
+            write(ended, {"exit_status": NOT_STARTED, "ended": now, "requeued": before})
             return
-        self.watch = self.watch or Watch(self.job, self.nodes)
-        told = self.watch.begin(count, directory)
-        if self.is_over:
-            return
-        busy = [sentence for document in told for sentence in document.get("busy", ())]
-        write(started, {**beginning, "started": now()})
-        refused = {"exit_status": NOT_STARTED, "busy": busy}
-        end = refused if busy else self.execute(run, directory, nodes, self.watch)
-        write(ended, {**end, "ended": now(), "nodes": self.watch.end(count)})
-        if end["exit_status"] in KILLED and "hung" not in end:
+
+        def tell(state: dict[str, Any]) -> None:
+            has_begun = "pid" in state or (state.get("finished") and state["reason"] != "stopped")
+            if has_begun and not started.exists():
+                write(started, {**beginning, "started": utc(state["started"])})
+            if has_begun and state.get("finished"):
+                seen = {key: state[key] for key in SEEN if state.get(key)}
+                end = {"exit_status": status_of(state), "ended": utc(state["ended"])}
+                write(ended, {**end, **seen})
+
+        others = self.nodes[count:]
+        launch = launch_of(run, directory, nodes, others, is_exclusive=self.is_exclusive)
+        supervised = Run(launch, self.agents, self.order, tell)
+        supervised.supervise()
+        self.agents.receive = None
+        if status_of(supervised.state) in KILLED and not supervised.reason.startswith("hung"):
             self.wait_for_end_of_job()
 
 
-def main(job: str, *nodes: str) -> None:
-    runs = Runs(Path(job), list(nodes))
+def status_of(state: dict[str, Any]) -> int:
+    """The exit status as a shell has it: that of `timeout` if the time limit was reached."""
+    if state["reason"] == "timeout":
+        return TIMEOUT
+    status: int = state["exit_status"]
+    return 128 - status if status < 0 else status
+
+
+def main(job: str, kind: str, *nodes: str) -> None:
+    runs = Runs(Path(job), list(nodes), is_exclusive=kind == "exclusive")
     # Slurm sends it to all processes of the job, a cancellation within an allocation only here.
     signal.signal(signal.SIGTERM, runs.stop)
+    adopt_orphans()
     for line in sys.stdin.read().splitlines():
         number, count, directory = line.split(" ", 2)
         runs.start(number, int(count), directory)
-    if runs.watch:
-        runs.watch.close()
+    runs.agents.close()
 
 
 if __name__ == "__main__":

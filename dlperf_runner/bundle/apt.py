@@ -1,0 +1,317 @@
+"""The system's apt, run in a private directory: it resolves, fetches and verifies.
+
+It needs no root and leaves the machine's own apt alone. Its list of installed packages is empty,
+so what it would install is the complete closure. It always demands signatures.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from debian.deb822 import Deb822
+
+from ..core.errors import UserError
+from ..core.files import write_whole
+from .archives import DISTRIBUTIONS, Source
+from .manifest import Item, digest
+
+# Every node has these before provisioning; what is installed may need newer versions of them.
+BASE = ("?essential", "?priority(required)")
+HELPER = "/usr/lib/apt/apt-helper"
+# The private apt inherits the machine's network settings (proxies, certificates, clocks) and
+# nothing else: above all no hooks and no leniency about signatures.
+_NETWORK = re.compile(
+    r"Acquire::(?:https?|ftp|tor|Retries|ForceIPv[46]|Queue-Mode|SRV|Proxy|"
+    r"Check-Valid-Until|Check-Date|Max-FutureTime)\b",
+    re.IGNORECASE,
+)
+# As root, apt would drop to a user that cannot write into a private folder. It rebuilds pkgcache in
+# a moment; on disk it would take 40 MB.
+_CONFIGURATION = """\
+Dir "{base}";
+Dir::State::status "{base}/status";
+Dir::Cache::pkgcache "";
+Dir::Etc::netrc "/etc/apt/auth.conf";
+Dir::Etc::netrcparts "/etc/apt/auth.conf.d";
+APT::Architecture "{architecture}";
+APT::Architectures {{ "{architecture}"; }};
+APT::Sandbox::User "root";
+APT::Install-Recommends "false";
+APT::Install-Suggests "false";
+APT::Get::AllowUnauthenticated "false";
+Acquire::AllowInsecureRepositories "false";
+Acquire::AllowWeakRepositories "false";
+Acquire::AllowDowngradeToInsecureRepositories "false";
+Acquire::Languages "none";
+Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
+Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
+Acquire::ForceHash "SHA256";
+"""
+_FOLDERS = ("apt.conf.d", "preferences.d", "sources.list.d", "trusted.gpg.d")
+
+
+class FetchError(Exception):
+    """Why a download failed, in words that follow its name."""
+
+
+class NotThereError(FetchError):
+    """The source does not have it."""
+
+
+@dataclass(frozen=True)
+class AptPackage:
+    """A package that apt chose, with its address and digest."""
+
+    name: str
+    version: str
+    architecture: str
+    filename: str
+    url: str
+    size: int
+    sha256: str
+
+    @property
+    def exact(self) -> str:
+        """The argument of apt-get that names it."""
+        qualified = self.name if self.architecture == "all" else f"{self.name}:{self.architecture}"
+        return f"{qualified}={self.version}"
+
+    def item(self, path: str, wanted_by: tuple[str, ...], why: str) -> Item:
+        name, version = self.name, self.version
+        return Item(path, "deb", name, version, self.sha256, self.size, wanted_by, why)
+
+
+@dataclass(frozen=True)
+class Root:
+    """The directory of a private apt."""
+
+    directory: Path
+    architecture: str
+
+    @property
+    def sources(self) -> Path:
+        """The file that lists its sources."""
+        return self.directory / "etc/apt/sources.list.d/mirror.sources"
+
+
+def prepare(root: Root, sources: Sequence[Source] = (), preferences: str = "") -> None:
+    """Write the private apt's configuration; existing package lists stay, so an update is quick.
+    `preferences`: the text of an apt_preferences(5) file."""
+    packages = {str(one.keyring): one.keyring_package for one in DISTRIBUTIONS.values()}
+    for source in sources:
+        if not Path(source.signed_by).is_file():
+            package = packages.get(source.signed_by)
+            raise UserError(
+                f"the keyring {source.signed_by} that verifies {source.uri} is missing",
+                hint=f"install the package {package}" if package else None,
+            )
+    base, etc = root.directory, root.directory / "etc/apt"
+    for folder in _FOLDERS:
+        (etc / folder).mkdir(parents=True, exist_ok=True)
+    for folder in ("var/lib/apt/lists/partial", "var/cache/apt/archives/partial"):
+        (base / folder).mkdir(parents=True, exist_ok=True)
+    write_whole(base / "status", "")
+    write_whole(root.sources, "\n".join(s.stanza() for s in sources))
+    write_whole(etc / "preferences", preferences)
+    host = _run(None, ["apt-config", "dump"]).stdout
+    write_whole(base / "apt.conf", configuration(root, host))
+
+
+def configuration(root: Root, host_dump: str) -> str:
+    """apt.conf of the private apt; `host_dump` is what `apt-config dump` says on this machine."""
+    network = [line for line in host_dump.splitlines() if _NETWORK.match(line)]
+    base = root.directory.resolve()
+    return "\n".join([*network, _CONFIGURATION.format(base=base, architecture=root.architecture)])
+
+
+def update(root: Root) -> list[str]:
+    """Fetch the package lists and verify their signatures. Returns apt's errors and warnings if a
+    source failed: without it, apt would resolve from old lists or without security updates."""
+    result = _run(root, ["apt-get", "update", "-o", "APT::Update::Error-Mode=any"])
+    return _complaints(result) if result.returncode else []
+
+
+def read_lists(
+    root: Root, sources: Sequence[Source], others: Sequence[Source] = (), preferences: str = ""
+) -> dict[Source, str]:
+    """Prepare and update. Returns those of `others` that failed, with apt's reason, and goes on
+    without them. Raises UserError if one of `sources` fails."""
+    prepare(root, [*others, *sources], preferences)
+    if not (complaints := update(root)):
+        return {}
+    reasons = {source: _about(source.uri, complaints) for source in others}
+    if failed := {source: reason for source, reason in reasons.items() if reason}:
+        rest = [source for source in others if source not in failed]
+        return failed | read_lists(root, sources, rest, preferences)
+    raise UserError(
+        "the package lists could not be fetched and verified",
+        found=_shortened(complaints),
+        hint="choose another archive with --debian-mirror",
+    )
+
+
+def signed_files(root: Root, source: Source) -> dict[str, Path]:
+    """The files of a source that apt has verified: InRelease, or Release and Release.gpg."""
+    argv = ["apt-get", "indextargets", "--format", "$(REPO_URI)\t$(FILENAME)\t$(METAKEY)"]
+    for line in _run(root, [*argv, "Created-By: Packages"]).stdout.splitlines():
+        uri, filename, key = line.split("\t")
+        if uri.rstrip("/") == source.uri.rstrip("/"):
+            start = filename[: filename.rindex(key.replace("/", "_"))]
+            paths = {name: Path(start + name) for name in ("InRelease", "Release", "Release.gpg")}
+            return {name: path for name, path in paths.items() if path.is_file()}
+    return {}
+
+
+def resolve(root: Root, packages: Iterable[str], *, where: str) -> tuple[AptPackage, ...]:
+    """`packages` and everything they depend on, in the versions that apt prefers."""
+    argv = ["-y", "--print-uris", "install", *packages]
+    result = _run(root, ["apt-get", "-qq", *argv])
+    if result.returncode:
+        # With -qq, apt does not name the unmet dependencies.
+        unmet_ones = unmet(_run(root, ["apt-get", "-q", *argv]).stdout)
+        reason = "; ".join([_shortened(_complaints(result)), *unmet_ones])
+        raise UserError("apt finds no complete set of packages", where=where, found=reason)
+    return parse_uris(result.stdout)
+
+
+def candidates(root: Root, names: Collection[str]) -> tuple[AptPackage, ...]:
+    """Each package in the version that apt prefers, without what it depends on."""
+    if not names:
+        return ()
+    result = _run(root, ["apt-get", "-qq", "--print-uris", "download", *names])
+    if result.returncode:
+        reason = _shortened(_complaints(result))
+        raise UserError("apt cannot choose versions of these packages", found=reason)
+    return parse_uris(result.stdout)
+
+
+def names(root: Root) -> list[str]:
+    """Every package that some source has."""
+    return _run(root, ["apt-cache", "pkgnames"]).stdout.split()
+
+
+def versions(root: Root, names: Collection[str]) -> list[tuple[str, str, str]]:
+    """(name, version, source) of every version of these packages, the newest of each first."""
+    text = _run(root, ["apt-cache", "madison", *names]).stdout if names else ""
+    rows = [[part.strip() for part in line.split(" | ")] for line in text.splitlines()]
+    return [(name, version, source) for name, version, source in rows]
+
+
+def unmet(output: str) -> list[str]:
+    """The unmet dependencies that apt-get names, like `dkms : Depends: gcc but ...`."""
+    _, _, after = output.partition("unmet dependencies:\n")
+    lines = [line for line in after.splitlines() if line.startswith(" ")]
+    return [" ".join(line.split()) for line in lines[:5]]
+
+
+# 'http://host/debian/pool/main/g/gcc-12/gcc-12-base_12.2.0-14%2bdeb12u1_amd64.deb' gcc-12-base_12.2.0-14+deb12u1_amd64.deb 37596 SHA256:1896...  # noqa: E501
+_URI = re.compile(r"'(?P<url>[^']+)' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})")
+
+
+def parse_uris(text: str) -> tuple[AptPackage, ...]:
+    """The lines of `apt-get --print-uris`; a line without a SHA256 is an error."""
+    choices = []
+    for line in text.splitlines():
+        match = _URI.match(line)
+        parts = unquote(match["file"]).removesuffix(".deb").split("_") if match else []
+        if not match or len(parts) != 3:
+            raise UserError(
+                "apt-get --print-uris printed an unknown line",
+                expected="'URL' NAME_VERSION_ARCHITECTURE.deb SIZE SHA256:DIGEST",
+                found=line[:200],
+            )
+        name, version, architecture = parts
+        file, url, size, sha256 = match.group("file", "url", "size", "sha256")
+        choices.append(AptPackage(name, version, architecture, file, url, int(size), sha256))
+    return tuple(choices)
+
+
+def entries(root: Root, choices: Sequence[AptPackage]) -> dict[str, Deb822]:
+    """The index entry of each choice by its sha256, from the lists that apt has verified."""
+    result = _run(root, ["apt-cache", "show", *(choice.exact for choice in choices)])
+    shown = {entry.get("SHA256", ""): entry for entry in Deb822.iter_paragraphs(result.stdout)}
+    for choice in choices:
+        if choice.sha256 not in shown:
+            reason = _shortened(_complaints(result))
+            raise UserError(f"apt-cache shows no entry for {choice.exact}", found=reason)
+    return {choice.sha256: shown[choice.sha256] for choice in choices}
+
+
+def download(root: Root, choices: Sequence[AptPackage], folder: Path) -> dict[AptPackage, str]:
+    """Fetch exactly these packages into `folder`; apt resumes what was interrupted and checks them
+    against the signed lists. Returns those that could not be fetched, with apt's reason."""
+    argv = ["apt-get", "-qq", "download", *(choice.exact for choice in choices)]
+    result = _run(root, argv, cwd=folder)
+    if not result.returncode:
+        return {}
+    complaints = _complaints(result)
+    reasons = {choice: _about(choice.url, complaints) for choice in choices}
+    failed = {choice: reason for choice, reason in reasons.items() if reason}
+    return failed or dict.fromkeys(choices, _shortened(complaints))
+
+
+def download_file(root: Root, source: str, target: Path, sha256: str = "") -> None:
+    """Fetch an address, or a path of this machine; what an earlier run left at `target` is resumed.
+    Raises FetchError."""
+    if not re.match(r"https?://", source):
+        path = Path(source.removeprefix("file:")).absolute()
+        if not path.is_file():
+            raise NotThereError(f"is not at {path}")
+        source = f"copy:{quoted(str(path))}"
+    had_part, failed = target.exists(), target.with_name(f"{target.name}.FAILED")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    check = [f"SHA256:{sha256}"] if sha256 else []
+    result = _run(root, [HELPER, "-qq", "download-file", source, str(target), *check])
+    if not result.returncode:
+        return
+    reason = _shortened([line for line in _complaints(result) if line != "Download Failed"])
+    if failed.is_file():
+        found, size = digest(failed), failed.stat().st_size
+        failed.unlink()
+        if had_part:  # that of an earlier run was of another file
+            download_file(root, source, target, sha256)
+            return
+        raise FetchError(
+            f"is another file: sha256 {sha256} was expected, found {found}"
+            f" ({size} bytes of {source})"
+        )
+    kind = NotThereError if re.search(r"  (?:404|410) ", reason) else FetchError
+    raise kind(f"cannot be fetched: {reason}")
+
+
+def quoted(path: str) -> str:
+    """A path, quoted for an address."""
+    return quote(path, safe="/~")
+
+
+def _run(
+    root: Root | None, argv: Sequence[str], cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of the private apt; without `root`, of the machine's own."""
+    private = {"APT_CONFIG": str(root.directory.resolve() / "apt.conf")} if root else {}
+    variables = {**os.environ, "LC_ALL": "C.UTF-8", **private}
+    return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=cwd, env=variables)
+
+
+def _complaints(result: subprocess.CompletedProcess[str]) -> list[str]:
+    """The lines in which apt reports errors and warnings, or its last line if there are none."""
+    lines = [line for line in result.stderr.splitlines() if line.startswith(("E: ", "W: GPG"))]
+    lines = lines or result.stderr.splitlines()[-1:] or [f"exit status {result.returncode}"]
+    return [line.removeprefix("E: ").removeprefix("W: ") for line in lines]
+
+
+def _about(uri: str, complaints: Iterable[str]) -> str:
+    """Those of apt's complaints that name an address, which apt writes with or without %20."""
+    start = re.compile(re.escape(unquote(uri).rstrip("/")) + r"(?:[/ ]|$)")
+    return "; ".join(line for line in complaints if start.search(unquote(line)))
+
+
+def _shortened(complaints: Sequence[str]) -> str:
+    more = f" (and {len(complaints) - 3} more)" if len(complaints) > 3 else ""
+    return "; ".join(complaints[:3]) + more

@@ -1,1 +1,0 @@
-"""The Python part of a mirror folder: the wheelhouse that locked requirements files name."""

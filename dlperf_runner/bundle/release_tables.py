@@ -1,0 +1,279 @@
+"""What a stack's roles install from vendors: repositories and files, with their addresses and the
+keys or checksums that verify them.
+
+The roles' release tables (roles/*/vars/main.yml) and playbooks/vars/vendor_repositories.yml say it;
+here they are read as data. A mirror has https://<host>/<path> at `vendor/<host>/<path>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import yaml
+
+from ..catalog.stack import Stack
+from ..catalog.suites import RELEASES, SYSTEMS
+from ..core import paths
+from ..core.errors import UserError
+from ..core.files import read_text
+from ..provision import vendor
+
+
+class VendorItem(NamedTuple):
+    """A repository's packages, or a file. `known_by`: a key, a checksum, or the variable in which
+    the operator gives the checksum."""
+
+    kind: str
+    name: str
+    wanted_by: str
+    source: str
+    known_by: str
+
+
+@dataclass(frozen=True)
+class VendorFile:
+    """A file with its address and checksum. In the two role variables the operator gives another
+    source, and a checksum that the table lacks."""
+
+    name: str
+    wanted_by: str
+    url: str
+    sha256: str
+    source_variable: str
+    sha256_variable: str
+    has_login: bool = False
+    packages: str = ""
+    is_optional: bool = False  # wanted only if the operator gives it
+
+    @property
+    def item(self) -> VendorItem:
+        name = f"{self.name} {self.packages}".strip()
+        source = self.url or f"{self.source_variable} of the operator"
+        known_by = f"sha256 {self.sha256 or 'in ' + self.sha256_variable}"
+        return VendorItem("file", name, self.wanted_by, source, known_by)
+
+
+@dataclass(frozen=True)
+class VendorRepository:
+    """What a role installs from a repository. `pins`: (names or globs, version or glob).
+    `unpacked`: packages that the role unpacks beside installed ones, without their dependencies."""
+
+    name: str
+    wanted_by: str
+    uri: str
+    suite: str
+    components: tuple[str, ...]
+    key: str
+    fingerprints: tuple[str, ...]
+    key_sha256: str
+    packages: tuple[tuple[str, str], ...]
+    pins: tuple[tuple[tuple[str, ...], str], ...]
+    unpacked: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def item(self) -> VendorItem:
+        packages = " ".join(f"{n}={version}" for n, version in (*self.packages, *self.unpacked))
+        source, known_by = f"{self.uri} {self.suite}", "key " + " ".join(self.fingerprints)
+        return VendorItem("repository", packages, self.wanted_by, source, known_by)
+
+
+@dataclass(frozen=True)
+class ReleaseTable:
+    """A role's release table, and the version that the stack takes from it."""
+
+    role: str
+    name: str
+    version: str
+    title: str
+    source_variable: str = ""
+    checksum_variable: str = ""
+
+    @property
+    def releases(self) -> dict[str, Any]:
+        found: dict[str, Any] = role_variables(self.role)[f"__{self.role}_{self.name}"]
+        return found
+
+    def release(self, system: str) -> dict[str, Any]:
+        """The entry of the version for the system, as the role gets it."""
+        return vendor.release(self.releases, self.version, system, self.title, "the stack")
+
+    def refusal(self, system: str) -> str:
+        """Why the version cannot be installed on a system; empty if it can."""
+        return vendor.refusal(self.releases, self.version, system, self.title, "the stack")
+
+
+def wanted(
+    stack: Stack, suite: str, keys: Mapping[str, list[str]] | None = None
+) -> list[VendorRepository | VendorFile]:
+    """Everything that the stack's roles fetch from vendors for one system, without what a role
+    refuses there. `keys`: as dlperf_vendor_keys."""
+    system = SYSTEMS.get(suite, suite)
+    found: list[VendorRepository | VendorFile] = []
+    for table in tables(RELEASES.on(suite, stack)):
+        if not table.refusal(system):
+            entry = table.release(system)
+            if "parts" in entry:
+                for part in entry["parts"]:
+                    found.append(_repository(table, part, system, keys or {}, is_unpacked=True))
+            elif "repository" in entry:
+                found += _repositories(table, entry, system, keys or {})
+            else:
+                found.append(_file(table, entry))
+            if source := entry.get("source"):
+                # What nodes build without the operator's archive.
+                found.append(_source(f"{table.role}_source", table.role, source))
+    return [*found, *_sources(stack)]
+
+
+def _sources(stack: Stack) -> Iterator[VendorFile]:
+    """What nodes build from source, on every system."""
+    for role, version in _built(stack).items():
+        # The operator gives the archive of a version that the table lacks.
+        entry = role_variables(role)[f"__{role}_releases"].get(version, {})
+        yield _source(role, role, entry, f"{role}-{version}")
+    if stack.infiniband and stack.infiniband.peer_memory == "nv_peer_mem":
+        names = ("infiniband_peer_memory_archive", "infiniband_peer_memory_sha256")
+        yield VendorFile("nv_peer_mem", "infiniband", "", "", *names, is_optional=True)
+
+
+def _source(variables: str, role: str, entry: Mapping[str, Any], name: str = "") -> VendorFile:
+    url, sha256 = entry.get("url", ""), entry.get("sha256", "")
+    name = url.rpartition("/")[2] or name
+    return VendorFile(name, role, url, sha256, f"{variables}_archive", f"{variables}_sha256")
+
+
+def _built(stack: Stack) -> dict[str, str]:
+    """Versions of what nodes build from source, by role."""
+    built = {}
+    if stack.openmpi and stack.openmpi.method == "source" and stack.openmpi.version:
+        built["openmpi"] = stack.openmpi.version
+    if stack.python:
+        built["python"] = stack.python.version
+    return built
+
+
+def of_distribution(stack: Stack, suite: str) -> Iterator[tuple[str, list[str]]]:
+    """Packages of the distribution that only some methods need, by role; without the headers of
+    the nodes' kernel, whose version only the nodes know."""
+    stack = RELEASES.on(suite, stack)
+    if stack.driver and stack.driver.method == "runfile":
+        yield "nvidia_driver", ["gcc", "make"]
+    if stack.infiniband and stack.infiniband.peer_memory == "nv_peer_mem":
+        yield "infiniband (nv_peer_mem)", ["dkms", "gcc", "make"]
+    if (runtime := stack.container_runtime) and not runtime.version:
+        engines = role_variables("container_runtime")["__container_runtime_distribution_packages"]
+        yield f"container_runtime ({runtime.engine})", engines[runtime.engine]
+    if stack.infiniband and stack.infiniband.method == "inbox":
+        yield "infiniband", role_variables("infiniband", "defaults")["infiniband_packages"]
+    for role in _built(stack):
+        packages = role_variables(role, "defaults")[f"{role}_build_packages"]
+        yield f"{role} (building node)", packages
+
+
+def require_suite(stack: Stack, suite: str) -> None:
+    """Refuse a system that the stack does not support, with the reason."""
+    known = [name for name in stack.suites if name in SYSTEMS]
+    if suite not in known:
+        why = refusals(stack, suite)
+        raise UserError(
+            "the stack does not support this suite",
+            where="--suite",
+            expected=" or ".join(known) or "a stack that names suites",
+            found=suite,
+            hint=why[0] if why else None,
+        )
+
+
+def refusals(stack: Stack, suite: str) -> list[str]:
+    """Why the versions of the stack cannot be installed on a system."""
+    system = SYSTEMS.get(suite, suite)
+    of_suite = tables(RELEASES.on(suite, stack))
+    return [said for table in of_suite if (said := table.refusal(system))]
+
+
+def tables(stack: Stack) -> Iterator[ReleaseTable]:
+    """The table of a role for each part that the stack installs from its vendor."""
+    if driver := stack.driver:
+        name = "releases" if driver.method == "package" else "runfiles"
+        variables = ("nvidia_driver_runfile", "nvidia_driver_sha256")
+        yield ReleaseTable("nvidia_driver", name, driver.version, "the driver", *variables)
+    if (fabric := stack.infiniband) and fabric.method == "mlnx_ofed" and fabric.version:
+        variables = ("infiniband_archive", "infiniband_archive_sha256")
+        yield ReleaseTable("infiniband", "ofeds", fabric.version, "MLNX_OFED", *variables)
+    titles = {"cuda": "CUDA", "cudnn": "cuDNN", "cuda_libraries": "CUDA's libraries"}
+    for role, title in titles.items():
+        if part := getattr(stack, role):
+            yield ReleaseTable(role, "releases", part.version, title)
+    if stack.nccl:
+        variables = ("nccl_archive", "nccl_archive_sha256")
+        yield ReleaseTable("nccl", "releases", stack.nccl.version, "NCCL", *variables)
+    if runtime := stack.container_runtime:
+        if runtime.version:
+            yield ReleaseTable("container_runtime", "engines", runtime.version, "Docker")
+        yield ReleaseTable("container_runtime", "toolkits", runtime.toolkit, "the toolkit")
+
+
+def _repositories(
+    table: ReleaseTable, entry: Mapping[str, Any], system: str, keys: Mapping[str, list[str]]
+) -> Iterator[VendorRepository]:
+    """What a release installs on every node, and what only boards with NVSwitch get besides."""
+    yield _repository(table, entry, system, keys)
+    if "fabric_packages" in entry:
+        fabric = {**entry, "packages": entry["fabric_packages"], "pins": []}
+        yield _repository(replace(table, role="fabric_manager"), fabric, system, keys)
+
+
+def _repository(
+    table: ReleaseTable,
+    entry: Mapping[str, Any],
+    system: str,
+    keys: Mapping[str, list[str]],
+    *,
+    is_unpacked: bool = False,
+) -> VendorRepository:
+    name = entry["repository"]
+    one = vendor.repository(name, system, None, keys)
+    packages = tuple(entry["packages"].items())
+    return VendorRepository(
+        name,
+        table.role,
+        one["uri"],
+        entry.get("suite", one["suite"]),
+        tuple(one["components"]),
+        one["key"],
+        tuple(one["fingerprints"]),
+        one.get("key_sha256", ""),
+        () if is_unpacked else packages,
+        tuple((tuple(pin["packages"]), pin["version"]) for pin in entry.get("pins", [])),
+        packages if is_unpacked else (),
+    )
+
+
+def _file(table: ReleaseTable, entry: Mapping[str, Any]) -> VendorFile:
+    file = entry.get("archive", entry)
+    packages = entry.get("packages", {}).items()
+    return VendorFile(
+        file.get("name", file["url"].rpartition("/")[2]),
+        table.role,
+        file["url"],
+        file.get("sha256", ""),
+        table.source_variable,
+        table.checksum_variable,
+        # A vendor gives an archive of packages only after a login.
+        has_login="archive" in entry,
+        packages=" ".join(f"{name}={version}" for name, version in packages),
+        is_optional="source" in entry,
+    )
+
+
+def role_variables(role: str, part: str = "vars") -> dict[str, Any]:
+    return _yaml(f"roles/{role}/{part}/main.yml")
+
+
+@cache
+def _yaml(path: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(read_text(paths.shipped() / path))
+    return loaded

@@ -1,0 +1,250 @@
+# -*- coding: utf-8 -*-
+"""The GPUs of a node, by the driver's library NVML, whose functions nvidia-ml-py calls, too; without it by nvidia-smi.
+
+`sample` yields the index, the UUID and the known columns of each device, `processes` the UUID, process ID and MiB of each process on one,
+and `errors` the bus ID and the number of new Xid errors; it is None if the driver does not tell them.
+`Health` is what DCGM says of them, where it is.
+"""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+import json
+import re
+
+# What nvidia-smi is asked, by column. If the driver does not know one of the fields, only the memory is.
+MEMORY = (("index", None), ("uuid", None), ("memory.used", "memory_used_mib"))
+FIELDS = MEMORY + (
+    ("utilization.gpu", "utilization_percent"),
+    ("clocks.sm", "sm_clock_mhz"),
+    ("clocks.max.sm", "max_sm_clock_mhz"),
+    ("temperature.gpu", "temperature_c"),
+    ("power.draw", "power_w"),
+    ("clocks_throttle_reasons.active", "throttle_reasons"),
+    ("ecc.errors.uncorrected.volatile.total", "ecc_uncorrected"),
+)
+CELL = re.compile(r"(0x[0-9A-Fa-f]+|[0-9]+(\.[0-9]+)?)$")
+LINKS = 18  # NVML_NVLINK_MAX_LINKS
+GROUP = "dlperf"
+XID_EVENT = 8  # nvmlEventTypeXidCriticalError
+EVERY_S = 60  # DCGM judges most counters by their last minute
+DCGMI_S = 10
+
+
+def gpus(output):
+    """`output` executes a program and returns its lines, or None if it fails."""
+    try:
+        found = Nvml()
+    except (ImportError, OSError, AttributeError):
+        found = Smi(output)
+    found.health = Health(output)
+    return found
+
+
+class Nvml(object):
+    """The devices by NVML, as in nvml.h. Raises an error if there is no such library, or no driver."""
+
+    def __init__(self):
+        import ctypes
+
+        def structure(*fields):
+            return type("Structure", (ctypes.Structure,), {"_fields_": fields})
+
+        self.types = ctypes
+        self.uint, self.ulong = ctypes.c_uint, ctypes.c_ulonglong
+        sizes = [(name, self.ulong) for name in ("total", "free", "used")]
+        self.memory = structure(*sizes)
+        self.memory2 = structure(("version", self.uint), sizes[0], ("reserved", self.ulong), *sizes[1:])
+        self.utilization = structure(("gpu", self.uint), ("memory", self.uint))
+        process = [("pid", self.uint), ("used", self.ulong)]
+        self.process = structure(*process)
+        names = ("domain", "bus", "device", "device_id", "subsystem_id")
+        self.pci = structure(("legacy", ctypes.c_char * 16), *([(name, self.uint) for name in names] + [("id", ctypes.c_char * 32)]))
+        ids = [("instance", self.uint), ("compute_instance", self.uint)]
+        self.process2 = structure(*(process + ids))
+        self.event = structure(*([("device", ctypes.c_void_p), ("kind", self.ulong), ("xid", self.ulong)] + ids))
+        self.library = ctypes.CDLL("libnvidia-ml.so.1")
+        if self.library.nvmlInit_v2():
+            raise OSError("no driver")
+        self.devices = []
+        for index in range(self.read("nvmlDeviceGetCount_v2", self.uint) or 0):
+            handle, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+            if self.library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
+                continue
+            if self.library.nvmlDeviceGetUUID(handle, uuid, 96) == 0:
+                most = self.read("nvmlDeviceGetMaxClockInfo", self.uint, handle, 1)
+                links = [n for n in range(LINKS) if self.read("nvmlDeviceGetNvLinkState", self.uint, handle, n) == 1]
+                self.devices.append((index, uuid.value.decode("ascii", "replace"), handle, most, links))
+        self.next_event = getattr(self.library, "nvmlEventSetWait_v2", None)
+        self.events = self.next_event and self.types.c_void_p(self.read("nvmlEventSetCreate", ctypes.c_void_p))
+        self.buses = dict((handle.value, self.bus(handle)) for _, _, handle, _, _ in self.devices if self.registers(handle))
+        if not self.buses:
+            self.errors = None
+
+    def bus(self, handle):
+        """The bus ID as the kernel's log has it: 0000:3b:00."""
+        pci = self.read("nvmlDeviceGetPciInfo_v3", self.pci, handle)
+        return "" if pci is None else "%04x:%02x:%02x" % (pci.domain, pci.bus, pci.device)
+
+    def registers(self, handle):
+        return bool(self.events) and self.library.nvmlDeviceRegisterEvents(handle, self.ulong(XID_EVENT), self.events) == 0
+
+    def errors(self):
+        event = self.event()
+        for _ in range(100):
+            if self.next_event(self.events, self.types.byref(event), 0):
+                return  # there are no more
+            yield self.buses.get(event.device, ""), event.xid
+
+    def read(self, name, kind, *arguments):
+        """What a function stores at its last argument; None if it fails, or if the driver does not have it."""
+        result = kind()
+        try:
+            function = getattr(self.library, name)
+        except AttributeError:
+            return None
+        if function(*(arguments + (self.types.byref(result),))):
+            return None
+        return result.value if hasattr(result, "value") else result
+
+    def used_mib(self, handle):
+        # The second version leaves out what the driver reserves, as nvidia-smi does.
+        memory = self.memory2(version=self.types.sizeof(self.memory2) | 2 << 24)
+        function = getattr(self.library, "nvmlDeviceGetMemoryInfo_v2", None)
+        if function is None or function(handle, self.types.byref(memory)):
+            memory = self.read("nvmlDeviceGetMemoryInfo", self.memory, handle)
+        return None if memory is None else int(memory.used) >> 20
+
+    def sample(self, seldom):
+        for index, uuid, handle, most, links in self.devices:
+            busy = self.read("nvmlDeviceGetUtilizationRates", self.utilization, handle)
+            reasons = self.read("nvmlDeviceGetCurrentClocksThrottleReasons", self.ulong, handle)
+            replays = [self.read("nvmlDeviceGetNvLinkErrorCounter", self.ulong, handle, link, 0) for link in links if seldom]
+            yield index, uuid, {
+                "memory_used_mib": self.used_mib(handle),
+                "utilization_percent": None if busy is None else busy.gpu,
+                "sm_clock_mhz": self.read("nvmlDeviceGetClockInfo", self.uint, handle, 1),
+                "max_sm_clock_mhz": most,
+                "memory_clock_mhz": self.read("nvmlDeviceGetClockInfo", self.uint, handle, 2),
+                "temperature_c": self.read("nvmlDeviceGetTemperature", self.uint, handle, 0),
+                "power_w": thousandth(self.read("nvmlDeviceGetPowerUsage", self.uint, handle)),
+                "energy_j": thousandth(self.read("nvmlDeviceGetTotalEnergyConsumption", self.ulong, handle)),
+                "throttle_reasons": None if reasons is None else "0x%016x" % reasons,
+                "ecc_uncorrected": self.read("nvmlDeviceGetTotalEccErrors", self.ulong, handle, 1, 0),
+                "ecc_corrected": self.read("nvmlDeviceGetTotalEccErrors", self.ulong, handle, 0, 0),
+                "pcie_replays": self.read("nvmlDeviceGetPcieReplayCounter", self.uint, handle),
+                "nvlink_replays": sum(replays) if replays and None not in replays else None,
+            }
+
+    def processes(self):
+        """(UUID, process id, MiB) of each compute process."""
+        for version, kind in (("_v3", self.process2), ("_v2", self.process2), ("", self.process)):
+            function = getattr(self.library, "nvmlDeviceGetComputeRunningProcesses" + version, None)
+            if function is not None:
+                break
+        for _, uuid, handle, _, _ in self.devices:
+            count, found = self.uint(256), (kind * 256)()
+            if function(handle, self.types.byref(count), found) == 0:
+                for process in found[: count.value]:
+                    # All bits are set if it is unknown.
+                    yield uuid, process.pid, "" if process.used + 1 >= 1 << 64 else int(process.used) >> 20
+
+
+class Smi(object):
+    """The devices by nvidia-smi."""
+
+    errors = None
+
+    def __init__(self, output):
+        self.output = output
+        self.fields = FIELDS  # none if there is no nvidia-smi, or it fails
+
+    def query(self):
+        return self.ask("--query-gpu=" + ",".join(field for field, _ in self.fields))
+
+    def ask(self, query):
+        return self.output(["nvidia-smi", query, "--format=csv,noheader,nounits"]) if self.fields else None
+
+    def sample(self, seldom):
+        lines = self.query()
+        if lines is None:
+            self.fields = MEMORY if self.fields == FIELDS else ()
+            lines = self.query()
+        if lines is None:
+            self.fields = ()
+        for line in lines or ():
+            # 0, GPU-5f3c, 12565, 97, 1380, 1530, 61, 287.51, 0x0000000000000004, 0. What a device does not tell is [N/A].
+            values = [value.strip() for value in line.split(",")]
+            if len(values) in (len(MEMORY), len(self.fields)) and re.match(r"[0-9]+$", values[0]) and re.match(r"[0-9]+$", values[2]):
+                cells = dict((column, value) for (_, column), value in zip(self.fields, values) if CELL.match(value))
+                yield int(values[0]), values[1], cells
+
+    def processes(self):
+        for line in self.ask("--query-compute-apps=gpu_uuid,pid,used_memory") or ():
+            values = [value.strip() for value in line.split(",")]
+            if len(values) == 3 and values[1].isdigit():
+                yield values[0], int(values[1]), values[2] if values[2].isdigit() else ""
+
+
+class Health(object):
+    """What DCGM's health watches say of all GPUs of the node.
+
+    The watches belong to a group of their own, so that those of others stay as they are. A group that an earlier run could not remove is used.
+    Source: NVIDIA/DCGM 72fa3fe, dcgmi/Health.cpp, Group.cpp and DcgmiOutput.cpp.
+    """
+
+    def __init__(self, output):
+        self.output = output
+        self.group = None  # not asked for yet; empty without DCGM
+        self.due, self.told = 0, set()
+
+    def set(self):
+        self.group = ""
+        groups = self.dcgmi("group", "--list", "--json")
+        named = children(document(groups).get("Groups")).items()
+        found = [number for number, group in named if children(group).get("Group Name", {}).get("value") == GROUP]
+        if groups and not found:
+            # Successfully created group "dlperf" with a group ID of 2
+            found = re.findall(r"group ID of ([0-9]+)", self.dcgmi("group", "--create", GROUP, "--default"))
+        if found and "successfully" in self.dcgmi("health", "--group", found[0], "--set", "a"):
+            self.group = found[0]
+
+    def reports(self, now, is_last):
+        """Entity, system, health and message of what was not reported before; the first two are empty for the state of all together."""
+        if not self.group or not (is_last or now >= self.due):
+            return
+        self.due = now + EVERY_S
+        body = document(self.dcgmi("health", "--group", self.group, "--check", "--json"))
+        found = set([("", "", body["Overall Health"]["value"], "")] if "Overall Health" in body else [])
+        for kind in body:
+            for name, entity in children(body[kind]).items():
+                for system, errors in children(children(entity).get("Errors")).items():
+                    found.add(("%s %s" % (kind, name), system, errors["value"], " ".join(errors.get("overflow", ()))))
+        for report in sorted(found):
+            # Its message may have a count, which grows.
+            if report[:3] not in self.told:
+                self.told.add(report[:3])
+                yield report
+        if is_last:
+            self.dcgmi("group", "--delete", self.group)
+
+    def dcgmi(self, *options):
+        return "\n".join(self.output(["dcgmi"] + list(options), DCGMI_S) or ())
+
+
+def document(text):
+    """The body of what dcgmi prints as JSON; empty if it prints something else."""
+    try:
+        body = json.loads(text[text.index("{") :])["body"]
+        return body if isinstance(body, dict) else {}
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
+def children(node):
+    return (node or {}).get("children") or {}
+
+
+def thousandth(value):
+    return None if value is None else value / 1e3
