@@ -294,6 +294,11 @@ class Model:
         return *self.names, *names().of_framework(self.workload.framework)
 
     @property
+    def is_published(self) -> bool:
+        """Whether the rule is that of a publication, which logs must follow."""
+        return self.workload.published is not None
+
+    @property
     def synthetic_data(self) -> tuple[str, ...]:
         """The names of data sets that are synthetic. Without a data set, data are synthetic."""
         declared = (source.data for _, source in self.workload.sources.items())

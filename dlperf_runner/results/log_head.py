@@ -177,7 +177,7 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Model) ->
         getattr(run.rule, field) if field in stated else _first(headers, field)
         for field in ("total_steps", "warmup_steps")
     )
-    if total is not None and warmup is None and entry.workload.published is None:
+    if total is not None and warmup is None and not entry.is_published:
         warmup = entry.workload.rule.warmup_of(total)
     if total is None or warmup is None or warmup >= total:
         return run
