@@ -256,11 +256,11 @@ def data_files(
 
 
 def _data(document: Document, language: str, conditions: Sequence[str]) -> dict[str, bytes]:
-    from ..report import document_markdown
+    from ..report import markdown
 
     options = {"lang": language, "conditions": list(conditions)}
     return {
-        "report.md": document_markdown.render(document).encode(),
+        "report.md": markdown.render_report(document).encode(),
         "results.csv": results_csv(document.cases).encode(),
         "results.json": results_json(document, options).encode(),
     }

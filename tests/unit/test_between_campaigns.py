@@ -32,8 +32,7 @@ from dlperf_runner.compare.verdicts import together
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import records
 from dlperf_runner.plan import inventory
-from dlperf_runner.report.compare_text import render_campaigns
-from dlperf_runner.report.spread_text import render_spreads
+from dlperf_runner.report.compare_text import render_campaigns, render_spreads
 from dlperf_runner.stats.between_campaigns import (
     Spread,
     between_interval,
