@@ -86,7 +86,7 @@ def save_baseline(
     directory: Path = BASELINES,
     replace: bool = False,
 ) -> Path:
-    """Save the throughput of the valid runs of a tidy frame; returns the file. An existing file is
+    """Save the throughput of the valid runs of a long frame; returns the file. An existing file is
     replaced only with `replace`."""
     path = baseline_path(name, directory)
     if path.exists() and not replace:
@@ -134,7 +134,7 @@ def baseline_path(name: str, directory: Path = BASELINES) -> Path:
 
 
 def read_baseline(name: str, directory: Path = BASELINES) -> pd.DataFrame:
-    """The throughput of a baseline as a tidy frame. Raises UserError: if the baseline does not
+    """The throughput of a baseline as a long frame. Raises UserError: if the baseline does not
     exist, it lists the known ones; if the file is invalid, it names file and key."""
     baseline = _read(name, directory)
     cases = [case if baseline.version > 1 else _known_then(case) for case in baseline.cases]

@@ -72,7 +72,7 @@ def compare_campaigns(
     allowed: Collection[str] = (),
     spreads: Mapping[CaseKey, Spread] | None = None,
 ) -> pd.DataFrame:
-    """One row per case of either tidy frame, in the order of the frames.
+    """One row per case of either long frame, in the order of the frames.
 
     `a` and `b` are the medians of n_a and n_b valid runs. `difference` is how much b is above a
     (Hodges and Lehmann); `relative` is the same as a fraction of a. Its interval holds together

@@ -74,7 +74,7 @@ def compare_published(
     limit: float | None = None,
     table: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """One row per case of the tidy frame with the nearest published number; with `every`, one row
+    """One row per case of the long frame with the nearest published number; with `every`, one row
     for each published number.
 
     Columns: those of CASE; `mine`, the median of the `repeats` valid runs, with the interval
@@ -212,7 +212,7 @@ def ratio_of(values: Sequence[float], number: PublishedNumber) -> tuple[float, C
 
 
 def _by_estimator(frame: pd.DataFrame) -> dict[CaseKey, dict[str, list[float]]]:
-    """The throughput of the valid runs of a tidy frame, by case and estimator."""
+    """The throughput of the valid runs of a long frame, by case and estimator."""
     of_estimator = f"{METRIC}_" + frame["estimator"].astype("str")
     is_rate = (frame["metric"] == METRIC) | (frame["metric"] == of_estimator)
     rates = frame[frame["valid"] & is_rate & frame["value"].notna()]

@@ -71,7 +71,7 @@ class MeasuredSpreads:
 
 
 def measure(campaigns: Mapping[str, pd.DataFrame]) -> MeasuredSpreads:
-    """The spread of each case over the tidy frames of several campaigns, by their names.
+    """The spread of each case over the long frames of several campaigns, by their names.
 
     Cases are the same only if they are equal in identity and environment.
     """

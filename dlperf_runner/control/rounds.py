@@ -190,7 +190,7 @@ def values_by_case(directory: Path, plan: Mapping[str, Any]) -> dict[str, list[f
 
 
 def case_samples(frame: pd.DataFrame, plan: Mapping[str, Any]) -> dict[str, list[float]]:
-    """The same, from the tidy frame. If a case has runs in several environments, which are never
+    """The same, from the long frame. If a case has runs in several environments, which are never
     pooled, its values are those in the environment of its last run."""
     valid = frame[frame["valid"] & (frame["metric"] == SAMPLES_PER_SECOND)]
     samples: dict[CaseKey, list[float]] = {}

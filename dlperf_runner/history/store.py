@@ -37,7 +37,7 @@ def _typed(**names: str) -> dict[str, str]:
 
 
 _CASE = {name: "INTEGER" if name in INTEGERS else "TEXT" for name in CASE} | {"estimator": "TEXT"}
-# Columns and their types in the tidy frame (see core.frame).
+# Columns and their types in the long frame (see core.frame).
 MEASUREMENTS = _CASE | _typed(
     TEXT="metric unit log_sha256 why_invalid stated",
     INTEGER="global_batch_size repeat valid",

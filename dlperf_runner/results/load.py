@@ -1,4 +1,4 @@
-"""Load the results of logs: the tidy frame, the excluded runs and skipped files with their reasons,
+"""Load the results of logs: the long frame, the excluded runs and skipped files with their reasons,
 and on request the throughput over the iterations of each run."""
 
 from __future__ import annotations
