@@ -111,7 +111,7 @@ $(SUITES): test-%: test-system .venv/.dev
 test-all: test $(SUITES) ## Run every test
 
 docs: .venv/.dev ## Write the tables of variables into the roles' READMEs
-	$(BIN)/python tests/support/role_readme.py
+	$(BIN)/python -m tools.role_readme
 
 docs-site: .venv/.dev ## Build the documentation site into .cache/site
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict

@@ -17,18 +17,7 @@ options:
   key: {description: "Name of the build, written to C(.dlperf-build) in O(path).", type: str, required: true, no_log: false}
 attributes:
   check_mode: {support: partial, details: The archive is checked; nothing is written.}
-author: [dlperf_runner]
 """
-
-EXAMPLES = r"""
-- name: Install the build of OpenMPI
-  build_archive:
-    archive: /var/lib/dlperf/files/openmpi-4.0.0.tar.gz
-    path: /usr/local/openmpi
-    key: openmpi-4.0.0_glibc-2.31_x86_64_549ee99f
-"""
-
-RETURN = r""" # """
 
 import errno
 import io

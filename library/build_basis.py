@@ -15,16 +15,6 @@ options:
   path: {description: Installation directory., type: path, required: true}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Find out which build of OpenMPI this node needs
-  build_basis:
-    name: openmpi
-    version: 4.0.0
-    sha256: 36f10daa3f1b1d37530f686bf7f70966b2a13c0bc6e2e05aebc7e85e3d21b10d
-    path: /usr/local/openmpi
 """
 
 RETURN = r"""

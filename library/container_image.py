@@ -22,22 +22,11 @@ options:
   keep: {description: Write the archive even if the image exists., type: bool, default: false}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Build the image
-  container_image:
-    name: localhost/dlperf-mxnet
-    environment: /opt/dlperf/envs/mxnet
-    archive: /var/tmp/dlperf-mxnet.tar
-    user: dlperf
 """
 
 RETURN = r"""
 digest: {description: Digest of the image's manifest; empty if there is none yet., returned: always, type: str}
 archive: {description: Whether the archive was written., returned: always, type: bool}
-bytes: {description: Size of its layer; null if none was made., returned: always, type: int}
 """
 
 import json
@@ -93,7 +82,7 @@ def main():
         module.fail_json(msg="this node has no user %s" % given["user"])
     archive, podman = given["archive"], Podman(module, given["name"], user)
     if not os.path.isdir(given["environment"]):
-        module.exit_json(changed=module.check_mode, digest="", archive=False, bytes=None)
+        module.exit_json(changed=module.check_mode, digest="", archive=False)
     needed = [os.path.join(given["environment"], "bin", "python")]
     folders = [given["environment"], INTERPRETER]
     if given["mpirun"]:
@@ -104,10 +93,9 @@ def main():
     label = contents(given["environment"], folders)
     digest, image_label = podman.inspected()
     if image_label == label and not given["keep"]:
-        module.exit_json(changed=False, digest=digest, archive=False, bytes=None)
+        module.exit_json(changed=False, digest=digest, archive=False)
     if module.check_mode:
-        module.exit_json(changed=True, digest="", archive=False, bytes=None)
-    size = None
+        module.exit_json(changed=True, digest="", archive=False)
     if os.path.lexists(archive):
         os.unlink(archive)
     if image_label == label:
@@ -115,14 +103,14 @@ def main():
     else:
         try:
             with rights_of(user):
-                size = write(archive, given["name"], label, folders, needed)
+                write(archive, given["name"], label, folders, needed)
         except (IOError, OSError, RuntimeError) as error:
             if os.path.lexists(archive):
                 os.unlink(archive)
             module.fail_json(msg="cannot build the image %s: %s" % (given["name"], error))
         podman.run("load", "--quiet", "--input", archive)
         digest, _label = podman.inspected()
-    module.exit_json(changed=True, digest=digest, archive=True, bytes=size)
+    module.exit_json(changed=True, digest=digest, archive=True)
 
 
 if __name__ == "__main__":

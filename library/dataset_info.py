@@ -20,16 +20,6 @@ options:
   faces: {description: Whether it has the records of identities and the file C(property)., type: bool, default: false}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Check ImageNet
-  dataset_info:
-    path: /datasets/imagenet
-    format: recordio
-    files: [train.rec, train.idx]
-    classes: 1000
 """
 
 RETURN = r"""

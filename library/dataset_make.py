@@ -27,23 +27,7 @@ options:
   processors: {description: Number of processes; 0 takes all processors., type: int, default: 0}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
 """
-
-EXAMPLES = r"""
-- name: Make 10000 synthetic images in RecordIO
-  dataset_make:
-    path: /opt/dlperf/data/synthetic/imagenet-recordio
-    format: recordio
-    files: [train.rec, train.idx]
-    records: 10000
-    classes: 1000
-    width: 500
-    height: 375
-    mean_bytes: 110000
-"""
-
-RETURN = r""" # """
 
 import hashlib
 import io

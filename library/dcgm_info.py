@@ -12,14 +12,6 @@ options:
   timeout: {description: Time limit in seconds; by default 2 minutes for level 1; 15 for 2; 90 for 3., type: int}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Run the short diagnostics
-  dcgm_info:
-    level: 1
-  register: node_dcgm
 """
 
 RETURN = r"""
@@ -41,11 +33,68 @@ tests:
   elements: dict
 """
 
-from ansible.module_utils import dcgm_diag
+import json
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_probes import bounded, program
 
 TIMEOUTS = {1: 120, 2: 900, 3: 5400}
+# What `dcgmi diag -j` prints. DCGM 4 names each result's entity_group and entity_id, 3 has gpu_id or gpu_ids ("0,1"), 2 has its warnings as
+# one text. Source: NVIDIA/DCGM 72fa3fe, dcgmi/Diag.cpp, nvvs/include/NvvsJsonStrings.h, testing/python3/dcgm_diag_schema.json and
+# testing/TestDiagManagerStrings.h; dcgmlib/dcgm_errors.h on severities.
+NAMES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
+try:
+    TEXT = (str, unicode)
+except NameError:
+    TEXT = (str,)
+
+
+def results_of(output):
+    """{version, error, tests} of the output; None if it is no result of dcgmi. A test has a category, a name, and its results:
+    status (pass, fail, warn, skip), the devices that it is about, and messages with their severity, None if unknown."""
+    try:
+        document = json.loads(output[output.index("{") : output.rindex("}") + 1])
+        told = next(document[name] for name in NAMES if name in document)
+        version = document.get("metadata", {}).get("version") or told.get("version")
+        return {
+            "version": version,
+            "error": told.get("runtime_error"),
+            "tests": [one_test(category["category"], test) for category in told.get("test_categories") or () for test in category.get("tests") or ()],
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
+        return None
+
+
+def one_test(category, test):
+    results = [one_result(result) for result in test.get("results") or ()]
+    known = set(message["text"] for result in results for message in result["messages"])
+    # Of DCGM 4: also messages that are about no entity.
+    summary = one_result(test.get("test_summary") or {"status": "pass"})
+    summary["messages"] = [message for message in summary["messages"] if message["text"] not in known]
+    if summary["messages"] or not results:
+        results.append(summary)
+    return {"category": category, "name": test["name"], "results": results}
+
+
+def one_result(result):
+    return {
+        "status": result["status"].lower(),
+        "devices": devices_of(result),
+        "messages": messages_of(result.get("warnings") or ()),
+    }
+
+
+def devices_of(result):
+    if "entity_id" in result:
+        return "%s %s" % (result["entity_group"], result["entity_id"])
+    numbers = "%s" % (result.get("gpu_ids") or result.get("gpu_id") or "")
+    return "GPU " + numbers if numbers else ""
+
+
+def messages_of(warnings):
+    if isinstance(warnings, TEXT):
+        warnings = [{"warning": warnings}]
+    return [{"text": each["warning"], "severity": each.get("error_severity")} for each in warnings]
 
 
 def facts(level, timeout):
@@ -63,7 +112,7 @@ def facts(level, timeout):
     if result["code"] is None:
         gathered["error"] = {"kind": "cannot_start", "message": said}
         return gathered
-    told = dcgm_diag.read(result["output"])
+    told = results_of(result["output"])
     if told is None:
         gathered["error"] = {"kind": "unreadable", "message": said or "nothing"}
         return gathered

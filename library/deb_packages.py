@@ -23,13 +23,6 @@ options:
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Install OpenMPI
-  deb_packages:
-    names: [openmpi-bin, libopenmpi3]
 """
 
 RETURN = r"""

@@ -19,13 +19,6 @@ options:
     default: []
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Gather facts about the node's driver
-  driver_info:
-  register: node_driver
 """
 
 RETURN = r"""

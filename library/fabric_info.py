@@ -15,15 +15,6 @@ options:
   timeout: {description: Time limit of each program in seconds., type: int, default: 20}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Gather facts about the fabric
-  fabric_info:
-    user: dlperf
-    interface: ib0
-  register: node_fabric
 """
 
 RETURN = r"""

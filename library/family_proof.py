@@ -18,27 +18,17 @@ options:
     default: []
 attributes:
   check_mode: {support: partial, details: Verifies nothing if the packages are not installed yet.}
-author: [dlperf_runner]
 """
-
-EXAMPLES = r"""
-- name: Verify NCCL
-  family_proof:
-    name: nccl
-    packages: {libnccl2: 2.7.3-1+cuda10.2}
-    files: [/usr/lib/x86_64-linux-gnu/libnccl.so.2]
-"""
-
-RETURN = r""" # """
 
 import glob
 import re
 
+from ansible.module_utils.apt_family import AptPackages
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deb_family import QUERY_FORMAT, base, installed
+from ansible.module_utils.deb_family import base, installed
+from ansible.module_utils.dnf_family import RpmPackages
 from ansible.module_utils.node_packages import has_rpm
-from ansible.module_utils.rpm_family import QUERY, transaction, without_epoch
-from ansible.module_utils.rpm_family import installed as rpm_installed
+from ansible.module_utils.rpm_family import transaction, without_epoch
 
 
 def policies(output):
@@ -68,8 +58,7 @@ def policies(output):
 def problems_of_apt(module, packages):
     """(versions of the installed ones, what is wrong with them)."""
     environment = {"LC_ALL": "C"}
-    query = ["dpkg-query", "-W", "-f", QUERY_FORMAT] + sorted(packages)
-    there = dict((base(n), state) for n, state in installed(module.run_command(query, environ_update=environment)[1]).items())
+    there = dict((base(n), state) for n, state in installed(AptPackages(module).query(sorted(packages))).items())
     problems = []
     policy = policies(module.run_command(["apt-cache", "policy"] + sorted(packages), environ_update=environment)[1])
     for name, version in sorted(packages.items()):
@@ -88,7 +77,7 @@ def problems_of_apt(module, packages):
 def problems_of_dnf(module, packages):
     """The same. dnf offers no version that the locks hide."""
     environment = {"LC_ALL": "C"}
-    found = rpm_installed(module.run_command(QUERY, environ_update=environment)[1])
+    found = RpmPackages(module).snapshot()
     there = dict((name, without_epoch(found[name])) for name in packages if name in found)
     if not there:
         return there, []

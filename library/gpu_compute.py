@@ -14,12 +14,6 @@ options:
   timeout: {description: Time limit in seconds. The first context on eight GPUs without persistence takes up to a minute., type: int, default: 180}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Compute on every GPU
-  gpu_compute:
 """
 
 RETURN = r"""

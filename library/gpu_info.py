@@ -13,13 +13,6 @@ options:
   timeout: {description: Time limit of each nvidia-smi command in seconds., type: int, default: 30}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Gather facts about the GPUs
-  gpu_info:
-  register: node_gpu
 """
 
 RETURN = r"""

@@ -16,15 +16,6 @@ options:
   mpirun: {description: The mpirun of the OpenMPI that it is built against., type: path, default: /usr/bin/mpirun}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Find out which wheel this node needs
-  horovod_basis:
-    environment: /opt/dlperf/envs/mxnet
-    distribution: mxnet
-    version: 0.28.1
 """
 
 RETURN = r"""
@@ -36,11 +27,6 @@ basis:
   description: The values that form the key.
   returned: always
   type: dict
-missing:
-  description: What is missing on the node.
-  returned: always
-  type: list
-  elements: str
 files:
   description: Paths, with wildcards, of the files that were read. As long as they stay unchanged, so does the result.
   returned: always
@@ -149,7 +135,6 @@ def main():
         changed=module.check_mode and (key is None or key != installed_key),
         key=key,
         basis=basis,
-        missing=missing,
         files=files_of(given, have),
         installed_key=installed_key,
     )

@@ -15,17 +15,7 @@ options:
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
-author: [dlperf_runner]
 """
-
-EXAMPLES = r"""
-- name: Register NVIDIA's runtime with Docker
-  json_settings:
-    path: /etc/docker/daemon.json
-    settings: {runtimes: {nvidia: {path: nvidia-container-runtime}}}
-"""
-
-RETURN = r""" # """
 
 import copy
 import json

@@ -5,6 +5,7 @@ DOCUMENTATION = r"""
 module: node_copy
 short_description: Copy a folder from node to node over the nodes' own SSH
 description:
+  - With C(copy) or C(synchronize), the controller would send an environment of gigabytes to each node; here each copy is a source of others.
   - With O(state=offered), packs O(path) into O(archive), which all users of the node can read, and returns its size and SHA-256.
   - With O(state=taken), fetches the archive as O(user) from the first of O(sources) that offers it, waiting for each, and offers it to
     others in turn. Root unpacks it only if size and SHA-256 are right, so the user's account and the network need not be trusted.
@@ -22,19 +23,6 @@ options:
   timeout: {description: The longest time in seconds to wait for a source and to read from it., type: int, default: 600}
 attributes:
   check_mode: {support: none}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Take an environment from the neighbour
-  node_copy:
-    path: /opt/dlperf/envs/mxnet
-    archive: /opt/dlperf/copies/mxnet.tar
-    state: taken
-    sources: [node2, node1]
-    user: dlperf
-    sha256: "{{ hostvars.node1.offered.sha256 }}"
-    size: "{{ hostvars.node1.offered.size }}"
 """
 
 RETURN = r"""

@@ -18,17 +18,6 @@ options:
   stamps: {description: Folder of the stamps., type: path, default: /opt/dlperf/stamps}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Gather facts about the nodes
-  node_facts:
-    packages: [podman]
-
-- name: Show their version of podman
-  ansible.builtin.debug:
-    var: ansible_facts.dlperf_node.packages.podman
 """
 
 RETURN = r"""

@@ -21,7 +21,7 @@ options:
       state:
         description:
           - C(file) contains exactly O(entries[].content). C(block) puts it between two marker lines and keeps the rest of
-            the file. C(hosts) is a block of /etc/hosts with a line C(ADDRESS NAME) for each host: other lines that give a name of the block a
+            the file. C(hosts) is a block of /etc/hosts with a line C(ADDRESS NAME) for each host; other lines that give a name of the block a
             loopback address become comments, which an empty text restores. C(directory) creates a directory, C(absent) removes the path.
           - C(blank) removes a file that contains only white space or a directory without files, and keeps any other.
           - C(keyring) is a binary file of the armored key in O(entries[].content), because apt before 1.4 cannot read armored files.
@@ -44,23 +44,6 @@ options:
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Write the cluster's host names to every node
-  node_files:
-    entries:
-      - {path: /opt/dlperf, state: directory}
-      - {path: /etc/hosts, state: hosts, content: "10.11.0.2 node1"}
-"""
-
-RETURN = r"""
-changed_paths:
-  description: The changed paths; in check mode, those that would change.
-  returned: always
-  type: list
-  elements: str
 """
 
 import errno
@@ -73,7 +56,6 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_text
-from ansible.module_utils.hosts_file import without_loopback
 from ansible.module_utils.openpgp_key import dearmored
 from ansible.module_utils.trusted_path import root_distrusts
 from ansible.module_utils.user_limits import LIMITS, reachable
@@ -125,16 +107,58 @@ def is_blank(path):
     return not read(path).strip()
 
 
+def is_loopback(address):
+    return address.startswith(u"127.") or address == u"::1"
+
+
+def is_local(name):
+    """A name that belongs to the loopback address: localhost, ip6-loopback and the like."""
+    return name.split(u".")[0] in (u"localhost", u"localhost4", u"localhost6", u"ip6-localhost", u"ip6-loopback", u"loopback")
+
+
+def restored(lines, marker):
+    """The lines as they were before `without_loopback`."""
+    kept, made = u"# %s had: " % marker, u" # %s" % marker
+    lines = (line for line in lines if line.startswith(u"#") or not line.endswith(made))
+    return [line[len(kept) :] if line.startswith(kept) else line for line in lines]
+
+
+def without_loopback(text, block, marker):
+    """The text without lines that give a loopback address to a name of the block, and the block with their other names.
+
+    Debian's installer writes `127.0.1.1 node1.example node1`: on the node itself, its own name is then the loopback address, where no other
+    node listens. The line stays as a comment, and the full name moves to the node's address in the block. An empty block restores all.
+    """
+    begin, end = u"# BEGIN %s" % marker, u"# END %s" % marker
+    names = set(name for line in block.splitlines() for name in line.split()[1:])
+    result, others, inside = [], {}, False
+    for line in restored(text.splitlines(), marker):
+        inside = (inside or line.strip() == begin) and line.strip() != end
+        fields = line.partition(u"#")[0].split()
+        ours = [name for name in fields[1:] if name in names]
+        if inside or not ours or not is_loopback(fields[0]):
+            result.append(line)
+            continue
+        # In their order: the first name of a line is the full one.
+        own = others.setdefault(ours[0], [])
+        own += [name for name in fields[1:] if name not in own and (name == ours[0] or not (name in names or is_local(name)))]
+        local = [name for name in fields[1:] if is_local(name)]
+        result.append(u"# %s had: %s" % (marker, line))
+        if local:
+            result.append(u"%s # %s" % (u" ".join(fields[:1] + local), marker))
+    lines = [line.split() for line in block.splitlines()]
+    block = u"\n".join(u" ".join(fields[:1] + [other for name in fields[1:] for other in others.get(name, [name])]) for fields in lines if fields)
+    return u"".join(line + u"\n" for line in result), block
+
+
 class Node(object):
     """Applies entries on this node and collects the changes."""
 
     def __init__(self, module):
         self.module = module
         self.diffs = []
-        self.changed_paths = []
 
     def note(self, path, before, after):
-        self.changed_paths.append(path)
         self.diffs.append(
             {"before_header": path, "after_header": path, "before": before, "after": after}
         )
@@ -153,7 +177,7 @@ class Node(object):
             changed |= self.module.set_owner_if_different(path, entry["owner"], False)
         if entry["group"] is not None and self.known(grp.getgrnam, entry["group"]):
             changed |= self.module.set_group_if_different(path, entry["group"], False)
-        if changed and path not in self.changed_paths:
+        if changed and path not in [diff["after_header"] for diff in self.diffs]:
             self.note(path, u"", u"mode, owner: %s %s\n" % (mode, entry["owner"]))
 
     def known(self, lookup, name):
@@ -275,9 +299,7 @@ def main():
             node.bring(entry)
         except (IOError, OSError) as error:
             module.fail_json(msg="%s: %s" % (entry["path"], error.strerror or error))
-    module.exit_json(
-        changed=bool(node.changed_paths), changed_paths=node.changed_paths, diff=node.diffs
-    )
+    module.exit_json(changed=bool(node.diffs), diff=node.diffs)
 
 
 if __name__ == "__main__":

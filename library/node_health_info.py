@@ -19,15 +19,6 @@ options:
   timeout: {description: Time limit of each program or URL in seconds., type: int, default: 15}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Gather facts about the node
-  node_health_info:
-    paths: [/, /opt/dlperf]
-    mirror: http://mirror.example/dlperf
-  register: node_health
 """
 
 RETURN = r"""

@@ -32,13 +32,6 @@ options:
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Run every CPU at its highest clock
-  node_tuning:
-    cpu_governor: performance
 """
 
 RETURN = r"""

@@ -59,19 +59,6 @@ options:
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Keep NCCL at the version of the stack
-  package_family:
-    name: nccl
-    packages: {libnccl2: 2.7.3-1+cuda10.2, libnccl-dev: 2.7.3-1+cuda10.2}
-    repository:
-      name: nccl-local
-      uri: file:/var/lib/dlperf/repositories/nccl
-      key: /var/lib/dlperf/repositories/nccl/7fa2af80.pub
-      fingerprints: [AE09FE4BBD223A84B2CCFCE3F60F4B3D7FA2AF80]
 """
 
 RETURN = r"""

@@ -18,16 +18,6 @@ options:
   undo: {description: Folder of the records., type: path, default: /var/lib/dlperf/undo}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Install MLNX_OFED
-  package_installer:
-    name: mlnx_ofed
-    argv: [./mlnxofedinstall, --force]
-    chdir: /var/lib/dlperf/ofed
-    expect: Installation passed successfully
 """
 
 RETURN = r"""

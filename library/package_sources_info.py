@@ -15,20 +15,6 @@ options:
     required: true
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Examine the sources of NCCL's repository
-  package_sources_info:
-    families:
-      - name: nccl
-        packages: {libnccl2: 2.29.7-1+cuda12.9}
-        repository:
-          name: nvidia-cuda
-          uri: https://vendor.example/
-          key: https://vendor.example/key.pub
-          fingerprints: [EB693B3035CD5710E231E123A4B469963BF863CC]
 """
 
 RETURN = r"""

@@ -38,18 +38,6 @@ options:
   force: {description: Run even if the stamp is valid., type: bool, default: false}
 attributes:
   check_mode: {support: partial, details: Runs nothing; only returns whether it would.}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Verify that node2 can be reached
-  proof:
-    name: ssh_mesh
-    user: dlperf
-    commands:
-      - name: node2
-        argv: [ssh, -o, BatchMode=yes, node2, echo, here]
-        expect: "^here$"
 """
 
 RETURN = r"""
@@ -57,10 +45,6 @@ proven:
   description: C(now), C(before) (the stamp is valid), or C(no) in check mode.
   returned: always
   type: str
-outputs:
-  description: Standard output of each executed command.
-  returned: success
-  type: dict
 """
 
 import json
@@ -197,9 +181,9 @@ def main():
     before = stamps.read(stamp)
     changed = before.get("inputs") != given["inputs"]
     if before == after and not given["force"]:
-        module.exit_json(changed=False, proven="before", outputs={})
+        module.exit_json(changed=False, proven="before")
     if module.check_mode:
-        module.exit_json(changed=changed, proven="no", outputs={})
+        module.exit_json(changed=changed, proven="no")
     try:
         user = pwd.getpwnam(given["user"])
     except KeyError:
@@ -218,11 +202,7 @@ def main():
         if not os.path.isdir(given["stamps"]):
             os.makedirs(given["stamps"], 0o755)
         write_whole(stamp, json.dumps(after, sort_keys=True, indent=1).encode("utf-8"), 0o644)
-    module.exit_json(
-        changed=changed,
-        proven="now",
-        outputs=dict((name, result[1]) for name, result in results.items()),
-    )
+    module.exit_json(changed=changed, proven="now")
 
 
 if __name__ == "__main__":

@@ -28,15 +28,6 @@ options:
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Create the environment of a framework
-  python_environment:
-    path: /opt/dlperf/envs/mxnet
-    requirements: "{{ lookup('ansible.builtin.file', 'requirements/mxnet-cpu.txt') }}"
-    uv: /opt/dlperf/uv/bin/uv
 """
 
 RETURN = r"""

@@ -10,14 +10,6 @@ options:
   mpirun: {description: Path of the mpirun that the inventory names., type: path}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Gather what the node has already
-  software_info:
-    mpirun: /opt/openmpi/bin/mpirun
-  register: node_software
 """
 
 RETURN = r"""

@@ -20,14 +20,6 @@ options:
     default: [/etc/ssh/ssh_host_ed25519_key.pub]
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Create the user's key and collect it
-  ssh_mesh_identity:
-    user: dlperf
-    comment: dlperf@node1
 """
 
 RETURN = r"""

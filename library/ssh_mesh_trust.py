@@ -36,15 +36,6 @@ options:
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Trust the other nodes
-  ssh_mesh_trust:
-    user: dlperf
-    members:
-      - {name: node1, addresses: [10.11.0.2], public_key: ssh-ed25519 AAAA, host_keys: [ssh-ed25519 AAAA]}
 """
 
 RETURN = r"""

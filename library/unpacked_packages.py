@@ -22,21 +22,6 @@ options:
       repository: {description: "The repository, as in the module package_family.", type: dict, required: true}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
-"""
-
-EXAMPLES = r"""
-- name: Unpack the libraries of CUDA 10.0
-  unpacked_packages:
-    path: /opt/dlperf/cuda-10.0
-    parts:
-      - packages: {cuda-cudart-10-0: 10.0.130-1}
-        repository:
-          name: nvidia-cuda
-          uri: https://vendor.example/
-          suite: /
-          key: https://vendor.example/key.pub
-          fingerprints: [EB693B3035CD5710E231E123A4B469963BF863CC]
 """
 
 RETURN = r"""

@@ -20,18 +20,7 @@ options:
   remedy: {description: Advice in the message about a wrong checksum., type: str, default: ""}
 attributes:
   check_mode: {support: full}
-author: [dlperf_runner]
 """
-
-EXAMPLES = r"""
-- name: Download the driver
-  vendor_file:
-    path: /var/lib/dlperf/files/driver.run
-    source: https://vendor.example/driver.run
-    sha256: 0000000000000000000000000000000000000000000000000000000000000000
-"""
-
-RETURN = r""" # """
 
 import hashlib
 import io

@@ -13,7 +13,6 @@ from ansible.module_utils.deb_family import (
     explanation,
     installed,
     interrupted,
-    is_member,
     preferences_text,
     simulated,
     source_text,
@@ -118,9 +117,6 @@ class AptFamily(Family, AptPackages):
     def foreign_holds(self, there, wrong):
         ours = self.undo.record.get("held") or []
         return sorted(n for n, (_v, hold) in there.items() if hold and base(n) in wrong and n not in ours)
-
-    def strangers(self, removes, allowed):
-        return sorted(name for name in removes if not is_member(name, allowed))
 
     # Present
 

@@ -125,9 +125,6 @@ class DnfFamily(Family, RpmPackages):
     def foreign_holds(self, _there, wrong):
         return foreign_locks(self.locks(), dict((name, version) for name, version in wrong.items()))
 
-    def strangers(self, removes, allowed):
-        return sorted(name for name in removes if not is_member(name, allowed))
-
     # Present
 
     def roll_back(self):

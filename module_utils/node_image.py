@@ -297,7 +297,7 @@ class Archive(object):
         self.pad(len(data))
 
     def add_layer(self, root, folders):
-        """Add a layer, whose header is written last; returns its size, its digest and the packed names."""
+        """Add a layer, whose header is written last; returns its digest and the packed names."""
         start, layer = self.stream.tell(), Hashed(self.stream)
         self.stream.write(b"\0" * tarfile.BLOCKSIZE)
         packed = write_layer(layer, root, folders)
@@ -306,7 +306,7 @@ class Archive(object):
         self.stream.seek(start)
         self.stream.write(self.header("layer.tar", layer.size))
         self.stream.seek(end)
-        return layer.size, "sha256:" + layer.digest.hexdigest(), packed
+        return "sha256:" + layer.digest.hexdigest(), packed
 
     def header(self, name, size):
         member = tarfile.TarInfo(name)
@@ -340,9 +340,9 @@ def contents(environment, folders, root="/"):
 
 
 def write(path, name, label, folders, needed=(), root="/"):
-    """Write an image of the packages and these folders; returns the size of its layer. `needed` lists programs that it must contain."""
+    """Write an image of the packages and these folders. `needed` lists programs that it must contain."""
     archive = Archive(path)
-    size, layer, packed = archive.add_layer(root, folders)
+    layer, packed = archive.add_layer(root, folders)
     for program in needed:
         real = os.path.realpath(os.path.join(root, program.lstrip("/")))
         if os.path.relpath(real, os.path.realpath(root)) not in packed:
@@ -364,4 +364,3 @@ def write(path, name, label, folders, needed=(), root="/"):
     document = [{"Config": file_name, "RepoTags": ["%s:%s" % (name, TAG)], "Layers": ["layer.tar"]}]
     archive.add("manifest.json", compact(document))
     archive.close()
-    return size

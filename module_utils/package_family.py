@@ -8,7 +8,7 @@ from __future__ import absolute_import, division, print_function
 import hashlib
 from collections import namedtuple
 
-from ansible.module_utils.deb_family import base, listings, obsolete, wrong_versions
+from ansible.module_utils.deb_family import base, is_member, listings, obsolete, wrong_versions
 from ansible.module_utils.deb_undo import Undo, read_bytes
 from ansible.module_utils.openpgp_key import dearmored, key_problem
 from ansible.module_utils.urls import fetch_url
@@ -178,7 +178,7 @@ class Family(object):
 
     def refuse_removals(self, removes, drop):
         allowed = self.members + self.definition["replaces"] + [base(name) for name in drop]
-        strange = self.strangers(removes, allowed)
+        strange = sorted(name for name in removes if not is_member(name, allowed))
         if strange:
             self.fail("installing it would remove %s, which does not belong to it" % ", ".join(strange),
                       "if you do not need this, remove it by hand and run again")

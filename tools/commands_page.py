@@ -45,6 +45,8 @@ def render() -> str:
 
 def _command(name: str, group: Any) -> Iterator[str]:
     command = group.commands[name]
+    if command.hidden:
+        return
     parameters = [p for p in command.params if p.name != "help" and not getattr(p, "hidden", False)]
     arguments = [p for p in parameters if p.param_type_name == "argument"]
     words = [name, *(p.metavar for p in arguments), "[OPTIONS]"]

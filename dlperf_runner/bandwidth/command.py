@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..core.printable import printable
+from ..logs.nccl_tests import NcclTests, read
 from ..options import AsJson, exit_with, print_json, screen
+from ..report.tables import Column, cell
+from ..report.terminal import PIPE, Screen, table
+from ..results.log_file import LogFile
 
 ORDER = 230
 
@@ -20,8 +26,6 @@ def command(
     """Show the bus bandwidth by message size from logs of nccl-tests. The exit status is 1 if
     results were wrong, and 2 if a log cannot be read or its table is incomplete."""
     from ..core.errors import UserError
-    from ..report.bandwidth_text import render
-    from ..results.bandwidth import read_bandwidth
 
     tables, problems = {}, []
     for path in paths:
@@ -36,3 +40,42 @@ def command(
     else:
         print(render(tables, screen()), end="")
     exit_with(problems, any(t.is_wrong for found in tables.values() for t in found))
+
+
+def read_bandwidth(path: Path) -> list[NcclTests]:
+    """The tables of a log. Raises UserError if one is not whole."""
+    log = LogFile(path)
+    with log.errors():
+        return read(log.pieces())
+
+
+_COLUMNS = (
+    Column("bytes", True),
+    Column("busbw (GB/s)", True),
+    Column("in place", True),
+    Column("time (us)", True),
+    Column("in place", True),
+    Column("wrong", True),
+)
+
+
+def render(logs: Mapping[str, Sequence[NcclTests]], screen: Screen = PIPE) -> str:
+    """The tables of each log, and the average that its program printed below each."""
+    lines: list[str] = []
+    for name, found in ((name, found) for name, tables in logs.items() for found in tables):
+        has_several = len({row.redop for row in found.rows}) > 1
+        rows = [
+            (
+                cell(f"{row.size} {row.redop}" if has_several else row.size),
+                cell(row.busbw, ".2f"),
+                cell(row.in_place_busbw, ".2f"),
+                cell(row.time_us, ".1f"),
+                cell(row.in_place_time_us, ".1f"),
+                cell(None if row.wrong is None else row.wrong + (row.in_place_wrong or 0)),
+            )
+            for row in found.rows
+        ]
+        of = f" ({found.collective})" if found.collective and len(logs[name]) > 1 else ""
+        lines += [printable(name) + of, "", table(_COLUMNS, rows, screen)]
+        lines += [f"Average over all sizes: {found.average_busbw:g} GB/s.", ""]
+    return "\n".join(lines)

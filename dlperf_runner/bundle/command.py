@@ -65,10 +65,10 @@ def command(
             "X.Y",
         ),
     ] = "",
-    output: Annotated[
+    output_dir: Annotated[
         Path | None,
         option(
-            "--output",
+            "--output-dir",
             "Output directory; default: .cache/mirror/<stack>-<suite> in the project.",
             "DIR",
         ),
@@ -185,7 +185,7 @@ def command(
     else:
         sources = archives.host_sources(suite, distribution=distribution, has_gpus=has_gpus)
     settings = mirror.Settings(
-        output or mirror.default_output(stack, suite),
+        output_dir or mirror.default_output(stack, suite),
         paths.cache(),
         sources,
         refresh,

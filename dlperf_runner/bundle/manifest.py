@@ -152,7 +152,7 @@ def writing(folder: Path) -> Iterator[None]:
                 raise UserError(
                     "another run is writing this mirror folder",
                     where=str(folder),
-                    hint="wait until it ends, or choose another folder with --output",
+                    hint="wait until it ends, or choose another folder with --output-dir",
                 ) from None
             yield
     except OSError as error:

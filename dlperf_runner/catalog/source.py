@@ -7,8 +7,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from .launcher_options import LauncherOptions
+from ..core.case import Topology
 from .types import Count, Entry, Name, ParameterTemplate, Regex, RelativePath, Value
+
+
+class LauncherOptions(Entry):
+    """Options of mpirun, by the size of a run. None: that run starts without the launcher."""
+
+    one_device: tuple[str, ...] | None = ()
+    one_node: tuple[str, ...] = ()
+    several_nodes: tuple[str, ...] = ()
+
+    def of(self, topology: Topology) -> tuple[str, ...] | None:
+        if topology.world_size == 1:
+            return self.one_device
+        return self.one_node if topology.nodes == 1 else self.several_nodes
 
 
 class Patch(Entry):

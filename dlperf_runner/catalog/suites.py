@@ -69,3 +69,35 @@ RELEASES = load_entry(CATALOG / "suites.yml", Suites)
 SUITES = RELEASES.suites
 # The names that the roles use, by code name.
 SYSTEMS = {name: suite.system for name, suite in SUITES.items()}
+
+
+class Controller(Entry):
+    """The oldest and newest Python 3 on nodes, and whether Python 2.7 will do as well."""
+
+    oldest: Number
+    newest: Number
+    python2: bool = False
+
+    def fits(self, version: str) -> bool:
+        """Whether a node's Python runs the modules."""
+        python = numbers(version)
+        if python == (2, 7):
+            return self.python2
+        return numbers(self.oldest) <= python <= numbers(self.newest)
+
+    def __str__(self) -> str:
+        also = "2.7 or " if self.python2 else ""
+        return f"{also}{self.oldest} to {self.newest}"
+
+
+class Controllers(Entry):
+    name: Name
+    controllers: dict[Number, Controller]
+
+
+CONTROLLERS = load_entry(CATALOG / "controllers.yml", Controllers).controllers
+
+
+def controller(core: str) -> Controller | None:
+    """The entry of a release of ansible-core, such as 2.19.14; None if it is unknown."""
+    return CONTROLLERS.get(".".join(core.split(".")[:2]))

@@ -7,10 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from ..core.errors import UserError
-from .entry import CATALOG, load_entry
+from .entry import CATALOG, load_entry, validated
 from .types import CountOrNone, Entry
 
 Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -43,13 +42,5 @@ def rules_of(document: Mapping[str, Any], where: Path) -> ValidityRules | None:
     """The rules stored in a campaign.json. None if it has no rules."""
     if "validity" not in document:
         return None
-    try:
-        return ValidityRules.model_validate(document["validity"])
-    except ValidationError as error:
-        first = error.errors()[0]
-        keys = ".".join(["validity", *map(str, first["loc"])])
-        raise UserError(
-            "invalid validity rules in the campaign",
-            where=f"{where}: {keys}",
-            found=first["msg"],
-        ) from None
+    problem = "invalid validity rules in the campaign"
+    return validated(document["validity"], ValidityRules, f"{where}: validity", problem)

@@ -12,7 +12,6 @@ import typer
 
 from ..core.errors import UserError
 from ..core.files import write_result
-from ..core.percent import fraction
 from ..options import (
     AboutLogs,
     AsJson,
@@ -24,6 +23,7 @@ from ..options import (
     screen,
     states,
 )
+from ..plan.choice import fraction
 
 if TYPE_CHECKING:
     import pandas as pd

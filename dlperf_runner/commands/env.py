@@ -46,8 +46,9 @@ def command(
     stack: Annotated[
         str, option("--stack", "The stack of the nodes.", "NAME", autocompletion=completes("stack"))
     ],
-    to: Annotated[
-        Path | None, option("--to", "A folder that all nodes share; default: envs/STACK.", "DIR")
+    output_dir: Annotated[
+        Path | None,
+        option("--output-dir", "A folder that all nodes share; default: envs/STACK.", "DIR"),
     ] = None,
     python: Annotated[
         str, option("--python", "A Python that all nodes have at this path.", "PATH")
@@ -70,7 +71,7 @@ def command(
         raise UserError("unknown action", where="env", expected="build", found=action)
     if python and own_python:
         raise UserError("--python and --own-python cannot be combined")
-    folder = to or Path("envs") / stack
+    folder = output_dir or Path("envs") / stack
     for path in build(names, stack, folder, Interpreter(python, own_python), mirror, print_note):
         print(path)
 
@@ -84,7 +85,7 @@ _SHOWN = 2000  # characters of the end of an error
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedEnvironment:
     """An environment to make. `python`: the versions that it takes. `wheels`: a folder or URL that
     is then the only source."""
 
@@ -132,7 +133,7 @@ def build(
     return made
 
 
-def _wanted(name: str, stack: str, mirror: str) -> Wanted:
+def _wanted(name: str, stack: str, mirror: str) -> WantedEnvironment:
     """The environment of a framework, or of one of its flavors, such as mxnet-mkl."""
     catalog = load_catalog()
     catalog.stack(stack, "--stack")
@@ -152,7 +153,7 @@ def _wanted(name: str, stack: str, mirror: str) -> Wanted:
         raise UserError(f"{name} on {stack} cannot be made as a user: {problem}", where=name)
     requirements = shipped() / environment.requirements
     wheels = f"{mirror.rstrip('/')}/wheels/" if mirror else ""
-    return Wanted(
+    return WantedEnvironment(
         name, stack, framework.import_name, environment, environment.python, requirements, wheels
     )
 
@@ -173,14 +174,18 @@ def _needs_more(framework: Framework, environment: Environment) -> str:
 
 
 def _make(
-    uv: str, wanted: Wanted, place: Path, interpreter: Interpreter, say: Callable[[str], None]
+    uv: str,
+    wanted: WantedEnvironment,
+    place: Path,
+    interpreter: Interpreter,
+    say: Callable[[str], None],
 ) -> None:
     if place.exists() and not (place / RECORD).is_file():
         raise UserError(
             "this directory is not an environment",
             where=str(place),
             expected="no directory, or an environment that this command made",
-            hint="remove it, or choose another folder with --to",
+            hint="remove it, or choose another folder with --output-dir",
         )
     staging = place.with_name(f".{place.name}.{os.urandom(8).hex()}")
     os.umask(0o022)  # all users of the folder can read it
@@ -208,7 +213,7 @@ def venv_command(uv: str, python: str, directory: Path) -> list[str]:
     return [uv, "venv", "--quiet", "--relocatable", "--python", python, str(directory)]
 
 
-def install_command(uv: str, wanted: Wanted, directory: Path) -> list[str]:
+def install_command(uv: str, wanted: WantedEnvironment, directory: Path) -> list[str]:
     """Install exactly what is locked; files are copies, because a cache may be cleaned."""
     argv = [uv, "pip", "install", "--quiet", "--require-hashes", "--link-mode", "copy"]
     argv += ["--compile-bytecode", "--python", str(directory / "bin" / "python")]
@@ -218,7 +223,7 @@ def install_command(uv: str, wanted: Wanted, directory: Path) -> list[str]:
     return [*argv, "-r", str(wanted.requirements)]
 
 
-def _site_python(uv: str, wanted: Wanted, interpreter: Interpreter) -> str:
+def _site_python(uv: str, wanted: WantedEnvironment, interpreter: Interpreter) -> str:
     """The path of a Python of this site that the environment takes. Empty if it gets its own."""
     if interpreter.is_own:
         return ""
@@ -250,7 +255,7 @@ def _minor(version: str) -> int:
     return int(version.lstrip("<>=").split(".")[1])
 
 
-def _own_python(uv: str, wanted: Wanted, directory: Path) -> None:
+def _own_python(uv: str, wanted: WantedEnvironment, directory: Path) -> None:
     """Make the directory a copy of Python that depends on no other path."""
     downloads = directory.with_name(f"{directory.name}.python")
     environment = {"UV_PYTHON_INSTALL_DIR": str(downloads), "UV_PYTHON_DOWNLOADS": "manual"}
@@ -283,7 +288,7 @@ def _unpacked_python(downloads: Path) -> Path:
     return found[0]
 
 
-def _try(wanted: Wanted, directory: Path) -> None:
+def _try(wanted: WantedEnvironment, directory: Path) -> None:
     """Import the framework from the environment, alone."""
     python = str(directory / "bin" / "python")
     code = f"import sys, {wanted.module}; assert sys.prefix == {str(directory)!r}, sys.prefix"
@@ -297,7 +302,7 @@ def _try(wanted: Wanted, directory: Path) -> None:
         )
 
 
-def _record(uv: str, wanted: Wanted, directory: Path) -> None:
+def _record(uv: str, wanted: WantedEnvironment, directory: Path) -> None:
     python = str(directory / "bin" / "python")
     packages = json.loads(_run([uv, "pip", "list", "--format", "json", "--python", python]))
     version = _run([python, "-c", "import platform; print(platform.python_version())"])
@@ -312,7 +317,7 @@ def _record(uv: str, wanted: Wanted, directory: Path) -> None:
     write_json(directory / RECORD, document)
 
 
-def _is_made(place: Path, wanted: Wanted) -> bool:
+def _is_made(place: Path, wanted: WantedEnvironment) -> bool:
     """Whether a complete environment of these requirements is there."""
     with suppress(OSError, ValueError):
         record = json.loads(read_bytes(place / RECORD))
@@ -321,7 +326,7 @@ def _is_made(place: Path, wanted: Wanted) -> bool:
     return False
 
 
-def _exchange(staging: Path, place: Path, wanted: Wanted) -> None:
+def _exchange(staging: Path, place: Path, wanted: WantedEnvironment) -> None:
     """Put a new environment in the place of an earlier one, which stays if it does not work
     there."""
     former = staging.with_name(f"{staging.name}.former")

@@ -30,9 +30,10 @@ def command(
         Path | None,
         option("--plot", "With --case: also plot it to this .svg or .png file.", "FILE"),
     ] = None,
-    file: Annotated[Path, option("--file", "The history file.", "FILE")] = Path(
+    history: Annotated[Path, option("--history", "The history file.", "FILE")] = Path(
         "results/history.sqlite"
     ),
+    file: Annotated[Path | None, option("--file", "", hidden=True)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the results of campaigns over time, and the points where the speed of a case changed."""
@@ -41,18 +42,19 @@ def command(
     from ..report import history_view
     from ..stats.change_points import change_points
 
+    history = file or history
     _check_plot(plot, case)
     start = _date(since)
     chosen = [
         point
-        for point in points(file)
+        for point in points(history)
         if (not framework or point["framework"] == framework)
         and (not workload or point["workload"] == workload)
         and (not model or point["model"] == model)
     ]
     cases = history_view.by_case(chosen)
     if case:
-        name = _named(case, cases, file)
+        name = _named(case, cases, history)
         cases = {name: cases[name]}
     changes = {
         name: history_view.explained(
@@ -96,7 +98,7 @@ def _named(text: str, cases: Mapping[str, Sequence[Point]], file: Path) -> str:
             if cases
             else "a case in the history, but no case matches the other options",
             found=text,
-            hint=f"`python -m dlperf_runner history --file {file}` lists them",
+            hint=f"`python -m dlperf_runner history --history {file}` lists them",
         )
     return fitting[0]
 

@@ -25,7 +25,7 @@ def command(
     made = init_inventory(directory, example)
     print(f"Created {made}. Set the names and addresses of your servers in it. Then run:")
     print(f"  dlperf provision -i {made}")
-    print(f"  dlperf bench -i {made} -e model=resnet50v1b")
+    print(f"  dlperf run -i {made} --model resnet50v1b")
 
 
 def init_inventory(directory: Path, example: str) -> Path:

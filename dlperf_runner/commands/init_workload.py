@@ -105,7 +105,7 @@ def command(values: Mapping[str, str], files: Files = None) -> None:
     made = init_workload(folder, given, files or ())
     where = shlex.quote(str(folder))
     print(f"Created {made}. See what would run, run it, and read its logs:")
-    for command in (f"plan --workload {given['name']}", f"bench -e workload={given['name']}"):
+    for command in (f"plan --workload {given['name']}", f"run --workload {given['name']}"):
         print(f"  dlperf --catalog {where} {command}")
     print(f"  dlperf --catalog {where} summarize")
 

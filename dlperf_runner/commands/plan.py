@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
-from ..options import AsJson, Chosen, chooses, option, print_json, print_note
-from ..options.scheduler import Scheduled, schedules
+from ..options import AsJson, Chosen, option, print_json, print_note
+from ..options.scheduler import chooses_and_schedules, scheduled
 
 ORDER = 70
 
 
-@partial(chooses, with_file=True)
-@schedules
+@chooses_and_schedules
 def command(
     chosen: Chosen,
-    scheduled: Scheduled,
     campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
     resume: Annotated[
         str, option("--resume", "Show only the unfinished runs of this campaign.", "DIR")
@@ -35,8 +32,11 @@ def command(
         print_json(schema_of_files())
         return
     choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
-    if scheduled.name:
-        print(scheduled.scripts(chosen, campaign), end="")
+    jobs = scheduled(chosen)
+    if jobs.name:
+        document = jobs.plan(chosen, campaign)
+        scripts = (f"==> {path} <==\n{text}" for path, text in document["scripts"].items())
+        print_json(document) if as_json else print("\n".join(scripts), end="")
         return
     document = campaigns.plan(
         choice, *nodes, campaign, resume, chosen.wait, print_note, file=chosen.file

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from functools import partial
 from typing import Annotated
 
 import typer
 
 from ..core.errors import UserError
-from ..options import Chosen, chooses, option, print_errors, print_note
-from ..options.scheduler import Scheduled, schedules
+from ..options import Chosen, option, print_errors, print_note
+from ..options.scheduler import chooses_and_schedules, scheduled
 from .summarize import print_summary
 
 ORDER = 80
 
 
-@partial(chooses, with_file=True)
-@schedules
+@chooses_and_schedules
 def command(
     chosen: Chosen,
-    scheduled: Scheduled,
     campaign: Annotated[
         str, option("--campaign", "The directory of the new campaign.", "DIR")
     ] = "",
@@ -61,13 +58,14 @@ def command(
     from ..control import campaigns, controllers
     from ..control.rounds import Policy
 
+    jobs = scheduled(chosen)
     nodes = (chosen.inventories, chosen.limit)
     where = (campaign, resume, chosen.wait)
     policy = Policy(stop_after, on_node_loss)
     if retry_failed and not resume:
         raise UserError("--retry-failed is for --resume DIR")
     if detach:
-        directory = scheduled.campaign(chosen, campaign, resume, policy) or campaigns.prepare(
+        directory = jobs.campaign(chosen, campaign, resume, policy) or campaigns.prepare(
             chosen.choice, *nodes, *where, print_note, chosen.file
         )
         options = [f"--inventory={path}" for path in chosen.inventories]
@@ -84,7 +82,7 @@ def command(
     if live:
         from ..live.command import announce_page
     around = announce_page if live else nullcontext
-    if own := scheduled.campaign(chosen, campaign, resume, policy):
+    if own := jobs.campaign(chosen, campaign, resume, policy):
         from ..control.scheduled import run as run_jobs
 
         directory = own

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import secrets
 import shlex
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..campaign import directory as campaigns
 from ..campaign import lock
@@ -28,8 +29,12 @@ from ..plan.campaign_file import CampaignFile, located, of_variables
 from ..plan.cases import not_planned
 from ..plan.choice import Choice, choice_of_variables, choice_options, option_name, parse_wait
 from ..plan.make import make_plan, plan_document
-from ..plan.memory import memory_warnings
 from .rounds import AS_PLANNED, Policy, execute_campaign
+
+if TYPE_CHECKING:
+    from ..catalog.workload import Workload
+    from ..core.case import Run
+
 
 SEEDS = 10**9
 # Prefixes of playbook variables that are not options of a campaign. Role names are also prefixes.
@@ -209,3 +214,34 @@ def refuse_rounds(choice: Choice, inventories: Sequence[str], limit: str) -> Non
         where=f"-e until_ci={choice.until_ci}",
         hint=f"`dlperf run` does: {shlex.join(['dlperf', 'run', *options])}",
     )
+
+
+_MEMORY = re.compile(r"(\d+) ?G[Bi]", re.ASCII)
+
+
+def memory_warnings(runs: Iterable[Run], workloads: Mapping[str, Workload]) -> list[str]:
+    """A line for each batch that was published on GPUs with more memory than those of its runs.
+    The memory of a GPU is that in its name."""
+    lines: dict[str, None] = {}
+    for run in runs:
+        memory = _MEMORY.search(run.accelerator)
+        published = _published(run, workloads)
+        if memory and published and int(memory[1]) < published:
+            lines[
+                f"warning: {run.workload} with batch {run.batch_size_per_device} in"
+                f" {run.precision} was published on GPUs with {published} GB; on"
+                f" {run.accelerator} it may end without memory (--batch-size takes another)"
+            ] = None
+    return list(lines)
+
+
+def _published(run: Run, workloads: Mapping[str, Workload]) -> int | None:
+    key = run.precision, run.batch_size_per_device
+    workload = workloads[run.workload]
+    found = (
+        entry.published_gpu_memory_gb
+        for matrix in workload.matrices.values()
+        for entry in matrix.batches
+        if (entry.precision, entry.batch_size_per_device) == key
+    )
+    return next((memory for memory in found if memory), None)

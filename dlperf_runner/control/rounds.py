@@ -27,17 +27,27 @@ from ..campaign.directory import (
 )
 from ..campaign.manifest import seal
 from ..core.errors import UserError
-from ..core.frame import SAMPLES_PER_SECOND
+from ..core.frame import SAMPLES_PER_SECOND, records
 from ..core.identity import CaseKey, case_key, parameters_text
 from ..core.lists import counted
-from ..core.percent import fraction
-from ..plan.choice import MOST_ADAPTIVE_REPEATS, option_name, parse_wait, recorded_choice
+from ..plan.choice import MOST_ADAPTIVE_REPEATS, fraction, option_name, parse_wait, recorded_choice
 from ..stats.repeats import relative_half_width, wanted_repeats
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..plan.choice import Choice
+import json
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from ..core.node import Node
+from ..plan.choice import with_tuples
+from ..plan.make import make_plan, ordered
+
+if TYPE_CHECKING:
+    from ..catalog.reader import Catalog
+
 
 # The columns of the frame that identify a case of a plan; each run of the plan has them, too.
 PLANNED = (
@@ -195,7 +205,7 @@ def case_samples(frame: pd.DataFrame, plan: Mapping[str, Any]) -> dict[str, list
     valid = frame[frame["valid"] & (frame["metric"] == SAMPLES_PER_SECOND)]
     samples: dict[CaseKey, list[float]] = {}
     newest: dict[tuple[object, ...], tuple[int, CaseKey]] = {}
-    for row in valid.to_dict(orient="records"):
+    for row in records(valid):
         key, planned = case_key(row), _planned(row, row["parameters"])
         samples.setdefault(key, []).append(row["value"])
         newest[planned] = max(
@@ -237,7 +247,6 @@ def _add_revision(
     values: Mapping[str, Sequence[float]],
 ) -> str:
     from ..catalog.reader import load_catalog
-    from ..plan.revisions import more_runs
 
     runs = more_runs(plan, wanted, load_catalog(), str(directory / "plan.json"))
     reasons = {}
@@ -266,3 +275,46 @@ def _too_wide(values: Mapping[str, Sequence[float]], choice: Choice) -> Iterator
 
 def _half_width(choice: Choice) -> float:
     return fraction(choice.until_ci or "", option_name("until_ci"))
+
+
+# What ends a run that fails. A run that is done was measured in the same way with any of them.
+_LIMITS = ("timeout_s", "hung_after_s", "hung_after_lines", "first_step_s")
+
+
+def more_runs(
+    plan: Mapping[str, Any], wanted: Mapping[str, int], catalog: Catalog, where: str
+) -> list[dict[str, Any]]:
+    """The runs that the plan lacks for cases to have as many repeats as wanted, in its order.
+
+    `plan` is a plan document, with the runs of its revisions. `where` names it in errors.
+    """
+    choice = recorded_choice(plan["choice"])
+    nodes = [Node(**with_tuples(node)) for node in plan["inventory"]]
+    most = max(wanted.values())
+    runs = make_plan(replace(choice, repeats=most), catalog, nodes)
+    recorded = {run["id"]: run for run in plan["runs"]}
+    new = []
+    for run in runs:
+        if run.case not in wanted or run.repeat > wanted[run.case]:
+            continue
+        if run.id not in recorded:
+            new.append(run)
+            continue
+        # As JSON has it: with lists in place of tuples.
+        made = json.loads(json.dumps(asdict(run)))
+        _refuse_other(recorded[run.id], made, where)
+    seed = None if choice.seed is None else choice.seed + len(recorded)
+    return [asdict(run) for run in ordered(new, choice.order, seed)]
+
+
+def _refuse_other(recorded: Mapping[str, Any], made: Mapping[str, Any], where: str) -> None:
+    for name, value in made.items():
+        if name not in _LIMITS and recorded.get(name) != value:
+            raise UserError(
+                "the catalogue or this program has changed since the campaign was planned, so more"
+                " runs would be of another kind",
+                where=where,
+                expected=f"{name} {recorded.get(name)!r} of {recorded['id']}",
+                found=repr(value),
+                hint="start a new campaign",
+            )

@@ -8,7 +8,7 @@ import shutil
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,7 @@ from ..campaign import job_files, jobs
 from ..catalog.reader import load_catalog
 from ..core.errors import UserError
 from ..core.files import open_read, read_text, write_whole
-from ..core.node import JOB_ENGINES, Node
-from ..core.node_paths import ENVIRONMENTS
+from ..core.node import ENVIRONMENTS, JOB_ENGINES, Node
 from ..core.paths import shipped
 from ..plan import inventory
 from ..plan.campaign_file import CampaignFile
@@ -150,25 +149,18 @@ def in_order_of_jobs(
     return replace(choice, order="grouped")
 
 
-def script_text(
+def scripts(
     directory: Path, settings: job_files.SchedulerSettings, runs: Sequence[Mapping[str, Any]]
-) -> str:
-    """All scripts of the jobs that would be submitted, each below its path."""
-    parts = []
+) -> dict[str, str]:
+    """All scripts of the jobs that would be submitted, by path."""
+    texts: dict[str, str] = {}
     for number, own in enumerate(job_files.allocations(runs, settings.allocation), start=1):
         place = directory / "jobs" / str(number)
         before = f"@job{number - 1}@" if number > 1 else ""
         request = job_files.allocation_request(settings, f"dlperf-{number}", place, own, before)
-        parts += [
-            f"==> {path} <==\n{text}"
-            for path, text in job_files.scripts(directory, settings, request, own).items()
-        ]
-    return "\n".join(parts)
-
-
-def plan(choice: Choice, nodes: Sequence[Node], say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The runs of a plan, as documents."""
-    return [asdict(run) for run in planned(choice, nodes, say)[2]]
+        files = job_files.scripts(directory, settings, request, own)
+        texts |= {str(path): text for path, text in files.items()}
+    return texts
 
 
 def create(

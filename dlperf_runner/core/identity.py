@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from .node_paths import SYNTHETIC_DATASETS
+from .node import SYNTHETIC_DATASETS
 
 TOPOLOGY = ("nodes", "gpus_per_node", "world_size")
 IDENTITY = (

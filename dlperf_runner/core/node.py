@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+ENVIRONMENTS = "/opt/dlperf/envs"
+SOURCES = "/opt/dlperf/src"
+SYNTHETIC_DATASETS = "/opt/dlperf/data/synthetic"  # as catalog/datasets.yml has them
+
+
 # The supported container engines: by SSH, and in a scheduler's jobs.
 ENGINES = ("docker", "podman")
 JOB_ENGINES = ("enroot", "apptainer", "singularity", "podman")

@@ -9,9 +9,8 @@ from functools import reduce
 from operator import getitem
 from typing import Any
 
-from ..catalog.controllers import CONTROLLERS, Controller
 from ..catalog.stack import Stack
-from ..catalog.suites import SYSTEMS
+from ..catalog.suites import CONTROLLERS, SYSTEMS, Controller
 from ..core.node import Node
 from .adopted import adopted_findings
 from .dcgm import dcgm_findings

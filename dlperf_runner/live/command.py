@@ -40,7 +40,7 @@ def command(
 
 
 HOST = "127.0.0.1"
-_PAGE = Path(__file__).parents[1] / "report" / "templates" / "live.html"
+_PAGE = Path(__file__).with_name("page.html")
 
 
 class _Page:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..options import AsJson, exit_with, option, print_json, print_note, screen
+from ..report.data import csv
+from ..report.tables import Cell, Column, cell, without_empty
+from ..report.terminal import PIPE, Screen, table
+from .round import MlperfResult
 
 ORDER = 220
 
@@ -38,8 +43,7 @@ def command(
     has too few runs. It is 2 if a log cannot be read, or if the logs of a result are copies, have
     different batch sizes, or are more than count."""
     from ..core.files import write_result
-    from ..report.mlperf_text import csv_text, render
-    from ..results.mlperf_round import read_round
+    from .round import read_round
 
     found = read_round(directory, batch_size=batch_size, consecutive=consecutive)
     if csv is not None:
@@ -52,3 +56,68 @@ def command(
         print_note(note)
     is_missed = any(one.time_to_train_min is None for one in found.results)
     exit_with(found.problems, found.notes or is_missed)
+
+
+_COLUMNS = (
+    Column("submitter", wraps=True),
+    Column("system", wraps=True),
+    Column("accelerator", wraps=True),
+    Column("devices", True),
+    Column("batch", True, stacks=True),
+    Column("minutes", True),
+    Column("n", True),
+    Column("samples/s", True),
+    Column("tokens/s/device", True, stacks=True),
+    Column("step time (s)", True, stacks=True),
+)
+
+
+def render(results: Sequence[MlperfResult], screen: Screen = PIPE) -> str:
+    """A table for each benchmark, the largest systems last."""
+    lines: list[str] = []
+    for benchmark in sorted({result.benchmark for result in results}):
+        own = [result for result in results if result.benchmark == benchmark]
+        own.sort(key=lambda r: (_devices(r) or 0, r.time_to_train_min or 0.0, r.submitter))
+        columns, rows = without_empty(_COLUMNS, [_row(result) for result in own], 7)
+        estimators = sorted({result.estimator or "none" for result in own})
+        needed = next((r.runs_needed for r in own if r.runs_needed), "an unknown number of")
+        heading = f"{benchmark}: MLPerf's time to train of {needed} runs, in minutes"
+        lines += [heading, "", table(columns, rows, screen)]
+        lines += [f"Throughput by {', '.join(estimators)}."]
+        notes: dict[str, list[str]] = {}
+        for result in own:
+            if result.throughput_note:
+                where = f"{result.submitter} {result.system}"
+                notes.setdefault(result.throughput_note, []).append(where)
+        for note, places in notes.items():
+            all_of_it = len(places) == len(own)
+            lines.append(f"{'All' if all_of_it else ', '.join(places)}: {note}.")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def csv_text(results: Sequence[MlperfResult]) -> str:
+    """All results with all digits; what is unknown is an empty field."""
+    names = [item.name for item in fields(MlperfResult)]
+    return csv(map(asdict, results), names)
+
+
+def _devices(result: MlperfResult) -> int | None:
+    if result.nodes is None or result.accelerators_per_node is None:
+        return None
+    return result.nodes * result.accelerators_per_node
+
+
+def _row(result: MlperfResult) -> tuple[Cell, ...]:
+    return (
+        cell(result.submitter),
+        cell(result.system),
+        cell(result.accelerator or "-"),
+        cell(_devices(result)),
+        cell(result.global_batch_size),
+        cell(result.time_to_train_min, ".3f"),
+        cell(result.runs),
+        cell(result.samples_per_second, ".2f"),
+        cell(result.tokens_per_second_per_device, ".1f"),
+        cell(result.step_time_median_s, ".4f"),
+    )

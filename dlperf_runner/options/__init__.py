@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -51,18 +50,10 @@ Limit = Annotated[str, option("--limit -l", "Use only these hosts (an Ansible pa
 Wait = Annotated[
     str,
     option(
-        "--wait --wait-for-idle",
+        "--wait",
         "How long to wait for nodes that another campaign uses, and before each run for nodes on"
         " which others compute, such as 90s, 30m or 2h; default: fail at once.",
         "TIME",
-    ),
-]
-_CampaignFiles = Annotated[
-    Path | None,
-    typer.Argument(
-        help="A campaign file: choices, inventory and notes in YAML; options override it.",
-        metavar="[FILE]",
-        show_default=False,
     ),
 ]
 Conditions = Annotated[
@@ -83,35 +74,23 @@ CampaignDirectory = Annotated[
 @dataclass(frozen=True)
 class Chosen:
     """What the user chose to run, and on which nodes. `given`: the options of Choice that are set,
-    by name."""
+    by name. `options`: all that are in force, with those of further parameters."""
 
     choice: Choice
     inventories: Sequence[str]
     limit: str
     wait: str
-    file: CampaignFile | None = None
-    given: frozenset[str] = frozenset()
+    file: CampaignFile | None
+    given: frozenset[str]
+    options: Mapping[str, Any]
 
 
-def chooses(command: Callable[..., None], *, with_file: bool = False) -> Callable[..., None]:
-    """Add the options of Choice and of the nodes to a command, and with `with_file` a campaign file
-    as argument. The command gets Chosen as first argument."""
+def chooses(
+    command: Callable[..., None], *, further: Sequence[inspect.Parameter] = ()
+) -> Callable[..., None]:
+    """Add the options of Choice and of the nodes to a command, and those that are `further`. The
+    command gets Chosen as first argument."""
     from ..plan.choice import OPTIONS, option_name
-
-    def chosen(values: Mapping[str, Any]) -> Chosen:
-        from ..plan.choice import parse_choice
-
-        given, file = dict(values), None
-        if path := given.pop("file", None):
-            from ..plan.campaign_file import combined, read_campaign_file
-
-            file, given = combined(read_campaign_file(path), given)
-            for line in file.overridden:
-                print_note(line)
-        texts = {item.name: given[item.name] for item in OPTIONS}
-        choice = parse_choice(texts, given["parameter"] or [])
-        nodes = (given["inventory"] or (), given["limit"], given["wait"])
-        return Chosen(choice, *nodes, file, frozenset(name for name in texts if texts[name]))
 
     options = [
         text_option(
@@ -129,8 +108,24 @@ def chooses(command: Callable[..., None], *, with_file: bool = False) -> Callabl
         keyword("limit", Limit, ""),
         keyword("wait", Wait, ""),
     ]
-    files = [keyword("file", _CampaignFiles)] if with_file else []
-    return _with_options(command, [*files, *options, *nodes], chosen)
+    return _with_options(command, [*options, *nodes], _chosen, further)
+
+
+def _chosen(given: Mapping[str, Any]) -> Chosen:
+    """What the options say, and a campaign file, if one of them is its path."""
+    from ..plan.choice import OPTIONS, parse_choice
+
+    file = None
+    if path := given.get("file"):
+        from ..plan.campaign_file import combined, read_campaign_file
+
+        file, given = combined(read_campaign_file(path), given)
+        for line in file.overridden:
+            print_note(line)
+    texts = {item.name: given[item.name] for item in OPTIONS}
+    choice = parse_choice(texts, given["parameter"] or [])
+    nodes = (given["inventory"] or (), given["limit"], given["wait"])
+    return Chosen(choice, *nodes, file, frozenset(name for name in texts if texts[name]), given)
 
 
 @dataclass(frozen=True)
@@ -201,34 +196,24 @@ def _with_options(
     command: Callable[..., None],
     options: Sequence[inspect.Parameter],
     first: Callable[[Mapping[str, Any]], object],
+    last: Sequence[inspect.Parameter] = (),
 ) -> Callable[..., None]:
     """The command with these options in place of its first parameter, which `first` makes of their
-    values."""
+    values. Those in `last` come after the command's own."""
 
-    @functools.wraps(command)
     def wrapped(**values: Any) -> None:
-        own = {item.name: values.pop(item.name) for item in options}
-        command(first(own), **values)
+        given = {item.name: values.pop(item.name) for item in (*options, *last)}
+        command(first(given), **values)
 
-    set_parameters(wrapped, [*options, *keywords_of(command)[1:]])
-    return wrapped
-
-
-def keywords_of(command: Callable[..., None]) -> list[inspect.Parameter]:
-    """The parameters of a command, which are given by name."""
     types = get_type_hints(command, include_extras=True)
-    return [
-        keyword(p.name, types[p.name], p.default)
-        for p in inspect.signature(command).parameters.values()
-    ]
-
-
-def set_parameters(wrapped: Any, parameters: Sequence[inspect.Parameter]) -> None:
-    """Let typer see these parameters in place of those of the function that is wrapped."""
-    wrapped.__signature__ = inspect.Signature(parameters)
-    # Typer reads these types. Those of the wrapped function would hide the new options.
+    _, *own = inspect.signature(command).parameters.values()
+    own = [keyword(item.name, types[item.name], item.default) for item in own]
+    parameters = [*options, *own, *last]
+    # Typer reads both.
+    vars(wrapped)["__signature__"] = inspect.Signature(parameters)
     wrapped.__annotations__ = {item.name: item.annotation for item in parameters}
-    del wrapped.__wrapped__
+    wrapped.__doc__ = command.__doc__
+    return wrapped
 
 
 def with_texts(

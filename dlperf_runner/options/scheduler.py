@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from . import (
-    Chosen,
-    keyword,
-    keywords_of,
-    option,
-    print_note,
-    refuse_given,
-    set_parameters,
-    text_option,
-)
+import typer
+
+from ..schedulers import schedulers
+from . import Chosen, chooses, keyword, option, print_note, refuse_given, text_option
 
 if TYPE_CHECKING:
     from ..campaign.job_files import SchedulerSettings
@@ -59,17 +52,20 @@ class Scheduled:
             scheduled.create(directory, choice, nodes, settings, print_note, chosen.file)
         return directory
 
-    def scripts(self, chosen: Chosen, campaign: str) -> str:
-        """The scripts of the jobs that `run` would submit."""
+    def plan(self, chosen: Chosen, campaign: str) -> dict[str, Any]:
+        """The plan, and the scripts of the jobs that `run` would submit, by path."""
         from ..campaign.directory import new_directory
         from ..control import scheduled
+        from ..control.campaigns import planned
         from ..plan.campaign_file import located
+        from ..plan.make import plan_document
 
         directory = Path(campaign or new_directory()).resolve()
         with located(chosen.file):
             choice, nodes, settings = self._planned(chosen)
-            runs = scheduled.plan(choice, nodes, print_note)
-        return scheduled.script_text(directory, settings, runs)
+            document = plan_document(*planned(choice, nodes, print_note))
+        scripts = scheduled.scripts(directory, settings, document["runs"])
+        return {**document, "scripts": scripts}
 
     def _planned(self, chosen: Chosen) -> tuple[Choice, tuple[Node, ...], SchedulerSettings]:
         from ..control import scheduled
@@ -109,42 +105,42 @@ _SITE = Annotated[
 ]
 
 
-def schedules(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of schedulers to a command. It gets Scheduled by the keyword `scheduled`."""
-    from ..schedulers import schedulers
+_FILE = Annotated[
+    Path | None,
+    typer.Argument(
+        help="A campaign file: choices, inventory and notes in YAML; options override it.",
+        metavar="[FILE]",
+        show_default=False,
+    ),
+]
 
-    of_jobs: dict[str, inspect.Parameter] = {}
+
+def _of_jobs() -> dict[str, inspect.Parameter]:
+    """The options of the schedulers' jobs, by name."""
+    options: dict[str, inspect.Parameter] = {}
     for name, metavar, words in (each for own in schedulers().values() for each in own.options):
         shown = (f"--{name}", f"With --scheduler: {words[0].lower()}{words[1:]}")
-        of_jobs.setdefault(
+        options.setdefault(
             name,
             text_option(name, *shown, metavar)
             if metavar
             else keyword(name, Annotated[bool, option(*shown)], False),
         )
+    return options
+
+
+def chooses_and_schedules(command: Callable[..., None]) -> Callable[..., None]:
+    """Add a campaign file, the options of `chooses` and those of schedulers to a command. It gets
+    Chosen as first argument, which has what `scheduled` needs."""
     texts = [text_option(name, f"--{name.replace('_', '-')}", *shown) for name, *shown in _TEXTS]
-    options = [*texts, keyword("site", _SITE), *of_jobs.values()]
+    further = [keyword("file", _FILE), *texts, keyword("site", _SITE), *_of_jobs().values()]
+    return chooses(command, further=further)
 
-    @functools.wraps(command)
-    def wrapped(chosen: Chosen, **values: Any) -> None:
-        given = {item.name: values.pop(item.name) for item in options}
-        if (file := chosen.file) is not None:
-            from ..plan.campaign_file import with_scheduler
 
-            told = len(file.overridden)
-            file, given = with_scheduler(file, given)
-            for line in file.overridden[told:]:
-                print_note(line)
-            chosen = replace(chosen, file=file)
-        scheduled = Scheduled(
-            given["scheduler"],
-            {name: str(given[name]) for name in of_jobs if given[name]},
-            *(given[name] for name in ("allocation", "max_wait", "site")),
-        )
-        if not scheduled.name:
-            refuse_given(given, "this option has an effect only with --scheduler")
-        command(chosen, scheduled=scheduled, **values)
-
-    own = [item for item in keywords_of(command) if item.name != "scheduled"]
-    set_parameters(wrapped, [*own, *options])
-    return wrapped
+def scheduled(chosen: Chosen) -> Scheduled:
+    """What was chosen of a scheduler. Raises UserError if only its options were."""
+    of_jobs = {name: str(value) for name in _of_jobs() if (value := chosen.options[name])}
+    others = {name: chosen.options[name] for name in ("allocation", "max_wait", "site")}
+    if not (name := chosen.options["scheduler"]):
+        refuse_given(others | of_jobs, "this option has an effect only with --scheduler")
+    return Scheduled(name, of_jobs, **others)

@@ -215,36 +215,27 @@ def located(file: CampaignFile | None) -> Iterator[None]:
         raise
 
 
-def with_scheduler(
-    file: CampaignFile, given: Mapping[str, Any]
-) -> tuple[CampaignFile, dict[str, Any]]:
-    """The file and the options of the scheduler that are in force, as `combined` does."""
-    own, place = file.scheduler(), file.place("scheduler")
-    told = [
-        f"{option_name(name)} {value} overrides {place}"
-        for name, value in given.items()
-        if value and own.get(name) and own[name] != value
-    ]
-    in_force = {name: value or own.get(name) or value for name, value in given.items()}
-    replaced = {"scheduler"} if told else set()
-    overridden, keys = (*file.overridden, *told), file.given | replaced
-    return replace(file, overridden=overridden, given=keys), in_force
-
-
 def combined(file: CampaignFile, given: Mapping[str, Any]) -> tuple[CampaignFile, dict[str, Any]]:
     """The file with what the command line overrides in it, and the options that are in force.
     `given`: the options of the command line by name, empty if not given."""
-    own = file.options()
+    of_jobs = file.scheduler()
+    own = file.options() | of_jobs
     keys = {item.name: key for key, item in VARIABLES.items()} | {"parameter": "parameters"}
-    in_force = {name: value or own.get(name, value) for name, value in given.items()}
+    keys |= dict.fromkeys(of_jobs, "scheduler")
+    in_force = {name: value or own.get(name) or value for name, value in given.items()}
     in_force["parameter"] = _with_parameters(own["parameter"], given["parameter"] or [])
-    replaced = {keys.get(name, name) for name, value in given.items() if value}
-    told = [
-        f"{option_name(name)} {text_of(value)} overrides {file.place(keys.get(name, name))}"
+    overridden = [
+        name
         for name, value in given.items()
         if value and own.get(name) and not _holds(in_force[name], own[name])
     ]
-    return replace(file, overridden=tuple(told), given=frozenset(replaced)), in_force
+    sentences = tuple(
+        f"{option_name(name)} {text_of(given[name])} overrides {file.place(keys.get(name, name))}"
+        for name in overridden
+    )
+    replaced = {name for name, value in given.items() if value and name not in of_jobs}
+    replaced = {keys.get(name, name) for name in (*replaced, *overridden)}
+    return replace(file, overridden=sentences, given=frozenset(replaced)), in_force
 
 
 def _holds(value: str | list[str], of_file: str | list[str]) -> bool:
@@ -286,7 +277,7 @@ def of_variables(
                 where="-e inventory",
                 expected=name,
                 found=", ".join(inventories),
-                hint=f"add -i {name}; `dlperf run` and `dlperf bench` do so themselves",
+                hint=f"add -i {name}; `dlperf run` does so itself",
             )
     content = yaml.safe_dump(own, sort_keys=False, allow_unicode=True).encode()
     return CampaignFile(None, content, own, lambda key: f"-e {key}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ..core.errors import UserError
 from ..core.node import CONTAINER_CHOICES
-from ..core.percent import fraction
 
 SOURCE_NAMES = ("builtin", "upstream")
 ORDERS = ("interleaved", "grouped", "random")
@@ -310,3 +310,20 @@ def _parameters(texts: Iterable[str]) -> dict[str, str]:
                 found=repr(text),
             )
     return parameters
+
+
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%", re.ASCII)
+
+
+def fraction(text: str, where: str) -> float:
+    """The percentage as a fraction: 0.03 for `3%`. Raises UserError unless it is below 100 %."""
+    match = _PERCENT.fullmatch(text.strip())
+    value = float(match[1]) / 100 if match else 1.0
+    if not value < 1:
+        raise UserError(
+            "invalid percentage",
+            where=where,
+            expected="a percentage below 100, like 3%",
+            found=text,
+        )
+    return value

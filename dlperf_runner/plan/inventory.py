@@ -92,7 +92,15 @@ def _list_inventory(inventories: Sequence[str], limit: str | None) -> dict[str, 
         del project["ANSIBLE_CONFIG"]
     environment = {**project, **os.environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1"}
     try:
-        done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+        # bench.yml plans in a worker of Ansible, whose own standard input Ansible refuses.
+        done = subprocess.run(
+            argv,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     except FileNotFoundError:
         raise UserError(
             "ansible-inventory is not installed in this Python environment",

@@ -19,13 +19,12 @@ from ..catalog.source import DataParameter
 from ..core.case import SCHEMA, Case, Run, Window
 from ..core.errors import UserError
 from ..core.lists import counted, grouped
-from ..core.node_paths import ENVIRONMENTS, SOURCES
+from ..core.node import ENVIRONMENTS, SOURCES
 from ..core.template import fill
 from ..schedulers.job import is_placeholder
 from . import containers, datasets, job_containers, parameters
 from .cases import cases_of, chosen_matrix, no_case, select_workloads
 from .choice import Choice, check_choice
-from .order import ordered
 
 if TYPE_CHECKING:
     from ..catalog.framework import Environment
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
     from ..catalog.source import Source
     from ..catalog.workload import Workload
     from ..core.node import Node
+import random
+from collections.abc import Iterable, Iterator
+from itertools import chain, zip_longest
 
 
 def make_plan(choice: Choice, catalog: Catalog, nodes: Sequence[Node]) -> tuple[Run, ...]:
@@ -309,3 +311,23 @@ def _image(
             found=", ".join([engine, *others]),
         )
     return containers.image_for(engine, name, python, environment, hosts) if engine else None
+
+
+def ordered(runs: Iterable[Run], order: str, seed: int | None) -> tuple[Run, ...]:
+    """The runs in one of the orders of choice.ORDERS. The repeats of a case always ascend."""
+    groups = list(grouped(runs, attrgetter("case")).values())
+    if order == "grouped":
+        return tuple(chain.from_iterable(groups))
+    if order == "interleaved":
+        return tuple(run for row in zip_longest(*groups) for run in row if run is not None)
+    if seed is None:
+        raise ValueError("a random order needs a seed")
+    return tuple(_shuffled(groups, random.Random(seed)))  # noqa: S311  not for secrets
+
+
+def _shuffled(groups: Sequence[Sequence[Run]], numbers: random.Random) -> Iterator[Run]:
+    places = [index for index, group in enumerate(groups) for _ in group]
+    following = [iter(group) for group in groups]
+    # Python guarantees the same random() for a seed in every version, but not the same shuffle().
+    for index in sorted(places, key=lambda _: numbers.random()):
+        yield next(following[index])

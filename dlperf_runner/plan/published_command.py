@@ -16,7 +16,7 @@ from ..core.template import fill
 from .parameters import values_of
 
 if TYPE_CHECKING:
-    from ..catalog.reproduction import DeclaredDifference, PublishedCommand, Reproduction
+    from ..catalog.publication import DeclaredDifference, PublishedCommand, Reproduction
     from ..catalog.workload import Workload
     from ..core.case import Run
     from ..core.node import Node

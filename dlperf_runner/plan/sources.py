@@ -24,7 +24,7 @@ from ..catalog.source import Patch, Source, UpstreamSource
 from ..core import paths
 from ..core.errors import UserError
 from ..core.files import read_bytes, read_text, write_whole
-from ..core.node_paths import ENVIRONMENTS, SOURCES
+from ..core.node import ENVIRONMENTS, SOURCES
 from ..core.template import fill
 from .repository import EXECUTABLE, PLAIN, SYMLINK, File, Repository
 

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from ..catalog.suites import RELEASES
 from ..core.errors import UserError
 from ..core.files import read_text
-from ..core.node_paths import ENVIRONMENTS
+from ..core.node import ENVIRONMENTS
 from ..core.paths import shipped
 from . import adoption, environments, ssh_mesh, stacks
 

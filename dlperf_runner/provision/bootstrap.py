@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..catalog.controllers import CONTROLLERS, controller
-from ..catalog.suites import SUITES, SYSTEMS, numbers
+from ..catalog.suites import CONTROLLERS, SUITES, SYSTEMS, controller, numbers
 from ..core.paths import shipped
 
 # RHEL and its rebuilds, by their ID in os-release; CentOS Stream is ahead of them.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..core.node_paths import ENVIRONMENTS, SOURCES
+from ..core.node import ENVIRONMENTS, SOURCES
 from .containers import IMAGES, on_each_node, prepare, versions_argv
 
 Run = Mapping[str, Any]  # a run of the plan document

@@ -7,6 +7,7 @@ campaign: {release: DIR}
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -21,6 +22,7 @@ from dlperf_runner.campaign import lock
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.control.campaigns import plan_of_playbook
 from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.files import json_text
 from dlperf_runner.plan.sources import prepare_source
 
 
@@ -51,4 +53,4 @@ def sources(runs: Sequence[Mapping[str, Any]], mirror: str) -> Iterator[dict[str
         made = prepare_source(
             load_catalog(), workload, source, mirror or None, environment=environment or None
         )
-        yield {**asdict(made), "path": str(made.path)}
+        yield json.loads(json_text({**asdict(made), "path": str(made.path)}))

@@ -1,7 +1,9 @@
-"""bench.yml shows what planning notes, such as workloads that it leaves out."""
+"""The first play of bench.yml: it plans, and shows what the planning notes."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
 
@@ -10,20 +12,45 @@ import yaml
 from executed_modules import playbook
 from modules import PROJECT
 
+INVENTORY = """\
+[nodes]
+node1
+[nodes:vars]
+dlperf_devices_per_node=2
+dlperf_accelerator=cpu
+dlperf_stack=cpu
+dlperf_frameworks=["mxnet"]
+"""
 NOTE = "not planned: paddle-arcface: these nodes do not have paddle (dlperf_frameworks)"
 
 
-@pytest.mark.parametrize("notes", [[NOTE], []])
-def test_the_notes_of_the_plan_are_shown(notes: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("model", "notes"), [("arcface", True), ("resnet50v1b", False)])
+def test_planning_makes_a_campaign_and_shows_its_notes(
+    model: str, notes: bool, tmp_path: Path
+) -> None:
     (play, *_) = yaml.safe_load((PROJECT / "playbooks/bench.yml").read_text(encoding="utf-8"))
-    names = [task["name"] for task in play["tasks"]]
-    # From the planning to the reading of the plan, with a result in place of the planning.
-    first = names.index("Show the plan's notes, such as workloads that it leaves out")
-    last = names.index("Keep the plan and the lock on its nodes")
-    result = {"bench_planned": {"plan": {"runs": []}, "notes": notes, "lock": {}}}
-    play["tasks"] = [{"ansible.builtin.set_fact": result}, *play["tasks"][first : last + 1]]
-    (tmp_path / "bench.yml").write_text(yaml.safe_dump([play]))
-    options = ("-e", f"ansible_python_interpreter={sys.executable}")
-    run = playbook(*options, tmp_path / "bench.yml")
-    assert run.returncode == 0, run.stdout
-    assert (NOTE in run.stdout) == bool(notes)
+    # As the role benchmark_source takes them.
+    taken = "{{ bench_sources.sources | subelements('prepare', skip_missing=true) }}"
+    told = f"{{{{ bench_sources.sources }}}} {{{{ bench_lock }}}} {taken}"
+    shown = {"ansible.builtin.debug": {"msg": told}}
+    (tmp_path / "plan.yml").write_text(yaml.safe_dump([{**play, "tasks": [*play["tasks"], shown]}]))
+    (tmp_path / "hosts.ini").write_text(INVENTORY)
+    options = [
+        "-i",
+        tmp_path / "hosts.ini",
+        "-e",
+        f"campaign={tmp_path}/c",
+        "-e",
+        "nodes=1",
+        "-e",
+        "matrix=smoke",
+    ]
+    options += ["-e", f"model={model}", "-e", f"ansible_python_interpreter={sys.executable}"]
+    plugins = str(PROJECT / "playbooks/action_plugins")
+    done = playbook(*options, tmp_path / "plan.yml", ANSIBLE_ACTION_PLUGINS=plugins)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (NOTE in " ".join(done.stdout.split())) == notes
+    campaign = json.loads((tmp_path / "c/campaign.json").read_text())
+    assert campaign["runs"] == len(json.loads((tmp_path / "c/plan.json").read_text())["runs"])
+    assert f"mxnet-{model}-builtin" in done.stdout
+    assert os.uname().nodename in done.stdout  # who holds the nodes

@@ -111,7 +111,7 @@ class Bundle:
         where = ["--vendor-mirror", settings.mirror, "--debian-mirror", f"file:{self.ubuntu}"]
         # Only its image counts (bundle_in), so that there is no wheel of the real index.
         what = ["--stack", "v100-cuda10.2", "--suite", "bionic", "--framework", "tensorflow"]
-        argv = ["bundle", *what, *where, "--output", str(self.output), *given, *options]
+        argv = ["bundle", *what, *where, "--output-dir", str(self.output), *given, *options]
         return CliRunner().invoke(app, argv)
 
     def items(self) -> dict[str, manifests.Item]:

@@ -388,7 +388,7 @@ def test_an_option_that_the_stack_has_no_use_for_is_an_error(
 def test_bad_options_are_exit_status_2(
     tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
-    assert message in call("bundle", *options, "--output", tmp_path / "output", status=2).err
+    assert message in call("bundle", *options, "--output-dir", tmp_path / "output", status=2).err
     assert not (tmp_path / "output").exists()
 
 

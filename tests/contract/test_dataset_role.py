@@ -11,7 +11,7 @@ from standins import PROJECT
 
 from dlperf_runner.catalog.datasets import datasets
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.node_paths import SYNTHETIC_DATASETS
+from dlperf_runner.core.node import SYNTHETIC_DATASETS
 from dlperf_runner.plan.datasets import places
 from dlperf_runner.provision import datasets as data_sets
 

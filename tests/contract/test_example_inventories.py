@@ -13,9 +13,8 @@ from captured import captured
 from packaging.specifiers import SpecifierSet
 from standins import PROJECT
 
-from dlperf_runner.catalog.controllers import CONTROLLERS
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.catalog.suites import SUITES
+from dlperf_runner.catalog.suites import CONTROLLERS, SUITES
 from dlperf_runner.provision import environments
 
 EXAMPLES = ("example", "example-h100")

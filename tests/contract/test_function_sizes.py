@@ -12,7 +12,7 @@ LONGEST = 60
 LONG = {
     "bundle/command.py": {"command"},
     "commands/compare.py": {"command"},
-    "commands/doctor.py": {"command"},
+    "doctor/command.py": {"command"},
     "commands/history.py": {"command"},
     "commands/summarize.py": {"command"},
     "commands/run.py": {"command"},

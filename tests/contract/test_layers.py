@@ -28,7 +28,6 @@ LAYERS = (
     "stats",
     "compare",
     "history",
-    "doctor",
     "report",
     "control",
     "options",
@@ -36,6 +35,7 @@ LAYERS = (
     "commands",
     "mlperf",
     "bandwidth",
+    "doctor",
     "export",
     "bundle",
 )

@@ -14,8 +14,9 @@ MODULES = sorted((Path(__file__).parents[2] / "library").glob("*.py"))
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_a_module_gives_facts_where_its_name_says_so(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    documented = re.search(r'^RETURN = r?"""(.*?)"""', text, re.MULTILINE | re.DOTALL)
-    returned = yaml.safe_load(documented.group(1)) if documented else {}
+    blocks = dict(re.findall(r'^([A-Z]+) = r?"""(.*?)"""', text, re.MULTILINE | re.DOTALL))
+    assert yaml.safe_load(blocks["DOCUMENTATION"])["module"] == path.stem
+    returned = yaml.safe_load(blocks.get("RETURN", "{}"))
     assert ("ansible_facts" in (returned or {})) == path.stem.endswith("_facts")
     assert ("ansible_facts" in text.partition("def main")[2]) == path.stem.endswith("_facts")
     if path.stem.endswith(("_facts", "_info")):

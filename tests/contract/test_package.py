@@ -98,9 +98,7 @@ def test_logs_become_a_table_and_a_report_without_ansible(analysis: Path, tmp_pa
     assert "ansible" not in freeze
 
 
-@pytest.mark.parametrize(
-    "command", ["plan", "run", "doctor", "provision", "bench", "decommission", "lab"]
-)
+@pytest.mark.parametrize("command", ["plan", "run", "doctor", "provision", "decommission", "lab"])
 def test_what_drives_machines_asks_for_the_extra(
     analysis: Path, tmp_path: Path, command: str
 ) -> None:
@@ -144,7 +142,7 @@ def test_a_cluster_is_driven_without_a_clone(cluster: Path, tmp_path: Path) -> N
     run([cluster / "dlperf", "init"], away, 0, environment)
     plan = [cluster / "dlperf", "plan", "-i", "inventory", "--model", "resnet50v1b"]
     assert "mpirun" in run([*plan, "--nodes", "4"], away, 0, environment)
-    for command in ("lab", "provision", "bench", "decommission"):
+    for command in ("lab", "provision", "decommission"):
         argv = [cluster / "dlperf", command, "-i", "inventory", "--syntax-check"]
         assert "playbook: " in run(argv, away, 0, environment)
     (place,) = unpacked(tmp_path / "home")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from role_readme import BEGIN, ROLES, readme
+
+from tools.role_readme import BEGIN, ROLES, readme
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)

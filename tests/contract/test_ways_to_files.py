@@ -34,8 +34,8 @@ EXCEPTIONS = {
         "makes an environment in a new directory, which replaces the former one",
     ),
     "commands/init.py": ({"copytree"}, "copies this package's files to a new directory"),
-    "commands/login_node.py": ({"mkdtemp", "rmtree"}, OWN_DIRECTORY),
-    "commands/doctor.py": ({"TemporaryDirectory"}, OWN_DIRECTORY),
+    "doctor/login_node.py": ({"mkdtemp", "rmtree"}, OWN_DIRECTORY),
+    "doctor/command.py": ({"TemporaryDirectory"}, OWN_DIRECTORY),
     "campaign/execute.py": (
         {"TemporaryDirectory", "open", "rmtree"},
         OWN_DIRECTORY + ", removes those of its user that are left, and opens /dev/null",

@@ -120,7 +120,7 @@ def campaign(provisioned: Lab, readme: Readme) -> Iterator[Path]:
     """What the README's benchmark leaves in results/, which is removed after the tests."""
     latest = PROJECT / "results" / "latest"
     before = latest.readlink() if latest.is_symlink() else None
-    readme.run("bench")
+    readme.run("run")
     directory = latest.resolve()
     yield directory
     latest.unlink()

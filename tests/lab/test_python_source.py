@@ -65,7 +65,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, ob
     archive, mirror = upstream_source("python3.11", scratch), scratch / "mirror"
     made = Lab(scratch).command(
         *(sys.executable, "-m", "dlperf_runner", "bundle", "--stack", STACK),
-        *("--framework", "mxnet-mkl", "--output", str(mirror)),
+        *("--framework", "mxnet-mkl", "--output-dir", str(mirror)),
         *("--file", f"python_archive={archive}", "--checksum", f"python_sha256={digest(archive)}"),
     )
     assert made.returncode == 0, made.stdout

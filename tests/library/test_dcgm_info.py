@@ -13,7 +13,7 @@ import command_line
 import pytest
 from standins import call, needed, program
 
-from dlperf_runner.commands.doctor import examine
+from dlperf_runner.doctor.command import examine
 from dlperf_runner.doctor.dcgm import dcgm_findings
 from dlperf_runner.doctor.findings import Finding
 

@@ -23,7 +23,9 @@ class TestNodeFiles:
         assert checked["changed"]
         assert not (tmp_path / "tree").exists()
         first = call("node_files", entries=entries)
-        assert first["changed_paths"] == [entry["path"] for entry in entries]
+        assert [diff["after_header"] for diff in first["diff"]] == [
+            entry["path"] for entry in entries
+        ]
         assert (tmp_path / "tree" / "file").read_text() == "text\n"
         assert (tmp_path / "tree" / "file").stat().st_mode & 0o777 == 0o600
         assert (tmp_path / "tree" / "deep").stat().st_mode & 0o777 == 0o750

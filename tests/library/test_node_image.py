@@ -21,7 +21,7 @@ ENVIRONMENT = "/opt/dlperf/envs/mxnet"
 WRITE = """
 import json, sys
 from ansible.module_utils import node_image
-print(json.dumps(node_image.write(**json.load(sys.stdin))))
+node_image.write(**json.load(sys.stdin))
 """
 # As Debian's mpirun: a link to the alternative, and its manual page as a slave.
 ALTERNATIVE = """\
@@ -134,7 +134,6 @@ def write(
         manifest = json.load(outer.extractfile("manifest.json"))  # type: ignore[arg-type]
         configuration = json.load(outer.extractfile(manifest[0]["Config"]))  # type: ignore[arg-type]
     assert configuration["rootfs"]["diff_ids"] == ["sha256:" + hashlib.sha256(data).hexdigest()]
-    assert int(done.stdout) == len(data)
     with tarfile.open(fileobj=io.BytesIO(data)) as inner:
         members = {member.name: member for member in inner}
     return members, raw

@@ -228,7 +228,7 @@ def _cases_of_logs(inputs: Path) -> Iterator[Case]:
     yield Case(f"campaigns/{place}/verify", commands, ["campaigns/recorded"])
     several = [f"several/{name}" for name in ("first", "second", "third", "slower")]
     summaries = [["summarize", name, "--history", "all.sqlite"] for name in several]
-    table = ["history", "--file", "all.sqlite"]
+    table = ["history", "--history", "all.sqlite"]
     case = "mxnet-resnet50v1b-builtin_fp32_b128_1n1g"
     of_case = [*table, "--case", case, "--plot"]
     history = [*summaries, table, [*table, "--json"], [*of_case, "a.svg"], [*of_case, "a.png"]]
@@ -253,7 +253,11 @@ def _cases_of_results(name: str, place: str, source: str) -> Iterator[Case]:
     exports = [["export", form, place] for form in ("prometheus", "openmetrics")]
     exports += [["export", "github", place, "-o", "summary.md"]]
     groups = {
-        "summarize": [summary, ["summarize", place, "--json"], ["history", "--file", "h.sqlite"]],
+        "summarize": [
+            summary,
+            ["summarize", place, "--json"],
+            ["history", "--history", "h.sqlite"],
+        ],
         "report": [["report", place, "--output-dir", "report"]],
         "compare": comparisons,
         "export": [*exports, summary, ["export", "prometheus", "h.sqlite"]],
@@ -276,7 +280,8 @@ def _cases_of_plans(listing: Mapping[str, Any], project: Path) -> Iterator[Case]
             if stack not in supported or not entry["sources"]:
                 yield Case(f"{name}/refused", [[*plan, *places[0], *stacks]])
                 continue
-            slurm = [*plan, "--nodes", "1,2", "--scheduler", "slurm", "--site"]
+            scripts = [word for word in plan if word != "--json"]
+            slurm = [*scripts, "--nodes", "1,2", "--scheduler", "slurm", "--site"]
             contained = [*slurm, f"inputs/sites/{stack}-images.yml", "--container", "apptainer"]
             yield Case(f"{name}/slurm", [[*slurm, f"inputs/sites/{stack}.yml"], contained])
             images = ["-i", f"inputs/images/{stack}", "--container"]
@@ -345,8 +350,12 @@ def compare(before: Path, after: Path) -> tuple[int, dict[str, list[str]], dict[
         elif paths[0].read_bytes() == paths[1].read_bytes():
             continue
         else:
-            argv = ["diff", "-U1", "--label", "before", "--label", "after", *map(str, paths)]
+            # An option with another name changes the command, which is no result.
+            argv = ["diff", "-U1", "-I", "^[$] dlperf ", "--label", "before", "--label", "after"]
+            argv += map(str, paths)
             done = subprocess.run(argv, stdout=subprocess.PIPE, check=False, errors="replace")
+            if done.returncode == 0:
+                continue
             lines = done.stdout.splitlines()[2:]
             changed = {line[0] + line[1:].strip() for line in lines if line[:1] in ("+", "-")}
             kind, text = "\n".join(sorted(changed)), "\n".join(line[:200] for line in lines)

@@ -18,7 +18,6 @@ from make_logs import ROOT
 from plan_examples import lab_nodes
 from slurm_standin import slurm
 
-from dlperf_runner.commands import bench
 from dlperf_runner.control import campaigns, scheduled
 from dlperf_runner.control.campaigns import plan_of_playbook
 from dlperf_runner.core.errors import UserError
@@ -210,23 +209,6 @@ def test_bench_takes_the_same_file(file: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "no" / "campaign.yml").exists()
 
 
-@pytest.mark.parametrize("form", [["-e", "@{}"], ["-e@{}"], ["--extra-vars=@{}"]])
-def test_dlperf_bench_uses_the_inventory_of_the_file(
-    file: Path, form: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[Sequence[str]] = []
-    monkeypatch.setattr(bench, "start", lambda _, options: started.append(options))
-    given = [part.format(file) for part in form]
-    bench.start_bench([*given, "-e", "campaign=c"])
-    bench.start_bench([*given, "-i", "mine", "-e", "campaign=c"])
-    bench.start_bench(["-e", "@missing.yml", "-e", "campaign=c"])
-    assert started == [
-        [*given, "-e", "campaign=c", f"--inventory={file.parent / 'nodes.ini'}"],
-        [*given, "-i", "mine", "-e", "campaign=c"],
-        ["-e", "@missing.yml", "-e", "campaign=c"],
-    ]
-
-
 SITE = "dlperf_stack: cpu\ndlperf_accelerator: cpu\ndlperf_devices_per_node: 2\n"
 ON_SLURM = """\
 workload: nccl-allreduce
@@ -262,6 +244,10 @@ def test_a_file_plans_the_jobs_that_its_options_plan(slurm_file: Path) -> None:
     assert scripts == call("plan", *options, *campaign).out
     assert "#SBATCH --partition=main" in scripts
     assert "#SBATCH --exclusive" in scripts
+    document = call("plan", slurm_file, *campaign, "--json").document
+    assert [run["workload"] for run in document["runs"]] == ["nccl-allreduce"] * 2
+    texts = [f"==> {path} <==\n{text}" for path, text in document["scripts"].items()]
+    assert "\n".join(texts) == scripts
     done = call("plan", slurm_file, *campaign, "--time", "90m")
     assert f"--time 90m overrides {slurm_file}:3: scheduler\n" in done.err
     assert "#SBATCH --time=90" in done.out

@@ -230,13 +230,8 @@ def test_a_campaign_from_plan_to_status(tmp_path: Path) -> None:
 
 
 def test_list_shows_the_catalogue() -> None:
-    out = call("list").out
-    for text in ("Workloads", "mxnet-resnet50v1b", "Frameworks", "Stacks", "Matrices", "smoke"):
-        assert text in out
-    document = call("list", "--json").document
-    matrix = document["workloads"]["mxnet-resnet50v1b"]["matrices"]["smoke"]
-    assert matrix["topologies"] == ["1n1g", "1n2g", "2n2g"]
-    assert call("list", "stacks").out.startswith("Stacks\n")
+    assert "mxnet-resnet50v1b" in call("list").out
+    assert list(call("list", "stacks", "--json").document) == ["stacks"]
     assert "one of workloads" in call("list", "stars", status=2).err
 
 

@@ -19,21 +19,12 @@ def test_the_page_is_what_the_commands_say_of_themselves() -> None:
     assert render() == PAGE, f"docs/commands.md is old; {again}"
 
 
-def test_every_command_and_option_is_there_and_has_a_help_text() -> None:
+def test_every_command_and_option_has_a_help_text() -> None:
     for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
-        if command.hidden:
-            continue
-        _, _, section = PAGE.partition(f"\n## {name}\n")
-        section = section.partition("\n## ")[0]
         assert command.help
         for parameter in command.params:
-            if parameter.name == "help" or getattr(parameter, "hidden", False):
-                continue
-            assert parameter.help, f"{name} {parameter.name} says nothing of itself"
-            if parameter.param_type_name == "option":
-                assert all(
-                    f"`{option}" in section or f", {option}" in section for option in parameter.opts
-                )
+            is_hidden = getattr(parameter, "hidden", False)
+            assert is_hidden or parameter.name == "help" or parameter.help, (name, parameter.name)
 
 
 def test_the_top_level_help_shows_whole_sentences() -> None:
@@ -57,6 +48,6 @@ def test_commands_that_print_data_print_json() -> None:
     # Their output is a playbook's; that of run ends with the table of summarize, and that of export
     # has a format of its own.
     assert without == {
-        *("run", "lab", "provision", "bench", "decommission", "init", "init-workload"),
+        *("run", "lab", "provision", "decommission", "init", "init-workload"),
         *("export", "env", "live", "attach", "stop"),
     }

@@ -15,11 +15,15 @@ from planned_campaigns import set_outcome
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.stack import LeastBusBandwidth
-from dlperf_runner.commands.slow_nodes import find_slow
 from dlperf_runner.core.node import Node
-from dlperf_runner.doctor.bandwidth import GroupBandwidth, bandwidth_findings, is_enough
+from dlperf_runner.doctor.bandwidth import (
+    GroupBandwidth,
+    bandwidth_findings,
+    find_slow,
+    is_enough,
+    neighbours,
+)
 from dlperf_runner.doctor.findings import Finding
-from dlperf_runner.plan.groups import neighbours
 
 LEAST = LeastBusBandwidth(one_node=431, several_nodes=400)
 H100 = "h100-cuda12.9"

@@ -18,7 +18,7 @@ from tiny_index import wheel
 
 from dlperf_runner.catalog.framework import Environment
 from dlperf_runner.commands import env as environments
-from dlperf_runner.commands.env import Wanted, install_command, takes, venv_command
+from dlperf_runner.commands.env import WantedEnvironment, install_command, takes, venv_command
 from dlperf_runner.core.paths import OWN_CATALOG
 
 MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -52,7 +52,7 @@ def lock(site: Path, version: str) -> None:
 
 
 def build(site: Path, *options: object, status: int = 0) -> str:
-    given = ("--to", site / "envs", "--mirror", site / "mirror", *options)
+    given = ("--output-dir", site / "envs", "--mirror", site / "mirror", *options)
     return call("env", "build", *ON_CPU, "tinylib", *given, status=status).both
 
 
@@ -106,7 +106,7 @@ def test_a_failed_build_leaves_the_earlier_environment(
     lock(site, "3.0")
     tried = environments._try
 
-    def only_first(wanted: Wanted, directory: Path) -> None:
+    def only_first(wanted: WantedEnvironment, directory: Path) -> None:
         tried(wanted, directory)
         if directory == place:
             raise environments.UserError("moved")
@@ -166,7 +166,9 @@ def test_the_commands(tmp_path: Path) -> None:
     (tmp_path / "r.txt").write_text("")
     environment = Environment(python=">=3.11,<3.15", requirements="requirements/jax-cuda12.txt")
     lines = tmp_path / "r.txt"
-    jax = Wanted("jax", "h100-cuda12.9", "jax", environment, ">=3.11,<3.15", lines, "http://m/w/")
+    jax = WantedEnvironment(
+        "jax", "h100-cuda12.9", "jax", environment, ">=3.11,<3.15", lines, "http://m/w/"
+    )
     assert venv_command("uv", "/usr/bin/python3.11", Path("/e/jax")) == [
         *("uv", "venv", "--quiet", "--relocatable", "--python", "/usr/bin/python3.11", "/e/jax")
     ]

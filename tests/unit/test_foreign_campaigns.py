@@ -65,7 +65,7 @@ def arguments(command: str, campaign: Path) -> tuple[object, ...]:
     if command == "export":
         return ("export", "prometheus", campaign)
     if command == "history":
-        return ("history", "--file", campaign.parent / "history.sqlite")
+        return ("history", "--history", campaign.parent / "history.sqlite")
     return (command, campaign)
 
 
@@ -208,7 +208,7 @@ def test_a_pipe_in_place_of_the_history_stops_no_command(campaign: Path, limited
     history = campaign.parent / "history.sqlite"
     history.unlink()
     os.mkfifo(history)
-    assert "no history found" in output("history", "--file", history, status=2)
+    assert "no history found" in output("history", "--history", history, status=2)
     assert "not a regular file" in output("summarize", campaign, status=2)
 
 

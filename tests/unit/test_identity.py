@@ -277,7 +277,7 @@ def test_history_of_trees_says_that_it_does_not_know_the_gpu() -> None:
             path = Path(f"t{number}") / "1n1g" / f"rn50_b128_fp32_{repeat}.log"
             write(path, gluoncv(rate))
         call("summarize", f"t{number}", "--history", "h.sqlite")
-    out = call("history", "--file", "h.sqlite").text
+    out = call("history", "--history", "h.sqlite").text
     assert "not recorded: framework version, accelerator, GPUs in a node, driver" in out
 
 

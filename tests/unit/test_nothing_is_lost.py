@@ -58,13 +58,13 @@ def test_a_failed_second_try_replaces_nothing(here: Path) -> None:
     call("summarize", "logs", "--history", "h.sqlite")
     place = here / "results/logs"
     before = {path: path.read_bytes() for path in place.iterdir()}
-    recorded = call("history", "--file", "h.sqlite", "--json").document
+    recorded = call("history", "--history", "h.sqlite", "--json").document
     tried = call("summarize", "logs", "--precision", "fp16", "--history", "h.sqlite", status=2)
     assert "No run could be counted." in tried.out
     kept = "the earlier results in results/logs are kept, because no run could be counted"
     assert kept in tried.text
     assert {path: path.read_bytes() for path in place.iterdir()} == before
-    assert call("history", "--file", "h.sqlite", "--json").document == recorded
+    assert call("history", "--history", "h.sqlite", "--json").document == recorded
     call("summarize", "logs", "--precision", "fp16", "--history", "other.sqlite", status=2)
     elsewhere = ("summarize", "logs", "--output-dir", "results/logs", "--precision", "fp16")
     assert kept in call(*elsewhere, status=2).text
@@ -74,7 +74,7 @@ def test_a_failed_second_try_replaces_nothing(here: Path) -> None:
         log.write_text(re.sub(r"Loss\[7[0-9.]+", "Loss[nan", log.read_text()))
     call("summarize", "logs", "--history", "h.sqlite", status=1)
     assert {path: path.read_bytes() for path in place.iterdir()} == before
-    assert call("history", "--file", "h.sqlite", "--json").document == recorded
+    assert call("history", "--history", "h.sqlite", "--json").document == recorded
     tree(here / "logs")
     # Without earlier results, the failed try is written; and with a good one, it is replaced.
     shutil.rmtree(place)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from plan_examples import choose, gpu_nodes, lab_nodes, write_catalog
 
 from dlperf_runner.catalog.reader import Catalog, load_catalog
+from dlperf_runner.control.campaigns import memory_warnings
 from dlperf_runner.core.case import Run, Topology
 from dlperf_runner.plan.choice import Choice, parse_choice
 from dlperf_runner.plan.make import make_plan, plan_document
-from dlperf_runner.plan.memory import memory_warnings
 
 
 def cases(runs: tuple[Run, ...]) -> list[str]:

@@ -11,9 +11,9 @@ from make_logs import ROOT
 from plan_examples import gpu_nodes
 from upstream_sources import source_mirror
 
+from dlperf_runner.catalog.publication import Reproduction
 from dlperf_runner.catalog.published_numbers import reproduced_reports
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.catalog.reproduction import Reproduction
 from dlperf_runner.core.case import Run
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan

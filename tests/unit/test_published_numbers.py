@@ -13,7 +13,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from check_citations import differences, not_found, numbers_in
 from make_logs import PUBLISHED, ROOT, SHARED, published
 
 from dlperf_runner.catalog.publication import Conditions, PublishedReport
@@ -26,6 +25,7 @@ from dlperf_runner.catalog.published_numbers import (
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError
+from tools.check_citations import differences, not_found, numbers_in
 
 # Of the two files as they were handed over with the five reports.
 SHA256 = {

@@ -18,13 +18,12 @@ from dlperf_runner.campaign import execute as execution
 from dlperf_runner.campaign import manifest
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.control import campaigns
-from dlperf_runner.control.rounds import case_samples, run_rounds
+from dlperf_runner.control.rounds import case_samples, more_runs, run_rounds
 from dlperf_runner.core.errors import Stopped, UserError
 from dlperf_runner.core.frame import make_frame
 from dlperf_runner.plan import choice as choices
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import parse_choice
-from dlperf_runner.plan.revisions import more_runs
 from dlperf_runner.results.load import load_results
 from dlperf_runner.stats.intervals import FEW, median_interval
 from dlperf_runner.stats.repeats import relative_half_width, wanted_repeats

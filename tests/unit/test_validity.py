@@ -229,7 +229,7 @@ def test_campaign_without_rules_is_judged_by_the_catalogues_and_says_so(tmp_path
 
 @pytest.mark.parametrize(
     ("rules", "where"),
-    [({"most_throttled": "x"}, "validity.most_throttled"), ({"more": 1}, "validity")],
+    [({"most_throttled": "x"}, "validity: most_throttled"), ({"more": 1}, "validity")],
 )
 def test_rules_that_cannot_be_used_are_a_problem(
     tmp_path: Path, rules: dict[str, Any], where: str

@@ -18,16 +18,6 @@ def test_the_defaults_are_the_published_runs() -> None:
     assert (found.image_size, found.classes, found.dtype) == (112, 85742, "float32")
 
 
-def test_the_start_says_what_runs() -> None:
-    said: list[str] = []
-    options = arguments("--batch-size", "4", "--devices", "2", "--no-cuda", "--network", "y1")
-    program.say_start(options, said.append)
-    assert said[:3] == ["use cpu", "image_size (112, 112)", "num_classes 85742"]
-    assert said[3].startswith("Called with argument: Namespace(batch_size=8, ctx_num=2, ")
-    for text in ("per_batch_size=4", "network='y1'", "dtype='float32'", "'max_steps': 120"):
-        assert text in said[3]
-
-
 def test_a_line_of_train_py() -> None:
     line = program.speed_line("data", 20, 20, 1.32, 0.0, 41.563661)
     assert line == (

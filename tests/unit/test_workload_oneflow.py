@@ -42,16 +42,6 @@ def test_this_machine_has_its_loopback_and_no_documentation_address() -> None:
     assert not program.is_own("192.0.2.1")
 
 
-def test_the_start_says_what_runs() -> None:
-    said: list[str] = []
-    options = arguments("--batch-size", "4", "--nodes", "2", "--devices", "8", "--node_ips=a,b")
-    program.say_start(options, said.append)
-    assert said[0] == "Running resnet50: num_gpu_per_node = 8, num_nodes = 2."
-    assert "batch_size_per_device = 4" in said
-    assert "loss_print_every_n_iter = 20" in said
-    assert "use_fp16 = False" in said
-
-
 def test_a_line_is_the_reports_to_the_letter() -> None:
     line = program.train_line(20, 6.505637, (0.0, 0.0), 288.088, None)
     assert line == (

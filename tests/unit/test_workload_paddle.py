@@ -33,15 +33,6 @@ def test_every_class_is_in_one_share() -> None:
     assert program.share_of(85742, 1, 0) == (0, 85742)
 
 
-def test_the_start_says_what_runs() -> None:
-    said: list[str] = []
-    program.say_start(arguments("--batch-size", "4"), 0, 2, said.append)
-    assert said[0] == "trainer_id: 0, num_trainers: 2"
-    assert "Set train batch size to 4." in said
-    assert "Set loss_type to dist_arcface." in said
-    assert "Set log period to 1." in said
-
-
 def test_a_line_is_plscs_to_the_letter(capsys: pytest.CaptureFixture[str]) -> None:
     program.make_say(0)("Pass:0 batch:0 lr:0.00039063 loss:40.266624 qps:0.99")
     said = capsys.readouterr()

@@ -32,15 +32,6 @@ def test_a_line_of_parameters_has_two_blanks_between_them() -> None:
     assert line == "DLL 2026-11-20 14:02:39.529600 - PARAMETER arch : resnet50  amp : False "
 
 
-def test_the_start_says_what_runs() -> None:
-    said: list[str] = []
-    program.say_start(arguments("--batch-size", "4", "--precision", "amp"), 2, said.append)
-    assert " PARAMETER " in said[0]
-    for pair in ("batch_size : 4 ", "num_iter : 500 ", "iter_unit : batch ", "amp : True "):
-        assert f" {pair}" in said[0]
-    assert said[2:4] == ["Num GPUs 2", "Per-GPU Batch Size 4"]
-
-
 def test_every_nth_step_after_the_warmup_has_a_line() -> None:
     said: list[str] = []
     # step 0 takes 1 s, step 1 takes 2 s, ...; 8 images of 2 processes a step

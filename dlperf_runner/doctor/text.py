@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..core.lists import counted
-from ..doctor.findings import Finding
-from .terminal import wrapped
+from ..report.terminal import wrapped
+from .findings import Finding
 
 
 def render(findings: Sequence[Finding], width: int = 100, everything: bool = False) -> str:

@@ -1,6 +1,6 @@
 """Check that each cited file of a publication, at the cited commit, contains the published numbers.
 
-    PYTHONPATH=. python tests/support/check_citations.py Oneflow-Inc/DLPerf=DLPerf.git ...
+    python -m tools.check_citations Oneflow-Inc/DLPerf=DLPerf.git ...
 
 Each argument is a repository and a local clone of it. In a file that has rows of tables (with `|`),
 a number must stand in one, or in a line of a log that the file quotes; the values of single runs

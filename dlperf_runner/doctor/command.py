@@ -13,8 +13,6 @@ import typer
 from ..catalog.reader import load_catalog
 from ..core.errors import UserError
 from ..core.files import read_text
-from ..doctor.findings import Finding
-from ..doctor.nodes import diagnose
 from ..options import (
     AsJson,
     Inventories,
@@ -26,7 +24,9 @@ from ..options import (
     screen,
     with_texts,
 )
-from .slow_nodes import find_slow
+from .bandwidth import find_slow
+from .findings import Finding
+from .nodes import diagnose
 
 ORDER = 40
 
@@ -87,8 +87,8 @@ def command(
     """Check each node and the whole cluster. The exit status is 1 if a check failed."""
     from dataclasses import asdict
 
-    from ..doctor.nodes import status_of
-    from ..report.findings_text import nhc_line, render
+    from .nodes import status_of
+    from .text import nhc_line, render
 
     if as_nhc and (as_json or everything):
         raise UserError("--nhc prints one line; it cannot be combined with --json or --all")

@@ -15,13 +15,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ..catalog.mlperf import Benchmark, benchmarks
 from ..core.errors import UserError
 from ..core.files import read_json
 from ..core.processors import processors
 from ..logs import mllog
-from ..measure.mlperf import SUCCESS, MlperfRun, measure_run, olympic_mean
-from .log_file import LogFile
+from ..results.log_file import LogFile
+from .result import SUCCESS, Benchmark, MlperfRun, benchmarks, measure_run, olympic_mean
 
 _MANY = 32  # logs from which several processes save time
 

@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
+from typing import Literal
 
-from ..catalog.mlperf import Benchmark, benchmarks
+from ..catalog.entry import CATALOG, load_entry
+from ..catalog.types import Count, Entry, Name
 from ..core.errors import UserError
 from ..logs.mllog import Interval, MlperfLog, block_samples
 from ..logs.text import FASTEST
-from .step_time import PERCENTILES, percentile
+from ..measure.step_time import PERCENTILES, percentile
+
+
+class Benchmark(Entry):
+    """What a result needs. `dropped`: as many of the slowest runs, and of the fastest, do not
+    count. `sequence_length`: the tokens of a sample, None if it is not prescribed.
+    `epoch_samples`: the samples of an epoch, of each data set that the benchmark has had.
+    `epoch_num`: what the logs count by their epoch_num."""
+
+    runs: Count
+    dropped: Count = 1
+    sequence_length: Count | None = None
+    epoch_samples: tuple[Count, ...] = ()
+    epoch_num: Literal["epochs", "samples", "tokens"] = "epochs"
+
+
+class Mlperf(Entry):
+    """All benchmarks by name."""
+
+    name: Name
+    benchmarks: dict[Name, Benchmark]
+
+
+@functools.cache
+def benchmarks() -> dict[str, Benchmark]:
+    """The benchmarks by name."""
+    return load_entry(CATALOG / "mlperf.yml", Mlperf).benchmarks
+
 
 _FIRST_STEPS = 2  # printed step times that include compilation
 # The first time after an evaluation can be that of a few calls: no step is so much faster.

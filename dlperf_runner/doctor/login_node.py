@@ -14,9 +14,9 @@ from pathlib import Path
 from ..core.errors import UserError
 from ..core.files import write_whole
 from ..doctor import slurm, slurm_probe
-from ..doctor.findings import Finding
 from ..schedulers import scheduler
 from ..schedulers.job import PATH
+from .findings import Finding
 
 ANSWER_S = 60.0
 PROBE_S = 180.0

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[1]
 ROLES = sorted(path.parents[1] for path in PROJECT.glob("roles/*/meta/argument_specs.yml"))
 BEGIN = "<!-- Made by `make docs` of meta/argument_specs.yml; text goes above. -->\n"
 END = "<!-- End of what is made. -->\n"
@@ -29,7 +29,7 @@ def cell(text: Any) -> str:
 
 def kind(option: dict[str, Any]) -> str:
     of = f" of {option['elements']}" if "elements" in option else ""
-    return option.get("type", "str") + of
+    return f"{option.get('type', 'str')}{of}"
 
 
 def default(name: str, option: dict[str, Any], defaults: dict[str, Any]) -> str:
