@@ -126,7 +126,7 @@ def refuse_taken(directory: Path) -> None:
             where=str(directory),
             expected="a new directory, or one without a campaign",
             found=", ".join(held) or "a file",
-            hint="resume the campaign with --resume" if _is_campaign(directory) else None,
+            hint="resume the campaign with --resume" if "campaign.json" in held else None,
         )
 
 
@@ -147,7 +147,7 @@ def require_existing(path: Path) -> None:
 def read_campaign(directory: Path) -> dict[str, Any]:
     """Read campaign.json. Raises UserError if the directory is not a campaign."""
     require_existing(directory)
-    if not _is_campaign(directory):
+    if not (directory / "campaign.json").is_file():
         raise UserError(
             "not a campaign directory",
             where=str(directory),
@@ -158,7 +158,8 @@ def read_campaign(directory: Path) -> dict[str, Any]:
 
 def name_of(directory: Path) -> str:
     """The name of a campaign, which a copy keeps; of a tree of logs, that of its directory."""
-    recorded = read_campaign(directory).get("id") if _is_campaign(directory) else None
+    is_made = (directory / "campaign.json").is_file()
+    recorded = read_campaign(directory).get("id") if is_made else None
     return str(recorded or directory.resolve().name)
 
 
@@ -354,10 +355,6 @@ def record_rest(directory: Path) -> None:
     """Add to the manifest the done runs that it lacks."""
     for name in unrecorded_runs(directory):
         seal_run(directory, name)
-
-
-def _is_campaign(directory: Path) -> bool:
-    return (directory / "campaign.json").is_file()
 
 
 def _is_run(value: object) -> bool:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UserError, as_user_error
-from ..core.files import open_append, open_stored, read_bytes, stored
+from ..core.files import is_campaign, open_append, open_stored, read_bytes, stored
 
 FILE = "manifest.jsonl"
 SIGNATURE = f"{FILE}.sig"
@@ -68,11 +68,6 @@ def home(directory: Path) -> Path:
         if (place / "campaign.json").is_file():
             return place
     return directory
-
-
-def is_campaign(directory: Path) -> bool:
-    """Whether a directory is a campaign of this tool."""
-    return (directory / "campaign.json").exists() or any(directory.glob("runs/*/*/run.json"))
 
 
 # ---- writing

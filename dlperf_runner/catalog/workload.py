@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, model_validator
@@ -18,11 +20,13 @@ from .framework import Framework as Framework
 from .framework import Horovod as Horovod
 from .framework import OperatorWheel as OperatorWheel
 from .log_pattern import LogPattern
+from .names import names
 from .rule import Rule as Rule
 from .rule import RuleChange
 from .source import DataParameter, Source, Sources
 from .stack import Stack as Stack
 from .types import Count, Entry, Name, Parameters, TopologyText, entry_error, listed, refuse_unknown
+from .variant import Transformer
 from .variant import Variant as Variant
 
 # The names that an argv template can use in addition to the workload's own parameters.
@@ -260,3 +264,67 @@ class Workload(Entry):
         """The values of `model=` that select this workload."""
         variants = (self.model_name(variant) for variant in self.variants)
         return tuple(dict.fromkeys((self.model, *variants, *self.families)))
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The model, or each of its variants."""
+        named = {self.model_name(key): v.short_name for key, v in self.variants.items()}
+        return tuple(
+            Model(self, name, short_name)
+            for name, short_name in (named or {self.model: self.short_name}).items()
+        )
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of a workload: how the logs of its runs are named and measured."""
+
+    workload: Workload
+    name: str
+    short_name: str
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All names of the model."""
+        return self.short_name, self.name, *self.workload.families, self.workload.model
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """All words that name the model or its framework in the name of a log."""
+        return *self.names, *names().of_framework(self.workload.framework)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the rule is that of a publication, which logs must follow."""
+        return self.workload.published is not None
+
+    @property
+    def synthetic_data(self) -> tuple[str, ...]:
+        """The names of data sets that are synthetic. Without a data set, data are synthetic."""
+        declared = (source.data for _, source in self.workload.sources.items())
+        return ("", *(name for data in declared for name in getattr(data, "synthetic", ())))
+
+    @property
+    def transformer(self) -> Transformer | None:
+        """What the FLOPs of the model depend on, if they are known."""
+        variants = self.workload.variants.items()
+        of_name = (
+            v.transformer for key, v in variants if self.workload.model_name(key) == self.name
+        )
+        return next(of_name, None)
+
+    @cached_property
+    def _rules(self) -> tuple[Rule, ...]:
+        return tuple(map(self.workload.rule_of, self.workload.matrices))
+
+    def rule_of(self, total_steps: int, warmup_steps: int) -> Rule:
+        """The rule for a run with these steps: that of a matrix, or else the workload's with a
+        proportional number of dropped values."""
+        steps = {"total_steps": total_steps, "warmup_steps": warmup_steps}
+        for rule in self._rules:
+            if (rule.total_steps, rule.warmup_steps) == (total_steps, warmup_steps):
+                return rule
+        usual = self.workload.rule
+        measured = max(total_steps - warmup_steps, 0)
+        dropped = usual.drop_first_values * measured // (usual.total_steps - usual.warmup_steps)
+        return usual.model_copy(update={**steps, "drop_first_values": dropped})

@@ -47,7 +47,7 @@ def command(
     from ..compare.spread import save_spreads
     from ..control.campaigns import run
     from ..plan.choice import parse_choice, parse_wait
-    from ..report.spread_text import render_spreads, spread_records
+    from ..report.compare_text import render_spreads, spread_records
 
     parse_wait(chosen.wait)
     found = distinct_campaigns(directories or [], campaigns)

@@ -222,15 +222,15 @@ def _with_published(
 ) -> tuple[pd.DataFrame, str, str]:
     from ..catalog.published_numbers import load_rule
     from ..compare.conditions import parse_stated, read_conditions
-    from ..compare.with_published import compare_published, with_limit
+    from ..compare.published import compare_published
     from ..report.compare_text import render_published
 
     rule = load_rule()
     conditions = read_conditions(results.counted, rule, parse_stated(texts))
     every, assume = ways
-    table = compare_published(results.frame, conditions, rule=rule, every=every, assume=assume)
-    if limit is not None:
-        table = with_limit(table, limit)
+    table = compare_published(
+        results.frame, conditions, rule=rule, every=every, assume=assume, limit=limit
+    )
     rendered = render_published(table, rule.tolerance, screen(), limit, every=every)
     return table, rendered, f"{results.directory} and published results"
 
@@ -273,19 +273,18 @@ def _finish(
     as_json: bool,
 ) -> int:
     """Print or write the comparison. Returns the exit status."""
-    from ..compare.verdicts import ONLY_A, ONLY_B, together
-    from ..compare.with_published import NOT_PUBLISHED
+    from ..compare.verdicts import ALONE, FAILED, TOO_FEW, UNDECIDED, together
+    from ..core.frame import records
     from ..report.compare_junit import junit_cases, render
-    from ..stats.groups import records
 
     cases = records(table)
     status = 0
-    if all(case["verdict"] in (NOT_PUBLISHED, ONLY_A, ONLY_B) for case in cases):
+    if all(case["verdict"] in ALONE for case in cases):
         status = 1
         print_note("no case was compared")
     elif limit is not None:
         # A check without a result, because of too few runs or of no case at all, has not passed.
-        bad = {"failed", "too few runs", *(() if allow_undecided else ("undecided",))}
+        bad = {FAILED, TOO_FEW, *(() if allow_undecided else (UNDECIDED,))}
         verdicts = {case["limit_verdict"] for case in cases}
         status = int(not any(verdicts) or not bad.isdisjoint(verdicts))
     if junit is not None:

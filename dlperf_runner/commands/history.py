@@ -48,9 +48,9 @@ def command(
     chosen = [
         point
         for point in points(history)
-        if (not framework or point.framework == framework)
-        and (not workload or point.workload == workload)
-        and (not model or point.model == model)
+        if (not framework or point["framework"] == framework)
+        and (not workload or point["workload"] == workload)
+        and (not model or point["model"] == model)
     ]
     cases = history_view.by_case(chosen)
     if case:
@@ -58,7 +58,7 @@ def command(
         cases = {name: cases[name]}
     changes = {
         name: history_view.explained(
-            of, change_points([point.samples_per_second_median for point in of])
+            of, change_points([point["samples_per_second_median"] for point in of])
         )
         for name, of in followed(cases.items(), len(cases), "looking for changes")
     }

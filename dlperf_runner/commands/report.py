@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..campaign.directory import name_of
-from ..campaign.manifest import is_campaign, seal
+from ..campaign.manifest import seal
 from ..compare.conditions import parse_stated
 from ..core.errors import UserError
-from ..core.files import json_text, read_bytes, remove, write_result
+from ..core.files import is_campaign, json_text, read_bytes, remove, write_result
+from ..core.frame import records
 from ..options import AboutLogs, AsJson, Conditions, exit_with, option, print_json, states
 from ..options.progress import followed, reading_logs
 from ..report.document import Campaign, Document, make_cases, make_document, make_figures
@@ -28,8 +29,8 @@ from ..results.destination import destination, guarded, source_document
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..catalog.workload import Model
     from ..compare.conditions import Values
-    from ..results.run_record import Known
     from ..results.statement import Statements
 
 ORDER = 180
@@ -86,7 +87,7 @@ def make_report(
     directories: Sequence[Path],
     output_dir: Path | None = None,
     language: str = "en",
-    known: Sequence[Known] | None = None,
+    models: Sequence[Model] | None = None,
     conditions: Sequence[str] = (),
     statements: Statements | None = None,
 ) -> Report:
@@ -104,7 +105,7 @@ def make_report(
     t = load_labels(language)
     stated = parse_stated(conditions)
     command = _command(directories, statements, conditions, language)
-    campaigns = list(_campaigns(directories, known, statements))
+    campaigns = list(_campaigns(directories, models, statements))
     source = source_document(directories) if output_dir is None and len(directories) == 1 else {}
     is_one = output_dir is None and len(directories) == 1
     if output_dir is None:
@@ -165,14 +166,13 @@ def _command(
 
 def _campaigns(
     directories: Sequence[Path],
-    known: Sequence[Known] | None,
+    models: Sequence[Model] | None,
     statements: Statements | None = None,
 ) -> Iterator[Campaign]:
     from ..report.result_files import notes_on
     from ..results.discovery import of_each
     from ..results.load import load_results
     from ..results.statement import NOTHING
-    from ..stats.groups import records
     from ..stats.notes import case_notes
     from ..stats.summary import summarize
 
@@ -181,7 +181,7 @@ def _campaigns(
     of_others: dict[str, str] = {}  # the names of campaigns by their logs
     for (directory, own), name in zip(stated, names, strict=True):
         results = load_results(
-            directory, known, statements=own, with_series=True, progress=reading_logs
+            directory, models, statements=own, with_series=True, progress=reading_logs
         )
         shown = name if names.count(name) == 1 else str(directory)
         table = summarize(results.frame)
@@ -192,7 +192,7 @@ def _campaigns(
         said += [f"some logs are copies of those of {other}" for other in copied]
         of_others |= dict.fromkeys(results.logs, shown)
         recorded = read_campaign_record(directory)
-        calculated = (*case_notes(results.rows, cases), *notes_on(cases, results))
+        calculated = (*case_notes(results.frame, cases), *notes_on(cases, results))
         notes = (*recorded.notes, *calculated, *said)
         yield Campaign(shown, results, table, recorded, notes)
 
@@ -215,7 +215,7 @@ def _published(campaigns: Sequence[Campaign]) -> pd.DataFrame | None:
     """The published points for the cases of all campaigns."""
     import pandas as pd
 
-    from ..compare.with_published import published_points
+    from ..compare.published import published_points
 
     tables = [campaign.table for campaign in campaigns if len(campaign.table)]
     return published_points(pd.concat(tables, ignore_index=True)) if tables else None
@@ -225,7 +225,7 @@ def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[s
     """The result of compare_published for each campaign."""
     from ..catalog.published_numbers import load_rule
     from ..compare.conditions import read_conditions
-    from ..compare.with_published import compare_published
+    from ..compare.published import compare_published
 
     rule = load_rule()
     for campaign in campaigns:
@@ -241,12 +241,12 @@ def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[s
 def data_files(
     directories: Sequence[Path],
     language: str,
-    known: Sequence[Known] | None,
+    models: Sequence[Model] | None,
     conditions: Sequence[str],
 ) -> dict[str, bytes]:
     """The files of a report without pictures. They are the same each time they are written."""
     t = load_labels(language)
-    campaigns = list(_campaigns(directories, known))
+    campaigns = list(_campaigns(directories, models))
     cases = make_cases(campaigns, _families())
     figures = tuple(make_figures(cases, _published(campaigns), t))
     comparison = list(_compared(campaigns, parse_stated(conditions)))
@@ -256,11 +256,11 @@ def data_files(
 
 
 def _data(document: Document, language: str, conditions: Sequence[str]) -> dict[str, bytes]:
-    from ..report import document_markdown
+    from ..report import markdown
 
     options = {"lang": language, "conditions": list(conditions)}
     return {
-        "report.md": document_markdown.render(document).encode(),
+        "report.md": markdown.render_report(document).encode(),
         "results.csv": results_csv(document.cases).encode(),
         "results.json": results_json(document, options).encode(),
     }
@@ -271,8 +271,7 @@ def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
     leading apostrophe; numbers are unchanged."""
     from ..report.data import csv
 
-    names = list(dict.fromkeys(name for case in cases for name in case))
-    return csv(names, ([case.get(name) for name in names] for case in cases))
+    return csv(cases)
 
 
 def results_json(document: Document, options: Mapping[str, Any]) -> str:

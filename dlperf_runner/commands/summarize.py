@@ -12,14 +12,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..campaign.manifest import HISTORY, append, home, seal
+from ..catalog.workload import Model
 from ..core.errors import UserError
 from ..core.files import UnsafeFileError, readable_json, write_result
-from ..core.frame import Row
 from ..core.lists import counted
 from ..core.printable import printable
 from ..options import (
@@ -36,8 +36,10 @@ from ..options.progress import reading_logs
 from ..report.result_files import documents
 from ..results.destination import destination, guarded, source_document
 from ..results.load import Progress, catalogued, load_results
-from ..results.run_record import Known
 from ..results.statement import Statements
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ORDER = 150
 _History = Annotated[
@@ -204,7 +206,7 @@ class SummaryResult:
 
     `notes`: on the table. `problems`: logs that failed validation. `is_incomplete`: a run failed,
     is missing or is invalid. `paths`: the files written. `unwritten`: why there are none.
-    `rows` and `cases`: the computed values. `document`: the content of summary.json. `skipped`:
+    `frame` and `cases`: the computed values. `document`: the content of summary.json. `skipped`:
     the files that were not read as logs, with the reasons.
     """
 
@@ -213,7 +215,7 @@ class SummaryResult:
     is_incomplete: bool
     paths: list[Path]
     unwritten: UserError | None
-    rows: list[Row]
+    frame: pd.DataFrame
     cases: list[dict[str, Any]]
     document: str
     skipped: Mapping[str, str]
@@ -230,23 +232,23 @@ class SummaryResult:
 def summarize(
     sources: Path | Sequence[Path],
     output_dir: Path | None = None,
-    known: Sequence[Known] | None = None,
+    models: Sequence[Model] | None = None,
     *,
     statements: Statements | None = None,
     progress: Progress | None = None,
 ) -> SummaryResult:
     """Summarise a campaign, or all logs in directories and files, and write the results.
 
-    `output_dir`: by default, the campaign, or results/<name> for other logs. `known`: the known
-    workloads; by default, those of the catalogue. `statements`: what the user states about the
+    `output_dir`: by default, the campaign, or results/<name> for other logs. `models`: by
+    default, those of the catalogue. `statements`: what the user states about the
     logs. `progress`: as in `load_results`.
 
     Raises UserError if there are no logs. Errors in single logs are in the result's `problems`.
     """
     sources = [sources] if isinstance(sources, Path) else sources
-    known = list(catalogued(sources)) if known is None else known
-    results = load_results(sources, known, statements=statements, progress=progress)
-    cases, notes, files = documents(results, known)
+    models = catalogued(sources) if models is None else models
+    results = load_results(sources, models, statements=statements, progress=progress)
+    cases, notes, files = documents(results, models)
     place = output_dir or destination(sources)
     own = source_document(sources) if output_dir is None else {}
     paths: list[Path] = []
@@ -266,7 +268,7 @@ def summarize(
         results.is_incomplete,
         paths,
         unwritten,
-        results.rows,
+        results.frame,
         cases,
         files["summary.json"],
         {printable(str(file.path)): file.reason for file in results.skipped},
@@ -296,8 +298,8 @@ def record(history: Path, directory: Path, result: SummaryResult) -> list[str]:
     from ..history import store
 
     campaign = store.campaign_identity(directory)
-    recorded = store.record(history, campaign, result.rows, result.cases)
-    rows = store.recorded_tables(history, campaign, [row.log_sha256 for row in result.rows])
+    recorded = store.record(history, campaign, result.frame, result.cases)
+    rows = store.recorded_tables(history, campaign, set(result.frame["log_sha256"].dropna()))
     if rows is not None and result.paths:
         place = home(result.paths[0].parent)
         name = os.path.relpath(history.resolve(), place)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,20 @@ from ..campaign.manifest import (
     SIGNATURE,
     changes,
     home,
-    is_campaign,
     is_digest,
     read,
     recorded_files,
 )
 from ..campaign.signature import check
+from ..catalog.workload import Model
 from ..core.errors import UserError
-from ..core.files import open_read, read_bytes, read_json, stored
+from ..core.files import is_campaign, open_read, read_bytes, read_json, stored
+from ..core.frame import records
 from ..core.identity import CASE
 from ..core.printable import printable
 from ..report.result_files import documents
 from ..results.destination import SOURCE, destination
 from ..results.load import Progress, Results, catalogued, load_results
-from ..results.run_record import Known
 from ..results.statement import Statements
 
 # The key of a row. It may not be unique: one repeat can have several logs, of which one counts.
@@ -65,7 +65,7 @@ def verify(
     sources: Path | Sequence[Path],
     output_dir: Path | None = None,
     history: Path | None = None,
-    known: Sequence[Known] | None = None,
+    models: Sequence[Model] | None = None,
     *,
     statements: Statements | None = None,
     allowed_signers: Path | None = None,
@@ -81,7 +81,7 @@ def verify(
     for path in sources:
         _refuse_part(path)
     directory = sources[0]
-    known = list(catalogued(sources)) if known is None else known
+    models = catalogued(sources) if models is None else models
     place = output_dir or destination(sources)
     found: list[str] = []
     notes: list[str] = []
@@ -96,14 +96,14 @@ def verify(
             read_logs = partial(
                 load_results,
                 sources,
-                known,
+                models,
                 statements=statements,
                 recorded=recorded_files(recorded) if recorded else None,
                 progress=progress,
             )
             # Files that are as the manifest has them may lack the columns of later versions.
             sealed = not found and (home(place) / FILE).exists()
-            found += _against_logs(read_logs, place, history, known, problems, notes, sealed)
+            found += _against_logs(read_logs, place, history, models, problems, notes, sealed)
         else:
             notes.append("no results to compare with the logs")
     except UserError as error:
@@ -144,14 +144,14 @@ def _against_logs(
     read_logs: Callable[[], Results],
     place: Path,
     history: Path | None,
-    known: Sequence[Known],
+    models: Sequence[Model],
     problems: list[UserError],
     notes: list[str],
     sealed: bool,
 ) -> Iterator[str]:
     """Compute everything again. Adds to the problems and notes. `sealed`: the files are as their
     manifest has them."""
-    from ..report.units import named_record, named_rows
+    from ..report.units import named_record
 
     if not (place / "summary.json").exists():
         raise UserError(
@@ -164,11 +164,10 @@ def _against_logs(
     recorded_runs = _measurements(place / "measurements.csv")
     results = read_logs()
     problems += results.problems
-    cases, _, files = documents(results, known)
+    cases, _, files = documents(results, models)
     yield from _unrecorded(place, files)
-    runs = [row._asdict() for row in results.rows]
-    written = [row._asdict() for row in named_rows(results.rows)]
-    computed_cases, computed_runs = [*map(named_record, cases)], [*map(_as_text, written)]
+    computed_cases = [*map(named_record, cases)]
+    computed_runs = list(csv.DictReader(StringIO(files["measurements.csv"])))
     missing = [
         *_missing("summary.json", recorded_cases, computed_cases),
         *_missing("measurements.csv", recorded_runs, computed_runs),
@@ -187,12 +186,13 @@ def _against_logs(
     stale = {path.name for path in place.glob("bz*_result.json")} - files.keys()
     yield from (f"{name}: the logs give no such file" for name in sorted(stale))
     yield from against_content(place, {n: text for n, text in files.items() if n not in told})
-    for differs, sentence in against_report(results.directory, known):
+    for differs, sentence in against_report(results.directory, models):
         if differs and not (sealed and missing):
             yield sentence
         elif not differs:
             notes.append(sentence)
     if history is not None:
+        runs = records(results.frame)
         yield from _against_history(results.directory, place, history, cases, runs, notes)
 
 
@@ -258,15 +258,6 @@ def _measurements(path: Path) -> list[dict[str, str]]:
         raise UserError("file not found", where=str(path)) from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError("cannot read the file", where=str(path), found=str(error)) from None
-
-
-def _as_text(run: Record) -> dict[str, str]:
-    """A row as in measurements.csv."""
-    from ..report.data import unlike_a_formula
-
-    return {
-        name: "" if value is None else str(unlike_a_formula(value)) for name, value in run.items()
-    }
 
 
 def _compared(
@@ -401,7 +392,7 @@ def against_content(place: Path, computed: Mapping[str, str | bytes]) -> Iterato
             yield f"{name}: {error.strerror}"
 
 
-def against_report(directory: Path, known: Sequence[Known] | None) -> Iterator[tuple[bool, str]]:
+def against_report(directory: Path, models: Sequence[Model] | None) -> Iterator[tuple[bool, str]]:
     """Compare the files of the campaign's own report that are the same each time it is written."""
     from .report import data_files
 
@@ -411,7 +402,7 @@ def against_report(directory: Path, known: Sequence[Known] | None) -> Iterator[t
     try:
         made = json.loads(read_bytes(place / "results.json"))["made_with"]
         conditions = [str(condition) for condition in made["conditions"]]
-        computed = data_files([directory], str(made["lang"]), known, conditions)
+        computed = data_files([directory], str(made["lang"]), models, conditions)
     except (OSError, ValueError, KeyError, TypeError):
         # Reports of older versions do not.
         yield False, "report/results.json: does not say with which options the report was made"

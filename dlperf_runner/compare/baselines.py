@@ -19,10 +19,10 @@ from ..catalog.reader import unit_of
 from ..catalog.types import Count, CountOrNone, Entry
 from ..core.errors import UserError
 from ..core.files import read_json, write_json
-from ..core.frame import Row, case_of, make_frame, rows_of
-from ..core.identity import CaseKey, columns_of
+from ..core.frame import SAMPLES_PER_SECOND, make_frame
+from ..core.identity import columns_of
 from ..core.units import per_second
-from .with_published import METRIC
+from ..stats.groups import rates_by_case
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +86,7 @@ def save_baseline(
     directory: Path = BASELINES,
     replace: bool = False,
 ) -> Path:
-    """Save the throughput of the valid runs of a tidy frame; returns the file. An existing file is
+    """Save the throughput of the valid runs of a long frame; returns the file. An existing file is
     replaced only with `replace`."""
     path = baseline_path(name, directory)
     if path.exists() and not replace:
@@ -95,12 +95,16 @@ def save_baseline(
             where=str(path),
             hint="choose another name, or add --replace",
         )
-    cases: dict[CaseKey, dict[str, Any]] = {}
-    for row in rows_of(frame):
-        if row.valid and row.metric == METRIC and row.value is not None:
-            new = {**columns_of(case_of(row)), "estimator": row.estimator}
-            new |= {"unit": row.unit, "stated": row.stated, METRIC: []}
-            cases.setdefault(case_of(row), new)[METRIC].append(row.value)
+    cases = [
+        {
+            **columns_of(case),
+            "estimator": rates.estimator,
+            "unit": rates.unit,
+            "stated": next(iter(rates.statements), None),
+            SAMPLES_PER_SECOND: rates.values,
+        }
+        for case, rates in rates_by_case(frame).items()
+    ]
     if not cases:
         raise UserError("the campaign has no valid run", where=campaign)
     document = {
@@ -109,7 +113,7 @@ def save_baseline(
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "campaign": campaign,
         "logs": {**(logs or {})},
-        "cases": list(cases.values()),
+        "cases": cases,
     }
     inside = directory.parent if path.parent == directory else None
     return write_json(path, document, inside)
@@ -130,13 +134,21 @@ def baseline_path(name: str, directory: Path = BASELINES) -> Path:
 
 
 def read_baseline(name: str, directory: Path = BASELINES) -> pd.DataFrame:
-    """The throughput of a baseline as a tidy frame. Raises UserError: if the baseline does not
+    """The throughput of a baseline as a long frame. Raises UserError: if the baseline does not
     exist, it lists the known ones; if the file is invalid, it names file and key."""
     baseline = _read(name, directory)
-    return make_frame(
-        _row(case if baseline.version > 1 else _known_then(case), repeat, value)
-        for case in baseline.cases
+    cases = [case if baseline.version > 1 else _known_then(case) for case in baseline.cases]
+    runs = [
+        (case, repeat, value)
+        for case in cases
         for repeat, value in enumerate(case.samples_per_second, start=1)
+    ]
+    return make_frame(
+        [_columns_of(case, repeat) for case, repeat, _ in runs],
+        (
+            (number, SAMPLES_PER_SECOND, value, case.unit or _unit_then(case), case.estimator)
+            for number, (case, _, value) in enumerate(runs)
+        ),
     )
 
 
@@ -174,15 +186,15 @@ def _known_then(case: BaselineCase) -> BaselineCase:
     return case.model_copy(update={"accelerator": accelerator})
 
 
-def _row(case: BaselineCase, repeat: int, value: float) -> Row:
-    return Row(
-        **case.model_dump(exclude={METRIC, "unit"}),
-        global_batch_size=round(case.batch_size_per_device * case.world_size),
-        repeat=repeat,
-        metric=METRIC,
-        value=value,
-        unit=case.unit or per_second(unit_of(case.workload)),
-        log_sha256=None,
-        valid=True,
-        why_invalid=None,
-    )
+def _unit_then(case: BaselineCase) -> str:
+    """The unit of a case of a version that did not record it."""
+    return per_second(unit_of(case.workload))
+
+
+def _columns_of(case: BaselineCase, repeat: int) -> dict[str, Any]:
+    return {
+        **case.model_dump(exclude={SAMPLES_PER_SECOND, "unit", "estimator"}),
+        "global_batch_size": round(case.batch_size_per_device * case.world_size),
+        "repeat": repeat,
+        "valid": True,
+    }

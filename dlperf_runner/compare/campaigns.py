@@ -1,29 +1,50 @@
 """Compare two campaigns case by case: DataFrames in, DataFrame out.
 
-Cases match if their identity is equal (see core/identity.py and pairing.py). Their environment may
-differ; a difference is named. docs/comparing.md defines the verdicts and the limit.
+Cases match if their identity is equal (see core/identity.py). Their environment may differ; a
+difference is named. Cases whose identity differs only in RELATED columns are not paired unless the
+user allows it. They are told of each other. A gate needs the same RELATED columns and the same
+accelerator. docs/comparing.md defines the verdicts and the limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
-from ..core.identity import IDENTITY, CaseKey, label, topology_text
-from ..stats.groups import case_statements, case_units, case_values
+from ..core.identity import (
+    CASE,
+    ENVIRONMENT,
+    IDENTITY,
+    CaseKey,
+    columns_of,
+    label,
+    read_parameters,
+    topology_text,
+    value_text,
+)
+from ..core.lists import grouped
+from ..stats.groups import CaseRates, rates_by_case
 from ..stats.intervals import SampleComparison, compare_samples
 from ..stats.ratios import RelativeDifference, relative_difference
-from .outlook import to_decide
-from .pairing import Pair, check_names, distinctions, pairs, refuse_unlike, unrecorded_conditions
 from .spread import spread_of, widened
-from .verdicts import ONLY_A, ONLY_B, against_limit, case_verdict, too_few
+from .verdicts import ONLY_A, ONLY_B, campaign_limit, case_verdict, to_decide, too_few
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..stats.between_campaigns import Spread
+
+RELATED = ("source", "parameters", "total_steps", "warmup_steps", "directory")
+_SAME_IN_A_GATE = (*RELATED, "accelerator")
+
+PartOfKey = Callable[[CaseKey], CaseKey]
+_identity: PartOfKey = itemgetter(*map(CASE.index, IDENTITY))
+_with_accelerator: PartOfKey = itemgetter(*map(CASE.index, (*IDENTITY, "accelerator")))
+_unrelated: PartOfKey = itemgetter(*(CASE.index(name) for name in IDENTITY if name not in RELATED))
 
 COLUMNS = (
     *(*IDENTITY, "unit", "distinction"),
@@ -51,7 +72,7 @@ def compare_campaigns(
     allowed: Collection[str] = (),
     spreads: Mapping[CaseKey, Spread] | None = None,
 ) -> pd.DataFrame:
-    """One row per case of either tidy frame, in the order of the frames.
+    """One row per case of either long frame, in the order of the frames.
 
     `a` and `b` are the medians of n_a and n_b valid runs. `difference` is how much b is above a
     (Hodges and Lehmann); `relative` is the same as a fraction of a. Its interval holds together
@@ -62,7 +83,7 @@ def compare_campaigns(
     differ. `distinction` tells the case from others of the same identity. `unrecorded` names what
     neither side knows, `stated_a` and `stated_b` what no log of that side confirms. `apart` says
     what keeps a case from the nearest one of the other side. With a `limit` (0.03 for 3 %), see
-    `against_limit` for `limit_verdict` and `why`.
+    `campaign_limit` for `limit_verdict` and `why`.
 
     `spreads` are the known spreads between campaigns. They widen the interval, and a difference
     that the wider interval does not show is not called one. `between_campaigns` is the standard
@@ -73,32 +94,21 @@ def compare_campaigns(
     """
     import pandas as pd
 
-    rows: list[dict[str, Any]] = []
-    compared = []
-    all_a, all_b = case_values(a), case_values(b)
-    units_a, units_b = case_units(a), case_units(b)
-    stated_a, stated_b = case_statements(a), case_statements(b)
+    all_a, all_b = rates_by_case(a), rates_by_case(b)
     check_names(allowed, (*all_a, *all_b))
     paired = pairs(list(all_a), list(all_b), allowed)
     if limit is not None:
         refuse_unlike(paired, allowed)
+    rows = []
+    compared = []
     for pair, distinction in zip(paired, distinctions(paired), strict=True):
-        values_a, values_b = all_a.get(pair.a or (), []), all_b.get(pair.b or (), [])
-        unit = _unit(pair, units_a, units_b)
-        row = {name: pair.case[name] for name in IDENTITY}
-        row |= {"unit": unit, "distinction": distinction}
-        row["stated_a"], row["stated_b"] = stated_a.get(pair.a or ()), stated_b.get(pair.b or ())
+        rates = (all_a.get(pair.a or ()), all_b.get(pair.b or ()))
+        row = {**_sides(pair, *rates), "distinction": distinction}
         rows.append(row)
-        row.update(n_a=len(values_a), n_b=len(values_b))
-        row.update({s: median(v) for s, v in (("a", values_a), ("b", values_b)) if v})
-        if pair.a is None or pair.b is None:
-            row.update(verdict=ONLY_A if pair.b is None else ONLY_B, apart=pair.apart)
-            continue
-        row["environment"] = ", ".join(map(str, pair.differing)) or None
-        row["unrecorded"] = ", ".join(map(label, unrecorded_conditions(pair))) or None
-        result = compare_samples(values_a, values_b)
-        spread = spread_of(spreads or {}, pair.a, pair.b)
-        compared.append((row, result, spread, values_a, values_b))
+        if pair.a is not None and pair.b is not None:
+            values_a, values_b = all_a[pair.a].values, all_b[pair.b].values
+            spread = spread_of(spreads or {}, pair.a, pair.b)
+            compared.append((row, compare_samples(values_a, values_b), spread, values_a, values_b))
     cases = sum(not too_few(result) for _, result, *_ in compared) or 1
     for row, result, spread, values_a, values_b in compared:
         found = widened(relative_difference(values_a, values_b, cases), spread, row, cases)
@@ -109,17 +119,30 @@ def compare_campaigns(
             row["outlook"] = to_decide(values_a, values_b, limit, cases, spread)
     if limit is not None:
         for row in rows:
-            verdict, why = against_limit(row, limit)
+            verdict, why = campaign_limit(row, limit)
             row.update(limit=limit, limit_verdict=verdict, why=why)
-    table = pd.DataFrame(
-        [{name: row.get(name) for name in COLUMNS} for row in rows], columns=COLUMNS
-    )
+    table = pd.DataFrame(rows, columns=[*COLUMNS])
     return table.astype({"between_campaigns_of": "Int64"})  # may be missing
 
 
-def _unit(pair: Pair, a: Mapping[CaseKey, str], b: Mapping[CaseKey, str]) -> str:
+def _sides(pair: Pair, a: CaseRates | None, b: CaseRates | None) -> dict[str, Any]:
+    """What is known of the two sides of a pair, and why a case is alone."""
+    known = {side: rates for side, rates in (("a", a), ("b", b)) if rates}
+    row: dict[str, Any] = {name: pair.case[name] for name in IDENTITY}
+    row["unit"] = _unit(pair, known.values())
+    for side, rates in known.items():
+        row |= {f"stated_{side}": rates.stated, side: median(rates.values)}
+    row |= {"n_a": len(a.values) if a else 0, "n_b": len(b.values) if b else 0}
+    if pair.a is None or pair.b is None:
+        return {**row, "verdict": ONLY_A if pair.b is None else ONLY_B, "apart": pair.apart}
+    row["environment"] = ", ".join(map(str, pair.differing)) or None
+    row["unrecorded"] = ", ".join(map(label, unrecorded_conditions(pair))) or None
+    return row
+
+
+def _unit(pair: Pair, sides: Iterable[CaseRates]) -> str:
     """The unit of the rates of a pair. Raises UserError if its sides have different ones."""
-    units = [unit for unit in (a.get(pair.a or ()), b.get(pair.b or ())) if unit is not None]
+    units = [side.unit for side in sides]
     if len(set(units)) > 1:
         raise UserError(
             "the two sides count different things, so their rates cannot be compared",
@@ -133,7 +156,7 @@ def _unit(pair: Pair, a: Mapping[CaseKey, str], b: Mapping[CaseKey, str]) -> str
 
 def without_effect(a: pd.DataFrame, b: pd.DataFrame, allowed: Collection[str]) -> list[str]:
     """The names of `allowed` in which no pair of cases of the two frames differs."""
-    paired = pairs(list(case_values(a)), list(case_values(b)), allowed)
+    paired = pairs(list(rates_by_case(a)), list(rates_by_case(b)), allowed)
     differing = [item for pair in paired if pair.a and pair.b for item in pair.differing]
     names = {name for item in differing for name in (item.name, item.column)}
     return [name for name in dict.fromkeys(allowed) if name not in names]
@@ -154,3 +177,174 @@ def _numbers(result: SampleComparison, found: RelativeDifference) -> dict[str, A
         "test": result.test,
         "effect_size": result.effect_size,
     }
+
+
+# ---- pairs of cases
+
+
+@dataclass(frozen=True)
+class Differing:
+    """A column or parameter that differs between two cases. `column` is the column that has it."""
+
+    column: str
+    name: str
+    a: object
+    b: object
+
+    def __str__(self) -> str:
+        return f"{label(self.name)} ({value_text(self.a)}, {value_text(self.b)})"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A case of the first campaign, of the second, or of both. `differing` is what the two differ
+    in; for a case without a partner, what it and the nearest case of the other side differ in."""
+
+    a: CaseKey | None
+    b: CaseKey | None
+    differing: tuple[Differing, ...] = ()
+
+    @property
+    def key(self) -> CaseKey:
+        """The case, that of the first campaign where both have it."""
+        return self.a or self.b or ()
+
+    @property
+    def case(self) -> dict[str, Any]:
+        """The columns of `key`."""
+        return columns_of(self.key)
+
+    @property
+    def apart(self) -> str | None:
+        """Why a case with a near case on the other side has no partner."""
+        if not self.differing:
+            return None
+        texts = ", ".join(map(str, self.differing))
+        if any(item.column in IDENTITY for item in self.differing):
+            return f"the nearest case of the other side differs in {texts}"
+        return f"several cases could be its partner; the nearest differs in {texts}"
+
+
+def pairs(a: Sequence[CaseKey], b: Sequence[CaseKey], allowed: Collection[str] = ()) -> list[Pair]:
+    """Each case with its partner, in the order of the two sides: the same case, else the only one
+    left with the same identity and accelerator, else with the same identity, else with the same
+    identity but for `allowed`, which are names of columns or of parameters."""
+    partners: dict[CaseKey, CaseKey] = {}
+    for key_of in (tuple, _with_accelerator, _identity, _but_for(allowed)):
+        left = grouped([key for key in b if key not in partners.values()], key_of)
+        for key, several in grouped([key for key in a if key not in partners], key_of).items():
+            if len(several) == len(left.get(key, ())) == 1:
+                partners[several[0]] = left[key][0]
+    alone_a = [key for key in a if key not in partners]
+    taken = set(partners.values())
+    alone_b = [key for key in b if key not in taken]
+    return [
+        *(
+            Pair(key, partners[key], differences(key, partners[key]))
+            if key in partners
+            else _alone(Pair(key, None), alone_b)
+            for key in a
+        ),
+        *(_alone(Pair(None, key), alone_a) for key in alone_b),
+    ]
+
+
+def differences(a: CaseKey, b: CaseKey) -> tuple[Differing, ...]:
+    """What two cases differ in; parameters by their own names. An unknown value differs from every
+    known one."""
+    found = []
+    for column, x, y in zip(CASE, a, b, strict=True):
+        if x == y:
+            continue
+        own, other = (read_parameters(v) if column == "parameters" else {} for v in (x, y))
+        if not own and not other:  # no parameters, or one side unknown and the other without any
+            found.append(Differing(column, column, x, y))
+        for name in sorted({*own, *other}):
+            if own.get(name) != other.get(name):
+                found.append(Differing(column, name, own.get(name), other.get(name)))
+    return tuple(found)
+
+
+def distinctions(paired: Sequence[Pair]) -> list[str | None]:
+    """What tells each pair from the others of the same identity, which run in other environments;
+    None if there are no others."""
+    by_identity = grouped([pair.key for pair in paired], _identity)
+    return [", ".join(_told(pair, by_identity[_identity(pair.key)])) or None for pair in paired]
+
+
+def _told(pair: Pair, others: Sequence[CaseKey]) -> Iterator[str]:
+    for name in ENVIRONMENT:
+        if len({columns_of(other)[name] for other in others}) > 1:
+            sides = (columns_of(key)[name] for key in (pair.a, pair.b) if key)
+            yield f"{label(name)} {' and '.join(dict.fromkeys(map(value_text, sides)))}"
+
+
+def refuse_unlike(compared: Sequence[Pair], allowed: Collection[str]) -> None:
+    """Raise UserError if a gate would compare cases that are not alike, or would miss a case
+    because it is another experiment now. `allowed` names what may differ."""
+    found: dict[str, Differing] = {}
+    for pair in compared:
+        for item in pair.differing:
+            names = {item.name, item.column}
+            if item.column in _SAME_IN_A_GATE and not names & set(allowed):
+                found.setdefault(item.name, item)
+    if found:
+        options = " ".join(f"--allow-different {name}" for name in found)
+        raise UserError(
+            "the two sides are not alike, so a difference in speed would have another cause",
+            where="--fail-if-slower",
+            expected=f"the same {' and '.join(map(label, found))}",
+            found="; ".join(map(str, found.values())),
+            hint=f"measure again under the same conditions, or compare all the same with {options}",
+        )
+
+
+def check_names(allowed: Collection[str], cases: Iterable[CaseKey]) -> None:
+    """Raise UserError for a name that is neither a column which may be allowed nor a parameter."""
+    known = dict.fromkeys((*_SAME_IN_A_GATE, *ENVIRONMENT))
+    for key in cases:
+        known |= dict.fromkeys(read_parameters(columns_of(key)["parameters"]))
+    for name in allowed:
+        if name not in known:
+            raise UserError(
+                "unknown condition",
+                where="--allow-different",
+                expected=f"one of {', '.join(known)}",
+                found=name,
+            )
+
+
+def unrecorded_conditions(pair: Pair) -> list[str]:
+    """What neither side of a pair knows, so that nobody can tell whether it is the same."""
+    if pair.a is None or pair.b is None:
+        return []
+    a, b = columns_of(pair.a), columns_of(pair.b)
+    of_gpus = ("node_gpus", "driver") if a["accelerator"] == "cpu" else ()
+    return [
+        name
+        for name in ("source", "parameters", *ENVIRONMENT)
+        if name not in of_gpus and a[name] is None and b[name] is None
+    ]
+
+
+def _alone(pair: Pair, others: Sequence[CaseKey]) -> Pair:
+    """The case with what keeps it from the nearest of the others, if it is the same but for
+    RELATED columns."""
+    near = [other for other in others if _unrelated(other) == _unrelated(pair.key)]
+    if not near:
+        return pair
+    sides = [(pair.key, other) if pair.a else (other, pair.key) for other in near]
+    return Pair(pair.a, pair.b, min((differences(*side) for side in sides), key=len))
+
+
+def _but_for(allowed: Collection[str]) -> PartOfKey:
+    def kept(key: CaseKey) -> CaseKey:
+        case = columns_of(key)
+        parameters = None
+        if "parameters" not in allowed:
+            own = read_parameters(case["parameters"])
+            parameters = tuple(sorted((n, v) for n, v in own.items() if n not in allowed))
+        names = [n for n in IDENTITY if n != "parameters" and n not in allowed]
+        return (parameters, *(case[name] for name in names))
+
+    return kept

@@ -5,7 +5,6 @@ A condition is a name and a value. None means unknown; an unknown value never eq
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +21,6 @@ from ..core.identity import CaseKey, data_kind, label, read_parameters, short_pr
 from ..core.units import per_second
 from ..results.run_record import FoundRun
 
-# Verdicts on a limit.
-PASSED, FAILED, UNDECIDED, TOO_FEW = "passed", "failed", "undecided", "too few runs"
 BARE = "none"  # a run without a container
 ONLY_STATED = "stated"  # beside the conditions of a case: those that --condition alone states
 Values = Mapping[str, object]
@@ -335,12 +332,3 @@ def display_value(value: object) -> str | None:
     if value is None:
         return None
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-
-
-def limit_verdict(low: float, high: float, limit: float) -> str:
-    """Whether a relative difference is below -limit, judged by its interval alone."""
-    if math.isnan(low) or math.isnan(high):
-        return UNDECIDED
-    if high < -limit:
-        return FAILED
-    return PASSED if low > -limit else UNDECIDED

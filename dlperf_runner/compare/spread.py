@@ -28,7 +28,7 @@ from ..stats.between_campaigns import (
     difference_half_width,
     estimate,
 )
-from ..stats.groups import case_units, case_values
+from ..stats.groups import rates_by_case
 from ..stats.intervals import LEVEL, ConfidenceInterval
 from ..stats.ratios import RelativeDifference, finite_exp
 
@@ -71,16 +71,16 @@ class MeasuredSpreads:
 
 
 def measure(campaigns: Mapping[str, pd.DataFrame]) -> MeasuredSpreads:
-    """The spread of each case over the tidy frames of several campaigns, by their names.
+    """The spread of each case over the long frames of several campaigns, by their names.
 
     Cases are the same only if they are equal in identity and environment.
     """
     samples: dict[CaseKey, dict[str, list[float]]] = {}
     units: dict[CaseKey, str] = {}
     for name, frame in campaigns.items():
-        units |= case_units(frame)
-        for key, values in case_values(frame).items():
-            samples.setdefault(key, {})[name] = values
+        for key, rates in rates_by_case(frame).items():
+            units[key] = rates.unit
+            samples.setdefault(key, {})[name] = rates.values
     measured = MeasuredSpreads({}, {}, {}, units)
     for key, by_campaign in samples.items():
         spread = estimate(list(by_campaign.values()))

@@ -27,7 +27,7 @@ from ..campaign.directory import (
 )
 from ..campaign.manifest import seal
 from ..core.errors import UserError
-from ..core.frame import SAMPLES_PER_SECOND
+from ..core.frame import SAMPLES_PER_SECOND, records
 from ..core.identity import CaseKey, case_key, parameters_text
 from ..core.lists import counted
 from ..plan.choice import MOST_ADAPTIVE_REPEATS, fraction, option_name, parse_wait, recorded_choice
@@ -200,12 +200,12 @@ def values_by_case(directory: Path, plan: Mapping[str, Any]) -> dict[str, list[f
 
 
 def case_samples(frame: pd.DataFrame, plan: Mapping[str, Any]) -> dict[str, list[float]]:
-    """The same, from the tidy frame. If a case has runs in several environments, which are never
+    """The same, from the long frame. If a case has runs in several environments, which are never
     pooled, its values are those in the environment of its last run."""
     valid = frame[frame["valid"] & (frame["metric"] == SAMPLES_PER_SECOND)]
     samples: dict[CaseKey, list[float]] = {}
     newest: dict[tuple[object, ...], tuple[int, CaseKey]] = {}
-    for row in valid.to_dict(orient="records"):
+    for row in records(valid):
         key, planned = case_key(row), _planned(row, row["parameters"])
         samples.setdefault(key, []).append(row["value"])
         newest[planned] = max(

@@ -101,19 +101,21 @@ def _guarded(path: Path, inside: Path | None) -> int | None:
     first = max((n for n, part in enumerate(parts, 1) if part in ("..", path.anchor)), default=0)
     directory = "."
     for count, part in enumerate(parts[:last]):
-        if count >= first and _is_campaign(directory, parts[count:]):
+        if count >= first and is_campaign(directory, parts[count:]):
             return count
         directory = "" if part == path.anchor else f"{directory}/{part}"
     return last if inside is not None else None
 
 
-def _is_campaign(directory: str, below: tuple[str, ...]) -> bool:
-    """Whether a directory is a campaign, as far as this matters for a file `below` it."""
+def is_campaign(directory: str | Path, below: tuple[str, ...] = ()) -> bool:
+    """Whether a directory is a campaign of this tool: it has a campaign.json or the record of a
+    run. With the parts of a path `below` it, only the record of that path's run counts."""
     if os.path.lexists(f"{directory}/campaign.json"):
         return True
-    if below[0] != "runs" or len(below) <= 3:
-        return False
-    return os.path.lexists("/".join((directory, *below[:3], "run.json")))
+    if not below:
+        return any(Path(directory).glob("runs/*/*/run.json"))
+    is_of_run = below[0] == "runs" and len(below) > 3
+    return is_of_run and os.path.lexists("/".join((str(directory), *below[:3], "run.json")))
 
 
 def _random_name() -> str:

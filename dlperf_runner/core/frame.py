@@ -1,12 +1,14 @@
-"""The tidy frame: one row per run and metric. All later steps use it and need no logs."""
+"""The long frame: one row per run and metric. All later steps use it and need no logs.
+
+A run without metrics has one row with no value and a reason. None means unknown or not applicable
+(the driver of a CPU), and missing numbers are NaN. An empty text means that there is none: no
+parameter, or no container. The index numbers the runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from .identity import CASE, CaseKey, plain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,75 +35,58 @@ LOG_TFLOPS, LOG_MFU = "log_tflops_per_device", "log_mfu"
 LOG_TFLOPS_RATIO = "log_tflops_ratio"
 
 
-class Row(NamedTuple):
-    """A metric of a run. A run without metrics has one row with no value and a reason.
-
-    None means unknown or not applicable (the driver of a CPU). An empty text means that there is
-    none: no parameter, or no container.
-    """
-
-    framework: str
-    framework_version: str | None
-    workload: str
-    model: str
-    source: str | None
-    parameters: str | None
-    precision: str
-    nodes: int
-    gpus_per_node: int
-    world_size: int
-    batch_size_per_device: float
-    global_batch_size: int
-    total_steps: int | None
-    warmup_steps: int | None
-    directory: str | None
-    repeat: int
-    metric: str
-    value: float | None
-    unit: str
-    estimator: str | None
-    accelerator: str | None
-    node_gpus: str | None
-    driver: str | None
-    stack: str | None
-    container: str | None
-    log_sha256: str | None
-    valid: bool
-    why_invalid: str | None
-    stated: str | None = None  # settings that only the user or the log's path states, and where
-
-
-COLUMNS = Row._fields
-_WHOLE = (
-    *("nodes", "gpus_per_node", "world_size", "repeat"),
-    "global_batch_size",
-)
-# The type of each column in a DataFrame. Numbers of the type Int64 may be missing.
+# The columns and their types. Numbers of the type Int64 may be missing.
 TYPES = {
-    **dict.fromkeys(COLUMNS, "object"),
-    **dict.fromkeys(_WHOLE, "int64"),
+    **dict.fromkeys(("framework", "framework_version", "workload", "model", "source"), "object"),
+    **dict.fromkeys(("parameters", "precision"), "object"),
+    **dict.fromkeys(("nodes", "gpus_per_node", "world_size"), "int64"),
+    "batch_size_per_device": "object",  # an integer, or a fraction if devices share a sample
+    "global_batch_size": "int64",
     **dict.fromkeys(("total_steps", "warmup_steps"), "Int64"),
+    "directory": "object",
+    "repeat": "int64",
+    "metric": "object",
     "value": "float64",
+    **dict.fromkeys(("unit", "estimator"), "object"),
+    **dict.fromkeys(("accelerator", "node_gpus", "driver", "stack", "container"), "object"),
+    "log_sha256": "object",
     "valid": "bool",
+    "why_invalid": "object",
+    "stated": "object",  # settings that only the user or the log's path states, and where
 }
-case_of: Callable[[Row], CaseKey] = itemgetter(*map(COLUMNS.index, CASE))
+COLUMNS = tuple(TYPES)
+METRIC = ("metric", "value", "unit", "estimator")
 
 
-def make_frame(rows: Iterable[Row]) -> pd.DataFrame:
-    """The rows as a DataFrame with the columns of Row. Missing texts are None, numbers are NaN."""
-    return make_table(rows, TYPES)
-
-
-def make_table(rows: Iterable[Iterable[Any]], types: Mapping[str, str]) -> pd.DataFrame:
-    """Rows as a DataFrame with columns of these types."""
+def make_frame(
+    runs: Sequence[Mapping[str, Any]], metrics: Iterable[tuple[Any, ...]]
+) -> pd.DataFrame:
+    """The frame of runs, each with the columns that its rows have in common, and of metrics: the
+    number of the run, then the columns of METRIC."""
     import pandas as pd
 
-    columns = list(zip(*rows, strict=True)) or [()] * len(types)
-    values = {name: pd.Series(v, dtype=object) for name, v in zip(types, columns, strict=True)}
-    return pd.DataFrame(values).astype(dict(types))
+    identity = pd.DataFrame(runs, columns=[c for c in COLUMNS if c not in METRIC], dtype=object)
+    rows = pd.DataFrame([*metrics], columns=["run", *METRIC], dtype=object)
+    # By position, because every run is known: a merge would sort and compare all numbers.
+    of_run = identity.iloc[rows.pop("run").astype("int64")]
+    rows.index = of_run.index
+    return pd.concat([of_run, rows], axis=1)[list(COLUMNS)].astype(TYPES)
 
 
-def rows_of(frame: pd.DataFrame) -> Iterator[Row]:
-    """The rows of a DataFrame that `make_frame` made."""
-    columns = (map(plain, frame[name].tolist()) for name in COLUMNS)
-    return map(Row._make, zip(*columns, strict=True))
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows as dictionaries of plain values; missing values are None."""
+    names = [str(name) for name in table]
+    return [dict(zip(names, row, strict=True)) for row in plain_rows(table)]
+
+
+def plain_rows(table: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
+    """The rows as tuples of plain values; missing values are None."""
+    columns = (table[name].astype(object) for name in table)
+    values = [column.where(column.notna(), None).tolist() for column in columns]
+    return zip(*values, strict=True)
+
+
+def throughput(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows with the throughput of the valid runs."""
+    is_rate = frame["valid"] & (frame["metric"] == SAMPLES_PER_SECOND)
+    return frame[is_rate & frame["value"].notna()]

@@ -6,7 +6,6 @@ are equal in both are repeats of each other. None means unknown; an empty text m
 
 from __future__ import annotations
 
-import math
 import posixpath
 import re
 import shlex
@@ -49,8 +48,8 @@ _FP8 = re.compile(r"(?:te_|nanoo_)?(?:mx)?(?:fp8|float8)", re.ASCII)
 
 
 def case_key(case: Mapping[Any, Any]) -> CaseKey:
-    """The key of a row of the frame. Missing values are None, so that keys can be equal."""
-    return tuple(plain(case[name]) for name in CASE)
+    """The key of a row with plain values."""
+    return tuple(case[name] for name in CASE)
 
 
 def columns_of(key: CaseKey) -> dict[str, Any]:
@@ -61,16 +60,6 @@ def columns_of(key: CaseKey) -> dict[str, Any]:
 def topology_text(case: Mapping[Any, Any]) -> str:
     """The topology of a row of the frame: `2n8g`."""
     return f"{case['nodes']}n{case['gpus_per_node']}g"
-
-
-def plain(value: Any) -> Any:
-    """A value of a data frame as a plain Python object. A missing value is None."""
-    if value is None or type(value).__name__ == "NAType":
-        return None
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    # Convert NumPy numbers.
-    return value.item() if hasattr(value, "item") else value
 
 
 def as_batch_size(number: float) -> float:

@@ -15,6 +15,7 @@ import typer
 
 from ..core.errors import UserError, as_user_error
 from ..core.files import open_append, read_json, write_result
+from ..core.frame import records
 from ..options import LATEST, AboutLogs, exit_with, option, states
 from ..options.completion import completes
 from ..options.progress import reading_logs
@@ -159,10 +160,10 @@ def _read(source: Path, name: str, statements: Statements | None) -> _Read:
     from ..report.result_files import notes_on
     from ..results.load import load_results
     from ..stats.notes import case_notes
-    from ..stats.summary import cases as cases_of
+    from ..stats.summary import summarize
 
     results = load_results(source, statements=statements, progress=reading_logs)
-    cases = cases_of(results.rows)
+    cases = records(summarize(results.frame))
     record = _record(source)
     created = datetime.fromtimestamp(source.stat().st_mtime, UTC)
     if source.is_dir():
@@ -177,7 +178,7 @@ def _read(source: Path, name: str, statements: Statements | None) -> _Read:
     exported = ExportedCampaign(
         name,
         created,
-        exported_cases(cases, results.rows),
+        exported_cases(cases, results.frame),
         # Campaigns in one folder are of one site. Other logs may be of any machine.
         str(source.resolve().parent if (source / "campaign.json").is_file() else source.resolve()),
         [str(tag) for tag in record.get("tags") or ()],
@@ -186,7 +187,7 @@ def _read(source: Path, name: str, statements: Statements | None) -> _Read:
     )
 
     def markdown() -> str:
-        notes = [*case_notes(results.rows, cases), *notes_on(cases, results), *results.notes]
+        notes = [*case_notes(results.frame, cases), *notes_on(cases, results), *results.notes]
         document = render(cases, notes, [results.told(problem) for problem in results.problems])
         return document.replace("# Results", f"# {text(name)}", 1)
 
@@ -211,7 +212,7 @@ def _history(file: Path) -> _Read:
     def markdown() -> str:
         cases = by_case(found)
         changes = {
-            name: explained(of, change_points([p.samples_per_second_median for p in of]))
+            name: explained(of, change_points([p["samples_per_second_median"] for p in of]))
             for name, of in cases.items()
         }
         return f"# History\n\n{cases_table(cases, changes).strip()}\n"

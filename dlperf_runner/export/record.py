@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.frame import ENERGY, MFU, POWER, Row
+from ..core.frame import ENERGY, MFU, POWER
 from ..core.identity import CASE, case_key
 from ..core.lists import grouped
 from ..core.units import counted_unit, named
 from ..history.store import Point, case_id
-from ..stats.groups import values_of
+from ..stats.groups import rates_by_case
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # The name of a rate, and what it is a multiple of.
 _RATES = {
@@ -95,18 +99,18 @@ def identifier(campaign: ExportedCampaign, case: ExportedCase) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def exported_cases(cases: Iterable[Mapping[str, Any]], rows: Sequence[Row]) -> list[ExportedCase]:
+def exported_cases(cases: Iterable[Mapping[str, Any]], frame: pd.DataFrame) -> list[ExportedCase]:
     """Cases of the statistics, with the values of their runs."""
-    runs = values_of(rows)
-    return [_case(case_id(case), case, runs.get(case_key(case), ())) for case in cases]
+    rates = rates_by_case(frame)
+    return [_case(case_id(case), case, rates[case_key(case)].values) for case in cases]
 
 
 def of_history(points: Iterable[Point], place: str) -> list[ExportedCampaign]:
     """The campaigns of a history, the oldest first."""
-    found = grouped(points, lambda point: (point.created, point.campaign))
+    campaigns = grouped(points, itemgetter("created", "campaign"))
     return [
-        ExportedCampaign(name, time_of(created), [_case(p.case_id, asdict(p)) for p in own], place)
-        for (created, name), own in sorted(found.items())
+        ExportedCampaign(name, time_of(created), [_case(p["case_id"], p) for p in of_one], place)
+        for (created, name), of_one in sorted(campaigns.items())
     ]
 
 

@@ -12,16 +12,19 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.files import read_json, require_regular
-from ..core.frame import SAMPLES_PER_SECOND, Row
+from ..core.frame import SAMPLES_PER_SECOND, plain_rows
 from ..core.identity import CASE, INTEGERS, topology_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FILE = "history.sqlite"
 SCHEMA = 3  # PRAGMA user_version
@@ -34,7 +37,7 @@ def _typed(**names: str) -> dict[str, str]:
 
 
 _CASE = {name: "INTEGER" if name in INTEGERS else "TEXT" for name in CASE} | {"estimator": "TEXT"}
-# Columns and their types in the tidy frame (see frame.Row).
+# Columns and their types in the long frame (see core.frame).
 MEASUREMENTS = _CASE | _typed(
     TEXT="metric unit log_sha256 why_invalid stated",
     INTEGER="global_batch_size repeat valid",
@@ -58,40 +61,13 @@ class RecordedCampaign:
     directory: str
 
 
-@dataclass(frozen=True)
-class Point:
-    """A case of a campaign, with its statistics at the time when it was summarised. `case_id` omits
-    versions, drivers and images, so that it stays the same over the years."""
-
-    case_id: str
-    campaign: str
-    created: str
-    framework: str
-    workload: str
-    model: str
-    source: str | None
-    parameters: str | None
-    precision: str
-    batch_size_per_device: int
-    total_steps: int | None
-    warmup_steps: int | None
-    directory: str | None
-    nodes: int
-    gpus_per_node: int
-    world_size: int
-    framework_version: str | None
-    accelerator: str | None
-    node_gpus: str | None
-    driver: str | None
-    stack: str | None
-    container: str | None
-    unit: str
-    repeats: int
-    samples_per_second_median: float
-    samples_per_second_ci_low: float | None
-    samples_per_second_ci_high: float | None
-    samples_per_second_ci_coverage: float | None
-    estimator: str | None
+# A case of a campaign, with its statistics at the time when it was summarised. `case_id` omits
+# versions, drivers and images, so that it stays the same over the years.
+Point = Mapping[str, Any]
+POINT = (
+    *("case_id", "campaign", "created", *CASE, "unit", "repeats", "estimator"),
+    *(f"{SAMPLES_PER_SECOND}_{name}" for name in ("median", "ci_low", "ci_high", "ci_coverage")),
+)
 
 
 def history_of(directory: Path) -> Path | None:
@@ -152,24 +128,24 @@ def case_id(case: Mapping[str, Any]) -> str:
 
 
 def record(
-    path: Path, campaign: RecordedCampaign, runs: Sequence[Row], cases: Iterable[Mapping[str, Any]]
+    path: Path, campaign: RecordedCampaign, frame: pd.DataFrame, cases: Sequence[Mapping[str, Any]]
 ) -> RecordedCampaign:
-    """Write the runs and cases of a campaign to the history, replacing its earlier ones. Returns
-    the campaign as recorded: if others of its name and time have no log of it, its name also says
-    where it is."""
-    now, results = datetime.now(UTC).isoformat(timespec="seconds"), list(cases)
+    """Write the long frame and the cases of a campaign to the history, replacing its earlier ones.
+    Returns the campaign as recorded: if others of its name and time have no log of it, its name
+    also says where it is."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     with _opened(path, write=True) as history:
         history.execute("BEGIN IMMEDIATE")
         _prepare(history, path)
-        logs = {run.log_sha256 for run in runs if run.log_sha256}
+        logs = set(frame["log_sha256"].dropna())
         alike = _alike(history, campaign)
         same_place = "SELECT id FROM campaigns WHERE directory = ?"
         entries = history.execute(same_place, (campaign.directory,)).fetchall()
-        if not results and any(alike.get(entry) for (entry,) in entries):
+        if not cases and any(alike.get(entry) for (entry,) in entries):
             return campaign  # a try without results replaces nothing, and is no other campaign
         for entry, of_entry in alike.items():
             # Nothing is lost with an entry without logs.
-            if not of_entry or (results and of_entry & logs):
+            if not of_entry or (cases and of_entry & logs):
                 history.execute("DELETE FROM campaigns WHERE id = ?", (entry,))
         name = _free_name(history, campaign)
         key = history.execute(
@@ -177,10 +153,10 @@ def record(
             " VALUES (?, ?, ?, ?, ?)",
             (name, campaign.created, campaign.directory, now, campaign.name),
         ).lastrowid
-        measured = [tuple(getattr(run, name) for name in MEASUREMENTS) for run in runs]
-        _insert(history, "measurements", ["campaign", *MEASUREMENTS], key, measured)
-        found = [(case_id(case), *(case[name] for name in CASES)) for case in results]
-        _insert(history, "cases", ["campaign", "case_id", *CASES], key, found)
+        measurements = plain_rows(frame[list(MEASUREMENTS)])
+        _insert(history, "measurements", ["campaign", *MEASUREMENTS], key, measurements)
+        rows = ((case_id(case), *(case[name] for name in CASES)) for case in cases)
+        _insert(history, "cases", ["campaign", "case_id", *CASES], key, rows)
         history.execute("COMMIT")
     return replace(campaign, name=name)
 
@@ -220,13 +196,13 @@ def _insert(
     table: str,
     columns: list[str],
     key: int | None,
-    rows: list[tuple[Any, ...]],
+    rows: Iterable[tuple[Any, ...]],
 ) -> None:
     marks = ", ".join("?" * len(columns))
     # The names of tables and columns come from this module only.
     history.executemany(
         f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})",  # noqa: S608
-        [(key, *row) for row in rows],
+        ((key, *row) for row in rows),
     )
 
 
@@ -283,15 +259,14 @@ def _declared(columns: Mapping[str, str]) -> str:
 
 def points(path: Path) -> list[Point]:
     """Every case of every campaign, sorted by case and then by time."""
-    names = [field.name for field in fields(Point)]
     own = {"campaign": "campaigns.name", "created": "campaigns.created"}
-    columns = ", ".join(own.get(name, f"cases.{name}") for name in names)
+    columns = ", ".join(own.get(name, f"cases.{name}") for name in POINT)
     with _reading(path) as history:
-        found = history.execute(
+        rows = history.execute(
             f"SELECT {columns} FROM cases JOIN campaigns ON campaigns.id = cases.campaign "  # noqa: S608
             "ORDER BY case_id, created, campaigns.name, framework_version, driver, container"
         ).fetchall()
-    return [Point(*row) for row in found]
+    return [dict(zip(POINT, row, strict=True)) for row in rows]
 
 
 def recorded_tables(

@@ -99,7 +99,7 @@ def render(results: Sequence[MlperfResult], screen: Screen = PIPE) -> str:
 def csv_text(results: Sequence[MlperfResult]) -> str:
     """All results with all digits; what is unknown is an empty field."""
     names = [item.name for item in fields(MlperfResult)]
-    return csv(names, (asdict(result).values() for result in results))
+    return csv(map(asdict, results), names)
 
 
 def _devices(result: MlperfResult) -> int | None:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..compare.verdicts import ALONE, FAILED, NOT_COMPARABLE, TOO_FEW, UNDECIDED
 from ..core.identity import topology_text
 from ..core.printable import for_xml
 from .numbers import percent, rate_decimals, ratio
 
 Result = Literal["passed", "failure", "error", "skipped"]
-NOT_COMPARED = ("not comparable", "not published", "only in the first", "only in the second")
+NOT_COMPARED = {NOT_COMPARABLE, *ALONE}
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,11 @@ def _test(case: Mapping[str, Any], result: Result, message: str) -> JUnitCase:
 
 def _result(case: Mapping[str, Any], allow_undecided: bool) -> tuple[Result, str]:
     verdict, why = case["limit_verdict"], case["why"] or case["verdict"]
-    if verdict == "failed":
+    if verdict == FAILED:
         return "failure", f"slower by more than {case['limit']:.1%}: {_measured(case)}"
-    if verdict == "too few runs":
+    if verdict == TOO_FEW:
         return "error", str(why)
-    if verdict == "undecided":
+    if verdict == UNDECIDED:
         return ("skipped" if allow_undecided else "error"), str(why)
     compared = case["verdict"] not in NOT_COMPARED
     return ("passed", "") if verdict or compared else ("skipped", str(case["verdict"]))

@@ -1,19 +1,21 @@
-"""Comparisons for a terminal: mine beside the published, two campaigns, publications."""
+"""Comparisons for a terminal: mine beside the published, two campaigns, publications, and the
+spread between campaigns."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..compare.verdicts import together
-from ..core.identity import GROUP, TOPOLOGY, topology_text
+from ..core.frame import records
+from ..core.identity import GROUP, TOPOLOGY, columns_of, topology_text
 from ..core.lists import counted, grouped
 from ..core.units import SAMPLES, per_second
-from ..stats.groups import by_group, records, title
+from ..stats.between_campaigns import between_interval
+from ..stats.groups import by_group, title
 from .labels import each_condition
 from .numbers import exact_decimals, percent, rate_decimals, ratio
-from .spread_text import about_spread
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..compare.publications import SideBySide
+    from ..compare.spread import MeasuredSpreads
 
 Record = Mapping[str, Any]
 _NOTES = {
@@ -304,3 +307,79 @@ def _ended(lines: Sequence[str], end: Sequence[str], screen: Screen) -> str:
 
 def _counts(verdicts: Sequence[str]) -> str:
     return ", ".join(f"{number} {verdict}" for verdict, number in Counter(verdicts).items())
+
+
+_SPREAD = (
+    *(Column("topology"), Column("campaigns", True), Column("runs", True)),
+    *(Column("between campaigns", True), Column("interval", True, stacks=True)),
+    Column("within a campaign", True),
+)
+
+
+def render_spreads(measured: MeasuredSpreads, screen: Screen = PIPE) -> str:
+    """A table per workload and settings, then the cases without a spread."""
+    lines: list[str] = []
+    flat = [{**record, **record["case"]} for record in spread_records(measured)]
+    for heading, rows in by_group(flat).items():
+        lines += [
+            *wrapped(heading, screen.prose),
+            "",
+            table(_SPREAD, map(_spread_cells, rows), screen),
+        ]
+    if flat:
+        text = "Standard deviations, with the 95 % interval of the one between campaigns."
+        lines += wrapped(text, screen.prose)
+    for key, why in measured.without.items():
+        case = columns_of(key)
+        table_key = {name: case[name] for name in GROUP} | {"unit": measured.units[key]}
+        text = f"{title(table_key)}, {topology_text(case)}: {why}"
+        lines += wrapped(text, screen.prose, first="- ", rest="  ")
+    return "\n".join(lines) + "\n"
+
+
+def _spread_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        topology_text(row),
+        str(row["campaigns"]),
+        str(row["runs"]),
+        f"{row['between']:.2%}",
+        f"{row['between_low']:.2%} to {row['between_high']:.2%}",
+        f"{row['within']:.2%}",
+    )
+
+
+def spread_records(measured: MeasuredSpreads) -> Iterator[dict[str, Any]]:
+    """The spread of each case, as programs read it. All spreads are fractions of the throughput."""
+    for key, spread in measured.spreads.items():
+        interval = between_interval(spread)
+        yield {
+            "case": columns_of(key),
+            "unit": measured.units[key],
+            "measured_with": list(measured.measured_with[key]),
+            "campaigns": spread.campaigns,
+            "runs": spread.runs,
+            "between": spread.between,
+            "between_low": interval.low,
+            "between_high": interval.high,
+            "within": spread.within,
+        }
+
+
+def about_spread(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What is known of the spread between campaigns, for the compared cases."""
+    known = [row for row in rows if row["between_campaigns"] is not None]
+    for number in sorted({row["between_campaigns_of"] for row in known}):
+        spreads = [
+            row["between_campaigns"] for row in known if row["between_campaigns_of"] == number
+        ]
+        low, high = f"{min(spreads):.2%}", f"{max(spreads):.2%}"
+        yield (
+            f"The intervals of {counted(len(spreads), 'case')} include the spread between"
+            f" campaigns: {low if low == high else f'{low} to {high}'}, measured with {number}"
+            " campaigns."
+        )
+    if unknown := len(rows) - len(known):
+        yield (
+            f"The spread between campaigns is unknown for {counted(unknown, 'case')}: the same code"
+            " may differ by more from day to day than within a campaign. `dlperf aa` measures it."
+        )

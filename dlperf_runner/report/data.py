@@ -2,66 +2,41 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from statistics import fmean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.files import json_text
-from ..core.frame import COLUMNS, Row
 from ..core.identity import GROUP, CaseKey, case_key, topology_text
 from ..core.lists import grouped
-from ..stats.groups import values_of
+from ..stats.groups import rates_by_case
 from .numbers import decimals, rate_decimals
 from .tables import FORMULA
 from .units import named_record
 
-_SPECIAL = re.compile(r"[,\r\n]")
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-def csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """The rows below a header; what is absent is an empty field. A text that a spreadsheet would
-    read as a formula gets a leading apostrophe."""
-    fields = map(_fields, zip(*rows, strict=True))
-    lines = (columns, *zip(*fields, strict=True))
-    return "\n".join(map(",".join, lines)) + "\n"
+def csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
+    """The rows below a header, as `csv_of` writes them. `columns`: those of a table without
+    rows."""
+    import pandas as pd
+
+    table = pd.DataFrame([*rows], dtype=object)
+    return csv_of(pd.DataFrame(columns=[*columns]) if table.empty else table)
 
 
-def measurements(rows: Iterable[Row]) -> str:
-    """The rows of a tidy frame as `csv` writes them, in half the time: the rows of a run differ in
-    their metric alone, so the fields before and after it are formatted once."""
-    field = lru_cache(maxsize=None, typed=True)(_field)
-    at, lines = COLUMNS.index("metric"), [",".join(COLUMNS)]
-    run, before, after = None, "", ""
-    for row in rows:
-        own = row[:at], row[at + 4 :]
-        if own != run:
-            run = own
-            before, after = (",".join(map(field, part)) for part in own)
-        metric, value, unit, estimator = row[at : at + 4]
-        number = "" if value is None else repr(value)
-        lines.append(f"{before},{metric},{number},{field(unit)},{field(estimator)},{after}")
-    return "\n".join(lines) + "\n"
-
-
-def _fields(column: Sequence[object]) -> list[str]:
-    """A column as fields. Most columns repeat few values, so each of these is formatted once."""
-    values = set(column)
-    if any(isinstance(value, float) for value in values):  # 0.0 and -0.0 are equal
-        return [str(v) if isinstance(v, float) else _field(v) for v in column]
-    texts = {value: _field(value) for value in values}
-    if len(texts) == 1:
-        return [*texts.values()] * len(column)
-    return list(map(texts.__getitem__, column))
-
-
-def _field(value: object) -> str:
-    if not isinstance(value, str):
-        return "" if value is None else str(value)
-    text = str(unlike_a_formula(value))
-    quoted = text.replace('"', '""')
-    return f'"{quoted}"' if quoted != text or _SPECIAL.search(text) else text
+def csv_of(table: pd.DataFrame) -> str:
+    """The table as CSV; what is absent is an empty field. A text that a spreadsheet would read as a
+    formula gets a leading apostrophe."""
+    safe = {
+        str(name): column.map(unlike_a_formula)
+        for name, column in table.items()
+        if column.dtype == object
+        and any(value is not unlike_a_formula(value) for value in column.unique())
+    }
+    return table.assign(**safe).to_csv(index=False, lineterminator="\n")
 
 
 def unlike_a_formula(value: object) -> object:
@@ -79,7 +54,7 @@ def summary(
 
 
 def results_by_batch(
-    rows: Iterable[Row],
+    frame: pd.DataFrame,
     cases: Iterable[Mapping[str, Any]],
     short_names: Mapping[tuple[str, str], str],
 ) -> dict[int, str]:
@@ -93,7 +68,7 @@ def results_by_batch(
     several tables of one batch size have the same short name, what they differ in is appended,
     but for fp32: rn50 and rn50_fp16, or rn50_builtin and rn50_upstream.
     """
-    runs = values_of(rows)
+    runs = {key: rates.values for key, rates in rates_by_case(frame).items()}
     by_batch: dict[int, dict[tuple[Any, ...], list[Mapping[str, Any]]]] = {}
     for case in cases:
         key = tuple(case[name] for name in GROUP)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from ..core.frame import records
 from ..core.identity import GROUP, case_key, topology_text
 from ..core.lists import grouped
-from ..stats.groups import records
 from . import case_tables, figures
 from .charts import Chart
 from .environment import CampaignRecord, case_commands, differences, run_command

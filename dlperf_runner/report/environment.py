@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..campaign.directory import RESULTS, name_of
-from ..campaign.manifest import is_campaign
-from ..core.files import as_object, readable_json
+from ..core.files import as_object, is_campaign, readable_json
 from .plan_text import shell_line
 
 if TYPE_CHECKING:

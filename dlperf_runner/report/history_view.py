@@ -25,11 +25,13 @@ def by_case(points: Sequence[Point]) -> dict[str, list[Point]]:
     another case."""
     units: dict[str, set[str]] = {}
     for point in points:
-        units.setdefault(point.case_id, set()).add(point.unit)
-    return grouped(
-        points,
-        lambda p: p.case_id if len(units[p.case_id]) == 1 else f"{p.case_id} in {p.unit}",
-    )
+        units.setdefault(point["case_id"], set()).add(point["unit"])
+
+    def name(point: Point) -> str:
+        case: str = point["case_id"]
+        return case if len(units[case]) == 1 else f"{case} in {point['unit']}"
+
+    return grouped(points, name)
 
 
 def document(
@@ -39,12 +41,12 @@ def document(
     return [
         {
             "case_id": name,
-            "points": [named_record(asdict(point)) for point in points],
+            "points": [named_record(point) for point in points],
             "change_points": [
                 {
                     **asdict(change),
-                    "campaign": points[change.index].campaign,
-                    "created": points[change.index].created,
+                    "campaign": points[change.index]["campaign"],
+                    "created": points[change.index]["created"],
                 }
                 for change in changes[name]
             ],
@@ -81,9 +83,9 @@ def explained(points: Sequence[Point], changes: Sequence[ChangePoint]) -> list[E
 def _between(before: Sequence[Point], after: Sequence[Point]) -> dict[str, Any]:
     """What differs between two sequences of campaigns, and what is unknown in both."""
     differs, unrecorded = {}, []
-    cpu = all(point.accelerator == "cpu" for point in before)
+    cpu = all(point["accelerator"] == "cpu" for point in before)
     for name in ENVIRONMENT:
-        sides = [dict.fromkeys(getattr(point, name) for point in side) for side in (before, after)]
+        sides = [dict.fromkeys(point[name] for point in side) for side in (before, after)]
         if {*sides[0]} != {*sides[1]}:
             differs[name] = tuple(" or ".join(map(value_text, side)) for side in sides)
         elif [*sides[0]] == [None] and not (cpu and name in ("driver", "node_gpus")):
@@ -102,16 +104,16 @@ def cases_table(
 ) -> str:
     """A row for each case: where it changed, and its latest median."""
     rows = []
-    unit = common_unit(points[0].unit for points in cases.values())
+    unit = common_unit(points[0]["unit"] for points in cases.values())
     for name, points in cases.items():
         last, changed = points[-1], ""
         if changes[name]:
             change = changes[name][-1]
             place = points[change.index]
-            changed = f"{_change(change)} since {place.created[:10]} {place.campaign}"
+            changed = f"{_change(change)} since {place['created'][:10]} {place['campaign']}"
             changed = "; ".join([changed, *change.causes])
-        rate = _rates(last)[0] if unit else f"{_rates(last)[0]} {last.unit}"
-        rows.append((name, changed, str(len(points)), last.created[:10], rate))
+        rate = _rates(last)[0] if unit else f"{_rates(last)[0]} {last['unit']}"
+        rows.append((name, changed, str(len(points)), last["created"][:10], rate))
     columns = (
         *(Column("case"), Column("changed", stacks=True, wraps=True)),
         *(Column("n", True), Column("latest"), Column(unit or "throughput", True, stacks=True)),
@@ -126,7 +128,7 @@ def since(
     few alone there would be none to find."""
     if start is None:
         return list(points), list(changes)
-    shown = [point for point in points if datetime.fromisoformat(point.created) >= start]
+    shown = [point for point in points if datetime.fromisoformat(point["created"]) >= start]
     before = len(points) - len(shown)
     kept = [replace(c, index=c.index - before) for c in changes if c.index >= before]
     return shown, kept
@@ -146,17 +148,17 @@ def case_table(
             words = _differing(_between([points[index - 1]], [point])["differs"])
         rows.append(
             (
-                point.created[:16].replace("T", " "),
-                point.campaign,
+                point["created"][:16].replace("T", " "),
+                point["campaign"],
                 _rates(point)[0],
                 _interval(point),
-                str(point.repeats),
+                str(point["repeats"]),
                 "; ".join(words),
             )
         )
     columns = (
         *(Column("created"), Column("campaign", stacks=True)),
-        Column(points[0].unit, True),
+        Column(points[0]["unit"], True),
         *(Column("interval", True, stacks=True), Column("n", True)),
         Column("what changed", wraps=True),
     )
@@ -180,28 +182,28 @@ def _change(change: ChangePoint) -> str:
 
 def _interval(point: Point) -> str:
     _, low, high = _rates(point)
-    return "-" if point.samples_per_second_ci_low is None else f"{low}-{high}"
+    return "-" if point["samples_per_second_ci_low"] is None else f"{low}-{high}"
 
 
 def _rates(point: Point) -> list[str]:
     """Median and interval, with the decimals of the median."""
-    middle = point.samples_per_second_median
-    places = rate_decimals(point.workload, [middle])
-    values = (middle, point.samples_per_second_ci_low, point.samples_per_second_ci_high)
+    middle = point["samples_per_second_median"]
+    places = rate_decimals(point["workload"], [middle])
+    values = (middle, point["samples_per_second_ci_low"], point["samples_per_second_ci_high"])
     return ["-" if value is None else f"{value:.{places}f}" for value in values]
 
 
 def chart(name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) -> Chart:
     """A case over its campaigns, the oldest at 1: medians with their intervals, the level between
     change points, and a line at each of these."""
-    rates = [point.samples_per_second_median for point in points]
+    rates = [point["samples_per_second_median"] for point in points]
     marks = tuple(
         ChartPoint(
             place,
-            point.samples_per_second_median,
-            point.samples_per_second_ci_low,
-            point.samples_per_second_ci_high,
-            f"{point.created[:10]} {point.campaign}: {_rates(point)[0]}",
+            point["samples_per_second_median"],
+            point["samples_per_second_ci_low"],
+            point["samples_per_second_ci_high"],
+            f"{point['created'][:10]} {point['campaign']}: {_rates(point)[0]}",
         )
         for place, point in enumerate(points, start=1)
     )
@@ -218,13 +220,13 @@ def chart(name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) ->
         level = median(rates[start:end])
         ends = (ChartPoint(start + 0.6, level), ChartPoint(end + 0.4, level))
         lines.append(Line("level", ends, 1, "series"))
-    dates = f"{points[0].created[:10]} to {points[-1].created[:10]}"
+    dates = f"{points[0]['created'][:10]} to {points[-1]['created'][:10]}"
     ticks = tuple(float(n) for n in range(1, len(points) + 1, max(1, len(points) // 12)))
     return Chart(
         name,
         dates,
         "campaign, the oldest first",
-        points[0].unit,
+        points[0]["unit"],
         tuple(lines),
         log=False,
         x_ticks=ticks,

@@ -1,12 +1,17 @@
-"""summary.md: the tables, how they were computed, and what was left out."""
+"""Markdown: summary.md, and report.md for repositories and mails."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .html import environment
 from .layout import groups
+from .tables import Table
+
+if TYPE_CHECKING:
+    from .document import Document
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~#$])")
 _ENTITIES = re.compile(r"&(?=#?\w+;)")
@@ -23,7 +28,7 @@ every statistic with its interval in summary.csv.
 
 
 def render(cases: Sequence[dict[str, Any]], notes: Sequence[str], problems: Sequence[str]) -> str:
-    """The whole document."""
+    """summary.md: the tables, how they were computed, and what was left out."""
     units = dict.fromkeys(case["unit"] for case in cases)
     parts = ["# Results\n"]
     for title, (columns, rows) in groups(cases):
@@ -71,3 +76,25 @@ def _escaped(found: re.Match[str], words: str) -> str:
     ):
         return sign
     return {"<": "&lt;", ">": "&gt;"}.get(sign, "\\" + sign)
+
+
+def render_report(document: Document) -> str:
+    """report.md: the document for repositories and mails. Everything from logs is escaped."""
+    templates = environment()
+    templates.filters.update(text=text, grid=grid, code=code)
+    made = templates.get_template("report.md.j2").render(document=document, t=document.labels)
+    return re.sub(r"\n{3,}", "\n\n", made).strip() + "\n"
+
+
+def grid(table: Table) -> str:
+    """The table as the published reports print it."""
+    header = tuple(text(column.label) for column in table.columns)
+    rows = [tuple(text(cell.text) for cell in row) for row in table.rows]
+    return "\n".join(table_lines([header, *rows]))
+
+
+def code(value: str) -> str:
+    """A block of code, between as many ticks as it needs."""
+    ticks = max((len(run) for run in re.findall("`+", value)), default=0)
+    fence = "`" * max(3, ticks + 1)
+    return f"{fence}\n{value}\n{fence}"

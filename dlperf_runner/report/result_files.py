@@ -6,36 +6,37 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
-from ..core.frame import PEAK_TFLOPS
+from ..catalog.workload import Model
+from ..core.frame import PEAK_TFLOPS, records
 from ..core.identity import GROUP, label, topology_text, value_text
 from ..core.lists import grouped
 from ..results.load import Results
-from ..results.run_record import Known
 
 # What a user asked for. Tables that agree in these columns but in no others are named in a note.
 _SETTINGS = ("workload", "model", "precision", "batch_size_per_device")
 
 
 def documents(
-    results: Results, known: Sequence[Known]
+    results: Results, models: Sequence[Model]
 ) -> tuple[list[dict[str, Any]], list[str], dict[str, str]]:
     """The statistics, the notes on them, and the content of each result file by its name."""
     from ..stats import summary
     from ..stats.notes import case_notes
     from . import data, markdown
-    from .units import named_cases, named_rows
+    from .units import named_record, with_named_metrics
 
-    rows, cases = results.rows, summary.cases(results.rows)
-    notes = [*case_notes(rows, cases), *notes_on(cases, results), *results.notes]
+    frame = results.frame
+    cases = records(summary.summarize(frame))
+    notes = [*case_notes(frame, cases), *notes_on(cases, results), *results.notes]
     problems = [results.told(problem) for problem in results.problems]
-    short_names = {(k.workload, k.model): k.short_name for k in known}
+    short_names = {(m.workload.name, m.name): m.short_name for m in models}
     files = {
-        "summary.csv": data.csv(*named_cases(cases, summary.COLUMNS)),
-        "measurements.csv": data.measurements(named_rows(rows)),
+        "summary.csv": data.csv(map(named_record, cases), summary.COLUMNS),
+        "measurements.csv": data.csv_of(with_named_metrics(frame)),
         "summary.json": data.summary(cases, notes, problems),
         "summary.md": markdown.render(cases, notes, problems),
     }
-    for batch, document in data.results_by_batch(rows, cases, short_names).items():
+    for batch, document in data.results_by_batch(frame, cases, short_names).items():
         files[f"bz{batch}_result.json"] = document
     return cases, notes, files
 

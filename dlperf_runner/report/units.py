@@ -3,12 +3,15 @@ case has it in its column `unit`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..catalog.reader import own_workloads
-from ..core.frame import SAMPLES_PER_SECOND, Row
+from ..core.frame import SAMPLES_PER_SECOND
 from ..core.units import BANDWIDTH, SAMPLES, TOKENS, Unit, counted_unit, named, per_one, per_second
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def energy_unit(case: Mapping[str, Any]) -> str:
@@ -46,19 +49,19 @@ def per_device(case: Mapping[str, Any]) -> float | None:
     return median / int(case["world_size"])
 
 
-def named_rows(rows: Sequence[Row]) -> list[Row]:
-    """Rows of the tidy frame, as `named_record` names their metrics."""
-    if all(row.unit == per_second(SAMPLES) for row in rows if row.metric == SAMPLES_PER_SECOND):
-        return list(rows)
-    return [*_named_rows(rows)]
+def with_named_metrics(frame: pd.DataFrame) -> pd.DataFrame:
+    """The long frame, as `named_record` names its metrics: each by its own unit."""
+    names = {
+        (metric, unit): named(metric, _counted_in(unit))
+        for metric, unit in frame[["metric", "unit"]].drop_duplicates().itertuples(index=False)
+    }
+    pairs = zip(frame["metric"], frame["unit"], strict=True)
+    return frame.assign(metric=[*map(names.__getitem__, pairs)])
 
 
-def _named_rows(rows: Iterable[Row]) -> Iterator[Row]:
-    unit: Unit = SAMPLES
-    for row in rows:
-        if row.metric == SAMPLES_PER_SECOND:  # the other metrics of a run follow it
-            unit = counted_unit(row.unit)
-        yield row._replace(metric=named(row.metric, unit))
+def _counted_in(unit: str) -> Unit:
+    """What a rate or an energy counts: of tokens/s and of J/token, tokens."""
+    return counted_unit(f"{unit.removeprefix('J/')}s" if unit.startswith("J/") else unit)
 
 
 def step_time(case: Mapping[str, Any], percentile: str) -> float | None:
@@ -69,13 +72,3 @@ def step_time(case: Mapping[str, Any], percentile: str) -> float | None:
         return None
     value: float | None = case.get(f"step_time_{percentile}_s")
     return value
-
-
-def named_cases(
-    cases: Sequence[Mapping[str, Any]], columns: Sequence[str]
-) -> tuple[Sequence[str], list[list[Any]]]:
-    """The columns and rows of a table of cases. Rates of another unit are missing in a row.
-    `columns`: those of a table without cases."""
-    records = [named_record(case) for case in cases]
-    names = list(dict.fromkeys(name for record in records for name in record)) or columns
-    return names, [[record.get(name) for name in names] for record in records]

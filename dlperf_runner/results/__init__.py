@@ -1,1 +1,1 @@
-"""Load a directory of logs into the tidy frame."""
+"""Load a directory of logs into the long frame."""

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..campaign.directory import LATEST, RESULTS
-from ..campaign.manifest import FILE, is_campaign
-from ..core.files import UnsafeFileError, json_text, read_bytes
+from ..campaign.manifest import FILE
+from ..core.files import UnsafeFileError, is_campaign, json_text, read_bytes
 from ..core.printable import printable
 from .log_name import stem_of
 

@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 from .. import logs
 from ..campaign.directory import read_plan, require_existing, run_directory
-from ..campaign.manifest import is_campaign
 from ..catalog.validity import ValidityRules, rules_of
+from ..catalog.workload import Model
 from ..core.case import SCHEMA
 from ..core.errors import UserError
-from ..core.files import read_json
-from ..core.lists import Steps, grouped
+from ..core.files import is_campaign, read_json
+from ..core.lists import grouped
 from .log_file import LogFile
 from .log_name import stem_of
 from .named_run import is_named_like_a_run, named_run
-from .run_record import FoundRun, Known, planned_run
+from .run_record import FoundRun, planned_run
 from .statement import NOTHING, Statement, Statements
 
 # Files of this tool in a directory of logs.
@@ -208,10 +208,10 @@ def _check(source: Path, sources: Sequence[Path], statements: Statements) -> Non
         )
 
 
-def run_at(place: Place, known: Sequence[Known]) -> Steps[tuple[FoundRun, LogFile] | Skipped]:
+def run_at(place: Place, models: Sequence[Model]) -> tuple[FoundRun, LogFile] | Skipped:
     """The run at a place and its log. Raises UserError if the run cannot be identified."""
     if place.is_record:
-        run = replace(planned_run(place.path, known), rules=place.rules, files=place.files)
+        run = replace(planned_run(place.path, models), rules=place.rules, files=place.files)
         if run.why_not is None and not run.has(run.path.name):
             raise UserError("the log is not recorded in the manifest", where=str(run.path))
         return run, LogFile(run.path, logs.own_formats().get(run.log_format))
@@ -222,8 +222,7 @@ def run_at(place: Place, known: Sequence[Known]) -> Steps[tuple[FoundRun, LogFil
         if place.is_given or is_named_like_a_run(place.path, place.directories):
             raise
         return Skipped(place.path, error.problem)
-    yield
-    return named_run(log, place.directories, known, place.statement or {}), log
+    return named_run(log, place.directories, models, place.statement or {}), log
 
 
 def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:

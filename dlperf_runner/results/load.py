@@ -1,4 +1,4 @@
-"""Load the results of logs: the tidy frame, the excluded runs and skipped files with their reasons,
+"""Load the results of logs: the long frame, the excluded runs and skipped files with their reasons,
 and on request the throughput over the iterations of each run."""
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from functools import cached_property, partial
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import logs
 from ..campaign.directory import CATALOG
-from ..catalog.reader import campaign_folders, unit_of, use_campaign_folders
+from ..catalog.reader import campaign_folders, use_campaign_folders
 from ..catalog.validity import catalogued_rules
+from ..catalog.workload import Model
 from ..core.errors import UserError
-from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
+from ..core.frame import GPU_MEMORY, SAMPLES_PER_SECOND, make_frame
 from ..core.identity import CASE, label
 from ..core.lists import counted, grouped, shortened
 from ..core.printable import printable, printable_lines
 from ..core.processors import processors
 from ..core.units import per_second
-from ..measure.estimators import Measurement
+from ..measure.estimators import Measured, Measurement
 from .discovery import Place, Skipped, find
-from .named_run import known_models
 from .repeats import about_copies, about_names, about_starts, told_apart
 from .run_log import Reading, RunSeries, read_all
-from .run_record import FoundRun, Known
+from .run_record import FoundRun
 from .statement import Statements, checked
 
 if TYPE_CHECKING:
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
 Progress = Callable[[Iterable[Reading | Skipped], int], Iterable[Reading | Skipped]]
 
 # Several processes share the caches, so together they need a third more processor time. Below both
-# limits, they would save two seconds or less.
+# limits, they would save half a second or less.
 MANY_BYTES = 512 * 2**20
-MANY_LOGS = 5000
+MANY_LOGS = 2000
 AT_ONCE = 200  # logs that a process reads before it returns them
 
 
 @dataclass
 class Results:
-    """`rows` has a row per run and metric. `runs` are all runs that were found;
+    """`frame` has a row per run and metric. `runs` are all runs that were found;
     `counted` are those whose logs passed validation and that satisfy the validity rules. `skipped`
     are files that were not read as logs. `series` is empty unless it was requested. `directory` is
     the first source."""
 
     directory: Path
-    rows: list[Row] = field(default_factory=list)
+    frame: pd.DataFrame = field(default_factory=lambda: make_frame([], []))
     runs: list[FoundRun] = field(default_factory=list)
     counted: list[FoundRun] = field(default_factory=list)
     problems: list[UserError] = field(default_factory=list)
@@ -66,11 +66,6 @@ class Results:
     invalid: dict[Path, str] = field(default_factory=dict)  # by log: why a done run does not count
     missing: list[str] = field(default_factory=list)  # planned runs without a record
     without_loss: int = 0  # counted runs whose logs print no loss
-
-    @cached_property
-    def frame(self) -> pd.DataFrame:
-        """The rows as a DataFrame."""
-        return make_frame(self.rows)
 
     @property
     def is_incomplete(self) -> bool:
@@ -89,7 +84,7 @@ class Results:
 
 def load_results(
     source: Path | Sequence[Path],
-    known: Sequence[Known] | None = None,
+    models: Sequence[Model] | None = None,
     *,
     statements: Statements | None = None,
     with_series: bool = False,
@@ -97,7 +92,7 @@ def load_results(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Results:
-    """Read a campaign, or all logs in directories and files. `known` are the catalogue entries to
+    """Read a campaign, or all logs in directories and files. `models` are those of the catalogue to
     use, by default all. `statements` are what the user states about logs. `recorded`: the only
     files of a campaign whose runs, logs and telemetry count; by default all. `jobs` is the number
     of processes, by default as many as save time. `progress` gets the readings and their number,
@@ -107,18 +102,17 @@ def load_results(
     result.
     """
     sources = [source] if isinstance(source, Path) else list(source)
-    known = list(catalogued(sources)) if known is None else known
-    statements = checked(statements or Statements(), sources, known_models(known))
+    models = catalogued(sources) if models is None else models
+    statements = checked(statements or Statements(), sources, models)
     discovered = find(sources, statements, recorded)
     results = Results(sources[0], problems=discovered.problems, skipped=discovered.skipped)
     results.missing += discovered.missing
-    with _readings(discovered.places, known, with_series, jobs) as readings:
+    with _readings(discovered.places, models, with_series, jobs) as readings:
         read_logs = [*(progress(readings, len(discovered.places)) if progress else readings)]
     results.skipped += [reading for reading in read_logs if isinstance(reading, Skipped)]
     of_runs = [reading for reading in read_logs if not isinstance(reading, Skipped)]
     apart = told_apart(of_runs, _root(sources))
-    for reading in apart:
-        results.rows += _rows(reading, results)
+    results.frame = _frame(apart, results)
     if not (results.runs or results.problems or results.missing):
         raise UserError(
             "no logs found",
@@ -176,30 +170,17 @@ def _about_validity(results: Results) -> Iterator[str]:
         yield f"no data to check {', '.join(rules)}"
 
 
-def catalogued(sources: Iterable[Path] = ()) -> Iterator[Known]:
-    """The entries of the catalogue, one per model, and those that campaigns among the sources
-    keep."""
+def catalogued(sources: Iterable[Path] = ()) -> list[Model]:
+    """The models of the catalogue, and those that campaigns among the sources keep."""
     from ..catalog.reader import own_workloads
 
     use_campaign_folders(source.resolve() / CATALOG for source in sources)
-    for workload in own_workloads().values():
-        names = {workload.model_name(key): v.short_name for key, v in workload.variants.items()}
-        for model, short_name in (names or {workload.model: workload.short_name}).items():
-            yield Known(
-                workload=workload.name,
-                framework=workload.framework,
-                model=model,
-                short_name=short_name,
-                log_format=workload.log_format,
-                rule=workload.rule,
-                rules=tuple(workload.rule_of(matrix) for matrix in workload.matrices),
-                definition=workload,
-            )
+    return [model for workload in own_workloads().values() for model in workload.models]
 
 
 @contextmanager
 def _readings(
-    places: Sequence[Place], known: Sequence[Known], with_series: bool, jobs: int | None
+    places: Sequence[Place], models: Sequence[Model], with_series: bool, jobs: int | None
 ) -> Iterator[Iterator[Reading | Skipped]]:
     """The reading of each place, in order; other processes help if that saves time."""
     # Load now what all readings need: workers inherit it. It loads 15 ms faster from here than from
@@ -209,7 +190,7 @@ def _readings(
     jobs = _jobs(places) if jobs is None else jobs
     size = max(1, min(AT_ONCE, len(places) // (4 * jobs)))
     parts = [places[start : start + size] for start in range(0, len(places), size)]
-    read_part = partial(read_all, known=known, with_series=with_series)
+    read_part = partial(read_all, models=models, with_series=with_series)
     if jobs == 1 or len(parts) < 2:
         yield chain.from_iterable(map(read_part, parts))
         return
@@ -231,26 +212,44 @@ def _jobs(places: Sequence[Place]) -> int:
     return 1 if few else processors()
 
 
-def _rows(reading: Reading, results: Results) -> Iterator[Row]:
-    """The rows of a run. Its notes and problems are added to the results."""
-    run, measured = reading.run, reading.measured
-    if run is None:
-        results.problems += [reading.problem] if reading.problem else []
-        return
-    results.runs.append(run)
+def _frame(readings: Iterable[Reading], results: Results) -> pd.DataFrame:
+    """The frame of the runs. Their notes and problems are added to the results."""
+    runs: list[dict[str, Any]] = []
+    metrics: list[tuple[Any, ...]] = []
+    for reading in readings:
+        run = reading.run
+        if run is None:
+            results.problems += [reading.problem] if reading.problem else []
+            continue
+        results.runs.append(run)
+        measured, why = _counted(run, reading, results)
+        confirmed = measured.confirmed if measured else None
+        digest = reading.log_sha256 if measured or run.copy_of else None
+        number = len(runs)
+        runs.append(_columns_of(run, digest, why, _stated(run, confirmed)))
+        if measured is None:
+            unit = per_second(run.unit)
+            metrics.append((number, SAMPLES_PER_SECOND, None, unit, None))
+            continue
+        metrics += [(number, *one) for one in (*measured.measurements, *_memory(run))]
+    return make_frame(runs, metrics)
+
+
+def _counted(
+    run: FoundRun, reading: Reading, results: Results
+) -> tuple[Measured | None, str | None]:
+    """The measurements of a run that has some, and why it does not count."""
+    measured = reading.measured
     if run.why_not is not None:
         results.notes.append(f"not counted: {run} r{run.repeat}: {run.why_not}")
-        yield _row(run, None, why=run.why_not)
-        return
+        return None, run.why_not
     if run.copy_of is not None:
-        yield _row(run, reading.log_sha256, f"a copy of {run.copy_of}")
-        return
+        return None, f"a copy of {run.copy_of}"
     if measured is None or reading.log_sha256 is None:
         problem = reading.problem or UserError("the log was not read", where=str(run.path))
         results.problems.append(problem)
         results.invalid[run.path] = results.told(problem)
-        yield _row(run, None, why=results.invalid[run.path])
-        return
+        return None, results.invalid[run.path]
     why = "; ".join(reading.verdict.reasons) or None
     if why is None:
         results.counted.append(run)
@@ -268,12 +267,7 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
     if reading.series is not None:
         results.series.append(reading.series)
     results.logs |= dict.fromkeys(reading.contents, results.told(run.path))
-    row = _row(run, reading.log_sha256, why, _stated(run, measured.confirmed))
-    # Not _replace(): it processes every name again for each of many rows.
-    at = COLUMNS.index("metric")
-    before, after = row[:at], row[at + 4 :]
-    for metric, value, unit, estimator in (*measured.measurements, *_memory(run)):
-        yield Row._make(before + (metric, float(value), unit, estimator) + after)  # noqa: RUF005  faster
+    return measured, why
 
 
 def _memory(run: FoundRun) -> Iterator[Measurement]:
@@ -281,9 +275,12 @@ def _memory(run: FoundRun) -> Iterator[Measurement]:
         yield Measurement(GPU_MEMORY, run.gpu_memory_mib, "MiB", "max_of_samples")
 
 
-def _stated(run: FoundRun, confirmed: Collection[str]) -> str | None:
+def _stated(run: FoundRun, confirmed: Collection[str] | None) -> str | None:
     """The settings of a run that its log does not confirm, each with its source: `topology (the
-    directory name), accelerator (--accelerator)`."""
+    directory name), accelerator (--accelerator)`. None if there are none, or if its log was not
+    measured."""
+    if confirmed is None:
+        return None
     in_log = {
         "batch size per device": "batch size" in confirmed
         or {"global batch size", "world size"} <= {*confirmed},
@@ -298,19 +295,16 @@ def _stated(run: FoundRun, confirmed: Collection[str]) -> str | None:
     return printable(", ".join(texts)) or None
 
 
-def _row(
-    run: FoundRun, digest: str | None, why: str | None = None, stated: str | None = None
-) -> Row:
-    return Row(
+def _columns_of(
+    run: FoundRun, digest: str | None, why: str | None, stated: str | None
+) -> dict[str, Any]:
+    """What all rows of a run have in common."""
+    return {
         **dict(zip(CASE, run.case, strict=True)),
-        global_batch_size=run.global_batch_size,
-        repeat=run.repeat,
-        metric=SAMPLES_PER_SECOND,
-        value=None,
-        unit=per_second(unit_of(run.workload)),
-        estimator=None,
-        log_sha256=digest,
-        valid=why is None,
-        why_invalid=why and printable_lines(why),
-        stated=stated,
-    )
+        "global_batch_size": run.global_batch_size,
+        "repeat": run.repeat,
+        "log_sha256": digest,
+        "valid": why is None,
+        "why_invalid": why and printable_lines(why),
+        "stated": stated,
+    }

@@ -4,6 +4,7 @@ compressed is expanded."""
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -12,10 +13,10 @@ from pathlib import Path
 
 from .. import logs
 from ..core.errors import UserError
-from ..core.files import open_read
-from .compressed import MAGIC, expanded
+from ..core.files import open_gzip, open_read
 
 PIECE = 2**20
+_GZIP = b"\x1f\x8b"
 
 
 class LogFile:
@@ -38,8 +39,8 @@ class LogFile:
     def pieces(self) -> Iterator[bytes]:
         """Its bytes from the beginning."""
         head, more = self._head
-        if head.startswith(MAGIC):
-            yield from expanded(self.path, PIECE)
+        if head.startswith(_GZIP):
+            yield from self._expanded()
             return
         yield head
         if more:
@@ -47,6 +48,21 @@ class LogFile:
                 file.seek(len(head))
                 while piece := file.read(PIECE):
                     yield piece
+
+    def _expanded(self) -> Iterator[bytes]:
+        """The content of a compressed log. Raises UserError if the file is damaged or expands
+        beyond the limit: a small file can expand to any size."""
+        try:
+            with open_gzip(self.path) as file:
+                while piece := file.read(PIECE):
+                    yield piece
+        except (EOFError, OSError, zlib.error) as error:
+            raise UserError(
+                "the compressed log is damaged",
+                where=str(self.path),
+                expected="a complete file of gzip",
+                found=str(error),
+            ) from None
 
     @cached_property
     def form(self) -> logs.Format:

@@ -12,10 +12,11 @@ from typing import Any
 
 from .. import logs
 from ..catalog.accelerators import may_use_tf32
+from ..catalog.workload import Model
 from ..core.errors import UserError
 from ..core.identity import as_batch_size, data_of, is_fp8, parameters_text, read_parameters
 from .log_file import LogFile
-from .run_record import FoundRun, Known
+from .run_record import FoundRun
 from .statement import Stated
 
 ASSUMED_FP32 = (
@@ -108,17 +109,17 @@ def _printed(headers: Iterable[logs.Header]) -> dict[str, str]:
     return dict(pair for header in reversed([*headers]) for pair in header.parameters)
 
 
-def check_network(headers: Iterable[logs.Header], run: FoundRun, entry: Known) -> None:
+def check_network(headers: Iterable[logs.Header], run: FoundRun, entry: Model) -> None:
     """Raise UserError if the log states another network than that of its run."""
     for header in headers:
         if header.network is None:
             continue
         candidates = map(_plain, header.network.split("|"))
-        if set(candidates).isdisjoint(map(_plain, entry.models)):
+        if set(candidates).isdisjoint(map(_plain, entry.names)):
             raise UserError(
                 f"the network contradicts {run.source_of('network')}",
                 where=f"{run.path}:{header.line}",
-                expected=entry.model,
+                expected=entry.name,
                 found=header.network,
             )
 
@@ -143,7 +144,7 @@ def check_parameters(headers: Iterable[logs.Header], run: FoundRun) -> None:
                 )
 
 
-def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) -> FoundRun:
+def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Model) -> FoundRun:
     """A run that is no part of a campaign, with what its log states: the parameters, the device,
     and the number of steps and warm-up steps. Without a published rule, the number of steps is
     enough; the share of the warm-up is that of the catalogue."""
@@ -177,7 +178,7 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) ->
         for field in ("total_steps", "warmup_steps")
     )
     if total is not None and warmup is None and not entry.is_published:
-        warmup = entry.rule.warmup_of(total)
+        warmup = entry.workload.rule.warmup_of(total)
     if total is None or warmup is None or warmup >= total:
         return run
     return replace(run, rule=entry.rule_of(total, warmup))
@@ -232,13 +233,13 @@ def _first(headers: Iterable[logs.Header], field: str) -> int | None:
 
 
 def _parameters(
-    printed: Mapping[str, str], entry: Known, run: FoundRun, one_batch: float | None
+    printed: Mapping[str, str], entry: Model, run: FoundRun, one_batch: float | None
 ) -> Iterator[tuple[str, str]]:
     """The parameters by the names of the catalogue, as far as the log states them."""
     of_step = logs.formats()[run.log_format].batch_of_step
     usual = {"accumulation_steps": "1"} if of_step else {}
-    if entry.definition:  # as in the identity of planned runs
-        usual |= {n: str(entry.definition.parameters[n]) for n in entry.definition.if_changed}
+    # As in the identity of planned runs.
+    usual |= {n: str(entry.workload.parameters[n]) for n in entry.workload.if_changed}
     for name in _PRINTED:
         if name in printed and printed[name] != usual.get(name):
             yield name, printed[name]

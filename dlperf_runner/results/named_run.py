@@ -12,6 +12,7 @@ from typing import Any
 from .. import logs
 from ..catalog.accelerators import may_use_tf32
 from ..catalog.names import names
+from ..catalog.workload import Model
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.units import BANDWIDTH
@@ -19,7 +20,7 @@ from ..measure.settings import same_precision
 from .log_file import LogFile
 from .log_head import batch_of, head_of, headers_of
 from .log_name import PathWords, size_of, stem_of, topology_of, words_of
-from .run_record import FoundRun, Known
+from .run_record import FoundRun
 from .statement import Stated, Statement, words
 
 FLAT_DEVICES_PER_NODE = 8  # as in the cluster of the NGC report; the names do not give the nodes
@@ -35,10 +36,10 @@ _SETTINGS = {"batch_size": "batch size", "topology": "world size", "model": "net
 
 
 def named_run(
-    log: LogFile, directories: Sequence[str], known: Sequence[Known], statement: Statement
+    log: LogFile, directories: Sequence[str], models: Sequence[Model], statement: Statement
 ) -> FoundRun:
     """The run of a log. Raises UserError if it cannot be identified."""
-    return _Identification(log, _words_at(log.path, directories), known, statement).run()
+    return _Identification(log, _words_at(log.path, directories), models, statement).run()
 
 
 def is_named_like_a_run(path: Path, directories: Sequence[str]) -> bool:
@@ -58,13 +59,13 @@ class _Identification:
     """The sources of one log. `head` is read only if it is needed."""
 
     def __init__(
-        self, log: LogFile, path_words: PathWords, known: Sequence[Known], statement: Statement
+        self, log: LogFile, path_words: PathWords, models: Sequence[Model], statement: Statement
     ) -> None:
         self.log = log
         self.path = log.path
         self.words = path_words
         self.statement = statement
-        self.entry = _entry(log, path_words, known, statement)
+        self.entry = _entry(log, path_words, models, statement)
         self.asserted: list[tuple[str, str]] = []
 
     @cached_property
@@ -78,7 +79,7 @@ class _Identification:
     def run(self) -> FoundRun:
         for field in ("framework", "total_steps", "warmup_steps"):
             self._assert(field, filter(None, [self.statement.get(field)]))
-        by_name = [Stated(self.entry.model, _BY_NAME)] if self.words.first else []
+        by_name = [Stated(self.entry.name, _BY_NAME)] if self.words.first else []
         self._assert("model", [*filter(None, [self.statement.get("model")]), *by_name])
         topology = self._topology()
         batch = self._batch_size(topology.world_size)
@@ -86,7 +87,7 @@ class _Identification:
         precision = self._precision(accelerator)
         repeat = self._agreed("repeat", self._said("repeat"))
         steps, warmup = (self.statement.get(f) for f in ("total_steps", "warmup_steps"))
-        rule = self.entry.rule
+        rule = self.entry.workload.rule
         if steps or warmup:
             rule = self.entry.rule_of(
                 steps.value if steps else rule.total_steps,
@@ -94,9 +95,9 @@ class _Identification:
             )
         return FoundRun(
             path=self.path,
-            workload=self.entry.workload,
-            framework=self.entry.framework,
-            model=self.entry.model,
+            workload=self.entry.workload.name,
+            framework=self.entry.workload.framework,
+            model=self.entry.name,
             precision=precision,
             batch_size_per_device=batch,
             topology=topology,
@@ -104,6 +105,7 @@ class _Identification:
             rule=rule,
             log_format=self.log.form.name,
             expected_by=_BY_NAME,
+            unit=self.entry.workload.unit,
             stated_by=tuple((_SETTINGS.get(f, f), s.by) for f, s in self.statement.items()),
             accelerator=accelerator,
             asserted=tuple(self.asserted),
@@ -144,7 +146,7 @@ class _Identification:
         return first and first.value
 
     def _batch_size(self, world_size: int) -> float:
-        if self.entry.unit == BANDWIDTH:
+        if self.entry.workload.unit == BANDWIDTH:
             return 1  # it has none
         said = [Stated(size_of(d), f"{_DIRECTORY}{d}") for d in self.words.batch_directories]
         said += self._said("batch_size")
@@ -167,8 +169,8 @@ class _Identification:
         self._assert("precision", said)
         if not said or said[0].value != "fp8":  # a log states that as a recipe
             said += self._in_log("precision", needed=not said)
-        if not said and len(self.entry.precisions) == 1:
-            return self.entry.precisions[0]
+        if not said and len(self.entry.workload.dtypes) == 1:
+            return next(iter(self.entry.workload.dtypes))
         precision = self._agreed("precision", said)
         if precision is None:
             raise self._missing("precision", "a name like rn50_b128_fp32_1.log", "--precision")
@@ -234,7 +236,7 @@ class _Identification:
         if devices and "nodes" in self.head:
             nodes = int(self.head["nodes"].value)
             return Topology(nodes, devices // nodes)
-        if devices == 1 or (devices and self.entry.max_nodes == 1):
+        if devices == 1 or (devices and self.entry.workload.max_nodes == 1):
             return Topology(1, devices)
         raise UserError(
             "cannot determine the number of nodes and devices",
@@ -272,10 +274,10 @@ class _Identification:
 
 
 def _entry(
-    log: LogFile, path_words: PathWords, known: Sequence[Known], statement: Statement
-) -> Known:
+    log: LogFile, path_words: PathWords, models: Sequence[Model], statement: Statement
+) -> Model:
     """The catalogue entry of a log: that of its format which every word and statement fits."""
-    same_format = [entry for entry in known if entry.log_format == log.form.name]
+    same_format = [entry for entry in models if entry.workload.log_format == log.form.name]
     fitting = same_format
     for field in ("framework", "model"):
         if stated := statement.get(field):
@@ -287,15 +289,17 @@ def _entry(
                     expected=str(stated.value),
                     found=f"a {log.form.name} log, of {_listed(same_format) or 'no workload'}",
                 )
-    for word in _naming(path_words, known, statement):
+    for word in _naming(path_words, models, statement):
         fitting = [entry for entry in fitting if word in entry.words]
         if not fitting:
-            if not _names_something(word, known):
+            if not _names_something(word, models):
                 raise _unidentified(log)
             raise _contradiction(log, word, same_format, statement)
     if len(fitting) > 1 and "framework" not in statement:
         # A format is of one framework; programs of others name their network differently.
-        fitting = [entry for entry in fitting if entry.framework in log.form.name] or fitting
+        fitting = [
+            entry for entry in fitting if entry.workload.framework in log.form.name
+        ] or fitting
     says_what = path_words.first or "model" in statement or "framework" in statement
     if not says_what:
         raise _unidentified(log)
@@ -322,22 +326,22 @@ def _unidentified(log: LogFile) -> UserError:
     )
 
 
-def _naming(path_words: PathWords, known: Sequence[Known], statement: Statement) -> Iterator[str]:
+def _naming(path_words: PathWords, models: Sequence[Model], statement: Statement) -> Iterator[str]:
     """The words of a name that must fit the entry: those that name some framework or model. Unless
     the model is stated, also every word before the first setting."""
     for word in path_words.first:
-        if "model" not in statement or _names_something(word, known):
+        if "model" not in statement or _names_something(word, models):
             yield word
-    yield from (word for word in path_words.others if _names_something(word, known))
+    yield from (word for word in path_words.others if _names_something(word, models))
 
 
-def _names_something(word: str, known: Sequence[Known]) -> bool:
-    of_catalogue = any(word in entry.words for entry in known)
+def _names_something(word: str, models: Sequence[Model]) -> bool:
+    of_catalogue = any(word in entry.words for entry in models)
     return of_catalogue or names().framework_of(word) is not None or names().is_model(word)
 
 
 def _contradiction(
-    log: LogFile, word: str, same_format: Sequence[Known], statement: Statement
+    log: LogFile, word: str, same_format: Sequence[Model], statement: Statement
 ) -> UserError:
     stated = statement.get("model") or statement.get("framework")
     if stated:
@@ -355,16 +359,11 @@ def _contradiction(
     )
 
 
-def _fits(entry: Known, field: str, value: str) -> bool:
+def _fits(entry: Model, field: str, value: str) -> bool:
     if field == "framework":
-        return value in names().of_framework(entry.framework)
-    return value in entry.models
+        return value in names().of_framework(entry.workload.framework)
+    return value in entry.names
 
 
-def _listed(entries: Sequence[Known]) -> str:
-    return ", ".join(f"{e.short_name} ({e.workload})" for e in entries)
-
-
-def known_models(known: Sequence[Known]) -> list[str]:
-    """All names of models that can be stated."""
-    return sorted({name for entry in known for name in entry.models})
+def _listed(entries: Sequence[Model]) -> str:
+    return ", ".join(f"{e.short_name} ({e.workload.name})" for e in entries)

@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 
 from .. import logs
 from ..catalog.accelerators import peak_of
-from ..catalog.reader import own_workloads, unit_of
+from ..catalog.reader import own_workloads
 from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
 from ..catalog.variant import Transformer
+from ..catalog.workload import Model
 from ..core.errors import UserError
 from ..core.frame import LOG_TFLOPS
 from ..core.identity import is_fp8, read_parameters
-from ..core.lists import Steps, grouped, in_turn
+from ..core.lists import grouped
 from ..core.units import SAMPLES, TOKENS, per_second
 from ..measure.energy import energy
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
@@ -34,10 +35,8 @@ from .discovery import Place, Skipped, run_at
 from .evidence import evidence_of
 from .log_file import LogFile
 from .log_head import check_network, check_parameters, stated_counts, with_options
-from .run_record import FoundRun, Known
+from .run_record import FoundRun
 
-# So many logs are read step by step, in turn. The processor's cache does not hold many more.
-TOGETHER = 32
 # No two runs print so many different rates in the same order.
 _TELLING_RATES = 10
 
@@ -81,11 +80,11 @@ class Reading:
 
 
 def read_all(
-    places: Iterable[Place], known: Sequence[Known], with_series: bool = False
+    places: Iterable[Place], models: Sequence[Model], with_series: bool = False
 ) -> list[Reading | Skipped]:
     """Find and measure the runs at some places; Skipped for each file that is no benchmark log."""
     own_workloads()  # makes the user's log formats known in a new process, too
-    readings = in_turn([_reading(place, known) for place in places], TOGETHER)
+    readings = [_reading(place, models) for place in places]
     of_runs = [reading for reading in readings if isinstance(reading, Reading)]
     judged = _steadiness([reading.series for reading in of_runs if reading.series])
     for reading in of_runs:
@@ -95,9 +94,9 @@ def read_all(
     return readings
 
 
-def _reading(place: Place, known: Sequence[Known]) -> Steps[Reading | Skipped]:
+def _reading(place: Place, models: Sequence[Model]) -> Reading | Skipped:
     try:
-        found = yield from run_at(place, known)
+        found = run_at(place, models)
     except UserError as error:
         return Reading(None, problem=error)
     if isinstance(found, Skipped):
@@ -105,15 +104,14 @@ def _reading(place: Place, known: Sequence[Known]) -> Steps[Reading | Skipped]:
     run, log = found
     if run.why_not is not None:
         return Reading(run)
-    yield
     try:
-        return (yield from _measured(run, log, known))
+        return _measured(run, log, models)
     except UserError as error:
         error.where = error.where or str(log.path)
         return Reading(run, problem=error)
 
 
-def _measured(run: FoundRun, log: LogFile, known: Sequence[Known]) -> Steps[Reading]:
+def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
     name, rule = str(log.path), run.rule
     if rule is None:
         raise UserError(
@@ -130,8 +128,9 @@ def _measured(run: FoundRun, log: LogFile, known: Sequence[Known]) -> Steps[Read
             found=log.form.name,
         )
     content, digest = _content(log, run, rule)
-    yield
-    entry = next((e for e in known if (e.workload, e.model) == (run.workload, run.model)), None)
+    entry = next(
+        (e for e in models if (e.workload.name, e.name) == (run.workload, run.model)), None
+    )
     if entry is not None:
         check_network(content.headers, run, entry)
         if run.expected_by == "the plan":
@@ -150,7 +149,7 @@ def _measured(run: FoundRun, log: LogFile, known: Sequence[Known]) -> Steps[Read
         run.topology,
         run.precision,
         run.batch_size_per_device,
-        entry.unit if entry else unit_of(run.workload),
+        run.unit,
         counts.get("sequence_length"),
         counts.get("accumulation_steps", 1),
         log.form.batch_of_step,

@@ -1,5 +1,4 @@
-"""Runs and their records: the catalogue entry of a model, a run for `summarize`, and the run.json
-of a campaign."""
+"""Runs and their records: a run for `summarize`, and the run.json of a campaign."""
 
 from __future__ import annotations
 
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..campaign.directory import is_name
-from ..catalog.names import names
 from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
@@ -34,83 +32,7 @@ from ..measure.validity import OtherProcess
 
 if TYPE_CHECKING:
     from ..catalog.validity import ValidityRules
-    from ..catalog.variant import Transformer
-    from ..catalog.workload import Workload
-
-
-@dataclass(frozen=True)
-class Known:
-    """The catalogue entry of a model: how its logs are named, parsed and measured. `rule` is the
-    published rule, `rules` are the rules of its matrices. `definition` says which parameters of a
-    run change what is measured; without it, all do."""
-
-    workload: str
-    framework: str
-    model: str
-    short_name: str
-    log_format: str
-    rule: Rule
-    rules: tuple[Rule, ...] = ()
-    definition: Workload | None = None
-
-    @cached_property
-    def models(self) -> tuple[str, ...]:
-        """All names of the model."""
-        others = (*self.definition.families, self.definition.model) if self.definition else ()
-        return self.short_name, self.model, *others
-
-    @cached_property
-    def words(self) -> tuple[str, ...]:
-        """All words that name the entry in the name of a log."""
-        return *self.models, *names().of_framework(self.framework)
-
-    @property
-    def unit(self) -> Unit:
-        """What the throughput counts."""
-        return self.definition.unit if self.definition else SAMPLES
-
-    @property
-    def precisions(self) -> tuple[str, ...]:
-        """The precisions of the workload."""
-        return tuple(self.definition.dtypes) if self.definition else ()
-
-    @property
-    def synthetic_data(self) -> tuple[str, ...]:
-        """The names of data sets that are synthetic. Without a data set, data are synthetic."""
-        sources = (s for _, s in self.definition.sources.items()) if self.definition else ()
-        declared = (source.data for source in sources)
-        names = (name for data in declared for name in getattr(data, "synthetic", ()))
-        return ("", *names)
-
-    @property
-    def transformer(self) -> Transformer | None:
-        """What the FLOPs of the model depend on, if they are known."""
-        if self.definition is None:
-            return None
-        variants = self.definition.variants.items()
-        model_name = self.definition.model_name
-        return next((v.transformer for key, v in variants if model_name(key) == self.model), None)
-
-    @property
-    def is_published(self) -> bool:
-        """Whether the rule is that of a publication, which logs must follow."""
-        return self.definition is None or self.definition.published is not None
-
-    @property
-    def max_nodes(self) -> int | None:
-        """The most nodes that the workload runs on."""
-        return self.definition.max_nodes if self.definition else None
-
-    def rule_of(self, total_steps: int, warmup_steps: int) -> Rule:
-        """The rule for a run with these steps: the rule of its matrix, or else the published rule
-        with a proportional number of dropped values."""
-        for rule in self.rules:
-            if (rule.total_steps, rule.warmup_steps) == (total_steps, warmup_steps):
-                return rule
-        usual = self.rule.total_steps - self.rule.warmup_steps
-        dropped = self.rule.drop_first_values * max(total_steps - warmup_steps, 0) // usual
-        steps = {"total_steps": total_steps, "warmup_steps": warmup_steps}
-        return self.rule.model_copy(update={**steps, "drop_first_values": dropped})
+    from ..catalog.workload import Model
 
 
 @dataclass(frozen=True)
@@ -128,6 +50,7 @@ class FoundRun:
     rule: Rule | None
     log_format: str
     expected_by: str
+    unit: Unit = SAMPLES
     source: str | None = None
     parameters: str | None = None  # see identity.parameters_text
     directory: str | None = None
@@ -208,14 +131,14 @@ _case_of: Callable[[FoundRun], tuple[object, ...]] = attrgetter(
 _settings_of: Callable[[FoundRun], tuple[object, ...]] = attrgetter(*GROUP)
 
 
-def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
+def planned_run(path: Path, models: Sequence[Model]) -> FoundRun:
     """The run that a run.json describes."""
     document = read_json(path)
     text = partial(_text, path, document)
     number = partial(_count_of, path, document)
     workload, model, log_name = text("workload"), text("model"), text("log_name")
-    entries = [entry for entry in known if entry.workload == workload]
-    entries = [entry for entry in entries if entry.model == model] or entries
+    entries = [entry for entry in models if entry.workload.name == workload]
+    entries = [entry for entry in entries if entry.name == model] or entries
     window = (number("total_steps"), number("warmup_steps", least=0))
     outcome = document.get("outcome")
     outcome = outcome if isinstance(outcome, dict) else {}
@@ -235,6 +158,7 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         rule=entries[0].rule_of(*window) if entries else None,
         log_format=text("log_format"),
         expected_by="the plan",
+        unit=entries[0].workload.unit if entries else SAMPLES,
         source=text("source"),
         parameters=_parameters(document, entries, text("source")),
         framework_version=version_of(outcome, text("framework")),
@@ -280,12 +204,12 @@ def version_of(outcome: Mapping[str, Any], framework: str) -> str | None:
     return str(names[fitting[0]]) if fitting else None
 
 
-def _parameters(document: Mapping[str, Any], entries: Sequence[Known], source: str) -> str | None:
+def _parameters(document: Mapping[str, Any], entries: Sequence[Model], source: str) -> str | None:
     """The parameters that identify a run; None if the record has none."""
     values = document.get("parameters")
     if not isinstance(values, dict):
         return None
-    definition = entries[0].definition if entries else None
+    definition = entries[0].workload if entries else None
     return parameters_text(definition.measured_parameters(source, values) if definition else values)
 
 

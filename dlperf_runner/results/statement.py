@@ -23,6 +23,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from ..catalog.entry import read_entry
 from ..catalog.names import names
 from ..catalog.types import Count, CountOrNone, Entry, Name, TopologyText, entry_error, listed
+from ..catalog.workload import Model
 from ..core.errors import UserError
 from ..core.linear import compiled
 
@@ -193,7 +194,7 @@ def statements_of(options: Mapping[str, str], mapping: Path | None = None) -> St
     return Statements(fields, read_entry(mapping, PathMapping), str(mapping))
 
 
-def checked(statements: Statements, sources: Sequence[Path], models: Sequence[str]) -> Statements:
+def checked(statements: Statements, sources: Sequence[Path], models: Sequence[Model]) -> Statements:
     """The statements about logs in these sources: with the mapping.yml of a directory, unless there
     is another mapping. Raises UserError if a statement names an unknown model, framework or
     precision."""
@@ -206,9 +207,10 @@ def checked(statements: Statements, sources: Sequence[Path], models: Sequence[st
     return statements
 
 
-def _check_names(fields: Fields, where: str, models: Sequence[str]) -> None:
+def _check_names(fields: Fields, where: str, models: Sequence[Model]) -> None:
     frameworks = {w for f in names().frameworks for w in names().of_framework(f)}
-    known = {"model": models, "framework": sorted(frameworks), "precision": names().precisions}
+    stated = sorted({name for model in models for name in model.names})
+    known = {"model": stated, "framework": sorted(frameworks), "precision": names().precisions}
     for name, values in known.items():
         value = getattr(fields, name)
         if value is not None and value not in values:

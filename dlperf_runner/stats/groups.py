@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from ..core.frame import SAMPLES_PER_SECOND, Row, case_of, rows_of
-from ..core.identity import GROUP, CaseKey, label, plain, value_text
+from ..core.frame import plain_rows, throughput
+from ..core.identity import CASE, GROUP, CaseKey, label, value_text
 from ..core.lists import grouped
 from ..core.units import BANDWIDTH, per_second
 
@@ -18,41 +19,33 @@ if TYPE_CHECKING:
 _TABLE = (*GROUP, "unit")  # what the cases of a table have in common
 
 
-def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as dictionaries; missing values are None."""
-    names = [str(name) for name in table]
-    columns = [map(plain, table[name].tolist()) for name in names]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+@dataclass
+class CaseRates:
+    """The throughput of the valid runs of a case, its unit and estimator, and the settings that no
+    log confirms."""
+
+    unit: str
+    estimator: str
+    values: list[float] = field(default_factory=list)
+    statements: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def stated(self) -> str | None:
+        return "; ".join(self.statements) or None
 
 
-def case_values(frame: pd.DataFrame) -> dict[CaseKey, list[float]]:
-    """The throughput of the valid runs of a tidy frame, by case."""
-    return values_of(rows_of(frame))
-
-
-def case_units(frame: pd.DataFrame) -> dict[CaseKey, str]:
-    """The unit of the throughput of each case with valid runs."""
-    rates = (row for row in rows_of(frame) if row.valid and row.metric == SAMPLES_PER_SECOND)
-    return {case_of(row): row.unit for row in rates if row.value is not None}
-
-
-def case_statements(frame: pd.DataFrame) -> dict[CaseKey, str | None]:
-    """The settings of each case with valid runs that no log confirms; None if there are none."""
-    statements: dict[CaseKey, dict[str, None]] = {}
-    for row in rows_of(frame):
-        if row.valid and row.metric == SAMPLES_PER_SECOND and row.value is not None:
-            of_case = statements.setdefault(case_of(row), {})
-            of_case |= {row.stated: None} if row.stated else {}
-    return {key: "; ".join(texts) or None for key, texts in statements.items()}
-
-
-def values_of(rows: Iterable[Row]) -> dict[CaseKey, list[float]]:
-    """The throughput of the valid runs, by case."""
-    values: dict[CaseKey, list[float]] = {}
-    for row in rows:
-        if row.valid and row.metric == SAMPLES_PER_SECOND and row.value is not None:
-            values.setdefault(case_of(row), []).append(row.value)
-    return values
+def rates_by_case(frame: pd.DataFrame) -> dict[CaseKey, CaseRates]:
+    """The throughput of the cases with valid runs, in the order of the frame."""
+    rates: dict[CaseKey, CaseRates] = {}
+    rows = throughput(frame)
+    columns = rows[["unit", "estimator", "value", "stated"]]
+    for case, (unit, estimator, value, stated) in zip(
+        plain_rows(rows[list(CASE)]), plain_rows(columns), strict=True
+    ):
+        of_case = rates.setdefault(case, CaseRates(unit, estimator))
+        of_case.values.append(value)
+        of_case.statements |= {stated: None} if stated else {}
+    return rates
 
 
 def by_group(cases: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -5,8 +5,8 @@ Rows and cases in, sentences out. Every sentence names its cases.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..core.frame import (
     LOG_MFU,
@@ -16,16 +16,20 @@ from ..core.frame import (
     MODEL_TFLOPS,
     PEAK_TFLOPS,
     SAMPLES_PER_SECOND,
-    Row,
-    case_of,
+    plain_rows,
+    records,
+    throughput,
 )
-from ..core.identity import CaseKey, case_key, topology_text
+from ..core.identity import CASE, CaseKey, case_key, topology_text
 from ..core.lists import shortened
 from ..core.units import BANDWIDTH, per_second
 from ..measure.estimators import MEAN_OF_LINES, WARMUP_LINES
 from ..measure.steady_state import BATCHES
 from .groups import by_group
 from .intervals import FEW, median_rank, outliers
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # If the estimators of one run differ by more than this, a note says so.
 DISAGREEMENT = 0.01
@@ -41,34 +45,35 @@ Record = dict[str, Any]
 Runs = Sequence[tuple[Record, list[Record]]]  # cases, each with its runs
 
 
-def case_notes(rows: Iterable[Row], found: Sequence[Record]) -> Iterator[str]:
-    """Notes on the rows of a tidy frame and the cases that `summary` makes of them."""
-    runs = _runs(rows)
-    for name, cases in by_group(found).items():
-        mine = [(case, runs[case_key(case)]) for case in cases]
+def case_notes(frame: pd.DataFrame, cases: Sequence[Record]) -> Iterator[str]:
+    """Notes on the long frame and the cases that `summary` makes of it."""
+    runs = _runs(frame)
+    for name, of_table in by_group(cases).items():
+        with_runs = [(case, runs[case_key(case)]) for case in of_table]
         about_runs = (
             *(_about_printed_flops, _about_outliers, _about_estimators),
             *(_about_steadiness, _about_warmup_lines),
         )
-        impossible = _about_impossible(cases)
-        for texts in (_about_base(cases), impossible, *(about(mine) for about in about_runs)):
+        impossible = _about_impossible(of_table)
+        for texts in (
+            *(_about_base(of_table), impossible),
+            *(about(with_runs) for about in about_runs),
+        ):
             yield from (f"{name}: {text}" for text in texts)
-    yield from _about_intervals(found)
-    yield from _about_short_windows([run for of in runs.values() for run in of])
+    yield from _about_intervals(cases)
+    yield from _about_short_windows([run for of_case in runs.values() for run in of_case])
 
 
-def _runs(rows: Iterable[Row]) -> dict[CaseKey, list[Record]]:
+def _runs(frame: pd.DataFrame) -> dict[CaseKey, list[Record]]:
     """The valid runs by case: {"repeat": 1, metric: value, ...}. A log that exists twice counts as
     two runs. "estimator" is the estimator of samples_per_second."""
+    rates = throughput(frame)
+    values = frame.loc[frame["valid"]].pivot(columns="metric", values="value")
+    runs = rates[["repeat", "estimator"]].join(values)
+    cases = plain_rows(rates[list(CASE)])
     by_case: dict[CaseKey, list[Record]] = {}
-    run: Record = {}
-    for row in rows:
-        if not row.valid or row.value is None:
-            continue
-        if row.metric == SAMPLES_PER_SECOND:  # the other metrics of a run follow it
-            run = {"repeat": row.repeat, "estimator": row.estimator}
-            by_case.setdefault(case_of(row), []).append(run)
-        run[row.metric] = row.value
+    for case, run in zip(cases, records(runs), strict=True):
+        by_case.setdefault(case, []).append(run)
     return by_case
 
 
@@ -247,7 +252,7 @@ def _about_intervals(found: Sequence[Record]) -> Iterator[str]:
 
 
 def _about_short_windows(runs: Sequence[Record]) -> Iterator[str]:
-    short = sum("window_drift" not in run for run in runs)
+    short = sum(run.get("window_drift") is None for run in runs)
     if short:
         yield (
             f"whether the rate was steady was not judged in {short} of {len(runs)} runs: fewer than"

@@ -1,12 +1,9 @@
-"""Statistics of runs: rows of the tidy frame in, a record per case out. Depends only on the column
-names."""
+"""Statistics of runs: the long frame in, a table with a row per case out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
-from statistics import median
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.frame import (
@@ -27,13 +24,10 @@ from ..core.frame import (
     SLOWEST_RANK,
     STEP_TIME,
     TYPES,
-    Row,
-    case_of,
-    make_table,
-    rows_of,
+    records,
+    throughput,
 )
-from ..core.identity import CASE, GROUP, CaseKey, plain, topology_text
-from ..core.lists import grouped
+from ..core.identity import CASE, GROUP, topology_text
 from ..core.units import BANDWIDTH, per_second
 from .intervals import (
     FEW,
@@ -58,31 +52,31 @@ _STATISTICS = (
 )
 
 
-def _of_all(values: Sequence[float]) -> float | None:
+def _of_all(values: pd.Series[float]) -> float:
     """The value that all runs have."""
-    return values[0] if len(set(values)) == 1 else None
+    return values.iloc[0] if values.nunique() == 1 else math.nan
 
 
-# Further metrics of a case: its column, what is made of the values of the runs, and the column of
+# Further metrics of a case: its column, its statistic of the values of the runs, and the column of
 # their estimator, which must then be the same for all of them.
-_FURTHER: dict[str, tuple[str, Callable[[Sequence[float]], float | None], str | None]] = {
-    GPU_MEMORY: ("gpu_memory_mib", max, None),
-    LOG_MEMORY: ("log_memory_mib", max, None),
-    f"{STEP_TIME}_median": ("step_time_median_s", median, "step_time_estimator"),
-    f"{STEP_TIME}_p95": ("step_time_p95_s", median, "step_time_estimator"),
-    f"{STEP_TIME}_p99": ("step_time_p99_s", median, "step_time_estimator"),
-    ALONE_MEAN: ("alone_mean_s", median, None),
-    ALONE_LONGEST: ("alone_longest_s", median, None),
+_FURTHER: dict[str, tuple[str, str | Callable[[pd.Series[float]], float], str | None]] = {
+    GPU_MEMORY: ("gpu_memory_mib", "max", None),
+    LOG_MEMORY: ("log_memory_mib", "max", None),
+    f"{STEP_TIME}_median": ("step_time_median_s", "median", "step_time_estimator"),
+    f"{STEP_TIME}_p95": ("step_time_p95_s", "median", "step_time_estimator"),
+    f"{STEP_TIME}_p99": ("step_time_p99_s", "median", "step_time_estimator"),
+    ALONE_MEAN: ("alone_mean_s", "median", None),
+    ALONE_LONGEST: ("alone_longest_s", "median", None),
     SLOWEST_RANK: (SLOWEST_RANK, _of_all, None),
-    NCCL_KERNELS: (f"{NCCL_KERNELS}_s", median, None),
-    INPUT_SHARE: (INPUT_SHARE, median, None),
-    NCCL_INTERFACES: (NCCL_INTERFACES, median, "nccl_network"),
-    ALL_REDUCE_BUS: (ALL_REDUCE_BUS, median, "all_reduce_of"),
-    MODEL_TFLOPS: (MODEL_TFLOPS, median, "flops_formula"),
-    MFU: (MFU, median, "flops_formula"),
-    PEAK_TFLOPS: (PEAK_TFLOPS, median, "peak_source"),
-    ENERGY: (f"{ENERGY}_j", median, "energy_estimator"),
-    POWER: (f"{POWER}_w", median, "energy_estimator"),
+    NCCL_KERNELS: (f"{NCCL_KERNELS}_s", "median", None),
+    INPUT_SHARE: (INPUT_SHARE, "median", None),
+    NCCL_INTERFACES: (NCCL_INTERFACES, "median", "nccl_network"),
+    ALL_REDUCE_BUS: (ALL_REDUCE_BUS, "median", "all_reduce_of"),
+    MODEL_TFLOPS: (MODEL_TFLOPS, "median", "flops_formula"),
+    MFU: (MFU, "median", "flops_formula"),
+    PEAK_TFLOPS: (PEAK_TFLOPS, "median", "peak_source"),
+    ENERGY: (f"{ENERGY}_j", "median", "energy_estimator"),
+    POWER: (f"{POWER}_w", "median", "energy_estimator"),
 }
 _TEXTS = tuple(dict.fromkeys(text for *_, text in _FURTHER.values() if text))
 _OWN = (
@@ -94,7 +88,7 @@ _OF_BASE = (
     *("speedup", "speedup_ci_low", "speedup_ci_high"),
     *("scaling_efficiency", "scaling_efficiency_ci_low", "scaling_efficiency_ci_high"),
 )
-# The columns of `cases`, and their types in a DataFrame.
+# The columns of `summarize`, and their types in a DataFrame.
 _TYPES = {
     **{name: TYPES[name] for name in (*CASE, "unit", "estimator")},
     "repeats": "int64",
@@ -107,20 +101,13 @@ _TYPES = {
 }
 COLUMNS = tuple(_TYPES)
 
-Record = dict[str, Any]
-
 
 def summarize(frame: pd.DataFrame) -> pd.DataFrame:
-    """`cases` of a tidy frame, as a DataFrame. Missing texts are None, numbers are NaN."""
-    return make_table((case.values() for case in cases(rows_of(frame))), _TYPES)
+    """One row per case with the statistics of the throughput of its valid runs, sorted by case.
+    Missing texts are None, numbers are NaN.
 
-
-def cases(rows: Iterable[Row]) -> list[Record]:
-    """One record per case with the statistics of the throughput of its valid runs, sorted by case.
-    Missing values are None.
-
-    Keys: those of CASE, unit, estimator, repeats (n), samples_per_second_{median, mean, min, max,
-    std, ci_low, ci_high, ci_coverage, cv, mad, outliers}, those of _FURTHER, base_case,
+    Columns: those of CASE, unit, estimator, repeats (n), samples_per_second_{median, mean, min,
+    max, std, ci_low, ci_high, ci_coverage, cv, mad, outliers}, those of _FURTHER, base_case,
     base_world_size, speedup, speedup_ci_{low, high}, scaling_efficiency and
     scaling_efficiency_ci_{low, high}.
 
@@ -134,134 +121,106 @@ def cases(rows: Iterable[Row]) -> list[Record]:
     largest peak of the runs, step times and FLOPs are medians of the runs. Runs whose estimators of
     one of these differ have no such number: model FLOPs of two formulas are never mixed.
     """
-    values: dict[CaseKey, list[float]] = {}
-    units: dict[CaseKey, str] = {}
-    stated: dict[CaseKey, dict[str, None]] = {}
-    estimators: dict[CaseKey, set[str]] = {}
-    further: dict[CaseKey, dict[str, list[Row]]] = {}
-    for row in rows:
-        if not row.valid or row.value is None:
-            continue
-        if row.metric == SAMPLES_PER_SECOND:
-            key = case_of(row)
-            values.setdefault(key, []).append(row.value)
-            units[key] = row.unit
-            stated.setdefault(key, {}).update({row.stated: None} if row.stated else {})
-            estimators.setdefault(key, set()).add(str(row.estimator))
-        elif row.metric in _FURTHER:
-            further.setdefault(case_of(row), {}).setdefault(row.metric, []).append(row)
-    found = [
-        {
-            **dict(zip(CASE, key, strict=True)),
-            "unit": units[key],
-            "estimator": "+".join(sorted(estimators[key])),
-            "repeats": len(values[key]),
-            **_statistics(values[key], mean),
-            **_further(further.get(key, {})),
-            "stated": "; ".join(stated[key]) or None,
-        }
-        for key, mean in zip(values, _means(list(values.values())), strict=True)
-    ]
-    samples = [sorted(of) for of in values.values()]
-    for row_number, base in enumerate(_bases(found)):
-        found[row_number] |= _speedup(found, samples, row_number, base)
-    return sorted(found, key=_place)
+    import pandas as pd
 
-
-def _place(case: Record) -> list[tuple[bool, Any]]:
-    """Sort key of a case; missing values come first."""
-    names = (*BASELINE, "nodes", "gpus_per_node")
-    return [(case[name] is not None, case[name]) for name in names]
-
-
-def _means(samples: Sequence[Sequence[float]]) -> list[float]:
-    """The mean of each sample, summed in the order in which pandas sums adjacent rows, so that the
-    digits recorded by earlier versions do not change."""
-    from ..core.arrays import np
-
-    if not samples:
-        return []
-    sizes = np.array([len(of) for of in samples])
-    sums = np.add.reduceat(np.concatenate(samples), sizes.cumsum() - sizes)
-    means: list[float] = (sums / sizes).tolist()
-    return means
-
-
-def _statistics(values: Sequence[float], mean: float) -> Record:
-    """The statistics of the throughput of a case."""
-    ordered = sorted(values)
-    interval = median_interval(ordered)
-    found = (
-        *(median(ordered), mean, ordered[0], ordered[-1], _std(values)),
-        *(interval.low, interval.high, interval.coverage, cv(ordered), mad(ordered)),
-        sum(outliers(ordered)) if len(ordered) >= FEW else None,
+    rows = frame[frame["valid"] & frame["value"].notna()]
+    rows = rows.assign(case=rows.groupby(list(CASE), dropna=False, sort=False).ngroup())
+    rates = throughput(rows)
+    if rates.empty:
+        return pd.DataFrame(columns=COLUMNS).astype(_TYPES)
+    by_case = rates.groupby("case", sort=False)
+    samples = {case: sorted(values) for case, values in by_case["value"]}
+    values = by_case["value"].agg(["median", "mean", "min", "max", "std"])
+    spreads = pd.DataFrame([_spread(of_case) for of_case in samples.values()], index=values.index)
+    table = pd.concat(
+        [
+            rates.drop_duplicates("case").set_index("case")[[*CASE, "unit"]],
+            _joined(rates.sort_values("estimator"), "estimator", "+"),
+            _joined(rates, "stated", "; "),
+            by_case.size().to_frame("repeats"),
+            pd.concat([values, spreads], axis=1).add_prefix(f"{SAMPLES_PER_SECOND}_"),
+            _further(rows[rows["case"].isin(samples)]),
+        ],
+        axis=1,
     )
-    names = (f"{SAMPLES_PER_SECOND}_{name}" for name in _STATISTICS)
-    return dict(zip(names, map(plain, found), strict=True))
+    table = table.join(_speedups(table, samples)).reindex(columns=COLUMNS)
+    place = [*BASELINE, "nodes", "gpus_per_node"]
+    table = table.sort_values(place, na_position="first", ignore_index=True).astype(_TYPES)
+    texts = [name for name, kind in _TYPES.items() if kind == "object"]
+    table[texts] = table[texts].where(table[texts].notna(), None)
+    return table
 
 
-def _further(rows: Mapping[str, Sequence[Row]]) -> Record:
-    """The columns of _FURTHER of a case."""
-    found: Record = dict.fromkeys((*(column for column, *_ in _FURTHER.values()), *_TEXTS))
-    for metric, of_runs in rows.items():
-        column, made, text = _FURTHER[metric]
-        estimators = {row.estimator for row in of_runs}
-        if text is None or len(estimators) == 1:
-            found[column] = made([row.value for row in of_runs if row.value is not None])
-            found |= {text: estimators.pop()} if text else {}
-    return found
+def _joined(rates: pd.DataFrame, column: str, between: str) -> pd.Series[str]:
+    """The different texts of a column, joined, by case."""
+    different = rates[["case", column]].dropna().drop_duplicates()
+    return different.groupby("case")[column].agg(between.join)
 
 
-def _std(values: Sequence[float]) -> float:
-    """The sample standard deviation by the method of Welford, as pandas computes it; NaN for a
-    single value."""
-    mean = squares = 0.0
-    for number, value in enumerate(values, start=1):
-        distance = value - mean
-        mean += distance / number
-        squares += (value - mean) * distance
-    return math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else math.nan
+def _spread(ordered: Sequence[float]) -> dict[str, float | None]:
+    """How the throughput of a case scatters."""
+    interval = median_interval(ordered)
+    return {
+        "ci_low": interval.low,
+        "ci_high": interval.high,
+        "ci_coverage": interval.coverage,
+        "cv": cv(ordered),
+        "mad": mad(ordered),
+        "outliers": sum(outliers(ordered)) if len(ordered) >= FEW else None,
+    }
 
 
-def _speedup(
-    found: Sequence[Record], samples: Sequence[Sequence[float]], row: int, base: int | None
-) -> Record:
-    """The base case, speed-up and scaling efficiency of a case."""
-    speedup, interval, scale, own = math.nan, UNKNOWN, math.nan, found[row]
-    of_base = None if base is None else found[base]
-    if base is not None and of_base is not None:
-        scale = of_base["world_size"] / own["world_size"]
+def _further(rows: pd.DataFrame) -> pd.DataFrame:
+    """The columns of _FURTHER, by case."""
+    import pandas as pd
+
+    columns: dict[str, pd.Series[Any]] = {}
+    for metric in rows["metric"].unique():
+        if metric not in _FURTHER:
+            continue
+        column, statistic, text = _FURTHER[metric]
+        by_case = rows[rows["metric"] == metric].groupby("case")
+        columns[column] = by_case["value"].agg(statistic)
+        if text is not None:
+            is_one = by_case["estimator"].nunique(dropna=False) == 1
+            columns[column] = columns[column][is_one]
+            columns[text] = by_case["estimator"].first()[is_one]
+    return pd.DataFrame(columns)
+
+
+def _speedups(table: pd.DataFrame, samples: Mapping[Any, Sequence[float]]) -> pd.DataFrame:
+    """The base case, speed-up and scaling efficiency of the cases that have a base case."""
+    import pandas as pd
+
+    rows = []
+    base_of = _base_cases(table)
+    cases = dict(zip(table.index, records(table), strict=True))
+    for case, base in base_of.items():
+        own, of_base = cases[case], cases[base]
+        speedup, interval = math.nan, UNKNOWN
         if of_base[_MEDIAN] > 0:
             speedup = own[_MEDIAN] / of_base[_MEDIAN]
-            interval = _speedup_interval(samples, row, base)
-    speedups = (speedup, interval.low, interval.high)
-    values = (
-        of_base and topology_text(of_base),
-        of_base and of_base["world_size"],
-        *map(plain, speedups),
-        *(plain(value * scale) for value in speedups),
-    )
-    return dict(zip(_OF_BASE, values, strict=True))
+            interval = _speedup_interval(samples[case], samples[base], is_base=case == base)
+        speedups = (speedup, interval.low, interval.high)
+        scale = of_base["world_size"] / own["world_size"]
+        efficiencies = (value * scale for value in speedups)
+        rows.append((topology_text(of_base), of_base["world_size"], *speedups, *efficiencies))
+    return pd.DataFrame(rows, columns=_OF_BASE, index=base_of.index)
 
 
 def _speedup_interval(
-    samples: Sequence[Sequence[float]], row: int, base: int
+    sample: Sequence[float], base: Sequence[float], *, is_base: bool
 ) -> ConfidenceInterval:
-    if row == base:  # the ratio of a sample to itself does not vary
-        return ConfidenceInterval(1.0, 1.0, math.nan) if len(samples[row]) > 1 else UNKNOWN
-    return ratio_interval(samples[row], samples[base])
+    if is_base:  # the ratio of a sample to itself does not vary
+        return ConfidenceInterval(1.0, 1.0, math.nan) if len(sample) > 1 else UNKNOWN
+    return ratio_interval(sample, base)
 
 
-def _bases(found: Sequence[Record]) -> list[int | None]:
-    """The index of the base case, for each case."""
-    baseline = itemgetter(*BASELINE)
-    scaling = [n for n, case in enumerate(found) if case["unit"] != per_second(BANDWIDTH)]
-    groups = grouped(scaling, lambda row: baseline(found[row]))
-    sizes = [(case["world_size"], case["nodes"]) for case in found]
-    bases: list[int | None] = [None] * len(found)
-    for members in groups.values():
-        base = min(members, key=sizes.__getitem__)
-        if len(members) > 1 or sizes[base] == (1, 1):
-            for row in members:
-                bases[row] = base
-    return bases
+def _base_cases(table: pd.DataFrame) -> pd.Series[int]:
+    """The base case of each case that has one."""
+    scaling = table[table["unit"] != per_second(BANDWIDTH)].rename_axis("case").reset_index()
+    smallest_first = scaling.sort_values(["world_size", "nodes"], kind="stable")
+    groups = smallest_first.groupby(list(BASELINE), dropna=False, sort=False)
+    has_base = (groups["case"].transform("size") > 1) | (smallest_first["world_size"] == 1)
+    base = groups["case"].transform("first")[has_base]
+    return base.set_axis(smallest_first["case"][has_base]).sort_index()

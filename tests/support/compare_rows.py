@@ -7,12 +7,13 @@ from typing import Any
 
 import frame_rows
 import pandas as pd
+from frame_rows import Row, frame
 
 from dlperf_runner.catalog.reader import unit_of
-from dlperf_runner.compare.with_published import COLUMNS, compare_published
-from dlperf_runner.core.frame import Row, make_frame
+from dlperf_runner.compare.published import COLUMNS, compare_published
+from dlperf_runner.core.frame import records
 from dlperf_runner.core.units import per_second
-from dlperf_runner.stats.groups import case_values, records
+from dlperf_runner.stats.groups import rates_by_case
 
 RUNS = [385.23, 384.16, 384.19, 385.31, 384.04]  # of the report, on one GPU
 V100 = {
@@ -65,17 +66,17 @@ def rows(values: Sequence[float], **changes: Any) -> list[Row]:
 
 
 def published_table(
-    frame_rows: Sequence[Row], conditions: Mapping[str, Any] | None = None, **options: Any
+    rows: Sequence[Row], conditions: Mapping[str, Any] | None = None, **options: Any
 ) -> pd.DataFrame:
     """The rows beside what is published, all under these conditions: those of the report."""
-    frame = make_frame(frame_rows)
+    form = frame(rows)
     known = V100 if conditions is None else conditions
-    table = compare_published(frame, dict.fromkeys(case_values(frame), known), **options)
+    table = compare_published(form, dict.fromkeys(rates_by_case(form), known), **options)
     assert tuple(table.columns) == COLUMNS
     return table
 
 
 def compared(
-    frame_rows: Sequence[Row], conditions: Mapping[str, Any] | None = None, **options: Any
+    rows: Sequence[Row], conditions: Mapping[str, Any] | None = None, **options: Any
 ) -> list[dict[str, Any]]:
-    return records(published_table(frame_rows, conditions, **options))
+    return records(published_table(rows, conditions, **options))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from csv_tables import table
 
-from dlperf_runner.commands.summarize import Known
+from dlperf_runner.catalog.workload import Model, Workload
 from dlperf_runner.measure.estimators import Rule
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,20 +46,22 @@ ARCFACE_TORCH = _mean(total_steps=100, warmup_steps=20, log_every=10)
 CONVNETS = _mean(total_steps=100, warmup_steps=20, log_every=10)
 
 
-def _known(workload: str, model: str, short_name: str, log_format: str, rule: Rule) -> Known:
-    framework = workload.partition("-")[0]
-    return Known(workload, framework, model, short_name, log_format, rule)
+def known_model(workload: str, model: str, short_name: str, log_format: str, rule: Rule) -> Model:
+    """A model whose rule is that of a publication."""
+    own = {"name": workload, "model": model, "short_name": short_name, "rule": rule}
+    own |= {"framework": workload.partition("-")[0], "log_format": log_format, "published": ""}
+    return Model(Workload.model_construct(**own), model, short_name)
 
 
-RESNET = _known(
+RESNET = known_model(
     "mxnet-resnet50v1b", "resnet50v1b", "rn50", "gluoncv_horovod", RULES["mxnet-resnet50v1b.md"]
 )
-ARCFACE = _known(
+ARCFACE = known_model(
     *("mxnet-arcface", "arcface-r100", "r100", "mxnet_speedometer"),
     RULES["mxnet-insightface-arcface.md"],
 )
-PLSC = _known("paddle-arcface", "arcface-r50", "r50", "plsc", RULES["paddle-plsc-arcface.md"])
-NGC = _known("tensorflow-resnet50v1.5", "resnet50v1.5", "rn50", "dllogger", TENSORFLOW)
+PLSC = known_model("paddle-arcface", "arcface-r50", "r50", "plsc", RULES["paddle-plsc-arcface.md"])
+NGC = known_model("tensorflow-resnet50v1.5", "resnet50v1.5", "rn50", "dllogger", TENSORFLOW)
 KNOWN = (RESNET, ARCFACE, PLSC, NGC)
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from command_line import call
 from compare_rows import rows
+from frame_rows import frame
 from make_logs import campaign_run, gluoncv
 from plan_examples import lab_nodes
 from scipy import stats
@@ -29,17 +30,16 @@ from dlperf_runner.compare.spread import (
 )
 from dlperf_runner.compare.verdicts import together
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.frame import make_frame
+from dlperf_runner.core.frame import records
 from dlperf_runner.plan import inventory
-from dlperf_runner.report.compare_text import render_campaigns
-from dlperf_runner.report.spread_text import render_spreads
+from dlperf_runner.report.compare_text import render_campaigns, render_spreads
 from dlperf_runner.stats.between_campaigns import (
     Spread,
     between_interval,
     difference_half_width,
     estimate,
 )
-from dlperf_runner.stats.groups import case_values, records
+from dlperf_runner.stats.groups import rates_by_case
 from dlperf_runner.stats.ratios import relative_difference
 
 BETWEEN, WITHIN = 0.005, 0.003
@@ -113,8 +113,8 @@ def test_the_interval_of_the_component_covers_it(between: float, campaigns: int)
 def false_verdicts(trials: int, known_from: int) -> float:
     """How often a comparison of two campaigns of the same code calls one faster or slower."""
     random = np.random.default_rng(13)
-    form = make_frame(rows([1.0] * 5))
-    (key,) = case_values(form)
+    form = frame(rows([1.0] * 5))
+    (key,) = rates_by_case(form)
     false = 0
     for _ in range(trials):
         spread = estimate([campaign_of(random) for _ in range(known_from)])
@@ -134,12 +134,10 @@ def test_the_same_code_is_not_called_faster_or_slower_if_the_spread_is_known() -
 
 def test_a_real_difference_is_still_shown() -> None:
     random = np.random.default_rng(15)
-    frames = {str(n): make_frame(rows(campaign_of(random))) for n in range(6)}
+    frames = {str(n): frame(rows(campaign_of(random))) for n in range(6)}
     spreads = measure(frames).spreads
     slower = [value * 0.93 for value in campaign_of(random)]
-    (case,) = records(
-        compare_campaigns(frames["0"], make_frame(rows(slower)), 0.02, spreads=spreads)
-    )
+    (case,) = records(compare_campaigns(frames["0"], frame(rows(slower)), 0.02, spreads=spreads))
     assert (case["verdict"], case["limit_verdict"]) == ("slower", "failed")
 
 
@@ -174,8 +172,8 @@ def test_an_interval_is_widened_and_never_narrowed() -> None:
 def test_the_mean_of_all_cases_includes_the_spread_between_campaigns() -> None:
     """A slow day slows all cases; the mean over them is not more certain than one of them."""
     random = np.random.default_rng(18)
-    form = make_frame(row for n in range(1, 13) for row in rows([1.0] * 5, gpus_per_node=n))
-    keys = list(case_values(form))
+    form = frame(row for n in range(1, 13) for row in rows([1.0] * 5, gpus_per_node=n))
+    keys = list(rates_by_case(form))
     a = form.assign(value=400 * np.exp(WITHIN * random.standard_normal(60)))
     b = form.assign(value=398 * np.exp(WITHIN * random.standard_normal(60)))
     unknown = together(records(compare_campaigns(a, b)))
@@ -193,9 +191,7 @@ def test_the_mean_of_all_cases_includes_the_spread_between_campaigns() -> None:
 def compared(spreads: dict[tuple[object, ...], Spread], **changes: object) -> str:
     values = [100.0, 100.1, 100.2, 100.3, 100.4]
     b = [value * 0.99 for value in values]
-    table = compare_campaigns(
-        make_frame(rows(values)), make_frame(rows(b, **changes)), spreads=spreads
-    )
+    table = compare_campaigns(frame(rows(values)), frame(rows(b, **changes)), spreads=spreads)
     (case,) = records(table)
     text = " ".join(render_campaigns(table, ("a", "b"), None).split())
     return f"{case['verdict']}: {text}"
@@ -206,7 +202,7 @@ def test_verdicts_say_whether_the_spread_between_campaigns_is_known() -> None:
     unknown = "The spread between campaigns is unknown for 1 case"
     assert unknown in compared({})
     random = np.random.default_rng(16)
-    frames = {str(n): make_frame(rows(campaign_of(random))) for n in range(4)}
+    frames = {str(n): frame(rows(campaign_of(random))) for n in range(4)}
     spreads = measure(frames).spreads
     text = compared(spreads)
     assert text.startswith("no difference shown: ")
@@ -216,7 +212,7 @@ def test_verdicts_say_whether_the_spread_between_campaigns_is_known() -> None:
     # Known in one of two environments is known; of another case it is not.
     assert unknown not in compared(spreads, driver="550")
     # One case of two: 4 campaigns, not 4.0.
-    two = [make_frame([*rows([100.0] * 5), *rows([99.0] * 5, gpus_per_node=2)]) for _ in "ab"]
+    two = [frame([*rows([100.0] * 5), *rows([99.0] * 5, gpus_per_node=2)]) for _ in "ab"]
     text = " ".join(
         render_campaigns(compare_campaigns(*two, spreads=spreads), ("a", "b"), None).split()
     )
@@ -231,7 +227,7 @@ def test_verdicts_say_whether_the_spread_between_campaigns_is_known() -> None:
 
 def measured_frames(count: int = 3, **changes: object) -> dict[str, pd.DataFrame]:
     random = np.random.default_rng(17)
-    return {f"c{n}": make_frame(rows(campaign_of(random), **changes)) for n in range(count)}
+    return {f"c{n}": frame(rows(campaign_of(random), **changes)) for n in range(count)}
 
 
 def test_the_file_keeps_other_cases_and_replaces_its_own(tmp_path: Path) -> None:
@@ -272,8 +268,8 @@ def test_a_damaged_file(tmp_path: Path, change: dict[str, object], message: str)
 
 def test_cases_without_a_spread_are_listed_with_the_reason() -> None:
     frames = measured_frames()
-    alone = [make_frame(rows([100.0 + n], gpus_per_node=2)) for n in range(3)]
-    other = make_frame(rows([100.0, 101.0], gpus_per_node=4))
+    alone = [frame(rows([100.0 + n], gpus_per_node=2)) for n in range(3)]
+    other = frame(rows([100.0, 101.0], gpus_per_node=4))
     frames = {
         name: pd.concat([frame, extra], ignore_index=True)
         for (name, frame), extra in zip(frames.items(), alone, strict=True)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from frame_rows import row, runs
+from frame_rows import Row, cases, frame, row, runs
 
-from dlperf_runner.core.frame import Row
 from dlperf_runner.stats.notes import case_notes
-from dlperf_runner.stats.summary import cases
 
 TITLE = "mxnet-resnet50v1b, fp32, batch size 128 per device: "
 SHORT = "whether the rate was steady was not judged in "
 
 
 def all_said(*rows: Row) -> list[str]:
-    return list(case_notes(rows, cases(rows)))
+    return list(case_notes(frame(rows), cases(rows)))
 
 
 def said(*rows: Row) -> list[str]:

@@ -11,18 +11,17 @@ from typing import Any
 
 import pytest
 from compare_rows import CASE, row, rows
+from frame_rows import Row, frame
 from scipy.stats import mannwhitneyu
 
 from dlperf_runner.compare.baselines import read_baseline, save_baseline
 from dlperf_runner.compare.campaigns import COLUMNS, compare_campaigns
-from dlperf_runner.compare.conditions import limit_verdict
-from dlperf_runner.compare.verdicts import together
+from dlperf_runner.compare.verdicts import published_limit, together
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.frame import Row, make_frame
+from dlperf_runner.core.frame import records
 from dlperf_runner.report.compare_junit import JUnitCase, junit_cases, render
 from dlperf_runner.report.compare_text import render_campaigns
 from dlperf_runner.report.terminal import Screen
-from dlperf_runner.stats.groups import records
 
 FIVE = [100.0, 101.0, 102.0, 103.0, 104.0]
 
@@ -34,7 +33,7 @@ def scaled(factor: float) -> list[float]:
 def compared(
     a: Sequence[Row], b: Sequence[Row], limit: float | None = None
 ) -> list[dict[str, Any]]:
-    table = compare_campaigns(make_frame(a), make_frame(b), limit)
+    table = compare_campaigns(frame(a), frame(b), limit)
     assert tuple(table.columns) == COLUMNS
     return records(table)
 
@@ -182,14 +181,16 @@ def test_invalid_runs_do_not_count() -> None:
     ("low", "high", "verdict"),
     [
         (-0.029, 0.5, "passed"),
-        (-0.03, 0.5, "undecided"),
-        (-0.2, -0.03, "undecided"),
+        (-0.0301, 0.5, "undecided"),
+        (-0.2, -0.0299, "undecided"),
         (-0.2, -0.031, "failed"),
-        (math.nan, math.nan, "undecided"),
+        (math.nan, math.nan, "too few runs"),
     ],
 )
 def test_limit_is_told_by_the_interval(low: float, high: float, verdict: str) -> None:
-    assert limit_verdict(low, high, 0.03) == verdict
+    row = {"verdict": "faster", "ratio_low": 1 + low, "ratio_high": 1 + high, "ratio": 1.0}
+    row |= {"repeats": 5, "published_repeats": 5}
+    assert published_limit(row, 0.03)[0] == verdict
 
 
 def test_limit_of_cases() -> None:
@@ -216,14 +217,14 @@ def test_limit_of_cases() -> None:
 
 
 def test_a_baseline_is_the_campaign(tmp_path: Path) -> None:
-    frame = make_frame([*rows(FIVE), *rows(scaled(2), gpus_per_node=2, source=None)])
-    path = save_baseline(frame, "before", "20261121T064316Z", directory=tmp_path)
+    form = frame([*rows(FIVE), *rows(scaled(2), gpus_per_node=2, source=None)])
+    path = save_baseline(form, "before", "20261121T064316Z", directory=tmp_path)
     assert path == tmp_path / "before.json"
     document = json.loads(path.read_text(encoding="utf-8"))
     assert document["campaign"] == "20261121T064316Z"
     assert document["cases"][0]["samples_per_second"] == FIVE
     kept = read_baseline("before", tmp_path)
-    again = records(compare_campaigns(kept, frame, 0.5))
+    again = records(compare_campaigns(kept, form, 0.5))
     assert [case["limit_verdict"] for case in again] == ["passed", "passed"]
     assert [case["environment"] for case in again] == [None, None]
     # By its path too, from anywhere.
@@ -231,25 +232,25 @@ def test_a_baseline_is_the_campaign(tmp_path: Path) -> None:
 
 
 def test_a_baseline_may_have_fractions_of_a_sample_per_device(tmp_path: Path) -> None:
-    frame = make_frame(rows(FIVE, batch_size_per_device=0.5, gpus_per_node=8))
-    save_baseline(frame, "before", "a", directory=tmp_path)
-    (case,) = records(compare_campaigns(read_baseline("before", tmp_path), frame))
+    form = frame(rows(FIVE, batch_size_per_device=0.5, gpus_per_node=8))
+    save_baseline(form, "before", "a", directory=tmp_path)
+    (case,) = records(compare_campaigns(read_baseline("before", tmp_path), form))
     assert (case["batch_size_per_device"], case["n_a"], case["n_b"]) == (0.5, 5, 5)
 
 
 def test_a_baseline_is_replaced_only_on_demand(tmp_path: Path) -> None:
-    frame = make_frame(rows(FIVE))
-    save_baseline(frame, "before", "a", directory=tmp_path)
+    form = frame(rows(FIVE))
+    save_baseline(form, "before", "a", directory=tmp_path)
     with pytest.raises(UserError, match="the baseline before already exists"):
-        save_baseline(frame, "before", "b", directory=tmp_path)
-    save_baseline(frame, "before", "b", directory=tmp_path, replace=True)
+        save_baseline(form, "before", "b", directory=tmp_path)
+    save_baseline(form, "before", "b", directory=tmp_path, replace=True)
     assert json.loads((tmp_path / "before.json").read_text(encoding="utf-8"))["campaign"] == "b"
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b", "missing.json/x"])
 def test_names_that_are_none(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match="invalid baseline name"):
-        save_baseline(make_frame(rows(FIVE)), name, "a", directory=tmp_path)
+        save_baseline(frame(rows(FIVE)), name, "a", directory=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +272,7 @@ def test_names_that_are_none(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_a_damaged_baseline(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    path = save_baseline(make_frame(rows(FIVE)), "before", "a", directory=tmp_path)
+    path = save_baseline(frame(rows(FIVE)), "before", "a", directory=tmp_path)
     document = {**json.loads(path.read_text(encoding="utf-8")), **change}
     path.write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(UserError) as error:
@@ -280,13 +281,13 @@ def test_a_damaged_baseline(tmp_path: Path, change: dict[str, Any], message: str
 
 
 def test_a_baseline_that_is_not_there_and_one_of_nothing(tmp_path: Path) -> None:
-    save_baseline(make_frame(rows(FIVE)), "before", "a", directory=tmp_path)
+    save_baseline(frame(rows(FIVE)), "before", "a", directory=tmp_path)
     with pytest.raises(UserError, match="expected one of before"):
         read_baseline("after", tmp_path)
     with pytest.raises(UserError, match="creates one"):
         read_baseline("after", tmp_path / "nothing")
     with pytest.raises(UserError, match="the campaign has no valid run"):
-        save_baseline(make_frame([]), "empty", "a", directory=tmp_path)
+        save_baseline(frame([]), "empty", "a", directory=tmp_path)
 
 
 # ---- text and JUnit
@@ -296,7 +297,7 @@ def test_a_baseline_that_is_not_there_and_one_of_nothing(tmp_path: Path) -> None
 def test_text(width: int) -> None:
     a = [*rows(FIVE), *rows(FIVE, gpus_per_node=2), *rows(FIVE, gpus_per_node=4)]
     b = [*rows(scaled(0.9)), *rows(FIVE[:1], gpus_per_node=2, framework_version="1.9.1")]
-    table = compare_campaigns(make_frame(a), make_frame(b), 0.03)
+    table = compare_campaigns(frame(a), frame(b), 0.03)
     text = render_campaigns(table, ("before", "after"), 0.03, Screen(width))
     words = " ".join(text.split())
     assert words.startswith("a: before b: after mxnet-resnet50v1b upstream, fp32, batch size 128")

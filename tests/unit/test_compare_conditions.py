@@ -14,7 +14,6 @@ from dlperf_runner.compare.conditions import (
     values_agree,
 )
 from dlperf_runner.compare.publications import side_by_side
-from dlperf_runner.compare.with_published import with_limit
 from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.identity import short_product
@@ -105,7 +104,7 @@ def test_numbers_that_agree_are_shown_on_demand_only() -> None:
 def test_text_fits_and_names_everything(width: int) -> None:
     twice = rows([round(v * 2.2, 2) for v in RUNS], gpus_per_node=2)
     others = (*rows(RUNS, gpus_per_node=3), *rows([9.0], batch_size_per_device=4))
-    table = with_limit(published_table([*rows(RUNS), *twice, *others]), 0.03)
+    table = published_table([*rows(RUNS), *twice, *others], limit=0.03)
     text = render_published(table, 0.05, Screen(width), 0.03)
     words = " ".join(text.split())
     assert "1 not comparable, 1 reproduced, 1 faster, 1 not published" in words

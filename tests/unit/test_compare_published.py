@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
+from operator import itemgetter
 from statistics import stdev
 
 import pytest
 from compare_rows import RUNS, V100, compared, published_table, row, rows
+from frame_rows import Row, frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_logs import published
 
 from dlperf_runner.catalog.published_numbers import load_published
-from dlperf_runner.compare.with_published import (
+from dlperf_runner.compare.published import (
     compare_published,
     published_points,
     ratio_of,
-    verdict_of,
-    with_limit,
 )
-from dlperf_runner.core.frame import Row, make_frame
+from dlperf_runner.compare.verdicts import published_verdict
+from dlperf_runner.core.frame import records
 from dlperf_runner.report.compare_junit import junit_cases
 from dlperf_runner.report.compare_text import render_published
-from dlperf_runner.stats.groups import records
 from dlperf_runner.stats.intervals import UNKNOWN, ConfidenceInterval
 from dlperf_runner.stats.ratios import published_interval
 from dlperf_runner.stats.summary import summarize
@@ -89,7 +89,7 @@ def test_scaled_runs(factor: float, verdict: str) -> None:
     ],
 )
 def test_verdict_by_interval_and_tolerance(low: float, high: float, verdict: str) -> None:
-    assert verdict_of(ConfidenceInterval(low, high, 0.95), 0.05) == verdict
+    assert published_verdict(ConfidenceInterval(low, high, 0.95), 0.05) == verdict
 
 
 @pytest.mark.parametrize("runs", [1, 2])
@@ -104,7 +104,7 @@ def test_fewer_runs_need_to_be_closer() -> None:
     of the publication."""
     values = [96.0, 98.0, 100.0, 102.0, 104.0]
     verdicts = [
-        verdict_of(published_interval(own, 100.0, repeats=repeats), 0.05)
+        published_verdict(published_interval(own, 100.0, repeats=repeats), 0.05)
         for own in (values[1:4], values, values * 2, values * 20)
         for repeats in (1, 5, 100)
     ]
@@ -168,7 +168,7 @@ def test_other_conditions_are_named_and_prevent_nothing() -> None:
 
 
 def test_without_conditions_nothing_is_believed_equal() -> None:
-    (case,) = records(compare_published(make_frame(rows(RUNS, accelerator=None))))
+    (case,) = records(compare_published(frame(rows(RUNS, accelerator=None))))
     assert case["verdict"] == "not comparable"
     assert case["factors"] == (
         "accelerator (unknown, V100-SXM2-16GB), data (unknown, real),"
@@ -177,7 +177,7 @@ def test_without_conditions_nothing_is_believed_equal() -> None:
 
 
 def test_what_is_not_recorded_is_taken_as_published_on_demand_only() -> None:
-    (case,) = records(compare_published(make_frame(rows(RUNS, accelerator=None)), assume=True))
+    (case,) = records(compare_published(frame(rows(RUNS, accelerator=None)), assume=True))
     assert (case["verdict"], case["factors"]) == ("reproduced", None)
     assert case["assumed"] == (
         "accelerator V100-SXM2-16GB, data real, image size 224, XLA no, steps 20 warm-up of 120"
@@ -245,7 +245,7 @@ def test_topologies_and_models_of_which_nothing_is_published() -> None:
 @given(st.permutations([*rows(RUNS), *rows([740.0, 751.0], gpus_per_node=2)]))
 @settings(max_examples=20, deadline=None)
 def test_the_order_of_runs_does_not_matter(mixed: list[Row]) -> None:
-    assert compared(mixed) == compared(sorted(mixed, key=lambda r: (r.world_size, r.repeat)))
+    assert compared(mixed) == compared(sorted(mixed, key=itemgetter("world_size", "repeat")))
 
 
 def test_runs_that_do_not_count_do_not_count_here() -> None:
@@ -262,19 +262,19 @@ def test_limit() -> None:
         (slow, 0.1, "undecided"),
         (RUNS[:2], 0.03, "too few runs"),
     ):
-        (judged,) = records(with_limit(published_table(rows(values)), limit))
+        (judged,) = records(published_table(rows(values), limit=limit))
         assert judged["limit_verdict"] == verdict
         assert (judged["why"] is not None) == (verdict in ("undecided", "too few runs"))
         if verdict == "failed":
             (test,) = junit_cases([judged])
             assert test.message.startswith("slower by more than 3.0%: ratio 0.900 (0.89")
             assert test.message.endswith("), 384.19 published and 345.77 now, n = 5")
-    (judged,) = records(with_limit(compare_published(make_frame(rows(RUNS))), 0.03))
+    (judged,) = records(compare_published(frame(rows(RUNS)), limit=0.03))
     assert judged["why"] == "it is not comparable with the publication"
 
 
 def test_points_for_plots() -> None:
-    table = summarize(make_frame(rows(RUNS)))
+    table = summarize(frame(rows(RUNS)))
     points = published_points(table)
     key = ("resnet50v1b", "fp32")
     entries = [e for e in published("published") if (e["model"], e["precision"]) == key]
@@ -282,4 +282,4 @@ def test_points_for_plots() -> None:
     assert points["speedup"].tolist() == [float(entry["speedup"]) for entry in entries]
     assert points["world_size"].tolist() == [1, 2, 4, 8, 16, 32]
     assert set(points["factors"]) == {"V100-SXM2-16GB, mxnet 1.6.0, no XLA, real data"}
-    assert published_points(summarize(make_frame([row(None)]))).empty
+    assert published_points(summarize(frame([row(None)]))).empty

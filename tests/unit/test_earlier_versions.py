@@ -139,15 +139,15 @@ def test_a_history_of_schema_1_is_read_and_written_on(tmp_path: Path) -> None:
     path = old_history(tmp_path / "history.sqlite")
     before = path.read_bytes()
     (point,) = points(path)
-    assert (point.samples_per_second_median, point.driver) == (384.19, "440.33.01")
-    assert (point.parameters, point.total_steps, point.accelerator) == (None, None, None)
-    assert point.unit == "tokens/s"
+    assert (point["samples_per_second_median"], point["driver"]) == (384.19, "440.33.01")
+    assert (point["parameters"], point["total_steps"], point["accelerator"]) == (None, None, None)
+    assert point["unit"] == "tokens/s"
     assert path.read_bytes() == before  # reading migrates a copy
     call("summarize", campaign(tmp_path / "c1"), "--history", path)
-    old, new = sorted(points(path), key=lambda point: point.created)
+    old, new = sorted(points(path), key=lambda point: point["created"])
     assert old == point
-    assert (new.parameters, new.accelerator) == ("data=synthetic", "V100-SXM2-16GB")
-    assert new.case_id != old.case_id  # an unknown GPU is not a V100
+    assert (new["parameters"], new["accelerator"]) == ("data=synthetic", "V100-SXM2-16GB")
+    assert new["case_id"] != old["case_id"]  # an unknown GPU is not a V100
     with sqlite3.connect(path) as database:
         assert database.execute("PRAGMA user_version").fetchone() == (3,)
     database.close()

@@ -20,9 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from report_examples import mxnet_campaign
 
 from dlperf_runner.core.files import write_json
+from dlperf_runner.core.frame import records
 from dlperf_runner.export.record import exported_cases
 from dlperf_runner.results.load import load_results
-from dlperf_runner.stats.summary import cases
+from dlperf_runner.stats.summary import summarize
 
 # The medians of the published runs of MXNet ResNet50-v1b, by devices.
 MEDIANS = {1: 384.19, 2: 749.04, 4: 1494.58, 8: 2556.03, 16: 4855.34, 32: 9579.74}
@@ -170,8 +171,9 @@ def test_numbers_have_the_unit_of_their_case(
     old: Path, unit: str, rate: str, factor: float, energy: str
 ) -> None:
     more = {"unit": unit, "energy_per_sample_j": 3.0}
-    of_mxnet = [{**case, **more} for case in cases(load_results(old).rows)]
-    numbers = exported_cases(of_mxnet, [])[0].numbers
+    frame = load_results(old).frame
+    of_mxnet = [{**case, **more} for case in records(summarize(frame))]
+    numbers = exported_cases(of_mxnet, frame)[0].numbers
     median = of_mxnet[0]["samples_per_second_median"]
     assert numbers[f"throughput_{rate}"].value == median * factor
     assert numbers[energy].value == 3

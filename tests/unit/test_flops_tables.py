@@ -7,14 +7,14 @@ import json
 import re
 from pathlib import Path
 
+import frame_rows
 import pytest
 from command_line import output
+from frame_rows import Row, cases
 from make_logs import arcface_torch, dllogger_pytorch, gluoncv, torchtitan, write
 
-from dlperf_runner.core.frame import Row
 from dlperf_runner.report.layout import render
 from dlperf_runner.report.terminal import Screen
-from dlperf_runner.stats.summary import cases
 
 FLOPS = 57_914_449_920  # per token of 8b at 8192, attention in full: see test_language_metrics
 
@@ -162,11 +162,7 @@ def test_report_shows_them(tmp_path: Path) -> None:
 
 
 def row(metric: str, value: float, estimator: str, repeat: int) -> Row:
-    whole = dict.fromkeys(Row._fields)
-    texts = {"framework": "pytorch", "workload": "pytorch-llama", "model": "llama-8b"}
-    numbers = {"nodes": 1, "gpus_per_node": 8, "world_size": 8, "batch_size_per_device": 2}
-    own = {"metric": metric, "value": value, "estimator": estimator, "repeat": repeat}
-    return Row(**{**whole, **texts, **numbers, **own, "precision": "bf16", "valid": True})  # type: ignore[arg-type]
+    return frame_rows.row(value, "1n8g", repeat, metric=metric, estimator=estimator)
 
 
 def test_two_conventions_are_never_mixed() -> None:

@@ -18,7 +18,7 @@ from make_logs import KNOWN, campaign_run, gluoncv, write
 
 from dlperf_runner.commands.summarize import summarize
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.frame import COLUMNS
+from dlperf_runner.core.frame import COLUMNS, make_frame
 from dlperf_runner.history.store import (
     MEASUREMENTS,
     RecordedCampaign,
@@ -47,8 +47,8 @@ def campaign(
 
 
 def recorded(directory: Path, history: Path) -> Path:
-    result = summarize(directory, known=KNOWN)
-    record(history, campaign_identity(directory), result.rows, result.cases)
+    result = summarize(directory, models=KNOWN)
+    record(history, campaign_identity(directory), result.frame, result.cases)
     return history
 
 
@@ -74,13 +74,16 @@ def test_a_campaign_comes_out_as_it_went_in(tmp_path: Path) -> None:
     directory = campaign(tmp_path / "one")
     history = recorded(directory, tmp_path / "history.sqlite")
     found = points(history)
-    assert [point.case_id for point in found] == IDS
+    assert [point["case_id"] for point in found] == IDS
     first = found[0]
-    assert (first.campaign, first.created) == ("one", "2026-11-20T09:00:00+00:00")
-    assert first.samples_per_second_median == 381.0
-    assert (first.samples_per_second_ci_low, first.samples_per_second_ci_high) == (380.0, 383.5)
-    assert (first.repeats, first.estimator) == (3, "mean_of_rates")
-    assert (first.framework_version, first.driver, first.container) == ("1.9.1", None, "")
+    assert (first["campaign"], first["created"]) == ("one", "2026-11-20T09:00:00+00:00")
+    assert first["samples_per_second_median"] == 381.0
+    assert (first["samples_per_second_ci_low"], first["samples_per_second_ci_high"]) == (
+        380.0,
+        383.5,
+    )
+    assert (first["repeats"], first["estimator"]) == (3, "mean_of_rates")
+    assert (first["framework_version"], first["driver"], first["container"]) == ("1.9.1", None, "")
     rows = rows_of(history, directory)
     speeds = [row["value"] for row in rows if row["metric"] == "samples_per_second"]
     assert speeds == [*RATES["1n1g"], *RATES["1n4g"]]
@@ -97,7 +100,7 @@ def test_summarising_again_replaces_only_its_own_rows(tmp_path: Path) -> None:
     log = tmp_path / "one" / "runs" / CASES[0] / "r2" / "rn50_b128_fp32_2.log"
     write(log, gluoncv(390.0))
     recorded(tmp_path / "one", history)
-    assert [point.samples_per_second_median for point in points(history)[:2]] == [383.5, 762.0]
+    assert [point["samples_per_second_median"] for point in points(history)[:2]] == [383.5, 762.0]
     assert len(rows_of(history, tmp_path / "two")) == len(rows_of(history, tmp_path / "one"))
 
 
@@ -107,7 +110,7 @@ def test_a_moved_campaign_is_the_same_and_another_of_its_name_is_not(tmp_path: P
     recorded(tmp_path / "moved", history)
     assert len(points(history)) == 2
     recorded(campaign(tmp_path / "one", "2026-11-22T10:00:00+00:00"), history)
-    assert [point.created[:10] for point in points(history)[:2]] == ["2026-11-20", "2026-11-22"]
+    assert [point["created"][:10] for point in points(history)[:2]] == ["2026-11-20", "2026-11-22"]
 
 
 def test_a_tree_of_logs_is_recorded_once_though_it_grows(here: Path) -> None:
@@ -116,7 +119,7 @@ def test_a_tree_of_logs_is_recorded_once_though_it_grows(here: Path) -> None:
         write(here / "logs" / "1n1g" / f"rn50_b128_fp32_{repeat}.log", gluoncv(380.0 + repeat))
         recorded(here / "logs", history)
     (point,) = points(history)
-    assert (point.repeats, point.samples_per_second_median) == (2, 381.5)
+    assert (point["repeats"], point["samples_per_second_median"]) == (2, 381.5)
 
 
 def test_campaigns_of_one_name_and_second_are_told_apart(tmp_path: Path) -> None:
@@ -129,21 +132,21 @@ def test_campaigns_of_one_name_and_second_are_told_apart(tmp_path: Path) -> None
     for place in (*places, places[1], places[0]):
         text = output("summarize", place, "--history", history)
         assert ("is recorded as one (" in text) == (place != places[0])
-    found = [point for point in points(history) if point.world_size == 1]
-    assert {point.campaign: point.samples_per_second_median for point in found} == shown
+    found = [point for point in points(history) if point["world_size"] == 1]
+    assert {point["campaign"]: point["samples_per_second_median"] for point in found} == shown
     for place in places:
         output("summarize", place, "--verify", "--history", history)
         assert rows_of_logs(history, place) == 6
     # One of them grows: its other logs are recorded already.
     campaign_run(places[1], "1n1g", 4, gluoncv(900.0))
     recorded(places[1], history)
-    found = [point for point in points(history) if point.world_size == 1]
-    assert sorted(point.repeats for point in found) == [3, 3, 4]
+    found = [point for point in points(history) if point["world_size"] == 1]
+    assert sorted(point["repeats"] for point in found) == [3, 3, 4]
 
 
 def rows_of_logs(history: Path, directory: Path) -> int:
     """The number of logs in the entry of a campaign, all of which are its own."""
-    logs = {row.log_sha256 for row in summarize(directory, known=KNOWN).rows}
+    logs = {*summarize(directory, models=KNOWN).frame["log_sha256"].dropna()}
     tables = recorded_tables(history, campaign_identity(directory), logs)
     assert tables
     assert {row["log_sha256"] for row in tables["measurements"]} == logs
@@ -163,11 +166,11 @@ def test_each_night_of_a_path_is_kept(here: Path, name: str) -> None:
             os.utime(path, (1e9 + 86400 * (night // 2),) * 2)
         recorded(here / "logs", history)
     found = points(history)
-    assert [point.samples_per_second_median for point in found] == [101.5, 201.5, 301.5, 401.5]
-    assert [point.created[:10] for point in found] == [
+    assert [point["samples_per_second_median"] for point in found] == [101.5, 201.5, 301.5, 401.5]
+    assert [point["created"][:10] for point in found] == [
         *("2001-09-09", "2001-09-10", "2001-09-10", "2001-09-11"),
     ]
-    assert len({(point.campaign, point.created) for point in found}) == 4
+    assert len({(point["campaign"], point["created"]) for point in found}) == 4
 
 
 def test_a_campaign_without_logs_replaces_none(tmp_path: Path) -> None:
@@ -175,8 +178,8 @@ def test_a_campaign_without_logs_replaces_none(tmp_path: Path) -> None:
     history = recorded(campaign(tmp_path / "a" / "one"), tmp_path / "history.sqlite")
     failed = campaign_identity(campaign(tmp_path / "b" / "one"))
     for _ in range(2):
-        record(history, failed, [], [])
-    assert [point.samples_per_second_median for point in points(history)] == [381.0, 1500.0]
+        record(history, failed, make_frame([], []), [])
+    assert [point["samples_per_second_median"] for point in points(history)] == [381.0, 1500.0]
     with sqlite3.connect(history) as database:
         assert database.execute("SELECT count(*) FROM campaigns").fetchone() == (2,)
     database.close()
@@ -186,8 +189,8 @@ def test_a_try_without_results_replaces_none(tmp_path: Path) -> None:
     """Its logs are the recorded ones, and none of them counts any more."""
     history = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
     before = points(history)
-    result = summarize(tmp_path / "one", known=KNOWN)
-    record(history, campaign_identity(tmp_path / "one"), result.rows, [])
+    result = summarize(tmp_path / "one", models=KNOWN)
+    record(history, campaign_identity(tmp_path / "one"), result.frame, [])
     assert points(history) == before
 
 
@@ -202,16 +205,16 @@ def test_two_processes_may_write_at_once(tmp_path: Path) -> None:
     directories = [campaign(tmp_path / name, f"2026-11-2{name}T10:00:00") for name in "1234"]
     with multiprocessing.get_context("fork").Pool(4) as pool:
         pool.map(_write_often, [(directory, history) for directory in directories])
-    assert [point.campaign for point in points(history)] == [*"1234"] * 2
+    assert [point["campaign"] for point in points(history)] == [*"1234"] * 2
 
 
 def test_nothing_is_kept_of_a_transaction_that_did_not_end(tmp_path: Path) -> None:
     history = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
-    result = summarize(tmp_path / "one", known=KNOWN)
+    result = summarize(tmp_path / "one", models=KNOWN)
     for case in result.cases:
         del case["stack"]
     with pytest.raises(KeyError):  # in the middle: the runs are written, the cases cannot be
-        record(history, campaign_identity(tmp_path / "one"), result.rows, result.cases)
+        record(history, campaign_identity(tmp_path / "one"), result.frame, result.cases)
     assert len(points(history)) == 2
 
 
@@ -402,7 +405,7 @@ def test_trees_and_campaigns_elsewhere_are_recorded_on_demand(here: Path) -> Non
     assert list(here.rglob("*.sqlite")) == []
     output("summarize", "results/logs", "--history", "mine.sqlite")
     output("summarize", "elsewhere", "--history", "mine.sqlite")
-    assert {point.campaign for point in points(Path("mine.sqlite"))} == {
+    assert {point["campaign"] for point in points(Path("mine.sqlite"))} == {
         str(here / "results/logs"),
         "elsewhere",
     }

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from frame_rows import row
+from frame_rows import cases, row
 from make_logs import campaign_run, gluoncv, write
 
 from dlperf_runner.report import layout, numbers
-from dlperf_runner.stats.summary import cases
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from make_logs import campaign_run, published, write
 from dlperf_runner.catalog.published_numbers import load_rule
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.compare.conditions import read_conditions
-from dlperf_runner.compare.with_published import compare_published
+from dlperf_runner.compare.published import compare_published
 from dlperf_runner.core.case import Topology
+from dlperf_runner.core.frame import records
 from dlperf_runner.report.compare_text import render_published
 from dlperf_runner.results.load import Results, load_results
-from dlperf_runner.stats.groups import records
 from dlperf_runner.stats.notes import case_notes
-from dlperf_runner.stats.summary import cases
+from dlperf_runner.stats.summary import summarize
 
 TOPOLOGIES = ("1n1g", "1n4g", "1n8g", "2n8g", "4n8g")
 RUNS = [run for run in published("published_runs") if run["source"] == "paddle-plsc-arcface.md"]
@@ -57,7 +57,7 @@ def load(directory: Path, topology: str, lines: list[str], repeat: int = 1) -> R
 
 def metrics(results: Results) -> dict[str, float]:
     assert results.problems == []
-    return {row.metric: row.value for row in results.rows if row.value is not None}
+    return results.frame.dropna(subset="value").set_index("metric")["value"].to_dict()
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
@@ -111,7 +111,7 @@ def test_no_published_estimator_where_one_of_several_trainers_prints(tmp_path: P
 def test_a_note_counts_the_lines_of_the_warmup(tmp_path: Path) -> None:
     for topology in TOPOLOGIES:
         results = load(tmp_path, topology, node_log(topology, 400.0, other=300.0))
-    notes = " ".join(case_notes(results.rows, cases(results.rows)))
+    notes = " ".join(case_notes(results.frame, records(summarize(results.frame))))
     # Of one trainer, the line of batch 50, which covers the batches 41 to 50. Of 4 nodes with 8
     # trainers each, lines 21 to 60: 4 of batch 20, 8 each of 30, 40 and 50, and 12 later ones.
     assert "mean_of_lines, the published estimator, counts lines that begin in the warm-up" in notes

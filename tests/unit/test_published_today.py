@@ -10,6 +10,7 @@ from typing import Any, cast
 import compare_rows
 import pytest
 from compare_rows import rows
+from frame_rows import frame
 from plan_examples import gpu_nodes
 
 from dlperf_runner.catalog.published_numbers import PublishedNumber, load_published, load_rule
@@ -17,9 +18,8 @@ from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.commands import list as listing
 from dlperf_runner.compare.conditions import conditions_of, parse_stated, same_product
 from dlperf_runner.compare.publications import side_by_side
-from dlperf_runner.compare.with_published import published_points
+from dlperf_runner.compare.published import published_points
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.frame import make_frame
 from dlperf_runner.core.identity import parameters_text
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
@@ -154,7 +154,7 @@ def test_a_contradictory_number_is_shown_on_demand_and_judges_nothing() -> None:
     assert a100[1]["verdict"] == "not comparable"
     assert "contradictory publication: 8 GPUs are 8.24 times" in a100[1]["factors"]
     assert "contradictory: 8 GPUs" in a100[1]["publication"]
-    table = summarize(make_frame(rows([1.0], **{**CASE, **case})))
+    table = summarize(frame(rows([1.0], **{**CASE, **case})))
     assert published_points(table).empty
     text = render_publications(side_by_side(framework="paddle", precision="amp", every=True))
     assert "contradictory: 8 GPUs are 8.24 times as fast as one" in " ".join(text.split())

@@ -24,7 +24,7 @@ from report_page import Page, page_of
 
 from dlperf_runner.commands.report import Report, make_report
 from dlperf_runner.report.charts import Chart, ChartPoint, Line
-from dlperf_runner.report.document_markdown import code, text
+from dlperf_runner.report.markdown import code, text
 from dlperf_runner.report.pictures import draw
 
 

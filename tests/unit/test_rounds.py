@@ -299,4 +299,4 @@ def test_environments_are_not_pooled(tmp_path: Path) -> None:
     assert case_samples(frame, plan)[STEADY] == [100.02, 100.04]
     frame.loc[(frame["gpus_per_node"] == 1) & (frame["repeat"] == 2), "driver"] = "550"
     assert case_samples(frame, plan) == {STEADY: [100.04], UNSTEADY: [190.02, 200.04]}
-    assert case_samples(make_frame([]), plan) == {STEADY: [], UNSTEADY: []}
+    assert case_samples(make_frame([], []), plan) == {STEADY: [], UNSTEADY: []}

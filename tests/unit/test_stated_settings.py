@@ -18,10 +18,10 @@ from make_logs import (
     write,
 )
 
-from dlperf_runner.core.frame import rows_of
+from dlperf_runner.core.frame import records
 from dlperf_runner.core.identity import read_parameters
 from dlperf_runner.results.load import Results, load_results
-from dlperf_runner.stats.summary import cases
+from dlperf_runner.stats.summary import summarize
 
 TITAN = "1n8g/llama8b_bf16_1.log"
 MAXTEXT = "1n8g/llama3.1-8b_bf16_1.log"
@@ -36,7 +36,7 @@ def case_of(folder: Path, name: str, lines: list[str]) -> dict[str, Any]:
     """The only case of a log."""
     results = load(folder, name, lines)
     assert results.problems == []
-    (case,) = cases(rows_of(results.frame))
+    (case,) = records(summarize(results.frame))
     return case
 
 
@@ -70,8 +70,8 @@ def test_accumulated_batches_belong_to_the_batch_of_a_step(tmp_path: Path) -> No
     assert case["parameters"] == expected
     assert case["samples_per_second_median"] == 8 * 8192
     assert case["step_time_median_s"] == pytest.approx(8.0)
-    rows = list(rows_of(load(tmp_path, TITAN, replaced(lines, *four)).frame))
-    assert {row.global_batch_size for row in rows} == {64}
+    rows = records(load(tmp_path, TITAN, replaced(lines, *four)).frame)
+    assert {row["global_batch_size"] for row in rows} == {64}
 
 
 def test_a_name_with_the_batch_of_a_rank_is_no_contradiction(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_part_of_the_mesh_is_the_base_of_the_speed_up(
     results = load_results(tmp_path)
     stated = {read_parameters(run.parameters)["parallel"] for run in results.counted}
     assert stated == {parallel.strip("'")}
-    assert [case["speedup"] is not None for case in cases(rows_of(results.frame))] == [True] * 2
+    assert [case["speedup"] is not None for case in records(summarize(results.frame))] == [True] * 2
 
 
 def test_earlier_and_later_words_for_mesh_and_batch(tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_many_devices_share_a_sample(tmp_path: Path, world: int, printed: str) -
     case = case_of(tmp_path, name, lines)
     assert case["batch_size_per_device"] == round(1 / world, 6)
     assert case["step_time_median_s"] == pytest.approx(1.0, rel=1e-4)
-    rows = rows_of(load(tmp_path, name, lines).frame)
-    assert {row.global_batch_size for row in rows} == {1}
+    rows = records(load(tmp_path, name, lines).frame)
+    assert {row["global_batch_size"] for row in rows} == {1}
 
 
 def test_a_fraction_of_a_sample_per_device(tmp_path: Path) -> None:
@@ -205,8 +205,8 @@ def test_a_fraction_of_a_sample_per_device(tmp_path: Path) -> None:
     case = case_of(tmp_path, MAXTEXT, lines)
     assert case["batch_size_per_device"] == 0.5
     assert case["step_time_median_s"] == pytest.approx(4.0)
-    (row, *_) = rows_of(load(tmp_path, MAXTEXT, lines).frame)
-    assert row.global_batch_size == 4
+    (row, *_) = records(load(tmp_path, MAXTEXT, lines).frame)
+    assert row["global_batch_size"] == 4
     (problem,) = load(tmp_path / "b2", "1n8g/llama3.1-8b_b2_bf16_1.log", lines).problems
     assert (problem.problem, problem.expected, problem.found) == (
         *("the batch size contradicts the file name", "2"),

@@ -8,12 +8,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from frame_rows import row
+from frame_rows import Row, cases, frame, row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
-from dlperf_runner.core.frame import Row, make_frame
 from dlperf_runner.core.identity import topology_text
 from dlperf_runner.measure.steady_state import BATCHES, steadiness
 from dlperf_runner.report import data, layout, markdown
@@ -29,7 +28,7 @@ from dlperf_runner.stats.intervals import (
 )
 from dlperf_runner.stats.notes import case_notes
 from dlperf_runner.stats.ratios import relative_difference
-from dlperf_runner.stats.summary import cases, summarize
+from dlperf_runner.stats.summary import summarize
 
 RATES = st.floats(0.01, 1e9, allow_nan=False, allow_infinity=False)
 SAMPLES = st.lists(RATES, min_size=1, max_size=12)
@@ -147,8 +146,8 @@ def test_steadiness_does_not_depend_on_the_unit(rates: list[float], scale: float
 @EXAMPLES
 @given(runs(), st.randoms(use_true_random=False))
 def test_order_of_runs_does_not_matter(rows: list[Row], random: Any) -> None:
-    table = summarize(make_frame(rows))
-    shuffled = summarize(make_frame(random.sample(rows, len(rows))))
+    table = summarize(frame(rows))
+    shuffled = summarize(frame(random.sample(rows, len(rows))))
     assert_frame_equal(table, shuffled, rtol=1e-12)
 
 
@@ -159,9 +158,9 @@ def test_no_silent_number(rows: list[Row]) -> None:
     absent."""
     counted: dict[str, list[float]] = {}
     for entry in rows:
-        if entry.valid and entry.value is not None:
-            counted.setdefault(topology_text(entry._asdict()), []).append(entry.value)
-    table = summarize(make_frame(rows))
+        if entry["valid"] and entry["value"] is not None:
+            counted.setdefault(topology_text(entry), []).append(entry["value"])
+    table = summarize(frame(rows))
     found = {topology_text(case): case for case in table.to_dict(orient="records")}
     assert found.keys() == counted.keys()
     for name, values in counted.items():
@@ -188,7 +187,7 @@ def test_no_silent_number(rows: list[Row]) -> None:
 @given(runs())
 def test_reports_show_the_table_whatever_is_in_it(rows: list[Row]) -> None:
     table = cases(rows)
-    notes = list(case_notes(rows, table))
+    notes = list(case_notes(frame(rows), table))
     for screen in (Screen(40), Screen(80), PIPE):
         printed = layout.render(table, notes, screen)
         assert "nan" not in printed.lower().replace("mxnet", "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,10 +111,11 @@ def test_results_can_be_made_again_beside_the_logs(tmp_path: Path) -> None:
 
 
 def test_catalogue_has_what_is_needed(tmp_path: Path) -> None:
-    (entry,) = [known for known in catalogued() if known.workload == "mxnet-resnet50v1b"]
-    assert replace(entry, rules=(), definition=None) == RESNET
-    assert entry.models == ("rn50", "resnet50v1b", "resnet50", "resnet50v1b")
-    assert entry.precisions == ("fp32", "fp16")
+    (model,) = [m for m in catalogued() if m.workload.name == "mxnet-resnet50v1b"]
+    assert model.workload.rule == RESNET.workload.rule
+    assert (model.name, model.short_name) == (RESNET.name, RESNET.short_name)
+    assert model.names == ("rn50", "resnet50v1b", "resnet50", "resnet50v1b")
+    assert tuple(model.workload.dtypes) == ("fp32", "fp16")
     write(log_of(tmp_path), gluoncv(5.0))
     assert summarize_directory(tmp_path, tmp_path / "out").problems == []
 

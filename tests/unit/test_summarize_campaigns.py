@@ -13,7 +13,6 @@ from make_logs import campaign_run, gluoncv, write
 from pandas import DataFrame
 from summaries import log_of, problem, summarize
 
-from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.commands.summarize import catalogued
 
 
@@ -119,15 +118,15 @@ def test_the_column_that_keeps_runs_apart_is_named(
 
 def test_rule_is_that_of_the_matrix_that_the_run_is_of() -> None:
     """TensorFlow's drops five values of thirty as published, and none of the six of smoke."""
-    (entry,) = [known for known in catalogued() if known.log_format == "dllogger"]
-    assert entry.rule_of(500, 200) == entry.rule
-    assert entry.rule.drop_first_values == 5
-    smoke = load_catalog().workload(entry.workload).rule_of("smoke")
+    (entry,) = [m for m in catalogued() if m.workload.log_format == "dllogger"]
+    assert entry.rule_of(500, 200) == entry.workload.rule
+    assert entry.workload.rule.drop_first_values == 5
+    smoke = entry.workload.rule_of("smoke")
     window = (smoke.total_steps, smoke.warmup_steps)
     assert entry.rule_of(*window) == smoke
     assert entry.rule_of(*window).drop_first_values == 0
     # Of no matrix: 120 of 300 steps are measured, so 2 of 5 values are dropped.
-    assert entry.rule_of(200, 80) == entry.rule.model_copy(
+    assert entry.rule_of(200, 80) == entry.workload.rule.model_copy(
         update={"total_steps": 200, "warmup_steps": 80, "drop_first_values": 2}
     )
 

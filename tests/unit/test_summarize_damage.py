@@ -9,11 +9,10 @@ from typing import BinaryIO
 
 import pytest
 from csv_tables import table
-from make_logs import RESNET, gluoncv, write
+from make_logs import RESNET, gluoncv, known_model, write
 from peak_memory import peak_of
 from summaries import log_of, problem, summarize
 
-from dlperf_runner.commands.summarize import Known
 from dlperf_runner.commands.summarize import summarize as summarize_directory
 from dlperf_runner.core.errors import UserError
 
@@ -86,11 +85,11 @@ def test_topology_in_the_name(tmp_path: Path) -> None:
 
 
 def test_short_name_that_two_workloads_have(tmp_path: Path) -> None:
-    other = Known("other", "mxnet", "other", "rn50", "gluoncv_horovod", RESNET.rule)
+    other = known_model("mxnet-other", "other", "rn50", "gluoncv_horovod", RESNET.workload.rule)
     write(log_of(tmp_path), GOOD)
     error = problem(summarize_directory(tmp_path, tmp_path, [RESNET, other]))
     assert "several workloads" in error.problem
-    assert error.expected == "one of rn50 (mxnet-resnet50v1b), rn50 (other)"
+    assert error.expected == "one of rn50 (mxnet-resnet50v1b), rn50 (mxnet-other)"
 
 
 @pytest.mark.parametrize("what", ["missing", "empty", "no logs"])

@@ -44,28 +44,28 @@ def test_verify_says_what_differs(here: Path) -> None:
 
 def test_verify_sees_what_is_edited_added_and_removed(tmp_path: Path) -> None:
     place = campaign(tmp_path / "one", RATES)
-    summarize(place, known=KNOWN)
-    assert verify(place, known=KNOWN).differences == []
+    summarize(place, models=KNOWN)
+    assert verify(place, models=KNOWN).differences == []
     path = place / "measurements.csv"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:-1], lines[-1].replace("mxnet", "torch")]))
-    found = verify(place, known=KNOWN).differences
+    found = verify(place, models=KNOWN).differences
     assert len(found) == 3
     assert found[0].startswith("measurements.csv: changed since manifest.jsonl:")
     assert found[1].endswith("recorded, but not in the logs")
     assert found[2].endswith("in the logs, but not recorded")
     path.unlink()
-    result = verify(place, known=KNOWN)
+    result = verify(place, models=KNOWN)
     assert [line.startswith("measurements.csv: deleted") for line in result.differences] == [True]
     assert "file not found" in str(result.problems)
     (place / "manifest.jsonl").unlink()
     with pytest.raises(UserError, match="file not found"):
-        verify(place, known=KNOWN)
+        verify(place, models=KNOWN)
 
 
 def test_verify_wants_the_history_to_have_the_campaign(tmp_path: Path) -> None:
     place = campaign(tmp_path / "one", RATES)
-    summarize(place, known=KNOWN)
+    summarize(place, models=KNOWN)
     (found,) = verify(place, None, tmp_path / "history.sqlite", KNOWN).differences
     assert found.endswith("this campaign is not recorded")
 

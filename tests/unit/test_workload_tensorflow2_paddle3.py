@@ -10,16 +10,16 @@ from unittest.mock import Mock
 import pytest
 from command_line import call
 from compare_rows import rows
+from frame_rows import frame
 from make_logs import dllogger_pytorch, write
 from program_options import refusal
 from read_logs import read
 
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.compare.with_published import compare_published
-from dlperf_runner.core.frame import make_frame
+from dlperf_runner.compare.published import compare_published
+from dlperf_runner.core.frame import records
 from dlperf_runner.core.identity import case_key
 from dlperf_runner.results.run_record import version_of
-from dlperf_runner.stats.groups import records
 from dlperf_runner.stats.summary import summarize
 from dlperf_runner.workloads import dllogger_lines as dllogger
 from dlperf_runner.workloads import paddle3_resnet50 as paddle3
@@ -129,10 +129,10 @@ def test_todays_release_stands_beside_what_was_published_of_its_framework(
         "gpus_per_node": 1,
         "accelerator": accelerator,
     }
-    frame = make_frame(rows([published[1] * (1 + n / 10000) for n in range(-2, 3)], **case))
-    keys = [case_key(row) for row in summarize(frame).to_dict(orient="records")]
+    form = frame(rows([published[1] * (1 + n / 10000) for n in range(-2, 3)], **case))
+    keys = [case_key(row) for row in records(summarize(form))]
     told = {key: {"data": "real", "xla": False, "steps": None} for key in keys}
-    (row,) = records(compare_published(frame, told))
+    (row,) = records(compare_published(form, told))
     assert (row["report"], row["published"]) == published
     assert row["ratio"] == pytest.approx(1)
 

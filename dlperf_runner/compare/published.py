@@ -10,7 +10,7 @@ of the estimator that produced the published number, if the log of every run has
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -20,41 +20,39 @@ from ..catalog.published_numbers import (
     load_rule,
     reproduced_reports,
 )
-from ..core.frame import case_of, rows_of
+from ..core.case import Topology
+from ..core.frame import plain_rows, records
 from ..core.identity import CASE, TOPOLOGY, CaseKey, case_key, columns_of, label
 from ..core.units import BANDWIDTH, per_second
-from ..stats.groups import case_values
+from ..stats.groups import rates_by_case
 from ..stats.intervals import UNKNOWN, ConfidenceInterval, median_interval
-from ..stats.ratios import LEAST_RUNS, published_interval
+from ..stats.ratios import published_interval
 from ..stats.summary import summarize
 from .conditions import (
     FACTORS,
     OF_TRAINING,
     ONLY_STATED,
-    TOO_FEW,
-    UNDECIDED,
     Difference,
     Values,
-    limit_verdict,
+    differences,
+    family,
+    published_conditions,
 )
-from .nearest import (
-    estimator_of,
-    nearest,
-    needed_differences,
-    numbers_of_model,
-    publication_name,
-    usable_numbers,
-    why_none,
+from .publications import differing_conditions, named_values
+from .verdicts import (
+    NOT_COMPARABLE,
+    NOT_PUBLISHED,
+    UNDECIDED,
+    published_limit,
+    published_verdict,
+    to_decide_published,
 )
-from .outlook import to_decide_published
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..catalog.publication import ComparisonRule
 
-REPRODUCED, FASTER, SLOWER = "reproduced", "faster", "slower"
-NOT_COMPARABLE, NOT_PUBLISHED = "not comparable", "not published"
 METRIC = "samples_per_second"
 COLUMNS = (
     *CASE,
@@ -73,9 +71,10 @@ def compare_published(
     rule: ComparisonRule | None = None,
     every: bool = False,
     assume: bool = False,
+    limit: float | None = None,
     table: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """One row per case of the tidy frame with the nearest published number; with `every`, one row
+    """One row per case of the long frame with the nearest published number; with `every`, one row
     for each published number.
 
     Columns: those of CASE; `mine`, the median of the `repeats` valid runs, with the interval
@@ -94,7 +93,8 @@ def compare_published(
     `estimator` is that of `mine`; `by` names it if it is not the case's own.
 
     `publication` is the report, with the settings of the number if the report has several numbers
-    for the case.
+    for the case. With a `limit` (0.03 for 3 %), see `published_limit` for `limit_verdict` and
+    `why`.
 
     Missing numbers are NaN, missing texts None. `conditions` are by case_key; missing ones are
     unknown. `table` is the result of `summarize` for the frame, if already computed.
@@ -102,74 +102,59 @@ def compare_published(
     import pandas as pd
 
     numbers, rule = load_published(), rule or load_rule()
-    values, others = case_values(frame), _by_estimator(frame)
+    rates, estimates = rates_by_case(frame), _by_estimator(frame)
     rows: list[dict[str, Any]] = []
-    table = summarize(frame) if table is None else table
-    for case in table.to_dict(orient="records"):
-        key = case_key(case)
-        known = dict((conditions or {}).get(key, {}))
-        texts = [str(text) for text in (case["stated"], known.get(ONLY_STATED)) if text]
-        stated = ", ".join(texts) or None
-        own = {**columns_of(key), "unit": case["unit"]}
-        mine = {
-            **{name: value for name, value in own.items() if name in FACTORS},
-            "global_batch_size": own["batch_size_per_device"] * own["world_size"],
-            **known,
-        }
-        if case["unit"] == per_second(BANDWIDTH):
-            mine = {name: value for name, value in mine.items() if name not in OF_TRAINING}
-        of_model = numbers_of_model(own, numbers)
-        shown = of_model if every else usable_numbers(of_model, mine["accelerator"])
-        usual, runs = case["estimator"], values[key]
-        estimates = {by: of for by, of in others[key].items() if len(of) == len(runs)}
-        estimates[usual] = runs
-        found_numbers = list(nearest(own, mine, usual, estimates, shown, rule, assume))
-        if not found_numbers:
-            row = {**own, **_mine(runs, usual, usual), "stated": stated}
-            rows.append(
-                {**row, "verdict": NOT_PUBLISHED, "factors": why_none(own, shown, of_model)}
-            )
-        of_case = [number for number, _ in found_numbers]
-        for number, found in found_numbers if every else found_numbers[:1]:
-            by = estimator_of(number, usual, estimates)
-            row = {**own, **_mine(estimates[by], by, usual), "stated": stated}
-            row |= _comparison(estimates[by], number, found, rule, assume)
-            row["declared"] = _declared(own, number)
-            row["publication"] = publication_name(number, of_case)
-            if row["verdict"] == UNDECIDED:
-                row["why"] = to_decide_published(row, [1 - rule.tolerance, 1 + rule.tolerance])
-            rows.append(row)
-    return pd.DataFrame(
-        [{name: row.get(name) for name in COLUMNS} for row in rows], columns=COLUMNS
-    )
+    for case in records(summarize(frame) if table is None else table):
+        known = (conditions or {}).get(case_key(case), {})
+        # An estimator that every run has, or that of the case.
+        values = rates[case_key(case)].values
+        of_case = {by: v for by, v in estimates[case_key(case)].items() if len(v) == len(values)}
+        of_case[case["estimator"]] = values
+        rows += _compared_case(case, known, of_case, numbers, rule, every, assume)
+    if limit is not None:
+        for row in rows:
+            verdict, why = published_limit(row, limit)
+            row.update(limit=limit, limit_verdict=verdict, why=why)
+    return pd.DataFrame(rows, columns=[*COLUMNS])
 
 
-def with_limit(table: pd.DataFrame, limit: float) -> pd.DataFrame:
-    """The comparison with a verdict on a limit (0.03 for 3 %): failed if the whole interval of the
-    ratio is below 1 - limit, passed if it is above, else undecided with the reason `why`. There is
-    no verdict if nothing is published."""
-    import pandas as pd
-
-    verdicts: list[tuple[str | None, str | None]] = []
-    for case in table.to_dict(orient="records"):
-        low, high = case["ratio_low"] - 1, case["ratio_high"] - 1
-        verdict: str | None = limit_verdict(low, high, limit)
-        why = None
-        if case["verdict"] == NOT_PUBLISHED:
-            verdict = None
-        elif case["verdict"] == NOT_COMPARABLE:
-            verdict, why = UNDECIDED, "it is not comparable with the publication"
-        elif math.isnan(low):
-            verdict = TOO_FEW
-            why = f"fewer than {LEAST_RUNS} runs give no interval"
-        elif verdict == UNDECIDED:
-            outlook = to_decide_published(case, [1 - limit])
-            why = f"the interval crosses {-limit or 0:.1%}; {outlook}"
-        verdicts.append((verdict, why))
-    texts = pd.DataFrame(
-        verdicts, columns=["limit_verdict", "why"], index=table.index, dtype=object
-    )
-    return table.assign(limit=limit, limit_verdict=texts["limit_verdict"], why=texts["why"])
+def _compared_case(
+    case: Mapping[str, Any],
+    known: Values,
+    estimates: Mapping[str, Sequence[float]],
+    numbers: Sequence[PublishedNumber],
+    rule: ComparisonRule,
+    every: bool,
+    assume: bool,
+) -> Iterator[dict[str, Any]]:
+    """The rows of a case. `estimates` is the throughput of its runs by estimator."""
+    texts = [str(text) for text in (case["stated"], known.get(ONLY_STATED)) if text]
+    stated = ", ".join(texts) or None
+    own = {**columns_of(case_key(case)), "unit": case["unit"]}
+    mine = {
+        **{name: value for name, value in own.items() if name in FACTORS},
+        "global_batch_size": own["batch_size_per_device"] * own["world_size"],
+        **known,
+    }
+    if case["unit"] == per_second(BANDWIDTH):
+        mine = {name: value for name, value in mine.items() if name not in OF_TRAINING}
+    of_model = numbers_of_model(own, numbers)
+    shown = of_model if every else usable_numbers(of_model, mine["accelerator"])
+    usual = case["estimator"]
+    found_numbers = list(nearest(own, mine, usual, estimates, shown, rule, assume))
+    if not found_numbers:
+        row = {**own, **_mine(estimates[usual], usual, usual), "stated": stated}
+        yield {**row, "verdict": NOT_PUBLISHED, "factors": why_none(own, shown, of_model)}
+    of_case = [number for number, _ in found_numbers]
+    for number, found in found_numbers if every else found_numbers[:1]:
+        by = estimator_of(number, usual, estimates)
+        row = {**own, **_mine(estimates[by], by, usual), "stated": stated}
+        row |= _comparison(estimates[by], number, found, rule, assume)
+        row["declared"] = _declared(own, number)
+        row["publication"] = publication_name(number, of_case)
+        if row["verdict"] == UNDECIDED:
+            row["why"] = to_decide_published(row, [1 - rule.tolerance, 1 + rule.tolerance])
+        yield row
 
 
 def published_points(table: pd.DataFrame) -> pd.DataFrame:
@@ -218,18 +203,6 @@ def conditions_line(number: PublishedNumber) -> str:
     return ", ".join(filter(None, (known.accelerator, version, *how)))
 
 
-def verdict_of(interval: ConfidenceInterval, tolerance: float) -> str:
-    """Reproduced: the whole interval of the ratio is within 1 +- tolerance. Faster or slower: the
-    whole interval is outside. An interval that crosses a bound is undecided. So are too few runs,
-    however close they are: they have no interval."""
-    low, high = interval.low, interval.high
-    if low > 1 + tolerance:
-        return FASTER
-    if high < 1 - tolerance:
-        return SLOWER
-    return REPRODUCED if low >= 1 - tolerance and high <= 1 + tolerance else UNDECIDED
-
-
 def ratio_of(values: Sequence[float], number: PublishedNumber) -> tuple[float, ConfidenceInterval]:
     """The median divided by the published number, and its interval. The published number varies
     like its runs, or like the values if its runs were not published."""
@@ -239,13 +212,14 @@ def ratio_of(values: Sequence[float], number: PublishedNumber) -> tuple[float, C
 
 
 def _by_estimator(frame: pd.DataFrame) -> dict[CaseKey, dict[str, list[float]]]:
-    """The throughput of the valid runs of a tidy frame, by case and estimator."""
+    """The throughput of the valid runs of a long frame, by case and estimator."""
+    of_estimator = f"{METRIC}_" + frame["estimator"].astype("str")
+    is_rate = (frame["metric"] == METRIC) | (frame["metric"] == of_estimator)
+    rates = frame[frame["valid"] & is_rate & frame["value"].notna()]
+    columns = plain_rows(rates[["estimator", "value"]])
     values: dict[CaseKey, dict[str, list[float]]] = {}
-    for row in rows_of(frame):
-        is_rate = row.metric in (METRIC, f"{METRIC}_{row.estimator}")
-        if row.valid and is_rate and row.value is not None:
-            of_case = values.setdefault(case_of(row), {})
-            of_case.setdefault(str(row.estimator), []).append(row.value)
+    for case, (estimator, value) in zip(plain_rows(rates[list(CASE)]), columns, strict=True):
+        values.setdefault(case, {}).setdefault(estimator, []).append(value)
     return values
 
 
@@ -288,7 +262,7 @@ def _comparison(
         "ratio": ratio,
         **_bounds("ratio", interval),
         "ratio_coverage": interval.coverage,
-        "verdict": verdict_of(interval, rule.tolerance) if judged else NOT_COMPARABLE,
+        "verdict": published_verdict(interval, rule.tolerance) if judged else NOT_COMPARABLE,
         "factors": ", ".join(filter(None, (contradiction, _text(factors)))) or None,
         "noted": _text([item for item in found if item not in needed]),
         "unknown": ", ".join(map(label, unknown)) or None,
@@ -318,3 +292,92 @@ def _bounds(name: str, interval: ConfidenceInterval) -> dict[str, float]:
 
 def _text(found: Sequence[Difference]) -> str | None:
     return ", ".join(map(str, found)) or None
+
+
+# ---- the published numbers for a case
+
+
+def numbers_of_model(
+    case: Mapping[str, Any], numbers: Sequence[PublishedNumber]
+) -> list[PublishedNumber]:
+    return [
+        number
+        for number in numbers
+        if case["workload"] in number.workloads and number.workload_model == case["model"]
+    ]
+
+
+def nearest(
+    case: Mapping[str, Any],
+    mine: Values,
+    usual: str,
+    estimates: Collection[str],
+    numbers: Sequence[PublishedNumber],
+    rule: ComparisonRule,
+    assume: bool,
+) -> Iterator[tuple[PublishedNumber, list[Difference]]]:
+    """The numbers for the topology of the case, the nearest first."""
+    topology = Topology(case["nodes"], case["gpus_per_node"])
+    found = []
+    for number in numbers:
+        if number.topology == topology:
+            of_number = published_conditions(number)
+            by = {"estimator": estimator_of(number, usual, estimates), **mine}
+            differing = differences(by, of_number, nodes=topology.nodes)
+            needed = needed_differences(differing, rule)
+            if assume:
+                needed = [item for item in needed if item.mine is not None]
+            size = number.batch_size_per_device
+            batch = abs(math.log(size / case["batch_size_per_device"])) if size else math.inf
+            comparable = all(item.other is None for item in needed)
+            nearness = (len(needed), len(differing), batch)
+            order = (bool(number.contradiction), not comparable, not number.reproduced, *nearness)
+            found.append((order, number, differing))
+    for _, number, differing in sorted(found, key=lambda item: item[0]):
+        yield number, differing
+
+
+def publication_name(number: PublishedNumber, others: Sequence[PublishedNumber]) -> str:
+    same = [other for other in others if other.report == number.report]
+    settings = named_values(number, differing_conditions(same))
+    return f"{number.report} ({settings})" if settings else number.report
+
+
+def usable_numbers(
+    of_model: Sequence[PublishedNumber], accelerator: object
+) -> Sequence[PublishedNumber]:
+    """The numbers without contradictions; those of the same family of accelerators, if any."""
+    usable = [number for number in of_model if number.contradiction is None]
+    mine = family(accelerator)
+    return [n for n in usable if mine and family(n.conditions.accelerator) == mine] or usable
+
+
+def why_none(
+    case: Mapping[str, Any],
+    usable: Sequence[PublishedNumber],
+    of_model: Sequence[PublishedNumber],
+) -> str:
+    """Why nothing is published for the topology of a case. No number is made up from others."""
+    if not of_model:
+        return f"no number is published for {case['model']} of {case['workload']}"
+    here = Topology(case["nodes"], case["gpus_per_node"])
+    others = [number for number in of_model if number.topology == here]
+    topologies = ", ".join(map(str, sorted({number.topology for number in usable}))) or "none"
+    families = {family(number.conditions.accelerator) for number in usable}
+    on = f" on {families.pop()}" if others and len(families) == 1 else ""
+    found = dict.fromkeys(
+        "contradictory" if number.contradiction else f"on {number.conditions.accelerator}"
+        for number in others
+    )
+    more = f"; with --all: {', '.join(found)}" if found else ""
+    return f"topology ({here}; published{on}: {topologies}{more})"
+
+
+def estimator_of(number: PublishedNumber, usual: str, estimates: Collection[str]) -> str:
+    """The estimator of a case to compare with the number: that of the number, if every run has
+    it."""
+    return next((name for name in estimates if name == number.conditions.estimator), usual)
+
+
+def needed_differences(found: Sequence[Difference], rule: ComparisonRule) -> list[Difference]:
+    return [item for item in found if item.factor in rule.must_be_equal]
