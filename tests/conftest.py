@@ -7,8 +7,13 @@ from pathlib import Path
 
 import ansible.module_utils
 import pytest
+from hypothesis import HealthCheck, settings
 
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 # A shell starts background commands with SIGINT ignored, nohup with SIGHUP, and every process below
 # inherits that.

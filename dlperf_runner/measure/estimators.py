@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
-from ..catalog.rule import Rule
+from ..catalog.workload import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.frame import SAMPLES_PER_SECOND

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..catalog.accelerators import Peak
-from ..catalog.variant import Attention, Transformer
+from ..catalog.workload import Attention, Transformer
 from ..core.frame import LOG_TFLOPS_RATIO, MFU, MODEL_TFLOPS, PEAK_TFLOPS
 from .estimators import Measurement
 

@@ -15,7 +15,7 @@ from operator import sub
 from statistics import fmean, median, mode
 from typing import NamedTuple
 
-from ..catalog.rule import Rule
+from ..catalog.workload import Rule
 from ..core.errors import UserError
 from ..logs import Columns, Format, Log
 from . import settings

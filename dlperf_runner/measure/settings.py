@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..catalog.rule import Rule
+from ..catalog.workload import Rule
 from ..core.errors import UserError
 from ..core.identity import as_batch_size
 from ..core.units import BANDWIDTH

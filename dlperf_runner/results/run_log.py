@@ -15,10 +15,8 @@ from typing import Any, NamedTuple
 from .. import logs
 from ..catalog.accelerators import peak_of
 from ..catalog.reader import own_workloads
-from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
-from ..catalog.variant import Transformer
-from ..catalog.workload import Model
+from ..catalog.workload import Model, Rule, Transformer
 from ..core.errors import UserError
 from ..core.frame import LOG_TFLOPS
 from ..core.identity import is_fp8, read_parameters

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..campaign.directory import is_name
-from ..catalog.rule import Rule
+from ..catalog.workload import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.files import read_json, stored

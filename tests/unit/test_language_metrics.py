@@ -11,7 +11,7 @@ from measured_logs import RESNET, run, values
 
 from dlperf_runner.catalog.accelerators import Peak, peak_of
 from dlperf_runner.catalog.reader import own_workloads
-from dlperf_runner.catalog.variant import Attention, Transformer
+from dlperf_runner.catalog.workload import Attention, Transformer
 from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.measure.estimators import Expected
