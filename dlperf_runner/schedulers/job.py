@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ..core.errors import UserError
 from ..core.node import ENVIRONMENTS, SOURCES
 from .containers import IMAGES, on_each_node, prepare, versions_argv
 
@@ -201,6 +202,13 @@ def _by_pmix(scheduler: Scheduler, run: Run, directory: Path, places: Places) ->
 def _pyxis_options(command: Mapping[str, Any], directory: Path, places: Places) -> list[str]:
     """The options of srun for a container in which the script of a run starts again."""
     argv, own = command["argv"], [f"--container-workdir={directory}"]
+    if argv[0] == "srun" and "inside" not in command:
+        raise UserError(
+            "the plan was made by an earlier version",
+            where=str(directory),
+            expected="the command inside of the container",
+            hint="plan the campaign again, in a new directory",
+        )
     for option in argv[1 : -len(command["inside"]["argv"])] if argv[0] == "srun" else ():
         mounts = option.replace("-mounts=", f"-mounts={directory}:{directory},", 1)
         own.append(mounts if option.startswith("--container-mounts=") else option)
