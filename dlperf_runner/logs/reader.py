@@ -180,11 +180,13 @@ def _has_tags(data: bytes) -> bool:
 
 
 def _has_labels(data: bytes, markers: Sequence[bytes]) -> bool:
-    """Whether launchers wrote before the lines: the last line with each marker tells."""
+    """Whether launchers wrote before the lines: the last line with the first marker that occurs
+    tells."""
     if _has_tags(data):
         return True
     places = (data.rfind(marker) for marker in filter(None, markers))
-    return any(at >= 0 and _LABEL.match(data, _start_of_line(data, at)) for at in places)
+    at = next((at for at in places if at >= 0), None)
+    return at is not None and _LABEL.match(data, _start_of_line(data, at)) is not None
 
 
 def _start_of_line(data: bytes, at: int) -> int:

@@ -6,6 +6,7 @@ states them.
 
 from __future__ import annotations
 
+import functools
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -319,15 +320,11 @@ def numbering(
     The first interval may be a shorter one: 1, 10, 20. Raises UserError if a step is missing or out
     of order, or if the log ends early."""
     _check_any(form, steps, name)
-    gaps = [after - before for before, after in pairwise(steps)]
-    every = mode(gaps[1:] or gaps) if gaps else min(steps[0], rule.log_every)
-    if every < 1:
-        every = next((gap for gap in gaps if gap > 0), 1)
-    regular = 1 if len(gaps) > 1 and 0 < gaps[0] < every else 0
-    for index, step in enumerate(steps[regular:], start=regular):
-        wanted = steps[regular] + (index - regular) * every
-        if step != wanted:
-            raise _wrong_step(steps, index, wanted, line_of, name)
+    every, regular, odd = _intervals(tuple(steps))
+    if odd is not None:
+        wanted = steps[regular] + (odd - regular) * every
+        raise _wrong_step(steps, odd, wanted, line_of, name)
+    every = every or min(steps[0], rule.log_every)
     if steps[-1] > rule.total_steps + rule.surplus_steps:
         beyond = next(n for n, step in enumerate(steps) if step > rule.total_steps)
         raise _too_many(rule, steps[beyond], line_of(beyond), name, hint)
@@ -335,6 +332,24 @@ def numbering(
     silent = rule.warmup_steps if form.silent_warmup else 0
     is_whole = steps[0] <= max(every * (2 if form.skips_first else 1), silent + every)
     return Numbering(every, 0 if is_whole else steps[regular] - every)
+
+
+@functools.lru_cache(maxsize=16)  # the logs of a tree have the same steps
+def _intervals(steps: tuple[int, ...]) -> tuple[int, int, int | None]:
+    """The usual interval, 0 for a single step; the index from which on it should be the only one;
+    and that of the first step at which it is not."""
+    gaps = [after - before for before, after in pairwise(steps)]
+    if not gaps:
+        return 0, 0, None
+    every = mode(gaps[1:] or gaps)
+    if every < 1:
+        every = next((gap for gap in gaps if gap > 0), 1)
+    regular = 1 if len(gaps) > 1 and 0 < gaps[0] < every else 0
+    return (
+        every,
+        regular,
+        next((n + 1 for n in range(regular, len(gaps)) if gaps[n] != every), None),
+    )
 
 
 def counts_from_zero(form: Format, steps: Sequence[int]) -> bool:

@@ -41,7 +41,7 @@ Progress = Callable[[Iterable[Reading | Skipped], int], Iterable[Reading | Skipp
 # Several processes share the caches, so together they need a third more processor time. Below both
 # limits, they would save half a second or less.
 MANY_BYTES = 512 * 2**20
-MANY_LOGS = 2000
+MANY_LOGS = 5000
 AT_ONCE = 200  # logs that a process reads before it returns them
 
 
