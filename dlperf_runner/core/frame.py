@@ -63,6 +63,9 @@ def make_frame(
 ) -> pd.DataFrame:
     """The frame of runs, each with the columns that its rows have in common, and of metrics: the
     number of the run, then the columns of METRIC."""
+    from . import arrays  # noqa: F401 - NumPy without threads, before pandas loads it
+
+    # isort: split
     import pandas as pd
 
     identity = pd.DataFrame(runs, columns=[c for c in COLUMNS if c not in METRIC], dtype=object)

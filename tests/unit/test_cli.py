@@ -70,19 +70,6 @@ def test_a_python_without_the_requirements_says_what_to_do() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_summarize_in_a_pipe_imports_nothing_slow(tmp_path: Path) -> None:
-    campaign_run(tmp_path / "a", "1n1g", 1, gluoncv(380.0))
-    code = (
-        "import sys; from dlperf_runner.commands import app;"
-        "app(['summarize', *sys.argv[1:]], standalone_mode=False);"
-        "slow = {'pandas', 'scipy', 'rich.console', 'sqlite3', 'dlperf_runner.catalog.publication'}"
-        ";"
-        "sys.exit(', '.join(sorted(slow & set(sys.modules))) or 0)"
-    )
-    run_python(code, tmp_path / "a", "--output-dir", tmp_path / "out")
-    assert "380" in (tmp_path / "out/summary.csv").read_text()
-
-
 def test_importing_the_catalogue_builds_no_schema() -> None:
     """A default value that is an instance would need one, in each command."""
     code = (
