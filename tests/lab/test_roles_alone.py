@@ -153,8 +153,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("wheels")
     path, sha256 = module_wheel(folder, "oneflow_cu102", "0.1.8")
     given = {"oneflow": {"path": str(path), "sha256": sha256}}
-    stack, root = "v100-cuda10.2", str(PROJECT)
-    (environment,) = environments.installed(["oneflow"], stack, root, given)
+    (environment,) = environments.installed(["oneflow"], "v100-cuda10.2", given)
     locked = (PROJECT / "requirements/mxnet-cpu.txt").read_text().replace("\\\n", "")
     pins = folder / "numpy.txt"
     pins.write_text("".join(line for line in locked.splitlines(True) if line.startswith("numpy==")))
@@ -168,7 +167,7 @@ def for_cpus(published: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
     further = "from numpy import array as tensor\n"
     path, sha256 = module_wheel(tmp_path_factory.mktemp("torch"), "torch", "2.13.0+cpu", further)
     given = {"torch": {"path": str(path), "sha256": sha256}}
-    (environment,) = environments.installed(["pytorch"], "cpu", str(PROJECT), given)
+    (environment,) = environments.installed(["pytorch"], "cpu", given)
     return {**environment, "requirements": published["requirements"]}
 
 
