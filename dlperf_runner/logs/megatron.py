@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from . import text
 from .records import Format, Statement
@@ -103,19 +104,7 @@ def _lines(unit: bytes) -> re.Pattern[bytes]:
     )
 
 
-_IN_SECONDS = Format(
-    name="megatron",
-    sample="iteration 20/ 100 | ... elapsed time per iteration (s): 12.34 | ... lm loss: 2.0 |",
-    marker=b" elapsed time per iteration (s): ",
-    entry=_lines(b"s"),
-    rate=rb"\d+\.\d\d",
-    statements=_STATEMENTS,
-    first_too=True,
-    seconds=1.0,
-    rates_are_per="step",
-    batch_of_step=True,
-)
-FORMAT = Format(
+_IN_MILLISECONDS = Format(
     name="megatron",
     sample="iteration 20/ 100 | ... elapsed time per iteration (ms): 123.4 | ... lm loss: 2.0 |",
     marker=b" elapsed time per iteration (ms): ",
@@ -126,5 +115,13 @@ FORMAT = Format(
     seconds=0.001,
     rates_are_per="step",
     batch_of_step=True,
-    variants=(_IN_SECONDS,),
 )
+_IN_SECONDS = replace(
+    _IN_MILLISECONDS,
+    sample="iteration 20/ 100 | ... elapsed time per iteration (s): 12.34 | ... lm loss: 2.0 |",
+    marker=b" elapsed time per iteration (s): ",
+    entry=_lines(b"s"),
+    rate=rb"\d+\.\d\d",
+    seconds=1.0,
+)
+FORMAT = replace(_IN_MILLISECONDS, variants=(_IN_SECONDS,))
