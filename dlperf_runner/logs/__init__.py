@@ -57,6 +57,7 @@ class Log:
     skipped: list[int] = field(default_factory=list)
     tflops: list[float | None] = field(default_factory=list)
     mfu: list[float | None] = field(default_factory=list)
+    epoch_length: int | None = None
 
 
 _own: dict[str, Format] = {}  # the formats of the user's catalogue
@@ -120,6 +121,7 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
     ranks.check()
     log.memory_gib, log.compute_rates = seen.memory_gib, seen.compute_rates
     log.skipped, log.tflops, log.mfu = seen.skipped, seen.tflops, seen.mfu
+    log.epoch_length = seen.epoch_length
     return log
 
 

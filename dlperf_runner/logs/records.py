@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
+from ..core.units import Unit
+
 
 @dataclass
 class Columns:
@@ -132,7 +134,8 @@ class Format:
     """A log format.
 
     `entry` matches a line with a rate. Its named groups are `step`, `rate`, and optionally `loss`,
-    `time`, `memory_gib`, `tflops` (of a device), `mfu` (in percent), `compute` (the rate without
+    `time`, `epoch` with `of_epoch` (steps count in each epoch anew, and each has so many steps),
+    `memory_gib`, `tflops` (of a device), `mfu` (in percent), `compute` (the rate without
     waiting for data), `skipped` (the steps since the line before that changed no weight), and what
     each of these lines states of the whole run: `batch`, the global batch size, and `total`, the
     number of steps.
@@ -152,6 +155,10 @@ class Format:
     time before TF32, or measures no training. `table`: reads a log whose rates are no steps of a
     training, in the place of `entry`. `variants`: the formats, with the same name, of versions
     whose lines cannot be described together.
+
+    If no workload of the catalogue has the format: `framework`, and `unit`, what rates count.
+    `whole_run`: a rate is that of a whole run or of all its steps after a warm-up, of which the log
+    has one; `step` is then how many steps it covers, 1 if that is unknown.
     """
 
     name: str
@@ -171,6 +178,9 @@ class Format:
     is_fp32: bool = False
     table: Callable[[Iterable[bytes]], tuple[list[Header], Columns]] | None = None
     variants: tuple[Format, ...] = ()
+    framework: str | None = None
+    unit: Unit | None = None
+    whole_run: bool = False
 
     @cached_property
     def whole_rates(self) -> re.Pattern[bytes]:

@@ -25,7 +25,8 @@ class Seen:
     """What the blocks before said: losses, for formats that print the loss of a step on a line
     before its rate; what each line with a rate states of the whole run, by group; the highest
     memory use; and for each line with a rate, that without waiting for data, the TFLOP/s and the
-    MFU that the program computed, and the number of skipped steps."""
+    MFU that the program computed, and the number of skipped steps. `first_epoch`: the number of
+    the first one, and `epoch_length`, its steps, if lines state them."""
 
     losses: Losses = field(default_factory=dict)
     of_run: dict[str, set[bytes]] = field(default_factory=dict)
@@ -34,6 +35,8 @@ class Seen:
     tflops: list[float | None] = field(default_factory=list)
     mfu: list[float | None] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
+    first_epoch: int | None = None
+    epoch_length: int | None = None
 
 
 def columns(form: Format, block: Block, seen: Seen) -> Columns:
@@ -66,12 +69,26 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         with_rate = [n for n, rate in enumerate(rates) if rate]
         steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
     counted = _integers(b" ".join(steps))
+    if "epoch" in group:
+        with_rate = [n for n, rate in enumerate(group["rate"]) if rate]
+        epochs, lengths = ([int(group[g][n]) for n in with_rate] for g in ("epoch", "of_epoch"))
+        counted = tuple(_of_epochs(epochs, lengths, counted, seen))
     return Columns(
         [number + 1 for number in counted] if form.zero_based else list(counted),
         _rates(form, block, rates),
         text.optional_numbers(printed),
         text.unix_times(times),
     )
+
+
+def _of_epochs(
+    epochs: Sequence[int], lengths: Sequence[int], steps: Sequence[int], seen: Seen
+) -> Iterator[int]:
+    """The steps counted from the beginning of the first epoch."""
+    for epoch, length, step in zip(epochs, lengths, steps, strict=True):
+        seen.first_epoch = epoch if seen.first_epoch is None else seen.first_epoch
+        seen.epoch_length = length if seen.epoch_length is None else seen.epoch_length
+        yield (epoch - seen.first_epoch) * seen.epoch_length + step
 
 
 def _check_bytes(form: Format, block: Block) -> None:

@@ -6,21 +6,19 @@ states them.
 
 from __future__ import annotations
 
-import functools
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Sequence
 from operator import sub
-from statistics import fmean, median, mode
-from typing import NamedTuple
+from statistics import fmean, median
 
 from ..catalog.workload import Rule
 from ..core.errors import UserError
 from ..logs import Columns, Format, Log
 from . import settings
 from .estimators import Expected, Measured, measurements_of, of_world, published_lines
+from .numbering import LineOf, Numbering, check_sequence, counts_from_zero, numbering
 from .step_parts import of_input
 from .step_time import log_flops, log_memory, step_times
 
@@ -55,6 +53,8 @@ def measure(
     contradicts what is expected.
     """
     confirmed = settings.confirmed_settings(log.headers, rule, expected, name)
+    if form.whole_run:
+        return _of_whole_run(log, confirmed, rule, expected, line_of, name), log.columns, 0
     final = settings.final_rate(log.headers, name)
     stated = next((header.log_every for header in log.headers if header.log_every), None)
     lines, found, every, rule, notes = _steps(form, log, rule, expected, stated, line_of, name)
@@ -90,6 +90,24 @@ def measure(
     return result, found, left_out
 
 
+def _of_whole_run(
+    log: Log, confirmed: set[str], rule: Rule, expected: Expected, line_of: LineOf, name: str
+) -> Measured:
+    """The measurements of a log with one rate, that of the whole run."""
+    rates = log.columns.samples_per_second
+    others = [n for n, rate in enumerate(rates) if rate != rates[0]]
+    if not rates or others:
+        raise UserError(
+            "the log has the rates of several whole runs" if others else "the log has no rate",
+            where=f"{name}:{line_of(others[0])}" if others else name,
+            expected=f"one, like {rates[0]:.6g} in line {line_of(0)}" if others else "one",
+            found=f"{rates[others[0]]:.6g}" if others else "none",
+            hint="save the output of each run in its own file" if others else None,
+        )
+    whole = of_world(rates[:1], rule, expected)[0]
+    return measurements_of(Columns(), [], None, confirmed, rule, expected, name, whole_run=whole)
+
+
 def _steps(
     form: Format,
     log: Log,
@@ -112,15 +130,27 @@ def _steps(
         if number > writers:
             _check_agreement(lines, line_of, name)
     if expected.by("number of steps") == "the plan":
-        every = _check_sequence(
+        every = check_sequence(
             form, found.steps, stated or rule.log_every, rule, line_of_step, name
         )
         return lines, found, every, rule, ()
     if counts_from_zero(form, found.steps):
         lines.steps = [step + 1 for step in lines.steps]
         found.steps = lines.steps if found is lines else [step + 1 for step in found.steps]
-    rule, every, notes = _from_first(form, found.steps, rule, line_of_step, name)
-    return lines, found, every, rule, notes
+    rule, numbered, notes = _from_first(form, log, found.steps, rule, line_of_step, name)
+    if numbered.shorter and not form.one_step and lines is found:
+        lines = found = _without(log, numbered.shorter)
+    return lines, found, numbered.every, rule, notes
+
+
+def _without(log: Log, left_out: Collection[int]) -> Columns:
+    """The lines of a log without some, as its own."""
+    kept = [n for n in range(len(log.columns.steps)) if n not in left_out]
+    for name in ("compute_rates", "skipped", "tflops", "mfu"):
+        if column := getattr(log, name):
+            setattr(log, name, [column[n] for n in kept])
+    log.columns = log.columns.take(kept)
+    return log.columns
 
 
 def _without_pauses(
@@ -152,21 +182,22 @@ def _writers(log: Log) -> int:
 
 
 def _from_first(
-    form: Format, steps: Sequence[int], rule: Rule, line_of: LineOf, name: str
-) -> tuple[Rule, int, tuple[str, ...]]:
-    """The rule and the interval of a log without a plan, and a note if it does not begin with its
+    form: Format, log: Log, steps: Sequence[int], rule: Rule, line_of: LineOf, name: str
+) -> tuple[Rule, Numbering, tuple[str, ...]]:
+    """The rule and the numbering of a log without a plan, and a note if it does not begin with its
     run: the warm-up of one that begins behind it is the same share of the steps of the log."""
     hint = "if it is whole, state its steps with --total-steps"
-    every, before = numbering(form, steps, rule, line_of, name, hint)
+    numbered = numbering(form, steps, rule, line_of, name, hint, log.epoch_length)
+    every, before = numbered.every, numbered.before
     if not before:
-        return rule, every, ()
+        return rule, numbered, ()
     warmup = rule.warmup_steps
     if before >= warmup:
         share = warmup * (rule.total_steps - before) / rule.total_steps
         warmup = min(before + math.ceil(share / every) * every, rule.total_steps - 1)
     note = f"{name}: the log begins with step {steps[0]}, so steps up to {warmup} are its warm-up"
     changed = {"warmup_steps": warmup, "published_estimator": None}
-    return rule.model_copy(update=changed), every, (note,)
+    return rule.model_copy(update=changed), numbered, (note,)
 
 
 def _processes(steps: Sequence[int], rule: Rule, expected: Expected) -> int:
@@ -264,178 +295,6 @@ def _check_final(final: float | None, rates: Sequence[float], name: str) -> tupl
         f"{name}: the rate that the program prints at its end, {final:.6g}, is {apart} the mean of"
         f" the rates of its steps, {mean:.6g}",
     )
-
-
-LineOf = Callable[[int], int]
-
-
-class Numbering(NamedTuple):
-    """How the lines of a log count steps: the interval between two lines, and the number of steps
-    before the log begins, as in that of a resumed run."""
-
-    every: int
-    before: int
-
-
-def _check_sequence(
-    form: Format,
-    steps: Sequence[int],
-    every: int,
-    rule: Rule,
-    line_of: LineOf,
-    name: str,
-    hint: str | None = None,
-) -> int:
-    """The interval between the steps, which may be shorter than `every`. Raises UserError if a step
-    is missing, out of order or beyond the rule. `line_of` gives the line of a step by its index.
-    `hint`: what to do about a log with another number of steps."""
-    _check_any(form, steps, name)
-    if form.first_too and steps[0] == 1 and _is_apart(steps, every):
-        # Step 1 shows that the beginning is there, so the interval may be longer, too.
-        is_regular = len(steps) > 2 and steps[2] == 2 * steps[1]
-        interval = steps[1] if is_regular else every
-        return _check_sequence(
-            form, steps[1:], interval, rule, lambda index: line_of(index + 1), name, hint
-        )
-    first, every = _start(form, steps, every, rule)
-    limit = rule.total_steps + rule.surplus_steps
-    wanted = range(first, limit + 1, every)
-    if steps[: len(wanted)] != list(wanted[: len(steps)]):
-        pairs = enumerate(zip(steps, wanted, strict=False))
-        index, want = next((n, want) for n, (step, want) in pairs if step != want)
-        raise _wrong_step(steps, index, want, line_of, name)
-    if len(steps) > len(wanted):
-        beyond = first + len(wanted) * every
-        if steps[len(wanted)] != beyond:
-            raise _wrong_step(steps, len(wanted), beyond, line_of, name)
-        raise _too_many(rule, beyond, line_of(len(wanted)), name, hint)
-    _check_end(steps, first, every, rule, line_of, name, hint)
-    return every
-
-
-def numbering(
-    form: Format, steps: Sequence[int], rule: Rule, line_of: LineOf, name: str, hint: str | None
-) -> Numbering:
-    """The numbering of a log of which no plan says the steps: any regular one, wherever it begins.
-    The first interval may be a shorter one: 1, 10, 20. Raises UserError if a step is missing or out
-    of order, or if the log ends early."""
-    _check_any(form, steps, name)
-    every, regular, odd = _intervals(tuple(steps))
-    if odd is not None:
-        wanted = steps[regular] + (odd - regular) * every
-        raise _wrong_step(steps, odd, wanted, line_of, name)
-    every = every or min(steps[0], rule.log_every)
-    if steps[-1] > rule.total_steps + rule.surplus_steps:
-        beyond = next(n for n, step in enumerate(steps) if step > rule.total_steps)
-        raise _too_many(rule, steps[beyond], line_of(beyond), name, hint)
-    _check_end(steps, steps[regular], every, rule, line_of, name, hint)
-    silent = rule.warmup_steps if form.silent_warmup else 0
-    is_whole = steps[0] <= max(every * (2 if form.skips_first else 1), silent + every)
-    return Numbering(every, 0 if is_whole else steps[regular] - every)
-
-
-@functools.lru_cache(maxsize=16)  # the logs of a tree have the same steps
-def _intervals(steps: tuple[int, ...]) -> tuple[int, int, int | None]:
-    """The usual interval, 0 for a single step; the index from which on it should be the only one;
-    and that of the first step at which it is not."""
-    gaps = [after - before for before, after in pairwise(steps)]
-    if not gaps:
-        return 0, 0, None
-    every = mode(gaps[1:] or gaps)
-    if every < 1:
-        every = next((gap for gap in gaps if gap > 0), 1)
-    regular = 1 if len(gaps) > 1 and 0 < gaps[0] < every else 0
-    return (
-        every,
-        regular,
-        next((n + 1 for n in range(regular, len(gaps)) if gaps[n] != every), None),
-    )
-
-
-def counts_from_zero(form: Format, steps: Sequence[int]) -> bool:
-    """Whether a log counts its steps from 0, although its format says nothing of that: it begins
-    with 0, or with 19, 39."""
-    if form.zero_based or not steps:
-        return False
-    return steps[0] == 0 or (len(steps) > 1 and steps[1] - steps[0] == steps[0] + 1 > 1)
-
-
-def _check_any(form: Format, steps: Sequence[int], name: str) -> None:
-    if not steps:
-        raise UserError(
-            "the log has no rate of a single step",
-            where=name,
-            expected=f"lines like {form.sample.expandtabs(4)}",
-            found="none",
-        )
-
-
-def _too_many(rule: Rule, step: int, line: int, name: str, hint: str | None) -> UserError:
-    return UserError(
-        "the log has more steps than the calculation rule",
-        where=f"{name}:{line}",
-        expected=f"{rule.total_steps} steps",
-        found=f"step {step}",
-        hint=hint,
-    )
-
-
-def _check_end(
-    steps: Sequence[int],
-    first: int,
-    every: int,
-    rule: Rule,
-    line_of: LineOf,
-    name: str,
-    hint: str | None,
-) -> None:
-    """Raise UserError if the log ends before the last line that the rule has."""
-    last = first + (rule.total_steps - first) // every * every
-    if steps[-1] < last:
-        raise UserError(
-            f"the log ends with step {steps[-1]}",
-            where=f"{name}:{line_of(len(steps) - 1)}",
-            expected=f"step {last} of {rule.total_steps}",
-            found=str(steps[-1]),
-            hint="; ".join(filter(None, ("the run may have ended early; truncated?", hint))),
-        )
-
-
-def _is_apart(steps: Sequence[int], every: int) -> bool:
-    """Whether step 1 is none of the steps at regular intervals: 1, 10, 20 ... or 1, 2, 4, 6 ..."""
-    if len(steps) < 2 or steps[1] != 2:
-        return len(steps) > 1 and steps[1] > 2
-    return every == 2 or (steps[2:3] == [4] and steps[1:] == [*range(2, 2 * len(steps), 2)])
-
-
-def _start(form: Format, steps: Sequence[int], every: int, rule: Rule) -> tuple[int, int]:
-    """The first step that the log should print, and the interval. A log may print at a shorter
-    interval than the rule says; nothing is missing then."""
-    first = 1 if form.zero_based else 2 * every if form.skips_first else every
-    if form.silent_warmup and first <= rule.warmup_steps:
-        first += math.ceil((rule.warmup_steps + 1 - first) / every) * every
-    if not form.zero_based and 0 < steps[0] < first:
-        first = every = steps[0]
-    if len(steps) > 1 and steps[0] == first and 0 < steps[1] - first < every:
-        every = steps[1] - first
-    return first, every
-
-
-def _wrong_step(
-    steps: Sequence[int], index: int, wanted: int, line_of: LineOf, name: str
-) -> UserError:
-    step = steps[index]
-    if index == 0:
-        problem, hint = f"the first step is {step}", "is the beginning of the log missing?"
-    elif step == steps[index - 1]:
-        problem = f"step {step} repeats line {line_of(index - 1)}"
-        hint = "do several processes or runs write to this log?"
-    else:
-        problem = f"step {step} follows {steps[index - 1]}"
-        back = step < steps[index - 1]
-        hint = "do several runs write to this log?" if back else "lines are missing; truncated?"
-    where = f"{name}:{line_of(index)}"
-    return UserError(problem, where=where, expected=str(wanted), found=str(step), hint=hint)
 
 
 def first_lines(steps: Sequence[int], writers: int, line_of: LineOf, name: str) -> list[int]:

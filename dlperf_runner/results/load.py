@@ -103,7 +103,7 @@ def load_results(
     """
     sources = [source] if isinstance(source, Path) else list(source)
     models = catalogued(sources) if models is None else models
-    statements = checked(statements or Statements(), sources, models)
+    statements = checked(statements or Statements(), sources)
     discovered = find(sources, statements, recorded)
     results = Results(sources[0], problems=discovered.problems, skipped=discovered.skipped)
     results.missing += discovered.missing

@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import logs
 from ..catalog.accelerators import may_use_tf32
+from ..catalog.programs import workload_name
 from ..catalog.workload import Model
 from ..core.errors import UserError
 from ..core.identity import as_batch_size, data_of, is_fp8, parameters_text, read_parameters
@@ -114,7 +115,10 @@ def check_network(headers: Iterable[logs.Header], run: FoundRun, entry: Model) -
     for header in headers:
         if header.network is None:
             continue
-        candidates = map(_plain, header.network.split("|"))
+        candidates = [*map(_plain, header.network.split("|"))]
+        is_program = entry.workload.name == workload_name(logs.formats()[run.log_format])
+        if is_program and any(same_network(name, entry.name) for name in candidates):
+            continue
         if set(candidates).isdisjoint(map(_plain, entry.names)):
             raise UserError(
                 f"the network contradicts {run.source_of('network')}",
@@ -128,6 +132,13 @@ def check_network(headers: Iterable[logs.Header], run: FoundRun, entry: Model) -
 def _plain(name: str) -> str:
     """A name without what programs write differently: resnet50v1b for resnet50_v1b."""
     return re.sub(r"[-_ ]", "", name.lower())
+
+
+def same_network(a: str, b: str) -> bool:
+    """Whether two names can be of one network: rn50 and resnet50, bert-large-uncased and
+    bertlarge."""
+    first, second = (re.sub(r"^rn(?=\d)", "resnet", _plain(name)) for name in (a, b))
+    return first.startswith(second) or second.startswith(first)
 
 
 def check_parameters(headers: Iterable[logs.Header], run: FoundRun) -> None:

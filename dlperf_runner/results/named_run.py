@@ -4,7 +4,7 @@ states, and from what the log itself states. Sources that contradict each other 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,15 @@ from typing import Any
 from .. import logs
 from ..catalog.accelerators import may_use_tf32
 from ..catalog.names import names
-from ..catalog.workload import Model
+from ..catalog.programs import program_model, workload_name
+from ..catalog.workload import Model, Workload
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.units import BANDWIDTH
 from ..measure.settings import same_precision
 from .log_file import LogFile
-from .log_head import batch_of, head_of, headers_of
-from .log_name import PathWords, size_of, stem_of, topology_of, words_of
+from .log_head import batch_of, head_of, headers_of, same_network
+from .log_name import PathWords, size_of, stem_of, telling_words, topology_of, words_of
 from .run_record import FoundRun
 from .statement import Stated, Statement, words
 
@@ -65,7 +66,10 @@ class _Identification:
         self.path = log.path
         self.words = path_words
         self.statement = statement
-        self.entry = _entry(log, path_words, models, statement)
+        found = _entry(log, path_words, models, statement, lambda: self.headers)
+        if found is None:
+            raise _unidentified(log)
+        self.entry = found
         self.asserted: list[tuple[str, str]] = []
 
     @cached_property
@@ -273,49 +277,6 @@ class _Identification:
 # ---- what ran
 
 
-def _entry(
-    log: LogFile, path_words: PathWords, models: Sequence[Model], statement: Statement
-) -> Model:
-    """The catalogue entry of a log: that of its format which every word and statement fits."""
-    same_format = [entry for entry in models if entry.workload.log_format == log.form.name]
-    fitting = same_format
-    for field in ("framework", "model"):
-        if stated := statement.get(field):
-            fitting = [entry for entry in fitting if _fits(entry, field, stated.value)]
-            if not fitting:
-                raise UserError(
-                    f"the {field} in the log contradicts {stated.by}",
-                    where=str(log.path),
-                    expected=str(stated.value),
-                    found=f"a {log.form.name} log, of {_listed(same_format) or 'no workload'}",
-                )
-    for word in _naming(path_words, models, statement):
-        fitting = [entry for entry in fitting if word in entry.words]
-        if not fitting:
-            if not _names_something(word, models):
-                raise _unidentified(log)
-            raise _contradiction(log, word, same_format, statement)
-    if len(fitting) > 1 and "framework" not in statement:
-        # A format is of one framework; programs of others name their network differently.
-        fitting = [
-            entry for entry in fitting if entry.workload.framework in log.form.name
-        ] or fitting
-    says_what = path_words.first or "model" in statement or "framework" in statement
-    if not says_what:
-        raise _unidentified(log)
-    if len(fitting) != 1:
-        raise UserError(
-            f"several workloads of the catalogue have {log.form.name} logs with this name"
-            if fitting
-            else f"no workload of the catalogue has {log.form.name} logs",
-            where=str(log.path),
-            expected=f"one of {_listed(fitting)}" if fitting else "a workload with this log format",
-            found="_".join(path_words.first) or log.path.name,
-            hint="state it with --model, or in mapping.yml" if fitting else None,
-        )
-    return fitting[0]
-
-
 def _unidentified(log: LogFile) -> UserError:
     return UserError(
         f"the file name does not identify the run of this {log.form.name} log",
@@ -326,43 +287,124 @@ def _unidentified(log: LogFile) -> UserError:
     )
 
 
-def _naming(path_words: PathWords, models: Sequence[Model], statement: Statement) -> Iterator[str]:
-    """The words of a name that must fit the entry: those that name some framework or model. Unless
-    the model is stated, also every word before the first setting."""
-    for word in path_words.first:
-        if "model" not in statement or _names_something(word, models):
-            yield word
-    yield from (word for word in path_words.others if _names_something(word, models))
-
-
-def _names_something(word: str, models: Sequence[Model]) -> bool:
-    of_catalogue = any(word in entry.words for entry in models)
-    return of_catalogue or names().framework_of(word) is not None or names().is_model(word)
-
-
-def _contradiction(
-    log: LogFile, word: str, same_format: Sequence[Model], statement: Statement
-) -> UserError:
-    stated = statement.get("model") or statement.get("framework")
-    if stated:
-        return UserError(
-            f"the file name contradicts {stated.by}",
-            where=str(log.path),
-            expected=str(stated.value),
-            found=word,
-        )
-    return UserError(
-        f"no workload of the catalogue has {log.form.name} logs with this name",
-        where=str(log.path),
-        expected=f"one of {_listed(same_format)}" if same_format else "a workload with this format",
-        found=word,
+def entry_of(run: FoundRun, form: logs.Format, models: Sequence[Model]) -> Model | None:
+    """The model of a run, of the catalogue or of a program; None if a campaign's is unknown."""
+    found = next(
+        (e for e in models if (e.workload.name, e.name) == (run.workload, run.model)), None
     )
+    if found is None and run.workload == workload_name(form):
+        return program_model(form, run.model, run.framework, _workloads(models))
+    return found
 
 
-def _fits(entry: Model, field: str, value: str) -> bool:
-    if field == "framework":
-        return value in names().of_framework(entry.workload.framework)
-    return value in entry.names
+def _workloads(models: Sequence[Model]) -> dict[str, Workload]:
+    return {model.workload.name: model.workload for model in models}
+
+
+def _entry(
+    log: LogFile,
+    path_words: PathWords,
+    models: Sequence[Model],
+    statement: Statement,
+    headers: Callable[[], Sequence[logs.Header]],
+) -> Model | None:
+    """The catalogue entry of a log: that of its format which every telling word and statement
+    fits. Else, what a program with this format trains; None if nothing says that."""
+    same_format = [entry for entry in models if entry.workload.log_format == log.form.name]
+    fitting = same_format
+    if stated := statement.get("framework"):
+        fitting = [e for e in fitting if stated.value in names().of_framework(e.workload.framework)]
+    framework = _framework(log, path_words, same_format, statement)
+    if framework and "framework" not in statement:
+        fitting = [entry for entry in fitting if entry.workload.framework == framework]
+    if stated := statement.get("model"):
+        fitting = [entry for entry in fitting if stated.value in entry.names]
+    model = statement["model"].value if "model" in statement else None
+    telling = [*_model_words(path_words, models, fitting)]
+    for word in [] if model else telling:
+        fitting = [entry for entry in fitting if word in entry.names]
+    if len(fitting) > 1 and framework is None:
+        # A format is of one framework; programs of others name their network differently.
+        fitting = [e for e in fitting if e.workload.framework in log.form.name] or fitting
+    if len(fitting) == 1 and (model or telling or (framework and path_words.first)):
+        return fitting[0]
+    if fitting and (model or telling or framework):
+        raise UserError(
+            f"several workloads of the catalogue have {log.form.name} logs with this name",
+            where=str(log.path),
+            expected=f"one of {_listed(fitting)}",
+            found="_".join(path_words.first) or log.path.name,
+            hint="state it with --model and --framework, or in mapping.yml",
+        )
+    model = model or _network(log, headers(), telling) or "-".join(telling or _unknown(path_words))
+    return program_model(log.form, model, framework, _workloads(models)) if model else None
+
+
+def _framework(
+    log: LogFile, path_words: PathWords, same_format: Sequence[Model], statement: Statement
+) -> str | None:
+    """The framework that the user or the name states. Raises UserError if the format is of
+    another one."""
+    possible = {entry.workload.framework for entry in same_format}
+    possible |= {log.form.framework} if log.form.framework else set()
+    said = (
+        [(statement["framework"].value, statement["framework"].by)]
+        if statement.get("framework")
+        else []
+    )
+    said = said or [(w, _BY_NAME) for w in (*path_words.first, *path_words.others)]
+    for word, by in said:
+        named = names().framework_of(word)
+        if named is None:
+            continue
+        fitting = [f for f in possible if word in names().of_framework(f)]
+        if possible and not fitting and possible & {*names().frameworks}:
+            raise UserError(
+                f"the log is of another framework than {by} says",
+                where=str(log.path),
+                expected=word,
+                found=f"a {log.form.name} log, of {', '.join(sorted(possible))}",
+                hint="state it with --framework, or in mapping.yml",
+            )
+        return fitting[0] if fitting else named
+    return None
+
+
+def _model_words(
+    path_words: PathWords, models: Sequence[Model], fitting: Sequence[Model]
+) -> Iterator[str]:
+    """The words of a name that name a model."""
+    for word in (*path_words.first, *path_words.others):
+        is_known = any(word in entry.names for entry in (*fitting, *models))
+        if is_known or (names().is_model(word) and names().framework_of(word) is None):
+            yield word
+
+
+def _unknown(path_words: PathWords) -> Iterator[str]:
+    """The words before the first setting, which in most layouts name what ran."""
+    if path_words.batch_size is None and path_words.precision is None:
+        return
+    for word in path_words.first:
+        if names().framework_of(word) is None and telling_words(word):
+            yield word
+
+
+def _network(log: LogFile, headers: Sequence[logs.Header], words: Sequence[str]) -> str | None:
+    """The network that the log of a program states. Raises UserError if a word of its name names
+    another one."""
+    stated = next((h for h in headers if h.network is not None), None)
+    if stated is None or stated.network is None:
+        return None
+    other = next((word for word in words if not same_network(word, stated.network)), None)
+    if other is not None:
+        raise UserError(
+            "the network contradicts the file name",
+            where=f"{log.path}:{stated.line}",
+            expected=other,
+            found=stated.network,
+            hint="state it with --model, or in mapping.yml",
+        )
+    return stated.network
 
 
 def _listed(entries: Sequence[Model]) -> str:

@@ -7,7 +7,7 @@ import hashlib
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from ..core.units import SAMPLES, TOKENS, per_second
 from ..measure.energy import energy
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
 from ..measure.flops import model_flops
+from ..measure.numbering import counts_from_zero
 from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
 from ..measure.step_parts import network, of_all_reduce, of_ranks
@@ -33,6 +34,7 @@ from .discovery import Place, Skipped, run_at
 from .evidence import evidence_of
 from .log_file import LogFile
 from .log_head import check_network, check_parameters, stated_counts, with_options
+from .named_run import entry_of
 from .run_record import FoundRun
 
 # No two runs print so many different rates in the same order.
@@ -126,9 +128,7 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
             found=log.form.name,
         )
     content, digest = _content(log, run, rule)
-    entry = next(
-        (e for e in models if (e.workload.name, e.name) == (run.workload, run.model)), None
-    )
+    entry = entry_of(run, log.form, models)
     if entry is not None:
         check_network(content.headers, run, entry)
         if run.expected_by == "the plan":
@@ -138,6 +138,9 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
             if run.rule not in (rule, None):  # mostly the same object, which is compared fast
                 rule = run.rule
                 content, digest = _content(log, run, rule)
+            if not entry.is_published and "total_steps" not in dict(run.stated_by):
+                content, digest, rule = _with_its_steps(log, run, rule, content, digest, entry)
+                run = replace(run, rule=rule)
     if run.expected_by != "the plan" and log.form is not logs.formats().get(log.form.name):
         # A variant of the format may print other rates.
         rule = rule.model_copy(update={"rates_are_per": log.form.rates_are_per})
@@ -229,10 +232,30 @@ def _digest(rates: tuple[float, ...]) -> str | None:
     return hashlib.sha256(array("d", rates).tobytes()).hexdigest()
 
 
-def _content(log: LogFile, run: FoundRun, rule: Rule) -> tuple[logs.Log, str]:
-    """The content of a log as far as the rule needs it, and its SHA-256."""
+def _with_its_steps(
+    log: LogFile, run: FoundRun, rule: Rule, content: logs.Log, digest: str, entry: Model
+) -> tuple[logs.Log, str, Rule]:
+    """The content and the rule of a log that does not state how many steps it has: as many as it
+    shows."""
+    if any(header.total_steps is not None for header in content.headers):
+        return content, digest, rule
+    content, digest = _content(log, run, None)
+    steps = content.columns.steps
+    total = steps[-1] + counts_from_zero(log.form, steps) if steps else rule.total_steps
+    if total == rule.total_steps:
+        return content, digest, rule
+    window = entry.workload.rule.warmup_of(total)
+    if "warmup_steps" in dict(run.stated_by):
+        window = rule.warmup_steps
+    return content, digest, entry.rule_of(total, min(window, total - 1))
+
+
+def _content(log: LogFile, run: FoundRun, rule: Rule | None) -> tuple[logs.Log, str]:
+    """The content of a log as far as the rule needs it, or all of it, and its SHA-256."""
     # Every process of the run prints each step at most once.
-    most = (rule.total_steps + rule.surplus_steps + 1) * run.topology.world_size
+    most = None
+    if rule is not None:
+        most = (rule.total_steps + rule.surplus_steps + 1) * run.topology.world_size
     digest, last = hashlib.sha256(), deque[bytes](maxlen=2)
     with log.errors():
         content = logs.parse(log.form, _digested(log.pieces(), digest, last), most)

@@ -23,7 +23,6 @@ from pydantic import AfterValidator, Field, ValidationError
 from ..catalog.entry import read_entry
 from ..catalog.names import names
 from ..catalog.types import Count, CountOrNone, Entry, Name, TopologyText, entry_error, listed
-from ..catalog.workload import Model
 from ..core.errors import UserError
 from ..core.linear import compiled
 
@@ -194,23 +193,21 @@ def statements_of(options: Mapping[str, str], mapping: Path | None = None) -> St
     return Statements(fields, read_entry(mapping, PathMapping), str(mapping))
 
 
-def checked(statements: Statements, sources: Sequence[Path], models: Sequence[Model]) -> Statements:
+def checked(statements: Statements, sources: Sequence[Path]) -> Statements:
     """The statements about logs in these sources: with the mapping.yml of a directory, unless there
-    is another mapping. Raises UserError if a statement names an unknown model, framework or
-    precision."""
+    is another mapping. Raises UserError if a statement names an unknown framework or precision."""
     own = sources[0] / MAPPING
     if statements.mapping is None and len(sources) == 1 and own.is_file():
         statements = replace(statements, mapping=read_entry(own, PathMapping), file=MAPPING)
-    _check_names(statements.options, "--", models)
+    _check_names(statements.options, "--")
     for pattern, fields in statements.mapping.logs.items() if statements.mapping else ():
-        _check_names(fields, f"{statements.file}: {pattern}: ", models)
+        _check_names(fields, f"{statements.file}: {pattern}: ")
     return statements
 
 
-def _check_names(fields: Fields, where: str, models: Sequence[Model]) -> None:
+def _check_names(fields: Fields, where: str) -> None:
     frameworks = {w for f in names().frameworks for w in names().of_framework(f)}
-    stated = sorted({name for model in models for name in model.names})
-    known = {"model": stated, "framework": sorted(frameworks), "precision": names().precisions}
+    known = {"framework": sorted(frameworks), "precision": names().precisions}
     for name, values in known.items():
         value = getattr(fields, name)
         if value is not None and value not in values:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bert_logs import bert
+from log_examples import EXAMPLES
 from make_logs import (
     arcface_torch,
     dllogger,
@@ -25,13 +26,14 @@ from make_logs import (
 from nccl_logs import nccl_tests
 
 from dlperf_runner.results.load import Results, load_results
+from dlperf_runner.results.statement import statements_of
 
 EXACT = "fp32 or tf32"  # of a program that does not say which
 
 
 @dataclass(frozen=True)
 class WholeLog:
-    """`path` names the case in a tree of logs. `value` is the throughput of all devices after the
+    """`path` names the case in a tree of logs, and `options` are what a user states besides. `value` is the throughput of all devices after the
     warm-up. `loss` matches a printed loss. `settings` are lines that the log states besides, and
     `changes` are other values of what it states: by the setting, the stated words, those in their
     place, and both values as an error shows them; or the words with {} for both values."""
@@ -43,6 +45,7 @@ class WholeLog:
     loss: str | None = None
     settings: Sequence[str] = ()
     changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -257,18 +260,30 @@ WHOLE_LOGS = {
 }
 
 
-def read_tree(files: Mapping[str, bytes], jobs: int = 1) -> Results:
+# Whole logs among the examples of the formats.
+WHOLE_LOGS |= {
+    each.name: WholeLog(each.form, lines=each.data.decode().splitlines(), **each.entry["whole"])
+    for each in EXAMPLES
+    if "whole" in each.entry
+}
+
+
+def read_tree(
+    files: Mapping[str, bytes], jobs: int = 1, options: Mapping[str, str] | None = None
+) -> Results:
     """What is read of a tree with these files, with the shipped catalogue."""
     with tempfile.TemporaryDirectory() as name:
         for path, data in files.items():
             (Path(name) / path).parent.mkdir(parents=True, exist_ok=True)
             (Path(name) / path).write_bytes(data)
-        return load_results(Path(name), jobs=jobs)
+        statements = statements_of(options) if options else None
+        return load_results(Path(name), jobs=jobs, statements=statements)
 
 
 def read_as(log: WholeLog, content: str) -> Results:
     """What is read of this content in the place of the log."""
-    return read_tree({log.path: content.encode("utf-8", "surrogateescape")})
+    content_of_path = {log.path: content.encode("utf-8", "surrogateescape")}
+    return read_tree(content_of_path, options=log.options)
 
 
 def throughput(results: Results) -> float | None:

@@ -1,0 +1,50 @@
+"""timm's train.py: the printed rate is that of all devices, of one step; behind it, in parentheses,
+stands a running mean.
+
+    Train: 0 [  50/401 ( 12%)]  Loss: 6.915 (6.93)  Time: 0.619s, 1653.87/s  (0.624s, 1640.00/s)
+      LR: 1.000e-05  Data: 0.010 (0.013)       (on one line)
+
+Steps count from 0 in each epoch. The program prints every `log-interval` steps, 50 by default, and
+the last of each epoch; only rank 0 prints. Versions before 2023 print two digits more of the loss.
+
+Source: huggingface/pytorch-image-models 004fb5f, train.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+from . import text
+from .records import Format, Statement
+
+FORMAT = Format(
+    name="timm",
+    sample="Train: 0 [  50/401 ( 12%)]  Loss: 6.915 (6.93)  Time: 0.619s, 1653.87/s  (0.624s, ...",
+    marker=b"/s  (",
+    entry=re.compile(
+        rb"Train: (?P<epoch>\d{1,6}+) \[ {0,8}+(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) "
+        rb"\( {0,2}+\d{1,3}+%%\)\]  Loss: {1,8}+(?P<loss>%(w)s) [^\r\n]{0,80}?"
+        rb"Time: {1,8}+[\d.]{1,16}+s, {1,8}+(?P<rate>[^\s/]{1,64}+)/s  \(" % {b"w": text.WORD}
+    ),
+    rate=rb"\d+\.\d\d",
+    statements=(
+        Statement("Model ", re.compile(r"\bModel (?P<network>\S{1,100}+) created, param count:")),
+        Statement("Training in distributed mode", re.compile(r"\btotal (?P<world_size>\d{1,9}+)")),
+        Statement(
+            "Training with a single process",
+            re.compile(r"Training with a (?P<world_size>single) process"),
+            values={"single": "1"},
+        ),
+        Statement(
+            "AMP",
+            re.compile(r"Using (?P<precision>native Torch AMP|NVIDIA APEX AMP)\. Training"),
+            values={"native Torch AMP": "amp", "NVIDIA APEX AMP": "amp"},
+        ),
+        Statement(
+            "AMP not enabled", re.compile(r"AMP not enabled\. Training in (?P<precision>float32)")
+        ),
+    ),
+    zero_based=True,
+    one_step=True,
+    framework="pytorch",
+)

@@ -1,0 +1,240 @@
+"""The numbering of the steps of a log: which steps its lines are of, and whether one is missing."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from statistics import mode
+from typing import NamedTuple
+
+from ..catalog.workload import Rule
+from ..core.errors import UserError
+from ..logs import Format
+
+LineOf = Callable[[int], int]
+
+
+class Numbering(NamedTuple):
+    """How the lines of a log count steps: the interval between two lines, the number of steps
+    before the log begins, as in that of a resumed run, and the lines whose interval is shorter, as
+    at the end of an epoch."""
+
+    every: int
+    before: int
+    shorter: frozenset[int] = frozenset()
+
+
+def check_sequence(
+    form: Format,
+    steps: Sequence[int],
+    every: int,
+    rule: Rule,
+    line_of: LineOf,
+    name: str,
+    hint: str | None = None,
+) -> int:
+    """The interval between the steps, which may be shorter than `every`. Raises UserError if a step
+    is missing, out of order or beyond the rule. `line_of` gives the line of a step by its index.
+    `hint`: what to do about a log with another number of steps."""
+    _check_any(form, steps, name)
+    if form.first_too and steps[0] == 1 and _is_apart(steps, every):
+        # Step 1 shows that the beginning is there, so the interval may be longer, too.
+        is_regular = len(steps) > 2 and steps[2] == 2 * steps[1]
+        interval = steps[1] if is_regular else every
+        return check_sequence(
+            form, steps[1:], interval, rule, lambda index: line_of(index + 1), name, hint
+        )
+    first, every = _start(form, steps, every, rule)
+    limit = rule.total_steps + rule.surplus_steps
+    wanted = range(first, limit + 1, every)
+    if steps[: len(wanted)] != list(wanted[: len(steps)]):
+        pairs = enumerate(zip(steps, wanted, strict=False))
+        index, want = next((n, want) for n, (step, want) in pairs if step != want)
+        raise wrong_step(steps, index, want, line_of, name)
+    if len(steps) > len(wanted):
+        beyond = first + len(wanted) * every
+        if steps[len(wanted)] != beyond:
+            raise wrong_step(steps, len(wanted), beyond, line_of, name)
+        raise _too_many(rule, beyond, line_of(len(wanted)), name, hint)
+    _check_end(steps, first, every, rule, line_of, name, hint)
+    return every
+
+
+def numbering(
+    form: Format,
+    steps: Sequence[int],
+    rule: Rule,
+    line_of: LineOf,
+    name: str,
+    hint: str | None,
+    epoch_length: int | None = None,
+) -> Numbering:
+    """The numbering of a log of which no plan says the steps: any regular one, wherever it begins.
+    The first and the last interval may be shorter: 1, 10, 20, 25. With `epoch_length`, the same
+    steps of each epoch have a line. Raises UserError if a step is missing or out of order, or if
+    the log ends early."""
+    _check_any(form, steps, name)
+    places = _places(steps, epoch_length)
+    within = max(places, key=len)
+    every, regular, odd = _intervals(tuple(within))
+    if odd is not None and not (
+        odd == len(within) - 1 > 1 and 0 < within[odd] - within[odd - 1] < every
+    ):
+        at = sum(map(len, places[: places.index(within)])) + odd
+        wanted = steps[at - odd + regular] + (odd - regular) * every
+        raise wrong_step(steps, at, wanted, line_of, name)
+    every = every or min(steps[0], rule.log_every)
+    if len(places) > 1:
+        _check_epochs(places, within, steps, line_of, name)
+    if steps[-1] > rule.total_steps + rule.surplus_steps:
+        beyond = next(n for n, step in enumerate(steps) if step > rule.total_steps)
+        raise _too_many(rule, steps[beyond], line_of(beyond), name, hint)
+    first = steps[regular]
+    if len(places) == 1 or steps[-1] + every <= rule.total_steps:
+        _check_end(steps, first, every, rule, line_of, name, hint)
+    silent = rule.warmup_steps if form.silent_warmup else 0
+    is_whole = steps[0] <= max(every * (2 if form.skips_first else 1), silent + every)
+    gaps = [steps[0], *(after - before for before, after in pairwise(steps))]
+    shorter = frozenset(n for n, gap in enumerate(gaps) if n and gap < every)
+    return Numbering(every, 0 if is_whole else first - every, shorter)
+
+
+def _places(steps: Sequence[int], epoch_length: int | None) -> list[list[int]]:
+    """The steps of each epoch, counted from its beginning; all steps if they are of one."""
+    if epoch_length is None or steps[-1] <= epoch_length:
+        return [list(steps)]
+    of_epochs: dict[int, list[int]] = {}
+    for step in steps:
+        epoch = (step - 1) // epoch_length
+        of_epochs.setdefault(epoch, []).append(step - epoch * epoch_length)
+    return list(of_epochs.values())
+
+
+def _check_epochs(
+    places: Sequence[Sequence[int]],
+    within: Sequence[int],
+    steps: Sequence[int],
+    line_of: LineOf,
+    name: str,
+) -> None:
+    """Raise UserError if an epoch does not have the same lines as the others; the log may begin
+    and end within one."""
+    index = 0
+    for number, epoch in enumerate(places):
+        wanted = list(within)
+        if number == 0:
+            wanted = wanted[len(wanted) - len(epoch) :]
+        elif number == len(places) - 1:
+            wanted = wanted[: len(epoch)]
+        if list(epoch) != wanted:
+            pairs = enumerate(zip([*epoch, 0], [*wanted, 0], strict=False))
+            at, (place, want) = next((n, pair) for n, pair in pairs if pair[0] != pair[1])
+            at = min(index + at, len(steps) - 1)
+            raise wrong_step(steps, at, steps[at] + want - place, line_of, name)
+        index += len(epoch)
+
+
+@functools.lru_cache(maxsize=16)  # the logs of a tree have the same steps
+def _intervals(steps: tuple[int, ...]) -> tuple[int, int, int | None]:
+    """The usual interval, 0 for a single step; the index from which on it should be the only one;
+    and that of the first step at which it is not."""
+    gaps = [after - before for before, after in pairwise(steps)]
+    if not gaps:
+        return 0, 0, None
+    every = mode(gaps[1:] or gaps)
+    if every < 1:
+        every = next((gap for gap in gaps if gap > 0), 1)
+    regular = 1 if len(gaps) > 1 and 0 < gaps[0] < every else 0
+    return (
+        every,
+        regular,
+        next((n + 1 for n in range(regular, len(gaps)) if gaps[n] != every), None),
+    )
+
+
+def counts_from_zero(form: Format, steps: Sequence[int]) -> bool:
+    """Whether a log counts its steps from 0, although its format says nothing of that: it begins
+    with 0, or with 19, 39."""
+    if form.zero_based or not steps:
+        return False
+    return steps[0] == 0 or (len(steps) > 1 and steps[1] - steps[0] == steps[0] + 1 > 1)
+
+
+def _check_any(form: Format, steps: Sequence[int], name: str) -> None:
+    if not steps:
+        raise UserError(
+            "the log has no rate of a single step",
+            where=name,
+            expected=f"lines like {form.sample.expandtabs(4)}",
+            found="none",
+        )
+
+
+def _too_many(rule: Rule, step: int, line: int, name: str, hint: str | None) -> UserError:
+    return UserError(
+        "the log has more steps than the calculation rule",
+        where=f"{name}:{line}",
+        expected=f"{rule.total_steps} steps",
+        found=f"step {step}",
+        hint=hint,
+    )
+
+
+def _check_end(
+    steps: Sequence[int],
+    first: int,
+    every: int,
+    rule: Rule,
+    line_of: LineOf,
+    name: str,
+    hint: str | None,
+) -> None:
+    """Raise UserError if the log ends before the last line that the rule has."""
+    last = first + (rule.total_steps - first) // every * every
+    if steps[-1] < last:
+        raise UserError(
+            f"the log ends with step {steps[-1]}",
+            where=f"{name}:{line_of(len(steps) - 1)}",
+            expected=f"step {last} of {rule.total_steps}",
+            found=str(steps[-1]),
+            hint="; ".join(filter(None, ("the run may have ended early; truncated?", hint))),
+        )
+
+
+def _is_apart(steps: Sequence[int], every: int) -> bool:
+    """Whether step 1 is none of the steps at regular intervals: 1, 10, 20 ... or 1, 2, 4, 6 ..."""
+    if len(steps) < 2 or steps[1] != 2:
+        return len(steps) > 1 and steps[1] > 2
+    return every == 2 or (steps[2:3] == [4] and steps[1:] == [*range(2, 2 * len(steps), 2)])
+
+
+def _start(form: Format, steps: Sequence[int], every: int, rule: Rule) -> tuple[int, int]:
+    """The first step that the log should print, and the interval. A log may print at a shorter
+    interval than the rule says; nothing is missing then."""
+    first = 1 if form.zero_based else 2 * every if form.skips_first else every
+    if form.silent_warmup and first <= rule.warmup_steps:
+        first += math.ceil((rule.warmup_steps + 1 - first) / every) * every
+    if not form.zero_based and 0 < steps[0] < first:
+        first = every = steps[0]
+    if len(steps) > 1 and steps[0] == first and 0 < steps[1] - first < every:
+        every = steps[1] - first
+    return first, every
+
+
+def wrong_step(
+    steps: Sequence[int], index: int, wanted: int, line_of: LineOf, name: str
+) -> UserError:
+    step = steps[index]
+    if index == 0:
+        problem, hint = f"the first step is {step}", "is the beginning of the log missing?"
+    elif step == steps[index - 1]:
+        problem = f"step {step} repeats line {line_of(index - 1)}"
+        hint = "do several processes or runs write to this log?"
+    else:
+        problem = f"step {step} follows {steps[index - 1]}"
+        back = step < steps[index - 1]
+        hint = "do several runs write to this log?" if back else "lines are missing; truncated?"
+    where = f"{name}:{line_of(index)}"
+    return UserError(problem, where=where, expected=str(wanted), found=str(step), hint=hint)
