@@ -146,8 +146,8 @@ class Format:
 
     `zero_based`: the log counts iterations from 0, so its first line is that of step 1.
     `silent_warmup`: nothing is printed during warm-up. `one_step`: a rate is that of a single step;
-    by default, a rate covers all steps since the line before it. `first_too`: the log has a line
-    for step 1, whatever the interval. `skips_first`: the first interval has no line. `seconds`:
+    by default, a rate covers all steps since the line before it. `window`: a rate is the mean of so
+    many last steps, whatever the interval. `first_too`: the log has a line for step 1, whatever the interval. `skips_first`: the first interval has no line. `seconds`:
     `rate` is the duration of a step in units of so many seconds; it becomes a rate in steps per
     second. `rates_are_per`: what a printed rate is of; of a step, it is in steps per second.
     `batch_of_step`: the batch of a run counts all samples of a step, those of accumulated batches
@@ -170,6 +170,7 @@ class Format:
     zero_based: bool = False
     silent_warmup: bool = False
     one_step: bool = False
+    window: int | None = None
     first_too: bool = False
     skips_first: bool = False
     seconds: float | None = None
