@@ -159,19 +159,23 @@ class Format:
     instead of `marker`, and gives the step of the next matches, which have a rate and no step.
     `zero_based`: the log counts iterations from 0, so its first line is that of step 1.
     `silent_warmup`: nothing is printed during warm-up. `one_step`: a rate is that of a single step;
-    by default, a rate covers all steps since the line before it. `window`: a rate is the mean of so
-    many last steps, whatever the interval. `first_too`: the log has a line for step 1, whatever the interval. `skips_first`: the first interval has no line. `seconds`:
+    by default, a rate covers all steps since the line before it. `first_too`: the log has a line
+    for step 1, whatever the interval. `skips_first`: the first interval has no line. `seconds`:
     `rate` is the duration of a step in units of so many seconds; it becomes a rate in steps per
     second. `rates_are_per`: what a printed rate is of; of a step, it is in steps per second.
-    `is_library`: other programs print these lines into their logs, too. `batch_of_step`: the batch of a run counts all samples of a step, those of accumulated batches
-    included; in other formats, the accumulated batches multiply it. `is_fp32`: the program is of a
-    time before TF32, or measures no training. `table`: reads a log whose rates are no steps of a
-    training, in the place of `entry`. `variants`: the formats, with the same name, of versions
-    whose lines cannot be described together.
+    `is_library`: other programs print these lines into their logs, too. `batch_of_step`: the batch
+    of a run counts all samples of a step, those of accumulated batches included; in other formats,
+    the accumulated batches multiply it. `is_fp32`: the program is of a time before TF32, or
+    measures no training. `table`: reads a log whose rates are no steps of a training, in the place
+    of `entry`. `variants`: the formats, with the same name, of versions whose lines cannot be
+    described together.
+
+    `window`: a rate is the mean of so many last steps, whatever the interval between two lines.
 
     If no workload of the catalogue has the format: `framework`, and `unit`, what rates count.
     `whole_run`: a rate is that of a whole run or of all its steps after a warm-up, of which the log
-    has one; `step` is then how many steps it covers, 1 if that is unknown.
+    has one; `step` is then how many steps it covers, 1 if that is unknown. `warmup`: so many of so
+    many steps are the warm-up of other ones.
     """
 
     name: str
@@ -196,6 +200,7 @@ class Format:
     variants: tuple[Format, ...] = ()
     framework: str | None = None
     unit: Unit | None = None
+    warmup: tuple[int, int] = (20, 100)
     whole_run: bool = False
 
     @cached_property

@@ -245,7 +245,16 @@ def _with_its_steps(
     total = steps[-1] + counts_from_zero(log.form, steps) if steps else rule.total_steps
     if total == rule.total_steps:
         return content, digest, rule
-    window = entry.workload.rule.warmup_of(total)
+    usual = entry.workload.rule
+    if total == 1 and usual.total_steps > 1 and usual.warmup_steps:
+        raise UserError(
+            "the log has the rate of its first step only",
+            where=str(log.path),
+            expected="rates after the warm-up",
+            found="one rate",
+            hint="the run may have ended early; truncated?",
+        )
+    window = usual.warmup_of(total)
     if "warmup_steps" in dict(run.stated_by):
         window = rule.warmup_steps
     return content, digest, entry.rule_of(total, min(window, total - 1))
