@@ -90,17 +90,21 @@ def built_in() -> dict[str, Format]:
     return found
 
 
-def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log:
+def parse(
+    form: Format, pieces: Iterable[bytes], most: int | None = None, rank: str | None = None
+) -> Log:
     """The content of a log, which comes in pieces of any length. Stops after `most` lines with a
-    rate. Raises LineError."""
+    rate. `rank`: that whose lines count, by default the first that prints a rate; then ranks must
+    have the same rates. Raises LineError."""
     if form.table is not None:
         return Log(*form.table(pieces))
     log = Log([], Columns())
     seen, ranks = steps.Seen(), Ranks()
     known: set[tuple[object, ...]] = set()
-    for block, of_rank in _blocks(form, pieces):
+    for block, of_rank in _blocks(form, pieces, rank):
         log.has_ranks = log.has_ranks or any(rank is not None for rank in block.ranks)
-        ranks.add(form, block, of_rank)
+        if rank is None:
+            ranks.add(form, block, of_rank)
         for header in headers(form, block, of_rank):
             # A program may print the same thing in every step.
             without_line = tuple(vars(header).values())[1:]
@@ -143,21 +147,22 @@ def _of_run(form: Format, block: Block, group: str, values: set[bytes]) -> Heade
     return Header(block.line(first.start(group)), **stated)
 
 
-def line_of(form: Format, pieces: Iterable[bytes], index: int) -> int:
+def line_of(form: Format, pieces: Iterable[bytes], index: int, rank: str | None = None) -> int:
     """The line number of the line with a rate of that index. Reads the log again, so that no line
     number is counted for logs without problems."""
     places = (
         (block, match.start("rate"))
-        for _, block in _blocks(form, pieces)
+        for _, block in _blocks(form, pieces, rank)
         for match in steps.with_rate(form, block.data)
     )
     block, at = next(islice(places, index, None))
     return block.line(at)
 
 
-def _blocks(form: Format, pieces: Iterable[bytes]) -> Iterator[tuple[Block, Block]]:
+def _blocks(
+    form: Format, pieces: Iterable[bytes], rank: str | None = None
+) -> Iterator[tuple[Block, Block]]:
     """The blocks of a log, each also without the lines of ranks whose steps do not count."""
-    rank = None
     markers = [form.marker, *(statement.marker.encode() for statement in form.statements)]
     for block in blocks(pieces, markers):
         if rank is None and block.ranks:

@@ -54,5 +54,5 @@ class Ranks:
                 expected=f"about {expected:.6g}, as in line {line}",
                 found=f"{other:.6g}",
                 hint="the ranks of a run have the same rate: if two runs write to this log, keep"
-                " the lines of one",
+                f" the lines of one, or state which counts: --rank {first}",
             )

@@ -126,7 +126,8 @@ def world_scale(rule: Rule, expected: Expected) -> int:
         if expected.per_step is None:
             raise UserError(
                 "cannot determine the number of tokens in a step",
-                expected="the sequence length, in the log or as the parameter sequence_length",
+                expected="the sequence length, which the log does not state",
+                hint="state it with --sequence-length, or in mapping.yml",
             )
         return expected.per_step
     topology = expected.topology

@@ -151,6 +151,10 @@ _STATED = (
     ("accelerator", "The accelerator", "NAME"),
     ("total_steps", "The number of steps", "N"),
     ("warmup_steps", "The number of warm-up steps", "N"),
+    ("global_batch_size", "The batch size of all devices in a step", "N"),
+    ("sequence_length", "The tokens of a sample", "N"),
+    ("accumulation_steps", "The batches that a step accumulates", "N"),
+    ("rank", "The rank whose lines count", "N"),
 )
 
 

@@ -38,6 +38,8 @@ DATA_AXES = ("dcn_ddp", "dcn_fsdp", "ddp", "fsdp")
 # Scalings of FP8 in Megatron-LM, as its publications call them; that without a suffix is delayed.
 _SCALINGS = {"delayed": "", "tensorwise": "-cs", "mxfp8": "-mx", "blockwise": "-sc"}
 _COUNT = re.compile(r"0*[1-9]\d{0,8}", re.ASCII)
+# What a step counts.
+_COUNTED = frozenset(("accumulation_steps", "sequence_length"))
 # Parameters that programs print as the plan has them.
 _PLANNED = (
     *("accumulation_steps", "classes", "image_size", "message_bytes", "noise", "parallel"),
@@ -161,6 +163,17 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Model) ->
     enough; the share of the warm-up is that of the catalogue."""
     headers = list(headers)
     printed = _printed(headers)
+    if entry.workload.log_pattern is not None:  # of the user, whose file states what no log does
+        for name in _COUNTED.intersection(entry.workload.parameters):
+            printed.setdefault(name, str(entry.workload.parameters[name]))
+    for name, value in run.stated_parameters:
+        if printed.setdefault(name, value) != value:
+            raise UserError(
+                f"the {name.replace('_', ' ')} in the log contradicts {run.source_of(name)}",
+                where=str(run.path),
+                expected=value,
+                found=printed[name],
+            )
     batch, one_batch = batch_of(headers, logs.formats()[run.log_format], run.topology.world_size)
     if batch and run.batch_size_per_device == one_batch:  # it is named after that
         run = replace(run, batch_size_per_device=batch.value)

@@ -160,7 +160,7 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
         content,
         rule,
         expected,
-        partial(_line_of, log),
+        partial(_line_of, log, run.rank),
         name,
         counts_pauses=entry is None or entry.is_published,
     )
@@ -258,7 +258,7 @@ def _content(log: LogFile, run: FoundRun, rule: Rule | None) -> tuple[logs.Log, 
         most = (rule.total_steps + rule.surplus_steps + 1) * run.topology.world_size
     digest, last = hashlib.sha256(), deque[bytes](maxlen=2)
     with log.errors():
-        content = logs.parse(log.form, _digested(log.pieces(), digest, last), most)
+        content = logs.parse(log.form, _digested(log.pieces(), digest, last), most, run.rank)
     other = logs.other_at_end(log.form, b"".join(last))
     if other is not None:
         raise _of_two_programs(log, other)
@@ -276,8 +276,8 @@ def _of_two_programs(log: LogFile, other: logs.Format) -> UserError:
     )
 
 
-def _line_of(log: LogFile, index: int) -> int:
-    return logs.line_of(log.form, log.pieces(), index)
+def _line_of(log: LogFile, rank: str | None, index: int) -> int:
+    return logs.line_of(log.form, log.pieces(), index, rank)
 
 
 def _digested(pieces: Iterable[bytes], digest: Any, last: deque[bytes]) -> Iterator[bytes]:

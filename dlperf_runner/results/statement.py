@@ -33,7 +33,8 @@ Word = Annotated[Name, AfterValidator(str.lower)]
 
 
 class Fields(Entry):
-    """The fields of a run that can be stated. `batch_size` is that per device."""
+    """The fields of a run that can be stated. `batch_size` is that per device. `rank`: the one
+    whose lines count."""
 
     model: Word | None = None
     framework: Word | None = None
@@ -44,10 +45,17 @@ class Fields(Entry):
     repeat: Count | None = None
     total_steps: Count | None = None
     warmup_steps: CountOrNone | None = None
+    global_batch_size: Count | None = None
+    sequence_length: Count | None = None
+    accumulation_steps: Count | None = None
+    rank: CountOrNone | None = None
 
 
 # The text that a placeholder matches.
-_NUMBERS = ("batch_size", "repeat", "total_steps", "warmup_steps")
+_NUMBERS = (
+    *("batch_size", "repeat", "total_steps", "warmup_steps", "global_batch_size"),
+    *("sequence_length", "accumulation_steps", "rank"),
+)
 _TEXTS = {**dict.fromkeys(_NUMBERS, r"\d{1,9}"), "topology": r"\d{1,6}n\d{1,6}g"}
 _PIECE = re.compile(r"\*\*/|\*\*|\*|\?|\{(\w+)\}|[^*?{]+|\{")
 _WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
