@@ -82,7 +82,7 @@ def stem_of(name: str) -> str | None:
 def words_of(stem: str, directories: Sequence[str]) -> PathWords:
     """What the stem of a log's name and its directories, from the nearest up, say. Raises
     ValueError if the name contradicts itself."""
-    of_directories = _of_directories(tuple(directories))
+    of_directories = {**_of_directories(tuple(directories))}
     words = _words_of_name(stem, BY_NAME)
     if not words.settings and (above := of_directories.pop("above")):
         first = tuple(word for word in above.first if word not in words.first)
