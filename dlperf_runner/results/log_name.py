@@ -18,7 +18,7 @@ from ..catalog.names import names
 from ..core.case import Topology
 from ..core.linear import compiled
 
-_FILE = re.compile(r"(?P<stem>.+?)(?P<kind>\.(?:log|txt|out|err))?(?:\.gz)?", re.IGNORECASE)
+_FILE = re.compile(r"(?P<stem>.+?)(?P<kind>\.(?:log|txt|out|err|jsonl?))?(?:\.gz)?", re.IGNORECASE)
 # rn50.log.node2 is the log of another node of that run, rn50.log.1 an older one.
 _ANOTHER = re.compile(r"\.(log|txt|out|err)\.", re.IGNORECASE)
 _EXTENSION = re.compile(r"\.[A-Za-z]\w{0,11}$", re.ASCII)

@@ -179,7 +179,7 @@ from dlperf_runner.results.load import load_results
 print(*load_results(Path(sys.argv[1])).problems)
 """
     message, peak = peak_of(program, path)
-    assert "the compressed log is suspiciously large" in message
+    assert "the compressed file is suspiciously large" in message
     assert peak < 300  # MB, of which most is pandas
     # Far fewer bytes are as many as the file may have.
     monkeypatch.setattr(files, "ALWAYS_EXPANDED", 1000)
