@@ -85,10 +85,10 @@ class _Identification:
             self._assert(field, filter(None, [self.statement.get(field)]))
         by_name = [Stated(self.entry.name, BY_NAME)] if self.words.first else []
         self._assert("model", [*filter(None, [self.statement.get("model")]), *by_name])
-        accelerator = self._accelerator()
         try:
             topology = self._topology()
             batch = self._batch_size(topology.world_size)
+            accelerator = self._accelerator()
             precision = self._precision(accelerator)
         except _MissingError as error:
             raise self._all_missing(error) from None
@@ -137,11 +137,10 @@ class _Identification:
     def _all_missing(self, first: _MissingError) -> UserError:
         """The error of all settings that nothing states, of which `first` is one."""
         found = {first.option: first}
-        accelerator = self._accelerator()
         for find in (
             self._topology,
             lambda: self._batch_size(1),
-            lambda: self._precision(accelerator),
+            lambda: self._precision(self._accelerator()),
         ):
             try:
                 find()
@@ -227,6 +226,9 @@ class _Identification:
         self._assert("precision", said)
         if not said or said[0].value != "fp8":  # a log states that as a recipe
             said += self._in_log("precision", needed=not said)
+        dtypes = self.entry.workload.dtypes
+        if not said and len(dtypes) == 1 and self.headers:  # it would state another one
+            return next(iter(dtypes))
         precision = self._agreed("precision", said)
         if precision is None:
             raise self._missing("precision", "a name like rn50_b128_fp32_1.log", "--precision")
