@@ -167,6 +167,12 @@ def with_rate(form: Format, data: bytes) -> Iterator[Matched]:
     return (match for match in form.entry.finditer(data) if match["rate"])
 
 
+def first_rank(form: Format, block: Block) -> str | None:
+    """The rank that wrote the first rate in a block, if launchers name it."""
+    lines = zip(block.data.split(b"\n"), block.ranks, strict=True) if block.ranks else ()
+    return next((rank for line, rank in lines if rank and any(with_rate(form, line))), None)
+
+
 def _rates(form: Format, block: Block, printed: Sequence[bytes]) -> list[float]:
     joined = b"\n".join(printed) + b"\n"
     # A wrapped line can have the digits of two whole rates.

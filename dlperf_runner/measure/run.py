@@ -75,7 +75,7 @@ def measure(
     result = measurements_of(
         found, rates, final, confirmed, rule, expected, name, published, whole_run
     )
-    result.notes += notes
+    result.notes += (*notes, *(f"{name}: {note}" for note in log.notes))
     world = of_world(rates, rule, expected)
     computing = log.compute_rates[first:end] if lines is found else []
     result.measurements += (
