@@ -72,9 +72,14 @@ class _Identification:
             raise self._without_model()
         self.entry = found
 
+    @property
+    def rank(self) -> str | None:
+        stated = self.statement.get("rank")
+        return str(stated.value) if stated else None
+
     @cached_property
     def headers(self) -> Sequence[logs.Header]:
-        return headers_of(self.log)
+        return headers_of(self.log, self.rank)
 
     @cached_property
     def head(self) -> Mapping[str, Stated]:
@@ -93,6 +98,7 @@ class _Identification:
         except _MissingError as error:
             raise self._all_missing(error) from None
         repeat = self._agreed("repeat", self._said("repeat"))
+        parameters = tuple(self._stated_parameters())
         steps, warmup = (self.statement.get(f) for f in ("total_steps", "warmup_steps"))
         rule = self.entry.workload.rule
         if steps or warmup:
@@ -116,11 +122,19 @@ class _Identification:
             stated_by=tuple((_SETTINGS.get(f, f), s.by) for f, s in self.statement.items()),
             accelerator=accelerator,
             asserted=tuple(self.asserted),
-            rank=str(self.statement["rank"].value) if "rank" in self.statement else None,
-            stated_parameters=tuple(self._stated_parameters()),
+            rank=self.rank,
+            stated_parameters=parameters,
             assumed=(ASSUMED_NODES,) if self._nodes_are_assumed else (),
-            other_words=" ".join(self.words.others),
+            other_words=" ".join((*self._unused_words(), *self.words.others)),
         )
+
+    def _unused_words(self) -> Iterator[str]:
+        """The words before the first setting that name nothing."""
+        for word in self.words.first:
+            of_model = word in self.entry.words or word in self.entry.name.split("-")
+            is_known = names().is_model(word) or names().framework_of(word)
+            if not of_model and not is_known and word != self.entry.name:
+                yield word
 
     def _stated_parameters(self) -> Iterator[tuple[str, str]]:
         for name in ("accumulation_steps", "sequence_length"):
