@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from io import BufferedReader
@@ -22,13 +22,18 @@ _GZIP = b"\x1f\x8b"
 class LogFile:
     """The log at a path. Raises UserError if the file cannot be read. `form`: its format, if that
     is known, which is so for planned runs with a format of the user. `content`: where its bytes
-    are, if it is a member of an archive."""
+    are, if it is a member of an archive. `first`: the formats that are tried before all others."""
 
     def __init__(
-        self, path: Path, form: logs.Format | None = None, content: Path | None = None
+        self,
+        path: Path,
+        form: logs.Format | None = None,
+        content: Path | None = None,
+        first: Mapping[str, logs.Format] | None = None,
     ) -> None:
         self.path = path
         self._form = form
+        self._first = first
         self._content = content or path
 
     @cached_property
@@ -75,12 +80,10 @@ class LogFile:
             return self._form
         with self.errors():
             # A user's expression may match lines of other formats, too.
-            form = logs.detect(self.pieces())
-            if form is None and (own := logs.own_formats()):
-                form = logs.detect(self.pieces(), own)
-        if form is None:
-            raise self._nothing_found()
-        return form
+            for forms in filter(None, (self._first, logs.built_in(), logs.own_formats())):
+                if (form := logs.detect(self.pieces(), forms)) is not None:
+                    return form
+        raise self._nothing_found()
 
     @contextmanager
     def errors(self) -> Iterator[None]:
