@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from ..core.errors import UserError
+from ..core.errors import UserError, by_cause
 from ..core.files import json_text
 from .completion import completes
 
@@ -260,7 +260,8 @@ def print_json(document: object) -> None:
 
 
 def print_errors(problems: Iterable[object]) -> None:
-    for problem in problems:
+    """Print the problems, those with the same cause as one."""
+    for problem in by_cause([*problems]):
         print(f"error: {problem}", file=sys.stderr)
 
 

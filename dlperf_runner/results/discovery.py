@@ -22,7 +22,7 @@ from ..core.errors import UserError
 from ..core.files import is_campaign, read_json
 from ..core.lists import grouped
 from .archives import members_of, stem_of_archive
-from .log_file import LogFile
+from .log_file import NO_RATE, LogFile
 from .log_name import stem_of
 from .named_run import is_named_like_a_run, named_formats, named_run
 from .run_record import FoundRun, planned_run
@@ -67,10 +67,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file that is not read as a log, and why."""
+    """A file that is not read as a log, and why. `error`: what to do if it is one."""
 
     path: Path
     reason: str
+    error: UserError | None = None
 
 
 @dataclass
@@ -249,7 +250,7 @@ def run_at(place: Place, models: Sequence[Model]) -> tuple[FoundRun, LogFile] | 
     except UserError as error:
         if place.is_given or is_named_like_a_run(place.path, place.directories):
             raise
-        return Skipped(place.path, error.problem)
+        return Skipped(place.path, error.problem, None if error.problem == NO_RATE else error)
     if sample is not None:
         form = stated_format(statement, sample, str(place.path))
         log = LogFile(place.path, form, place.content)

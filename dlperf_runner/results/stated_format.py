@@ -51,6 +51,8 @@ def stated_format(statement: Statement, sample: str, where: str) -> logs.Format:
     of_time = about.get("step_time_unit", "s")
     if is_duration and "step_time_unit" not in about:
         of_time = next((n for n, s in SECONDS.items() if s == seconds_of(unit)), None)
+    described = {"regex": regex.value, "sample": sample, "step_time_unit": of_time or "s"}
+    form = validated(described, LogPattern, f"{where}: {regex.by}").format_named(NAME)
     whose = _whose(about, per_step=is_duration or counts_steps(unit))
     counted = about.get("unit", _counted(unit))
     if counted == _STEPS or (whose == "step" and counted is None):
@@ -63,8 +65,6 @@ def stated_format(statement: Statement, sample: str, where: str) -> logs.Format:
             found=sample,
             hint="state it with these options, or in mapping.yml",
         )
-    described = {"regex": regex.value, "sample": sample, "step_time_unit": of_time}
-    form = validated(described, LogPattern, f"{where}: {regex.by}").format_named(NAME)
     return replace(form, unit=counted, rates_are_per=whose)
 
 
