@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import logs
 from ..campaign.directory import read_plan, require_existing, run_directory
@@ -20,7 +20,7 @@ from ..catalog.workload import Model
 from ..core.case import SCHEMA
 from ..core.errors import UserError
 from ..core.files import is_campaign, read_json
-from ..core.lists import grouped
+from ..core.lists import grouped, natural
 from .archives import members_of, stem_of_archive
 from .log_file import NO_RATE, LogFile
 from .log_name import stem_of
@@ -35,7 +35,6 @@ _OWN = re.compile(
     r"|manifest\.jsonl(\.sig)?|(campaign|plan|run)\.json",
     re.ASCII,
 )
-_NUMBER = re.compile(r"(\d+)", re.ASCII)
 Scratch = Callable[[], Path]  # gives a private directory, which is removed at the end
 
 
@@ -130,7 +129,7 @@ def find(
 
 def _find_records(campaign: Path, found: Found, recorded: Collection[str] | None) -> None:
     rules = _rules(campaign, found.problems)
-    records = sorted(_records(campaign, found.problems), key=_natural)
+    records = sorted(_records(campaign, found.problems), key=natural)
     files = None if recorded is None else grouped(recorded, os.path.dirname)
     for path in records:
         place = Place(path, is_record=True, rules=rules)
@@ -177,7 +176,7 @@ def _in_directory(directory: Path, found: Found, scratch: Scratch | None) -> Ite
             [*directory.resolve().parts[:0:-1]],
             _members(directory, found.problems, scratch),
         )
-    for file in sorted(files, key=lambda file: _natural(file.path)):
+    for file in sorted(files, key=lambda file: natural(file.path)):
         path = file.path
         if file.reason is not None:
             found.skipped.append(Skipped(path, file.reason))
@@ -339,10 +338,3 @@ def _members(archive: Path, problems: list[UserError], scratch: Scratch | None) 
             yield _File(path, "an archive in an archive")
         elif not path.name.startswith("."):
             yield _File(path, member.reason, member.content)
-
-
-def _natural(path: Path) -> list[Any]:
-    """Sort key that puts r2 before r10, and 2n8g before 10n8g: texts and numbers in turn."""
-    parts: list[Any] = _NUMBER.split(str(path))
-    parts[1::2] = map(int, parts[1::2])
-    return parts
