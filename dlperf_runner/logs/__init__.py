@@ -48,7 +48,9 @@ class Log:
     the first rank that prints steps. `memory_gib`: the highest memory use of a device that lines
     with a rate print. `compute_rates`: their rates without waiting for data. `skipped`: the steps
     of each rate that changed no weight. `tflops` and `mfu` (in percent) are those of a device, as
-    the program computed them. All are empty if the format does not have them."""
+    the program computed them. `epoch_length`: the steps of an epoch, if lines count
+    them in each anew. `marked`: how often the marker of the format occurs, if all was read. All are
+    empty if the format does not have them."""
 
     headers: list[Header]
     columns: Columns
@@ -59,6 +61,7 @@ class Log:
     tflops: list[float | None] = field(default_factory=list)
     mfu: list[float | None] = field(default_factory=list)
     epoch_length: int | None = None
+    marked: int = 0
 
 
 _own: dict[str, Format] = {}  # the formats of the user's catalogue
@@ -112,6 +115,7 @@ def parse(
             if header.final_samples_per_second or without_line not in known:
                 known.add(without_line)
                 log.headers.append(header)
+        log.marked += of_rank.data.count(form.marker) if most is None else 0
         before = set(seen.of_run)
         columns = steps.columns(form, of_rank, seen)
         if log.columns.steps:
