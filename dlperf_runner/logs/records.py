@@ -163,11 +163,12 @@ class Format:
     for step 1, whatever the interval. `skips_first`: the first interval has no line. `seconds`:
     `rate` is the duration of a step in units of so many seconds; it becomes a rate in steps per
     second. `rates_are_per`: what a printed rate is of; of a step, it is in steps per second.
-    `is_library`: other programs print these lines into their logs, too. `batch_of_step`: the batch of a run counts all samples of a step, those of accumulated batches
-    included; in other formats, the accumulated batches multiply it. `is_fp32`: the program is of a
-    time before TF32, or measures no training. `table`: reads a log whose rates are no steps of a
-    training, in the place of `entry`. `variants`: the formats, with the same name, of versions
-    whose lines cannot be described together.
+    `is_library`: other programs print these lines into their logs, too. `batch_of_step`: the batch
+    of a run counts all samples of a step, those of accumulated batches included; in other formats,
+    the accumulated batches multiply it. `is_fp32`: the program is of a time before TF32, or
+    measures no training. `table`: reads a log whose rates are no steps of a training, in the place
+    of `entry`. `variants`: the formats, with the same name, of versions whose lines cannot be
+    described together.
 
     If no workload of the catalogue has the format: `framework`, and `unit`, what rates count.
     `whole_run`: a rate is that of a whole run or of all its steps after a warm-up, of which the log

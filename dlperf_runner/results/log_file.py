@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from io import BufferedReader
@@ -77,6 +77,12 @@ class LogFile:
         if form is None:
             raise self._nothing_found()
         return form
+
+    def prefer(self, forms: Mapping[str, logs.Format]) -> None:
+        """Read the log in one of these formats, if it has lines of one."""
+        with self.errors():
+            if forms and (form := logs.detect(self.pieces(), forms)):
+                self.form = form
 
     @contextmanager
     def errors(self) -> Iterator[None]:
