@@ -21,11 +21,15 @@ _GZIP = b"\x1f\x8b"
 
 class LogFile:
     """The log at a path. Raises UserError if the file cannot be read. `form`: its format, if that
-    is known, which is so for planned runs with a format of the user."""
+    is known, which is so for planned runs with a format of the user. `content`: where its bytes
+    are, if it is a member of an archive."""
 
-    def __init__(self, path: Path, form: logs.Format | None = None) -> None:
+    def __init__(
+        self, path: Path, form: logs.Format | None = None, content: Path | None = None
+    ) -> None:
         self.path = path
         self._form = form
+        self._content = content or path
 
     @cached_property
     def _head(self) -> tuple[bytes, bool]:
@@ -53,7 +57,7 @@ class LogFile:
         """The content of a compressed log. Raises UserError if the file is damaged or expands
         beyond the limit: a small file can expand to any size."""
         try:
-            with open_gzip(self.path) as file:
+            with open_gzip(self._content, self.path) as file:
                 while piece := file.read(PIECE):
                     yield piece
         except (EOFError, OSError, zlib.error) as error:
@@ -100,7 +104,7 @@ class LogFile:
 
     def _file(self) -> BufferedReader:
         try:
-            return open_read(self.path)
+            return open_read(self._content)
         except OSError as error:
             raise UserError(
                 "the log cannot be read", where=str(self.path), found=error.strerror or str(error)

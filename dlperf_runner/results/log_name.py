@@ -18,7 +18,7 @@ from ..catalog.names import names
 from ..core.case import Topology
 from ..core.linear import compiled
 
-_FILE = re.compile(r"(?P<stem>.+?)(?P<kind>\.(?:log|txt|out|err))?(?:\.gz)?", re.IGNORECASE)
+_FILE = re.compile(r"(?P<stem>.+?)(?P<kind>\.(?:log|txt|out|err|jsonl?))?(?:\.gz)?", re.IGNORECASE)
 # rn50.log.node2 is the log of another node of that run, rn50.log.1 an older one.
 _ANOTHER = re.compile(r"\.(log|txt|out|err)\.", re.IGNORECASE)
 _EXTENSION = re.compile(r"\.[A-Za-z]\w{0,11}$", re.ASCII)
@@ -82,14 +82,12 @@ def stem_of(name: str) -> str | None:
 def words_of(stem: str, directories: Sequence[str]) -> PathWords:
     """What the stem of a log's name and its directories, from the nearest up, say. Raises
     ValueError if the name contradicts itself."""
-    of_directories = _of_directories(tuple(directories))
+    above, repeat, of_directories = _of_directories(tuple(directories))
     words = _words_of_name(stem, BY_NAME)
-    if not words.settings and (above := of_directories.pop("above")):
+    if above and not words.settings:
         first = tuple(word for word in above.first if word not in words.first)
         words = above._replace(first=(*first, *words.first), repeat=words.repeat or above.repeat)
-    of_directories.pop("above", None)
-    repeat = words.repeat or of_directories.pop("repeat")
-    return words._replace(**{**of_directories, "repeat": repeat})
+    return words._replace(repeat=words.repeat or repeat, **of_directories)
 
 
 def _words_of_name(name: str, by: str) -> PathWords:
@@ -119,7 +117,7 @@ def _split(name: str) -> list[str]:
     words: list[str] = []
     for word in re.split(r"[_\s]+", name):
         pieces = _PIECES.split(word)
-        if len(pieces) < 2 or _setting(word, is_last=False) or not any(map(_is_setting, pieces)):
+        if len(pieces) < 2 or setting_of(word) or not any(map(_is_setting, pieces)):
             words.append(word)
             continue
         together: list[str] = []
@@ -133,20 +131,32 @@ def _split(name: str) -> list[str]:
     return [word for word in words if word]
 
 
+def setting_of(word: str) -> tuple[str, object] | None:
+    """The field and the value that a word gives, wherever it stands."""
+    return _setting(word, is_last=False)
+
+
 def _is_setting(word: str) -> bool:
-    return _setting(word, is_last=False) is not None
+    return setting_of(word) is not None
 
 
 @functools.lru_cache(maxsize=1024)  # the logs of a tree share their directories
-def _of_directories(directories: Sequence[str]) -> dict[str, Any]:
-    """The fields of PathWords that the directories give."""
-    return {
-        "above": next(filter(None, map(_named_like_a_run, directories)), None),
-        "repeat": next((int(m[1]) for m in map(_NUMBERED.fullmatch, directories) if m), None),
-        "topology_directory": next(filter(topology_of, directories), None),
-        "batch_directories": tuple(filter(_BATCH_DIRECTORY.fullmatch, directories)),
-        "accelerator_directory": next(_accelerators(directories), None),
-    }
+def _of_directories(
+    directories: Sequence[str],
+) -> tuple[PathWords | None, int | None, dict[str, Any]]:
+    """What the nearest directory that is named like a run says, the repeat that a directory says,
+    and the fields of PathWords that the directories give."""
+    above = next(filter(None, map(_named_like_a_run, directories)), None)
+    repeat = next((int(m[1]) for m in map(_NUMBERED.fullmatch, directories) if m), None)
+    return (
+        above,
+        repeat,
+        {
+            "topology_directory": next(filter(topology_of, directories), None),
+            "batch_directories": tuple(filter(_BATCH_DIRECTORY.fullmatch, directories)),
+            "accelerator_directory": next(_accelerators(directories), None),
+        },
+    )
 
 
 def _named_like_a_run(directory: str) -> PathWords | None:

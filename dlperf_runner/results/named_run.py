@@ -89,9 +89,14 @@ class _Identification:
             raise self._without_model()
         self.entry = found
 
+    @property
+    def rank(self) -> str | None:
+        stated = self.statement.get("rank")
+        return str(stated.value) if stated else None
+
     @cached_property
     def headers(self) -> Sequence[logs.Header]:
-        return headers_of(self.log)
+        return headers_of(self.log, self.rank)
 
     @cached_property
     def head(self) -> Mapping[str, Stated]:
@@ -102,14 +107,15 @@ class _Identification:
             self._assert(field, filter(None, [self.statement.get(field)]))
         by_name = [Stated(self.entry.name, BY_NAME)] if self.words.first else []
         self._assert("model", [*filter(None, [self.statement.get("model")]), *by_name])
-        accelerator = self._accelerator()
         try:
             topology = self._topology()
             batch = self._batch_size(topology.world_size)
+            accelerator = self._accelerator()
             precision = self._precision(accelerator)
         except _MissingError as error:
             raise self._all_missing(error) from None
         repeat = self._agreed("repeat", self._said("repeat"))
+        parameters = tuple(self._stated_parameters())
         steps, warmup = (self.statement.get(f) for f in ("total_steps", "warmup_steps"))
         rule = self.entry.workload.rule
         if steps or warmup:
@@ -133,11 +139,19 @@ class _Identification:
             stated_by=tuple((_SETTINGS.get(f, f), s.by) for f, s in self.statement.items()),
             accelerator=accelerator,
             asserted=tuple(self.asserted),
-            rank=str(self.statement["rank"].value) if "rank" in self.statement else None,
-            stated_parameters=tuple(self._stated_parameters()),
+            rank=self.rank,
+            stated_parameters=parameters,
             assumed=(ASSUMED_NODES,) if self._nodes_are_assumed else (),
-            other_words=" ".join(self.words.others),
+            other_words=" ".join((*self._unused_words(), *self.words.others)),
         )
+
+    def _unused_words(self) -> Iterator[str]:
+        """The words before the first setting that name nothing."""
+        for word in self.words.first:
+            of_model = word in self.entry.words or word in self.entry.name.split("-")
+            is_known = names().is_model(word) or names().framework_of(word)
+            if not of_model and not is_known and word != self.entry.name:
+                yield word
 
     def _stated_parameters(self) -> Iterator[tuple[str, str]]:
         for name in ("accumulation_steps", "sequence_length"):
@@ -154,11 +168,10 @@ class _Identification:
     def _all_missing(self, first: _MissingError) -> UserError:
         """The error of all settings that nothing states, of which `first` is one."""
         found = {first.option: first}
-        accelerator = self._accelerator()
         for find in (
             self._topology,
             lambda: self._batch_size(1),
-            lambda: self._precision(accelerator),
+            lambda: self._precision(self._accelerator()),
         ):
             try:
                 find()
@@ -244,6 +257,9 @@ class _Identification:
         self._assert("precision", said)
         if not said or said[0].value != "fp8":  # a log states that as a recipe
             said += self._in_log("precision", needed=not said)
+        dtypes = self.entry.workload.dtypes
+        if not said and len(dtypes) == 1 and self.headers:  # it would state another one
+            return next(iter(dtypes))
         precision = self._agreed("precision", said)
         if precision is None:
             raise self._missing("precision", "a name like rn50_b128_fp32_1.log", "--precision")

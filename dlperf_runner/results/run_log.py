@@ -138,7 +138,7 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
             if run.rule not in (rule, None):  # mostly the same object, which is compared fast
                 rule = run.rule
                 content, digest = _content(log, run, rule)
-            if not entry.is_published and "total_steps" not in dict(run.stated_by):
+            if _has_its_own_steps(run, entry):
                 content, digest, rule = _with_its_steps(log, run, rule, content, digest, entry)
                 run = replace(run, rule=rule)
     if run.expected_by != "the plan" and log.form is not logs.formats().get(log.form.name):
@@ -231,6 +231,12 @@ def _digest(rates: tuple[float, ...]) -> str | None:
     if len(set(rates)) < _TELLING_RATES:
         return None
     return hashlib.sha256(array("d", rates).tobytes()).hexdigest()
+
+
+def _has_its_own_steps(run: FoundRun, entry: Model) -> bool:
+    """Whether nobody says how many steps the log has: no publication, no user."""
+    is_stated = entry.is_published or entry.workload.log_pattern is not None
+    return not is_stated and "total_steps" not in dict(run.stated_by)
 
 
 def _with_its_steps(

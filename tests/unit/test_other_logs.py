@@ -23,7 +23,7 @@ NINE = {
     "arcface_y1_b2_train_cpu.log": speedometer("y1"),
     "arcface_y1_b2_train_parall_cpu.log": speedometer("y1", parallel=True),
     "rn50_b128_fp32_1n1g_v100_seed_sample.log": oneflow(384.0),
-    "r50_b4_1n1g_cpu.log": plsc(4.0),
+    "r50_b4_1n1g_cpu.log": ["Use mixed precision training: False", *plsc(4.0)],
 }
 
 
@@ -99,11 +99,6 @@ def test_a_name_of_something_else_is_refused(
 @pytest.mark.parametrize(
     ("name", "lines", "found"),
     [
-        (
-            "bert_gpu8_amp_bs256.txt",
-            NINE["tf_rn50_b256_amp_1n8g_v100_2022-11.log"],
-            ("dllogger", "tensorflow", "bert"),
-        ),
         ("vgg16_b128_fp32_1n1g.log", GOOD, ("gluoncv-horovod", "mxnet", "vgg16")),
         ("mynet_b128_fp32_1n1g.log", GOOD, ("gluoncv-horovod", "mxnet", "mynet")),
     ],
@@ -184,7 +179,7 @@ from dlperf_runner.results.load import load_results
 print(*load_results(Path(sys.argv[1])).problems)
 """
     message, peak = peak_of(program, path)
-    assert "the compressed log is suspiciously large" in message
+    assert "the compressed file is suspiciously large" in message
     assert peak < 300  # MB, of which most is pandas
     # Far fewer bytes are as many as the file may have.
     monkeypatch.setattr(files, "ALWAYS_EXPANDED", 1000)
