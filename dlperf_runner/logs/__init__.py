@@ -148,7 +148,7 @@ def _of_run(form: Format, block: Block, group: str, values: set[bytes]) -> Heade
             expected="one",
             found=", ".join(map(bytes.decode, sorted(values))),
         )
-    stated: dict[str, Any] = {field: int(*values)}
+    stated: dict[str, Any] = {field: int(*values) + (group == "last")}
     return Header(block.line(first.start(group)), **stated)
 
 
@@ -181,6 +181,7 @@ def _blocks(
 ) -> Iterator[tuple[Block, Block]]:
     """The blocks of a log, each also without the lines of ranks whose steps do not count."""
     markers = [form.marker, *(statement.marker.encode() for statement in form.statements)]
+    markers += [form.opening] if form.opening else []
     for block in blocks(pieces, markers):
         if rank is None and block.ranks:
             lines = zip(block.data.split(b"\n"), block.ranks, strict=True)
@@ -217,6 +218,8 @@ def other_at_end(form: Format, end: bytes) -> Format | None:
     for other in built_in().values():
         if other.name == form.name or other.table is not None or not holds(tail, other.marker):
             continue
+        if other.whole_run or form.is_library or other.is_library:
+            continue  # these may be of the same program
         if any(steps.with_rate(other, tail)):
             return other
     return None

@@ -157,6 +157,7 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
         counts.get("sequence_length"),
         counts.get("accumulation_steps", 1),
         log.form.batch_of_step,
+        next((h.tokens_per_step for h in content.headers if h.tokens_per_step), None),
     )
     measured, found, left_out = measure(
         log.form,
