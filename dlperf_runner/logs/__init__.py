@@ -16,7 +16,7 @@ from typing import Any
 from . import gluoncv_horovod, steps, text
 from .ranks import Ranks
 from .reader import Block, blocks, holds
-from .records import Columns, Format, Header, LineError, Statement, Table
+from .records import CUT, Columns, Format, Header, LineError, Statement, Table
 from .statements import headers
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Statement",
     "built_in",
     "detect",
+    "first_line",
     "formats",
     "line_of",
     "other_at_end",
@@ -48,7 +49,9 @@ class Log:
     the first rank that prints steps. `memory_gib`: the highest memory use of a device that lines
     with a rate print. `compute_rates`: their rates without waiting for data. `skipped`: the steps
     of each rate that changed no weight. `tflops` and `mfu` (in percent) are those of a device, as
-    the program computed them. All are empty if the format does not have them."""
+    the program computed them. `epoch_length`: the steps of an epoch, if lines count
+    them in each anew. `marked`: how often the marker of the format occurs, if all was read. All are
+    empty if the format does not have them."""
 
     headers: list[Header]
     columns: Columns
@@ -60,6 +63,7 @@ class Log:
     mfu: list[float | None] = field(default_factory=list)
     epoch_length: int | None = None
     notes: Sequence[str] = ()
+    marked: int = 0
 
 
 _own: dict[str, Format] = {}  # the formats of the user's catalogue
@@ -115,6 +119,7 @@ def parse(
             if header.final_samples_per_second or without_line not in known:
                 known.add(without_line)
                 log.headers.append(header)
+        log.marked += of_rank.data.count(form.marker) if most is None else 0
         before = set(seen.of_run)
         columns = steps.columns(form, of_rank, seen)
         if log.columns.steps:
@@ -163,6 +168,18 @@ def line_of(form: Format, pieces: Iterable[bytes], index: int, rank: str | None 
     )
     block, at = next(islice(places, index, None))
     return block.line(at)
+
+
+def first_line(form: Format, pieces: Iterable[bytes]) -> str | None:
+    """The first line with a rate, without labels; None if there is none."""
+    for block in blocks(pieces, [form.marker]):
+        for match in steps.with_rate(form, block.data):
+            start = block.data.rfind(b"\n", 0, match.start("rate")) + 1
+            line, *_ = block.data[start:].split(b"\n", 1)
+            before, after = line[: match.start("rate") - start], line[match.start("rate") - start :]
+            whole = before[before.rfind(b"\r") + 1 :] + after.split(b"\r", 1)[0]
+            return whole.decode("utf-8", "replace").removesuffix(CUT)
+    return None
 
 
 def _blocks(

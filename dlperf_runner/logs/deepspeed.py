@@ -82,7 +82,8 @@ _OF_PIPELINE = replace(
     marker=b" samples/sec: ",
     entry=re.compile(
         rb"steps: (?P<step>\d{1,12}+) loss: (?P<loss>%s) (?:[^:\r\n]{1,64}: \S{1,64}+ ){0,8}?"
-        rb"iter time \(s\): \d{1,9}+\.\d{3} samples/sec: %s" % (text.WORD, text.rate_before(text.END))
+        rb"iter time \(s\): \d{1,9}+\.\d{3} samples/sec: %s"
+        % (text.WORD, text.rate_before(text.END))
     ),
     rate=rb"\d+\.\d{3}",
     one_step=False,

@@ -79,7 +79,7 @@ _OF_SAMPLES = Format(
 _OF_STEPS = replace(
     _OF_SAMPLES,
     sample="{'train_runtime': 49.0196, 'train_samples_per_second': 1.02, 'epoch': 1.0}",
-    entry=_line(rb"(?!, 'train_steps_per_second': )(?=[,}])"),
+    entry=_line(rb", 'epoch': "),
     rates_are_per="step",
 )
 FORMAT = replace(_OF_SAMPLES, variants=(_OF_STEPS,))

@@ -1,8 +1,8 @@
 """NeMo 2: the time of a step, in s, or tokens/s of one device, as means since the line before.
 
     Training epoch 0, iteration 20/59 | lr: 3e-05 | global_batch_size: 128 | global_step: 20 |
-      reduced_train_loss: 1.233 | train_step_timing in s: 12.41 | tokens_per_sec_per_gpu: 1.073e+04 |
-      consumed_samples: 2688     (on one line)
+      reduced_train_loss: 1.233 | train_step_timing in s: 12.41 |
+      tokens_per_sec_per_gpu: 1.073e+04 | consumed_samples: 2688     (on one line)
 
 Iterations count from 0; `59` is the last one. Numbers have four digits, whole ones no point. Newer
 versions print tokens/s if they are asked to. Otherwise, the sequence length has to be stated. Lines

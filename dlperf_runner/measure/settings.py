@@ -58,6 +58,7 @@ def confirmed_settings(
                     where=f"{name}:{line}",
                     expected=str(value_wanted),
                     found=_shown(value),
+                    hint=_about_nodes(field, value, expected),
                 )
     if "global batch size" in found:
         found.add("batch size")
@@ -75,6 +76,13 @@ def same_precision(a: object, b: object) -> bool:
     call training in fp16 automatic mixed precision."""
     first, second = (set(str(value).split("|")) for value in (a, b))
     return bool(first & second) or {*first, *second} == {"amp", "fp16"}
+
+
+def _about_nodes(field: str, value: object, expected: Expected) -> str | None:
+    if field != "nodes":
+        return None
+    devices = expected.topology.gpus_per_node
+    return f"a run on {value} nodes is one of {value}n{devices}g, if each uses {devices} devices"
 
 
 def _shown(value: object) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import logs
 from ..campaign.directory import read_plan, require_existing, run_directory
@@ -20,12 +20,13 @@ from ..catalog.workload import Model
 from ..core.case import SCHEMA
 from ..core.errors import UserError
 from ..core.files import is_campaign, read_json
-from ..core.lists import grouped
+from ..core.lists import grouped, natural
 from .archives import members_of, stem_of_archive
-from .log_file import LogFile
+from .log_file import NO_RATE, LogFile
 from .log_name import stem_of
-from .named_run import is_named_like_a_run, named_run
+from .named_run import is_named_like_a_run, named_formats, named_run
 from .run_record import FoundRun, planned_run
+from .stated_format import sample_of, stated_format
 from .statement import NOTHING, Statement, Statements
 
 # Files of this tool in a directory of logs.
@@ -34,7 +35,6 @@ _OWN = re.compile(
     r"|manifest\.jsonl(\.sig)?|(campaign|plan|run)\.json",
     re.ASCII,
 )
-_NUMBER = re.compile(r"(\d+)", re.ASCII)
 Scratch = Callable[[], Path]  # gives a private directory, which is removed at the end
 
 
@@ -66,10 +66,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file that is not read as a log, and why."""
+    """A file that is not read as a log, and why. `error`: what to do if it is one."""
 
     path: Path
     reason: str
+    error: UserError | None = None
 
 
 @dataclass
@@ -128,7 +129,7 @@ def find(
 
 def _find_records(campaign: Path, found: Found, recorded: Collection[str] | None) -> None:
     rules = _rules(campaign, found.problems)
-    records = sorted(_records(campaign, found.problems), key=_natural)
+    records = sorted(_records(campaign, found.problems), key=natural)
     files = None if recorded is None else grouped(recorded, os.path.dirname)
     for path in records:
         place = Place(path, is_record=True, rules=rules)
@@ -175,7 +176,7 @@ def _in_directory(directory: Path, found: Found, scratch: Scratch | None) -> Ite
             [*directory.resolve().parts[:0:-1]],
             _members(directory, found.problems, scratch),
         )
-    for file in sorted(files, key=lambda file: _natural(file.path)):
+    for file in sorted(files, key=lambda file: natural(file.path)):
         path = file.path
         if file.reason is not None:
             found.skipped.append(Skipped(path, file.reason))
@@ -239,14 +240,20 @@ def run_at(place: Place, models: Sequence[Model]) -> tuple[FoundRun, LogFile] | 
         if run.why_not is None and not run.has(run.path.name):
             raise UserError("the log is not recorded in the manifest", where=str(run.path))
         return run, LogFile(run.path, logs.own_formats().get(run.log_format))
-    log = LogFile(place.path, content=place.content)
+    statement = place.statement or {}
+    first = named_formats(place.path, place.directories, models, statement)
+    log = LogFile(place.path, content=place.content, first=first)
     try:
-        _ = log.form
+        sample = sample_of(log, statement)
+        _ = sample or log.form
     except UserError as error:
         if place.is_given or is_named_like_a_run(place.path, place.directories):
             raise
-        return Skipped(place.path, error.problem)
-    return named_run(log, place.directories, models, place.statement or {}), log
+        return Skipped(place.path, error.problem, None if error.problem == NO_RATE else error)
+    if sample is not None:
+        form = stated_format(statement, sample, str(place.path))
+        log = LogFile(place.path, form, place.content)
+    return named_run(log, place.directories, models, statement), log
 
 
 def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
@@ -331,10 +338,3 @@ def _members(archive: Path, problems: list[UserError], scratch: Scratch | None) 
             yield _File(path, "an archive in an archive")
         elif not path.name.startswith("."):
             yield _File(path, member.reason, member.content)
-
-
-def _natural(path: Path) -> list[Any]:
-    """Sort key that puts r2 before r10, and 2n8g before 10n8g: texts and numbers in turn."""
-    parts: list[Any] = _NUMBER.split(str(path))
-    parts[1::2] = map(int, parts[1::2])
-    return parts

@@ -117,7 +117,7 @@ def _split(name: str) -> list[str]:
     words: list[str] = []
     for word in re.split(r"[_\s]+", name):
         pieces = _PIECES.split(word)
-        if len(pieces) < 2 or _setting(word, is_last=False) or not any(map(_is_setting, pieces)):
+        if len(pieces) < 2 or setting_of(word) or not any(map(_is_setting, pieces)):
             words.append(word)
             continue
         together: list[str] = []
@@ -131,8 +131,13 @@ def _split(name: str) -> list[str]:
     return [word for word in words if word]
 
 
+def setting_of(word: str) -> tuple[str, object] | None:
+    """The field and the value that a word gives, wherever it stands."""
+    return _setting(word, is_last=False)
+
+
 def _is_setting(word: str) -> bool:
-    return _setting(word, is_last=False) is not None
+    return setting_of(word) is not None
 
 
 @functools.lru_cache(maxsize=1024)  # the logs of a tree share their directories

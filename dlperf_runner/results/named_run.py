@@ -40,7 +40,24 @@ def named_run(
     log: LogFile, directories: Sequence[str], models: Sequence[Model], statement: Statement
 ) -> FoundRun:
     """The run of a log. Raises UserError if it cannot be identified."""
-    return _Identification(log, _words_at(log.path, directories), models, statement).run()
+    path_words = _words_at(log.path, directories)
+    if own := logs.own_formats():
+        log.prefer(_named_formats(own, path_words, models, statement))
+    return _Identification(log, path_words, models, statement).run()
+
+
+def _named_formats(
+    own: Mapping[str, logs.Format],
+    path_words: PathWords,
+    models: Sequence[Model],
+    statement: Statement,
+) -> dict[str, logs.Format]:
+    """The formats of the user that belong to the model which a statement or the name names: those
+    of programs with a built-in format may be among them."""
+    stated = [statement["model"].value] if "model" in statement else []
+    named = {*(stated or (*path_words.first, *path_words.others))}
+    of_models = {m.workload.log_format for m in models if not named.isdisjoint(m.names)}
+    return {name: form for name, form in own.items() if name in of_models}
 
 
 def is_named_like_a_run(path: Path, directories: Sequence[str]) -> bool:
@@ -54,6 +71,19 @@ def _words_at(path: Path, directories: Sequence[str]) -> PathWords:
         return words_of(stem_of(path.name) or path.stem, directories)
     except ValueError as error:
         raise UserError(str(error), where=str(path), found=path.name) from None
+
+
+def named_formats(
+    path: Path, directories: Sequence[str], models: Sequence[Model], statement: Statement
+) -> Mapping[str, logs.Format]:
+    """The formats of the user's workloads that a statement, or else the path, names."""
+    own = logs.own_formats()
+    if not own:
+        return {}
+    found = _words_at(path, directories)
+    stated = [statement["model"].value] if "model" in statement else [*found.first, *found.others]
+    forms = {m.workload.log_format for m in models if not {*stated}.isdisjoint(m.names)}
+    return {name: own[name] for name in sorted(forms & own.keys())}
 
 
 class _Identification:
@@ -72,9 +102,14 @@ class _Identification:
             raise self._without_model()
         self.entry = found
 
+    @property
+    def rank(self) -> str | None:
+        stated = self.statement.get("rank")
+        return str(stated.value) if stated else None
+
     @cached_property
     def headers(self) -> Sequence[logs.Header]:
-        return headers_of(self.log)
+        return headers_of(self.log, self.rank)
 
     @cached_property
     def head(self) -> Mapping[str, Stated]:
@@ -93,6 +128,7 @@ class _Identification:
         except _MissingError as error:
             raise self._all_missing(error) from None
         repeat = self._agreed("repeat", self._said("repeat"))
+        parameters = tuple(self._stated_parameters())
         steps, warmup = (self.statement.get(f) for f in ("total_steps", "warmup_steps"))
         rule = self.entry.workload.rule
         if steps or warmup:
@@ -116,11 +152,19 @@ class _Identification:
             stated_by=tuple((_SETTINGS.get(f, f), s.by) for f, s in self.statement.items()),
             accelerator=accelerator,
             asserted=tuple(self.asserted),
-            rank=str(self.statement["rank"].value) if "rank" in self.statement else None,
-            stated_parameters=tuple(self._stated_parameters()),
+            rank=self.rank,
+            stated_parameters=parameters,
             assumed=(ASSUMED_NODES,) if self._nodes_are_assumed else (),
-            other_words=" ".join(self.words.others),
+            other_words=" ".join((*self._unused_words(), *self.words.others)),
         )
+
+    def _unused_words(self) -> Iterator[str]:
+        """The words before the first setting that name nothing."""
+        for word in self.words.first:
+            of_model = word in self.entry.words or word in self.entry.name.split("-")
+            is_known = names().is_model(word) or names().framework_of(word)
+            if not of_model and not is_known and word != self.entry.name:
+                yield word
 
     def _stated_parameters(self) -> Iterator[tuple[str, str]]:
         for name in ("accumulation_steps", "sequence_length"):
