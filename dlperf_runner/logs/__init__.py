@@ -119,7 +119,7 @@ def parse(
             if header.final_samples_per_second or without_line not in known:
                 known.add(without_line)
                 log.headers.append(header)
-        log.marked += of_rank.data.count(form.marker) if most is None else 0
+        log.marked += of_rank.data.count(form.marker) if most is None and form.marker else 0
         before = set(seen.of_run)
         columns = steps.columns(form, of_rank, seen)
         if log.columns.steps:
@@ -133,6 +133,7 @@ def parse(
             break
     ranks.check()
     log.memory_gib, log.compute_rates = seen.memory_gib, seen.compute_rates
+    log.marked -= seen.without_rate if log.marked else 0
     log.skipped, log.tflops, log.mfu = seen.skipped, seen.tflops, seen.mfu
     log.epoch_length = seen.epoch_length
     return log
