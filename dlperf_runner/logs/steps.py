@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, repeat
 
@@ -27,8 +27,9 @@ class Seen:
     before its rate; what each line with a rate states of the whole run, by group; the highest
     memory use; and for each line with a rate, that without waiting for data, the TFLOP/s and the
     MFU that the program computed, and the number of skipped steps. `opened`: the last step of each
-    rank whose rate follows. `without_rate`: how many matches have none. `first_epoch`: the number
-    of the first one, and `epoch_length`, its steps, if lines state them."""
+    rank whose rate follows. `without_rate`: how many matches have none that
+    counts. `first_epoch`: the number of the first one, and `epoch_length`, its steps, if lines
+    state them."""
 
     losses: Losses = field(default_factory=dict)
     of_run: dict[str, set[bytes]] = field(default_factory=dict)
@@ -54,12 +55,19 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     group: dict[str, Sequence[bytes]] = dict(
         zip(form.entry.groupindex, zip(*entries, strict=True), strict=True)
     )
+    kept: Collection[int] = range(len(entries))
+    if "epoch" in group and "of_epoch" not in group:
+        kept = _of_first_epoch(group.pop("epoch"), seen)
+        if len(kept) < len(entries):
+            group = {name: [column[n] for n in kept] for name, column in group.items()}
+        if not kept:
+            return Columns()
     steps, rates = group["step"], group["rate"]
     if form.opening:
         steps = _opened(form, block, steps, rates, seen.opened)
     if form.whole_run:
         steps = [step or b"1" for step in steps]
-    empty: Sequence[bytes] = (b"",) * len(entries)
+    empty: Sequence[bytes] = (b"",) * len(kept)
     printed, times = group.get("loss", empty), group.get("time", empty)
     for name in [name for name in OF_RUN if name in group]:
         if stated := set(filter(None, group[name])):
@@ -74,7 +82,9 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     if "skipped" in group:
         seen.skipped += [int(number or 0) for number in group["skipped"]]
     if seen.losses or not all(rates):
-        printed = list(_losses(_writers(form, block), steps, rates, printed, seen.losses))
+        all_writers = enumerate(islice(_writers(form, block), len(entries)))
+        writers = (writer for n, writer in all_writers if n in kept)
+        printed = list(_losses(writers, steps, rates, printed, seen.losses))
         with_rate = [n for n, rate in enumerate(rates) if rate]
         seen.without_rate += len(rates) - len(with_rate)
         steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
@@ -89,6 +99,18 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         text.optional_numbers(printed),
         text.unix_times(times),
     )
+
+
+def _of_first_epoch(epochs: Sequence[bytes], seen: Seen) -> Collection[int]:
+    """The indices of the lines of the first epoch of a log."""
+    if seen.first_epoch is None:
+        seen.first_epoch = int(epochs[0])
+    first = b"%d" % seen.first_epoch
+    if epochs.count(first) == len(epochs):
+        return range(len(epochs))
+    kept = [n for n, epoch in enumerate(epochs) if epoch == first]
+    seen.without_rate += len(epochs) - len(kept)
+    return kept
 
 
 def _opened(
