@@ -16,7 +16,7 @@ from typing import Any
 from . import steps, text
 from .ranks import Ranks
 from .reader import Block, blocks, holds
-from .records import Columns, Format, Header, LineError, Statement
+from .records import CUT, Columns, Format, Header, LineError, Statement
 from .statements import headers
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Statement",
     "built_in",
     "detect",
+    "first_line",
     "formats",
     "line_of",
     "other_at_end",
@@ -157,6 +158,18 @@ def line_of(form: Format, pieces: Iterable[bytes], index: int, rank: str | None 
     )
     block, at = next(islice(places, index, None))
     return block.line(at)
+
+
+def first_line(form: Format, pieces: Iterable[bytes]) -> str | None:
+    """The first line with a rate, without labels; None if there is none."""
+    for block in blocks(pieces, [form.marker]):
+        for match in steps.with_rate(form, block.data):
+            start = block.data.rfind(b"\n", 0, match.start("rate")) + 1
+            line, *_ = block.data[start:].split(b"\n", 1)
+            before, after = line[: match.start("rate") - start], line[match.start("rate") - start :]
+            whole = before[before.rfind(b"\r") + 1 :] + after.split(b"\r", 1)[0]
+            return whole.decode("utf-8", "replace").removesuffix(CUT)
+    return None
 
 
 def _blocks(

@@ -7,6 +7,7 @@ archive becomes a path on disk. Links, devices, absolute paths and paths with `.
 from __future__ import annotations
 
 import re
+import secrets
 import shutil
 import stat
 import struct
@@ -75,9 +76,9 @@ def members_of(
             reason = "its path leads out of the archive" if leads_out else special
             content = None
             if reason is None and is_wanted(path.name):
-                with tempfile.NamedTemporaryFile(dir=scratch(), delete=False) as copy:
+                content = scratch() / secrets.token_hex(8)
+                with files.replacing(content, 0o600) as copy:
                     shutil.copyfileobj(open_member(), copy, 2**20)
-                content = Path(copy.name)
             members[str(path)] = Member(str(path), content, reason)
     except _DAMAGE as error:
         raise UserError(

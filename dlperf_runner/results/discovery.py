@@ -22,10 +22,11 @@ from ..core.errors import UserError
 from ..core.files import is_campaign, read_json
 from ..core.lists import grouped, natural
 from .archives import members_of, stem_of_archive
-from .log_file import LogFile
+from .log_file import NO_RATE, LogFile
 from .log_name import stem_of
-from .named_run import is_named_like_a_run, named_run
+from .named_run import is_named_like_a_run, named_formats, named_run
 from .run_record import FoundRun, planned_run
+from .stated_format import sample_of, stated_format
 from .statement import NOTHING, Statement, Statements
 
 # Files of this tool in a directory of logs.
@@ -65,10 +66,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file that is not read as a log, and why."""
+    """A file that is not read as a log, and why. `error`: what to do if it is one."""
 
     path: Path
     reason: str
+    error: UserError | None = None
 
 
 @dataclass
@@ -238,14 +240,20 @@ def run_at(place: Place, models: Sequence[Model]) -> tuple[FoundRun, LogFile] | 
         if run.why_not is None and not run.has(run.path.name):
             raise UserError("the log is not recorded in the manifest", where=str(run.path))
         return run, LogFile(run.path, logs.own_formats().get(run.log_format))
-    log = LogFile(place.path, content=place.content)
+    statement = place.statement or {}
+    first = named_formats(place.path, place.directories, models, statement)
+    log = LogFile(place.path, content=place.content, first=first)
     try:
-        _ = log.form
+        sample = sample_of(log, statement)
+        _ = sample or log.form
     except UserError as error:
         if place.is_given or is_named_like_a_run(place.path, place.directories):
             raise
-        return Skipped(place.path, error.problem)
-    return named_run(log, place.directories, models, place.statement or {}), log
+        return Skipped(place.path, error.problem, None if error.problem == NO_RATE else error)
+    if sample is not None:
+        form = stated_format(statement, sample, str(place.path))
+        log = LogFile(place.path, form, place.content)
+    return named_run(log, place.directories, models, statement), log
 
 
 def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:

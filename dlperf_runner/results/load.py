@@ -116,6 +116,8 @@ def load_results(
     apart = told_apart(of_runs, _root(sources))
     results.frame = _frame(apart, results)
     if not (results.runs or results.problems or results.missing):
+        results.problems += [file.error for file in results.skipped if file.error]
+    if not (results.runs or results.problems or results.missing):
         raise UserError(
             "no logs found",
             where=", ".join(map(str, sources)),

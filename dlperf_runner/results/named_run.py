@@ -73,6 +73,19 @@ def _words_at(path: Path, directories: Sequence[str]) -> PathWords:
         raise UserError(str(error), where=str(path), found=path.name) from None
 
 
+def named_formats(
+    path: Path, directories: Sequence[str], models: Sequence[Model], statement: Statement
+) -> Mapping[str, logs.Format]:
+    """The formats of the user's workloads that a statement, or else the path, names."""
+    own = logs.own_formats()
+    if not own:
+        return {}
+    found = _words_at(path, directories)
+    stated = [statement["model"].value] if "model" in statement else [*found.first, *found.others]
+    forms = {m.workload.log_format for m in models if not {*stated}.isdisjoint(m.names)}
+    return {name: own[name] for name in sorted(forms & own.keys())}
+
+
 class _Identification:
     """The sources of one log. `head` is read only if it is needed."""
 

@@ -130,11 +130,11 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
     content, digest = _content(log, run, rule)
     entry = entry_of(run, log.form, models)
     if entry is not None:
-        check_network(content.headers, run, entry)
+        check_network(content.headers, run, entry, log.form)
         if run.expected_by == "the plan":
             check_parameters(content.headers, run)
         else:
-            run = with_options(run, content.headers, entry)
+            run = with_options(run, content.headers, entry, log.form)
             if run.rule not in (rule, None):  # mostly the same object, which is compared fast
                 rule = run.rule
                 content, digest = _content(log, run, rule)
