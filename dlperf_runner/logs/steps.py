@@ -27,7 +27,8 @@ class Seen:
     before its rate; what each line with a rate states of the whole run, by group; the highest
     memory use; and for each line with a rate, that without waiting for data, the TFLOP/s and the
     MFU that the program computed, and the number of skipped steps. `opened`: the last step of each
-    rank whose rate follows. `first_epoch`: the number of
+    rank whose rate follows. `running_mean`: the last step and rate, if rates are running means.
+    `first_epoch`: the number of
     the first one, and `epoch_length`, its steps, if lines state them."""
 
     losses: Losses = field(default_factory=dict)
@@ -38,6 +39,7 @@ class Seen:
     mfu: list[float | None] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
     opened: dict[str | None, bytes] = field(default_factory=dict)
+    running_mean: tuple[int, float] | None = None
     first_epoch: int | None = None
     epoch_length: int | None = None
 
@@ -81,9 +83,12 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         with_rate = [n for n, rate in enumerate(group["rate"]) if rate]
         epochs, lengths = ([int(group[g][n]) for n in with_rate] for g in ("epoch", "of_epoch"))
         counted = tuple(_of_epochs(epochs, lengths, counted, seen))
+    per_second = _rates(form, block, rates)
+    if form.running_mean is not None:
+        per_second = list(_since_line_before(form.running_mean, counted, per_second, seen))
     return Columns(
         [number + 1 for number in counted] if form.zero_based else list(counted),
-        _rates(form, block, rates),
+        per_second,
         text.optional_numbers(printed),
         text.unix_times(times),
     )
@@ -122,6 +127,18 @@ def _of_epochs(
         seen.first_epoch = epoch if seen.first_epoch is None else seen.first_epoch
         seen.epoch_length = length if seen.epoch_length is None else seen.epoch_length
         yield (epoch - seen.first_epoch) * seen.epoch_length + step
+
+
+def _since_line_before(
+    uncounted: int, steps: Sequence[int], means: Sequence[float], seen: Seen
+) -> Iterator[float]:
+    """The rates of the steps since the line before, from running means."""
+    for step, mean in zip(steps, means, strict=True):
+        before, earlier = seen.running_mean or (uncounted, mean)
+        duration = (step - uncounted) / mean - (before - uncounted) / earlier
+        # A step that does not follow is reported when all are numbered.
+        yield (step - before) / duration if step > before and duration > 0 else mean
+        seen.running_mean = step, mean
 
 
 def _check_bytes(form: Format, block: Block) -> None:
