@@ -94,7 +94,7 @@ _RUNNING_MEAN = replace(
     sample="0/10, SamplesPerSec=1402.05, MemAllocated=1.87GB, MaxMemAllocated=6.12GB",
     marker=b", SamplesPerSec=",
     entry=re.compile(
-        rb"\d/(?P<step>\d{1,12}+), SamplesPerSec=(?P<rate>[^\s,]{1,64}+(?:\r?\n[\d.]{1,40}+)?+)"
+        rb"\d/(?P<step>\d{1,12}+), SamplesPerSec=%s" % text.rate_until(rb"(?:,|%s)" % text.END)
     ),
     one_step=False,
     running_mean=2,

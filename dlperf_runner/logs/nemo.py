@@ -22,9 +22,7 @@ from . import text
 from .records import Format
 
 _FIELDS = rb"(?:[^|\r\n]{0,120}+\|){0,25}?"
-_END = rb"(?: \||%s)" % text.END
-# With what stands at the beginning of the next line if the line was wrapped.
-_RATE = rb"(?P<rate>\S{1,64}+(?:\r?\n[\d.e+]{1,40}+(?=%(end)s))?+)(?=%(end)s)" % {b"end": _END}
+_RATE = text.rate_until(rb"(?: \||%s)" % text.END)
 
 
 def _line(field: bytes) -> re.Pattern[bytes]:

@@ -27,8 +27,7 @@ FORMAT = Format(
     marker=b"throughput/device/TPS=",
     opening=b"[step=",
     entry=re.compile(
-        rb"\[step=(?P<step>\d{1,12}+)/|throughput/device/TPS="
-        rb"(?P<rate>\S{1,64}+(?:\r?\n[\d.,]{1,40}+%s)?+)" % text.END
+        rb"\[step=(?P<step>\d{1,12}+)/|throughput/device/TPS=%s" % text.rate_until(text.END)
     ),
     rate=rb"\d{1,3}(?:,\d{3})*+(?:\.\d+)?|\d+(?:\.\d+)?(?:[Ee][+-]?\d+)?",
     statements=(
