@@ -26,10 +26,10 @@ class Seen:
     """What the blocks before said: losses, for formats that print the loss of a step on a line
     before its rate; what each line with a rate states of the whole run, by group; the highest
     memory use; and for each line with a rate, that without waiting for data, the TFLOP/s and the
-    MFU that the program computed, and the number of skipped steps. `opened`: the last step of each
-    rank whose rate follows. `running_mean`: the last step and rate, if rates are running means.
-    `first_epoch`: the number of
-    the first one, and `epoch_length`, its steps, if lines state them."""
+    MFU that the program computed, and the number of skipped steps. `opened`: the last step, and its
+    epoch, of each rank whose rate follows. `running_mean`: the last step and rate, if rates are
+    running means. `first_epoch`: the number of the first one, and `epoch_length`, its steps, if
+    lines state them."""
 
     losses: Losses = field(default_factory=dict)
     of_run: dict[str, set[bytes]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Seen:
     tflops: list[float | None] = field(default_factory=list)
     mfu: list[float | None] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
-    opened: dict[str | None, bytes] = field(default_factory=dict)
+    opened: dict[str | None, tuple[bytes, ...]] = field(default_factory=dict)
     running_mean: tuple[int, float] | None = None
     first_epoch: int | None = None
     epoch_length: int | None = None
@@ -55,9 +55,12 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     group: dict[str, Sequence[bytes]] = dict(
         zip(form.entry.groupindex, zip(*entries, strict=True), strict=True)
     )
-    steps, rates = group["step"], group["rate"]
     if form.opening:
-        steps = _opened(form, block, steps, rates, seen.opened)
+        names = [name for name in ("step", "epoch", "of_epoch") if name in group]
+        places = list(zip(*(group[name] for name in names), strict=True))
+        places = _opened(form, block, places, group["rate"], seen.opened)
+        group |= zip(names, zip(*places, strict=True), strict=True)
+    steps, rates = group["step"], group["rate"]
     if form.whole_run:
         steps = [step or b"1" for step in steps]
     empty: Sequence[bytes] = (b"",) * len(entries)
@@ -97,15 +100,15 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
 def _opened(
     form: Format,
     block: Block,
-    steps: Sequence[bytes],
+    places: Sequence[tuple[bytes, ...]],
     rates: Sequence[bytes],
-    opened: dict[str | None, bytes],
-) -> list[bytes]:
-    """The step of each match: that of its rank's last match with one. Raises LineError if none has
-    one before a rate."""
+    opened: dict[str | None, tuple[bytes, ...]],
+) -> list[tuple[bytes, ...]]:
+    """The step and the epoch of each match: those of its rank's last match with a step. Raises
+    LineError if none has one before a rate."""
     of_lines = []
-    for index, (writer, step) in enumerate(zip(_writers(form, block), steps, strict=False)):
-        if not step and writer not in opened:
+    for index, (writer, place) in enumerate(zip(_writers(form, block), places, strict=False)):
+        if not place[0] and writer not in opened:
             at = next(islice(form.entry.finditer(block.data), index, None)).start("rate")
             raise LineError(
                 block.line(at),
@@ -114,7 +117,7 @@ def _opened(
                 found=f"the rate {rates[index].decode('utf-8', 'replace')}",
                 hint="if the log begins in the middle of a step, remove its lines",
             )
-        opened[writer] = step or opened[writer]
+        opened[writer] = place if place[0] else opened[writer]
         of_lines.append(opened[writer])
     return of_lines
 
