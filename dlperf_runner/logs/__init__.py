@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from . import steps, text
+from . import gluoncv_horovod, steps, text
 from .ranks import Ranks
 from .reader import Block, blocks, holds
 from .records import CUT, Columns, Format, Header, LineError, Statement
@@ -35,6 +35,7 @@ __all__ = [
     "own_formats",
     "parse",
     "parse_tail",
+    "rate_of_epoch",
     "use_own",
 ]
 
@@ -48,7 +49,9 @@ class Log:
     the first rank that prints steps. `memory_gib`: the highest memory use of a device that lines
     with a rate print. `compute_rates`: their rates without waiting for data. `skipped`: the steps
     of each rate that changed no weight. `tflops` and `mfu` (in percent) are those of a device, as
-    the program computed them. All are empty if the format does not have them."""
+    the program computed them. `epoch_length`: the steps of an epoch, if lines count
+    them in each anew. `marked`: how often the marker of the format occurs, if all was read. All are
+    empty if the format does not have them."""
 
     headers: list[Header]
     columns: Columns
@@ -59,6 +62,7 @@ class Log:
     tflops: list[float | None] = field(default_factory=list)
     mfu: list[float | None] = field(default_factory=list)
     epoch_length: int | None = None
+    marked: int = 0
 
 
 _own: dict[str, Format] = {}  # the formats of the user's catalogue
@@ -112,6 +116,7 @@ def parse(
             if header.final_samples_per_second or without_line not in known:
                 known.add(without_line)
                 log.headers.append(header)
+        log.marked += of_rank.data.count(form.marker) if most is None else 0
         before = set(seen.of_run)
         columns = steps.columns(form, of_rank, seen)
         if log.columns.steps:
@@ -200,6 +205,15 @@ def detect(pieces: Iterable[bytes], known: Mapping[str, Format] | None = None) -
         ]
         if matches:
             return forms[min(matches)[1]]
+    return None
+
+
+def rate_of_epoch(pieces: Iterable[bytes]) -> tuple[int, str] | None:
+    """The first rate of a whole epoch, with its line, in a log without rates of steps; None if it
+    has none."""
+    for block in blocks(pieces, [b"samples/sec"]):
+        if match := gluoncv_horovod.RATE_OF_EPOCH.search(block.data):
+            return block.line(match.start()), match[0].decode()
     return None
 
 
