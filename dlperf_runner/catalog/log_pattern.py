@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import AfterValidator, model_validator
 
 from ..logs import Format
 from ..logs.pattern import DURATION, GROUPS, Lines, counts_steps, is_prefix, of_pattern, seconds_of
 from .types import Entry, Regex, entry_error
 
 SECONDS = {"s": 1.0, "ms": 0.001}
+
+
+def _with_groups(regex: str) -> str:
+    """An expression that describes lines with a rate. Raises an error if it does not, or if RE2
+    does not know it."""
+    found = set(re.compile(regex).groupindex)
+    expected = "the groups step, rate or step_time, and perhaps loss, such as (?P<rate>[0-9.]+)"
+    is_one = len(found & {"rate", DURATION}) == 1
+    if "step" not in found or not is_one or not found <= set(GROUPS):
+        raise entry_error("wrong groups", expected, ", ".join(sorted(found)) or "none")
+    try:
+        of_pattern("sample", regex, "")
+    except re.error as error:
+        expected = "no lookaround such as (?=...), no reference to a group, no count above 1000"
+        raise entry_error(str(error), expected, regex) from None
+    return regex
+
+
+LinesRegex = Annotated[Regex, AfterValidator(_with_groups)]
 
 
 class LogPattern(Entry):
@@ -23,25 +42,15 @@ class LogPattern(Entry):
     `step_time`.
     """
 
-    regex: Regex
+    regex: LinesRegex
     sample: str = ""
     first_step: Literal[0, 1] = 1
     step_time_unit: Literal["s", "ms"] = "s"
 
     @model_validator(mode="after")
-    def _has_groups(self) -> LogPattern:
-        found = set(re.compile(self.regex).groupindex)
-        expected = "the groups step, rate or step_time, and perhaps loss, such as (?P<rate>[0-9.]+)"
-        is_one = len(found & {"rate", DURATION}) == 1
-        if "step" not in found or not is_one or not found <= set(GROUPS):
-            raise entry_error("wrong groups", expected, ", ".join(sorted(found)) or "none", "regex")
-        try:
-            form = self.format_named("sample")
-        except re.error as error:
-            expected = "no lookaround such as (?=...), no reference to a group, no count above 1000"
-            raise entry_error(str(error), expected, self.regex, "regex") from None
+    def _has_sample(self) -> LogPattern:
         if self.sample:
-            self._check_sample(form)
+            self._check_sample(self.format_named("sample"))
         return self
 
     def _check_sample(self, form: Format) -> None:

@@ -10,6 +10,7 @@ of the estimator that produced the published number, if the log of every run has
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ from .conditions import (
     FACTORS,
     OF_TRAINING,
     ONLY_STATED,
+    STATED,
     Difference,
     Values,
     differences,
@@ -58,7 +60,7 @@ COLUMNS = (
     *CASE,
     *("unit", "estimator", "by", "repeats", "mine", "mine_low", "mine_high"),
     *("published", "published_repeats", "ratio", "ratio_low", "ratio_high", "ratio_coverage"),
-    *("verdict", "factors", "noted", "unknown", "stated", "assumed", "declared"),
+    *("verdict", "factors", "to_state", "noted", "unknown", "stated", "assumed", "declared"),
     *("report", "publication", "published_title", "published_source", "published_date"),
     *("limit", "limit_verdict", "why"),
 )
@@ -81,6 +83,7 @@ def compare_published(
     mine_low to mine_high; `published`, from published_repeats runs (NaN if not stated);
     the `ratio` of the two with its interval and coverage; the `verdict`; and six texts:
 
+    - `to_state`: options that state the conditions of `factors` as published, if all are unknown;
     - `factors`: conditions that must be equal but differ, or are unknown for the user's own runs;
     - `noted`: other conditions that differ;
     - `unknown`: conditions that must be equal but that the publication does not state;
@@ -264,6 +267,7 @@ def _comparison(
         "ratio_coverage": interval.coverage,
         "verdict": published_verdict(interval, rule.tolerance) if judged else NOT_COMPARABLE,
         "factors": ", ".join(filter(None, (contradiction, _text(factors)))) or None,
+        "to_state": None if contradiction else _to_state(factors),
         "noted": _text([item for item in found if item not in needed]),
         "unknown": ", ".join(map(label, unknown)) or None,
         "assumed": ", ".join(f"{label(item.factor)} {item.other}" for item in assumed) or None,
@@ -272,6 +276,15 @@ def _comparison(
         "published_source": number.source,
         "published_date": number.date,
     }
+
+
+def _to_state(factors: Sequence[Difference]) -> str | None:
+    """The options with which the case is comparable, if its conditions are as published; None if
+    one is known to be another."""
+    known = (f for f in factors if f.mine is not None and not f.is_partial)
+    if not factors or any(known) or any(f.factor not in STATED for f in factors):
+        return None
+    return " ".join(f"--condition {shlex.quote(f'{f.factor}={f.other}')}" for f in factors)
 
 
 def _declared(case: Mapping[str, Any], number: PublishedNumber) -> str | None:

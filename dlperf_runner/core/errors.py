@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 
+from .lists import grouped, shortened
 from .printable import printable, printable_lines
 
 
@@ -47,6 +49,29 @@ class UserError(Exception):
             text += f" ({', '.join(details)})"
         # Only a problem and a hint have lines of their own.
         return text + (f"\n  {printable_lines(self.hint)}" if self.hint else "")
+
+
+def by_cause(problems: Collection[object]) -> list[object]:
+    """The problems, of which those with the same cause are one that names all places."""
+    found: list[object] = [problem for problem in problems if not isinstance(problem, UserError)]
+    errors = [problem for problem in problems if isinstance(problem, UserError)]
+    for first, *others in grouped(errors, attrgetter("problem", "expected", "hint")).values():
+        if not others:
+            found.append(first)
+            continue
+        places = shortened([each.where for each in (first, *others) if each.where])
+        is_same = all(each.found == first.found for each in others)
+        shown = first.found if is_same or first.found is None else f"{first.found} in the first"
+        found.append(
+            UserError(
+                first.problem,
+                where=places or None,
+                expected=first.expected,
+                found=shown,
+                hint=first.hint,
+            )
+        )
+    return found
 
 
 @contextmanager

@@ -194,11 +194,16 @@ def open_read(path: Path, inside: Path | None = None) -> BufferedReader:
         return os.fdopen(spot.opened(os.O_RDONLY), "rb")
 
 
-def open_gzip(path: Path) -> BufferedReader:
+def open_gzip(path: Path, name: Path | None = None) -> BufferedReader:
     """Open a compressed file. Raises as `open_read` does. Reading it raises EOFError or zlib.error
     if it is damaged, and UserError if it expands beyond a limit: a small file can expand to any
-    size."""
-    return BufferedReader(_Expanded(path, open_read(path)))
+    size. `name`: what errors call it."""
+    return BufferedReader(_Expanded(name or path, open_read(path)))
+
+
+def most_expanded(size: int) -> int:
+    """The bytes that so many compressed bytes may have when expanded."""
+    return max(ALWAYS_EXPANDED, MOST_RATIO * size)
 
 
 class _Expanded(RawIOBase):
@@ -207,7 +212,7 @@ class _Expanded(RawIOBase):
     def __init__(self, path: Path, file: BufferedReader) -> None:
         self._path, self._file = path, file
         self._packed = gzip.GzipFile(fileobj=file)
-        self._limit = max(ALWAYS_EXPANDED, MOST_RATIO * os.fstat(file.fileno()).st_size)
+        self._limit = most_expanded(os.fstat(file.fileno()).st_size)
         self._left = self._limit
 
     def readable(self) -> bool:
@@ -218,11 +223,11 @@ class _Expanded(RawIOBase):
         self._left -= size
         if self._left < 0:
             raise UserError(
-                "the compressed log is suspiciously large",
+                "the compressed file is suspiciously large",
                 where=str(self._path),
                 expected=f"at most {self._limit // 2**20} MiB when expanded",
                 found="more",
-                hint="if it is really a log, expand it with gunzip first",
+                hint="if it is really a log or an archive of logs, expand it first",
             )
         return size
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 _SHOWN = 5
+_NUMBER = re.compile(r"(\d+)", re.ASCII)
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
@@ -16,6 +18,13 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
+
+
+def natural(name: object) -> list[Any]:
+    """Sort key that puts r2 before r10, and 2n8g before 10n8g: texts and numbers in turn."""
+    parts: list[Any] = _NUMBER.split(str(name))
+    parts[1::2] = map(int, parts[1::2])
+    return parts
 
 
 def shortened(texts: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from . import steps, text
 from .ranks import Ranks
 from .reader import Block, blocks, holds
-from .records import Columns, Format, Header, LineError, Statement
+from .records import CUT, Columns, Format, Header, LineError, Statement
 from .statements import headers
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Statement",
     "built_in",
     "detect",
+    "first_line",
     "formats",
     "line_of",
     "other_at_end",
@@ -47,7 +48,9 @@ class Log:
     the first rank that prints steps. `memory_gib`: the highest memory use of a device that lines
     with a rate print. `compute_rates`: their rates without waiting for data. `skipped`: the steps
     of each rate that changed no weight. `tflops` and `mfu` (in percent) are those of a device, as
-    the program computed them. All are empty if the format does not have them."""
+    the program computed them. `epoch_length`: the steps of an epoch, if lines count
+    them in each anew. `marked`: how often the marker of the format occurs, if all was read. All are
+    empty if the format does not have them."""
 
     headers: list[Header]
     columns: Columns
@@ -58,6 +61,7 @@ class Log:
     tflops: list[float | None] = field(default_factory=list)
     mfu: list[float | None] = field(default_factory=list)
     epoch_length: int | None = None
+    marked: int = 0
 
 
 _own: dict[str, Format] = {}  # the formats of the user's catalogue
@@ -90,23 +94,28 @@ def built_in() -> dict[str, Format]:
     return found
 
 
-def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log:
+def parse(
+    form: Format, pieces: Iterable[bytes], most: int | None = None, rank: str | None = None
+) -> Log:
     """The content of a log, which comes in pieces of any length. Stops after `most` lines with a
-    rate. Raises LineError."""
+    rate. `rank`: that whose lines count, by default the first that prints a rate; then ranks must
+    have the same rates. Raises LineError."""
     if form.table is not None:
         return Log(*form.table(pieces))
     log = Log([], Columns())
     seen, ranks = steps.Seen(), Ranks()
     known: set[tuple[object, ...]] = set()
-    for block, of_rank in _blocks(form, pieces):
+    for block, of_rank in _blocks(form, pieces, rank):
         log.has_ranks = log.has_ranks or any(rank is not None for rank in block.ranks)
-        ranks.add(form, block, of_rank)
+        if rank is None:
+            ranks.add(form, block, of_rank)
         for header in headers(form, block, of_rank):
             # A program may print the same thing in every step.
             without_line = tuple(vars(header).values())[1:]
             if header.final_samples_per_second or without_line not in known:
                 known.add(without_line)
                 log.headers.append(header)
+        log.marked += of_rank.data.count(form.marker) if most is None else 0
         before = set(seen.of_run)
         columns = steps.columns(form, of_rank, seen)
         if log.columns.steps:
@@ -139,26 +148,40 @@ def _of_run(form: Format, block: Block, group: str, values: set[bytes]) -> Heade
             expected="one",
             found=", ".join(map(bytes.decode, sorted(values))),
         )
-    stated: dict[str, Any] = {field: int(*values)}
+    stated: dict[str, Any] = {field: int(*values) + (group == "last")}
     return Header(block.line(first.start(group)), **stated)
 
 
-def line_of(form: Format, pieces: Iterable[bytes], index: int) -> int:
+def line_of(form: Format, pieces: Iterable[bytes], index: int, rank: str | None = None) -> int:
     """The line number of the line with a rate of that index. Reads the log again, so that no line
     number is counted for logs without problems."""
     places = (
         (block, match.start("rate"))
-        for _, block in _blocks(form, pieces)
+        for _, block in _blocks(form, pieces, rank)
         for match in steps.with_rate(form, block.data)
     )
     block, at = next(islice(places, index, None))
     return block.line(at)
 
 
-def _blocks(form: Format, pieces: Iterable[bytes]) -> Iterator[tuple[Block, Block]]:
+def first_line(form: Format, pieces: Iterable[bytes]) -> str | None:
+    """The first line with a rate, without labels; None if there is none."""
+    for block in blocks(pieces, [form.marker]):
+        for match in steps.with_rate(form, block.data):
+            start = block.data.rfind(b"\n", 0, match.start("rate")) + 1
+            line, *_ = block.data[start:].split(b"\n", 1)
+            before, after = line[: match.start("rate") - start], line[match.start("rate") - start :]
+            whole = before[before.rfind(b"\r") + 1 :] + after.split(b"\r", 1)[0]
+            return whole.decode("utf-8", "replace").removesuffix(CUT)
+    return None
+
+
+def _blocks(
+    form: Format, pieces: Iterable[bytes], rank: str | None = None
+) -> Iterator[tuple[Block, Block]]:
     """The blocks of a log, each also without the lines of ranks whose steps do not count."""
-    rank = None
     markers = [form.marker, *(statement.marker.encode() for statement in form.statements)]
+    markers += [form.opening] if form.opening else []
     for block in blocks(pieces, markers):
         if rank is None and block.ranks:
             rates = (match.start("rate") for match in steps.with_rate(form, block.data))
@@ -194,6 +217,8 @@ def other_at_end(form: Format, end: bytes) -> Format | None:
     for other in built_in().values():
         if other.name == form.name or other.table is not None or not holds(tail, other.marker):
             continue
+        if other.whole_run or form.is_library or other.is_library:
+            continue  # these may be of the same program
         if any(steps.with_rate(other, tail)):
             return other
     return None

@@ -28,7 +28,7 @@ class Ranks:
         matches = list(with_rate(form, block.data))
         writers = block.writers(match.start() for match in matches)
         for match, rank in zip(matches, writers, strict=True):
-            if rank is not None and match["rate"]:
+            if rank is not None and match["rate"] and match["step"]:
                 try:
                     rate = text.rate(match["rate"], form)
                 except LineError:
@@ -54,5 +54,5 @@ class Ranks:
                 expected=f"about {expected:.6g}, as in line {line}",
                 found=f"{other:.6g}",
                 hint="the ranks of a run have the same rate: if two runs write to this log, keep"
-                " the lines of one",
+                f" the lines of one, or state which counts: --rank {first}",
             )

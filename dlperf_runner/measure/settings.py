@@ -20,6 +20,7 @@ _WHAT = {
     "total_steps": "number of steps",
     "warmup_steps": "number of warm-up steps",
     "log_every": "log interval",
+    "tokens_per_step": "number of tokens in a step",
 }
 
 
@@ -57,6 +58,7 @@ def confirmed_settings(
                     where=f"{name}:{line}",
                     expected=str(value_wanted),
                     found=_shown(value),
+                    hint=_about_nodes(field, value, expected),
                 )
     if "global batch size" in found:
         found.add("batch size")
@@ -74,6 +76,13 @@ def same_precision(a: object, b: object) -> bool:
     call training in fp16 automatic mixed precision."""
     first, second = (set(str(value).split("|")) for value in (a, b))
     return bool(first & second) or {*first, *second} == {"amp", "fp16"}
+
+
+def _about_nodes(field: str, value: object, expected: Expected) -> str | None:
+    if field != "nodes":
+        return None
+    devices = expected.topology.gpus_per_node
+    return f"a run on {value} nodes is one of {value}n{devices}g, if each uses {devices} devices"
 
 
 def _shown(value: object) -> str:

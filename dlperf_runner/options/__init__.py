@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from ..core.errors import UserError
+from ..core.errors import UserError, by_cause
 from ..core.files import json_text
 from .completion import completes
 
@@ -151,6 +151,24 @@ _STATED = (
     ("accelerator", "The accelerator", "NAME"),
     ("total_steps", "The number of steps", "N"),
     ("warmup_steps", "The number of warm-up steps", "N"),
+    ("global_batch_size", "The batch size of all devices in a step", "N"),
+    ("sequence_length", "The tokens of a sample", "N"),
+    ("accumulation_steps", "The batches that a step accumulates", "N"),
+    ("rank", "The rank whose lines count", "N"),
+)
+
+
+# What describes the lines of a program that no format reads.
+_OF_LINES = (
+    (
+        "regex",
+        "The lines with a rate of any program: a regular expression with the groups step, and rate"
+        " or step_time.",
+        "REGEX",
+    ),
+    ("unit", "What the rates of --regex count: samples, tokens or steps.", "UNIT"),
+    ("rates_are_per", "Whose rates --regex gives: world, node, device or step.", "WHOSE"),
+    ("step_time_unit", "The unit of the group step_time: s or ms.", "UNIT"),
 )
 
 
@@ -161,7 +179,8 @@ def states(
     as first argument. With the option `mode`, those of `filters` select instead."""
 
     def about(values: Mapping[str, Any]) -> AboutLogs:
-        return AboutLogs({name: values[name] for name, *_ in _STATED}, values["mapping"])
+        names = [name for name, *_ in (*_STATED, *_OF_LINES)]
+        return AboutLogs({name: values[name] for name in names}, values["mapping"])
 
     options = [
         text_option(
@@ -172,6 +191,10 @@ def states(
             metavar,
         )
         for name, words, metavar in _STATED
+    ]
+    options += [
+        text_option(name, f"--{name.replace('_', '-')}", text, metavar)
+        for name, text, metavar in _OF_LINES
     ]
     mapping = option(
         "--mapping",
@@ -237,7 +260,8 @@ def print_json(document: object) -> None:
 
 
 def print_errors(problems: Iterable[object]) -> None:
-    for problem in problems:
+    """Print the problems, those with the same cause as one."""
+    for problem in by_cause([*problems]):
         print(f"error: {problem}", file=sys.stderr)
 
 

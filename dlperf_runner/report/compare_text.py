@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Record = Mapping[str, Any]
 _NOTES = {
     "factors": "not comparable because of ",
+    "to_state": "if it ran so, it is comparable with ",
     "by": "throughput by ",
     "noted": "also differs or is not known: ",
     "stated": "only stated, not in the logs: ",

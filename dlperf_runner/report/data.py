@@ -64,7 +64,8 @@ def results_by_batch(
                            "median_speed": 384.19, "speedup": 1.0}, ...}}
 
     As published, each run is rounded before the averages, and these before the speed-up.
-    `short_names` is by workload and model. A speed-up over anything but 1 device is null. Where
+    `short_names` is by workload and model. A speed-up over anything but 1 device
+    with the same batch size is null. Where
     several tables of one batch size have the same short name, what they differ in is appended,
     but for fp32: rn50 and rn50_fp16, or rn50_builtin and rn50_upstream.
     """
@@ -100,7 +101,8 @@ def _results(
             "speedup": None,
         }
     for row in rows:
-        if row["base_world_size"] == 1 and row["speedup"] is not None:
+        is_here = row["base_case"] in found  # not the base of strong scaling
+        if row["base_world_size"] == 1 and row["speedup"] is not None and is_here:
             own = found[topology_text(row)]
             quotient = own["median_speed"] / found[row["base_case"]]["median_speed"]
             own["speedup"] = round(quotient, decimals([quotient], significant=2))

@@ -12,6 +12,7 @@ from ..campaign.directory import LATEST, RESULTS
 from ..campaign.manifest import FILE
 from ..core.files import UnsafeFileError, is_campaign, json_text, read_bytes
 from ..core.printable import printable
+from .archives import stem_of_archive
 from .log_name import stem_of
 
 SOURCE = "source.json"  # in results/<name>/: the paths of the logs
@@ -47,7 +48,9 @@ def source_document(sources: Sequence[Path]) -> dict[str, str]:
 def _name(sources: Sequence[Path]) -> str:
     only = sources[0].resolve()
     if len(sources) == 1:
-        return (stem_of(only.name) or only.name) if only.is_file() else only.name or "logs"
+        if only.is_file():
+            return stem_of_archive(only.name) or stem_of(only.name) or only.name
+        return only.name or "logs"
     return Path(os.path.commonpath([path.resolve() for path in sources])).name or "logs"
 
 

@@ -1,17 +1,17 @@
 """Find the possible runs in campaigns, directories of logs and single files.
 
-A campaign has runs/<case>/r<k>/run.json and logs. In other directories, every file counts that can
-be a log by its name; `named_run` identifies its run.
+A campaign has runs/<case>/r<k>/run.json and logs. In other directories, and in archives, every file
+counts that can be a log by its name; `named_run` identifies its run.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import logs
 from ..campaign.directory import read_plan, require_existing, run_directory
@@ -20,20 +20,22 @@ from ..catalog.workload import Model
 from ..core.case import SCHEMA
 from ..core.errors import UserError
 from ..core.files import is_campaign, read_json
-from ..core.lists import grouped
-from .log_file import LogFile
+from ..core.lists import grouped, natural
+from .archives import members_of, stem_of_archive
+from .log_file import NO_RATE, LogFile
 from .log_name import stem_of
-from .named_run import is_named_like_a_run, named_run
+from .named_run import is_named_like_a_run, named_formats, named_run
 from .run_record import FoundRun, planned_run
+from .stated_format import sample_of, stated_format
 from .statement import NOTHING, Statement, Statements
 
 # Files of this tool in a directory of logs.
 _OWN = re.compile(
     r"summary\.(csv|json|md)|measurements\.csv|bz\d+_result\.json|source\.json|mapping\.yml"
-    r"|manifest\.jsonl(\.sig)?",
+    r"|manifest\.jsonl(\.sig)?|(campaign|plan|run)\.json",
     re.ASCII,
 )
-_NUMBER = re.compile(r"(\d+)", re.ASCII)
+Scratch = Callable[[], Path]  # gives a private directory, which is removed at the end
 
 
 class Place(NamedTuple):
@@ -41,7 +43,7 @@ class Place(NamedTuple):
     campaign, or a log. `directories` are the names of its parent directories, from the nearest up
     to the directory that was given. `statement` is what the user states about the log. `is_given`:
     the user named the file itself. `files`: the names of the files beside a record that count; None
-    for all."""
+    for all. `content`: where the bytes of a member of an archive are."""
 
     path: Path
     is_record: bool
@@ -50,12 +52,13 @@ class Place(NamedTuple):
     statement: Statement | None = None
     is_given: bool = False
     files: frozenset[str] | None = None
+    content: Path | None = None
 
     def size(self) -> int:
         """Approximate number of bytes to read."""
         try:
             if not self.is_record:
-                return os.stat(self.path).st_size  # noqa: PTH116  faster
+                return os.stat(self.content or self.path).st_size  # noqa: PTH116  faster
             return sum(entry.stat().st_size for entry in os.scandir(self.path.parent))
         except OSError:
             return 0  # the error is reported when the file is read
@@ -63,10 +66,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file that is not read as a log, and why."""
+    """A file that is not read as a log, and why. `error`: what to do if it is one."""
 
     path: Path
     reason: str
+    error: UserError | None = None
 
 
 @dataclass
@@ -86,10 +90,12 @@ def find(
     sources: Sequence[Path],
     statements: Statements = NOTHING,
     recorded: Collection[str] | None = None,
+    scratch: Scratch | None = None,
 ) -> Found:
-    """Find the runs in a campaign, or in directories and files of logs. `recorded`: the only files
-    of a campaign that count; by default all. Raises UserError if a source does not exist, or if a
-    campaign is given together with something else."""
+    """Find the runs in a campaign, or in directories, archives and files of logs. `recorded`: the
+    only files of a campaign that count; by default all. `scratch` gives a directory for the members
+    of archives. Raises UserError if a source does not exist, or if a campaign is given together
+    with something else."""
     found = Found()
     for source in sources:
         _check(source, sources, statements)
@@ -100,7 +106,8 @@ def find(
     is_stated = statements != NOTHING
     matched: list[str] = []
     for source in sources:
-        for place in _in_directory(source, found) if source.is_dir() else _given(source):
+        is_directory = holds_logs(source)
+        for place in _in_directory(source, found, scratch) if is_directory else _given(source):
             if len(sources) > 1:
                 before = len(seen)
                 seen.add(place.path.resolve())
@@ -109,7 +116,7 @@ def find(
             if not is_stated:
                 found.places.append(place)
                 continue
-            base = source if source.is_dir() else source.parent
+            base = source if is_directory else source.parent
             below = place.path.relative_to(base).as_posix()
             matched.append(below)
             try:
@@ -122,7 +129,7 @@ def find(
 
 def _find_records(campaign: Path, found: Found, recorded: Collection[str] | None) -> None:
     rules = _rules(campaign, found.problems)
-    records = sorted(_records(campaign, found.problems), key=_natural)
+    records = sorted(_records(campaign, found.problems), key=natural)
     files = None if recorded is None else grouped(recorded, os.path.dirname)
     for path in records:
         place = Place(path, is_record=True, rules=rules)
@@ -154,17 +161,35 @@ def _records(campaign: Path, problems: list[UserError]) -> Iterator[Path]:
                 yield Path(run, "run.json")
 
 
-def _in_directory(directory: Path, found: Found) -> Iterator[Place]:
-    """The possible logs in a directory, in a stable order."""
-    top, depth = directory.resolve().name, len(directory.parts)
-    files = _files(directory, found.problems)
-    for path, reason in sorted(files, key=lambda file: _natural(file[0])):
-        if reason is not None:
-            found.skipped.append(Skipped(path, reason))
-        elif stem_of(path.name) is not None:
-            yield Place(path, is_record=False, directories=(*path.parts[depth:-1][::-1], top))
+def holds_logs(source: Path) -> bool:
+    """Whether a source is a directory or an archive."""
+    return source.is_dir() or stem_of_archive(source.name) is not None
+
+
+def _in_directory(directory: Path, found: Found, scratch: Scratch | None) -> Iterator[Place]:
+    """The possible logs in a directory or an archive, in a stable order."""
+    above, depth = [directory.resolve().name], len(directory.parts)
+    if directory.is_dir():
+        files = _files(directory, found.problems, scratch)
+    else:
+        above, files = (
+            [*directory.resolve().parts[:0:-1]],
+            _members(directory, found.problems, scratch),
+        )
+    for file in sorted(files, key=lambda file: natural(file.path)):
+        path = file.path
+        if file.reason is not None:
+            found.skipped.append(Skipped(path, file.reason))
+        elif _is_wanted(path.name):
+            names = (*path.parts[depth:-1][::-1], *above)
+            directories = tuple(stem_of_archive(name) or name for name in names)
+            yield Place(path, is_record=False, directories=directories, content=file.content)
         elif not _OWN.fullmatch(path.name):
             found.skipped.append(Skipped(path, "not the name of a log"))
+
+
+def _is_wanted(name: str) -> bool:
+    return stem_of(name) is not None and not _OWN.fullmatch(name) and not name.startswith(".")
 
 
 def _given(file: Path) -> Iterator[Place]:
@@ -215,14 +240,20 @@ def run_at(place: Place, models: Sequence[Model]) -> tuple[FoundRun, LogFile] | 
         if run.why_not is None and not run.has(run.path.name):
             raise UserError("the log is not recorded in the manifest", where=str(run.path))
         return run, LogFile(run.path, logs.own_formats().get(run.log_format))
-    log = LogFile(place.path)
+    statement = place.statement or {}
+    first = named_formats(place.path, place.directories, models, statement)
+    log = LogFile(place.path, content=place.content, first=first)
     try:
-        _ = log.form
+        sample = sample_of(log, statement)
+        _ = sample or log.form
     except UserError as error:
         if place.is_given or is_named_like_a_run(place.path, place.directories):
             raise
-        return Skipped(place.path, error.problem)
-    return named_run(log, place.directories, models, place.statement or {}), log
+        return Skipped(place.path, error.problem, None if error.problem == NO_RATE else error)
+    if sample is not None:
+        form = stated_format(statement, sample, str(place.path))
+        log = LogFile(place.path, form, place.content)
+    return named_run(log, place.directories, models, statement), log
 
 
 def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
@@ -261,21 +292,49 @@ def _entries(directory: Path, problems: list[UserError]) -> list[os.DirEntry[str
         return []
 
 
-def _files(directory: Path, problems: list[UserError]) -> Iterator[tuple[Path, str | None]]:
-    """The files below a directory, with the reason if one is not read."""
+class _File(NamedTuple):
+    """A file, with the reason if it is not read, and its content if it is in an archive."""
+
+    path: Path
+    reason: str | None = None
+    content: Path | None = None
+
+
+def _files(directory: Path, problems: list[UserError], scratch: Scratch | None) -> Iterator[_File]:
+    """The files below a directory, and in its archives."""
     for entry in _entries(directory, problems):
         if entry.is_dir(follow_symlinks=False):
-            yield from _files(Path(entry), problems)
+            yield from _files(Path(entry), problems, scratch)
         elif not entry.name.startswith("."):
             path = Path(entry)
-            if entry.is_file(follow_symlinks=False) or path.is_file():
-                yield path, None
+            if not (entry.is_file(follow_symlinks=False) or path.is_file()):
+                yield _File(path, "a link to a directory" if path.is_dir() else "not a file")
+            elif stem_of_archive(entry.name) is not None:
+                yield from _members(path, problems, scratch)
             else:
-                yield path, "a link to a directory" if path.is_dir() else "not a file"
+                yield _File(path)
 
 
-def _natural(path: Path) -> list[Any]:
-    """Sort key that puts r2 before r10, and 2n8g before 10n8g: texts and numbers in turn."""
-    parts: list[Any] = _NUMBER.split(str(path))
-    parts[1::2] = map(int, parts[1::2])
-    return parts
+def _members(archive: Path, problems: list[UserError], scratch: Scratch | None) -> Iterator[_File]:
+    """The files in an archive; none of one that cannot be read, which is a problem."""
+    if scratch is None:
+        yield _File(archive, "an archive")
+        return
+    try:
+        members = members_of(archive, _is_wanted, scratch)
+        if any(Path(member.name).name == "campaign.json" for member in members):
+            raise UserError(
+                "the archive holds a campaign",
+                where=str(archive),
+                expected="logs",
+                hint="unpack it, and summarize its directory",
+            )
+    except UserError as error:
+        problems.append(error)
+        return
+    for member in members:
+        path = archive / member.name
+        if member.reason is None and stem_of_archive(path.name) is not None:
+            yield _File(path, "an archive in an archive")
+        elif not path.name.startswith("."):
+            yield _File(path, member.reason, member.content)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
@@ -27,7 +27,8 @@ from ..core.printable import printable, printable_lines
 from ..core.processors import processors
 from ..core.units import per_second
 from ..measure.estimators import Measured, Measurement
-from .discovery import Place, Skipped, find
+from .archives import scratch_of
+from .discovery import Place, Skipped, find, holds_logs
 from .repeats import about_copies, about_names, about_starts, told_apart
 from .run_log import Reading, RunSeries, read_all
 from .run_record import FoundRun
@@ -104,15 +105,18 @@ def load_results(
     sources = [source] if isinstance(source, Path) else list(source)
     models = catalogued(sources) if models is None else models
     statements = checked(statements or Statements(), sources)
-    discovered = find(sources, statements, recorded)
+    with ExitStack() as stack:
+        discovered = find(sources, statements, recorded, scratch_of(stack))
+        readings = stack.enter_context(_readings(discovered.places, models, with_series, jobs))
+        read_logs = [*(progress(readings, len(discovered.places)) if progress else readings)]
     results = Results(sources[0], problems=discovered.problems, skipped=discovered.skipped)
     results.missing += discovered.missing
-    with _readings(discovered.places, models, with_series, jobs) as readings:
-        read_logs = [*(progress(readings, len(discovered.places)) if progress else readings)]
     results.skipped += [reading for reading in read_logs if isinstance(reading, Skipped)]
     of_runs = [reading for reading in read_logs if not isinstance(reading, Skipped)]
     apart = told_apart(of_runs, _root(sources))
     results.frame = _frame(apart, results)
+    if not (results.runs or results.problems or results.missing):
+        results.problems += [file.error for file in results.skipped if file.error]
     if not (results.runs or results.problems or results.missing):
         raise UserError(
             "no logs found",
@@ -138,7 +142,7 @@ def load_results(
 
 def _root(sources: Sequence[Path]) -> Path:
     """The directory that contains all sources."""
-    directories = {source if source.is_dir() else source.parent for source in sources}
+    directories = {source if holds_logs(source) else source.parent for source in sources}
     try:
         return Path(os.path.commonpath(directories))
     except ValueError:  # relative and absolute paths

@@ -4,8 +4,9 @@ compressed is expanded."""
 from __future__ import annotations
 
 import os
+import shlex
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from io import BufferedReader
@@ -14,18 +15,31 @@ from pathlib import Path
 from .. import logs
 from ..core.errors import UserError
 from ..core.files import open_gzip, open_read
+from ..logs.likely_lines import likely_line
 
 PIECE = 2**20
+NO_RATE = "no line of the log has a rate"
+_SHOWN = 200  # letters of a line in messages
+_PIECES_SEARCHED = 2  # for the most likely line of an unknown program
 _GZIP = b"\x1f\x8b"
 
 
 class LogFile:
     """The log at a path. Raises UserError if the file cannot be read. `form`: its format, if that
-    is known, which is so for planned runs with a format of the user."""
+    is known, which is so for planned runs with a format of the user. `content`: where its bytes
+    are, if it is a member of an archive. `first`: the formats that are tried before all others."""
 
-    def __init__(self, path: Path, form: logs.Format | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        form: logs.Format | None = None,
+        content: Path | None = None,
+        first: Mapping[str, logs.Format] | None = None,
+    ) -> None:
         self.path = path
         self._form = form
+        self._first = first
+        self._content = content or path
 
     @cached_property
     def _head(self) -> tuple[bytes, bool]:
@@ -53,7 +67,7 @@ class LogFile:
         """The content of a compressed log. Raises UserError if the file is damaged or expands
         beyond the limit: a small file can expand to any size."""
         try:
-            with open_gzip(self.path) as file:
+            with open_gzip(self._content, self.path) as file:
                 while piece := file.read(PIECE):
                     yield piece
         except (EOFError, OSError, zlib.error) as error:
@@ -71,12 +85,16 @@ class LogFile:
             return self._form
         with self.errors():
             # A user's expression may match lines of other formats, too.
-            form = logs.detect(self.pieces())
-            if form is None and (own := logs.own_formats()):
-                form = logs.detect(self.pieces(), own)
-        if form is None:
-            raise self._nothing_found()
-        return form
+            for forms in filter(None, (self._first, logs.built_in(), logs.own_formats())):
+                if (form := logs.detect(self.pieces(), forms)) is not None:
+                    return form
+        raise self._nothing_found()
+
+    def prefer(self, forms: Mapping[str, logs.Format]) -> None:
+        """Read the log in one of these formats, if it has lines of one."""
+        with self.errors():
+            if forms and (form := logs.detect(self.pieces(), forms)):
+                self.form = form
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -94,23 +112,38 @@ class LogFile:
 
     def _file(self) -> BufferedReader:
         try:
-            return open_read(self.path)
+            return open_read(self._content)
         except OSError as error:
             raise UserError(
                 "the log cannot be read", where=str(self.path), found=error.strerror or str(error)
             ) from None
 
     def _nothing_found(self) -> UserError:
+        """The error of a log without a rate that a format knows."""
+        start: list[bytes] = []
         lines, last = 0, b"\n"
         for piece in self.pieces():
+            start += [piece] if len(start) < _PIECES_SEARCHED else []
             lines, last = lines + piece.count(b"\n"), piece[-1:] or last
         lines += last != b"\n"
-        forms = logs.formats().values()
-        samples = "\n".join(f"  {form.name}: {form.sample}" for form in forms).expandtabs(4)
+        likely = likely_line(start)
+        if likely is None:
+            return UserError(
+                NO_RATE if lines else "the log is empty",
+                where=str(self.path),
+                expected="lines with a rate in a known format",
+                found=f"{lines} lines without a rate" if lines else "no lines",
+                hint=f"known formats: {', '.join(logs.formats())}",
+            )
+        regex = shlex.quote(likely.regex or r"step (?P<step>\d+) .* (?P<rate>[\d.]+) samples/s")
+        such_as = "this expression is a guess" if likely.regex else "with an expression like this"
         return UserError(
-            "no line of the log has a rate" if lines else "the log is empty",
+            "no known format reads this log",
             where=str(self.path),
-            expected="lines with a rate in a known format",
-            found=f"{lines} lines without a rate" if lines else "no lines",
-            hint=f"known formats:\n{samples}",
+            expected="a rate of a known format, or an expression for the lines",
+            found=likely.line[:_SHOWN],
+            hint=f"describe its lines ({such_as}), and what its rates are:\n"
+            f"  --regex {regex} --unit UNIT --rates-are-per WHOSE\n"
+            "  UNIT: samples, tokens or steps; WHOSE: world (all devices), node, device or step\n"
+            "or describe the program as a workload: dlperf init-workload",
         )

@@ -38,6 +38,8 @@ DATA_AXES = ("dcn_ddp", "dcn_fsdp", "ddp", "fsdp")
 # Scalings of FP8 in Megatron-LM, as its publications call them; that without a suffix is delayed.
 _SCALINGS = {"delayed": "", "tensorwise": "-cs", "mxfp8": "-mx", "blockwise": "-sc"}
 _COUNT = re.compile(r"0*[1-9]\d{0,8}", re.ASCII)
+# What a step counts.
+_COUNTED = frozenset(("accumulation_steps", "sequence_length"))
 # Parameters that programs print as the plan has them.
 _PLANNED = (
     *("accumulation_steps", "classes", "image_size", "message_bytes", "noise", "parallel"),
@@ -52,10 +54,10 @@ _PRINTED = (
 )
 
 
-def headers_of(log: LogFile) -> list[logs.Header]:
+def headers_of(log: LogFile, rank: str | None = None) -> list[logs.Header]:
     """The headers before the first steps of a log. Raises UserError if a line is invalid."""
     with log.errors():
-        return logs.parse(log.form, log.pieces(), most=0).headers
+        return logs.parse(log.form, log.pieces(), most=0, rank=rank).headers
 
 
 def head_of(headers: Iterable[logs.Header]) -> Mapping[str, Stated]:
@@ -110,13 +112,15 @@ def _printed(headers: Iterable[logs.Header]) -> dict[str, str]:
     return dict(pair for header in reversed([*headers]) for pair in header.parameters)
 
 
-def check_network(headers: Iterable[logs.Header], run: FoundRun, entry: Model) -> None:
+def check_network(
+    headers: Iterable[logs.Header], run: FoundRun, entry: Model, form: logs.Format
+) -> None:
     """Raise UserError if the log states another network than that of its run."""
     for header in headers:
         if header.network is None:
             continue
         candidates = [*map(_plain, header.network.split("|"))]
-        is_program = entry.workload.name == workload_name(logs.formats()[run.log_format])
+        is_program = entry.workload.name == workload_name(form)
         if is_program and any(same_network(name, entry.name) for name in candidates):
             continue
         if set(candidates).isdisjoint(map(_plain, entry.names)):
@@ -155,16 +159,29 @@ def check_parameters(headers: Iterable[logs.Header], run: FoundRun) -> None:
                 )
 
 
-def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Model) -> FoundRun:
+def with_options(
+    run: FoundRun, headers: Iterable[logs.Header], entry: Model, form: logs.Format
+) -> FoundRun:
     """A run that is no part of a campaign, with what its log states: the parameters, the device,
     and the number of steps and warm-up steps. Without a published rule, the number of steps is
     enough; the share of the warm-up is that of the catalogue."""
     headers = list(headers)
     printed = _printed(headers)
-    batch, one_batch = batch_of(headers, logs.formats()[run.log_format], run.topology.world_size)
+    if entry.workload.log_pattern is not None:  # of the user, whose file states what no log does
+        for name in _COUNTED.intersection(entry.workload.parameters):
+            printed.setdefault(name, str(entry.workload.parameters[name]))
+    for name, value in run.stated_parameters:
+        if printed.setdefault(name, value) != value:
+            raise UserError(
+                f"the {name.replace('_', ' ')} in the log contradicts {run.source_of(name)}",
+                where=str(run.path),
+                expected=value,
+                found=printed[name],
+            )
+    batch, one_batch = batch_of(headers, form, run.topology.world_size)
     if batch and run.batch_size_per_device == one_batch:  # it is named after that
         run = replace(run, batch_size_per_device=batch.value)
-    parameters = dict(_parameters(printed, entry, run, one_batch))
+    parameters = dict(_parameters(printed, entry, run, one_batch, form))
     # In FP8, the other operations have the precision that the log states.
     if run.precision == "fp8" and is_fp8(parameters.get("recipe")):
         stated_precision = head_of(headers).get("precision")
@@ -182,7 +199,7 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Model) ->
         asserted = tuple(item for item in run.asserted if item[0] != "accelerator")
         run = replace(run, accelerator="cpu", asserted=asserted)
     stated = dict(run.stated_by)
-    if _may_be_tf32(run, headers):
+    if not form.is_fp32 and _may_be_tf32(run, headers):
         run = replace(run, assumed=(*run.assumed, ASSUMED_FP32))
     total, warmup = (
         getattr(run.rule, field) if field in stated else _first(headers, field)
@@ -226,7 +243,7 @@ def _may_be_tf32(run: FoundRun, headers: Iterable[logs.Header]) -> bool:
     """Whether a run that only its name calls fp32 may be one of TF32."""
     if run.precision != "fp32" or "precision" in dict(run.stated_by):
         return False
-    if logs.formats()[run.log_format].is_fp32 or not may_use_tf32(run.accelerator):
+    if not may_use_tf32(run.accelerator):
         return False
     return all(header.precision != "fp32" for header in headers)
 
@@ -244,10 +261,14 @@ def _first(headers: Iterable[logs.Header], field: str) -> int | None:
 
 
 def _parameters(
-    printed: Mapping[str, str], entry: Model, run: FoundRun, one_batch: float | None
+    printed: Mapping[str, str],
+    entry: Model,
+    run: FoundRun,
+    one_batch: float | None,
+    form: logs.Format,
 ) -> Iterator[tuple[str, str]]:
     """The parameters by the names of the catalogue, as far as the log states them."""
-    of_step = logs.formats()[run.log_format].batch_of_step
+    of_step = form.batch_of_step
     usual = {"accumulation_steps": "1"} if of_step else {}
     # As in the identity of planned runs.
     usual |= {n: str(entry.workload.parameters[n]) for n in entry.workload.if_changed}

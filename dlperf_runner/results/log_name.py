@@ -3,6 +3,8 @@
 bz128/4n8g/rn50_b128_fp32_1.log         the published trees
 tf_gpu8_amp_bs256.txt                   the NGC report
 tf_rn50_b256_amp_1n8g_v100_2022-11.log  the same words in another order, and others
+ResNet50-8gpu-amp-bs256.log             with other signs between them
+rn50_bs128_1n1g_fp32/oneflow.log        in the name of the directory
 """
 
 from __future__ import annotations
@@ -16,12 +18,15 @@ from ..catalog.names import names
 from ..core.case import Topology
 from ..core.linear import compiled
 
-_FILE = re.compile(r"(?P<stem>.+?)(?P<kind>\.(?:log|txt|out|err))?(?:\.gz)?", re.IGNORECASE)
+_FILE = re.compile(r"(?P<stem>.+?)(?P<kind>\.(?:log|txt|out|err|jsonl?))?(?:\.gz)?", re.IGNORECASE)
 # rn50.log.node2 is the log of another node of that run, rn50.log.1 an older one.
 _ANOTHER = re.compile(r"\.(log|txt|out|err)\.", re.IGNORECASE)
 _EXTENSION = re.compile(r"\.[A-Za-z]\w{0,11}$", re.ASCII)
 _BATCH = re.compile(r"bs?(\d{1,9})", re.ASCII)
-_DEVICES = re.compile(r"gpus?(\d{1,9})", re.ASCII)
+_DEVICES = re.compile(r"gpus?(\d{1,9})|(\d{1,9})gpus?", re.ASCII)
+_NODES = re.compile(r"nodes?\d{1,9}|\d{1,9}nodes?", re.ASCII)
+_NUMBERED = re.compile(r"(?:run|rep|repeat|try|trial|attempt|seed)-?(\d{1,9})", re.ASCII)
+_PIECES = re.compile(r"[-.]")
 _REPEAT = re.compile(r"\d{1,9}", re.ASCII)
 _OF_LOGS = re.compile(r"^logs?[-_]|[-_]logs?$")
 _BATCH_DIRECTORY = re.compile(r"bz(\d{1,9})", re.ASCII)
@@ -35,11 +40,15 @@ _REPEATED = r"(?:run|r|rep|repeat|try|trial|attempt|seed|part|job|slurm|logs?|tr
 _TELLS_NOTHING = rf"(?:{_SIZE}|{_OF_WHAT})*|{_REPEATED}\d*|\d{{8}}t\d+z?"
 
 
+BY_NAME = "the file name"
+
+
 class PathWords(NamedTuple):
     """What a path says; None where it says nothing. `first` are the words before the first setting;
-    in the published layouts they name what ran. `others` are the words behind it. `directory` names
-    the directory that says a topology or a batch size; `accelerator_directory` names
-    it and what it says."""
+    in the published layouts they name what ran. `others` are the words behind it. `by`: whose name
+    that is, the file's or, if it says no settings, that of a directory. `topology_directory` and
+    `batch_directories` say a topology and a batch size alone; `accelerator_directory` names it and
+    what it says."""
 
     first: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
@@ -52,6 +61,13 @@ class PathWords(NamedTuple):
     topology_directory: str | None = None
     batch_directories: tuple[str, ...] = ()
     accelerator_directory: tuple[str, str] | None = None
+    by: str = BY_NAME
+
+    @property
+    def settings(self) -> int:
+        """The number of settings."""
+        size = self.topology or self.devices
+        return sum(value is not None for value in (self.batch_size, self.precision, size))
 
 
 def stem_of(name: str) -> str | None:
@@ -66,29 +82,90 @@ def stem_of(name: str) -> str | None:
 def words_of(stem: str, directories: Sequence[str]) -> PathWords:
     """What the stem of a log's name and its directories, from the nearest up, say. Raises
     ValueError if the name contradicts itself."""
-    words = [word for word in stem.lower().split("_") if word]
+    above, repeat, of_directories = _of_directories(tuple(directories))
+    words = _words_of_name(stem, BY_NAME)
+    if above and not words.settings:
+        first = tuple(word for word in above.first if word not in words.first)
+        words = above._replace(first=(*first, *words.first), repeat=words.repeat or above.repeat)
+    return words._replace(repeat=words.repeat or repeat, **of_directories)
+
+
+def _words_of_name(name: str, by: str) -> PathWords:
+    """What one name says."""
     found: dict[str, Any] = {}
     first: list[str] = []
     others: list[str] = []
+    words = _split(name.lower())
     for at, word in enumerate(words):
         setting = _setting(word, is_last=at == len(words) - 1 > 0)
         if setting is None:
             (others if found else first).append(word)
             continue
         field, value = setting
+        if field == "batch_size" and not found and first and names().has_size(first[-1], word):
+            first[-1] += f"-{word}"  # vit-b16 is a model
+            continue
         if found.setdefault(field, value) != value and {value, found[field]} != {"amp", "fp16"}:
-            raise ValueError(f"the file name says two values of {field}: {found[field]}, {value}")
-    return PathWords(tuple(first), tuple(others), **_of_directories(tuple(directories)), **found)
+            raise ValueError(f"{by} says two values of {field}: {found[field]}, {value}")
+    if any(map(_NODES.fullmatch, words)):
+        found.pop("devices", None)  # of a node, or of all
+    return PathWords(tuple(first), tuple(others), by=by, **found)
+
+
+def _split(name: str) -> list[str]:
+    """The words between _ and blanks. One with a setting between - or . is several words."""
+    words: list[str] = []
+    for word in re.split(r"[_\s]+", name):
+        pieces = _PIECES.split(word)
+        if len(pieces) < 2 or setting_of(word) or not any(map(_is_setting, pieces)):
+            words.append(word)
+            continue
+        together: list[str] = []
+        for piece in pieces:
+            if _is_setting(piece) or (piece.isdecimal() and piece is pieces[-1]):
+                words += ["-".join(together), piece]
+                together = []
+            else:
+                together.append(piece)
+        words.append("-".join(together))
+    return [word for word in words if word]
+
+
+def setting_of(word: str) -> tuple[str, object] | None:
+    """The field and the value that a word gives, wherever it stands."""
+    return _setting(word, is_last=False)
+
+
+def _is_setting(word: str) -> bool:
+    return setting_of(word) is not None
 
 
 @functools.lru_cache(maxsize=1024)  # the logs of a tree share their directories
-def _of_directories(directories: Sequence[str]) -> dict[str, Any]:
-    """The fields of PathWords that the directories give."""
-    return {
-        "topology_directory": next(filter(topology_of, directories), None),
-        "batch_directories": tuple(filter(_BATCH_DIRECTORY.fullmatch, directories)),
-        "accelerator_directory": next(_accelerators(directories), None),
-    }
+def _of_directories(
+    directories: Sequence[str],
+) -> tuple[PathWords | None, int | None, dict[str, Any]]:
+    """What the nearest directory that is named like a run says, the repeat that a directory says,
+    and the fields of PathWords that the directories give."""
+    above = next(filter(None, map(_named_like_a_run, directories)), None)
+    repeat = next((int(m[1]) for m in map(_NUMBERED.fullmatch, directories) if m), None)
+    return (
+        above,
+        repeat,
+        {
+            "topology_directory": next(filter(topology_of, directories), None),
+            "batch_directories": tuple(filter(_BATCH_DIRECTORY.fullmatch, directories)),
+            "accelerator_directory": next(_accelerators(directories), None),
+        },
+    )
+
+
+def _named_like_a_run(directory: str) -> PathWords | None:
+    """What the name of a directory says, if it says several settings."""
+    try:
+        words = _words_of_name(directory, f"the directory {directory}")
+    except ValueError:
+        return None  # a date, or another name of unknown meaning
+    return words if words.settings > 1 else None
 
 
 @functools.lru_cache(maxsize=1024)  # and the words of their names
@@ -97,13 +174,15 @@ def _setting(word: str, *, is_last: bool) -> tuple[str, object] | None:
     if match := _BATCH.fullmatch(word):
         return "batch_size", int(match[1])
     if match := _DEVICES.fullmatch(word):
-        return "devices", int(match[1])
+        return "devices", int(match[1] or match[2])
     if topology := topology_of(word):
         return "topology", topology
     if word in names().precisions:
         return "precision", word
     if word in names().accelerators:
         return "accelerator", word if word == "cpu" else word.upper()
+    if match := _NUMBERED.fullmatch(word):
+        return "repeat", int(match[1])
     if is_last and _REPEAT.fullmatch(word):
         return "repeat", int(word)
     return None

@@ -16,11 +16,12 @@ from ..catalog.programs import program_model, workload_name
 from ..catalog.workload import Model, Workload
 from ..core.case import Topology
 from ..core.errors import UserError
+from ..core.identity import as_batch_size
 from ..core.units import BANDWIDTH
 from ..measure.settings import same_precision
 from .log_file import LogFile
 from .log_head import batch_of, head_of, headers_of, same_network
-from .log_name import PathWords, size_of, stem_of, telling_words, topology_of, words_of
+from .log_name import BY_NAME, PathWords, size_of, stem_of, telling_words, topology_of, words_of
 from .run_record import FoundRun
 from .statement import Stated, Statement, words
 
@@ -29,7 +30,6 @@ ASSUMED_NODES = (
     "the log names do not contain the number of nodes: assuming"
     f" {FLAT_DEVICES_PER_NODE} devices per node"
 )
-_BY_NAME = "the file name"
 _DIRECTORY = "the directory "
 _PARTS = re.compile(r"[^a-z0-9]+")
 # What messages call the fields of a statement.
@@ -40,7 +40,24 @@ def named_run(
     log: LogFile, directories: Sequence[str], models: Sequence[Model], statement: Statement
 ) -> FoundRun:
     """The run of a log. Raises UserError if it cannot be identified."""
-    return _Identification(log, _words_at(log.path, directories), models, statement).run()
+    path_words = _words_at(log.path, directories)
+    if own := logs.own_formats():
+        log.prefer(_named_formats(own, path_words, models, statement))
+    return _Identification(log, path_words, models, statement).run()
+
+
+def _named_formats(
+    own: Mapping[str, logs.Format],
+    path_words: PathWords,
+    models: Sequence[Model],
+    statement: Statement,
+) -> dict[str, logs.Format]:
+    """The formats of the user that belong to the model which a statement or the name names: those
+    of programs with a built-in format may be among them."""
+    stated = [statement["model"].value] if "model" in statement else []
+    named = {*(stated or (*path_words.first, *path_words.others))}
+    of_models = {m.workload.log_format for m in models if not named.isdisjoint(m.names)}
+    return {name: form for name, form in own.items() if name in of_models}
 
 
 def is_named_like_a_run(path: Path, directories: Sequence[str]) -> bool:
@@ -56,6 +73,19 @@ def _words_at(path: Path, directories: Sequence[str]) -> PathWords:
         raise UserError(str(error), where=str(path), found=path.name) from None
 
 
+def named_formats(
+    path: Path, directories: Sequence[str], models: Sequence[Model], statement: Statement
+) -> Mapping[str, logs.Format]:
+    """The formats of the user's workloads that a statement, or else the path, names."""
+    own = logs.own_formats()
+    if not own:
+        return {}
+    found = _words_at(path, directories)
+    stated = [statement["model"].value] if "model" in statement else [*found.first, *found.others]
+    forms = {m.workload.log_format for m in models if not {*stated}.isdisjoint(m.names)}
+    return {name: own[name] for name in sorted(forms & own.keys())}
+
+
 class _Identification:
     """The sources of one log. `head` is read only if it is needed."""
 
@@ -66,15 +96,20 @@ class _Identification:
         self.path = log.path
         self.words = path_words
         self.statement = statement
+        self.asserted: list[tuple[str, str]] = []
         found = _entry(log, path_words, models, statement, lambda: self.headers)
         if found is None:
-            raise _unidentified(log)
+            raise self._without_model()
         self.entry = found
-        self.asserted: list[tuple[str, str]] = []
+
+    @property
+    def rank(self) -> str | None:
+        stated = self.statement.get("rank")
+        return str(stated.value) if stated else None
 
     @cached_property
     def headers(self) -> Sequence[logs.Header]:
-        return headers_of(self.log)
+        return headers_of(self.log, self.rank)
 
     @cached_property
     def head(self) -> Mapping[str, Stated]:
@@ -83,13 +118,17 @@ class _Identification:
     def run(self) -> FoundRun:
         for field in ("framework", "total_steps", "warmup_steps"):
             self._assert(field, filter(None, [self.statement.get(field)]))
-        by_name = [Stated(self.entry.name, _BY_NAME)] if self.words.first else []
+        by_name = [Stated(self.entry.name, BY_NAME)] if self.words.first else []
         self._assert("model", [*filter(None, [self.statement.get("model")]), *by_name])
-        topology = self._topology()
-        batch = self._batch_size(topology.world_size)
-        accelerator = self._accelerator()
-        precision = self._precision(accelerator)
+        try:
+            topology = self._topology()
+            batch = self._batch_size(topology.world_size)
+            accelerator = self._accelerator()
+            precision = self._precision(accelerator)
+        except _MissingError as error:
+            raise self._all_missing(error) from None
         repeat = self._agreed("repeat", self._said("repeat"))
+        parameters = tuple(self._stated_parameters())
         steps, warmup = (self.statement.get(f) for f in ("total_steps", "warmup_steps"))
         rule = self.entry.workload.rule
         if steps or warmup:
@@ -108,13 +147,62 @@ class _Identification:
             repeat=repeat or 1,
             rule=rule,
             log_format=self.log.form.name,
-            expected_by=_BY_NAME,
+            expected_by=BY_NAME,
             unit=self.entry.workload.unit,
             stated_by=tuple((_SETTINGS.get(f, f), s.by) for f, s in self.statement.items()),
             accelerator=accelerator,
             asserted=tuple(self.asserted),
+            rank=self.rank,
+            stated_parameters=parameters,
             assumed=(ASSUMED_NODES,) if self._nodes_are_assumed else (),
-            other_words=" ".join(self.words.others),
+            other_words=" ".join((*self._unused_words(), *self.words.others)),
+        )
+
+    def _unused_words(self) -> Iterator[str]:
+        """The words before the first setting that name nothing."""
+        for word in self.words.first:
+            of_model = word in self.entry.words or word in self.entry.name.split("-")
+            is_known = names().is_model(word) or names().framework_of(word)
+            if not of_model and not is_known and word != self.entry.name:
+                yield word
+
+    def _stated_parameters(self) -> Iterator[tuple[str, str]]:
+        for name in ("accumulation_steps", "sequence_length"):
+            if name in self.statement:
+                self._assert(name, [self.statement[name]])
+                yield name, str(self.statement[name].value)
+
+    def _without_model(self) -> UserError:
+        """The error of a log that nothing says the model of, with all else that is missing."""
+        if self.words.batch_size is None and self.words.precision is None:
+            return _unidentified(self.log)
+        return self._missing("model", "a name like rn50_b128_fp32_1.log", "--model")
+
+    def _all_missing(self, first: _MissingError) -> UserError:
+        """The error of all settings that nothing states, of which `first` is one."""
+        found = {first.option: first}
+        for find in (
+            self._topology,
+            lambda: self._batch_size(1),
+            lambda: self._precision(self._accelerator()),
+        ):
+            try:
+                find()
+            except _MissingError as error:
+                found.setdefault(error.option, error)
+            except UserError:
+                continue  # of what depends on a setting that is missing
+        if len(found) == 1:
+            return first
+        what = " and the ".join(
+            error.problem.removeprefix("cannot determine the ") for error in found.values()
+        )
+        return UserError(
+            f"cannot determine the {what}",
+            where=first.where,
+            expected="a path like 4n8g/rn50_b128_fp32_1.log",
+            found=first.found,
+            hint=f"state them with {', '.join(found)}, or in mapping.yml",
         )
 
     def _said(self, field: str) -> Iterator[Stated]:
@@ -122,7 +210,7 @@ class _Identification:
         if field in self.statement:
             yield self.statement[field]
         if (value := getattr(self.words, field, None)) is not None:
-            yield Stated(value, _BY_NAME)
+            yield Stated(value, self.words.by)
 
     def _assert(self, name: str, said: Iterable[Stated]) -> None:
         """Remember the first of these statements, which are not those of the log."""
@@ -154,6 +242,9 @@ class _Identification:
             return 1  # it has none
         said = [Stated(size_of(d), f"{_DIRECTORY}{d}") for d in self.words.batch_directories]
         said += self._said("batch_size")
+        if stated := self.statement.get("global_batch_size"):
+            shared = world_size * self._accumulated()
+            said.append(Stated(as_batch_size(stated.value / shared), stated.by))
         self._assert("batch_size_per_device", said)
         if not said or "batch_size" in self.statement:
             in_log, one_batch = batch_of(self.headers, self.log.form, world_size)
@@ -168,13 +259,20 @@ class _Identification:
             raise self._missing("batch size", "a name like rn50_b128_fp32_1.log", "--batch-size")
         return float(batch) if isinstance(batch, float) else int(batch)
 
+    def _accumulated(self) -> int:
+        """The batches of a step that the batch size per device does not count."""
+        if self.log.form.batch_of_step or "accumulation_steps" not in self.statement:
+            return 1
+        return int(self.statement["accumulation_steps"].value)
+
     def _precision(self, accelerator: str | None) -> str:
         said = [*self._said("precision")]
         self._assert("precision", said)
         if not said or said[0].value != "fp8":  # a log states that as a recipe
             said += self._in_log("precision", needed=not said)
-        if not said and len(self.entry.workload.dtypes) == 1:
-            return next(iter(self.entry.workload.dtypes))
+        dtypes = self.entry.workload.dtypes
+        if not said and len(dtypes) == 1 and self.headers:  # it would state another one
+            return next(iter(dtypes))
         precision = self._agreed("precision", said)
         if precision is None:
             raise self._missing("precision", "a name like rn50_b128_fp32_1.log", "--precision")
@@ -224,13 +322,13 @@ class _Identification:
         topology: Topology | None = self._agreed("topology", said)
         worlds = [Stated(topology.world_size, said[0].by)] if topology else []
         if self.words.devices is not None:
-            worlds.append(Stated(self.words.devices, _BY_NAME))
+            worlds.append(Stated(self.words.devices, BY_NAME))
         if not worlds or "topology" in self.statement:
             worlds += self._in_log("world_size", needed=True)
         devices: int | None = self._agreed("number of devices", worlds)
         if topology is None:
             topology = self._from_devices(devices)
-            said = [Stated(topology, _BY_NAME)] if self.words.devices is not None else []
+            said = [Stated(topology, BY_NAME)] if self.words.devices is not None else []
         self._assert("topology", said)
         return topology
 
@@ -242,12 +340,11 @@ class _Identification:
             return Topology(nodes, devices // nodes)
         if devices == 1 or (devices and self.entry.workload.max_nodes == 1):
             return Topology(1, devices)
-        raise UserError(
-            "cannot determine the number of nodes and devices",
-            where=str(self.path),
-            expected="a parent directory or a name with a topology like 4n8g",
-            found=f"{devices} devices in the log" if devices else None,
-            hint="state it with --topology, or in mapping.yml",
+        raise self._missing(
+            "number of nodes and devices",
+            "a parent directory or a name with a topology like 4n8g",
+            "--topology",
+            f"{devices} devices in the log" if devices else None,
         )
 
     def _flat(self, devices: int) -> Topology:
@@ -264,14 +361,25 @@ class _Identification:
             hint="state it with --topology, or in mapping.yml",
         )
 
-    def _missing(self, what: str, expected: str, option: str) -> UserError:
-        return UserError(
+    def _missing(
+        self, what: str, expected: str, option: str, found: str | None = None
+    ) -> _MissingError:
+        return _MissingError(
             f"cannot determine the {what}",
             where=str(self.path),
             expected=expected,
-            found=self.path.name,
+            found=found or self.path.name,
             hint=f"state it with {option}, or in mapping.yml",
+            option=option,
         )
+
+
+class _MissingError(UserError):
+    """An error about a setting that nothing states. `option` states it."""
+
+    def __init__(self, problem: str, *, option: str, **more: str | None) -> None:
+        super().__init__(problem, **more)
+        self.option = option
 
 
 # ---- what ran
@@ -317,12 +425,19 @@ def _entry(
     framework = _framework(log, path_words, same_format, statement)
     if framework and "framework" not in statement:
         fitting = [entry for entry in fitting if entry.workload.framework == framework]
+    telling = [*_model_words(path_words, models)]
+    model = None
     if stated := statement.get("model"):
-        fitting = [entry for entry in fitting if stated.value in entry.names]
-    model = statement["model"].value if "model" in statement else None
-    telling = [*_model_words(path_words, models, fitting)]
-    for word in [] if model else telling:
-        fitting = [entry for entry in fitting if word in entry.names]
+        model = stated.value
+        fitting = [entry for entry in fitting if model in entry.names]
+        _refuse_other(log, telling, stated, same_format)
+    else:
+        of_format = {word for word in telling if any(word in e.names for e in same_format)}
+        for word in of_format or telling:
+            fitting = [entry for entry in fitting if word in entry.names]
+        if of_format and not fitting and len(of_format) > 1:
+            first, second, *_ = sorted(of_format)
+            raise _contradiction(log, first, BY_NAME, second)
     if len(fitting) > 1 and framework is None:
         # A format is of one framework; programs of others name their network differently.
         fitting = [e for e in fitting if e.workload.framework in log.form.name] or fitting
@@ -352,7 +467,7 @@ def _framework(
         if statement.get("framework")
         else []
     )
-    said = said or [(w, _BY_NAME) for w in (*path_words.first, *path_words.others)]
+    said = said or [(w, BY_NAME) for w in (*path_words.first, *path_words.others)]
     for word, by in said:
         named = names().framework_of(word)
         if named is None:
@@ -370,14 +485,34 @@ def _framework(
     return None
 
 
-def _model_words(
-    path_words: PathWords, models: Sequence[Model], fitting: Sequence[Model]
-) -> Iterator[str]:
+def _model_words(path_words: PathWords, models: Sequence[Model]) -> Iterator[str]:
     """The words of a name that name a model."""
     for word in (*path_words.first, *path_words.others):
-        is_known = any(word in entry.names for entry in (*fitting, *models))
+        is_known = any(word in entry.names for entry in models)
         if is_known or (names().is_model(word) and names().framework_of(word) is None):
             yield word
+
+
+def _refuse_other(
+    log: LogFile, telling: Iterable[str], stated: Stated, same_format: Sequence[Model]
+) -> None:
+    """Raise UserError if a word names another model than the stated one: of this format, or of a
+    known family. One that is only a name of another program's model is none here."""
+    same = {name for entry in same_format if stated.value in entry.names for name in entry.names}
+    for word in telling:
+        is_other = names().is_model(word) or any(word in entry.names for entry in same_format)
+        if is_other and word not in same and not same_network(word, stated.value):
+            raise _contradiction(log, stated.value, stated.by, word)
+
+
+def _contradiction(log: LogFile, first: str, by: str, other: str) -> UserError:
+    return UserError(
+        f"the file name contradicts {by}" if by != BY_NAME else "the file name names two models",
+        where=str(log.path),
+        expected=first,
+        found=other,
+        hint="state what ran with --model, or in mapping.yml" if by == BY_NAME else None,
+    )
 
 
 def _unknown(path_words: PathWords) -> Iterator[str]:

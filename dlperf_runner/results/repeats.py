@@ -21,8 +21,9 @@ from pathlib import Path
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.identity import parameters_text, read_parameters
-from ..core.lists import grouped, shortened
-from .log_name import telling_words, topology_of
+from ..core.lists import grouped, natural, shortened
+from .log_head import same_network
+from .log_name import setting_of, telling_words, topology_of
 from .run_log import Reading
 from .run_record import FoundRun
 
@@ -35,6 +36,7 @@ def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
     marked = list(_with_copies(_as_bases(list(readings)), root))
     splits = _splits(_claimed(marked), root)
     apart = _by_words([_in_directory(reading, splits, root) for reading in marked], root)
+    apart = _numbered(apart)
     paths = {
         run.path: [str(other.path) for other in several]
         for several in _claimed(apart)
@@ -45,6 +47,22 @@ def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
         if reading.run and _counts(reading) and reading.run.path in paths
         else reading
         for reading in apart
+    ]
+
+
+def _numbered(readings: Sequence[Reading]) -> list[Reading]:
+    """The readings, in which logs of a case whose names differ in nothing but words that tell
+    nothing, as numbers of jobs and dates, are repeats in the order of these words."""
+    number: dict[Path, int] = {}
+    for several in _claimed(readings):
+        words = sorted({run.other_words for run in several}, key=natural)
+        if len(words) == len(several):
+            number |= {run.path: words.index(run.other_words) + 1 for run in several}
+    return [
+        _with_run(reading, replace(reading.run, repeat=number[reading.run.path]))
+        if reading.run and reading.run.path in number
+        else reading
+        for reading in readings
     ]
 
 
@@ -236,7 +254,10 @@ def _by_words(readings: Sequence[Reading], root: Path) -> list[Reading]:
 def _apart_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path, FoundRun]]:
     for table in grouped(runs, _table).values():
         places = [_place(run.path.parent, root) for run in table]
-        of_places = [telling_words(" ".join(place)) for place in places]
+        of_places = [
+            tuple(w for w in telling_words(" ".join(place)) if not _repeats_setting(w, run))
+            for run, place in zip(table, places, strict=True)
+        ]
         of_names = [telling_words(run.other_words) for run in table]
         by_place, by_name = len(set(of_places)) > 1, len(set(of_names)) > 1
         several = Counter(words for words, _ in set(zip(of_places, places, strict=True)))
@@ -249,6 +270,15 @@ def _apart_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path
             parts = [directory, _named_after(words) if by_name else None]
             if by_place or by_name:
                 yield run.path, replace(run, directory="/".join(filter(None, parts)) or None)
+
+
+def _repeats_setting(word: str, run: FoundRun) -> bool:
+    """Whether a word says of a run what its identity has anyway: rn50, b128 or fp32."""
+    field, value = setting_of(word) or ("", None)
+    own = {"batch_size": run.batch_size_per_device, "precision": run.precision}
+    if field in own:
+        return own[field] == value
+    return len(word) > 2 and same_network(word, run.model)
 
 
 def _named_after(words: Sequence[str]) -> str | None:

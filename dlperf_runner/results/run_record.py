@@ -66,6 +66,8 @@ class FoundRun:
     # Settings that the user or the log's path states, each with its source.
     asserted: tuple[tuple[str, str], ...] = ()
     assumed: tuple[str, ...] = ()  # what the identification of the run rests on, as notes
+    rank: str | None = None  # whose lines count, as stated
+    stated_parameters: tuple[tuple[str, str], ...] = ()
     other_words: str = ""  # of the log's name, whose meaning is unknown
     copy_of: str | None = None  # the log that counts instead, and what both have in common
     # Input of the validity rules: the run's hosts, its devices by host, and the plan's NCCL

@@ -16,13 +16,22 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, ValidationError
 
 from ..catalog.entry import read_entry
+from ..catalog.log_pattern import LinesRegex
 from ..catalog.names import names
-from ..catalog.types import Count, CountOrNone, Entry, Name, TopologyText, entry_error, listed
+from ..catalog.types import (
+    Count,
+    CountOrNone,
+    Entry,
+    Name,
+    TopologyText,
+    entry_error,
+    listed,
+)
 from ..core.errors import UserError
 from ..core.linear import compiled
 
@@ -33,7 +42,8 @@ Word = Annotated[Name, AfterValidator(str.lower)]
 
 
 class Fields(Entry):
-    """The fields of a run that can be stated. `batch_size` is that per device."""
+    """The fields of a run that can be stated. `batch_size` is that per device. `rank`: the one
+    whose lines count."""
 
     model: Word | None = None
     framework: Word | None = None
@@ -44,10 +54,22 @@ class Fields(Entry):
     repeat: Count | None = None
     total_steps: Count | None = None
     warmup_steps: CountOrNone | None = None
+    global_batch_size: Count | None = None
+    sequence_length: Count | None = None
+    accumulation_steps: Count | None = None
+    rank: CountOrNone | None = None
+    # The format of a program that no format of this package reads: see stated_format.
+    regex: LinesRegex | None = None
+    unit: Literal["samples", "tokens", "steps"] | None = None
+    rates_are_per: Literal["world", "node", "device", "step"] | None = None
+    step_time_unit: Literal["s", "ms"] | None = None
 
 
 # The text that a placeholder matches.
-_NUMBERS = ("batch_size", "repeat", "total_steps", "warmup_steps")
+_NUMBERS = (
+    *("batch_size", "repeat", "total_steps", "warmup_steps", "global_batch_size"),
+    *("sequence_length", "accumulation_steps", "rank"),
+)
 _TEXTS = {**dict.fromkeys(_NUMBERS, r"\d{1,9}"), "topology": r"\d{1,6}n\d{1,6}g"}
 _PIECE = re.compile(r"\*\*/|\*\*|\*|\?|\{(\w+)\}|[^*?{]+|\{")
 _WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
@@ -200,9 +222,25 @@ def checked(statements: Statements, sources: Sequence[Path]) -> Statements:
     if statements.mapping is None and len(sources) == 1 and own.is_file():
         statements = replace(statements, mapping=read_entry(own, PathMapping), file=MAPPING)
     _check_names(statements.options, "--")
+    _check_expression(statements)
     for pattern, fields in statements.mapping.logs.items() if statements.mapping else ():
         _check_names(fields, f"{statements.file}: {pattern}: ")
     return statements
+
+
+def _check_expression(statements: Statements) -> None:
+    """Raise UserError if only what an expression gives is described."""
+    of_mapping = statements.mapping.logs.values() if statements.mapping else ()
+    if any(fields.regex for fields in (statements.options, *of_mapping)):
+        return
+    for name, value in _given(statements.options):
+        if name in ("unit", "rates_are_per", "step_time_unit"):
+            raise UserError(
+                "this describes the rates of an expression",
+                where=f"--{name.replace('_', '-')}",
+                expected="the expression, too: --regex",
+                found=value,
+            )
 
 
 def _check_names(fields: Fields, where: str) -> None:

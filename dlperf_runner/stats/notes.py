@@ -90,6 +90,12 @@ def _about_base(cases: Sequence[Record]) -> Iterator[str]:
         return
     if base is None:
         yield "no 1-device run, so there is no speed-up and no efficiency"
+    elif base not in map(topology_text, cases):
+        batch = round(cases[0]["batch_size_per_device"] * cases[0]["world_size"])
+        yield (
+            f"strong scaling: speed-up and efficiency are relative to {base} with the same global"
+            f" batch size, {batch}"
+        )
     elif cases[0]["base_world_size"] > 1:
         yield (
             f"no 1-device run: speed-up and efficiency are relative to {base},"

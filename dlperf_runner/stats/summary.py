@@ -27,7 +27,7 @@ from ..core.frame import (
     records,
     throughput,
 )
-from ..core.identity import CASE, GROUP, topology_text
+from ..core.identity import CASE, GROUP, parameters_text, read_parameters, topology_text
 from ..core.units import BANDWIDTH, per_second
 from .intervals import (
     FEW,
@@ -114,7 +114,8 @@ def summarize(frame: pd.DataFrame) -> pd.DataFrame:
     Nothing is rounded. speedup is the quotient of the medians of this case and its base case. The
     base case is the 1-device case with the same BASELINE columns. If it is missing, the base case
     is the smallest of several cases. A single case with more devices has no base case and no
-    speedup, nor has a bandwidth. scaling_efficiency is speedup * base_world_size / world_size.
+    speedup, unless it is one of strong scaling (see _base_cases), nor has a bandwidth.
+    scaling_efficiency is speedup * base_world_size / world_size.
     ci_coverage is the actual coverage of the median's interval (see intervals). std is the sample
     standard deviation (n - 1). With n = 1, there is no spread and no interval. outliers is the
     number of flagged values, which are still included; there is none for n below 5. Memory is the
@@ -217,10 +218,36 @@ def _speedup_interval(
 
 
 def _base_cases(table: pd.DataFrame) -> pd.Series[int]:
-    """The base case of each case that has one."""
+    """The base case of each case that has one. A case alone in its table is one of strong scaling
+    if cases of other topologies have the same global batch size: their base is the smallest."""
+    import pandas as pd
+
     scaling = table[table["unit"] != per_second(BANDWIDTH)].rename_axis("case").reset_index()
     smallest_first = scaling.sort_values(["world_size", "nodes"], kind="stable")
     groups = smallest_first.groupby(list(BASELINE), dropna=False, sort=False)
-    has_base = (groups["case"].transform("size") > 1) | (smallest_first["world_size"] == 1)
-    base = groups["case"].transform("first")[has_base]
-    return base.set_axis(smallest_first["case"][has_base]).sort_index()
+    size = groups["case"].transform("size")
+    base = groups["case"].transform("first")[(size > 1) | (smallest_first["world_size"] == 1)]
+    alone = smallest_first[size == 1]
+    alone = alone.assign(
+        batch_size_per_device=(alone["batch_size_per_device"] * alone["world_size"]).round(),
+        parameters=alone["parameters"].map(_without_accumulation),
+    )
+    strong = alone.groupby(list(BASELINE), dropna=False, sort=False)
+    several = strong["world_size"].transform("nunique") > 1
+    base = pd.concat(
+        [
+            base.drop(alone.index[several], errors="ignore"),
+            strong["case"].transform("first")[several],
+        ]
+    )
+    bases: pd.Series[int] = base.set_axis(smallest_first["case"].loc[base.index])
+    return bases.sort_index()
+
+
+def _without_accumulation(parameters: str | None) -> str | None:
+    """The parameters without those that follow from the global batch size."""
+    if parameters is None:
+        return None
+    values = read_parameters(parameters)
+    kept = values.keys() - {"accumulation_steps", "micro_batch_size"}
+    return parameters_text({name: values[name] for name in kept})

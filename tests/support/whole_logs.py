@@ -33,10 +33,11 @@ EXACT = "fp32 or tf32"  # of a program that does not say which
 
 @dataclass(frozen=True)
 class WholeLog:
-    """`path` names the case in a tree of logs, and `options` are what a user states besides. `value` is the throughput of all devices after the
-    warm-up. `loss` matches a printed loss. `settings` are lines that the log states besides, and
-    `changes` are other values of what it states: by the setting, the stated words, those in their
-    place, and both values as an error shows them; or the words with {} for both values."""
+    """`path` names the case in a tree of logs, and `options` are what a user states besides.
+    `value` is the throughput of all devices after the warm-up. `loss` matches a printed loss.
+    `settings` are lines that the log states besides, and `changes` are other values of what it
+    states: by the setting, the stated words, those in their place, and both values as an error
+    shows them; or the words with {} for both values."""
 
     form: str
     path: str

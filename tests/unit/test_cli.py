@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import socket
@@ -225,7 +226,7 @@ def test_list_shows_the_catalogue() -> None:
 def fake(monkeypatch: pytest.MonkeyPatch, name: str, **functions: object) -> None:
     """Another module in place of one that works on real machines or real logs."""
     module = ModuleType(f"dlperf_runner.{name}")
-    vars(module).update(functions)
+    vars(module).update({**vars(importlib.import_module(module.__name__)), **functions})
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(f"dlperf_runner.{name}", module, raising=False)
 

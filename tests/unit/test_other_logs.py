@@ -23,7 +23,7 @@ NINE = {
     "arcface_y1_b2_train_cpu.log": speedometer("y1"),
     "arcface_y1_b2_train_parall_cpu.log": speedometer("y1", parallel=True),
     "rn50_b128_fp32_1n1g_v100_seed_sample.log": oneflow(384.0),
-    "r50_b4_1n1g_cpu.log": plsc(4.0),
+    "r50_b4_1n1g_cpu.log": ["Use mixed precision training: False", *plsc(4.0)],
 }
 
 
@@ -84,9 +84,7 @@ def test_public_logs_are_identified() -> None:
     ("name", "lines", "found"),
     [
         ("pytorch_gpu1_fp32_bs256.txt", NINE["tf_rn50_b256_fp32_1n1g_v100_2022-11.log"], "pytorch"),
-        ("bert_gpu8_amp_bs256.txt", NINE["tf_rn50_b256_amp_1n8g_v100_2022-11.log"], "bert"),
         ("rn50_b128_fp32_1n1g_pytorch.log", GOOD, "pytorch"),
-        ("r50_b128_fp32_1n1g.log", GOOD, "r50"),
         ("y1_r100_b2_fp32_1n1g.log", speedometer("y1"), "r100"),
     ],
 )
@@ -95,8 +93,22 @@ def test_a_name_of_something_else_is_refused(
 ) -> None:
     write(tmp_path / name, lines)
     problem = only(load(tmp_path))
-    assert problem.problem.startswith("no workload of the catalogue has ")
-    assert problem.found == found
+    assert found in (problem.expected, problem.found)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "found"),
+    [
+        ("vgg16_b128_fp32_1n1g.log", GOOD, ("gluoncv-horovod", "mxnet", "vgg16")),
+        ("mynet_b128_fp32_1n1g.log", GOOD, ("gluoncv-horovod", "mxnet", "mynet")),
+    ],
+)
+def test_a_program_trains_any_model(
+    tmp_path: Path, name: str, lines: list[str], found: tuple[str, str, str]
+) -> None:
+    write(tmp_path / name, lines)
+    (run,) = load(tmp_path).counted
+    assert (run.workload, run.framework, run.model) == found
 
 
 @pytest.mark.parametrize(
@@ -167,7 +179,7 @@ from dlperf_runner.results.load import load_results
 print(*load_results(Path(sys.argv[1])).problems)
 """
     message, peak = peak_of(program, path)
-    assert "the compressed log is suspiciously large" in message
+    assert "the compressed file is suspiciously large" in message
     assert peak < 300  # MB, of which most is pandas
     # Far fewer bytes are as many as the file may have.
     monkeypatch.setattr(files, "ALWAYS_EXPANDED", 1000)

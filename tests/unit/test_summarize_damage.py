@@ -61,7 +61,6 @@ def test_damaged_log(
     [
         ("bz64/1n1g/rn50_b128_fp32_1.log", GOOD, "contradicts the directory bz64"),
         ("bz128/1n1g/rn50_b0_fp32_1.log", GOOD, "the batch size must be at least 1"),
-        ("bz128/1n1g/vgg16_b128_fp32_1.log", GOOD, "no workload of the catalogue"),
         ("bz128/rn50_b128_fp32_1.log", GOOD, "cannot determine the number of nodes"),
         ("bz128/0n8g/rn50_b128_fp32_1.log", GOOD, "cannot determine the number of nodes"),
         ("bz128/1n1g/train.log", GOOD, "the file name does not identify the run"),

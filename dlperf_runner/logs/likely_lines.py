@@ -1,0 +1,155 @@
+"""The line with which a program that no format reads most likely prints its rates, for messages:
+
+    [trainer] upd 10 | obj 6.800 | 810.1 img/s
+    upd +(?P<step>\\d+).*? +\\| +(?P<rate>[\\d.,]+) +img/s
+
+It is a guess, so no number is taken from it: the user decides whether the expression is right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+
+from .pattern import DURATION, Lines
+from .reader import blocks
+
+_MOST_LINES = 20_000
+_LONGEST = 400  # bytes in a line
+_MOST_KINDS = 2000
+_ENOUGH = 3  # lines of a kind that repeats
+_NUMBER = re.compile(r"\d{1,20}+(?:[.,]\d{1,20}+){0,6}+(?:[eE][-+]\d{1,3}+)?+")
+_STEP_WORD = re.compile(
+    r"(?:steps?|iters?|iterations?|it|batch|upd|updates?|global_step)\W{0,4}$", re.IGNORECASE
+)
+_WHAT = r"(?:samples?|images?|imgs?|im|tok|tokens?|seqs?|sequences?|examples?|its?|iters?|steps?)"
+_RATE_UNIT = re.compile(rf"\s{{0,2}}{_WHAT}(?:/| per )s(?:ec(?:ond)?)?\b", re.IGNORECASE)
+_RATE_WORD = re.compile(
+    rf"(?:ips|fps|tgs|tps|wps|speed|throughput|{_WHAT}(?:/|_?per_?)s(?:ec(?:ond)?)?)\W{{0,4}}$",
+    re.IGNORECASE,
+)
+_TIME_UNIT = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)\b")
+_TIME_WORD = re.compile(r"(?:time|timing|elapsed|dt)[^\d|,]{0,24}$", re.IGNORECASE)
+
+
+@dataclass
+class _Kind:
+    """Lines that differ in their numbers only: how many, and the first ones."""
+
+    number: int = 0
+    lines: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class LikelyLine:
+    """Such a line, and an expression for lines like it; None if it has no step or no rate."""
+
+    line: str
+    regex: str | None
+
+
+def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
+    """The most likely line of a log, of those that repeat; None if no line with numbers does."""
+    kinds: dict[str, _Kind] = {}
+    for line in islice(_lines(pieces), _MOST_LINES):
+        shape = re.sub(r"\s+", " ", _NUMBER.sub("#", line))
+        if shape.count("#") < 2 or (shape not in kinds and len(kinds) == _MOST_KINDS):
+            continue
+        kind = kinds.setdefault(shape, _Kind())
+        kind.number += 1
+        if len(kind.lines) <= _ENOUGH:
+            kind.lines.append(line)
+    repeated = [kind for kind in kinds.values() if kind.number >= _ENOUGH]
+    repeated.sort(key=lambda kind: -kind.number)
+    for kind in repeated:
+        if regex := _expression(kind.lines):
+            return LikelyLine(kind.lines[0].strip(), regex)
+    steps = (kind for kind in repeated if _step(kind.lines) is not None)
+    likely = next(steps, None)
+    return LikelyLine(likely.lines[0].strip(), None) if likely else None
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
+    for block in blocks(pieces, [b""]):
+        for line in re.split(rb"[\r\n]", block.data):
+            if 0 < len(line) < _LONGEST:
+                yield line.decode("utf-8", "replace")
+
+
+def _step(lines: Sequence[str]) -> int | None:
+    """The place among the numbers of the one that counts steps: integers that grow, best behind a
+    word such as step, and not in a time."""
+    rows = [list(_NUMBER.finditer(line)) for line in lines]
+    grows = []
+    for place, column in enumerate(zip(*rows, strict=True)):
+        texts = [match[0] for match in column]
+        if not all(text.isdigit() for text in texts):
+            continue
+        if all(int(a) < int(b) for a, b in pairwise(texts)):
+            start, end = column[0].span()
+            around = lines[0][max(0, start - 1) : start] + lines[0][end : end + 1]
+            if not set(around) & set(":-"):
+                grows.append(place)
+    named = (n for n in grows if _STEP_WORD.search(lines[0][: rows[0][n].start()]))
+    return next(named, grows[0] if grows else None)
+
+
+def _rate(line: str, numbers: Sequence[re.Match[str]]) -> tuple[int, str] | None:
+    """The place of the rate among the numbers, and the name of its group."""
+    for group, unit, word in (
+        ("rate", _RATE_UNIT, _RATE_WORD),
+        (DURATION, _TIME_UNIT, _TIME_WORD),
+    ):
+        named = [n for n, m in enumerate(numbers) if word.search(line[: m.start()])]
+        in_unit = [n for n, m in enumerate(numbers) if unit.match(line, m.end())]
+        if group == DURATION:
+            in_unit = [n for n in in_unit if n in named]
+        if places := in_unit or named:
+            return places[0], group
+    return None
+
+
+def _expression(lines: Sequence[str]) -> str | None:
+    """The expression of lines of a kind; None if they have no step or no rate, or if it would not
+    find both."""
+    rows = [list(_NUMBER.finditer(line)) for line in lines]
+    step, rate = _step(lines), _rate(lines[0], rows[0])
+    if step is None or rate is None or rate[0] == step:
+        return None
+    place, group = rate
+    wanted = [(row[step][0].encode(), row[place][0].encode()) for row in rows]
+    for longest in (0, 24):
+        regex = _joined(lines[0], rows[0], {step: "step", place: group}, longest)
+        found = [next(iter(Lines(regex).finditer(line.encode())), None) for line in lines]
+        if [m and (m["step"], m["rate"]) for m in found] == wanted:
+            return regex
+    return None
+
+
+def _joined(
+    line: str, numbers: Sequence[re.Match[str]], groups: Mapping[int, str], longest: int
+) -> str:
+    """The expression with these groups, each behind the word before it, or behind so much of the
+    line."""
+    regex, last = "", -1
+    for place, group in sorted(groups.items()):
+        text = line[numbers[place - 1].end() if place else 0 : numbers[place].start()]
+        word = re.search(r"\S{0,24}[^\W\d]\S{0,24}\W{0,8}$", text)
+        before = text[-longest:] if longest else word[0] if word else text[-8:]
+        gap = ".*?" if regex and (place > last + 1 or before != text) else ""
+        digits = r"\d+" if group == "step" else r"[\d.,]+"
+        regex += f"{gap}{_literal(before)}(?P<{group}>{digits})"
+        last = place
+    unit = _RATE_UNIT.match(line, numbers[last].end())
+    return regex + (_literal(unit[0]) if unit else "")
+
+
+def _literal(text: str) -> str:
+    """A text as an expression, in which any blanks are equal."""
+    words = re.split(r"(\s+)", text)
+    return "".join(
+        (" +" if set(word) == {" "} else r"\s+") if word.isspace() else re.escape(word)
+        for word in words
+    )

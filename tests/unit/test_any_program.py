@@ -1,0 +1,181 @@
+"""Logs of programs that no format reads: what the messages suggest, and --regex."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from command_line import call
+from make_logs import write
+from other_logs import load, only
+
+from dlperf_runner.core.errors import UserError, by_cause
+from dlperf_runner.logs.likely_lines import likely_line
+from dlperf_runner.logs.pattern import Lines
+
+NAME = "1n8g/rn50_b128_amp_1.log"
+
+
+def program(
+    line: str = "[x] upd {step} | obj 6.8 | {rate} img/s", rate: str = "100.0"
+) -> list[str]:
+    """60 steps of which 12 warm up, at a tenth of the speed."""
+    slow = f"{float(rate) / 10:.2f}"
+    return [line.format(step=n, rate=slow if n <= 12 else rate) for n in range(1, 61)]
+
+
+REGEX = r"upd (?P<step>\d+) .*\| (?P<rate>[\d.]+) img/s"
+
+
+@pytest.mark.parametrize(
+    ("options", "value"),
+    [
+        ({"rates_are_per": "world"}, 100),
+        ({"rates_are_per": "node"}, 100),
+        ({"rates_are_per": "device"}, 800),
+        ({"rates_are_per": "world", "warmup_steps": "0"}, (12 * 10 + 4800) / 60),
+    ],
+)
+def test_rates_of_an_expression(tmp_path: Path, options: dict[str, str], value: float) -> None:
+    write(tmp_path / NAME, program())
+    results = load(tmp_path, regex=REGEX, **options)
+    assert results.problems == []
+    (rate,) = results.frame.query("metric == 'samples_per_second'")["value"]
+    assert rate == pytest.approx(value)
+    assert [(run.model, run.unit) for run in results.counted] == [("rn50", "samples")]
+
+
+STEP, RATE = r"it (?P<step>\d+) ", r"(?P<rate>[\d.]+)"
+TIME = r"(?P<step_time>[\d.]+)"
+
+
+@pytest.mark.parametrize(
+    ("line", "regex", "options", "value", "unit"),
+    [
+        ("it {step} {rate} tok/s", RATE, {"rates_are_per": "world"}, 100, "tokens"),
+        ("it {step} {rate}it/s", RATE, {}, 100 * 1024, "samples"),
+        ("it {step} {rate} x", RATE, {"unit": "steps"}, 100 * 1024, "samples"),
+        ("it {step} {rate} ms", TIME, {}, 10 * 1024, "samples"),
+        ("it {step} (ms) {rate}", r".*?" + TIME, {"step_time_unit": "ms"}, 10 * 1024, "samples"),
+    ],
+)
+def test_units_of_an_expression(
+    tmp_path: Path, line: str, regex: str, options: dict[str, str], value: float, unit: str
+) -> None:
+    write(tmp_path / NAME, program(line))
+    results = load(tmp_path, regex=STEP + regex, **options)
+    assert results.problems == []
+    (rate,) = results.frame.query("metric == 'samples_per_second'")["value"]
+    assert (rate, results.counted[0].unit) == (pytest.approx(value), unit)
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "told"),
+    [
+        ("upd {step} | {rate} x", {}, "--unit samples or tokens, --rates-are-per"),
+        ("upd {step} | {rate} it/s", {"rates_are_per": "world"}, "the rates are those of steps"),
+        ("upd {step} | {rate} s", {"rates_are_per": "world"}, "the rate of the sample is a time"),
+        (
+            "upd {step} | {rate}k img/s",
+            {"rates_are_per": "world"},
+            "the rate of the sample goes on",
+        ),
+        ("run {step} | {rate} x", {}, "the expression matches no line of the log"),
+    ],
+)
+def test_what_an_expression_leaves_open_is_asked(
+    tmp_path: Path, line: str, options: dict[str, str], told: str
+) -> None:
+    write(tmp_path / NAME, program(line))
+    regex = r"upd (?P<step>\d+) .*?(?P<rate>[\d.]+)"
+    assert told in str(only(load(tmp_path, regex=regex, **options)))
+
+
+def test_bad_expressions(here: Path) -> None:
+    write(here / "logs" / NAME, program())
+    for options, told in (
+        (["--regex", r"(?P<step>\d+)"], "the groups step, rate or step_time"),
+        (["--regex", r"(?P<step>\d+)(?=x)(?P<rate>\d+)"], "no lookaround"),
+        (["--unit", "tokens"], "the expression, too: --regex"),
+        (["--regex", REGEX, "--unit", "bytes"], "'samples', 'tokens' or 'steps'"),
+    ):
+        assert told in call("summarize", "logs", *options, status=2).both
+
+
+def test_a_mapping_gives_expressions_by_path_and_before_built_in_formats(here: Path) -> None:
+    write(here / "logs" / "a" / NAME, program())
+    timm = "Train: 0 [{step:4d}/61 (  0%)]  Loss: 6.9 (6.9)  Time: 1.0s, {rate}/s  (1.0s, 2.0/s)"
+    write(here / "logs" / "b" / NAME, program(timm))
+    write(
+        here / "logs" / "mapping.yml",
+        [
+            "logs:",
+            f"  a/**: {{regex: '{REGEX}', rates_are_per: world}}",
+            r"  b/**: {regex: '\[ *(?P<step>\d+)/.* (?P<rate>[\d.]+)/s  \(', unit: samples,",
+            "    rates_are_per: device}",
+        ],
+    )
+    results = load(here / "logs")
+    assert results.problems == []
+    rates = results.frame.query("metric == 'samples_per_second'")["value"]
+    assert [*rates] == [pytest.approx(100), pytest.approx(800)]
+
+
+LIKELY = {
+    "[x] upd {n} | obj 6.8 | {r} img/s": r"upd +(?P<step>\d+).*? +\| +(?P<rate>[\d.,]+) +img/s",
+    "12:00:{n:02d} {n}/99 [00:01<00:02, {r}it/s]": r"(?P<rate>[\d.,]+)it/s",
+    "step: {n}  tps: 7,{n}01  mfu: 3.4%": r"step: +(?P<step>\d+).*?tps: +(?P<rate>[\d.,]+)",
+    "Speed {r} samples/sec  Step: {n}": r"Speed +(?P<rate>[\d.,]+)",
+    "iter {n} | elapsed time per iteration (ms): {r}": r"(?P<step_time>[\d.,]+)",
+    "loss {r} at {n} ": None,
+}
+
+
+@pytest.mark.parametrize("line", LIKELY)
+def test_the_most_likely_line_and_its_expression(line: str) -> None:
+    lines = ["pip 1.2 from 3.4", *(line.format(n=n, r=f"{90 + n / 7:.2f}") for n in range(10, 60))]
+    likely = likely_line([("\n".join(lines) + "\n").encode()])
+    assert likely is not None and likely.line == lines[1].strip()
+    if (wanted := LIKELY[line]) is None:
+        assert likely.regex is None
+        return
+    assert likely.regex is not None and wanted in likely.regex
+    found = list(Lines(likely.regex).finditer("\n".join(lines).encode()))
+    assert [int(match["step"]) for match in found] == [*range(10, 60)]
+
+
+def test_logs_without_such_lines_have_none() -> None:
+    assert likely_line([b"a\nb 1\nc 1 2\n"]) is None
+    assert likely_line([b"1 2 3\n" * 5]) is None  # no step
+
+
+def test_the_suggestion_of_a_message_works(here: Path) -> None:
+    """Logs with the same cause are one error, and its options give the table."""
+    for topology in ("1n1g", "1n8g", "2n8g"):
+        write(here / "logs" / topology / "rn50_b128_amp_1.log", program())
+    told = call("summarize", "logs", status=2).both
+    assert told.count("no known format reads this log") == 1
+    assert "logs/1n1g/rn50_b128_amp_1.log, logs/1n8g/" in told and "init-workload" in told
+    suggested = re.search(r"--regex '(.*)' --unit", told)
+    assert suggested is not None
+    about = ["--unit", "samples", "--rates-are-per", "world"]
+    table = call("summarize", "logs", "--regex", suggested[1], *about).out
+    assert table.count("100.00") >= 3
+
+
+def test_an_unknown_log_without_a_telling_name_is_no_silence(here: Path) -> None:
+    write(here / "logs" / "train.log", program())
+    write(here / "logs" / "LICENSE", ["nothing"])
+    assert "init-workload" in call("summarize", "logs", status=2).both
+
+
+def test_problems_by_cause() -> None:
+    same = [UserError("p", where=f"{n}.log", found=f"{n}", hint="h") for n in range(7)]
+    other = UserError("q", where="x.log", expected="1")
+    merged = [str(problem) for problem in by_cause([*same, other, "text"])]
+    assert merged == [
+        "text",
+        "0.log, 1.log, 2.log, 3.log, 4.log and 2 more: p (found 0 in the first)\n  h",
+        "x.log: q (expected 1)",
+    ]

@@ -1,0 +1,153 @@
+"""Names of logs are hints: what they say in which form, and what the user states where they say
+nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from make_logs import dllogger, gluoncv, megatron, oneflow, write
+from other_logs import GOOD, load, only
+
+from dlperf_runner.results.log_name import words_of
+from dlperf_runner.stats.summary import summarize
+
+BARE = oneflow(384.0)  # states nothing
+STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per iteration" in line]
+
+
+@pytest.mark.parametrize(
+    ("stem", "directories", "said"),
+    [
+        ("rn50-b256-amp-1n8g", (), {"first": ("rn50",), "batch_size": 256, "precision": "amp"}),
+        ("ResNet50-8gpu-amp-bs64", (), {"first": ("resnet50",), "devices": 8, "batch_size": 64}),
+        ("llama3.1-8b_b2_bf16", (), {"first": ("llama3.1-8b",), "batch_size": 2}),
+        ("qwen3-30b-a3b_bf16_1", (), {"first": ("qwen3-30b-a3b",), "repeat": 1}),
+        ("rn50 b32 fp16", (), {"batch_size": 32, "precision": "fp16"}),
+        ("rn50-b128-fp32-2", (), {"repeat": 2, "batch_size": 128}),
+        ("rn50_b128_fp32_run3", (), {"repeat": 3}),
+        ("rn50_b128_fp32_seed-7", (), {"repeat": 7}),
+        # The size of a model, not that of a batch.
+        ("vit_b16_b128_amp", (), {"first": ("vit-b16",), "batch_size": 128}),
+        ("efficientnet_b4_fp32", (), {"first": ("efficientnet-b4",), "batch_size": None}),
+        # Of a node, or of both?
+        ("rn50_2nodes_8gpu_b128_fp32", (), {"devices": None, "topology": None}),
+        # The nearest directory that says several settings says what the file does not.
+        ("oneflow", ("rn50_bs128_1n1g_fp32", "b64_fp16"), {"batch_size": 128, "precision": "fp32"}),
+        ("train", ("run2", "rn50-b128-fp32-1n8g"), {"repeat": 2, "batch_size": 128}),
+        ("rn50_b128_fp32", ("rn50_b64_fp16",), {"batch_size": 128, "precision": "fp32"}),
+        ("train", ("b64",), {"batch_size": None}),
+    ],
+)
+def test_words(stem: str, directories: tuple[str, ...], said: dict[str, object]) -> None:
+    words = words_of(stem, directories)
+    assert {name: getattr(words, name) for name in said} == said
+
+
+def test_jobs_and_dates_are_repeats(tmp_path: Path) -> None:
+    for n, name in enumerate(
+        ("a/rn50_b128_fp32_1n1g_job90.log", "a/rn50_b128_fp32_1n1g_job101.log")
+    ):
+        write(tmp_path / name, gluoncv(50.0 + n))
+    for n in (1, 2):
+        write(tmp_path / f"rn50-b128-fp32-1n2g/run{n}/train.log", gluoncv(100.0 + n, world=2))
+    results = load(tmp_path)
+    assert results.problems == []
+    found = sorted((str(run.topology), run.repeat, run.path.name) for run in results.counted)
+    assert found == [
+        ("1n1g", 1, "rn50_b128_fp32_1n1g_job90.log"),
+        ("1n1g", 2, "rn50_b128_fp32_1n1g_job101.log"),
+        ("1n2g", 1, "train.log"),
+        ("1n2g", 2, "train.log"),
+    ]
+    assert any("pooled, although the names" in note for note in results.notes)
+
+
+def test_all_that_is_missing_is_asked_for_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "train.log", BARE)
+    problem = only(load(path, model="resnet50v1.5"))
+    for option in ("--topology", "--batch-size", "--precision"):
+        assert option in str(problem.hint)
+    stated = {"topology": "1n1g", "batch_size": "128", "precision": "fp32"}
+    assert len(load(path, model="resnet50v1.5", **stated).counted) == 1
+    assert "--model" in str(only(load(path, **stated)).hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "is_refused"),
+    [
+        ("r50_b128_fp32_1n1g.log", "resnet50v1b", False),  # of another program
+        ("mine_b128_fp32_1n1g.log", "resnet50v1b", False),
+        ("vgg16_b128_fp32_1n1g.log", "resnet50v1b", True),
+        ("resnet50_b128_fp32_1n1g.log", "vgg16", True),
+    ],
+)
+def test_a_stated_model_wins_over_a_word_that_only_looks_like_one(
+    tmp_path: Path, name: str, model: str, is_refused: bool
+) -> None:
+    write(tmp_path / name, GOOD)
+    results = load(tmp_path, model=model)
+    assert bool(results.problems) == is_refused
+    assert [run.model for run in results.counted] == [model] * (not is_refused)
+
+
+@pytest.mark.parametrize(
+    ("options", "tokens"),
+    [
+        ({"sequence_length": "4096"}, 16 * 4096 / 0.5),
+        ({"sequence_length": "4096", "global_batch_size": "16"}, 16 * 4096 / 0.5),
+        ({"sequence_length": "2048"}, 16 * 2048 / 0.5),
+        ({"sequence_length": "4096", "global_batch_size": "32"}, None),  # the log says 16
+        ({}, None),
+    ],
+)
+def test_what_a_step_counts_can_be_stated(
+    tmp_path: Path, options: dict[str, str], tokens: float | None
+) -> None:
+    path = write(tmp_path / "1n8g/llama3-8b_bf16_1.log", STEPS_ALONE)
+    results = load(path, **options)
+    if tokens is None:
+        assert results.problems
+        assert options or "--sequence-length" in str(only(results))
+        return
+    (case,) = summarize(results.frame)["samples_per_second_median"]
+    assert case == pytest.approx(tokens)
+    assert "sequence length (--sequence-length)" in results.frame["stated"].iloc[0]
+
+
+def test_a_stated_length_that_the_log_contradicts_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "1n8g/llama3-8b_bf16_1.log", megatron(500.0, batch=16))
+    problem = only(load(path, sequence_length="2048"))
+    assert (problem.expected, problem.found) == ("2048", "4096")
+    assert "contradicts --sequence-length" in problem.problem
+
+
+def test_the_user_decides_which_rank_counts(tmp_path: Path) -> None:
+    ranks = zip(gluoncv(50.0), gluoncv(90.0), strict=True)
+    lines = [f"[1,{rank}]<stdout>:{line}" for both in ranks for rank, line in enumerate(both)]
+    path = write(tmp_path / "rn50_b128_fp32_1n1g.log", lines)
+    assert "--rank 0" in str(only(load(path)))
+    for rank, rate in (("0", 50.0), ("1", 90.0)):
+        (value,) = summarize(load(path, rank=rank).frame)["samples_per_second_median"]
+        assert value == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(("batches", "speedup"), [((16, 8), 1.9), ((16, 16), None)])
+def test_strong_scaling_has_a_speed_up(
+    tmp_path: Path, batches: tuple[int, int], speedup: float | None
+) -> None:
+    """The same global batch on twice the devices; a batch size on one topology alone has none."""
+    for devices, batch, rate in zip((8, 16), batches, (1000.0, 1900.0), strict=True):
+        name = f"tf_gpu{devices}_amp_bs{batch}.txt"
+        lines = dllogger(rate, devices, amp=True, final=rate, batch=batch)
+        write(tmp_path / name, lines)
+    table = summarize(load(tmp_path).frame)
+    if speedup is None:  # weak scaling, in one table
+        assert table["batch_size_per_device"].nunique() == 1
+        return
+    larger = table[table["world_size"] == 16].iloc[0]
+    assert larger["speedup"] == pytest.approx(speedup, rel=1e-3)
+    assert (larger["base_case"], larger["scaling_efficiency"]) == (
+        "1n8g",
+        pytest.approx(0.95, rel=1e-3),
+    )
