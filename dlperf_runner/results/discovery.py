@@ -35,6 +35,11 @@ _OWN = re.compile(
     r"|manifest\.jsonl(\.sig)?|(campaign|plan|run)\.json",
     re.ASCII,
 )
+BANDWIDTH_LOG = "nccl_tests"  # its format
+_VIEWS = {
+    "mlperf": "results of MLPerf, which have a table of their own (dlperf mlperf)",
+    "bandwidth": "logs of nccl-tests, which have tables of their own (dlperf bandwidth)",
+}
 Scratch = Callable[[], Path]  # gives a private directory, which is removed at the end
 
 
@@ -66,11 +71,15 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file that is not read as a log, and why. `error`: what to do if it is one."""
+    """A file that is not read as the log of a training run, and why. `error`: what to do if it is
+    one. `view`: the feature that shows it, if it has results of another kind. `content`: where its
+    bytes are, if it is a member of an archive."""
 
     path: Path
     reason: str
     error: UserError | None = None
+    view: str | None = None
+    content: Path | None = None
 
 
 @dataclass
@@ -245,15 +254,28 @@ def run_at(place: Place, models: Sequence[Model]) -> tuple[FoundRun, LogFile] | 
     log = LogFile(place.path, content=place.content, first=first)
     try:
         sample = sample_of(log, statement)
+        if sample is None and log.is_mlperf:
+            return of_view(place, "mlperf")
         _ = sample or log.form
     except UserError as error:
         if place.is_given or is_named_like_a_run(place.path, place.directories):
             raise
-        return Skipped(place.path, error.problem, None if error.problem == NO_RATE else error)
+        shown = None if error.problem == NO_RATE else error
+        return Skipped(place.path, error.problem, shown, content=place.content)
     if sample is not None:
         form = stated_format(statement, sample, str(place.path))
         log = LogFile(place.path, form, place.content)
-    return named_run(log, place.directories, models, statement), log
+    try:
+        return named_run(log, place.directories, models, statement), log
+    except UserError:
+        if log.form.name == BANDWIDTH_LOG:
+            return of_view(place, "bandwidth")
+        raise
+
+
+def of_view(place: Place, view: str) -> Skipped:
+    """A log of another kind than those of training runs."""
+    return Skipped(place.path, _VIEWS[view], view=view, content=place.content)
 
 
 def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:

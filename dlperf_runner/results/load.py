@@ -28,7 +28,7 @@ from ..core.processors import processors
 from ..core.units import per_second
 from ..measure.estimators import Measured, Measurement
 from .archives import scratch_of
-from .discovery import Place, Skipped, find, holds_logs
+from .discovery import Place, Scratch, Skipped, find, holds_logs
 from .repeats import about_copies, about_names, about_starts, told_apart
 from .run_log import Reading, RunSeries, read_all
 from .run_record import FoundRun
@@ -92,12 +92,14 @@ def load_results(
     recorded: Collection[str] | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
+    scratch: Scratch | None = None,
 ) -> Results:
     """Read a campaign, or all logs in directories and files. `models` are those of the catalogue to
     use, by default all. `statements` are what the user states about logs. `recorded`: the only
     files of a campaign whose runs, logs and telemetry count; by default all. `jobs` is the number
     of processes, by default as many as save time. `progress` gets the readings and their number,
-    and yields the readings unchanged.
+    and yields the readings unchanged. `scratch` gives the directory for members of archives, whose
+    results of other kinds the caller shows; by default, there must be training runs.
 
     Raises UserError if there is nothing to read. Errors of single logs are in `problems` of the
     result.
@@ -106,7 +108,7 @@ def load_results(
     models = catalogued(sources) if models is None else models
     statements = checked(statements or Statements(), sources)
     with ExitStack() as stack:
-        discovered = find(sources, statements, recorded, scratch_of(stack))
+        discovered = find(sources, statements, recorded, scratch or scratch_of(stack))
         readings = stack.enter_context(_readings(discovered.places, models, with_series, jobs))
         read_logs = [*(progress(readings, len(discovered.places)) if progress else readings)]
     results = Results(sources[0], problems=discovered.problems, skipped=discovered.skipped)
@@ -117,7 +119,8 @@ def load_results(
     results.frame = _frame(apart, results)
     if not (results.runs or results.problems or results.missing):
         results.problems += [file.error for file in results.skipped if file.error]
-    if not (results.runs or results.problems or results.missing):
+    has_others = scratch is not None and any(file.view for file in results.skipped)
+    if not (results.runs or results.problems or results.missing or has_others):
         raise UserError(
             "no logs found",
             where=", ".join(map(str, sources)),
@@ -151,14 +154,22 @@ def _root(sources: Sequence[Path]) -> Path:
 
 def _about_skipped(results: Results) -> Iterator[str]:
     """A note for each reason, with the first files."""
-    for reason, files in grouped(results.skipped, attrgetter("reason")).items():
+    round_of_mlperf = any(file.view == "mlperf" for file in results.skipped)
+    skipped = [file for file in results.skipped if not (round_of_mlperf and _describes(file.path))]
+    for reason, files in grouped(skipped, attrgetter("reason")).items():
         paths = [
             str(file.path.relative_to(results.directory))
             if file.path.is_relative_to(results.directory)
             else str(file.path)
             for file in files
         ]
-        yield f"not read ({reason}): {shortened(paths)}"
+        yield f"{reason if files[0].view else f'not read ({reason})'}: {shortened(paths)}"
+
+
+def _describes(path: Path) -> bool:
+    """Whether a file describes a system or a result in a round of MLPerf."""
+    is_system = path.parent.name == "systems" and path.suffix == ".json"
+    return is_system or path.name == "scaling.json"
 
 
 def _about_validity(results: Results) -> Iterator[str]:

@@ -4,6 +4,7 @@ compressed is expanded."""
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import zlib
 from collections.abc import Iterator, Mapping
@@ -15,9 +16,12 @@ from pathlib import Path
 from .. import logs
 from ..core.errors import UserError
 from ..core.files import open_gzip, open_read
+from ..logs import mllog
 from ..logs.likely_lines import likely_line
+from ..logs.reader import holds
 
 PIECE = 2**20
+_RESULT = re.compile(r"result_\d{1,4}\.txt", re.ASCII)
 NO_RATE = "no line of the log has a rate"
 _SHOWN = 200  # letters of a line in messages
 _PIECES_SEARCHED = 2  # for the most likely line of an unknown program
@@ -62,6 +66,13 @@ class LogFile:
                 file.seek(len(head))
                 while piece := file.read(PIECE):
                     yield piece
+
+    @property
+    def is_mlperf(self) -> bool:
+        """Whether it is a result log of MLPerf Training."""
+        path = self.path
+        named = _RESULT.fullmatch(path.name) and path.parent.parent.parent.name == "results"
+        return bool(named) or holds(next(self.pieces(), b""), mllog.MARKER)
 
     def _expanded(self) -> Iterator[bytes]:
         """The content of a compressed log. Raises UserError if the file is damaged or expands
