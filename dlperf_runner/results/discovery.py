@@ -268,9 +268,19 @@ def run_at(place: Place, models: Sequence[Model]) -> tuple[FoundRun, LogFile] | 
     try:
         return named_run(log, place.directories, models, statement), log
     except UserError:
-        if log.form.name == BANDWIDTH_LOG:
+        if is_no_run(place, log, models):
             return of_view(place, "bandwidth")
         raise
+
+
+def is_no_run(place: Place, log: LogFile, models: Sequence[Model]) -> bool:
+    """Whether a log that cannot be read as that of a run is one of nccl-tests, which stands for
+    itself, unless the user states which collective operation it is."""
+    if place.is_record or log.form.name != BANDWIDTH_LOG:
+        return False
+    stated = (place.statement or {}).get("model")
+    of_format = [model for model in models if model.workload.log_format == BANDWIDTH_LOG]
+    return stated is None or all(stated.value not in model.names for model in of_format)
 
 
 def of_view(place: Place, view: str) -> Skipped:
