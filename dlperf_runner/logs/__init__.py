@@ -48,7 +48,9 @@ class Log:
     the first rank that prints steps. `memory_gib`: the highest memory use of a device that lines
     with a rate print. `compute_rates`: their rates without waiting for data. `skipped`: the steps
     of each rate that changed no weight. `tflops` and `mfu` (in percent) are those of a device, as
-    the program computed them. All are empty if the format does not have them."""
+    the program computed them. `epoch_length`: the steps of an epoch, if lines count
+    them in each anew. `marked`: how often the marker of the format occurs, if all was read. All are
+    empty if the format does not have them."""
 
     headers: list[Header]
     columns: Columns
@@ -59,6 +61,7 @@ class Log:
     tflops: list[float | None] = field(default_factory=list)
     mfu: list[float | None] = field(default_factory=list)
     epoch_length: int | None = None
+    marked: int = 0
 
 
 _own: dict[str, Format] = {}  # the formats of the user's catalogue
@@ -112,6 +115,7 @@ def parse(
             if header.final_samples_per_second or without_line not in known:
                 known.add(without_line)
                 log.headers.append(header)
+        log.marked += of_rank.data.count(form.marker) if most is None else 0
         before = set(seen.of_run)
         columns = steps.columns(form, of_rank, seen)
         if log.columns.steps:
@@ -144,7 +148,7 @@ def _of_run(form: Format, block: Block, group: str, values: set[bytes]) -> Heade
             expected="one",
             found=", ".join(map(bytes.decode, sorted(values))),
         )
-    stated: dict[str, Any] = {field: int(*values)}
+    stated: dict[str, Any] = {field: int(*values) + (group == "last")}
     return Header(block.line(first.start(group)), **stated)
 
 
@@ -177,6 +181,7 @@ def _blocks(
 ) -> Iterator[tuple[Block, Block]]:
     """The blocks of a log, each also without the lines of ranks whose steps do not count."""
     markers = [form.marker, *(statement.marker.encode() for statement in form.statements)]
+    markers += [form.opening] if form.opening else []
     for block in blocks(pieces, markers):
         if rank is None and block.ranks:
             lines = zip(block.data.split(b"\n"), block.ranks, strict=True)
@@ -213,6 +218,8 @@ def other_at_end(form: Format, end: bytes) -> Format | None:
     for other in built_in().values():
         if other.name == form.name or other.table is not None or not holds(tail, other.marker):
             continue
+        if other.whole_run or form.is_library or other.is_library:
+            continue  # these may be of the same program
         if any(steps.with_rate(other, tail)):
             return other
     return None

@@ -28,7 +28,7 @@ class Ranks:
         matches = list(with_rate(form, block.data))
         writers = block.writers(match.start() for match in matches)
         for match, rank in zip(matches, writers, strict=True):
-            if rank is not None and match["rate"]:
+            if rank is not None and match["rate"] and match["step"]:
                 try:
                     rate = text.rate(match["rate"], form)
                 except LineError:

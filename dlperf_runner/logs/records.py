@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from ..core.units import Unit
 
@@ -61,6 +61,7 @@ class Header:
     whole_run_samples_per_second: float | None = None
     writer: int | None = None
     network: str | None = None
+    tokens_per_step: int | None = None
     parameters: tuple[tuple[str, str], ...] = ()
 
 
@@ -88,6 +89,14 @@ class LineError(Exception):
         )
 
 
+class Refusal(NamedTuple):
+    """Why the rates of a log are not usable, what it should have, and what to do."""
+
+    problem: str
+    expected: str
+    hint: str
+
+
 @dataclass(frozen=True, eq=False)
 class Statement:
     """Lines that state settings. `marker` is a literal text that each of them contains.
@@ -98,12 +107,14 @@ class Statement:
     of parallelism; with an empty group `whole_mesh`, their product is the world size. Together with
     `sequence_length`, `tokens_per_step` gives the global batch size. Other names become
     `parameters`. `values` translates printed values; the names of dtypes are always translated.
+    With a `refusal`, a line that matches says that the rates of its log are not usable.
     """
 
     marker: str
     pattern: re.Pattern[str]
     options: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
+    refusal: Refusal | None = None
 
     @cached_property
     def is_final(self) -> bool:
@@ -138,23 +149,26 @@ class Format:
     `memory_gib`, `tflops` (of a device), `mfu` (in percent), `compute` (the rate without
     waiting for data), `skipped` (the steps since the line before that changed no weight), and what
     each of these lines states of the whole run: `batch`, the global batch size, and `total`, the
-    number of steps.
+    number of steps, or `last`, the number of the last step, counted from 0.
     A match without a rate gives the loss of a step whose rate follows. `marker` is a literal text
     that each match contains. `rate`
     matches a whole rate, so that a number that was cut or wrapped is noticed. `sample` is a line
     with a rate, for messages.
 
+    `opening`: a step has several lines. A match with a step and no rate contains this literal text
+    instead of `marker`, and gives the step of the next matches, which have a rate and no step.
     `zero_based`: the log counts iterations from 0, so its first line is that of step 1.
     `silent_warmup`: nothing is printed during warm-up. `one_step`: a rate is that of a single step;
     by default, a rate covers all steps since the line before it. `first_too`: the log has a line
     for step 1, whatever the interval. `skips_first`: the first interval has no line. `seconds`:
     `rate` is the duration of a step in units of so many seconds; it becomes a rate in steps per
     second. `rates_are_per`: what a printed rate is of; of a step, it is in steps per second.
-    `batch_of_step`: the batch of a run counts all samples of a step, those of accumulated batches
-    included; in other formats, the accumulated batches multiply it. `is_fp32`: the program is of a
-    time before TF32, or measures no training. `table`: reads a log whose rates are no steps of a
-    training, in the place of `entry`. `variants`: the formats, with the same name, of versions
-    whose lines cannot be described together.
+    `is_library`: other programs print these lines into their logs, too. `batch_of_step`: the batch
+    of a run counts all samples of a step, those of accumulated batches included; in other formats,
+    the accumulated batches multiply it. `is_fp32`: the program is of a time before TF32, or
+    measures no training. `table`: reads a log whose rates are no steps of a training, in the place
+    of `entry`. `variants`: the formats, with the same name, of versions whose lines cannot be
+    described together.
 
     If no workload of the catalogue has the format: `framework`, and `unit`, what rates count.
     `whole_run`: a rate is that of a whole run or of all its steps after a warm-up, of which the log
@@ -167,6 +181,7 @@ class Format:
     entry: Entries
     rate: bytes
     statements: tuple[Statement, ...]
+    opening: bytes = b""
     zero_based: bool = False
     silent_warmup: bool = False
     one_step: bool = False
@@ -174,6 +189,7 @@ class Format:
     skips_first: bool = False
     seconds: float | None = None
     rates_are_per: Literal["world", "node", "device", "step"] = "world"
+    is_library: bool = False
     batch_of_step: bool = False
     is_fp32: bool = False
     table: Callable[[Iterable[bytes]], tuple[list[Header], Columns]] | None = None

@@ -32,6 +32,7 @@ _MESH = ("mesh_pp", "mesh_ddp", "mesh_fsdp", "mesh_cp", "mesh_tp")
 EXACT = "fp32|tf32"
 _DTYPES = {"float32": EXACT, "float16": "fp16", "bfloat16": "bf16"}
 _BATCH = re.compile(r"\d{1,9}(?:\.\d{1,18})?", re.ASCII)
+_INTEGER = re.compile(r"\d{1,18}|\d{1,3}(?:,\d{3}){1,5}", re.ASCII)
 _WRAPPED = re.compile(text.WRAPPED)
 _DIGITS = re.compile(rb"\r?\n\d{1,18}+%s" % text.END)  # the rest of a count
 LONGEST = 2**12  # a printed namespace has about 2000 characters
@@ -83,6 +84,14 @@ def _fields(statement: Statement, line: str) -> dict[str, str]:
         found = {f: named[option] for option, f in statement.options.items() if option in named}
     else:
         match = statement.pattern.search(line)
+        if match and (refusal := statement.refusal):
+            raise LineError(
+                0,
+                refusal.problem,
+                expected=refusal.expected,
+                found=match[0].strip(),
+                hint=refusal.hint,
+            )
         groups = match.groupdict() if match else {}
         found = {name: value for name, value in groups.items() if value is not None}
     return {name: statement.values.get(value, value) for name, value in found.items()}
@@ -110,7 +119,11 @@ def _header_of(form: Format, line: int, stated: dict[str, str]) -> Header:
         degrees = (stated[name] for name in _MESH if name in stated)
         counts["world_size"] = math.prod(_count("degree of parallelism", n) for n in degrees)
     if "tokens_per_step" in stated:
-        counts["global_batch_size"] = _samples(stated["tokens_per_step"], stated["sequence_length"])
+        tokens = _count("number of tokens", stated["tokens_per_step"])
+        if "sequence_length" in stated:
+            counts["global_batch_size"] = _samples(tokens, stated["sequence_length"])
+        else:
+            counts["tokens_per_step"] = tokens
     if "devices_per_node" in counts:
         counts["world_size"] = counts["nodes"] * counts.pop("devices_per_node")
     precision, final, writer = map(stated.get, ("precision", "final_samples_per_second", "writer"))
@@ -135,18 +148,18 @@ def _batch(what: str, printed: str) -> float:
     return int(float(printed)) if float(printed).is_integer() else float(printed)
 
 
-def _samples(tokens: str, length: str) -> int:
+def _samples(tokens: int, length: str) -> int:
     """The samples of a step with so many tokens."""
-    number, of_sample = _count("number of tokens", tokens), _count("sequence length", length)
-    if number % of_sample:
+    of_sample = _count("sequence length", length)
+    if tokens % of_sample:
         problem = "the tokens of a step are no whole number of sequences"
-        raise LineError(0, problem, expected=f"a multiple of {of_sample}", found=tokens)
-    return number // of_sample
+        raise LineError(0, problem, expected=f"a multiple of {of_sample}", found=str(tokens))
+    return tokens // of_sample
 
 
 def _count(what: str, printed: str) -> int:
     """A printed count of 1 or more; `what` names it in errors."""
-    value = int(printed) if printed.isascii() and printed.isdigit() and len(printed) < 19 else 0
+    value = int(printed.replace(",", "")) if _INTEGER.fullmatch(printed) else 0
     if value < 1:
         problem = f"the {what} is not a positive integer"
         raise LineError(0, problem, expected="1 or more", found=repr(printed))

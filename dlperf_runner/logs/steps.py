@@ -17,6 +17,7 @@ Losses = dict[str | None, tuple[bytes, bytes]]
 OF_RUN = {
     "batch": ("global_batch_size", "global batch size"),
     "total": ("total_steps", "number of steps"),
+    "last": ("total_steps", "number of steps"),  # counted from 0
 }
 
 
@@ -25,7 +26,8 @@ class Seen:
     """What the blocks before said: losses, for formats that print the loss of a step on a line
     before its rate; what each line with a rate states of the whole run, by group; the highest
     memory use; and for each line with a rate, that without waiting for data, the TFLOP/s and the
-    MFU that the program computed, and the number of skipped steps. `first_epoch`: the number of
+    MFU that the program computed, and the number of skipped steps. `opened`: the last step of each
+    rank whose rate follows. `first_epoch`: the number of
     the first one, and `epoch_length`, its steps, if lines state them."""
 
     losses: Losses = field(default_factory=dict)
@@ -35,13 +37,15 @@ class Seen:
     tflops: list[float | None] = field(default_factory=list)
     mfu: list[float | None] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
+    opened: dict[str | None, bytes] = field(default_factory=dict)
     first_epoch: int | None = None
     epoch_length: int | None = None
 
 
 def columns(form: Format, block: Block, seen: Seen) -> Columns:
     """The lines with a rate in a block. Raises LineError if a rate is invalid."""
-    entries = form.entry.findall(block.data) if holds(block.data, form.marker) else ()
+    has_lines = any(holds(block.data, text) for text in (form.marker, form.opening) if text)
+    entries = form.entry.findall(block.data) if has_lines or not form.marker else ()
     if not entries:
         return Columns()
     if holds(block.data, REPLACED):
@@ -50,6 +54,10 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         zip(form.entry.groupindex, zip(*entries, strict=True), strict=True)
     )
     steps, rates = group["step"], group["rate"]
+    if form.opening:
+        steps = _opened(form, block, steps, rates, seen.opened)
+    if form.whole_run:
+        steps = [step or b"1" for step in steps]
     empty: Sequence[bytes] = (b"",) * len(entries)
     printed, times = group.get("loss", empty), group.get("time", empty)
     for name in [name for name in OF_RUN if name in group]:
@@ -79,6 +87,31 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         text.optional_numbers(printed),
         text.unix_times(times),
     )
+
+
+def _opened(
+    form: Format,
+    block: Block,
+    steps: Sequence[bytes],
+    rates: Sequence[bytes],
+    opened: dict[str | None, bytes],
+) -> list[bytes]:
+    """The step of each match: that of its rank's last match with one. Raises LineError if none has
+    one before a rate."""
+    of_lines = []
+    for index, (writer, step) in enumerate(zip(_writers(form, block), steps, strict=False)):
+        if not step and writer not in opened:
+            at = next(islice(form.entry.finditer(block.data), index, None)).start("rate")
+            raise LineError(
+                block.line(at),
+                "no line before the first rate has its step",
+                expected=f"a line with {form.opening.decode()}",
+                found=f"the rate {rates[index].decode('utf-8', 'replace')}",
+                hint="if the log begins in the middle of a step, remove its lines",
+            )
+        opened[writer] = step or opened[writer]
+        of_lines.append(opened[writer])
+    return of_lines
 
 
 def _of_epochs(

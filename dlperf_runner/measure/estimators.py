@@ -25,7 +25,8 @@ WARMUP_LINES = "warmup_lines"  # lines of a published estimator that begin in th
 class Expected(NamedTuple):
     """The expected settings of the run. `by` names who states a setting, such as the plan.
     `sequence_length`: the tokens of a sample, None if it is unknown. `accumulation_steps`: the
-    batches of a step; `batch_of_step`: the batch size counts all of them."""
+    batches of a step; `batch_of_step`: the batch size counts all of them. `tokens_per_step`: as
+    the log states it, whatever the batch."""
 
     by: Callable[[str], str]
     topology: Topology
@@ -35,6 +36,7 @@ class Expected(NamedTuple):
     sequence_length: int | None = None
     accumulation_steps: int = 1
     batch_of_step: bool = False
+    tokens_per_step: int | None = None
 
     @property
     def global_batch_size(self) -> int:
@@ -55,6 +57,8 @@ class Expected(NamedTuple):
             samples *= self.accumulation_steps
         if self.unit == SAMPLES:
             return samples
+        if self.tokens_per_step is not None:
+            return self.tokens_per_step
         return self.sequence_length and samples * self.sequence_length
 
 

@@ -20,6 +20,7 @@ _WHAT = {
     "total_steps": "number of steps",
     "warmup_steps": "number of warm-up steps",
     "log_every": "log interval",
+    "tokens_per_step": "number of tokens in a step",
 }
 
 

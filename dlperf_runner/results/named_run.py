@@ -40,7 +40,24 @@ def named_run(
     log: LogFile, directories: Sequence[str], models: Sequence[Model], statement: Statement
 ) -> FoundRun:
     """The run of a log. Raises UserError if it cannot be identified."""
-    return _Identification(log, _words_at(log.path, directories), models, statement).run()
+    path_words = _words_at(log.path, directories)
+    if own := logs.own_formats():
+        log.prefer(_named_formats(own, path_words, models, statement))
+    return _Identification(log, path_words, models, statement).run()
+
+
+def _named_formats(
+    own: Mapping[str, logs.Format],
+    path_words: PathWords,
+    models: Sequence[Model],
+    statement: Statement,
+) -> dict[str, logs.Format]:
+    """The formats of the user that belong to the model which a statement or the name names: those
+    of programs with a built-in format may be among them."""
+    stated = [statement["model"].value] if "model" in statement else []
+    named = {*(stated or (*path_words.first, *path_words.others))}
+    of_models = {m.workload.log_format for m in models if not named.isdisjoint(m.names)}
+    return {name: form for name, form in own.items() if name in of_models}
 
 
 def is_named_like_a_run(path: Path, directories: Sequence[str]) -> bool:

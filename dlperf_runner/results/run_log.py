@@ -39,6 +39,9 @@ from .run_record import FoundRun
 
 # No two runs print so many different rates in the same order.
 _TELLING_RATES = 10
+# A smaller share of the marked lines shows that a log was damaged; some lines, as those of
+# evaluations and epochs, are marked without being of a step.
+MOST_READ = 0.5
 
 
 class RunSeries(NamedTuple):
@@ -156,6 +159,7 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
         counts.get("sequence_length"),
         counts.get("accumulation_steps", 1),
         log.form.batch_of_step,
+        next((h.tokens_per_step for h in content.headers if h.tokens_per_step), None),
     )
     measured, found, left_out = measure(
         log.form,
@@ -244,18 +248,33 @@ def _with_its_steps(
     log: LogFile, run: FoundRun, rule: Rule, content: logs.Log, digest: str, entry: Model
 ) -> tuple[logs.Log, str, Rule]:
     """The content and the rule of a log that does not state how many steps it has: as many as it
-    shows."""
+    shows. Its first line has the start of the program, so it is warm-up."""
     if any(header.total_steps is not None for header in content.headers):
         return content, digest, rule
     content, digest = _content(log, run, None)
     steps = content.columns.steps
-    total = steps[-1] + counts_from_zero(log.form, steps) if steps else rule.total_steps
-    if total == rule.total_steps:
-        return content, digest, rule
-    window = entry.workload.rule.warmup_of(total)
-    if "warmup_steps" in dict(run.stated_by):
-        window = rule.warmup_steps
-    return content, digest, entry.rule_of(total, min(window, total - 1))
+    if len(steps) < MOST_READ * content.marked:
+        raise UserError(
+            "most lines with a rate cannot be read",
+            where=str(log.path),
+            expected=f"lines like {log.form.sample.expandtabs(4)}",
+            found=f"{content.marked} with {log.form.marker.decode()!r}, {len(steps)} of them whole",
+            hint="was the log wrapped or changed?",
+        )
+    shift = counts_from_zero(log.form, steps)
+    total = steps[-1] + shift if steps else rule.total_steps
+    warmup = rule.warmup_steps
+    if "warmup_steps" not in dict(run.stated_by) and warmup:
+        warmup = max(entry.workload.rule.warmup_of(total), steps[0] + shift if steps else 0)
+    if warmup and warmup >= total:
+        raise UserError(
+            "the log has one line with a rate, that of the start",
+            where=str(log.path),
+            expected="at least two",
+            found=f"step {total}",
+            hint="is the log whole? state what counts with --total-steps and --warmup-steps",
+        )
+    return content, digest, entry.rule_of(total, warmup)
 
 
 def _content(log: LogFile, run: FoundRun, rule: Rule | None) -> tuple[logs.Log, str]:

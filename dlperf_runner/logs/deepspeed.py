@@ -1,0 +1,103 @@
+"""DeepSpeed's throughput timer: samples/s of all devices in one step (CurrSamplesPerSec), every
+`steps_per_print` steps. The running mean before it holds the first steps and does not count.
+
+    [2023-12-29 13:02:50,566] [INFO] [timer.py:260:stop] epoch=0/micro_step=10/global_step=10,
+      RunningAvgSamplesPerSec=1402.05, CurrSamplesPerSec=1402.05, MemAllocated=1.87GB, ...
+    [2022-08-29 06:58:56,176] [INFO] [timer.py:198:stop] 0/20, RunningAvgSamplesPerSec=...
+    steps: 10 loss: 2.3010 iter time (s): 0.234 samples/sec: 1094.512     (of a pipeline)
+
+Each is one line. Steps count from 1. The second wording is of 2022: its steps and rates are those
+of accumulated batches, so a log with accumulation is refused. Before, there was only the running
+mean. A pipeline prints the mean since the line before, in all versions. The lines stand in the logs
+of other programs, such as Megatron-DeepSpeed and those with Hugging Face's Trainer; what the latter
+states of the run counts, too. Only rank 0 prints.
+
+      train_batch_size ............. 128     (of a step of all devices)
+      train_micro_batch_size_per_gpu  16
+
+Source: deepspeedai/DeepSpeed edaa722, deepspeed/utils/timer.py (ThroughputTimer),
+deepspeed/runtime/config.py and deepspeed/runtime/pipe/engine.py; timer.py at 5bd09a8 and 9caa74e.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from . import text
+from .hf_trainer import STATEMENTS
+from .records import Format, Refusal, Statement
+
+
+def _setting(name: str, value: str) -> Statement:
+    return Statement(f"  {name} ", re.compile(rf"  {name} \.{{0,32}}+ {value}(?!\S)", re.ASCII))
+
+
+def _refused(marker: str, behind: str, problem: str) -> Statement:
+    refusal = Refusal(problem, "a rate of each step", "use a newer version of DeepSpeed")
+    return Statement(marker, re.compile(marker + behind, re.ASCII), refusal=refusal)
+
+
+_STATEMENTS = (
+    *STATEMENTS,
+    _setting("train_batch_size", r"(?P<global_batch_size>\d{1,18}+)"),
+    _setting("train_micro_batch_size_per_gpu", r"(?P<micro_batch_size>\d{1,18}+)"),
+    _setting("gradient_accumulation_steps", r"(?P<accumulation_steps>\d{1,18}+)"),
+    _setting("steps_per_print", r"(?P<log_every>\d{1,18}+)"),
+    Statement("  fp16_enabled ..", re.compile(r"  (?P<precision>fp16)_enabled \.{1,32}+ True")),
+    Statement(
+        "  bfloat16_enabled ..",
+        re.compile(r"  (?P<precision>bfloat16)_enabled \.{1,32}+ True"),
+    ),
+)
+_RATE = rb"RunningAvgSamplesPerSec=[^\s,]{1,64}+, CurrSamplesPerSec=(?P<rate>[^\s,]{1,64}+),"
+
+_OF_STEPS = Format(
+    name="deepspeed",
+    sample="epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=1402.05, CurrSamples...",
+    marker=b", CurrSamplesPerSec=",
+    entry=re.compile(rb"/global_step=(?P<step>\d{1,12}+), %s" % _RATE),
+    rate=rb"\d+\.\d+(?:e[+-]\d+)?",
+    statements=_STATEMENTS,
+    one_step=True,
+    is_library=True,
+    batch_of_step=True,
+    framework="pytorch",
+)
+_OF_BATCHES = replace(
+    _OF_STEPS,
+    entry=re.compile(rb"\d/(?P<step>\d{1,12}+), %s" % _RATE),
+    statements=(
+        *_STATEMENTS,
+        _refused(
+            "  gradient_accumulation_steps ",
+            r"\.{1,32}+ (?!1(?!\d))\d{1,18}+",
+            "rates are of accumulated batches, without the update of the weights",
+        ),
+    ),
+)
+_OF_PIPELINE = replace(
+    _OF_STEPS,
+    sample="steps: 10 loss: 2.3010 iter time (s): 0.234 samples/sec: 1094.512",
+    marker=b" samples/sec: ",
+    entry=re.compile(
+        rb"steps: (?P<step>\d{1,12}+) loss: (?P<loss>%s) (?:[^:\r\n]{1,64}: \S{1,64}+ ){0,8}?"
+        rb"iter time \(s\): \d{1,9}+\.\d{3} samples/sec: %s"
+        % (text.WORD, text.rate_before(text.END))
+    ),
+    rate=rb"\d+\.\d{3}",
+    one_step=False,
+)
+_RUNNING_MEAN = replace(
+    _OF_STEPS,
+    marker=b", SamplesPerSec=",
+    entry=re.compile(rb"\d/(?P<step>\d{1,12}+), SamplesPerSec=(?P<rate>[^\s,]{1,64}+)"),
+    statements=(
+        _refused(
+            ", SamplesPerSec=",
+            r"[^\s,]{1,64}+",
+            "this version of DeepSpeed prints only a running mean, which holds the first steps",
+        ),
+    ),
+)
+FORMAT = replace(_OF_STEPS, variants=(_OF_BATCHES, _OF_PIPELINE, _RUNNING_MEAN))

@@ -1,0 +1,85 @@
+"""Hugging Face's Trainer: one rate, of all devices over the whole run, at its end.
+
+    {'train_runtime': 49.0196, 'train_samples_per_second': 261.12, 'train_steps_per_second': 1.02,
+      'train_loss': 2.01, 'epoch': 1.0}     (on one line)
+    {'train_runtime': '49.02', 'train_samples_per_second': '261.1', ...     since version 5
+
+Programs that are built on it print the same: LLaMA-Factory, Axolotl, TRL. A rate counts all samples
+and all of the time: the first steps, evaluations and checkpoints. Before version 4.7 there is no
+`train_steps_per_second`, and the number called samples is one of steps. The table `train metrics`
+behind it repeats the number. Before version 5.24, the samples of a resumed run were those of all
+its parts, and the time was that of the last one; such a log is refused. A run that ended early by
+itself has the samples that were planned.
+
+    ***** Running training *****
+      Num examples = 12,800
+      Instantaneous batch size per device = 32
+      Total train batch size (w. parallel, distributed & accumulation) = 256
+      Gradient Accumulation steps = 1
+      Total optimization steps = 50
+
+Source: transformers 4.6.1, 4.57.1 and 5.24.0, trainer.py, trainer_utils.py (speed_metrics) and
+trainer_callback.py (ProgressCallback).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from .records import Format, Refusal, Statement
+
+_COUNT = r"(?P<{}>[\d,]{{1,24}}+)"
+
+
+def _setting(words: str, field: str) -> Statement:
+    return Statement(words, re.compile(re.escape(words) + _COUNT.format(field), re.ASCII))
+
+
+STATEMENTS = (
+    _setting("  Instantaneous batch size per device = ", "micro_batch_size"),
+    _setting("(w. parallel, distributed & accumulation) = ", "global_batch_size"),
+    _setting("  Gradient Accumulation steps = ", "accumulation_steps"),
+    _setting("  Total optimization steps = ", "total_steps"),
+)
+_RESUMED = Refusal(
+    "the run was resumed, so the rate at its end counts samples that another run trained",
+    expected="a run from its first step",
+    hint="measure a run that is not resumed, or with transformers 5.24 or newer",
+)
+
+
+def _line(behind: bytes) -> re.Pattern[bytes]:
+    """The final line, with what stands behind its rate."""
+    return re.compile(
+        rb"'train_runtime': [^\s,]{1,32}+, (?P<step>)"
+        rb"'train_samples_per_second': '?+(?P<rate>[^\s,'}]{1,64}+)'?+%s"
+        rb"(?:[^\r\n}]{0,400}?'train_loss': '?+(?P<loss>[^\s,'}]{1,64}+))?" % behind
+    )
+
+
+_OF_SAMPLES = Format(
+    name="hf_trainer",
+    sample="{'train_runtime': 49.0196, 'train_samples_per_second': 261.12, 'train_steps_per_...",
+    marker=b"'train_samples_per_second': ",
+    entry=_line(rb", 'train_steps_per_second': "),
+    rate=rb"\d+(?:\.\d+)?(?:e[+-]\d\d)?",
+    statements=(
+        *STATEMENTS,
+        Statement(
+            " training from ",
+            re.compile(r"  Continuing training from global step [1-9]\d{0,11}+", re.ASCII),
+            refusal=_RESUMED,
+        ),
+    ),
+    batch_of_step=True,
+    framework="pytorch",
+    whole_run=True,
+)
+_OF_STEPS = replace(
+    _OF_SAMPLES,
+    sample="{'train_runtime': 49.0196, 'train_samples_per_second': 1.02, 'epoch': 1.0}",
+    entry=_line(rb", 'epoch': "),
+    rates_are_per="step",
+)
+FORMAT = replace(_OF_SAMPLES, variants=(_OF_STEPS,))

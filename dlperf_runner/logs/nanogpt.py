@@ -1,0 +1,43 @@
+"""nanoGPT: the time of a single step of all devices, in ms, every `log_interval` steps.
+
+    tokens per iteration will be: 491,520
+    iter 10: loss 10.8000, time 260.37ms, mfu 38.71%
+
+Steps count from 0; only the first process prints them. The tokens of a step, with accumulated
+batches, are stated since 2023; the rate follows from them. In older versions, batch and sequence
+length have to be stated. The first line, and each after an evaluation, includes that. The printed
+`mfu` is a running mean for the peak of an A100, and does not count.
+
+Source: karpathy/nanoGPT 3adf61e and fe80428, train.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+from . import text
+from .records import Format, Statement
+
+FORMAT = Format(
+    name="nanogpt",
+    sample="iter 10: loss 10.8000, time 260.37ms, mfu 38.71%",
+    marker=b", time ",
+    entry=re.compile(
+        rb"iter (?P<step>\d{1,12}+): loss (?P<loss>%(w)s), time (?P<rate>[^\sm]{1,64}+)ms"
+        rb"(?=[,\s]|\Z)" % {b"w": rb"[^\s,]{1,64}+"}
+    ),
+    rate=text.NUMBER,
+    statements=(
+        Statement(
+            "tokens per iteration will be: ",
+            re.compile(r"will be: (?P<tokens_per_step>[\d,]{1,24}+)", re.ASCII),
+        ),
+    ),
+    zero_based=True,
+    one_step=True,
+    seconds=0.001,
+    rates_are_per="step",
+    batch_of_step=True,
+    framework="pytorch",
+    unit="tokens",
+)

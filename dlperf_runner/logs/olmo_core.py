@@ -1,0 +1,44 @@
+"""OLMo-core: tokens/s of one device in one step, on one of several lines.
+
+    2025-12-22 10:00:02.123 node-0:0 olmo_core...:66 INFO [step=2/60,epoch=1,eta=0:10:00]
+        optim/total grad norm=0.5816
+        throughput/device/TPS=11,828
+        throughput/device/TPS (actual avg)=11,820
+        train/CE loss=10.900
+
+The first is one line. Steps count from 1. Step 1 has no rate. A step has lines every
+`metrics_log_interval` steps, in the order of their names. The average holds all steps before and
+does not count.
+
+Source: allenai/OLMo-core fa6c501, src/olmo_core/train/callbacks/console_logger.py and
+speed_monitor.py, src/olmo_core/utils.py (format_float).
+"""
+
+from __future__ import annotations
+
+import re
+
+from . import text
+from .records import Format, Statement
+
+FORMAT = Format(
+    name="olmo_core",
+    sample="    throughput/device/TPS=11,828",
+    marker=b"throughput/device/TPS=",
+    opening=b"[step=",
+    entry=re.compile(
+        rb"\[step=(?P<step>\d{1,12}+)/|throughput/device/TPS=%s" % text.rate_before(text.END)
+    ),
+    rate=rb"\d{1,3}(?:,\d{3})*+(?:\.\d+)?|\d+(?:\.\d+)?(?:[Ee][+-]?\d+)?",
+    statements=(
+        Statement(
+            "[step=",
+            re.compile(r"\[step=\d{1,12}+/(?P<total_steps>\d{1,12}+),", re.ASCII),
+        ),
+    ),
+    skips_first=True,
+    one_step=True,
+    rates_are_per="device",
+    framework="pytorch",
+    unit="tokens",
+)
