@@ -1,7 +1,7 @@
 """Computes a table of speeds and speed-ups from logs, and writes result files.
 
-The input is a campaign (runs/<case>/r<k>/run.json and its log), or directories and files of logs. A
-log that fails validation is reported. All other logs are counted.
+The input is a campaign (runs/<case>/r<k>/run.json and its log), or directories, archives and files
+of logs. A log that fails validation is reported. All other logs are counted.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def command(
     sources: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="A campaign, or directories and files of logs; default: results/latest.",
+            help="A campaign, or directories, archives and files of logs; default: results/latest.",
             metavar="[LOGS]...",
             show_default=False,
         ),
@@ -108,8 +108,9 @@ def command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute speeds, speed-ups and efficiencies from logs, and print the table. The exit status is
-    1 if a run failed, is missing or is invalid, and 2 if a log failed validation."""
+    """Compute speeds, speed-ups and efficiencies from logs, and print the table. Results of MLPerf
+    and logs of nccl-tests have their own tables. The exit status is 1 if a run failed, is missing
+    or is invalid, and 2 if a log failed validation."""
     if (sign is not None and verify) or (allowed_signers is not None and not verify):
         raise UserError("--sign is for writing results, --allowed-signers is for --verify")
     logs = sources or [LATEST]
@@ -263,9 +264,13 @@ def summarize(
     sources = [sources] if isinstance(sources, Path) else sources
     models = catalogued(sources) if models is None else models
     with ExitStack() as stack:
-        scratch = scratch_of(stack)
         results = load_results(
-            sources, models, statements=statements, progress=progress, scratch=scratch
+            sources,
+            models,
+            statements=statements,
+            progress=progress,
+            scratch=scratch_of(stack),
+            with_others=True,
         )
         views = _views(results.skipped)
     cases, notes, files = documents(results, models)

@@ -26,7 +26,7 @@ from .log_file import NO_RATE, LogFile
 from .log_name import stem_of
 from .named_run import is_named_like_a_run, named_formats, named_run
 from .run_record import FoundRun, planned_run
-from .stated_format import sample_of, stated_format
+from .stated_format import WITHOUT_MATCH, sample_of, stated_format
 from .statement import NOTHING, Statement, Statements
 
 # Files of this tool in a directory of logs.
@@ -266,10 +266,13 @@ def run_at(place: Place, models: Sequence[Model]) -> tuple[FoundRun, LogFile] | 
         form = stated_format(statement, sample, str(place.path))
         log = LogFile(place.path, form, place.content)
     try:
-        return named_run(log, place.directories, models, statement), log
-    except UserError:
+        run = named_run(log, place.directories, models, statement)
+        if "regex" in statement and sample is None:
+            run = replace(run, assumed=(*run.assumed, WITHOUT_MATCH))
+        return run, log
+    except UserError as error:
         if is_no_run(place, log, models):
-            return of_view(place, "bandwidth")
+            return of_view(place, "bandwidth", error)
         raise
 
 
@@ -283,9 +286,9 @@ def is_no_run(place: Place, log: LogFile, models: Sequence[Model]) -> bool:
     return stated is None or all(stated.value not in model.names for model in of_format)
 
 
-def of_view(place: Place, view: str) -> Skipped:
-    """A log of another kind than those of training runs."""
-    return Skipped(place.path, _VIEWS[view], view=view, content=place.content)
+def of_view(place: Place, view: str, error: UserError | None = None) -> Skipped:
+    """A log of another kind than those of training runs. `error`: why it is none of them."""
+    return Skipped(place.path, _VIEWS[view], error, view, place.content)
 
 
 def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
@@ -335,10 +338,13 @@ class _File(NamedTuple):
 def _files(directory: Path, problems: list[UserError], scratch: Scratch | None) -> Iterator[_File]:
     """The files below a directory, and in its archives."""
     for entry in _entries(directory, problems):
+        path = Path(entry)
         if entry.is_dir(follow_symlinks=False):
-            yield from _files(Path(entry), problems, scratch)
+            if is_campaign(path):
+                yield _File(path, "a campaign, which is summarized alone")
+            else:
+                yield from _files(path, problems, scratch)
         elif not entry.name.startswith("."):
-            path = Path(entry)
             if not (entry.is_file(follow_symlinks=False) or path.is_file()):
                 yield _File(path, "a link to a directory" if path.is_dir() else "not a file")
             elif stem_of_archive(entry.name) is not None:

@@ -93,13 +93,15 @@ def load_results(
     jobs: int | None = None,
     progress: Progress | None = None,
     scratch: Scratch | None = None,
+    with_others: bool = False,
 ) -> Results:
     """Read a campaign, or all logs in directories and files. `models` are those of the catalogue to
     use, by default all. `statements` are what the user states about logs. `recorded`: the only
     files of a campaign whose runs, logs and telemetry count; by default all. `jobs` is the number
     of processes, by default as many as save time. `progress` gets the readings and their number,
-    and yields the readings unchanged. `scratch` gives the directory for members of archives, whose
-    results of other kinds the caller shows; by default, there must be training runs.
+    and yields the readings unchanged. `scratch` gives the directory for members of archives, by
+    default one that is removed at the end. `with_others`: the caller shows results of other kinds
+    than training runs; by default, there must be runs.
 
     Raises UserError if there is nothing to read. Errors of single logs are in `problems` of the
     result.
@@ -117,18 +119,7 @@ def load_results(
     of_runs = [reading for reading in read_logs if not isinstance(reading, Skipped)]
     apart = told_apart(of_runs, _root(sources))
     results.frame = _frame(apart, results)
-    if not (results.runs or results.problems or results.missing):
-        results.problems += [file.error for file in results.skipped if file.error]
-    has_others = scratch is not None and any(file.view for file in results.skipped)
-    if not (results.runs or results.problems or results.missing or has_others):
-        raise UserError(
-            "no logs found",
-            where=", ".join(map(str, sources)),
-            expected="a campaign, or logs named like bz128/4n8g/rn50_b128_fp32_1.log"
-            " or tf_gpu8_amp_bs256.txt",
-            found=" ".join(_about_skipped(results)) or None,
-            hint="recognised formats: " + ", ".join(logs.formats()),
-        )
+    _check_not_empty(results, sources, with_others=with_others)
     results.notes += dict.fromkeys(note for run in results.counted for note in run.assumed)
     results.notes += [*about_copies(apart), *about_names(results.counted)]
     results.notes += about_starts(results.counted)
@@ -141,6 +132,27 @@ def load_results(
     ]
     results.notes = [printable(note) for note in results.notes]
     return results
+
+
+def _check_not_empty(results: Results, sources: Sequence[Path], *, with_others: bool) -> None:
+    """Raise UserError if there is nothing. What is known of the files that were not read becomes
+    problems if nothing else is there."""
+    others = [file for file in results.skipped if file.view]
+    if not with_others:
+        results.problems += [file.error for file in others if file.error]
+    if not (results.runs or results.problems or results.missing):
+        unread = [file for file in results.skipped if file.view is None]
+        results.problems += [file.error for file in unread if file.error]
+    if results.runs or results.problems or results.missing or (others and with_others):
+        return
+    raise UserError(
+        "no logs found",
+        where=", ".join(map(str, sources)),
+        expected="a campaign, or logs named like bz128/4n8g/rn50_b128_fp32_1.log"
+        " or tf_gpu8_amp_bs256.txt",
+        found=" ".join(_about_skipped(results)) or None,
+        hint="recognised formats: " + ", ".join(logs.formats()),
+    )
 
 
 def _root(sources: Sequence[Path]) -> Path:

@@ -111,7 +111,7 @@ def _reading(place: Place, models: Sequence[Model]) -> Reading | Skipped:
         return _measured(run, log, models)
     except UserError as error:
         if is_no_run(place, log, models):
-            return of_view(place, "bandwidth")
+            return of_view(place, "bandwidth", error)
         error.where = error.where or str(log.path)
         return Reading(run, problem=error)
 
@@ -253,7 +253,7 @@ def _with_its_steps(
         return content, digest, rule
     content, digest = _content(log, run, None)
     steps = content.columns.steps
-    if len(steps) < MOST_READ * content.marked:
+    if log.form.marker and len(steps) < MOST_READ * content.marked:
         raise UserError(
             "most lines with a rate cannot be read",
             where=str(log.path),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import call
 from make_logs import write
-from other_logs import load, only
+from other_logs import GOOD, load, only
 
 from dlperf_runner.core.errors import UserError, by_cause
 from dlperf_runner.logs.likely_lines import likely_line
@@ -120,6 +120,15 @@ def test_a_mapping_gives_expressions_by_path_and_before_built_in_formats(here: P
     assert results.problems == []
     rates = results.frame.query("metric == 'samples_per_second'")["value"]
     assert [*rates] == [pytest.approx(100), pytest.approx(800)]
+
+
+def test_logs_that_a_known_format_reads_need_no_expression(here: Path) -> None:
+    write(here / "logs" / NAME, program())
+    write(here / "logs" / "1n1g" / "rn50_b128_fp32_1.log", GOOD)
+    results = load(here / "logs", regex=REGEX, rates_are_per="world")
+    assert results.problems == []
+    assert sorted(run.workload for run in results.counted) == ["mxnet-resnet50v1b", "regex"]
+    assert any("matches no line of some logs" in note for note in results.notes)
 
 
 LIKELY = {

@@ -88,3 +88,12 @@ def test_a_stated_expression_reads_a_log_of_mlperf_as_that_of_a_run(here: Path) 
     regex = r"step (?P<step>\d+): (?P<rate>[\d.]+) tok/s"
     out = call("summarize", "logs", "--regex", regex, "--rates-are-per", "world").out
     assert "100.50" in out
+
+
+def test_a_campaign_among_logs_is_summarized_alone(logs: Path) -> None:
+    (logs / "one").mkdir()
+    write(logs / "one/campaign.json", ["{}"])
+    write(logs / "one/runs/case/r1/rn50_b128_fp32_1n1g_1.log", GOOD)
+    results = load_results(logs)
+    assert [run.path.name for run in results.counted] == ["rn50_b128_fp32_1.log"]
+    assert "not read (a campaign, which is summarized alone): one" in results.notes
