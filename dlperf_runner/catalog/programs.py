@@ -32,6 +32,9 @@ def program_model(
 
 def _rule(form: Format) -> dict[str, object]:
     rule = {**_RULE.model_dump(), "rates_are_per": form.rates_are_per}
+    rule["warmup_steps"], rule["total_steps"] = form.warmup
+    if form.seconds is not None:  # the mean of durations is that of all steps
+        rule["estimator"] = "harmonic_mean_of_rates"
     if form.whole_run:
         rule |= {"total_steps": 1, "warmup_steps": 0, "estimator": "whole_run"}
     return rule | {"warmup_steps": 0} if form.silent_warmup else rule

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from . import steps, text
+from . import gluoncv_horovod, steps, text
 from .ranks import Ranks
 from .reader import Block, blocks, holds
 from .records import CUT, Columns, Format, Header, LineError, Statement
@@ -35,6 +35,7 @@ __all__ = [
     "own_formats",
     "parse",
     "parse_tail",
+    "rate_of_epoch",
     "use_own",
 ]
 
@@ -204,6 +205,15 @@ def detect(pieces: Iterable[bytes], known: Mapping[str, Format] | None = None) -
         ]
         if matches:
             return forms[min(matches)[1]]
+    return None
+
+
+def rate_of_epoch(pieces: Iterable[bytes]) -> tuple[int, str] | None:
+    """The first rate of a whole epoch, with its line, in a log without rates of steps; None if it
+    has none."""
+    for block in blocks(pieces, [b"samples/sec"]):
+        if match := gluoncv_horovod.RATE_OF_EPOCH.search(block.data):
+            return block.line(match.start()), match[0].decode()
     return None
 
 

@@ -170,9 +170,12 @@ class Format:
     of `entry`. `variants`: the formats, with the same name, of versions whose lines cannot be
     described together.
 
+    `window`: a rate is the mean of so many last steps, whatever the interval between two lines.
+
     If no workload of the catalogue has the format: `framework`, and `unit`, what rates count.
     `whole_run`: a rate is that of a whole run or of all its steps after a warm-up, of which the log
-    has one; `step` is then how many steps it covers, 1 if that is unknown.
+    has one; `step` is then how many steps it covers, 1 if that is unknown. `warmup`: so many of so
+    many steps are the warm-up of other ones.
     """
 
     name: str
@@ -185,6 +188,7 @@ class Format:
     zero_based: bool = False
     silent_warmup: bool = False
     one_step: bool = False
+    window: int | None = None
     first_too: bool = False
     skips_first: bool = False
     seconds: float | None = None
@@ -196,6 +200,7 @@ class Format:
     variants: tuple[Format, ...] = ()
     framework: str | None = None
     unit: Unit | None = None
+    warmup: tuple[int, int] = (20, 100)
     whole_run: bool = False
 
     @cached_property
