@@ -69,6 +69,17 @@ class Header:
 CUT = "…"
 
 
+class Table(NamedTuple):
+    """What is read of a log whose rates are no steps. `lines` are those of the rates, and `notes`
+    say what else they include."""
+
+    headers: list[Header]
+    columns: Columns
+    epoch_length: int | None = None
+    lines: Sequence[int] = ()
+    notes: Sequence[str] = ()
+
+
 class LineError(Exception):
     """A line of a log is invalid. The caller that knows the file adds its name."""
 
@@ -163,6 +174,8 @@ class Format:
     for step 1, whatever the interval. `skips_first`: the first interval has no line. `seconds`:
     `rate` is the duration of a step in units of so many seconds; it becomes a rate in steps per
     second. `rates_are_per`: what a printed rate is of; of a step, it is in steps per second.
+    `running_mean`: a rate is the mean of all steps behind the first ones, of which this is the
+    number; it becomes that of the steps since the line before.
     `is_library`: other programs print these lines into their logs, too. `batch_of_step`: the batch
     of a run counts all samples of a step, those of accumulated batches included; in other formats,
     the accumulated batches multiply it. `is_fp32`: the program is of a time before TF32, or
@@ -172,7 +185,8 @@ class Format:
 
     `window`: a rate is the mean of so many last steps, whatever the interval between two lines.
 
-    If no workload of the catalogue has the format: `framework`, and `unit`, what rates count.
+    If no workload of the catalogue has the format: `framework`, which may be one of several
+    (`tensorflow2|jax`), and `unit`, what rates count.
     `whole_run`: a rate is that of a whole run or of all its steps after a warm-up, of which the log
     has one; `step` is then how many steps it covers, 1 if that is unknown. `warmup`: so many of so
     many steps are the warm-up of other ones.
@@ -193,15 +207,21 @@ class Format:
     skips_first: bool = False
     seconds: float | None = None
     rates_are_per: Literal["world", "node", "device", "step"] = "world"
+    running_mean: int | None = None
     is_library: bool = False
     batch_of_step: bool = False
     is_fp32: bool = False
-    table: Callable[[Iterable[bytes]], tuple[list[Header], Columns]] | None = None
+    table: Callable[[Iterable[bytes]], tuple[list[Header], Columns] | Table] | None = None
     variants: tuple[Format, ...] = ()
     framework: str | None = None
     unit: Unit | None = None
     warmup: tuple[int, int] = (20, 100)
     whole_run: bool = False
+
+    @property
+    def frameworks(self) -> list[str]:
+        """Those of which the program may be; the first one if nothing says which."""
+        return self.framework.split("|") if self.framework else []
 
     @cached_property
     def whole_rates(self) -> re.Pattern[bytes]:

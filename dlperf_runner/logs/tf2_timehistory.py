@@ -31,7 +31,7 @@ _OLD = Format(
     rate=rb"\d+\.\d{6}",
     statements=(),
     warmup=(100, 600),
-    framework="tensorflow2",
+    framework="tensorflow2|tensorflow",
 )
 FORMAT = replace(
     _OLD,

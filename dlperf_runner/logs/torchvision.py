@@ -23,7 +23,7 @@ from .statements import EXACT, NAMESPACE
 FORMAT = Format(
     name="torchvision",
     sample="Epoch: [0]  [  10/1251]  eta: 0:08:20  lr: 0.1  img/s: 1234.5  ...  time: 0.4012  ...",
-    marker=b"]  eta: ",
+    marker=b"Epoch: [",
     entry=re.compile(
         rb"Epoch: \[(?P<epoch>\d{1,6}+)(?:/\d{1,6}+)?\]  "
         rb"\[ {0,8}+(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)\]  eta: "
