@@ -6,6 +6,7 @@ counts that can be a log by its name; `named_run` identifies its run.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -21,6 +22,7 @@ from ..core.case import SCHEMA
 from ..core.errors import UserError
 from ..core.files import is_campaign, read_json
 from ..core.lists import grouped, natural
+from ..logs import mllog
 from .archives import members_of, stem_of_archive
 from .log_file import NO_RATE, LogFile
 from .log_name import stem_of
@@ -40,6 +42,7 @@ _VIEWS = {
     "mlperf": "results of MLPerf, which have a table of their own (dlperf mlperf)",
     "bandwidth": "logs of nccl-tests, which have tables of their own (dlperf bandwidth)",
 }
+_RESULT = re.compile(r"result_\d{1,4}\.txt", re.ASCII)
 Scratch = Callable[[], Path]  # gives a private directory, which is removed at the end
 
 
@@ -251,12 +254,11 @@ def run_at(place: Place, models: Sequence[Model]) -> tuple[FoundRun, LogFile] | 
         return run, LogFile(run.path, logs.own_formats().get(run.log_format))
     statement = place.statement or {}
     first = named_formats(place.path, place.directories, models, statement)
-    log = LogFile(place.path, content=place.content, first=first)
+    log = LogFile(place.path, content=place.content, first=first, known=_known())
     try:
         sample = sample_of(log, statement)
-        if sample is None and log.is_mlperf:
+        if sample is None and (_is_result(place.path) or log.form is mllog.LINES):
             return of_view(place, "mlperf")
-        _ = sample or log.form
     except UserError as error:
         if place.is_given or is_named_like_a_run(place.path, place.directories):
             raise
@@ -274,6 +276,18 @@ def run_at(place: Place, models: Sequence[Model]) -> tuple[FoundRun, LogFile] | 
         if is_no_run(place, log, models):
             return of_view(place, "bandwidth", error)
         raise
+
+
+@functools.cache
+def _known() -> dict[str, logs.Format]:
+    """The formats of logs outside campaigns."""
+    return {**logs.built_in(), mllog.LINES.name: mllog.LINES}
+
+
+def _is_result(path: Path) -> bool:
+    """Whether a path is that of a log in a round of MLPerf."""
+    named = _RESULT.fullmatch(path.name) is not None
+    return named and path.parent.parent.parent.name == "results"
 
 
 def is_no_run(place: Place, log: LogFile, models: Sequence[Model]) -> bool:

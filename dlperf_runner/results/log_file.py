@@ -4,7 +4,6 @@ compressed is expanded."""
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import zlib
 from collections.abc import Iterator, Mapping
@@ -16,12 +15,9 @@ from pathlib import Path
 from .. import logs
 from ..core.errors import UserError
 from ..core.files import open_gzip, open_read
-from ..logs import mllog
 from ..logs.likely_lines import likely_line
-from ..logs.reader import holds
 
 PIECE = 2**20
-_RESULT = re.compile(r"result_\d{1,4}\.txt", re.ASCII)
 NO_RATE = "no line of the log has a rate"
 _SHOWN = 200  # letters of a line in messages
 _PIECES_SEARCHED = 2  # for the most likely line of an unknown program
@@ -31,7 +27,8 @@ _GZIP = b"\x1f\x8b"
 class LogFile:
     """The log at a path. Raises UserError if the file cannot be read. `form`: its format, if that
     is known, which is so for planned runs with a format of the user. `content`: where its bytes
-    are, if it is a member of an archive. `first`: the formats that are tried before all others."""
+    are, if it is a member of an archive. `first`: the formats that are tried before all others.
+    `known`: by default, the built-in ones."""
 
     def __init__(
         self,
@@ -39,10 +36,11 @@ class LogFile:
         form: logs.Format | None = None,
         content: Path | None = None,
         first: Mapping[str, logs.Format] | None = None,
+        known: Mapping[str, logs.Format] | None = None,
     ) -> None:
         self.path = path
         self._form = form
-        self._first = first
+        self._first, self._known = first, known
         self._content = content or path
 
     @cached_property
@@ -67,13 +65,6 @@ class LogFile:
                 while piece := file.read(PIECE):
                     yield piece
 
-    @property
-    def is_mlperf(self) -> bool:
-        """Whether it is a result log of MLPerf Training."""
-        path = self.path
-        named = _RESULT.fullmatch(path.name) and path.parent.parent.parent.name == "results"
-        return bool(named) or holds(next(self.pieces(), b""), mllog.MARKER)
-
     def _expanded(self) -> Iterator[bytes]:
         """The content of a compressed log. Raises UserError if the file is damaged or expands
         beyond the limit: a small file can expand to any size."""
@@ -96,7 +87,9 @@ class LogFile:
             return self._form
         with self.errors():
             # A user's expression may match lines of other formats, too.
-            for forms in filter(None, (self._first, logs.built_in(), logs.own_formats())):
+            for forms in filter(
+                None, (self._first, self._known or logs.built_in(), logs.own_formats())
+            ):
                 if (form := logs.detect(self.pieces(), forms)) is not None:
                     return form
         raise self._nothing_found()

@@ -31,7 +31,7 @@ def sample_of(log: LogFile, statement: Statement) -> str | None:
     form = of_pattern(NAME, stated.value, "")
     with log.errors():
         sample = logs.first_line(form, log.pieces())
-    if sample is None and not log.is_mlperf:
+    if sample is None:
         try:
             _ = log.form
         except UserError as error:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from command_line import call
+from hypothesis import given
+from hypothesis import strategies as st
 from make_logs import write
 from other_logs import GOOD, load, only
 
@@ -157,6 +159,13 @@ def test_the_most_likely_line_and_its_expression(line: str) -> None:
 def test_logs_without_such_lines_have_none() -> None:
     assert likely_line([b"a\nb 1\nc 1 2\n"]) is None
     assert likely_line([b"1 2 3\n" * 5]) is None  # no step
+
+
+@given(st.lists(st.text("a1.\x00\\\ufffdé: /st[]()", max_size=60), min_size=1, max_size=4))
+def test_any_line_gives_a_valid_suggestion_or_none(lines: list[str]) -> None:
+    repeated = [line + f" step {n} {n / 7:.2f} it/s" for n in range(4) for line in lines]
+    likely = likely_line(["\n".join(repeated).encode("utf-8", "replace")])
+    assert likely is None or likely.regex is None or Lines(likely.regex)
 
 
 def test_the_suggestion_of_a_message_works(here: Path) -> None:
