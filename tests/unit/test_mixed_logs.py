@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import tarfile
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from command_line import call
 from make_logs import write
 from mlperf_rounds import result_log
 from nccl_logs import nccl_tests
-from other_logs import GOOD
+from other_logs import GOOD, load
 
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.results.load import load_results
@@ -88,6 +89,17 @@ def test_a_stated_expression_reads_a_log_of_mlperf_as_that_of_a_run(here: Path) 
     regex = r"step (?P<step>\d+): (?P<rate>[\d.]+) tok/s"
     out = call("summarize", "logs", "--regex", regex, "--rates-are-per", "world").out
     assert "100.50" in out
+
+
+def test_json_files_are_logs_if_a_format_reads_them(logs: Path) -> None:
+    for name in ("log.json", "raport.jsonl", "log.json.gz"):
+        path = write(logs / name / "rn50" / "1n2g" / name, GOOD)
+        if path.suffix == ".gz":
+            path.write_bytes(gzip.compress(path.read_bytes()))
+        results = load(logs / name, model="rn50", precision="fp32")
+        assert [str(run.topology) for run in results.counted] == ["1n2g"]
+    call("summarize", "logs/1n1g", "--output-dir", "logs/1n1g")  # its own files are no logs
+    assert [file.path.name for file in load_results(logs / "1n1g").skipped] == []
 
 
 def test_a_campaign_among_logs_is_summarized_alone(logs: Path) -> None:
