@@ -74,13 +74,7 @@ def read_round(
     """Read all logs below a directory with so many processes. Only runs with the `batch_size`
     count, if one is given. With `consecutive`, a result with more runs than it needs is that of the
     consecutive ones that are closest to the median. Raises UserError if there are no logs."""
-    paths = sorted(directory.resolve().rglob("result_*.txt"))
-    if not paths:
-        raise UserError(
-            "no MLPerf results found",
-            where=str(directory),
-            expected="<submitter>/results/<system>/<benchmark>/result_<n>.txt",
-        )
+    paths = result_logs(directory)
     folders: dict[Path, dict[Path, MlperfRun | UserError]] = {}
     for path, run in zip(paths, _read_all(paths, jobs), strict=True):
         if batch_size is None or isinstance(run, UserError) or run.global_batch_size == batch_size:
@@ -102,6 +96,18 @@ def read_round(
             excess = error
         found.problems += [excess] if excess else []
     return found
+
+
+def result_logs(directory: Path) -> list[Path]:
+    """All result logs below a directory. Raises UserError if there are none."""
+    paths = sorted(directory.resolve().rglob("result_*.txt"))
+    if not paths:
+        raise UserError(
+            "no MLPerf results found",
+            where=str(directory),
+            expected="<submitter>/results/<system>/<benchmark>/result_<n>.txt",
+        )
+    return paths
 
 
 def _without_copies(
