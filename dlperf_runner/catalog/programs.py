@@ -24,7 +24,7 @@ def program_model(
     """A model that no workload of the catalogue has, with the rates that the format prints. What
     the format does not say is as in the first of the workloads with this format."""
     same = next((w for w in workloads.values() if w.log_format == form.name), None)
-    by_format = form.framework or (same.framework if same else "unknown")
+    by_format = next(iter(form.frameworks), same.framework if same else "unknown")
     unit = form.unit or (same.unit if same else "samples")
     workload = _program(form, framework or by_format, model, unit)
     return workload.models[0]
@@ -32,6 +32,9 @@ def program_model(
 
 def _rule(form: Format) -> dict[str, object]:
     rule = {**_RULE.model_dump(), "rates_are_per": form.rates_are_per}
+    rule["warmup_steps"], rule["total_steps"] = form.warmup
+    if form.rates_are_per == "step":  # each is of as many steps, so their durations have a mean
+        rule["estimator"] = "harmonic_mean_of_rates"
     if form.whole_run:
         rule |= {"total_steps": 1, "warmup_steps": 0, "estimator": "whole_run"}
     return rule | {"warmup_steps": 0} if form.silent_warmup else rule

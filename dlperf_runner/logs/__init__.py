@@ -8,15 +8,15 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from . import steps, text
+from . import gluoncv_horovod, steps, text
 from .ranks import Ranks
 from .reader import Block, blocks, holds
-from .records import CUT, Columns, Format, Header, LineError, Statement
+from .records import CUT, Columns, Format, Header, LineError, Statement, Table
 from .statements import headers
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "own_formats",
     "parse",
     "parse_tail",
+    "rate_of_epoch",
     "use_own",
 ]
 
@@ -61,6 +62,7 @@ class Log:
     tflops: list[float | None] = field(default_factory=list)
     mfu: list[float | None] = field(default_factory=list)
     epoch_length: int | None = None
+    notes: Sequence[str] = ()
     marked: int = 0
 
 
@@ -101,7 +103,9 @@ def parse(
     rate. `rank`: that whose lines count, by default the first that prints a rate; then ranks must
     have the same rates. Raises LineError."""
     if form.table is not None:
-        return Log(*form.table(pieces))
+        table = Table(*form.table(pieces))
+        length, notes = table.epoch_length, table.notes
+        return Log(table.headers, table.columns, epoch_length=length, notes=notes)
     log = Log([], Columns())
     seen, ranks = steps.Seen(), Ranks()
     known: set[tuple[object, ...]] = set()
@@ -115,7 +119,7 @@ def parse(
             if header.final_samples_per_second or without_line not in known:
                 known.add(without_line)
                 log.headers.append(header)
-        log.marked += of_rank.data.count(form.marker) if most is None else 0
+        log.marked += of_rank.data.count(form.marker) if most is None and form.marker else 0
         before = set(seen.of_run)
         columns = steps.columns(form, of_rank, seen)
         if log.columns.steps:
@@ -129,6 +133,7 @@ def parse(
             break
     ranks.check()
     log.memory_gib, log.compute_rates = seen.memory_gib, seen.compute_rates
+    log.marked -= seen.without_rate if log.marked else 0
     log.skipped, log.tflops, log.mfu = seen.skipped, seen.tflops, seen.mfu
     log.epoch_length = seen.epoch_length
     return log
@@ -155,6 +160,8 @@ def _of_run(form: Format, block: Block, group: str, values: set[bytes]) -> Heade
 def line_of(form: Format, pieces: Iterable[bytes], index: int, rank: str | None = None) -> int:
     """The line number of the line with a rate of that index. Reads the log again, so that no line
     number is counted for logs without problems."""
+    if form.table is not None and (lines := Table(*form.table(pieces)).lines):
+        return lines[index]
     places = (
         (block, match.start("rate"))
         for _, block in _blocks(form, pieces, rank)
@@ -203,6 +210,15 @@ def detect(pieces: Iterable[bytes], known: Mapping[str, Format] | None = None) -
         ]
         if matches:
             return forms[min(matches)[1]]
+    return None
+
+
+def rate_of_epoch(pieces: Iterable[bytes]) -> tuple[int, str] | None:
+    """The first rate of a whole epoch, with its line, in a log without rates of steps; None if it
+    has none."""
+    for block in blocks(pieces, [b"samples/sec"]):
+        if match := gluoncv_horovod.RATE_OF_EPOCH.search(block.data):
+            return block.line(match.start()), match[0].decode()
     return None
 
 

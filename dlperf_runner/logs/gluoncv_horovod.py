@@ -18,6 +18,10 @@ from . import text
 from .records import Format, Statement
 from .statements import NAMESPACE
 
+# The last lines of an epoch, here and in train_imagenet.py: "[Epoch 0] speed: 2758 samples/sec".
+RATE_OF_EPOCH = re.compile(
+    rb"(?:Epoch\[\d{1,6}+\][ \t]{1,8}+Speed|\[Epoch \d{1,6}+\] speed): [\d.]{1,24}+ samples/sec"
+)
 FORMAT = Format(
     name="gluoncv_horovod",
     sample="INFO:root:Epoch[0] Batch[2]\tSpeed: 2.05 samples/sec",

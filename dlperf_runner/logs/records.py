@@ -69,6 +69,17 @@ class Header:
 CUT = "…"
 
 
+class Table(NamedTuple):
+    """What is read of a log whose rates are no steps. `lines` are those of the rates, and `notes`
+    say what else they include."""
+
+    headers: list[Header]
+    columns: Columns
+    epoch_length: int | None = None
+    lines: Sequence[int] = ()
+    notes: Sequence[str] = ()
+
+
 class LineError(Exception):
     """A line of a log is invalid. The caller that knows the file adds its name."""
 
@@ -170,9 +181,13 @@ class Format:
     of `entry`. `variants`: the formats, with the same name, of versions whose lines cannot be
     described together.
 
-    If no workload of the catalogue has the format: `framework`, and `unit`, what rates count.
+    `window`: a rate is the mean of so many last steps, whatever the interval between two lines.
+
+    If no workload of the catalogue has the format: `framework`, which may be one of several
+    (`tensorflow2|jax`), and `unit`, what rates count.
     `whole_run`: a rate is that of a whole run or of all its steps after a warm-up, of which the log
-    has one; `step` is then how many steps it covers, 1 if that is unknown.
+    has one; `step` is then how many steps it covers, 1 if that is unknown. `warmup`: so many of so
+    many steps are the warm-up of other ones.
     """
 
     name: str
@@ -185,6 +200,7 @@ class Format:
     zero_based: bool = False
     silent_warmup: bool = False
     one_step: bool = False
+    window: int | None = None
     first_too: bool = False
     skips_first: bool = False
     seconds: float | None = None
@@ -192,11 +208,17 @@ class Format:
     is_library: bool = False
     batch_of_step: bool = False
     is_fp32: bool = False
-    table: Callable[[Iterable[bytes]], tuple[list[Header], Columns]] | None = None
+    table: Callable[[Iterable[bytes]], tuple[list[Header], Columns] | Table] | None = None
     variants: tuple[Format, ...] = ()
     framework: str | None = None
     unit: Unit | None = None
+    warmup: tuple[int, int] = (20, 100)
     whole_run: bool = False
+
+    @property
+    def frameworks(self) -> list[str]:
+        """Those of which the program may be; the first one if nothing says which."""
+        return self.framework.split("|") if self.framework else []
 
     @cached_property
     def whole_rates(self) -> re.Pattern[bytes]:

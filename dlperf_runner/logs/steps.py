@@ -27,8 +27,8 @@ class Seen:
     before its rate; what each line with a rate states of the whole run, by group; the highest
     memory use; and for each line with a rate, that without waiting for data, the TFLOP/s and the
     MFU that the program computed, and the number of skipped steps. `opened`: the last step of each
-    rank whose rate follows. `first_epoch`: the number of
-    the first one, and `epoch_length`, its steps, if lines state them."""
+    rank whose rate follows. `without_rate`: how many matches have none. `first_epoch`: the number
+    of the first one, and `epoch_length`, its steps, if lines state them."""
 
     losses: Losses = field(default_factory=dict)
     of_run: dict[str, set[bytes]] = field(default_factory=dict)
@@ -38,6 +38,7 @@ class Seen:
     mfu: list[float | None] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
     opened: dict[str | None, bytes] = field(default_factory=dict)
+    without_rate: int = 0
     first_epoch: int | None = None
     epoch_length: int | None = None
 
@@ -75,6 +76,7 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     if seen.losses or not all(rates):
         printed = list(_losses(_writers(form, block), steps, rates, printed, seen.losses))
         with_rate = [n for n, rate in enumerate(rates) if rate]
+        seen.without_rate += len(rates) - len(with_rate)
         steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
     counted = _integers(b" ".join(steps))
     if "epoch" in group:
@@ -165,6 +167,12 @@ def _losses(
 def with_rate(form: Format, data: bytes) -> Iterator[Matched]:
     """The matches with a rate, in the order of the log."""
     return (match for match in form.entry.finditer(data) if match["rate"])
+
+
+def first_rank(form: Format, block: Block) -> str | None:
+    """The rank that wrote the first rate in a block, if launchers name it."""
+    lines = zip(block.data.split(b"\n"), block.ranks, strict=True) if block.ranks else ()
+    return next((rank for line, rank in lines if rank and any(with_rate(form, line))), None)
 
 
 def _rates(form: Format, block: Block, printed: Sequence[bytes]) -> list[float]:

@@ -59,7 +59,7 @@ def measure(
     stated = next((header.log_every for header in log.headers if header.log_every), None)
     lines, found, every, rule, notes = _steps(form, log, rule, expected, stated, line_of, name)
     _check_interval(stated, every, name)
-    span = 1 if form.one_step else every
+    span = form.window or (1 if form.one_step else every)
     first, end = _window(found.steps, span, rule, form, name)
     left_out = max([rule.warmup_steps, *found.steps[:first][-1:]])
     rates = lines.samples_per_second[first:end]
@@ -75,7 +75,7 @@ def measure(
     result = measurements_of(
         found, rates, final, confirmed, rule, expected, name, published, whole_run
     )
-    result.notes += notes
+    result.notes += (*notes, *(f"{name}: {note}" for note in log.notes))
     world = of_world(rates, rule, expected)
     computing = log.compute_rates[first:end] if lines is found else []
     result.measurements += (
@@ -138,7 +138,7 @@ def _steps(
         lines.steps = [step + 1 for step in lines.steps]
         found.steps = lines.steps if found is lines else [step + 1 for step in found.steps]
     rule, numbered, notes = _from_first(form, log, found.steps, rule, line_of_step, name)
-    if numbered.shorter and not form.one_step and lines is found:
+    if numbered.shorter and not (form.one_step or form.window) and lines is found:
         lines = found = _without(log, numbered.shorter)
     return lines, found, numbered.every, rule, notes
 

@@ -126,6 +126,14 @@ class LogFile:
             start += [piece] if len(start) < _PIECES_SEARCHED else []
             lines, last = lines + piece.count(b"\n"), piece[-1:] or last
         lines += last != b"\n"
+        if rate := logs.rate_of_epoch(self.pieces()):
+            return UserError(
+                "the log has rates of whole epochs only",
+                where=f"{self.path}:{rate[0]}",
+                expected="rates of steps, so that the warm-up can be left out",
+                found=rate[1].expandtabs(1),
+                hint="use a version of the program that prints a rate in each log interval",
+            )
         likely = likely_line(start)
         if likely is None:
             return UserError(

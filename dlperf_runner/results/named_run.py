@@ -461,7 +461,7 @@ def _framework(
     """The framework that the user or the name states. Raises UserError if the format is of
     another one."""
     possible = {entry.workload.framework for entry in same_format}
-    possible |= {log.form.framework} if log.form.framework else set()
+    possible |= {*log.form.frameworks}
     said = (
         [(statement["framework"].value, statement["framework"].by)]
         if statement.get("framework")

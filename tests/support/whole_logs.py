@@ -25,6 +25,8 @@ from make_logs import (
 )
 from nccl_logs import nccl_tests
 
+from dlperf_runner.catalog.reader import own_workloads
+from dlperf_runner.logs import formats
 from dlperf_runner.results.load import Results, load_results
 from dlperf_runner.results.statement import statements_of
 
@@ -51,6 +53,13 @@ class WholeLog:
     @property
     def text(self) -> str:
         return "\n".join([*self.settings, *self.lines]) + "\n"
+
+    @property
+    def states_steps(self) -> bool:
+        """Whether the log or the catalogue says how many steps it has."""
+        form = formats()[self.form]
+        rule = {workload.log_format for workload in own_workloads().values()}
+        return self.form in rule or form.whole_run or "number of steps" in self.changes
 
     def change(self, setting: str) -> tuple[str, ...]:
         """The stated words, those in their place, and both values."""

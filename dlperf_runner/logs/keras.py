@@ -1,0 +1,143 @@
+"""Keras' `model.fit`: the time of a step, in whole ms or s, once in each epoch.
+
+    Epoch 2/3
+    312/312 [==============================] - 187s 599ms/step - loss: 5.2000 - accuracy: 0.0131
+    312/312 ━━━━━━━━━━━━━━━━━━━━ 187s 599ms/step - accuracy: 0.0131 - loss: 5.2000
+    312/312 - 187s - loss: 5.2000 - accuracy: 0.0131 - 187s/epoch - 599ms/step
+    312/312 - 187s - 599ms/step - accuracy: 0.0131 - loss: 5.2000
+
+These are Keras 2 and 3 with a bar, and with verbose=2. The bar is written again and again, with
+carriage returns. The time of a step is the mean of an epoch without its first step. The seconds of
+the epoch, which has so many steps, give more digits if a step takes more than a second. In Keras 2
+both include the validation of the epoch; Keras 3 prints the bar of the last step before it, too.
+Versions before TensorFlow 2.2 count samples, after a line with "Train on 50000 samples".
+
+Source: keras-team/keras 3422977 and v2.15, keras/src/utils/progbar.py and generic_utils.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from . import text
+from .reader import blocks
+from .records import Columns, Format, LineError, Refusal, Statement, Table
+from .statements import headers
+from .steps import first_rank
+
+_SECONDS = {b"us": 1e-6, b"ms": 1e-3, b"s": 1.0}
+_MOST_ROUNDED = 0.05  # of a time, as a share
+_EPOCH = rb"Epoch (?P<epoch>\d{1,6}+)/\d{1,6}+[ \r\n]"
+_LOSS = re.compile(rb" - loss: ([^\s\x08]{1,40}+)")
+_LONGEST = 2000  # bytes in the line of an epoch
+_VALIDATED = "the times of the epochs include their validations"
+_SAMPLES = Refusal(
+    "this version of Keras counts samples, not steps",
+    expected="steps, as since TensorFlow 2.2",
+    hint="describe its lines with `dlperf init-workload --regex`, or use TensorFlow 2.2 or newer",
+)
+
+
+class _End(NamedTuple):
+    """A line with the end of an epoch: the time of a step and half of its last digit, the seconds
+    of the epoch, the loss, and whether the validation is over."""
+
+    step: float
+    half: float
+    elapsed: int | None
+    loss: float | None
+    validated: bool
+    line: int
+
+
+def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) -> Table:
+    """The rate of each epoch. Raises LineError if a time has too few digits."""
+    scan = re.compile(rb"%s|%s" % (_EPOCH, entry.pattern))
+    table, ends = Table([], Columns()), dict[tuple[int, int], list[_End]]()
+    rank, epoch = None, 1
+    markers = [b"Epoch ", form.marker, *(s.marker.encode() for s in form.statements)]
+    for block in blocks(pieces, markers):
+        rank = rank or first_rank(form, block)
+        of_rank = block.of_rank(rank)
+        table.headers.extend(headers(form, block, of_rank))
+        for match in scan.finditer(of_rank.data):
+            if match["epoch"]:
+                epoch = int(match["epoch"])
+            elif match["step"] == match["of_epoch"]:
+                end = _end(match, of_rank.line(match.start("rate")))
+                ends.setdefault((epoch, int(match["step"])), []).append(end)
+    return _of_epochs(table, ends)
+
+
+def _end(match: re.Match[bytes], line: int) -> _End:
+    unit = _SECONDS[match["unit"]]
+    whole = re.split(rb"[\r\n]", match.string[match.start() : match.end() + _LONGEST], maxsplit=1)[
+        0
+    ]
+    (loss,) = text.optional_numbers(_LOSS.findall(whole)[:1] or [b""])
+    elapsed = int(match["elapsed"]) if match["elapsed"] else None
+    return _End(int(match["rate"]) * unit, unit / 2, elapsed, loss, b" - val_" in whole, line)
+
+
+def _seconds(length: int, first: _End, others: Sequence[_End]) -> tuple[float, float]:
+    """The time of a step, and how far it may be off. Keras 3 prints the seconds of the epoch behind
+    its first line."""
+    elapsed = first.elapsed
+    if not first.validated:
+        elapsed = next((end.elapsed for end in others if not end.validated), elapsed)
+    least, most = first.step - first.half, first.step + first.half
+    if elapsed:
+        low, high = (elapsed - 0.5) / length, (elapsed + 0.5) / length
+        if max(least, low) < min(most, high):
+            least, most = max(least, low), min(most, high)
+    return (least + most) / 2, (most - least) / 2
+
+
+def _of_epochs(table: Table, ends: Mapping[tuple[int, int], Sequence[_End]]) -> Table:
+    """The table of these epochs. Lines with another number of steps are of an evaluation."""
+    lines: list[int] = []
+    notes: set[str] = set()
+    length = next((length for _, length in ends), 0)
+    for (epoch, steps), (first, *others) in ends.items():
+        if steps != length:
+            continue
+        seconds, half = _seconds(length, first, others)
+        if half > _MOST_ROUNDED * seconds:
+            raise LineError(
+                first.line,
+                "the time of a step has too few digits",
+                expected=f"a time that is known within {_MOST_ROUNDED:.0%}",
+                found=f"{1000 * seconds:.3g} ms, within {1000 * half:.2g}",
+                hint="train with more samples in a step, or with TimeHistory of tensorflow/models",
+            )
+        table.columns.steps.append(epoch * length)
+        table.columns.samples_per_second.append(1 / seconds)
+        table.columns.losses.append(first.loss)
+        table.columns.unix_times.append(None)
+        lines.append(first.line)
+        notes |= {_VALIDATED} if first.validated else set()
+    return table._replace(lines=lines, notes=tuple(notes))
+
+
+_ENTRY = re.compile(
+    rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) (?:\[[=>.]{1,99}+\] -|[\x80-\xff]{1,300}+|-) "
+    rb"(?:(?P<elapsed>\d{1,7}+)s|\d[\d:]{2,9}+)(?: -)?+(?:(?>[^\r\n]{0,1500}?s/epoch -))? "
+    rb"(?P<rate>\d{1,9}+)(?P<unit>us|ms|s)/step"
+)
+_BARS = Format(
+    name="keras",
+    sample="312/312 [==============================] - 187s 599ms/step - loss: 5.2000",
+    marker=b"s/step",
+    entry=_ENTRY,
+    rate=rb"\d+",
+    statements=(
+        Statement("Train on ", re.compile(r"\ATrain on \d{1,12}+ samples"), refusal=_SAMPLES),
+    ),
+    rates_are_per="step",
+    framework="tensorflow2|tensorflow|jax|pytorch",
+)
+FORMAT = replace(_BARS, table=partial(as_table, _BARS, _ENTRY))

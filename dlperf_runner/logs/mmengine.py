@@ -1,0 +1,72 @@
+"""mmengine and mmcv (mmpretrain, mmdetection, mmsegmentation ...): the printed time is that of a
+step, in seconds; in mmengine the mean of the last 10 steps, in mmcv that of the steps since the
+line before.
+
+    2023/05/24 20:18:36 - mmengine - INFO - Epoch(train)  [1][ 100/1050]  lr: 9.0530e-04  eta: ...
+      time: 0.3872  data_time: 0.0090  memory: 17929  loss: 7.5000       (on one line)
+    ... - Iter(train) [  100/80000]  lr: ...  eta: ...  time: 0.3872  data_time: 0.0090 ...
+    2021-05-24 20:18:36,123 - mmdet - INFO - Epoch [1][100/7330]<TAB>lr: 1.978e-02, eta: 9:21:10,
+      time: 0.387, data_time: 0.009, memory: 3905, loss_cls: 1.2, loss: 2.5000
+    ... - Iter [100/80000]<TAB>lr: 1.000e-02, eta: 9:21:10, time: 0.387, data_time: 0.009, ...
+
+Steps count from 1, in epochs or in all. The program prints every 50 steps, or as its configuration
+says; only rank 0 prints. Before 2019, mmcv printed no memory. `base_lr`, and a learning rate
+for each group of parameters, may be among the rates. Data without `eta` has no time.
+
+Source: open-mmlab/mmengine 2543429, mmengine/runner/log_processor.py; open-mmlab/mmcv 9db49e5
+(2018), 0d5332a (2020) and 9185eee (2022), mmcv/runner/hooks/logger/text.py and log_buffer.py.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from . import text
+from .records import Format
+
+_COUNTED = rb" {0,8}+(?P<step>\d{1,9}+)/"
+_LOSS = rb"(?:(?>[^\r\n]{0,2000}?\bloss: )(?P<loss>[^\s,]{1,64}+))?"
+_OLD_TIME = (
+    rb"\t(?>[^\r\n]{0,400}?\beta: [^\r\n]{1,40}?, time: )(?P<rate>[^\s,]{1,64}+), data_time: "
+    + _LOSS
+)
+_NEW_TIME = rb"  (?>[^\r\n]{0,400}?  time: )(?P<rate>%s)  data_time: " % text.WORD + _LOSS
+
+_STEPS = Format(
+    name="mmengine",
+    sample="... - mmengine - INFO - Iter(train) [  100/80000]  lr: ...  eta: ...  time: 0.3872 ...",
+    marker=b"Iter(train)",
+    entry=re.compile(rb"Iter\(train\) {1,8}+\[%s\d{1,9}+\]%s" % (_COUNTED, _NEW_TIME)),
+    rate=rb"\d+\.\d+",
+    statements=(),
+    window=10,
+    seconds=1.0,
+    rates_are_per="step",
+    framework="pytorch",
+)
+_OLD_EPOCHS = replace(
+    _STEPS,
+    sample="... - mmdet - INFO - Epoch [1][100/7330]\tlr: ..., eta: 9:21:10, time: 0.387, ...",
+    marker=b"Epoch [",
+    entry=re.compile(
+        rb"Epoch \[(?P<epoch>\d{1,6}+)\]\[%s(?P<of_epoch>\d{1,9}+)\]%s" % (_COUNTED, _OLD_TIME)
+    ),
+    window=None,
+)
+_OLD_STEPS = replace(
+    _OLD_EPOCHS,
+    sample="... - mmseg - INFO - Iter [100/80000]\tlr: ..., eta: 9:21:10, time: 0.387, ...",
+    marker=b"Iter [",
+    entry=re.compile(rb"Iter \[%s\d{1,9}+\]%s" % (_COUNTED, _OLD_TIME)),
+)
+FORMAT = replace(
+    _STEPS,
+    sample="... - mmengine - INFO - Epoch(train)  [1][ 100/1050]  lr: ...  time: 0.3872  ...",
+    marker=b"Epoch(train)",
+    entry=re.compile(
+        rb"Epoch\(train\) {1,8}+\[(?P<epoch>\d{1,6}+)\]\[%s(?P<of_epoch>\d{1,9}+)\]%s"
+        % (_COUNTED, _NEW_TIME)
+    ),
+    variants=(_STEPS, _OLD_EPOCHS, _OLD_STEPS),
+)

@@ -1,0 +1,65 @@
+"""PaddleClas, PaddleDetection and PaddleNLP: the printed rate is that of one device.
+
+    [2024/07/31 20:24:38] ppcls INFO: [Train][Epoch 1/120][Iter: 10/304]lr(...): 0.1, loss: 6.87,
+      batch_cost: 0.10195s, reader_cost: 0.00493, ips: 313.89103 samples/s, eta: 5:01:10
+    [05/24 20:18:36] ppdet.engine INFO: Epoch: [0] [  20/7329] learning_rate: 0.000333 loss: 5.12
+      eta: 9:21:10 batch_cost: 0.4123 data_cost: 0.0003 ips: 4.8508 images/s
+    [2022-05-24 20:18:36,123] [    INFO] - global step 20 / 1000, loss: 7.9, avg_reader_cost: ...
+      avg_samples: 32.00000, ips: 160.51234 sequences/sec
+
+Each is one line. Of PaddleClas and PaddleDetection, steps count from 0 in each epoch; PaddleClas
+calls its unit images/sec before 2022. Since April 2024, a rate of PaddleClas is the mean since the
+line before; earlier ones are means since the sixth step of the epoch. Those of PaddleDetection and
+PaddleNLP are means since the line before. Only rank 0 prints, or each prints a log of its own.
+
+Source: PaddlePaddle/PaddleClas d178931 (2024) and 061d07c (2021), ppcls/engine/train/utils.py;
+PaddlePaddle/PaddleDetection 0191759, ppdet/engine/callbacks.py; PaddlePaddle/PaddleNLP 2.0 to 2.8,
+tests/benchmark and examples/language_model/bert/run_pretrain.py.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from . import text
+from .records import Format
+
+_RATE = {b"w": text.WORD, b"samples": rb"(?:samples?|images?|sequences?)/s(?:ec)?+(?![\w/])"}
+_STEPS = Format(
+    name="paddle",
+    sample="global step 20 / 1000, loss: 7.9, ... ips: 160.51234 sequences/sec",
+    marker=b"obal step",  # some versions print "tobal step"
+    entry=re.compile(
+        rb"\b(?:gl|t)obal step:? (?P<step>\d{1,12}+)(?: / \d{1,12}+)?+, [^\r\n]{0,80}?"
+        rb"loss: (?P<loss>[^\s,]{1,64}+)(?>[^\r\n]{0,400}?, ips: )(?P<rate>%(w)s) %(samples)s"
+        % _RATE
+    ),
+    rate=rb"\d+\.\d+",
+    statements=(),
+    rates_are_per="device",
+    framework="paddle",
+)
+_DETECTION = replace(
+    _STEPS,
+    sample="Epoch: [0] [  20/7329] learning_rate: 0.000333 loss: 5.12 ... ips: 4.8508 images/s",
+    marker=b"Epoch: [",
+    entry=re.compile(
+        rb"Epoch: \[(?P<epoch>\d{1,6}+)\] \[ {0,8}+(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)\] "
+        rb"learning_rate: (?:(?>[^\r\n]{0,2000}?\bloss: )(?P<loss>%(w)s))?"
+        rb"(?>[^\r\n]{0,2000}? ips: )(?P<rate>%(w)s) %(samples)s" % _RATE
+    ),
+    zero_based=True,
+)
+FORMAT = replace(
+    _DETECTION,
+    sample="[Train][Epoch 1/120][Iter: 10/304]lr: ... loss: 6.87, ... ips: 313.89 samples/s",
+    marker=b"[Train][Epoch ",
+    entry=re.compile(
+        rb"\[Train\]\[Epoch (?P<epoch>\d{1,6}+)/\d{1,6}+\]"
+        rb"\[Iter: (?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)\]"
+        rb"(?:(?>[^\r\n]{0,2000}?\bloss: )(?P<loss>[^\s,]{1,64}+))?"
+        rb"(?>[^\r\n]{0,2000}?, ips: )(?P<rate>%(w)s) %(samples)s" % _RATE
+    ),
+    variants=(_DETECTION, _STEPS),
+)

@@ -1,0 +1,55 @@
+"""PyTorch's examples/imagenet, main.py: the printed time is that of one step, in seconds.
+
+    Epoch: [0][ 11/391]<TAB>Time  0.102 ( 0.647)<TAB>Data  0.001 ( 0.050)<TAB>Loss 6.9900e+00 (...
+    Epoch: [0][10/391]<TAB>Time 0.102 (0.647)<TAB>Data 0.001 (0.050)<TAB>Loss 6.9900 (7.0000)...
+    Epoch: [0][10/391]<TAB>Time 0.102 (0.647)<TAB>Speed 2508.3 (395.7)<TAB>Loss 6.99 (7.00)<TAB>...
+
+The second is that of 2017 to June 2019; `Acc@1` was `Prec@1` until 2018. What stands in parentheses
+is a running mean. Steps count from 1 since June 2022, and from 0 before. The program prints every
+`print-freq` steps, 10 by default. Each process of a run with several prints all lines; its batch
+size, `-b`, is that of a node, which the log does not state.
+
+The third is that of apex's example and the programs made from it: `Speed` is the rate of all
+devices, the mean since the line before.
+
+Source: pytorch/examples 645c7c3 (2018), 1de2ff9 (2019), d547876 (2022) and 77f55b9 (2025),
+imagenet/main.py; NVIDIA/apex, examples/imagenet/main_amp.py.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from . import text
+from .records import Format, Statement
+
+_LINE = (
+    rb"Epoch: \[(?P<epoch>\d{1,6}+)\]\[ {0,8}+(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)\]"
+    rb"[ \t]{1,8}+Time[ \t]{1,8}+"
+)
+_NETWORK = r"=> (?:creating|using pre-trained) model '(?P<network>[^'\r\n]{1,100}+)'"
+_SPEED = Format(
+    name="pytorch_imagenet",
+    sample="Epoch: [0][10/391]\tTime 0.102 (0.647)\tSpeed 2508.267 (395.702)\tLoss 6.9900 ...",
+    marker=b"Epoch: [",
+    entry=re.compile(
+        _LINE + rb"[\d.]{1,16}+ \([\d.]{1,16}+\)[ \t]{1,8}+Speed (?P<rate>%(w)s) \("
+        rb"(?:(?>[^\r\n]{0,80}?Loss )(?P<loss>%(w)s))?" % {b"w": text.WORD}
+    ),
+    rate=rb"\d+\.\d{3}",
+    statements=(Statement("=> ", re.compile(_NETWORK)),),
+    framework="pytorch",
+)
+FORMAT = replace(
+    _SPEED,
+    sample="Epoch: [0][ 11/391]\tTime  0.102 ( 0.647)\tData  0.001 ( 0.050)\tLoss 6.9900e+00 ...",
+    entry=re.compile(
+        _LINE + rb"(?P<rate>[^\s(]{1,64}+)[ \t]{1,8}+\( {0,8}+[\d.]{1,16}+\)[ \t]{1,8}+Data "
+        rb"[^\r\n]{0,60}?Loss {1,8}+(?P<loss>%s)" % text.WORD
+    ),
+    one_step=True,
+    seconds=1.0,
+    rates_are_per="step",
+    variants=(_SPEED,),
+)

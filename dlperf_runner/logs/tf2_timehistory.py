@@ -1,0 +1,46 @@
+"""TimeHistory of tensorflow/models and of Keras' examples: the printed rate is that of all devices,
+the mean over the steps between the two that the line names.
+
+    I0826 20:54:50.059293 140055507732224 keras_utils.py:133] TimeHistory: 41.71 seconds,
+      4910.34 examples/second between steps 100 and 200       (on one line)
+    BenchmarkMetric: {'global step':200, 'time_taken': 41.710000,'examples_per_second': 4910.34...}
+
+The second is that of 2019, with `num_batches` before, which counts in each epoch anew. Steps count
+from 1. The published rule leaves out 100 of 600 steps, of which each 100 have a line.
+
+Source: tensorflow/models 0851b47 (2019) and r2.3.0, official/utils/misc/keras_utils.py;
+Oneflow-Inc/DLPerf c89430b, TensorFlow/resnet50v1.5/extract_tensorflow_logs.py.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from . import text
+from .records import Format
+
+_OLD = Format(
+    name="tf2_timehistory",
+    sample="BenchmarkMetric: {'global step':200, 'time_taken': 41.7,'examples_per_second': 4910.3}",
+    marker=b"BenchmarkMetric: {",
+    entry=re.compile(
+        rb"BenchmarkMetric: \{'(?:num_batches|global step)':(?P<step>\d{1,12}+), "
+        rb"'time_taken': [\d.]{1,24}+,'examples_per_second': (?P<rate>[^\s}]{1,64}+)\}"
+    ),
+    rate=rb"\d+\.\d{6}",
+    statements=(),
+    warmup=(100, 600),
+    framework="tensorflow2|tensorflow",
+)
+FORMAT = replace(
+    _OLD,
+    sample="TimeHistory: 41.71 seconds, 4910.34 examples/second between steps 100 and 200",
+    marker=b" examples/second between steps ",
+    entry=re.compile(
+        rb"TimeHistory: [\d.]{1,24}+ seconds, (?P<rate>%s) examples/second between steps "
+        rb"\d{1,12}+ and (?P<step>\d{1,12}+)%s" % (text.WORD, text.END)
+    ),
+    rate=rb"\d+\.\d\d",
+    variants=(_OLD,),
+)

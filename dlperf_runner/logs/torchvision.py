@@ -1,0 +1,55 @@
+"""torchvision's references, and the programs with its MetricLogger (DETR, DeiT, MAE, DINO): the
+printed time is that of a step, in seconds, the mean of the last 20 steps.
+
+    Epoch: [0]  [  10/1251]  eta: 0:08:20  lr: 0.1  img/s: 1234.5  loss: 6.95 (6.97)  acc1: ...
+      time: 0.4012  data: 0.0003  max mem: 10912       (on one line)
+
+Steps count from 0 in each epoch. The program prints every `print-freq` steps, 10 by default, and in
+most programs the last of each epoch; only rank 0 prints. `img/s` leaves out the time in which a
+step waited for data, and is of one device. `batch_size` is that of one device.
+
+Source: pytorch/vision 041fe3b (2019) and 15fc26c (2022), references/classification/{utils,train}.py
+and references/detection/utils.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+from . import text
+from .records import Format, Statement
+from .statements import EXACT, NAMESPACE
+
+FORMAT = Format(
+    name="torchvision",
+    sample="Epoch: [0]  [  10/1251]  eta: 0:08:20  lr: 0.1  img/s: 1234.5  ...  time: 0.4012  ...",
+    marker=b"Epoch: [",
+    entry=re.compile(
+        rb"Epoch: \[(?P<epoch>\d{1,6}+)(?:/\d{1,6}+)?\]  "
+        rb"\[ {0,8}+(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)\]  eta: "
+        rb"(?:(?>[^\r\n]{0,400}?  loss: )(?P<loss>%(w)s))?"
+        rb"(?>[^\r\n]{0,2000}?  time: )(?P<rate>%(w)s)  data: " % {b"w": text.WORD}
+    ),
+    rate=rb"\d+\.(?:\d{4}|\d{6})",
+    statements=(
+        Statement(
+            "Not using distributed", re.compile(r"(?P<world_size>Not) using"), values={"Not": "1"}
+        ),
+        Statement(
+            "Namespace(",
+            NAMESPACE,
+            {
+                "batch_size": "batch_size_per_device",
+                "world_size": "world_size",
+                "model": "network",
+                "amp": "precision",
+            },
+            {"True": "amp", "False": EXACT},
+        ),
+    ),
+    zero_based=True,
+    window=20,
+    seconds=1.0,
+    rates_are_per="step",
+    framework="pytorch",
+)
