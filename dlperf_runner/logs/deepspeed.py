@@ -1,16 +1,18 @@
 """DeepSpeed's throughput timer: samples/s of all devices in one step (CurrSamplesPerSec), every
-`steps_per_print` steps. The running mean before it holds the first steps and does not count.
+`steps_per_print` steps. The running mean before it holds all steps so far and does not count.
 
     [2023-12-29 13:02:50,566] [INFO] [timer.py:260:stop] epoch=0/micro_step=10/global_step=10,
       RunningAvgSamplesPerSec=1402.05, CurrSamplesPerSec=1402.05, MemAllocated=1.87GB, ...
     [2022-08-29 06:58:56,176] [INFO] [timer.py:198:stop] 0/20, RunningAvgSamplesPerSec=...
+    [2022-03-11 02:06:58,985] [INFO] [timer.py:189:stop] 0/40, SamplesPerSec=83.49, ...
     steps: 10 loss: 2.3010 iter time (s): 0.234 samples/sec: 1094.512     (of a pipeline)
 
-Each is one line. Steps count from 1. The second wording is of 2022: its steps and rates are those
-of accumulated batches, so a log with accumulation is refused. Before, there was only the running
-mean. A pipeline prints the mean since the line before, in all versions. The lines stand in the logs
-of other programs, such as Megatron-DeepSpeed and those with Hugging Face's Trainer; what the latter
-states of the run counts, too. Only rank 0 prints.
+Each is one line. Steps count from 1. The second wording is of late 2022: its steps and rates are
+those of accumulated batches, so a log with accumulation is refused. Until mid-2022, there was only
+the mean of all steps behind the second one; the rates since the line before follow from it. A
+pipeline prints such rates, in all versions. The lines stand in the logs of other programs, such as
+Megatron-DeepSpeed and those with Hugging Face's Trainer; what the latter states of the run counts,
+too. Only rank 0 prints.
 
       train_batch_size ............. 128     (of a step of all devices)
       train_micro_batch_size_per_gpu  16
@@ -31,11 +33,6 @@ from .records import Format, Refusal, Statement
 
 def _setting(name: str, value: str) -> Statement:
     return Statement(f"  {name} ", re.compile(rf"  {name} \.{{0,32}}+ {value}(?!\S)", re.ASCII))
-
-
-def _refused(marker: str, behind: str, problem: str) -> Statement:
-    refusal = Refusal(problem, "a rate of each step", "use a newer version of DeepSpeed")
-    return Statement(marker, re.compile(marker + behind, re.ASCII), refusal=refusal)
 
 
 _STATEMENTS = (
@@ -69,10 +66,14 @@ _OF_BATCHES = replace(
     entry=re.compile(rb"\d/(?P<step>\d{1,12}+), %s" % _RATE),
     statements=(
         *_STATEMENTS,
-        _refused(
+        Statement(
             "  gradient_accumulation_steps ",
-            r"\.{1,32}+ (?!1(?!\d))\d{1,18}+",
-            "rates are of accumulated batches, without the update of the weights",
+            re.compile(r"accumulation_steps \.{1,32}+ (?!1(?!\d))\d{1,18}+", re.ASCII),
+            refusal=Refusal(
+                "rates are of single batches, of which some update no weights",
+                expected="no accumulated batches",
+                hint="measure again without accumulation, or with DeepSpeed 0.8 or newer",
+            ),
         ),
     ),
 )
@@ -90,14 +91,12 @@ _OF_PIPELINE = replace(
 )
 _RUNNING_MEAN = replace(
     _OF_STEPS,
+    sample="0/10, SamplesPerSec=1402.05, MemAllocated=1.87GB, MaxMemAllocated=6.12GB",
     marker=b", SamplesPerSec=",
-    entry=re.compile(rb"\d/(?P<step>\d{1,12}+), SamplesPerSec=(?P<rate>[^\s,]{1,64}+)"),
-    statements=(
-        _refused(
-            ", SamplesPerSec=",
-            r"[^\s,]{1,64}+",
-            "this version of DeepSpeed prints only a running mean, which holds the first steps",
-        ),
+    entry=re.compile(
+        rb"\d/(?P<step>\d{1,12}+), SamplesPerSec=%s" % text.rate_until(rb"(?:,|%s)" % text.END)
     ),
+    one_step=False,
+    running_mean=2,
 )
 FORMAT = replace(_OF_STEPS, variants=(_OF_BATCHES, _OF_PIPELINE, _RUNNING_MEAN))

@@ -8,15 +8,18 @@ Programs that are built on it print the same: LLaMA-Factory, Axolotl, TRL. A rat
 and all of the time: the first steps, evaluations and checkpoints. Before version 4.7 there is no
 `train_steps_per_second`, and the number called samples is one of steps. The table `train metrics`
 behind it repeats the number. Before version 5.24, the samples of a resumed run were those of all
-its parts, and the time was that of the last one; such a log is refused. A run that ended early by
-itself has the samples that were planned.
+its parts, and the time was that of the last one, and those of a run that stopped early were the
+planned ones. Such a log is refused, if it shows that: by its words or its last epoch.
 
     ***** Running training *****
-      Num examples = 12,800
+      Num Epochs = 1
       Instantaneous batch size per device = 32
       Total train batch size (w. parallel, distributed & accumulation) = 256
       Gradient Accumulation steps = 1
       Total optimization steps = 50
+    Process rank: 0, world size: 8, device: cuda:0, ..., compute dtype: torch.bfloat16
+
+The last line is LLaMA-Factory's.
 
 Source: transformers 4.6.1, 4.57.1 and 5.24.0, trainer.py, trainer_utils.py (speed_metrics) and
 trainer_callback.py (ProgressCallback).
@@ -41,6 +44,14 @@ STATEMENTS = (
     _setting("(w. parallel, distributed & accumulation) = ", "global_batch_size"),
     _setting("  Gradient Accumulation steps = ", "accumulation_steps"),
     _setting("  Total optimization steps = ", "total_steps"),
+    Statement(
+        "Process rank: ",
+        re.compile(
+            r"Process rank: \d{1,9}+(?:, world size: (?P<world_size>\d{1,9}+))?, device: "
+            r"[^\r\n]{1,160}?, compute dtype: torch\.(?P<precision>bfloat16|float16|float32)\b",
+            re.ASCII,
+        ),
+    ),
 )
 _RESUMED = Refusal(
     "the run was resumed, so the rate at its end counts samples that another run trained",
@@ -66,6 +77,13 @@ _OF_SAMPLES = Format(
     rate=rb"\d+(?:\.\d+)?(?:e[+-]\d\d)?",
     statements=(
         *STATEMENTS,
+        Statement(
+            "  Num Epochs = ", re.compile(r"  Num Epochs = (?P<epochs>\d{1,6}+)(?![\d,])", re.ASCII)
+        ),
+        Statement(
+            "'train_samples_per_second': ",
+            re.compile(r"'epoch': '?(?P<epochs>\d{1,6}+)(?:\.0)?'?\}", re.ASCII),
+        ),
         Statement(
             " training from ",
             re.compile(r"  Continuing training from global step [1-9]\d{0,11}+", re.ASCII),

@@ -26,8 +26,8 @@ FORMAT = Format(
     marker=b" | tok/sec: ",
     entry=re.compile(
         rb"step {1,8}+(?P<step>\d{1,9}+)(?:/(?P<total>\d{1,9}+))?+(?: \([\d.]{1,8}+%%\))?+ \| "
-        rb"loss: (?P<loss>%s) \| [^\r\n]{0,120}?dt: [\d.]{1,16}+ms \| tok/sec: %s"
-        % (text.WORD, text.rate_before(rb" \||%s" % text.END))
+        rb"loss: (?P<loss>%s) \| [^\r\n]{0,120}?dt: [\d.]{1,16}+ms \| tok/sec: "
+        rb"(?P<rate>\S{1,64}+)(?: \||(?<=\.\d\d)%s)" % (text.WORD, text.END)
     ),
     rate=rb"\d+\.\d\d|\d{1,3}(?:,\d{3})*+",
     statements=(

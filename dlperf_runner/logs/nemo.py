@@ -22,7 +22,7 @@ from . import text
 from .records import Format
 
 _FIELDS = rb"(?:[^|\r\n]{0,120}+\|){0,25}?"
-_END = rb" \||%s" % text.END
+_RATE = text.rate_until(rb"(?: \||%s)" % text.END)
 
 
 def _line(field: bytes) -> re.Pattern[bytes]:
@@ -32,12 +32,7 @@ def _line(field: bytes) -> re.Pattern[bytes]:
         rb"(?:(?>%(f)s global_batch_size: )(?P<batch>\d{1,12}+) \|)?"
         rb"(?:(?>%(f)s reduced_train_loss: )(?P<loss>%(w)s) \|)?"
         rb"(?>%(f)s %(field)s: )%(rate)s"
-        % {
-            b"f": _FIELDS,
-            b"w": text.WORD,
-            b"field": field,
-            b"rate": text.rate_before(_END),
-        }
+        % {b"f": _FIELDS, b"w": text.WORD, b"field": field, b"rate": _RATE}
     )
 
 

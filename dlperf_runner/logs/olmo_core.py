@@ -27,7 +27,7 @@ FORMAT = Format(
     marker=b"throughput/device/TPS=",
     opening=b"[step=",
     entry=re.compile(
-        rb"\[step=(?P<step>\d{1,12}+)/|throughput/device/TPS=%s" % text.rate_before(text.END)
+        rb"\[step=(?P<step>\d{1,12}+)/|throughput/device/TPS=%s" % text.rate_until(text.END)
     ),
     rate=rb"\d{1,3}(?:,\d{3})*+(?:\.\d+)?|\d+(?:\.\d+)?(?:[Ee][+-]?\d+)?",
     statements=(

@@ -174,6 +174,8 @@ class Format:
     for step 1, whatever the interval. `skips_first`: the first interval has no line. `seconds`:
     `rate` is the duration of a step in units of so many seconds; it becomes a rate in steps per
     second. `rates_are_per`: what a printed rate is of; of a step, it is in steps per second.
+    `running_mean`: a rate is the mean of all steps behind the first ones, of which this is the
+    number; it becomes that of the steps since the line before.
     `is_library`: other programs print these lines into their logs, too. `batch_of_step`: the batch
     of a run counts all samples of a step, those of accumulated batches included; in other formats,
     the accumulated batches multiply it. `is_fp32`: the program is of a time before TF32, or
@@ -205,6 +207,7 @@ class Format:
     skips_first: bool = False
     seconds: float | None = None
     rates_are_per: Literal["world", "node", "device", "step"] = "world"
+    running_mean: int | None = None
     is_library: bool = False
     batch_of_step: bool = False
     is_fp32: bool = False

@@ -26,8 +26,9 @@ class Seen:
     """What the blocks before said: losses, for formats that print the loss of a step on a line
     before its rate; what each line with a rate states of the whole run, by group; the highest
     memory use; and for each line with a rate, that without waiting for data, the TFLOP/s and the
-    MFU that the program computed, and the number of skipped steps. `opened`: the last step of each
-    rank whose rate follows. `without_rate`: how many matches have none. `first_epoch`: the number
+    MFU that the program computed, and the number of skipped steps. `opened`: the last step, and its
+    epoch, of each rank whose rate follows. `without_rate`: how many matches have none.
+    `running_mean`: the last step and rate, if rates are running means. `first_epoch`: the number
     of the first one, and `epoch_length`, its steps, if lines state them."""
 
     losses: Losses = field(default_factory=dict)
@@ -37,8 +38,9 @@ class Seen:
     tflops: list[float | None] = field(default_factory=list)
     mfu: list[float | None] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
-    opened: dict[str | None, bytes] = field(default_factory=dict)
+    opened: dict[str | None, tuple[bytes, ...]] = field(default_factory=dict)
     without_rate: int = 0
+    running_mean: tuple[int, float] | None = None
     first_epoch: int | None = None
     epoch_length: int | None = None
 
@@ -54,9 +56,12 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     group: dict[str, Sequence[bytes]] = dict(
         zip(form.entry.groupindex, zip(*entries, strict=True), strict=True)
     )
-    steps, rates = group["step"], group["rate"]
     if form.opening:
-        steps = _opened(form, block, steps, rates, seen.opened)
+        names = [name for name in ("step", "epoch", "of_epoch") if name in group]
+        places = list(zip(*(group[name] for name in names), strict=True))
+        places = _opened(form, block, places, group["rate"], seen.opened)
+        group |= zip(names, zip(*places, strict=True), strict=True)
+    steps, rates = group["step"], group["rate"]
     if form.whole_run:
         steps = [step or b"1" for step in steps]
     empty: Sequence[bytes] = (b"",) * len(entries)
@@ -83,9 +88,12 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         with_rate = [n for n, rate in enumerate(group["rate"]) if rate]
         epochs, lengths = ([int(group[g][n]) for n in with_rate] for g in ("epoch", "of_epoch"))
         counted = tuple(_of_epochs(epochs, lengths, counted, seen))
+    per_second = _rates(form, block, rates)
+    if form.running_mean is not None:
+        per_second = list(_since_line_before(form.running_mean, counted, per_second, seen))
     return Columns(
         [number + 1 for number in counted] if form.zero_based else list(counted),
-        _rates(form, block, rates),
+        per_second,
         text.optional_numbers(printed),
         text.unix_times(times),
     )
@@ -94,15 +102,15 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
 def _opened(
     form: Format,
     block: Block,
-    steps: Sequence[bytes],
+    places: Sequence[tuple[bytes, ...]],
     rates: Sequence[bytes],
-    opened: dict[str | None, bytes],
-) -> list[bytes]:
-    """The step of each match: that of its rank's last match with one. Raises LineError if none has
-    one before a rate."""
+    opened: dict[str | None, tuple[bytes, ...]],
+) -> list[tuple[bytes, ...]]:
+    """The step and the epoch of each match: those of its rank's last match with a step. Raises
+    LineError if none has one before a rate."""
     of_lines = []
-    for index, (writer, step) in enumerate(zip(_writers(form, block), steps, strict=False)):
-        if not step and writer not in opened:
+    for index, (writer, place) in enumerate(zip(_writers(form, block), places, strict=False)):
+        if not place[0] and writer not in opened:
             at = next(islice(form.entry.finditer(block.data), index, None)).start("rate")
             raise LineError(
                 block.line(at),
@@ -111,7 +119,7 @@ def _opened(
                 found=f"the rate {rates[index].decode('utf-8', 'replace')}",
                 hint="if the log begins in the middle of a step, remove its lines",
             )
-        opened[writer] = step or opened[writer]
+        opened[writer] = place if place[0] else opened[writer]
         of_lines.append(opened[writer])
     return of_lines
 
@@ -124,6 +132,18 @@ def _of_epochs(
         seen.first_epoch = epoch if seen.first_epoch is None else seen.first_epoch
         seen.epoch_length = length if seen.epoch_length is None else seen.epoch_length
         yield (epoch - seen.first_epoch) * seen.epoch_length + step
+
+
+def _since_line_before(
+    uncounted: int, steps: Sequence[int], means: Sequence[float], seen: Seen
+) -> Iterator[float]:
+    """The rates of the steps since the line before, from running means."""
+    for step, mean in zip(steps, means, strict=True):
+        before, earlier = seen.running_mean or (uncounted, mean)
+        duration = (step - uncounted) / mean - (before - uncounted) / earlier
+        # A step that does not follow is reported when all are numbered.
+        yield (step - before) / duration if step > before and duration > 0 else mean
+        seen.running_mean = step, mean
 
 
 def _check_bytes(form: Format, block: Block) -> None:

@@ -47,6 +47,12 @@ def rate_before(end: bytes) -> bytes:
     return rb"(?P<rate>\S{0,64}+(?:%s)?+)(?:%s)?" % (rest, end)
 
 
+def rate_until(end: bytes) -> bytes:
+    """The pattern of a rate up to `end`, with the rest of its number from a wrapped line, which is
+    not whole then. For rates with any decimals, or behind which more is printed."""
+    return rb"(?P<rate>\S{1,64}?(?:\r?\n[\d.,eE+-]{1,40}+(?=%s))?+)(?=%s)" % (end, end)
+
+
 def _shown(printed: bytes) -> str:
     return printed.decode("utf-8", "replace").strip()
 

@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Sequence
+from math import isclose
 from operator import sub
 from statistics import fmean, median
 
@@ -28,6 +29,8 @@ from .step_time import log_flops, log_memory, step_times
 # lost a digit before the point is at least 90 % off.
 FINAL_NOTED = 0.01
 FINAL_TOLERANCE = 0.1
+# A program may print the rate of its run again, with fewer digits or by the clock of another node.
+SAME_RATE = 0.001
 # Processes read different clocks, which in real logs makes a difference of 1 or 2 % at most.
 RANKS_TOLERANCE = 0.1
 # A pause takes longer than the training between two lines, and there is one in many lines.
@@ -95,7 +98,7 @@ def _of_whole_run(
 ) -> Measured:
     """The measurements of a log with one rate, that of the whole run."""
     rates = log.columns.samples_per_second
-    others = [n for n, rate in enumerate(rates) if rate != rates[0]]
+    others = [n for n, rate in enumerate(rates) if not isclose(rate, rates[0], rel_tol=SAME_RATE)]
     if not rates or others:
         raise UserError(
             "the log has the rates of several whole runs" if others else "the log has no rate",
