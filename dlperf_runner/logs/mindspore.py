@@ -1,35 +1,36 @@
-"""MindSpore's TimeMonitor: the time of a step, in ms, the mean of each epoch.
+"""MindSpore's TimeMonitor: the mean time of a step in an epoch, in ms, at the end of the epoch.
 
-    epoch: 2 step: 1251, loss is 4.8995576
-    epoch time: 113892.348 ms, per step time: 91.041 ms
-    Train epoch time: 113892.348 ms, per step time: 91.041 ms       since version 1.9
+    epoch: 3 step: 625, loss is 4.5018
+    Train epoch time: 61612.345 ms, per step time: 98.580 ms
 
-The first line is that of LossMonitor, which may be printed at each step, and states the epoch. Here
-a step is an epoch, so that the first epochs are the warm-up. Each process prints a log of its own.
+The epoch is that of the line of LossMonitor before it. Steps of this format are epochs, which count
+from 1: the rate of one does not depend on its length. Before version 1.8, there is no `Train`. Each
+device prints, mostly into a log of its own. Other programs print these lines, too.
 
-Source: mindspore-ai/mindspore r1.3 and r2.2, train/callback/_time_monitor.py and _loss_monitor.py.
+Source: mindspore-ai/mindspore, python/mindspore/train/callback/_time_monitor.py and
+_loss_monitor.py, versions 1.0 to 2.3.
 """
 
 from __future__ import annotations
 
 import re
 
-from . import text
 from .records import Format
 
 FORMAT = Format(
     name="mindspore",
-    sample="Train epoch time: 113892.348 ms, per step time: 91.041 ms",
-    marker=b"per step time: ",
-    opening=b", loss is ",
+    sample="Train epoch time: 61612.345 ms, per step time: 98.580 ms",
+    marker=b" ms, per step time: ",
+    opening=b" step: ",
     entry=re.compile(
-        rb"epoch: (?P<step>\d{1,6}+) step: \d{1,9}+, loss is (?P<loss>%s)"
-        rb"|\b[Ee]poch time: {1,8}+[\d.]{1,24}+(?: ms)?, per step time: {1,8}+%s"
-        % (text.WORD, text.rate_before(rb"(?: ms)?" + text.END))
+        rb"\bepoch: (?P<step>\d{1,9}+) step: \d{1,12}+, loss is (?P<loss>[^\s,]{1,64}+)"
+        rb"|(?<!Eval )\bepoch time: \d{1,15}+\.\d{3} ms, per step time: (?P<rate>\S{1,64}+) ms"
     ),
     rate=rb"\d+\.\d{3}",
     statements=(),
+    one_step=True,
     seconds=0.001,
     rates_are_per="step",
+    is_library=True,
     framework="mindspore",
 )

@@ -51,7 +51,7 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     entries = form.entry.findall(block.data) if has_lines or not form.marker else ()
     if not entries:
         return Columns()
-    if holds(block.data, REPLACED):
+    if not block.data.isascii() and holds(block.data, REPLACED):
         _check_bytes(form, block)
     group: dict[str, Sequence[bytes]] = dict(
         zip(form.entry.groupindex, zip(*entries, strict=True), strict=True)

@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from operator import sub
 from statistics import mode
 from typing import NamedTuple
 
@@ -101,8 +102,8 @@ def numbering(
         _check_end(steps, first, every, rule, line_of, name, hint)
     silent = rule.warmup_steps if form.silent_warmup else 0
     is_whole = steps[0] <= max(every * (2 if form.skips_first else 1), silent + every)
-    gaps = [steps[0], *(after - before for before, after in pairwise(steps))]
-    shorter = frozenset(n for n, gap in enumerate(gaps) if n and gap < every)
+    gaps = map(sub, steps[1:], steps)
+    shorter = frozenset(n for n, gap in enumerate(gaps, 1) if gap < every)
     return Numbering(every, 0 if is_whole else first - every, shorter)
 
 
