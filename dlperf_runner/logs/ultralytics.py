@@ -25,7 +25,7 @@ from .statements import EXACT
 
 _ROW = (
     rb"(?P<epoch>\d{1,6}+)/\d{1,6}+ {1,12}+[\d.]{1,8}+G (?>[^\r\n%%|]{10,200}?: {1,4}+100%%)%s"
-    rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) %s(?=[ \t]{0,8}+(?:\r?\n|\Z))"
+    rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) %s(?=[ \t]{0,8}+\r?(?:\n|\Z))"
 )
 _TQDM = rb"\|[^|\r\n]{0,400}+\| "
 _SETTINGS = "engine/trainer: "
