@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
+from command_line import call
 from make_logs import dllogger, gluoncv, megatron, oneflow, write
 from other_logs import GOOD, load, only
 
@@ -71,6 +73,22 @@ def test_all_that_is_missing_is_asked_for_at_once(tmp_path: Path) -> None:
     stated = {"topology": "1n1g", "batch_size": "128", "precision": "fp32"}
     assert len(load(path, model="resnet50v1.5", **stated).counted) == 1
     assert "--model" in str(only(load(path, **stated)).hint)
+
+
+def test_a_mapping_to_complete_has_what_is_missing(here: Path) -> None:
+    for name in ("a/train.log", "a/other.log"):
+        write(here / "logs" / name, oneflow(384.0 + len(name)))
+    call("summarize", "logs", "--model", "resnet50v1.5", "--suggest-mapping")
+    mapping = here / "mapping.yml"
+    document = yaml.safe_load(mapping.read_text())
+    missing = {"topology": None, "batch_size": None, "precision": None}
+    assert document == {"logs": {"a/other.log": missing, "a/train.log": missing}}
+    text = mapping.read_text().replace("topology: ,", "topology: 1n1g,")
+    text = text.replace("batch_size: ,", "batch_size: 128,")
+    mapping.write_text(text.replace("precision: }", "precision: fp32}"))
+    results = load(here / "logs", mapping=mapping, model="resnet50v1.5")
+    assert (len(results.counted), results.problems) == (2, [])
+    assert "already" in call("summarize", "logs", "--suggest-mapping", status=2).err
 
 
 @pytest.mark.parametrize(
