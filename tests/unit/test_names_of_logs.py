@@ -76,8 +76,8 @@ def test_all_that_is_missing_is_asked_for_at_once(tmp_path: Path) -> None:
 
 
 def test_a_mapping_to_complete_has_what_is_missing(here: Path) -> None:
-    for name in ("a/train.log", "a/other.log"):
-        write(here / "logs" / name, oneflow(384.0 + len(name)))
+    for name, rate in (("a/train.log", 384.0), ("a/other.log", 390.0)):
+        write(here / "logs" / name, oneflow(rate))
     call("summarize", "logs", "--model", "resnet50v1.5", "--suggest-mapping")
     mapping = here / "mapping.yml"
     document = yaml.safe_load(mapping.read_text())
