@@ -32,6 +32,8 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         # The size of a model, not that of a batch.
         ("vit_b16_b128_amp", (), {"first": ("vit-b16",), "batch_size": 128}),
         ("efficientnet_b4_fp32", (), {"first": ("efficientnet-b4",), "batch_size": None}),
+        ("llama3-8b_b200_fp8", (), {"batch_size": None, "first": ("llama3-8b", "b200")}),
+        ("train", ("llama3-8b_b200_fp8",), {"batch_size": None}),
         # Of a node, or of both?
         ("rn50_2nodes_8gpu_b128_fp32", (), {"devices": None, "topology": None}),
         # The nearest directory that says several settings says what the file does not.
