@@ -19,7 +19,7 @@ from ..catalog.validity import catalogued_rules
 from ..catalog.workload import Model, Rule, Transformer
 from ..core.errors import UserError
 from ..core.frame import LOG_TFLOPS
-from ..core.identity import is_fp8, read_parameters
+from ..core.identity import precision_of_recipe, read_parameters
 from ..core.lists import grouped
 from ..core.units import SAMPLES, TOKENS, per_second
 from ..measure.energy import energy
@@ -30,7 +30,7 @@ from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
 from ..measure.step_parts import network, of_all_reduce, of_ranks
 from ..measure.validity import VALID, Evidence, Sample, Verdict, judge
-from .discovery import Place, Skipped, run_at
+from .discovery import Place, Skipped, is_no_run, of_view, run_at
 from .evidence import evidence_of
 from .log_file import LogFile
 from .log_head import check_network, check_parameters, stated_counts, with_options
@@ -110,6 +110,8 @@ def _reading(place: Place, models: Sequence[Model]) -> Reading | Skipped:
     try:
         return _measured(run, log, models)
     except UserError as error:
+        if is_no_run(place, log, models):
+            return of_view(place, "bandwidth", error)
         error.where = error.where or str(log.path)
         return Reading(run, problem=error)
 
@@ -222,10 +224,10 @@ def _model_flops(
     length = expected.sequence_length or 0
     rate = measured.measurements[0].value / run.topology.world_size
     tokens = rate if expected.unit == TOKENS else rate * length
-    # Part of the products keeps the precision of the model; FP8 has the highest peak of a step.
+    # Part of the products keeps the precision of the model; the recipe's has the highest peak.
     recipe = read_parameters(run.parameters).get("recipe", "none")
-    fastest = "fp8" if is_fp8(recipe) else run.precision if recipe == "none" else ""
-    peak = peak_of(run.accelerator, fastest)
+    fastest = run.precision if recipe == "none" else precision_of_recipe(recipe)
+    peak = peak_of(run.accelerator, fastest or "")
     printed = next((m.value for m in measured.measurements if m.metric == LOG_TFLOPS), None)
     return tuple(model_flops(tokens, transformer, length, peak, printed))
 
@@ -251,7 +253,7 @@ def _with_its_steps(
         return content, digest, rule
     content, digest = _content(log, run, None)
     steps = content.columns.steps
-    if len(steps) < MOST_READ * content.marked:
+    if log.form.marker and len(steps) < MOST_READ * content.marked:
         raise UserError(
             "most lines with a rate cannot be read",
             where=str(log.path),
