@@ -21,7 +21,7 @@ SYSTEM_FILES := /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-ke
 
 SUITES := test-containers test-build test-gpu-roles test-nodes test-campaigns test-pytorch test-jax test-tensorflow-paddle test-slurm test-faults test-versions
 
-.PHONY: help setup system test-system demo test $(SUITES) test-all unit lint lab-up lab-down docs docs-site gpu-kit lock clean
+.PHONY: help setup system test-system demo test $(SUITES) test-all unit lint lab-up lab-down docs docs-site drift gpu-kit lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -116,6 +116,9 @@ docs: .venv/.dev ## Write the tables of variables into the roles' READMEs
 docs-site: .venv/.dev ## Build the documentation site into .cache/site
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 	@echo "Read it with: python -m http.server --directory .cache/site"
+
+drift: .venv/.dev ## Say what the newest versions of programs no longer print as the log formats read it
+	python -m tools.drift
 
 gpu-kit: setup ## Pack what runs on a machine with a GPU into .cache/gpu-kit. MIRROR=DIR takes nccl-tests along
 	rm -rf .cache/gpu-kit

@@ -1,12 +1,13 @@
 """How fast `summarize` reads logs, beside other programs that read the same logs, in one run.
 
     python benchmarks/summarize.py [--megabytes 1000] [--kind sparse|dense] [--repeats 3]
-    python benchmarks/summarize.py --logs 3000 --cases 5 [--extractor FILE] [--repeats 5]
+    python benchmarks/summarize.py --logs 3000 --cases 5 [--tagged] [--extractor FILE] [--repeats 5]
     python benchmarks/summarize.py --logs 30 [--megabytes 3]
 
 The logs are made in a temporary directory, as GluonCV prints them with NCCL_DEBUG=INFO, and removed
 at the end. One log is sparse (120 steps among noise) or dense (nothing but the lines of steps).
-With --logs, there are so many runs with 120 steps each, of up to 500 cases. --extractor is the
+With --logs, there are so many runs with 120 steps each, of up to 500 cases; with --tagged, mpirun's
+tag is before each line. --extractor is the
 published script MxNet/Classification/RN50v1b/extract_mxnet_logs.py, from a clone of
 Oneflow-Inc/DLPerf. It tells topologies apart and nothing else: of up to 5 cases, its medians and
 those of `summarize` must be equal; of more, it mixes batch sizes and precisions.
@@ -111,9 +112,9 @@ for path in Path(sys.argv[1]).rglob("*.log"):
 """
 
 
-def many(directory: Path, logs: int, size: int, cases: int) -> float:
+def many(directory: Path, logs: int, size: int, cases: int, tag: str) -> float:
     """So many logs of together so many bytes, of up to 500 cases: five topologies, two precisions
-    and 50 batch sizes; returns the bytes in MB."""
+    and 50 batch sizes. Each line begins with the tag. Returns the bytes in MB."""
     distinct = [
         (topology, batch, precision, dtype)
         for batch in range(16, 66)
@@ -128,11 +129,13 @@ def many(directory: Path, logs: int, size: int, cases: int) -> float:
         for repeat in range(1, repeats + 1):
             parts = [f"INFO:root:Namespace(batch_size={batch}, dtype='{dtype}', log_interval=1)\n"]
             lines = [step(number) for number in range(1, STEPS + 1)]
-            noise = max(0, size // logs - sum(map(len, lines))) // len(lines)
+            noise = max(0, size // logs - sum(map(len, lines)) - 3 * STEPS * len(tag)) // STEPS
             for number, line in enumerate(lines):
                 rate = f"{384 + number % 7 + repeat // 100}.{repeat % 100:02}"
                 parts += [_noise(noise), line.replace("384.19", rate)]
             text = "".join(parts)
+            if tag:
+                text = tag + text[:-1].replace("\n", f"\n{tag}") + "\n"
             (folder / f"rn50_b{batch}_{precision}_{repeat}.log").write_text(text)
             written += len(text)
     return written / 1e6
@@ -205,7 +208,8 @@ def temporary_directory() -> Iterator[Path]:
 
 def of_many(directory: Path, options: argparse.Namespace) -> None:
     logs = directory / "logs"
-    size = many(logs, options.logs, options.megabytes * 10**6, options.cases)
+    tag = "[1,0]<stdout>:" if options.tagged else ""
+    size = many(logs, options.logs, options.megabytes * 10**6, options.cases, tag)
     python, output = sys.executable, str(directory / "out")
     ways: dict[str, list[str]] = {}
     if options.extractor:
@@ -266,6 +270,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--logs", type=int, default=1)
     parser.add_argument("--cases", type=int, default=5, help="Of so many logs, at most 500.")
+    parser.add_argument("--tagged", action="store_true", help="With mpirun's tag on each line.")
     parser.add_argument("--extractor", type=Path)
     options = parser.parse_args()
     with temporary_directory() as directory:

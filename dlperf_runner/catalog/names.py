@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from functools import cached_property
 
 from .entry import CATALOG, load_entry
 from .types import Entry, Name
@@ -37,7 +38,11 @@ class Names(Entry):
 
     def is_model(self, word: str) -> bool:
         """Whether a word names a model: vgg, vgg16 or bert-large."""
-        return any(re.fullmatch(rf"{re.escape(m)}([-.\dv].*)?", word) for m in self.models)
+        return self._of_models.fullmatch(word) is not None
+
+    @cached_property
+    def _of_models(self) -> re.Pattern[str]:
+        return re.compile(rf"(?:{'|'.join(map(re.escape, self.models))})(?:[-.\dv].*)?")
 
 
 @functools.cache

@@ -43,7 +43,9 @@ GROUP = tuple(name for name in CASE if name not in ("framework", *TOPOLOGY))
 INTEGERS = ("batch_size_per_device", "total_steps", "warmup_steps", *TOPOLOGY)
 
 CaseKey = tuple[Any, ...]
-# fp8-cs, float8, mxfp8, te_fp8_delayedscaling
+# Precisions that logs state as a recipe.
+RECIPES = ("fp8", "mxfp8", "nvfp4")
+# fp8-cs, fp8-mx, float8, mxfp8, te_fp8_delayedscaling
 _FP8 = re.compile(r"(?:te_|nanoo_)?(?:mx)?(?:fp8|float8)", re.ASCII)
 
 
@@ -108,9 +110,14 @@ def data_kind(data: str | None) -> str | None:
     return data if data in (None, "synthetic", "synthetic-dataset") else "real"
 
 
-def is_fp8(recipe: str | None) -> bool:
-    """Whether a recipe multiplies in FP8; part of the products keep the precision of the model."""
-    return bool(recipe and _FP8.match(recipe))
+def precision_of_recipe(recipe: str | None) -> str | None:
+    """The precision in which a recipe multiplies, one of RECIPES; None if it is none of them. Part
+    of the products keep the precision of the model."""
+    if recipe and "nvfp4" in recipe:
+        return "nvfp4"
+    if recipe and _FP8.match(recipe):
+        return "mxfp8" if "mx" in recipe else "fp8"
+    return None
 
 
 def parameters_text(parameters: Mapping[str, object]) -> str:

@@ -191,9 +191,8 @@ def _blocks(
     markers += [form.opening] if form.opening else []
     for block in blocks(pieces, markers):
         if rank is None and block.ranks:
-            lines = zip(block.data.split(b"\n"), block.ranks, strict=True)
-            named = ((line, of) for line, of in lines if of is not None)
-            rank = next((of for line, of in named if any(steps.with_rate(form, line))), None)
+            rates = (match.start("rate") for match in steps.with_rate(form, block.data))
+            rank = next((rank for rank in block.writers(rates) if rank is not None), None)
         yield block, block.of_rank(rank)
 
 

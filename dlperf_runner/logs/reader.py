@@ -5,8 +5,10 @@ means."""
 from __future__ import annotations
 
 import codecs
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from .records import CUT
@@ -52,14 +54,22 @@ LONGEST = 2**18  # bytes in a line; a line of interest has about 100, a printed 
 
 class Block(NamedTuple):
     """Lines of a log. `first` is the number of the first one. `numbers` are the numbers of all
-    lines if they do not follow each other, `ranks` their ranks if launchers name them. `last` is
-    the number of the last line of the log that is not empty, 0 if all in the block are."""
+    lines if they do not follow each other, `ranks` their ranks if launchers name them. `end` is the
+    number of the last line of the log that is not empty, if that is not in the block."""
 
     data: bytes
     first: int
-    last: int
     numbers: Sequence[int] = ()
     ranks: Sequence[str | None] = ()
+    end: int | None = None
+
+    @property
+    def last(self) -> int:
+        """The number of the last line of the log that is not empty, 0 if all in the block are."""
+        if self.end is not None:
+            return self.end
+        text = self.data.rstrip(b"\n")
+        return self.first + text.count(b"\n") if text else 0
 
     def line(self, at: int) -> int:
         """The number of the line at an offset."""
@@ -68,12 +78,12 @@ class Block(NamedTuple):
 
     def of_rank(self, rank: str | None) -> Block:
         """The lines of a rank, and those without a rank; all if the rank is not known."""
-        if rank is None or not self.ranks:
+        if rank is None or {*self.ranks} <= {rank, None}:
             return self
         lines = zip(self.data.split(b"\n"), self.numbers, self.ranks, strict=True)
         kept = [line for line in lines if line[2] in (None, rank)]
         texts, numbers, ranks = zip(*kept, strict=True) if kept else ((), (), ())
-        return Block(b"\n".join(texts), self.first, self.last, numbers, ranks)
+        return Block(b"\n".join(texts), self.first, numbers, ranks, self.end)
 
     def writers(self, offsets: Iterable[int]) -> Iterator[str | None]:
         """The rank that wrote the line of each offset; the offsets ascend."""
@@ -149,20 +159,45 @@ def _cleaned(data: bytes, first: int, markers: Sequence[bytes]) -> Block:
     several ranks wrote becomes a line for each."""
     if not data.isascii() and not _is_utf8(data):
         data = data.decode("utf-8", "replace").encode()
+    if block := _without_tag(data, first):
+        return block
     if holds(data, b"\x1b") and not _has_tags(data):
         data = _ESCAPES.sub(b"", data)
-    text = data.rstrip(b"\n")
-    last = first + text.count(b"\n") if text else 0
-    if not _has_labels(data, markers):
-        return Block(data, first, last)
-    found, number, before = [], first, 0
-    for start in _lines_with(data, markers):
-        number, before = number + data.count(b"\n", before, start), start
-        end = data.find(b"\n", start)
-        line = data[start : end if end >= 0 else len(data)]
-        found += [(text, number, rank) for rank, text in _by_rank(line)]
+    return _with_labels(data, first, markers) if _has_labels(data, markers) else Block(data, first)
+
+
+def _without_tag(data: bytes, first: int) -> Block | None:
+    """The lines without mpirun's tag, if it is the same before all of them: this is the fastest way
+    to take it away."""
+    tag = _TAG.match(data)
+    if tag is None or tag["rank"] is None or tag["job"]:
+        return None
+    plain = (b"\n" + data).replace(b"\n" + tag[0], b"\n")[1:]
+    newlines = plain.count(b"\n")
+    tagged = newlines + (data[-1:] != b"\n")
+    if len(data) - len(plain) != len(tag[0]) * tagged or _has_tags(plain):
+        return None
+    numbers, ranks = range(first, first + newlines + 1), [tag["rank"].decode()] * (newlines + 1)
+    return Block(_without_escapes(plain), first, numbers, ranks)
+
+
+def _with_labels(data: bytes, first: int, markers: Sequence[bytes]) -> Block:
+    """The lines with one of the markers, without the labels before them."""
+    lines = data.split(b"\n")
+    found = [
+        (text, first + index, rank)
+        for index in _with_marker(data, lines, markers)
+        for rank, text in _by_rank(lines[index])
+    ]
     texts, numbers, ranks = zip(*found, strict=True) if found else ((), (), ())
-    return Block(b"\n".join(texts), first, last, numbers, ranks)
+    if holds(data, b"\x1b"):
+        texts = tuple(map(_without_escapes, texts))
+    last = next((first + n for n in reversed(range(len(lines))) if lines[n]), 0)
+    return Block(b"\n".join(texts), first, numbers, ranks, last)
+
+
+def _without_escapes(data: bytes) -> bytes:
+    return _ESCAPES.sub(b"", data) if holds(data, b"\x1b") else data
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -193,26 +228,32 @@ def _start_of_line(data: bytes, at: int) -> int:
     return data.rfind(b"\n", 0, at) + 1
 
 
-def _lines_with(data: bytes, markers: Sequence[bytes]) -> list[int]:
-    """The beginnings of the lines with a marker, and of lines on which their last numbers go on."""
-    starts = set()
-    for marker in markers:
-        at = data.find(marker)
-        while at >= 0:
-            start, end = _start_of_line(data, at), data.find(b"\n", at)
-            starts.add(start)
-            if end < 0:
-                break
-            if _GOES_ON.match(data, end + 1):
-                starts.add(end + 1)
-            at = data.find(marker, end + 1)
-    return sorted(starts)
+def _with_marker(data: bytes, lines: Sequence[bytes], markers: Sequence[bytes]) -> list[int]:
+    """The indices of the lines with a marker, and of lines on which their last numbers go on."""
+    found: set[int] = set()
+    for marker in {marker for marker in markers if holds(data, marker)}:
+        before = accumulate(part.count(b"\n") for part in data.split(marker or b"\n"))
+        found.update([*before][:-1] if marker else range(len(lines)))
+    found |= {n + 1 for n in found if n + 1 < len(lines) and _GOES_ON.match(lines[n + 1])}
+    return sorted(found)
+
+
+@functools.lru_cache(maxsize=128)  # without times, a log has a tag for each rank
+def _tag(head: bytes) -> tuple[str | None, bytes] | None:
+    """The rank of a tag of mpirun, and what may follow the tag; None if it is no tag."""
+    tag = _TAG.fullmatch(head + b">:")
+    if tag is None:
+        return None
+    return tag["rank"].decode() if tag["rank"] else None, b" " if tag["job"] else b""
 
 
 def _by_rank(line: bytes) -> Iterable[tuple[str | None, bytes]]:
     """The text of each rank that wrote a part of the line. The text before the first tag belongs
     to the rank of that tag, because the tag landed in the middle of that rank's output."""
-    if b"<std" not in line:
+    head, end_of_tag, text = line.partition(b">:")
+    if end_of_tag and (only := _tag(head)) and text.find(b"<std") < 0:
+        return ((only[0], text.removeprefix(only[1])),)
+    if line.find(b"<std") < 0:
         label = _LABEL.match(line)
         names = label.group("torch", "role", "primus", "pod", "task") if label else ()
         name = next(filter(None, names), None)
@@ -228,4 +269,4 @@ def _by_rank(line: bytes) -> Iterable[tuple[str | None, bytes]]:
         rank = tag["rank"].decode() if tag["rank"] else None
         texts.setdefault(rank, b"" if texts else before)
     texts[rank] = texts[rank] + line[end:] if texts else line
-    return [(rank, _ESCAPES.sub(b"", text)) for rank, text in texts.items()]
+    return texts.items()

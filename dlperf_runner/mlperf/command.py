@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from ..core.errors import UserError
+from ..core.lists import shortened
+from ..core.printable import printable
 from ..options import AsJson, exit_with, option, print_json, print_note, screen
 from ..report.data import csv
 from ..report.tables import Cell, Column, cell, without_empty
@@ -39,22 +41,45 @@ def command(
             "Of more runs than a result needs, score the consecutive ones closest to the median.",
         ),
     ] = False,
+    check: Annotated[
+        str | None,
+        option(
+            "--check",
+            "Also check all logs by MLPerf's rules of this version, with MLCommons' own checker:"
+            " pip install mlperf-logging.",
+            "VERSION",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Summarise results of MLPerf Training, laid out as MLCommons publishes them: time to train,
-    throughput and step times. The exit status is 1 if a run did not reach its target or a result
-    has too few runs. It is 2 if a log cannot be read, or if the logs of a result are copies, have
-    different batch sizes, or are more than count."""
+    throughput and step times. The exit status is 1 if a run did not reach its target, a result has
+    too few runs, or a log does not comply with the rules of --check. It is 2 if a log cannot be
+    read, or if the logs of a result are copies, have different batch sizes, or are more than
+    count."""
     from ..core.files import write_result
-    from .round import read_round
+    from .check import failures
+    from .round import read_round, result_logs
 
     found = read_round(directory, batch_size=batch_size, consecutive=consecutive)
     if csv is not None:
         write_result(csv, csv_text(found.results))
+    verdicts = failures(result_logs(directory), check) if check else {}
+    not_compliant = {
+        str(path.relative_to(directory.resolve())): lacking
+        for path, lacking in verdicts.items()
+        if lacking
+    }
     if as_json:
-        print_json({"results": [asdict(result) for result in found.results]})
+        document: dict[str, object] = {"results": [asdict(result) for result in found.results]}
+        print_json(document | ({"not_compliant": not_compliant} if check else {}))
     else:
         print(render(found.results, screen()), end="")
+        if check:
+            good = len(verdicts) - len(not_compliant)
+            print(f"{good} of {len(verdicts)} logs comply with MLPerf's rules {check}.")
+    for name, lacking in not_compliant.items():
+        found.notes.append(f"{printable(name)}: not compliant: {printable(shortened(lacking))}")
     for note in found.notes:
         print_note(note)
     is_missed = any(one.time_to_train_min is None for one in found.results)

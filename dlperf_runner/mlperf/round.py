@@ -75,15 +75,12 @@ def read_round(
     """Read all logs below a directory with so many processes. Only runs with the `batch_size`
     count, if one is given. With `consecutive`, a result with more runs than it needs is that of the
     consecutive ones that are closest to the median. Raises UserError if there are no logs."""
-    paths = sorted(directory.resolve().rglob("result_*.txt"))
-    if not paths:
-        raise UserError(
-            "no MLPerf results found",
-            where=str(directory),
-            expected="<submitter>/results/<system>/<benchmark>/result_<n>.txt",
-        )
     return read_results(
-        paths, directory.resolve(), jobs, batch_size=batch_size, consecutive=consecutive
+        result_logs(directory),
+        directory.resolve(),
+        jobs,
+        batch_size=batch_size,
+        consecutive=consecutive,
     )
 
 
@@ -120,6 +117,18 @@ def read_results(
             excess = error
         found.problems += [excess] if excess else []
     return found
+
+
+def result_logs(directory: Path) -> list[Path]:
+    """All result logs below a directory. Raises UserError if there are none."""
+    paths = sorted(directory.resolve().rglob("result_*.txt"))
+    if not paths:
+        raise UserError(
+            "no MLPerf results found",
+            where=str(directory),
+            expected="<submitter>/results/<system>/<benchmark>/result_<n>.txt",
+        )
+    return paths
 
 
 def _without_copies(

@@ -15,7 +15,13 @@ from ..catalog.accelerators import may_use_tf32
 from ..catalog.programs import workload_name
 from ..catalog.workload import Model
 from ..core.errors import UserError
-from ..core.identity import as_batch_size, data_of, is_fp8, parameters_text, read_parameters
+from ..core.identity import (
+    as_batch_size,
+    data_of,
+    parameters_text,
+    precision_of_recipe,
+    read_parameters,
+)
 from .log_file import LogFile
 from .run_record import FoundRun
 from .statement import Stated
@@ -182,8 +188,9 @@ def with_options(
     if batch and run.batch_size_per_device == one_batch:  # it is named after that
         run = replace(run, batch_size_per_device=batch.value)
     parameters = dict(_parameters(printed, entry, run, one_batch, form))
-    # In FP8, the other operations have the precision that the log states.
-    if run.precision == "fp8" and is_fp8(parameters.get("recipe")):
+    # The other operations of a recipe have the precision that the log states.
+    recipe = precision_of_recipe(parameters.get("recipe"))
+    if recipe and run.precision in (recipe, recipe.removeprefix("mx")):
         stated_precision = head_of(headers).get("precision")
         run = replace(run, precision=stated_precision.value if stated_precision else "bf16")
     if parameters:

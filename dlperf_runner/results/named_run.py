@@ -16,7 +16,7 @@ from ..catalog.programs import program_model, workload_name
 from ..catalog.workload import Model, Workload
 from ..core.case import Topology
 from ..core.errors import UserError
-from ..core.identity import as_batch_size
+from ..core.identity import RECIPES, as_batch_size
 from ..core.units import BANDWIDTH
 from ..measure.settings import same_precision
 from .log_file import LogFile
@@ -268,7 +268,7 @@ class _Identification:
     def _precision(self, accelerator: str | None) -> str:
         said = [*self._said("precision")]
         self._assert("precision", said)
-        if not said or said[0].value != "fp8":  # a log states that as a recipe
+        if not said or said[0].value not in RECIPES:  # a log states these as a recipe
             said += self._in_log("precision", needed=not said)
         dtypes = self.entry.workload.dtypes
         if not said and len(dtypes) == 1 and self.headers:  # it would state another one

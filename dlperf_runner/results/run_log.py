@@ -19,7 +19,7 @@ from ..catalog.validity import catalogued_rules
 from ..catalog.workload import Model, Rule, Transformer
 from ..core.errors import UserError
 from ..core.frame import LOG_TFLOPS
-from ..core.identity import is_fp8, read_parameters
+from ..core.identity import precision_of_recipe, read_parameters
 from ..core.lists import grouped
 from ..core.units import SAMPLES, TOKENS, per_second
 from ..measure.energy import energy
@@ -224,10 +224,10 @@ def _model_flops(
     length = expected.sequence_length or 0
     rate = measured.measurements[0].value / run.topology.world_size
     tokens = rate if expected.unit == TOKENS else rate * length
-    # Part of the products keeps the precision of the model; FP8 has the highest peak of a step.
+    # Part of the products keeps the precision of the model; the recipe's has the highest peak.
     recipe = read_parameters(run.parameters).get("recipe", "none")
-    fastest = "fp8" if is_fp8(recipe) else run.precision if recipe == "none" else ""
-    peak = peak_of(run.accelerator, fastest)
+    fastest = run.precision if recipe == "none" else precision_of_recipe(recipe)
+    peak = peak_of(run.accelerator, fastest or "")
     printed = next((m.value for m in measured.measurements if m.metric == LOG_TFLOPS), None)
     return tuple(model_flops(tokens, transformer, length, peak, printed))
 

@@ -74,7 +74,7 @@ def test_logs_of_arcface_in_pytorch_are_told_from_those_of_other_frameworks(tmp_
     assert float(case["samples_per_second_median"]) == pytest.approx(2271.33)
 
 
-@pytest.mark.parametrize("options", [(), ("--accelerator", "cpu"), ("--accelerator", "MI300X")])
+@pytest.mark.parametrize("options", [(), ("--accelerator", "cpu"), ("--accelerator", "MI300A")])
 def test_no_mfu_without_a_peak(tmp_path: Path, options: tuple[str, ...]) -> None:
     out, case = summary(logs_of(tmp_path), *options)
     assert float(case["model_tflops_per_device"]) == pytest.approx(6002 * FLOPS / 1e12)

@@ -202,11 +202,37 @@ def test_peaks_are_those_by_which_the_program_prints_its_mfu() -> None:
         ("A100-SXM4-40GB+A100-PCIE-40GB", "bf16"),  # the nodes differ
         ("A100-SXM4-40GB", "fp8"),  # it has none
         ("V100-SXM2-16GB", "bf16"),
-        ("Instinct MI300X", "bf16"),
+        ("Instinct MI300A", "bf16"),
+        ("H200", "nvfp4"),
+        ("B300", "nvfp4"),  # versions of its data sheet differ
+        ("Instinct MI350X", "tf32"),
     ],
 )
 def test_what_is_unknown_has_no_peak(accelerator: str | None, precision: str) -> None:
     assert peak_of(accelerator, precision) is None
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "precision", "tflops"),
+    [
+        # NVIDIA GB200 NVL72 data sheet, of one GPU with sparsity: 10 PFLOPS in FP8, 20 in FP4
+        ("GB200", "mxfp8", 5000),
+        ("GB200", "nvfp4", 10000),
+        # GB300 NVL72: 1080 PFLOPS in dense FP4 on 72 GPUs
+        ("GB300", "nvfp4", 1080_000 / 72),
+        ("GH200 480GB", "fp8", 3958 / 2),
+        ("B300 SXM6 AC", "bf16", 36_000 / 2 / 8),
+        # 304 compute units, 2048 operations in FP16 in each of 2.1e9 cycles
+        ("AMD Instinct MI300X", "bf16", 304 * 2048 * 2.1e9 / 1e12),
+        ("MI325X", "fp8", 304 * 4096 * 2.1e9 / 1e12),
+        # 256 compute units with 8192 in FP8, at 2.2 and 2.4 GHz
+        ("AMD Instinct MI350X", "mxfp8", 256 * 8192 * 2.2e9 / 1e12),
+        ("Instinct MI355X", "fp8", 256 * 8192 * 2.4e9 / 1e12),
+    ],
+)
+def test_peaks_are_those_of_dense_matrices(accelerator: str, precision: str, tflops: float) -> None:
+    peak = peak_of(accelerator, precision)
+    assert peak and peak.tflops == pytest.approx(tflops, abs=0.06)
 
 
 def test_products_are_told_apart() -> None:

@@ -424,3 +424,61 @@ def test_exit_statuses(tmp_path: Path) -> None:
     (folder / "result_9.txt").write_text("\n".join(result_log(1500.0)[:9]))
     assert "the log has no run_stop" in call("mlperf", tmp_path, status=2).both
     call("mlperf", tmp_path / "none", status=2)
+
+
+# ---- MLCommons' compliance checker
+
+# As mlperf-logging 4.1.68 prints its verdict: on the standard error output, after what it reads.
+CHECKER = """
+import sys
+assert sys.argv[1:5] == ["--usage", "training", "--ruleset", "6.0.0"], sys.argv
+print("INFO - Running compliance on file: " + sys.argv[-1], file=sys.stderr)
+if "result_1" in sys.argv[-1]:
+    print("WARNING -  Required EXACTLY_ONE occurrence of 'opt_name' but found 0", file=sys.stderr)
+    print("------------------------------", file=sys.stderr)
+    print("Failed checks for eval_accuracy : v['value'] <= 3.3", file=sys.stderr)
+    print("ERROR - FAILED", file=sys.stderr)
+    sys.exit(1)
+if "result_2" in sys.argv[-1]:
+    raise MemoryError
+print("INFO - SUCCESS", file=sys.stderr)
+"""
+
+
+@pytest.fixture
+def checker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site" / "mlperf_logging" / "compliance_checker"
+    (package / "training_6.0.0").mkdir(parents=True)
+    (package / "training_0.7.0_warn").mkdir()
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package / "__main__.py").write_text(CHECKER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+
+
+@pytest.mark.usefixtures("checker")
+@pytest.mark.parametrize("version", ["6.0", "v6.0", "6.0.0"])
+def test_the_verdict_of_mlcommons_checker_is_shown(tmp_path: Path, version: str) -> None:
+    place = write_result(tmp_path / "round", [result_log(800 + n) for n in range(3)])
+    out = call("mlperf", tmp_path / "round", "--check", version, status=1)
+    assert f"1 of 3 logs comply with MLPerf's rules {version}." in out.text
+    lacking = "Required EXACTLY_ONE occurrence of 'opt_name' but found 0, Failed checks for"
+    name = place.relative_to(tmp_path / "round") / "result_1.txt"
+    assert f"{name}: not compliant: {lacking} eval_accuracy" in out.both
+    assert "result_2.txt: not compliant: the checker itself failed: MemoryError" in out.both
+    found = call("mlperf", tmp_path / "round", "--check", version, "--json", status=1).document
+    assert [len(lacking) for lacking in found["not_compliant"].values()] == [2, 1]
+
+
+@pytest.mark.usefixtures("checker")
+def test_unknown_rules_are_refused(tmp_path: Path) -> None:
+    write_result(tmp_path / "round", [result_log(800)])
+    both = call("mlperf", tmp_path / "round", "--check", "9.0", status=2).both
+    assert "mlperf-logging has no such rules" in both and "one of 6.0.0" in both
+
+
+def test_without_the_checker_its_package_is_named(tmp_path: Path) -> None:
+    write_result(tmp_path, [result_log(800)])
+    both = call("mlperf", tmp_path, "--check", "6.0", status=2).both
+    assert "mlperf-logging is not installed" in both and "pip install" in both

@@ -177,8 +177,9 @@ def test_float8_is_a_recipe_with_the_peak_of_fp8(tmp_path: Path, line: str, reci
     assert f"recipe={recipe} " in str(run.parameters)
     assert run.precision == "bf16"  # of the other products
     # Named after it, or stated, it is the same case.
-    (named,) = load(tmp_path / "named", "1n8g/llama8b_fp8_1.log", lines).counted
-    assert (named.case, named.precision) == (run.case, "bf16")
+    for word in {"fp8", "mxfp8" if recipe == "mxfp8" else "fp8"}:
+        (named,) = load(tmp_path / word, f"1n8g/llama8b_{word}_1.log", lines).counted
+        assert (named.case, named.precision) == (run.case, "bf16")
 
 
 # ---- MaxText
