@@ -8,7 +8,7 @@ import codecs
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import compress, count, repeat
 from typing import NamedTuple
 
 from .records import CUT
@@ -232,10 +232,9 @@ def _with_marker(data: bytes, lines: Sequence[bytes], markers: Sequence[bytes]) 
     """The indices of the lines with a marker, and of lines on which their last numbers go on."""
     found: set[int] = set()
     for marker in {marker for marker in markers if holds(data, marker)}:
-        before = accumulate(part.count(b"\n") for part in data.split(marker or b"\n"))
-        found.update([*before][:-1] if marker else range(len(lines)))
-    found |= {n + 1 for n in found if n + 1 < len(lines) and _GOES_ON.match(lines[n + 1])}
-    return sorted(found)
+        found.update(compress(count(), map(bytes.count, lines, repeat(marker))))
+    after = [n + 1 for n in found if n + 1 < len(lines)]
+    return sorted(found.union(compress(after, map(_GOES_ON.match, [lines[n] for n in after]))))
 
 
 @functools.lru_cache(maxsize=128)  # without times, a log has a tag for each rank
