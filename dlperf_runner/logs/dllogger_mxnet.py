@@ -7,7 +7,7 @@ steps since the line before.
       {"train.loss": 6.87, "train.ips": 10295.685510002188, "train.lr": 0.05}}
 
 Each is one line. The first is standard output, the second the JSON file. Steps count from 0; the
-program prints every 20. Epochs after the first are ignored, and the mean over an epoch. Only rank
+program prints every 20. Only the first epoch of a log counts, and not its mean. Only rank
 0 prints. `batch_size` is that of a process or of all, by version, and is not read.
 
 Source: NVIDIA/DeepLearningExamples 135fbd9, MxNet/Classification/RN50v1.5/{fit,log_utils}.py.
@@ -30,7 +30,8 @@ FORMAT = Format(
     entry=re.compile(
         rb'DLL(?P<json>L)?+ (?:\{"timestamp": ")?+'
         rb"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}|\d{9,11}+\.\d{1,9}+)?+"
-        rb'(?(json)(?>[^\r\n]{0,1000}?"step": \[0, )| - Epoch: 0 Iteration: )(?P<step>\d{1,12}+)'
+        rb'(?(json)(?>[^\r\n]{0,1000}?"step": \[)| - Epoch: )(?P<epoch>\d{1,6}+)'
+        rb"(?(json), | Iteration: )(?P<step>\d{1,12}+)"
         rb'(?(json)\], "data": \{"| {1,8}+)train\.loss(?: :|":) (?P<loss>[^\s,]{1,64}+)'
         rb'(?>[^\r\n]{0,1000}?train\.ips(?: :|":) )(?P<rate>[^\s,}]{1,64}+)'
         rb'(?(json)(?:, "|\})|(?: images/s(?!/)| {1,8}+train\.))'

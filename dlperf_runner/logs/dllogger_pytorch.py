@@ -7,9 +7,9 @@ steps since the line before.
       {"train.loss": 7.03125, "train.compute_ips": 2500.12, "train.total_ips": 2480.33, ...}}
 
 Each is one line. The first is standard output, the second the JSON file (`--raport-file`). Steps
-count from 1. `train.compute_ips` leaves out the time in which a step waited for data. Ignored are
-validation, epochs after the first, and the means over an epoch and over the run, which include the
-warm-up. Only rank 0 prints.
+count from 1. `train.compute_ips` leaves out the time in which a step waited for data. Only the
+first epoch of a log counts. Ignored are validation and the means over an epoch and over the run,
+which include the warm-up. Only rank 0 prints.
 
 Source: NVIDIA/DeepLearningExamples 0107cf2, PyTorch/Classification/ConvNets/main.py and
 image_classification/{logger,training}.py; NVIDIA/dllogger 0478734, dllogger/logger.py.
@@ -42,7 +42,8 @@ FORMAT = Format(
     entry=re.compile(
         rb'DLL(?P<json>L)?+ (?:\{"timestamp": ")?+'
         rb"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}|\d{9,11}+\.\d{1,9}+)?+"
-        rb'(?(json)(?>[^\r\n]{0,1000}?"step": \[0, )| - Epoch: 0 Iteration: )(?P<step>\d{1,12}+)'
+        rb'(?(json)(?>[^\r\n]{0,1000}?"step": \[)| - Epoch: )(?P<epoch>\d{1,6}+)'
+        rb"(?(json), | Iteration: )(?P<step>\d{1,12}+)"
         rb'(?(json)\], "data": \{"| {1,8}+)train\.loss(?: :|":) (?P<loss>[^\s,]{1,64}+)'
         rb'(?:(?>[^\r\n]{0,1000}?train\.compute_ips(?: :|":) )(?P<compute>[^\s,}]{1,64}+))?'
         rb'(?>[^\r\n]{0,1000}?train\.total_ips(?: :|":) )(?P<rate>[^\s,}]{1,64}+)'

@@ -6,8 +6,8 @@
     INFO:root:Epoch[0] Batch[2]<TAB>Speed: 2.05 samples/sec
     INFO:root:Epoch[0]<TAB>Speed: 2.26 samples/sec
 
-The last line is the rate of the epoch, not of a step. Batches count from 1. Epochs after the first
-are ignored, as in the published rule.
+The last line is the rate of the epoch, not of a step. Batches count from 1. Only the first epoch
+of a log counts, as in the published rule.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORMAT = Format(
     sample="INFO:root:Epoch[0] Batch[2]\tSpeed: 2.05 samples/sec",
     marker=b"] Batch[",
     entry=re.compile(
-        rb"Epoch\[0\] (?:Rank\[\d{1,9}+\] |)Batch\[(?P<step>\d{1,12}+)\]"
+        rb"Epoch\[(?P<epoch>\d{1,6}+)\] (?:Rank\[\d{1,9}+\] |)Batch\[(?P<step>\d{1,12}+)\]"
         rb"(?:[ \t]{1,8}+Speed: (?P<rate>%s) samples/sec(?!/)| Loss\[(?P<loss>[^\]\r\n]{0,200}+)\])"
         % text.WORD
     ),

@@ -6,8 +6,9 @@ train.py, data parallel (mx.callback.Speedometer), and train_parall.py, model pa
     INFO:root:Iter[0] Batch [20]<TAB>Speed: 5.97 samples/sec
 
 train_parall.py prints no loss. A process drives all devices of its node (`ctx_num`). Batches
-effectively count from 1: the line with 20 covers the batches up to the 20th. Epochs after the
-first are ignored.
+effectively count from 1: the line with 20 covers the batches up to the 20th. Only the first epoch
+of a log counts. Other programs with this callback print the same lines: MXNet's example of image
+classification, and GluonCV's train_imagenet.py, which counts from 0.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FORMAT = Format(
     sample="INFO:root:Epoch[0] Batch [0-20]\tSpeed: 1.32 samples/sec",
     marker=b"samples/sec",
     entry=re.compile(
-        rb"\[0\] Batch \[(?:\d{1,12}+-)?(?P<step>\d{1,12}+)\]"
+        rb"\[(?P<epoch>\d{1,6}+)\] Batch \[(?:\d{1,12}+-)?(?P<step>\d{1,12}+)\]"
         rb"[ \t]{1,8}+Speed: (?P<rate>%(w)s) samples/sec(?!/)"
         rb"(?:[ \t]{1,8}+acc=%(w)s(?:[ \t]{1,8}+lossvalue=(?P<loss>%(w)s))?)?" % {b"w": text.WORD}
     ),

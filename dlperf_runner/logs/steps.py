@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, repeat
 
@@ -27,7 +27,7 @@ class Seen:
     before its rate; what each line with a rate states of the whole run, by group; the highest
     memory use; and for each line with a rate, that without waiting for data, the TFLOP/s and the
     MFU that the program computed, and the number of skipped steps. `opened`: the last step, and its
-    epoch, of each rank whose rate follows. `without_rate`: how many matches have none.
+    epoch, of each rank whose rate follows. `without_rate`: how many matches have none that counts.
     `running_mean`: the last step and rate, if rates are running means. `first_epoch`: the number
     of the first one, and `epoch_length`, its steps, if lines state them."""
 
@@ -56,6 +56,9 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     group: dict[str, Sequence[bytes]] = dict(
         zip(form.entry.groupindex, zip(*entries, strict=True), strict=True)
     )
+    kept = _of_first_epoch(group, seen)
+    if not kept:
+        return Columns()
     if form.opening:
         names = [name for name in ("step", "epoch", "of_epoch") if name in group]
         places = list(zip(*(group[name] for name in names), strict=True))
@@ -64,7 +67,7 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     steps, rates = group["step"], group["rate"]
     if form.whole_run:
         steps = [step or b"1" for step in steps]
-    empty: Sequence[bytes] = (b"",) * len(entries)
+    empty: Sequence[bytes] = (b"",) * len(kept)
     printed, times = group.get("loss", empty), group.get("time", empty)
     for name in [name for name in OF_RUN if name in group]:
         if stated := set(filter(None, group[name])):
@@ -79,7 +82,11 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     if "skipped" in group:
         seen.skipped += [int(number or 0) for number in group["skipped"]]
     if seen.losses or not all(rates):
-        printed = list(_losses(_writers(form, block), steps, rates, printed, seen.losses))
+        writers = _writers(form, block)
+        if len(kept) < len(entries):
+            pairs = enumerate(islice(writers, len(entries)))
+            writers = (writer for n, writer in pairs if n in kept)
+        printed = list(_losses(writers, steps, rates, printed, seen.losses))
         with_rate = [n for n, rate in enumerate(rates) if rate]
         seen.without_rate += len(rates) - len(with_rate)
         steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
@@ -97,6 +104,24 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         text.optional_numbers(printed),
         text.unix_times(times),
     )
+
+
+def _of_first_epoch(group: dict[str, Sequence[bytes]], seen: Seen) -> Collection[int]:
+    """The indices of the lines that count: those of the first epoch of a log, if lines do not state
+    how many steps an epoch has. Takes all others out of the groups."""
+    every = range(len(group["step"]))
+    if "epoch" not in group or "of_epoch" in group:
+        return every
+    epochs = group.pop("epoch")
+    if seen.first_epoch is None:
+        seen.first_epoch = int(epochs[0])
+    first = b"%d" % seen.first_epoch
+    if epochs.count(first) == len(epochs):
+        return every
+    kept = {n: None for n in every if epochs[n] == first}
+    seen.without_rate += len(epochs) - len(kept)
+    group |= {name: [column[n] for n in kept] for name, column in group.items()}
+    return kept
 
 
 def _opened(
