@@ -8,7 +8,7 @@ import codecs
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress, count, repeat
+from itertools import compress, count, islice, repeat
 from typing import NamedTuple
 
 from .records import CUT
@@ -49,6 +49,7 @@ _MARKS = (
 )
 # What stands for a byte that is not UTF-8.
 REPLACED = "\ufffd".encode()
+_FIRST_TAGS = 20  # of several ranks, these are hardly ever of one
 LONGEST = 2**18  # bytes in a line; a line of interest has about 100, a printed namespace 2000
 
 
@@ -171,6 +172,8 @@ def _without_tag(data: bytes, first: int) -> Block | None:
     to take it away."""
     tag = _TAG.match(data)
     if tag is None or tag["rank"] is None or tag["job"]:
+        return None
+    if any(other[0] != tag[0] for other in islice(_TAG.finditer(data), _FIRST_TAGS)):
         return None
     plain = (b"\n" + data).replace(b"\n" + tag[0], b"\n")[1:]
     newlines = plain.count(b"\n")
