@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
 
+from ..core.errors import UserError
 from ..core.printable import printable
 from ..logs.nccl_tests import NcclTests, read
 from ..options import AsJson, exit_with, print_json, screen
 from ..report.tables import Column, cell
 from ..report.terminal import PIPE, Screen, table
+from ..report.view import View
 from ..results.log_file import LogFile
 
 ORDER = 230
@@ -25,26 +29,33 @@ def command(
 ) -> None:
     """Show the bus bandwidth by message size from logs of nccl-tests. The exit status is 1 if
     results were wrong, and 2 if a log cannot be read or its table is incomplete."""
-    from ..core.errors import UserError
+    found = view(dict.fromkeys(paths))
+    if as_json:
+        print_json({"logs": found.document})
+    else:
+        print(found.render(screen()), end="")
+    exit_with(found.problems, found.is_negative)
 
-    tables, problems = {}, []
-    for path in paths:
+
+def view(files: Mapping[Path, Path | None], _: Mapping[Path, Path] = MappingProxyType({})) -> View:
+    """The tables of logs, by path with the content of members of archives."""
+    tables: dict[str, list[NcclTests]] = {}
+    problems = []
+    for path, content in files.items():
         try:
-            tables[str(path)] = read_bandwidth(path)
+            tables[str(path)] = read_bandwidth(path, content)
         except UserError as error:
             problems.append(error)
-    if as_json:
-        documents = {name: [asdict(table) for table in found] for name, found in tables.items()}
-        # One table is the usual case.
-        print_json({"logs": {n: d[0] if len(d) == 1 else d for n, d in documents.items()}})
-    else:
-        print(render(tables, screen()), end="")
-    exit_with(problems, any(t.is_wrong for found in tables.values() for t in found))
+    documents = {name: [asdict(table) for table in found] for name, found in tables.items()}
+    # One table is the usual case.
+    document = {name: d[0] if len(d) == 1 else d for name, d in documents.items()}
+    is_wrong = any(table.is_wrong for found in tables.values() for table in found)
+    return View("bandwidth", partial(render, tables), document, problems, is_wrong)
 
 
-def read_bandwidth(path: Path) -> list[NcclTests]:
+def read_bandwidth(path: Path, content: Path | None = None) -> list[NcclTests]:
     """The tables of a log. Raises UserError if one is not whole."""
-    log = LogFile(path)
+    log = LogFile(path, content=content)
     with log.errors():
         return read(log.pieces())
 

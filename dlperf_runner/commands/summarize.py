@@ -1,7 +1,7 @@
 """Computes a table of speeds and speed-ups from logs, and writes result files.
 
-The input is a campaign (runs/<case>/r<k>/run.json and its log), or directories and files of logs. A
-log that fails validation is reported. All other logs are counted.
+The input is a campaign (runs/<case>/r<k>/run.json and its log), or directories, archives and files
+of logs. A log that fails validation is reported. All other logs are counted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib import import_module
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +24,7 @@ from ..campaign.manifest import HISTORY, append, home, seal
 from ..catalog.workload import Model
 from ..core.errors import UserError
 from ..core.files import UnsafeFileError, readable_json, write_result
-from ..core.lists import counted
+from ..core.lists import counted, grouped
 from ..core.printable import printable
 from ..options import (
     LATEST,
@@ -34,7 +38,10 @@ from ..options import (
 )
 from ..options.progress import reading_logs
 from ..report.result_files import documents
+from ..report.view import View
+from ..results.archives import scratch_of
 from ..results.destination import destination, guarded, source_document
+from ..results.discovery import Skipped
 from ..results.load import Progress, catalogued, load_results
 from ..results.statement import Statements
 
@@ -59,7 +66,7 @@ def command(
     sources: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="A campaign, or directories and files of logs; default: results/latest.",
+            help="A campaign, or directories, archives and files of logs; default: results/latest.",
             metavar="[LOGS]...",
             show_default=False,
         ),
@@ -101,8 +108,9 @@ def command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute speeds, speed-ups and efficiencies from logs, and print the table. The exit status is
-    1 if a run failed, is missing or is invalid, and 2 if a log failed validation."""
+    """Compute speeds, speed-ups and efficiencies from logs, and print the table. Results of MLPerf
+    and logs of nccl-tests have their own tables. The exit status is 1 if a run failed, is missing
+    or is invalid, and 2 if a log failed validation."""
     if (sign is not None and verify) or (allowed_signers is not None and not verify):
         raise UserError("--sign is for writing results, --allowed-signers is for --verify")
     logs = sources or [LATEST]
@@ -150,13 +158,16 @@ def print_summary(
     result = summarize(sources, output_dir, statements=statements, progress=reading_logs)
     if as_json:
         files = [str(path) for path in result.paths]
-        print_json({**json.loads(result.document), "skipped": result.skipped, "files": files})
+        others = {view.name: view.document for view in result.views}
+        document = {**json.loads(result.document), **others}
+        print_json({**document, "skipped": result.skipped, "files": files})
     else:
         print(result.text)
         for path in result.paths:
             here = path.is_absolute() and path.is_relative_to(Path.cwd())
             print(path.relative_to(Path.cwd()) if here else path)
-    print_errors(result.problems)
+    problems = [*result.problems, *chain.from_iterable(view.problems for view in result.views)]
+    print_errors(problems)
     if output_dir and result.unwritten:
         raise result.unwritten
     default = None if no_history else history_of(sources[0])
@@ -164,7 +175,8 @@ def print_summary(
     if file := history or (None if result.unwritten else default):
         for note in record(file, sources[0], result):
             print_note(note)
-    return 2 if result.problems else int(result.is_incomplete)
+    is_negative = result.is_incomplete or any(view.is_negative for view in result.views)
+    return 2 if problems else int(is_negative)
 
 
 def _verify(
@@ -207,7 +219,7 @@ class SummaryResult:
     `notes`: on the table. `problems`: logs that failed validation. `is_incomplete`: a run failed,
     is missing or is invalid. `paths`: the files written. `unwritten`: why there are none.
     `frame` and `cases`: the computed values. `document`: the content of summary.json. `skipped`:
-    the files that were not read as logs, with the reasons.
+    the files that were not read as logs, with the reasons. `views`: the results of other kinds.
     """
 
     notes: list[str]
@@ -219,6 +231,7 @@ class SummaryResult:
     cases: list[dict[str, Any]]
     document: str
     skipped: Mapping[str, str]
+    views: Sequence[View] = ()
 
     @property
     def text(self) -> str:
@@ -226,7 +239,10 @@ class SummaryResult:
         from ..report.layout import render
         from ..report.terminal import Screen
 
-        return render(self.cases, self.notes, Screen.of(sys.stdout))
+        screen = Screen.of(sys.stdout)
+        views = [view.render(screen).rstrip("\n") + "\n" for view in self.views]
+        has_runs = self.cases or self.notes or not views
+        return "\n".join([render(self.cases, self.notes, screen)] * bool(has_runs) + views)
 
 
 def summarize(
@@ -247,13 +263,24 @@ def summarize(
     """
     sources = [sources] if isinstance(sources, Path) else sources
     models = catalogued(sources) if models is None else models
-    results = load_results(sources, models, statements=statements, progress=progress)
+    with ExitStack() as stack:
+        results = load_results(
+            sources,
+            models,
+            statements=statements,
+            progress=progress,
+            scratch=scratch_of(stack),
+            with_others=True,
+        )
+        views = _views(results.skipped)
     cases, notes, files = documents(results, models)
     place = output_dir or destination(sources)
     own = source_document(sources) if output_dir is None else {}
     paths: list[Path] = []
     unwritten = None
-    if results.counted or not readable_json(place / "summary.json").get("cases"):
+    if views and not (results.runs or results.problems):
+        notes = []  # no result is one of a training run
+    elif results.counted or not readable_json(place / "summary.json").get("cases"):
         paths, unwritten = _written(place, output_dir or guarded(sources), files | own)
     else:
         notes.append(f"the earlier results in {place} are kept, because no run could be counted")
@@ -272,7 +299,19 @@ def summarize(
         cases,
         files["summary.json"],
         {printable(str(file.path)): file.reason for file in results.skipped},
+        views,
     )
+
+
+def _views(skipped: Sequence[Skipped]) -> list[View]:
+    """The results of other kinds than training runs."""
+    contents = {file.path: file.content for file in skipped if file.content}
+    views = []
+    for name, files in grouped(skipped, attrgetter("view")).items():
+        if name is not None:
+            feature = import_module(f"...{name}.command", __name__)
+            views.append(feature.view({file.path: file.content for file in files}, contents))
+    return views
 
 
 def _written(

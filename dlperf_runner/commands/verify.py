@@ -100,6 +100,7 @@ def verify(
                 statements=statements,
                 recorded=recorded_files(recorded) if recorded else None,
                 progress=progress,
+                with_others=True,
             )
             # Files that are as the manifest has them may lack the columns of later versions.
             sealed = not found and (home(place) / FILE).exists()

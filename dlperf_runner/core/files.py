@@ -413,19 +413,21 @@ def _not_finite(value: object, key: str) -> Iterator[tuple[str, float]]:
                 yield from _not_finite(item, f"{key}[{index}]")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises a UserError with file and line if the file has none."""
+def read_json(path: Path, name: Path | None = None) -> dict[str, Any]:
+    """Read a JSON object. Raises a UserError with file and line if the file has none. `name`: what
+    errors call it."""
+    where = str(name or path)
     try:
-        value = parse_json(read_bytes(path), str(path))
+        value = parse_json(read_bytes(path), where)
     except FileNotFoundError:
-        raise UserError("file not found", where=str(path)) from None
+        raise UserError("file not found", where=where) from None
     except OSError as error:
         raise UserError(
-            "cannot read the file", where=str(path), found=error.strerror or str(error)
+            "cannot read the file", where=where, found=error.strerror or str(error)
         ) from None
     if not isinstance(value, dict):
         raise UserError(
-            "the file does not contain a JSON object", where=str(path), found=type(value).__name__
+            "the file does not contain a JSON object", where=where, found=type(value).__name__
         )
     return value
 

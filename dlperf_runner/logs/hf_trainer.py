@@ -78,11 +78,12 @@ _OF_SAMPLES = Format(
     statements=(
         *STATEMENTS,
         Statement(
-            "  Num Epochs = ", re.compile(r"  Num Epochs = (?P<epochs>\d{1,6}+)(?![\d,])", re.ASCII)
+            "  Num Epochs = ",
+            re.compile(r"  Num Epochs = (?P<number_of_epochs>\d{1,6}+)(?![\d,])", re.ASCII),
         ),
         Statement(
             "'train_samples_per_second': ",
-            re.compile(r"'epoch': '?(?P<epochs>\d{1,6}+)(?:\.0)?'?\}", re.ASCII),
+            re.compile(r"'epoch': '?(?P<number_of_epochs>\d{1,6}+)(?:\.0)?'?\}", re.ASCII),
         ),
         Statement(
             " training from ",

@@ -7,9 +7,9 @@ A bar is written again and again, with carriage returns. Its rate is a running m
 0.7.4 (2020) the bar of tqdm divides all steps of the epoch by their time, and that of rich has the
 mean of 30 s. So the time of a step is the number of steps by the rate, if the printed time agrees,
 which has whole seconds, and if that time never goes back; else rates are those of the steps before
-them. What is read is the rate of each tenth of an epoch. Lines behind the first one of a
-validation do not count: the time of the bar goes on, and before version 2 its steps do. Only rank 0
-prints. Slow steps are printed as s/it before 2023.
+them. What is read is the rate of each tenth of an epoch, or of longer parts if there are fewer
+lines. Lines behind the first one of a validation do not count: the time of the bar goes on, and
+before version 2 its steps do. Only rank 0 prints. Slow steps are printed as s/it before 2023.
 
 Source: Lightning-AI/pytorch-lightning 7f0c343, 2d75202 (2023), e982800 (2021) and 3e8f2d9 (2020),
 callbacks/progress (tqdm_progress.py, rich_progress.py); tqdm 4.66, tqdm/std.py (format_meter).
@@ -22,7 +22,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from statistics import harmonic_mean
+from itertools import pairwise
+from statistics import harmonic_mean, median_high
 from typing import NamedTuple
 
 from . import text
@@ -121,6 +122,12 @@ def _are_means(epochs: Iterable[_Epoch]) -> bool:
     return contradictions <= _FEW * number
 
 
+def _interval(epochs: Iterable[_Epoch]) -> int:
+    """The usual number of steps between two updates."""
+    steps = ([0, *(update.step for update in epoch.updates)] for epoch in epochs)
+    return median_high([b - a for one in steps for a, b in pairwise(one)] or [0])
+
+
 def _of_means(epoch: _Epoch, every: int) -> Iterator[tuple[_Update, float]]:
     """The rate of each part of an epoch whose rates are means since its start, with the update at
     its end. A part without updates near its ends has none."""
@@ -177,7 +184,7 @@ def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) ->
     columns, lines = Columns(), []
     first = next(iter(epochs), 0)
     length = epochs[first].length if epochs else 0
-    every = max(1, length // _PARTS)
+    every = max(1, length // _PARTS, _interval(epochs.values()))
     parts = _of_means if _are_means(epochs.values()) else _of_steps
     for number, epoch in epochs.items():
         for update, rate in parts(epoch, every):

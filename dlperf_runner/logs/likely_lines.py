@@ -21,6 +21,7 @@ _LONGEST = 400  # bytes in a line
 _MOST_KINDS = 2000
 _ENOUGH = 3  # lines of a kind that repeats
 _NUMBER = re.compile(r"\d{1,20}+(?:[.,]\d{1,20}+){0,6}+(?:[eE][-+]\d{1,3}+)?+")
+_FRACTION = re.compile(r"\d\.\d")
 _STEP_WORD = re.compile(
     r"(?:steps?|iters?|iterations?|it|batch|upd|updates?|global_step)\W{0,4}$", re.IGNORECASE
 )
@@ -66,8 +67,8 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
     for kind in repeated:
         if regex := _expression(kind.lines):
             return LikelyLine(kind.lines[0].strip(), regex)
-    steps = (kind for kind in repeated if _step(kind.lines) is not None)
-    likely = next(steps, None)
+    numbers = (kind for kind in repeated if _FRACTION.search(kind.lines[0]))
+    likely = next((kind for kind in numbers if _step(kind.lines) is not None), None)
     return LikelyLine(likely.lines[0].strip(), None) if likely else None
 
 
@@ -122,7 +123,11 @@ def _expression(lines: Sequence[str]) -> str | None:
     wanted = [(row[step][0].encode(), row[place][0].encode()) for row in rows]
     for longest in (0, 24):
         regex = _joined(lines[0], rows[0], {step: "step", place: group}, longest)
-        found = [next(iter(Lines(regex).finditer(line.encode())), None) for line in lines]
+        try:
+            described = Lines(regex)
+        except re.error:
+            continue
+        found = [next(iter(described.finditer(line.encode())), None) for line in lines]
         if [m and (m["step"], m["rate"]) for m in found] == wanted:
             return regex
     return None

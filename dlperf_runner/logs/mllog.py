@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .reader import Block, blocks
-from .records import LineError
+from .records import Format, LineError
 
 MARKER = b":::MLLOG "
 # Events of which every process may print one of its own are not among them.
@@ -241,3 +241,14 @@ def block_samples(log: MlperfLog) -> list[int] | None:
     else:
         return None
     return found if min(found) > 0 else None
+
+
+# Its lines, so that these logs are recognised among those of training programs.
+LINES = Format(
+    name="mllog",
+    sample=':::MLLOG {"namespace": "", "time_ms": 1759987984532, "event_type": ...',
+    marker=MARKER,
+    entry=re.compile(rb"(?P<step>):::MLLOG (?P<rate>\{)"),
+    rate=rb"\{",
+    statements=(),
+)

@@ -8,10 +8,15 @@ line before.
     2021-05-24 20:18:36,123 - mmdet - INFO - Epoch [1][100/7330]<TAB>lr: 1.978e-02, eta: 9:21:10,
       time: 0.387, data_time: 0.009, memory: 3905, loss_cls: 1.2, loss: 2.5000
     ... - Iter [100/80000]<TAB>lr: 1.000e-02, eta: 9:21:10, time: 0.387, data_time: 0.009, ...
+    {"lr": 0.01, "data_time": 0.009, "loss": 2.5, "time": 0.3872, "epoch": 1, "iter": 100, ...,
+      "step": 100}
+    {"mode": "train", "epoch": 1, "iter": 100, "lr": 0.01, ..., "time": 0.387, ...}
 
-Steps count from 1, in epochs or in all. The program prints every 50 steps, or as its configuration
-says; only rank 0 prints. Before 2019, mmcv printed no memory. `base_lr`, and a learning rate
-for each group of parameters, may be among the rates. Data without `eta` has no time.
+The last two are lines of the files `vis_data/*.json` of mmengine and `*.log.json` of mmcv, of which
+only the first epoch counts. Steps count from 1, in epochs or in all. The program prints every 50
+steps, or as its configuration says; only rank 0 prints. Before 2019, mmcv printed no memory.
+`base_lr`, and a learning rate for each group of parameters, may be among the rates. Data without
+`eta` has no time.
 
 Source: open-mmlab/mmengine 2543429, mmengine/runner/log_processor.py; open-mmlab/mmcv 9db49e5
 (2018), 0d5332a (2020) and 9185eee (2022), mmcv/runner/hooks/logger/text.py and log_buffer.py.
@@ -28,8 +33,8 @@ from .records import Format
 _COUNTED = rb" {0,8}+(?P<step>\d{1,9}+)/"
 _LOSS = rb"(?:(?>[^\r\n]{0,2000}?\bloss: )(?P<loss>[^\s,]{1,64}+))?"
 _OLD_TIME = (
-    rb"\t(?>[^\r\n]{0,400}?\beta: [^\r\n]{1,40}?, time: )(?P<rate>[^\s,]{1,64}+), data_time: "
-    + _LOSS
+    rb"[ \t]{1,8}+(?>[^\r\n]{0,400}?\beta: [^\r\n]{1,40}?, time: )(?P<rate>[^\s,]{1,64}+), "
+    rb"data_time: " + _LOSS
 )
 _NEW_TIME = rb"  (?>[^\r\n]{0,400}?  time: )(?P<rate>%s)  data_time: " % text.WORD + _LOSS
 
@@ -60,6 +65,27 @@ _OLD_STEPS = replace(
     marker=b"Iter [",
     entry=re.compile(rb"Iter \[%s\d{1,9}+\]%s" % (_COUNTED, _OLD_TIME)),
 )
+_JSON = replace(
+    _STEPS,
+    sample='{"lr": 0.01, "data_time": 0.009, "loss": 2.5, "time": 0.3872, ..., "step": 100}',
+    marker=b'"data_time": ',
+    entry=re.compile(
+        rb'\{"(?:base_)?lr": (?>[^\r\n]{0,1000}?"loss": )(?P<loss>[^\s,}]{1,64}+)'
+        rb'(?>[^\r\n]{0,2000}?"time": )(?P<rate>[^\s,}]{1,64}+)'
+        rb'(?>[^\r\n]{0,2000}?"step": )(?P<step>\d{1,12}+)\}'
+    ),
+)
+_OLD_JSON = replace(
+    _STEPS,
+    sample='{"mode": "train", "epoch": 1, "iter": 100, "lr": 0.01, ..., "time": 0.387, ...}',
+    marker=b'"mode": "train"',
+    entry=re.compile(
+        rb'\{"mode": "train", "epoch": (?P<epoch>\d{1,6}+), "iter": (?P<step>\d{1,12}+), '
+        rb'(?:(?>[^\r\n]{0,2000}?"loss": )(?P<loss>[^\s,}]{1,64}+))?'
+        rb'(?>[^\r\n]{0,1000}?"time": )(?P<rate>[^\s,}]{1,64}+)'
+    ),
+    window=None,
+)
 FORMAT = replace(
     _STEPS,
     sample="... - mmengine - INFO - Epoch(train)  [1][ 100/1050]  lr: ...  time: 0.3872  ...",
@@ -68,5 +94,5 @@ FORMAT = replace(
         rb"Epoch\(train\) {1,8}+\[(?P<epoch>\d{1,6}+)\]\[%s(?P<of_epoch>\d{1,9}+)\]%s"
         % (_COUNTED, _NEW_TIME)
     ),
-    variants=(_STEPS, _OLD_EPOCHS, _OLD_STEPS),
+    variants=(_STEPS, _OLD_EPOCHS, _OLD_STEPS, _JSON, _OLD_JSON),
 )

@@ -1,20 +1,25 @@
-"""PaddleClas, PaddleDetection and PaddleNLP: the printed rate is that of one device.
+"""PaddleClas, PaddleDetection, PaddleOCR and PaddleNLP: the printed rate is that of one device.
 
     [2024/07/31 20:24:38] ppcls INFO: [Train][Epoch 1/120][Iter: 10/304]lr(...): 0.1, loss: 6.87,
       batch_cost: 0.10195s, reader_cost: 0.00493, ips: 313.89103 samples/s, eta: 5:01:10
     [05/24 20:18:36] ppdet.engine INFO: Epoch: [0] [  20/7329] learning_rate: 0.000333 loss: 5.12
       eta: 9:21:10 batch_cost: 0.4123 data_cost: 0.0003 ips: 4.8508 images/s
+    [2022/05/24 20:18:36] ppocr INFO: epoch: [1/500], global_step: 20, lr: 0.001000, loss: 2.51, ...
+      avg_samples: 32.0, ips: 160.51234 samples/s, eta: 9:21:10
     [2022-05-24 20:18:36,123] [    INFO] - global step 20 / 1000, loss: 7.9, avg_reader_cost: ...
       avg_samples: 32.00000, ips: 160.51234 sequences/sec
 
 Each is one line. Of PaddleClas and PaddleDetection, steps count from 0 in each epoch; PaddleClas
 calls its unit images/sec before 2022. Since April 2024, a rate of PaddleClas is the mean since the
 line before; earlier ones are means since the sixth step of the epoch. Those of PaddleDetection and
-PaddleNLP are means since the line before. Only rank 0 prints, or each prints a log of its own.
+PaddleNLP are means since the line before, as are those of PaddleOCR, which has a line for the last
+step of each epoch, too. Some versions print "tobal step". Only rank 0 prints, or each prints a log
+of its own.
 
 Source: PaddlePaddle/PaddleClas d178931 (2024) and 061d07c (2021), ppcls/engine/train/utils.py;
-PaddlePaddle/PaddleDetection 0191759, ppdet/engine/callbacks.py; PaddlePaddle/PaddleNLP 2.0 to 2.8,
-tests/benchmark and examples/language_model/bert/run_pretrain.py.
+PaddlePaddle/PaddleDetection 0191759, ppdet/engine/callbacks.py; PaddlePaddle/PaddleOCR 006d84b and
+2.7, tools/program.py; PaddlePaddle/PaddleNLP 2.0 to 2.8, tests/benchmark and
+examples/language_model/bert/run_pretrain.py.
 """
 
 from __future__ import annotations
@@ -29,10 +34,10 @@ _RATE = {b"w": text.WORD, b"samples": rb"(?:samples?|images?|sequences?)/s(?:ec)
 _STEPS = Format(
     name="paddle",
     sample="global step 20 / 1000, loss: 7.9, ... ips: 160.51234 sequences/sec",
-    marker=b"obal step",  # some versions print "tobal step"
+    marker=b", ips: ",
     entry=re.compile(
-        rb"\b(?:gl|t)obal step:? (?P<step>\d{1,12}+)(?: / \d{1,12}+)?+, [^\r\n]{0,80}?"
-        rb"loss: (?P<loss>[^\s,]{1,64}+)(?>[^\r\n]{0,400}?, ips: )(?P<rate>%(w)s) %(samples)s"
+        rb"\b(?:gl|t)obal[ _]step:? (?P<step>\d{1,12}+)(?: / \d{1,12}+)?+, [^\r\n]{0,400}?"
+        rb"\bloss: (?P<loss>[^\s,]{1,64}+)(?>[^\r\n]{0,2000}?, ips: )(?P<rate>%(w)s) %(samples)s"
         % _RATE
     ),
     rate=rb"\d+\.\d+",

@@ -15,6 +15,7 @@ from ..core.errors import UserError
 from ..logs import Format
 
 LineOf = Callable[[int], int]
+_MANY = 4  # lines, of which one may be between two regular ones
 
 
 class Numbering(NamedTuple):
@@ -83,6 +84,8 @@ def numbering(
     if odd is not None and not (
         odd == len(within) - 1 > 1 and 0 < within[odd] - within[odd - 1] < every
     ):
+        if len(places) == 1 and (extra := _extra(steps, every)):
+            return _without(extra, form, steps, rule, line_of, name, hint)
         at = sum(map(len, places[: places.index(within)])) + odd
         wanted = steps[at - odd + regular] + (odd - regular) * every
         raise wrong_step(steps, at, wanted, line_of, name)
@@ -100,6 +103,35 @@ def numbering(
     gaps = map(sub, steps[1:], steps)
     shorter = frozenset(n for n, gap in enumerate(gaps, 1) if gap < every)
     return Numbering(every, 0 if is_whole else first - every, shorter)
+
+
+def _extra(steps: Sequence[int], every: int) -> Sequence[int]:
+    """The indices of lines between two regular ones: those at the end of each epoch of a program
+    that counts the steps of all epochs together. None if there are others, or many."""
+    rest = mode(step % every for step in steps)
+    extra = [n for n, step in enumerate(steps) if step % every != rest]
+    regular = [step for step in steps if step % every == rest]
+    is_regular = all(after - before == every for before, after in pairwise(regular))
+    between = all(steps[n - 1] < steps[n] < steps[n - 1] + every for n in extra if n)
+    return extra if is_regular and between and _MANY * len(extra) <= len(steps) else ()
+
+
+def _without(
+    extra: Sequence[int],
+    form: Format,
+    steps: Sequence[int],
+    rule: Rule,
+    line_of: LineOf,
+    name: str,
+    hint: str | None,
+) -> Numbering:
+    """The numbering of the other lines. These ones and those behind them have shorter intervals."""
+    left_out = {*extra}
+    others = [n for n in range(len(steps)) if n not in left_out]
+    of_others = [steps[n] for n in others]
+    found = numbering(form, of_others, rule, lambda index: line_of(others[index]), name, hint)
+    shorter = {*left_out, *(n + 1 for n in extra), *(others[n] for n in found.shorter)}
+    return found._replace(shorter=frozenset(shorter & {*range(len(steps))}))
 
 
 def _places(steps: Sequence[int], epoch_length: int | None) -> list[list[int]]:

@@ -98,7 +98,7 @@ def _check_agreement(what: str, stated: Iterable[tuple[int, object]], name: str)
                 where=f"{name}:{line}",
                 expected=_shown(value),
                 found=_shown(other),
-                hint="was the run started again with other settings?",
+                hint="was the run started again with other settings, or did it stop early?",
             )
 
 

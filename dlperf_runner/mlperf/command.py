@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..core.errors import UserError
 from ..core.lists import shortened
 from ..core.printable import printable
 from ..options import AsJson, exit_with, option, print_json, print_note, screen
 from ..report.data import csv
 from ..report.tables import Cell, Column, cell, without_empty
 from ..report.terminal import PIPE, Screen, table
+from ..report.view import View
+from .result import SUCCESS, MlperfRun
 from .round import MlperfResult
 
 ORDER = 220
@@ -119,6 +122,73 @@ def render(results: Sequence[MlperfResult], screen: Screen = PIPE) -> str:
             lines.append(f"{'All' if all_of_it else ', '.join(places)}: {note}.")
         lines.append("")
     return "\n".join(lines)
+
+
+def view(files: Mapping[Path, Path | None], contents: Mapping[Path, Path]) -> View:
+    """The results among files, by path with the content of members of archives; other files of
+    archives are in `contents`. Logs that are not laid out as a round are runs of their own."""
+    from .round import read_results, read_run
+
+    laid_out: dict[Path, Path | None] = {}
+    apart: dict[Path, Path | None] = {}
+    for path, content in files.items():
+        whole = path.resolve()
+        is_laid_out = whole.suffix == ".txt" and whole.parents[2].name == "results"
+        place = path if len(path.parts) > _DEPTH else whole
+        (laid_out if is_laid_out else apart)[place if is_laid_out else path] = content
+    known = {path: content for path, content in laid_out.items() if content is not None}
+    found = read_results([*laid_out], Path(), contents={**contents, **known})
+    runs, problems = {}, [*found.problems]
+    for path, content in apart.items():
+        try:
+            runs[path] = read_run(path, content)
+        except UserError as error:
+            problems.append(error)
+
+    def shown(screen: Screen) -> str:
+        notes = "".join(f"- {note}\n" for note in found.notes)
+        parts = [render(found.results, screen), render_runs(runs, screen), notes]
+        return "\n".join(filter(None, parts))
+
+    document = {
+        "results": [asdict(result) for result in found.results],
+        "runs": {str(path): asdict(run) for path, run in runs.items()},
+    }
+    is_missed = any(one.time_to_train_min is None for one in found.results)
+    is_negative = is_missed or any(run.status != SUCCESS for run in runs.values())
+    return View("mlperf", shown, document, problems, bool(found.notes) or is_negative)
+
+
+_DEPTH = 4  # results/<system>/<benchmark>/result_<n>.txt
+
+
+_OF_RUN = (
+    Column("log", wraps=True),
+    Column("benchmark"),
+    Column("status"),
+    Column("batch", True),
+    Column("minutes", True),
+    Column("samples/s", True),
+)
+
+
+def render_runs(runs: Mapping[Path, MlperfRun], screen: Screen = PIPE) -> str:
+    """A table of runs that are no part of a round; empty if there are none."""
+    if not runs:
+        return ""
+    rows = [
+        (
+            cell(str(path)),
+            cell(run.benchmark),
+            cell(run.status),
+            cell(run.global_batch_size),
+            cell(run.time_to_train_s / 60, ".3f"),
+            cell(next(iter(run.samples_per_second.values()), None), ".2f"),
+        )
+        for path, run in runs.items()
+    ]
+    heading = "Runs of MLPerf: the time from run_start to run_stop, in minutes"
+    return "\n".join([heading, "", table(_OF_RUN, rows, screen), ""])
 
 
 def csv_text(results: Sequence[MlperfResult]) -> str:

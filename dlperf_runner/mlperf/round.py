@@ -13,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 from ..core.errors import UserError
@@ -74,9 +75,28 @@ def read_round(
     """Read all logs below a directory with so many processes. Only runs with the `batch_size`
     count, if one is given. With `consecutive`, a result with more runs than it needs is that of the
     consecutive ones that are closest to the median. Raises UserError if there are no logs."""
-    paths = result_logs(directory)
+    return read_results(
+        result_logs(directory),
+        directory.resolve(),
+        jobs,
+        batch_size=batch_size,
+        consecutive=consecutive,
+    )
+
+
+def read_results(
+    paths: Sequence[Path],
+    root: Path,
+    jobs: int | None = None,
+    *,
+    batch_size: int | None = None,
+    consecutive: bool = False,
+    contents: Mapping[Path, Path] = MappingProxyType({}),
+) -> Round:
+    """Read the logs at these paths, as `read_round` does. `contents`: where the bytes of members of
+    archives are."""
     folders: dict[Path, dict[Path, MlperfRun | UserError]] = {}
-    for path, run in zip(paths, _read_all(paths, jobs), strict=True):
+    for path, run in zip(paths, _read_all(paths, jobs, contents), strict=True):
         if batch_size is None or isinstance(run, UserError) or run.global_batch_size == batch_size:
             folders.setdefault(path.parent, {})[path] = run
     found = Round()
@@ -86,12 +106,13 @@ def read_round(
         failed = sum(run.status != SUCCESS for run in ended)
         if failed:
             failed_runs = f"{failed} of {len(runs)} runs did not reach their target"
-            found.notes.append(f"{folder.relative_to(directory.resolve())}: {failed_runs}")
+            name = folder.relative_to(root) if folder.is_relative_to(root) else folder
+            found.notes.append(f"{name}: {failed_runs}")
         found.problems += [run for run in runs if isinstance(run, UserError)] + copies
         try:
             _refuse_batch_sizes(folder, logs)
             scored, excess = _scored(folder, runs, consecutive)
-            found.results.append(_result(folder, scored, is_scored=excess is None))
+            found.results.append(_result(folder, scored, contents, is_scored=excess is None))
         except UserError as error:
             excess = error
         found.problems += [excess] if excess else []
@@ -196,20 +217,27 @@ def _good(runs: Sequence[MlperfRun | UserError]) -> list[MlperfRun]:
     return [run for run in runs if isinstance(run, MlperfRun) and run.status == SUCCESS]
 
 
-def _read_all(paths: Sequence[Path], jobs: int | None) -> list[MlperfRun | UserError]:
+def _read_all(
+    paths: Sequence[Path], jobs: int | None, contents: Mapping[Path, Path]
+) -> list[MlperfRun | UserError]:
     jobs = jobs or (processors() if len(paths) >= _MANY else 1)
+    places = [contents.get(path) for path in paths]
     if jobs == 1:
-        return [_read(path) for path in paths]
+        return [*map(_read, paths, places)]
     with ProcessPoolExecutor(jobs) as pool:
-        return list(pool.map(_read, paths, chunksize=8))
+        return list(pool.map(_read, paths, places, chunksize=8))
 
 
-def _read(path: Path) -> MlperfRun | UserError:
-    log = LogFile(path)
+def read_run(path: Path, content: Path | None = None) -> MlperfRun:
+    """The measurements of a log. Raises UserError if it is not whole."""
+    log = LogFile(path, content=content)
+    with log.errors():
+        return measure_run(mllog.read(log.pieces()), str(path))
+
+
+def _read(path: Path, content: Path | None) -> MlperfRun | UserError:
     try:
-        with log.errors():
-            content = mllog.read(log.pieces())
-        run = measure_run(content, str(path))
+        run = read_run(path, content)
         if run.benchmark != path.parent.name:
             raise UserError(
                 "the log is of another benchmark than its folder",
@@ -231,7 +259,11 @@ def _read(path: Path) -> MlperfRun | UserError:
 
 
 def _result(
-    folder: Path, runs: Sequence[MlperfRun | UserError], *, is_scored: bool
+    folder: Path,
+    runs: Sequence[MlperfRun | UserError],
+    contents: Mapping[Path, Path],
+    *,
+    is_scored: bool,
 ) -> MlperfResult:
     system, results = folder.parent.name, folder.parent.parent
     if results.name != "results":
@@ -240,10 +272,10 @@ def _result(
             where=str(folder),
             expected="<submitter>/results/<system>/<benchmark>/result_<n>.txt",
         )
-    described = _system(results.parent / "systems" / f"{system}.json")
+    described = _system(results.parent / "systems" / f"{system}.json", contents)
     rules = benchmarks().get(folder.name)
     good = _good(runs)
-    scale = _scaling(folder / "scaling.json")
+    scale = _scaling(folder / "scaling.json", contents)
     score = math.inf
     if is_scored and rules is not None and len(runs) >= rules.runs:
         score = _score(runs, rules)
@@ -289,16 +321,16 @@ def _median(values: Sequence[float | None]) -> float | None:
     return median(known) if known and len(known) == len(values) else None
 
 
-def _system(path: Path) -> dict[str, Any]:
-    if not path.is_file():
+def _system(path: Path, contents: Mapping[Path, Path]) -> dict[str, Any]:
+    if not contents.get(path, path).is_file():
         raise UserError("the system is not described", where=str(path), expected="a JSON object")
-    return read_json(path)
+    return read_json(contents.get(path, path), path)
 
 
-def _scaling(path: Path) -> float:
-    if not path.is_file():
+def _scaling(path: Path, contents: Mapping[Path, Path]) -> float:
+    if not contents.get(path, path).is_file():
         return 1.0
-    factor: Any = read_json(path).get("scaling_factor")
+    factor: Any = read_json(contents.get(path, path), path).get("scaling_factor")
     if type(factor) not in (int, float) or not 0 < factor < 100:
         problem, expected = "invalid scaling factor", "a number above 0"
         raise UserError(problem, where=str(path), expected=expected, found=str(factor))

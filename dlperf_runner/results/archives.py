@@ -152,4 +152,6 @@ def _zipped(archive: Path) -> _Entries:
                 reason = "encrypted"
             elif member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 reason = "compressed in an unknown way; unpack the archive"
-            yield member.filename, member.file_size, reason, partial(packed.open, member)
+            # Some programs write the separators of Windows.
+            name = member.filename.replace("\\", "/")
+            yield name, member.file_size, reason, partial(packed.open, member)

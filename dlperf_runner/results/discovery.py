@@ -6,6 +6,7 @@ counts that can be a log by its name; `named_run` identifies its run.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -21,12 +22,13 @@ from ..core.case import SCHEMA
 from ..core.errors import UserError
 from ..core.files import is_campaign, read_json
 from ..core.lists import grouped, natural
+from ..logs import mllog
 from .archives import members_of, stem_of_archive
 from .log_file import NO_RATE, LogFile
 from .log_name import stem_of
 from .named_run import is_named_like_a_run, named_formats, named_run
 from .run_record import FoundRun, planned_run
-from .stated_format import sample_of, stated_format
+from .stated_format import WITHOUT_MATCH, sample_of, stated_format
 from .statement import NOTHING, Statement, Statements
 
 # Files of this tool in a directory of logs.
@@ -35,6 +37,12 @@ _OWN = re.compile(
     r"|manifest\.jsonl(\.sig)?|(campaign|plan|run)\.json",
     re.ASCII,
 )
+BANDWIDTH_LOG = "nccl_tests"  # its format
+_VIEWS = {
+    "mlperf": "results of MLPerf, which have a table of their own (dlperf mlperf)",
+    "bandwidth": "logs of nccl-tests, which have tables of their own (dlperf bandwidth)",
+}
+_RESULT = re.compile(r"result_\d{1,4}\.txt", re.ASCII)
 Scratch = Callable[[], Path]  # gives a private directory, which is removed at the end
 
 
@@ -66,11 +74,15 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file that is not read as a log, and why. `error`: what to do if it is one."""
+    """A file that is not read as the log of a training run, and why. `error`: what to do if it is
+    one. `view`: the feature that shows it, if it has results of another kind. `content`: where its
+    bytes are, if it is a member of an archive."""
 
     path: Path
     reason: str
     error: UserError | None = None
+    view: str | None = None
+    content: Path | None = None
 
 
 @dataclass
@@ -242,18 +254,55 @@ def run_at(place: Place, models: Sequence[Model]) -> tuple[FoundRun, LogFile] | 
         return run, LogFile(run.path, logs.own_formats().get(run.log_format))
     statement = place.statement or {}
     first = named_formats(place.path, place.directories, models, statement)
-    log = LogFile(place.path, content=place.content, first=first)
+    log = LogFile(place.path, content=place.content, first=first, known=_known())
     try:
         sample = sample_of(log, statement)
-        _ = sample or log.form
+        if sample is None and (_is_result(place.path) or log.form is mllog.LINES):
+            return of_view(place, "mlperf")
     except UserError as error:
         if place.is_given or is_named_like_a_run(place.path, place.directories):
             raise
-        return Skipped(place.path, error.problem, None if error.problem == NO_RATE else error)
+        shown = None if error.problem == NO_RATE else error
+        return Skipped(place.path, error.problem, shown, content=place.content)
     if sample is not None:
         form = stated_format(statement, sample, str(place.path))
         log = LogFile(place.path, form, place.content)
-    return named_run(log, place.directories, models, statement), log
+    try:
+        run = named_run(log, place.directories, models, statement)
+        if "regex" in statement and sample is None:
+            run = replace(run, assumed=(*run.assumed, WITHOUT_MATCH))
+        return run, log
+    except UserError as error:
+        if is_no_run(place, log, models):
+            return of_view(place, "bandwidth", error)
+        raise
+
+
+@functools.cache
+def _known() -> dict[str, logs.Format]:
+    """The formats of logs outside campaigns."""
+    return {**logs.built_in(), mllog.LINES.name: mllog.LINES}
+
+
+def _is_result(path: Path) -> bool:
+    """Whether a path is that of a log in a round of MLPerf."""
+    named = _RESULT.fullmatch(path.name) is not None
+    return named and path.parent.parent.parent.name == "results"
+
+
+def is_no_run(place: Place, log: LogFile, models: Sequence[Model]) -> bool:
+    """Whether a log that cannot be read as that of a run is one of nccl-tests, which stands for
+    itself, unless the user states which collective operation it is."""
+    if place.is_record or log.form.name != BANDWIDTH_LOG:
+        return False
+    stated = (place.statement or {}).get("model")
+    of_format = [model for model in models if model.workload.log_format == BANDWIDTH_LOG]
+    return stated is None or all(stated.value not in model.names for model in of_format)
+
+
+def of_view(place: Place, view: str, error: UserError | None = None) -> Skipped:
+    """A log of another kind than those of training runs. `error`: why it is none of them."""
+    return Skipped(place.path, _VIEWS[view], error, view, place.content)
 
 
 def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
@@ -303,10 +352,13 @@ class _File(NamedTuple):
 def _files(directory: Path, problems: list[UserError], scratch: Scratch | None) -> Iterator[_File]:
     """The files below a directory, and in its archives."""
     for entry in _entries(directory, problems):
+        path = Path(entry)
         if entry.is_dir(follow_symlinks=False):
-            yield from _files(Path(entry), problems, scratch)
+            if is_campaign(path):
+                yield _File(path, "a campaign, which is summarized alone")
+            else:
+                yield from _files(path, problems, scratch)
         elif not entry.name.startswith("."):
-            path = Path(entry)
             if not (entry.is_file(follow_symlinks=False) or path.is_file()):
                 yield _File(path, "a link to a directory" if path.is_dir() else "not a file")
             elif stem_of_archive(entry.name) is not None:

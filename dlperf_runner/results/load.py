@@ -28,7 +28,7 @@ from ..core.processors import processors
 from ..core.units import per_second
 from ..measure.estimators import Measured, Measurement
 from .archives import scratch_of
-from .discovery import Place, Skipped, find, holds_logs
+from .discovery import Place, Scratch, Skipped, find, holds_logs
 from .repeats import about_copies, about_names, about_starts, told_apart
 from .run_log import Reading, RunSeries, read_all
 from .run_record import FoundRun
@@ -92,12 +92,16 @@ def load_results(
     recorded: Collection[str] | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
+    scratch: Scratch | None = None,
+    with_others: bool = False,
 ) -> Results:
     """Read a campaign, or all logs in directories and files. `models` are those of the catalogue to
     use, by default all. `statements` are what the user states about logs. `recorded`: the only
     files of a campaign whose runs, logs and telemetry count; by default all. `jobs` is the number
     of processes, by default as many as save time. `progress` gets the readings and their number,
-    and yields the readings unchanged.
+    and yields the readings unchanged. `scratch` gives the directory for members of archives, by
+    default one that is removed at the end. `with_others`: the caller shows results of other kinds
+    than training runs; by default, there must be runs.
 
     Raises UserError if there is nothing to read. Errors of single logs are in `problems` of the
     result.
@@ -106,7 +110,7 @@ def load_results(
     models = catalogued(sources) if models is None else models
     statements = checked(statements or Statements(), sources)
     with ExitStack() as stack:
-        discovered = find(sources, statements, recorded, scratch_of(stack))
+        discovered = find(sources, statements, recorded, scratch or scratch_of(stack))
         readings = stack.enter_context(_readings(discovered.places, models, with_series, jobs))
         read_logs = [*(progress(readings, len(discovered.places)) if progress else readings)]
     results = Results(sources[0], problems=discovered.problems, skipped=discovered.skipped)
@@ -115,17 +119,7 @@ def load_results(
     of_runs = [reading for reading in read_logs if not isinstance(reading, Skipped)]
     apart = told_apart(of_runs, _root(sources))
     results.frame = _frame(apart, results)
-    if not (results.runs or results.problems or results.missing):
-        results.problems += [file.error for file in results.skipped if file.error]
-    if not (results.runs or results.problems or results.missing):
-        raise UserError(
-            "no logs found",
-            where=", ".join(map(str, sources)),
-            expected="a campaign, or logs named like bz128/4n8g/rn50_b128_fp32_1.log"
-            " or tf_gpu8_amp_bs256.txt",
-            found=" ".join(_about_skipped(results)) or None,
-            hint="recognised formats: " + ", ".join(logs.formats()),
-        )
+    _check_not_empty(results, sources, with_others=with_others)
     results.notes += dict.fromkeys(note for run in results.counted for note in run.assumed)
     results.notes += [*about_copies(apart), *about_names(results.counted)]
     results.notes += about_starts(results.counted)
@@ -140,6 +134,27 @@ def load_results(
     return results
 
 
+def _check_not_empty(results: Results, sources: Sequence[Path], *, with_others: bool) -> None:
+    """Raise UserError if there is nothing. What is known of the files that were not read becomes
+    problems if nothing else is there."""
+    others = [file for file in results.skipped if file.view]
+    if not with_others:
+        results.problems += [file.error for file in others if file.error]
+    if not (results.runs or results.problems or results.missing):
+        unread = [file for file in results.skipped if file.view is None]
+        results.problems += [file.error for file in unread if file.error]
+    if results.runs or results.problems or results.missing or (others and with_others):
+        return
+    raise UserError(
+        "no logs found",
+        where=", ".join(map(str, sources)),
+        expected="a campaign, or logs named like bz128/4n8g/rn50_b128_fp32_1.log"
+        " or tf_gpu8_amp_bs256.txt",
+        found=" ".join(_about_skipped(results)) or None,
+        hint="recognised formats: " + ", ".join(logs.formats()),
+    )
+
+
 def _root(sources: Sequence[Path]) -> Path:
     """The directory that contains all sources."""
     directories = {source if holds_logs(source) else source.parent for source in sources}
@@ -151,14 +166,22 @@ def _root(sources: Sequence[Path]) -> Path:
 
 def _about_skipped(results: Results) -> Iterator[str]:
     """A note for each reason, with the first files."""
-    for reason, files in grouped(results.skipped, attrgetter("reason")).items():
+    round_of_mlperf = any(file.view == "mlperf" for file in results.skipped)
+    skipped = [file for file in results.skipped if not (round_of_mlperf and _describes(file.path))]
+    for reason, files in grouped(skipped, attrgetter("reason")).items():
         paths = [
             str(file.path.relative_to(results.directory))
             if file.path.is_relative_to(results.directory)
             else str(file.path)
             for file in files
         ]
-        yield f"not read ({reason}): {shortened(paths)}"
+        yield f"{reason if files[0].view else f'not read ({reason})'}: {shortened(paths)}"
+
+
+def _describes(path: Path) -> bool:
+    """Whether a file describes a system or a result in a round of MLPerf."""
+    is_system = path.parent.name == "systems" and path.suffix == ".json"
+    return is_system or path.name == "scaling.json"
 
 
 def _about_validity(results: Results) -> Iterator[str]:

@@ -27,7 +27,8 @@ _GZIP = b"\x1f\x8b"
 class LogFile:
     """The log at a path. Raises UserError if the file cannot be read. `form`: its format, if that
     is known, which is so for planned runs with a format of the user. `content`: where its bytes
-    are, if it is a member of an archive. `first`: the formats that are tried before all others."""
+    are, if it is a member of an archive. `first`: the formats that are tried before all others.
+    `known`: by default, the built-in ones."""
 
     def __init__(
         self,
@@ -35,10 +36,11 @@ class LogFile:
         form: logs.Format | None = None,
         content: Path | None = None,
         first: Mapping[str, logs.Format] | None = None,
+        known: Mapping[str, logs.Format] | None = None,
     ) -> None:
         self.path = path
         self._form = form
-        self._first = first
+        self._first, self._known = first, known
         self._content = content or path
 
     @cached_property
@@ -85,7 +87,9 @@ class LogFile:
             return self._form
         with self.errors():
             # A user's expression may match lines of other formats, too.
-            for forms in filter(None, (self._first, logs.built_in(), logs.own_formats())):
+            for forms in filter(
+                None, (self._first, self._known or logs.built_in(), logs.own_formats())
+            ):
                 if (form := logs.detect(self.pieces(), forms)) is not None:
                     return form
         raise self._nothing_found()

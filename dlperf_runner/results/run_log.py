@@ -30,7 +30,7 @@ from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
 from ..measure.step_parts import network, of_all_reduce, of_ranks
 from ..measure.validity import VALID, Evidence, Sample, Verdict, judge
-from .discovery import Place, Skipped, run_at
+from .discovery import Place, Skipped, is_no_run, of_view, run_at
 from .evidence import evidence_of
 from .log_file import LogFile
 from .log_head import check_network, check_parameters, stated_counts, with_options
@@ -110,6 +110,8 @@ def _reading(place: Place, models: Sequence[Model]) -> Reading | Skipped:
     try:
         return _measured(run, log, models)
     except UserError as error:
+        if is_no_run(place, log, models):
+            return of_view(place, "bandwidth", error)
         error.where = error.where or str(log.path)
         return Reading(run, problem=error)
 
@@ -251,7 +253,7 @@ def _with_its_steps(
         return content, digest, rule
     content, digest = _content(log, run, None)
     steps = content.columns.steps
-    if len(steps) < MOST_READ * content.marked:
+    if log.form.marker and len(steps) < MOST_READ * content.marked:
         raise UserError(
             "most lines with a rate cannot be read",
             where=str(log.path),

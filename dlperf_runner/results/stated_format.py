@@ -17,13 +17,14 @@ from .log_file import LogFile
 from .statement import Statement
 
 NAME = "regex"
+WITHOUT_MATCH = "the expression matches no line of some logs, which known formats read"
 _ABOUT = ("unit", "rates_are_per", "step_time_unit")
 _STEPS = "steps"
 
 
 def sample_of(log: LogFile, statement: Statement) -> str | None:
-    """The first line of a log that the stated expression matches; None if none is stated. Raises
-    UserError if no line matches."""
+    """The first line of a log that the stated expression matches; None if none is stated, or if
+    another format reads the log. Raises UserError if nothing reads it."""
     stated = statement.get("regex")
     if stated is None:
         return None
@@ -31,13 +32,17 @@ def sample_of(log: LogFile, statement: Statement) -> str | None:
     with log.errors():
         sample = logs.first_line(form, log.pieces())
     if sample is None:
-        raise UserError(
-            "the expression matches no line of the log",
-            where=str(log.path),
-            expected=f"lines that match {stated.value}",
-            hint="RE2 searches it in each line, without labels of launchers and colours; the step"
-            " is an integer",
-        )
+        try:
+            _ = log.form
+        except UserError as error:
+            raise UserError(
+                "the expression matches no line of the log",
+                where=str(log.path),
+                expected=f"lines that match {stated.value}",
+                found=error.found,
+                hint="RE2 searches it in each line, without labels of launchers and colours; the"
+                " step is an integer",
+            ) from None
     return sample
 
 

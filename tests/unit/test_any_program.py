@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from command_line import call
+from hypothesis import given
+from hypothesis import strategies as st
 from make_logs import write
-from other_logs import load, only
+from other_logs import GOOD, load, only
 
 from dlperf_runner.core.errors import UserError, by_cause
 from dlperf_runner.logs.likely_lines import likely_line
@@ -122,6 +124,15 @@ def test_a_mapping_gives_expressions_by_path_and_before_built_in_formats(here: P
     assert [*rates] == [pytest.approx(100), pytest.approx(800)]
 
 
+def test_logs_that_a_known_format_reads_need_no_expression(here: Path) -> None:
+    write(here / "logs" / NAME, program())
+    write(here / "logs" / "1n1g" / "rn50_b128_fp32_1.log", GOOD)
+    results = load(here / "logs", regex=REGEX, rates_are_per="world")
+    assert results.problems == []
+    assert sorted(run.workload for run in results.counted) == ["mxnet-resnet50v1b", "regex"]
+    assert any("matches no line of some logs" in note for note in results.notes)
+
+
 LIKELY = {
     "[x] upd {n} | obj 6.8 | {r} img/s": r"upd +(?P<step>\d+).*? +\| +(?P<rate>[\d.,]+) +img/s",
     "12:00:{n:02d} {n}/99 [00:01<00:02, {r}it/s]": r"(?P<rate>[\d.,]+)it/s",
@@ -148,6 +159,13 @@ def test_the_most_likely_line_and_its_expression(line: str) -> None:
 def test_logs_without_such_lines_have_none() -> None:
     assert likely_line([b"a\nb 1\nc 1 2\n"]) is None
     assert likely_line([b"1 2 3\n" * 5]) is None  # no step
+
+
+@given(st.lists(st.text("a1.\x00\\\ufffdé: /st[]()", max_size=60), min_size=1, max_size=4))
+def test_any_line_gives_a_valid_suggestion_or_none(lines: list[str]) -> None:
+    repeated = [line + f" step {n} {n / 7:.2f} it/s" for n in range(4) for line in lines]
+    likely = likely_line(["\n".join(repeated).encode("utf-8", "replace")])
+    assert likely is None or likely.regex is None or Lines(likely.regex)
 
 
 def test_the_suggestion_of_a_message_works(here: Path) -> None:

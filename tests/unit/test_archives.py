@@ -116,6 +116,11 @@ def test_a_member_that_is_not_read(tmp_path: Path, kind: str, name: str, reason:
     assert [file.reason for file in results.skipped] == [reason]
 
 
+def test_separators_of_windows(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.zip", {"logs\\4n8g\\rn50_b128_fp32_1.log": TEXT})
+    assert [str(run.topology) for run in load(path).counted] == ["4n8g"]
+
+
 def test_links_and_devices_are_not_read(tmp_path: Path) -> None:
     log = write(tmp_path / "outside" / "rn50_b128_fp32_1n1g.log", GOOD)
     kinds = {

@@ -239,7 +239,8 @@ def fake_summarize(monkeypatch: pytest.MonkeyPatch, summarize: object) -> None:
 
 def summary(text: str, **changes: object) -> SimpleNamespace:
     """A result of `summarize`."""
-    values = {"problems": [], "paths": [], "unwritten": None, "is_incomplete": False}
+    empty: dict[str, object] = {"problems": [], "paths": [], "views": [], "unwritten": None}
+    values = {**empty, "is_incomplete": False}
     return SimpleNamespace(text=text, **{**values, **changes})
 
 

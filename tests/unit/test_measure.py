@@ -10,7 +10,9 @@ from make_logs import ONEFLOW, SHARED_LOGS, TENSORFLOW, gluoncv, plsc, plsc_of
 from measured_logs import ARCFACE, PLSC, RESNET, changed, dll, run, values
 
 from dlperf_runner.core.errors import UserError
+from dlperf_runner.logs import formats, parse
 from dlperf_runner.measure.estimators import Rule
+from dlperf_runner.measure.numbering import numbering
 
 approx = pytest.approx
 
@@ -231,3 +233,22 @@ def test_what_a_log_states_is_confirmed_and_nothing_else() -> None:
     assert run("gluoncv_horovod", gluoncv(9.0, batch=None), RESNET).confirmed == frozenset()
     confirmed = run("gluoncv_horovod", gluoncv(9.0, world=1), RESNET).confirmed
     assert confirmed == {"batch size", "world size", "precision"}
+
+
+def test_lines_at_the_end_of_epochs_are_between_the_regular_ones() -> None:
+    """As PaddleOCR prints them, which counts the steps of all epochs together. The steps of the
+    line behind them are fewer, too."""
+    form = formats()["paddle"]
+    line = (
+        "epoch: [1/9], global_step: {}, lr: 0.1, loss: {}.5, samples: 32.0, ips: {:.5f} samples/s"
+    )
+    slow = [96, 100]
+    steps = sorted({*range(10, 193, 10), 96, 192})
+    lines = [line.format(n, 300 - n, 90.0 if n in slow else 100.0) for n in steps]
+    log = parse(form.variants[-1], ["\n".join([*lines, ""]).encode()])
+    rule = Rule(total_steps=192, warmup_steps=39, estimator="mean_of_rates")
+    found = numbering(form, log.columns.steps, rule, lambda index: index, "log", None)
+    assert (found.every, found.before) == (10, 0)
+    assert [steps[n] for n in sorted(found.shorter)] == [96, 100, 192]
+    with pytest.raises(UserError, match="step 96 follows 90"):
+        numbering(form, [n for n in steps if n != 100], rule, lambda index: index, "log", None)

@@ -1,0 +1,36 @@
+"""MindSpore's TimeMonitor: the mean time of a step in an epoch, in ms, at the end of the epoch.
+
+    epoch: 3 step: 625, loss is 4.5018
+    Train epoch time: 61612.345 ms, per step time: 98.580 ms
+
+The epoch is that of the line of LossMonitor before it. Steps of this format are epochs, which count
+from 1: the rate of one does not depend on its length. Before version 1.8, there is no `Train`. Each
+device prints, mostly into a log of its own. Other programs print these lines, too.
+
+Source: mindspore-ai/mindspore, python/mindspore/train/callback/_time_monitor.py and
+_loss_monitor.py, versions 1.0 to 2.3.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .records import Format
+
+FORMAT = Format(
+    name="mindspore",
+    sample="Train epoch time: 61612.345 ms, per step time: 98.580 ms",
+    marker=b" ms, per step time: ",
+    opening=b" step: ",
+    entry=re.compile(
+        rb"\bepoch: (?P<step>\d{1,9}+) step: \d{1,12}+, loss is (?P<loss>[^\s,]{1,64}+)"
+        rb"|(?<!Eval )\bepoch time: \d{1,15}+\.\d{3} ms, per step time: (?P<rate>\S{1,64}+) ms"
+    ),
+    rate=rb"\d+\.\d{3}",
+    statements=(),
+    one_step=True,
+    seconds=0.001,
+    rates_are_per="step",
+    is_library=True,
+    framework="mindspore",
+)

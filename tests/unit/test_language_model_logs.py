@@ -1,0 +1,109 @@
+"""Logs of language-model programs: what their examples do not show."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from log_examples import example
+from read_logs import pieces, steps
+from whole_logs import WHOLE_LOGS, read_as, read_tree, throughput
+
+from dlperf_runner import logs
+
+TRAINER = WHOLE_LOGS["hf_trainer/whole"]
+HEAD = "Gradient Accumulation steps"
+RESUMED = ">>   Continuing training from global step {}\n"
+
+
+def trained(old: str, new: str) -> str:
+    """The log of the Trainer with other words."""
+    assert old in TRAINER.text
+    return TRAINER.text.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (trained(HEAD, RESUMED.format(20) + HEAD), "the run was resumed"),
+        # It stopped after the first of three epochs, and counts the samples of all of them.
+        (trained("Num Epochs = 1", "Num Epochs = 3"), "the number of epochs contradicts line 3"),
+        (trained("optimization steps = 50", "optimization steps = 5\n0"), "the line is wrapped"),
+        (TRAINER.text + trained("264.51", "265.51"), "the log has the rates of several whole runs"),
+    ],
+)
+def test_a_rate_of_the_trainer_that_is_not_that_of_its_run_is_refused(
+    content: str, problem: str
+) -> None:
+    results = read_as(TRAINER, content)
+    assert throughput(results) is None
+    assert problem in results.problems[0].problem
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        trained(HEAD, RESUMED.format(0) + HEAD),
+        # Version 5 prints four digits, and programs print the object with all of them.
+        trained("'train_samples_per_second': 264.51", "'train_samples_per_second': '264.51'"),
+        TRAINER.text + trained("264.51", "264.5"),
+        trained("Num Epochs = 1", "Num Epochs = 9,223,372,036,854,775,807"),
+        # Epochs may end within one.
+        trained("'epoch': 1.0}", "'epoch': 0.98}"),
+    ],
+)
+def test_the_rate_of_the_trainer_in_other_words(content: str) -> None:
+    assert throughput(read_as(TRAINER, content)) == TRAINER.value
+
+
+def test_earlier_trainers_print_steps_per_second_under_the_name_of_samples() -> None:
+    content = trained(" 264.51, 'train_steps_per_second': 1.033, 'train_loss': 2.14295,", " 1.033,")
+    assert throughput(read_as(TRAINER, content)) == pytest.approx(1.033 * 256)
+
+
+def test_deepspeed_lines_in_a_log_of_the_trainer_are_its_rates_of_steps() -> None:
+    deepspeed = WHOLE_LOGS["deepspeed/whole"]
+    final = re.search(r"\{'train_runtime'.*", TRAINER.text)
+    assert final is not None
+    content = f"{deepspeed.text}{final[0]}\n"
+    assert throughput(read_as(deepspeed, content)) == pytest.approx(deepspeed.value)
+
+
+def test_means_of_all_steps_give_the_rates_since_the_line_before() -> None:
+    """At 10 and 20 steps/s of 10 samples, after the first two steps, which do not count."""
+    line = "[timer.py:189:stop] 0/{}, SamplesPerSec={}\n".format
+    content = line(10, 100.0) + line(20, 18 / (8 / 100 + 10 / 200)) + line(30, 150.0)
+    assert steps("deepspeed", content) == [
+        (10, pytest.approx(100)),
+        (20, pytest.approx(200)),
+        (30, pytest.approx(10 / (28 / 150 - 8 / 100 - 10 / 200))),
+    ]
+
+
+@pytest.mark.parametrize("batch", [12, 60])
+def test_tokens_of_a_step_need_no_batch(batch: int) -> None:
+    log = WHOLE_LOGS["nanogpt/whole"]
+    path = log.path.replace("b60", f"b{batch}")
+    results = read_tree({path: log.text.encode()}, options=log.options)
+    assert throughput(results) == pytest.approx(log.value)
+
+
+def test_a_rate_whose_step_is_missing_is_refused() -> None:
+    log = example("olmo_core/wording")
+    without = log.data.partition(b"\n")[2]
+    with pytest.raises(logs.LineError, match=r"line 2: .* has its step .* a line with \[step="):
+        logs.parse(logs.formats()["olmo_core"], pieces(without))
+
+
+def test_several_ranks_with_steps_of_several_lines() -> None:
+    """Each rank's rate belongs to the step that it printed, whoever printed between."""
+    content = (
+        "[rank0]: [step=2/4,epoch=1]\n[rank1]: [step=2/4,epoch=1]\n"
+        "[rank1]:     throughput/device/TPS=11,000\n[rank0]:     throughput/device/TPS=11,001\n"
+        "[rank1]: [step=3/4,epoch=1]\n[rank0]: [step=3/4,epoch=1]\n"
+        "[rank0]:     throughput/device/TPS=11,002\n[rank1]:     throughput/device/TPS=11,003\n"
+    )
+    assert steps("olmo_core", content) in (
+        [(2, 11001.0), (3, 11002.0)],
+        [(2, 11000.0), (3, 11003.0)],
+    )
