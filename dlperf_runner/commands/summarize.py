@@ -43,7 +43,7 @@ from ..results.archives import scratch_of
 from ..results.destination import destination, guarded, source_document
 from ..results.discovery import Skipped
 from ..results.load import Progress, catalogued, load_results
-from ..results.statement import Statements
+from ..results.statement import MAPPING, Statements, suggested_mapping
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,6 +106,13 @@ def command(
             "FILE",
         ),
     ] = None,
+    suggest_mapping: Annotated[
+        bool,
+        option(
+            "--suggest-mapping",
+            "Write mapping.yml here, with a line to complete for each log that says too little.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute speeds, speed-ups and efficiencies from logs, and print the table. Results of MLPerf
@@ -126,6 +133,9 @@ def command(
         path = None if no_history else history or history_of(logs[0])
         _verify(logs, output_dir, path, allowed_signers, as_json, statements)
         return
+    if suggest_mapping:
+        _suggest_mapping(logs, statements)
+        return
     status = print_summary(logs, output_dir, history, as_json, statements, no_history=no_history)
     if sign is not None:
         from ..campaign.signature import sign as sign_manifest
@@ -133,6 +143,22 @@ def command(
         print(sign_manifest(home(output_dir or destination(logs)), sign), file=sys.stderr)
     if status:
         raise typer.Exit(status)
+
+
+def _suggest_mapping(sources: Sequence[Path], statements: Statements) -> None:
+    """Write a mapping to be completed into the current directory. Raises UserError if there is
+    one."""
+    path = Path(MAPPING)
+    if path.exists():
+        raise UserError(
+            "there is a mapping already",
+            where=str(path),
+            expected="no such file here",
+            hint=f"complete it, and state it with --mapping {path}; or move it away",
+        )
+    problems = load_results(sources, statements=statements, progress=reading_logs).problems
+    write_result(path, suggested_mapping(problems, sources))
+    print(f"{path}: complete it, and state it with --mapping {path}")
 
 
 def history_of(directory: Path) -> Path | None:

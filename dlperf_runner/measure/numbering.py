@@ -89,6 +89,8 @@ def numbering(
         at = sum(map(len, places[: places.index(within)])) + odd
         wanted = steps[at - odd + regular] + (odd - regular) * every
         raise wrong_step(steps, at, wanted, line_of, name)
+    if not every and epoch_length and len(places) > 1:
+        every = epoch_length  # one line in each epoch
     every = every or min(steps[0], rule.log_every)
     if len(places) > 1:
         _check_epochs(places, within, steps, line_of, name)

@@ -24,6 +24,8 @@ _ANOTHER = re.compile(r"\.(log|txt|out|err)\.", re.IGNORECASE)
 _EXTENSION = re.compile(r"\.[A-Za-z]\w{0,11}$", re.ASCII)
 _BATCH = re.compile(r"bs?(\d{1,9})", re.ASCII)
 _DEVICES = re.compile(r"gpus?(\d{1,9})|(\d{1,9})gpus?", re.ASCII)
+# A GPU or a batch size? A batch size is bs200, or the log states it.
+_GPU_OR_BATCH = ("b100", "b200", "b300")
 _NODES = re.compile(r"nodes?\d{1,9}|\d{1,9}nodes?", re.ASCII)
 _NUMBERED = re.compile(r"(?:run|rep|repeat|try|trial|attempt|seed)-?(\d{1,9})", re.ASCII)
 _PIECES = re.compile(r"[-.]")
@@ -171,6 +173,8 @@ def _named_like_a_run(directory: str) -> PathWords | None:
 @functools.lru_cache(maxsize=1024)  # and the words of their names
 def _setting(word: str, *, is_last: bool) -> tuple[str, object] | None:
     """The field and the value that a word gives."""
+    if word in _GPU_OR_BATCH:
+        return None
     if match := _BATCH.fullmatch(word):
         return "batch_size", int(match[1])
     if match := _DEVICES.fullmatch(word):

@@ -12,8 +12,9 @@ any text, and `{field}` for the value of that field.
 from __future__ import annotations
 
 import functools
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -34,6 +35,7 @@ from ..catalog.types import (
 )
 from ..core.errors import UserError
 from ..core.linear import compiled
+from ..core.printable import printable
 
 MAPPING = "mapping.yml"  # its name in a directory of logs
 
@@ -110,6 +112,23 @@ class PathMapping(Entry):
     """The content of mapping.yml: fields by pattern."""
 
     logs: dict[Annotated[str, AfterValidator(_is_pattern)], Fields]
+
+
+def suggested_mapping(problems: Iterable[UserError], sources: Sequence[Path]) -> str:
+    """A mapping with a line for each log that says too little, to be completed. The options that an
+    error names are the fields that it lacks."""
+    lines = ["# Complete the values, and remove what you do not need.", "logs:"]
+    for problem in problems:
+        path = Path(re.sub(r":\d+$", "", problem.where or ""))
+        base = next((s for s in sources if s.is_dir() and path.is_relative_to(s)), path.parent)
+        named = re.findall(r"--([a-z-]+)", problem.hint or "")
+        fields = dict.fromkeys(name.replace("-", "_") for name in named)
+        fields |= {"repeat": None} if "repeat of the same case" in problem.problem else {}
+        values = "".join(f"{name}: , " for name in fields if name in Fields.model_fields)
+        if path.name and values:
+            text = json.dumps(path.relative_to(base).as_posix(), ensure_ascii=False)
+            lines += [f"  # {printable(problem.problem)}", f"  {text}: {{{values[:-2]}}}"]
+    return "\n".join(lines) + "\n"
 
 
 class Stated(NamedTuple):

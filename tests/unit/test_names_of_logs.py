@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
+from command_line import call
 from make_logs import dllogger, gluoncv, megatron, oneflow, write
 from other_logs import GOOD, load, only
 
@@ -30,6 +32,8 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         # The size of a model, not that of a batch.
         ("vit_b16_b128_amp", (), {"first": ("vit-b16",), "batch_size": 128}),
         ("efficientnet_b4_fp32", (), {"first": ("efficientnet-b4",), "batch_size": None}),
+        ("llama3-8b_b200_fp8", (), {"batch_size": None, "first": ("llama3-8b", "b200")}),
+        ("train", ("llama3-8b_b200_fp8",), {"batch_size": None}),
         # Of a node, or of both?
         ("rn50_2nodes_8gpu_b128_fp32", (), {"devices": None, "topology": None}),
         # The nearest directory that says several settings says what the file does not.
@@ -71,6 +75,22 @@ def test_all_that_is_missing_is_asked_for_at_once(tmp_path: Path) -> None:
     stated = {"topology": "1n1g", "batch_size": "128", "precision": "fp32"}
     assert len(load(path, model="resnet50v1.5", **stated).counted) == 1
     assert "--model" in str(only(load(path, **stated)).hint)
+
+
+def test_a_mapping_to_complete_has_what_is_missing(here: Path) -> None:
+    for name, rate in (("a/train.log", 384.0), ("a/other.log", 390.0)):
+        write(here / "logs" / name, oneflow(rate))
+    call("summarize", "logs", "--model", "resnet50v1.5", "--suggest-mapping")
+    mapping = here / "mapping.yml"
+    document = yaml.safe_load(mapping.read_text())
+    missing = {"topology": None, "batch_size": None, "precision": None}
+    assert document == {"logs": {"a/other.log": missing, "a/train.log": missing}}
+    text = mapping.read_text().replace("topology: ,", "topology: 1n1g,")
+    text = text.replace("batch_size: ,", "batch_size: 128,")
+    mapping.write_text(text.replace("precision: }", "precision: fp32}"))
+    results = load(here / "logs", mapping=mapping, model="resnet50v1.5")
+    assert (len(results.counted), results.problems) == (2, [])
+    assert "already" in call("summarize", "logs", "--suggest-mapping", status=2).err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,72 @@
+"""Ultralytics YOLO, and YOLOv5: steps per second, the mean of each epoch.
+
+          Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size
+          1/100      6.73G      1.081     0.4706      1.084         10        640: 100%|██████████|
+      16/16 [00:05<00:00,  2.78it/s]
+         12/300      3.87G       3.63      5.712      4.189        176        640: 100% ━━━━━━━━━━━━
+      8/8 3.1it/s 2.6s
+
+Each row is one line; the second is that of version 8.3.190 (2025) and newer. A bar is written again
+and again, with carriage returns; only its last state, before a newline, has the mean of the epoch.
+Validation has a bar of its own. `batch` is that of all devices. Only rank 0 prints. Slow steps are
+printed as s/it; of the newer bar, a rate below 1 has too few digits.
+
+Source: ultralytics/ultralytics 002363f and v8.0, ultralytics/utils/tqdm.py and engine/trainer.py;
+ultralytics/yolov5 v7.0, train.py; tqdm 4.66, tqdm/std.py (close).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from .records import Format, Statement
+from .statements import EXACT
+
+_ROW = (
+    rb"(?P<epoch>\d{1,6}+)/\d{1,6}+ {1,12}+[\d.]{1,8}+G (?>[^\r\n%%|]{10,200}?: {1,4}+100%%)%s"
+    rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) %s(?=[ \t]{0,8}+\r?(?:\n|\Z))"
+)
+_TQDM = rb"\|[^|\r\n]{0,400}+\| "
+_SETTINGS = "engine/trainer: "
+_FAST = Format(
+    name="ultralytics",
+    sample="1/100      6.73G      1.081 ...   640: 100%|███| 16/16 [00:05<00:00,  2.78it/s]",
+    marker=b"100%|",
+    entry=re.compile(
+        _ROW % (_TQDM, rb"\[[\d:]{4,12}+<00:00, {0,8}+(?P<rate>[^\s\]]{1,64}?)it/s\]")
+    ),
+    rate=rb"\d+\.\d\d",
+    statements=(
+        Statement(_SETTINGS, re.compile(r"\bbatch=(?P<global_batch_size>\d{1,9}+)\b")),
+        Statement(
+            _SETTINGS,
+            re.compile(r"\bamp=(?P<precision>True|False)\b"),
+            values={"True": "amp", "False": EXACT},
+        ),
+        Statement(
+            _SETTINGS,
+            re.compile(r"\bmodel=(?:[^\s,]{0,200}/)?(?P<network>[\w-]{1,64}+)\.(?:pt|yaml)\b"),
+        ),
+    ),
+    rates_are_per="step",
+    framework="pytorch",
+)
+_SLOW = replace(
+    _FAST,
+    sample="1/100      6.73G      1.081 ...   640: 100%|███| 99/99 [01:52<00:00,  1.14s/it]",
+    entry=re.compile(
+        _ROW % (_TQDM, rb"\[[\d:]{4,12}+<00:00, {0,8}+(?P<rate>[^\s\]]{1,64}?)s/it\]")
+    ),
+    seconds=1.0,
+)
+_NEW = replace(
+    _FAST,
+    sample="12/300      3.87G       3.63 ...   640: 100% ━━━━━━━━━━━━ 8/8 3.1it/s 2.6s",
+    marker=b"it/s ",
+    entry=re.compile(
+        _ROW % (rb" [\x80-\xff]{1,99}+ ", rb"(?P<rate>[1-9]\d{0,9}+\.\d)it/s \d[\d:.]{0,9}+s?")
+    ),
+    rate=rb"\d+\.\d",
+)
+FORMAT = replace(_FAST, variants=(_SLOW, _NEW))
