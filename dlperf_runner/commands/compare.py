@@ -13,6 +13,7 @@ import typer
 from ..core.errors import UserError
 from ..core.files import write_result
 from ..options import (
+    ABOUT_LOGS,
     AboutLogs,
     AsJson,
     Conditions,
@@ -158,10 +159,9 @@ def _mode(given: Sequence[Path], baseline: str, save: str, published: bool) -> s
 
 # The options that each kind of comparison supports. Others are errors, never silently ignored.
 _GATE = ("--fail-if-slower", "--allow-undecided", "--junit")
-_ABOUT = ("--model", "--framework", "--precision", "--topology", "--batch-size", "--accelerator")
-_LOGS = (*_ABOUT, "--mapping")
+_LOGS = (*ABOUT_LOGS, "--mapping")
 _OPTIONS = {
-    "--published": (*_ABOUT[:3], "--all", "--json"),
+    "--published": ("--model", "--framework", "--precision", "--all", "--json"),
     "--save-baseline": ("--replace", *_LOGS),
     "two campaigns": (*_GATE, "--allow-different", *_LOGS, "--json"),
     "one campaign": (*_GATE, *_LOGS, "--all", "--condition", "--assume-published", "--json"),

@@ -8,7 +8,7 @@ import codecs
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import compress, count, islice, repeat
 from typing import NamedTuple
 
 from .records import CUT
@@ -49,6 +49,7 @@ _MARKS = (
 )
 # What stands for a byte that is not UTF-8.
 REPLACED = "\ufffd".encode()
+_FIRST_TAGS = 20  # of several ranks, these are hardly ever of one
 LONGEST = 2**18  # bytes in a line; a line of interest has about 100, a printed namespace 2000
 
 
@@ -172,6 +173,8 @@ def _without_tag(data: bytes, first: int) -> Block | None:
     tag = _TAG.match(data)
     if tag is None or tag["rank"] is None or tag["job"]:
         return None
+    if any(other[0] != tag[0] for other in islice(_TAG.finditer(data), _FIRST_TAGS)):
+        return None
     plain = (b"\n" + data).replace(b"\n" + tag[0], b"\n")[1:]
     newlines = plain.count(b"\n")
     tagged = newlines + (data[-1:] != b"\n")
@@ -232,10 +235,9 @@ def _with_marker(data: bytes, lines: Sequence[bytes], markers: Sequence[bytes]) 
     """The indices of the lines with a marker, and of lines on which their last numbers go on."""
     found: set[int] = set()
     for marker in {marker for marker in markers if holds(data, marker)}:
-        before = accumulate(part.count(b"\n") for part in data.split(marker or b"\n"))
-        found.update([*before][:-1] if marker else range(len(lines)))
-    found |= {n + 1 for n in found if n + 1 < len(lines) and _GOES_ON.match(lines[n + 1])}
-    return sorted(found)
+        found.update(compress(count(), map(bytes.count, lines, repeat(marker))))
+    after = [n + 1 for n in found if n + 1 < len(lines)]
+    return sorted(found.union(compress(after, map(_GOES_ON.match, [lines[n] for n in after]))))
 
 
 @functools.lru_cache(maxsize=128)  # without times, a log has a tag for each rank

@@ -175,7 +175,8 @@ class Format:
     `rate` is the duration of a step in units of so many seconds; it becomes a rate in steps per
     second. `rates_are_per`: what a printed rate is of; of a step, it is in steps per second.
     `running_mean`: a rate is the mean of all steps behind the first ones, of which this is the
-    number; it becomes that of the steps since the line before.
+    number; it becomes that of the steps since the line before. With a group `amount`, steps differ,
+    and that is what they counted so far.
     `is_library`: other programs print these lines into their logs, too. `batch_of_step`: the batch
     of a run counts all samples of a step, those of accumulated batches included; in other formats,
     the accumulated batches multiply it. `is_fp32`: the program is of a time before TF32, or

@@ -97,7 +97,8 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         counted = tuple(_of_epochs(epochs, lengths, counted, seen))
     per_second = _rates(form, block, rates)
     if form.running_mean is not None:
-        per_second = list(_since_line_before(form.running_mean, counted, per_second, seen))
+        amounts = [int(amount) for amount in group["amount"]] if "amount" in group else counted
+        per_second = list(_since_line_before(form.running_mean, amounts, per_second, seen))
     return Columns(
         [number + 1 for number in counted] if form.zero_based else list(counted),
         per_second,
@@ -160,15 +161,16 @@ def _of_epochs(
 
 
 def _since_line_before(
-    uncounted: int, steps: Sequence[int], means: Sequence[float], seen: Seen
+    uncounted: int, amounts: Sequence[int], means: Sequence[float], seen: Seen
 ) -> Iterator[float]:
-    """The rates of the steps since the line before, from running means."""
-    for step, mean in zip(steps, means, strict=True):
+    """The rates since the line before, from running means and the steps, or what steps counted, up
+    to each line."""
+    for amount, mean in zip(amounts, means, strict=True):
         before, earlier = seen.running_mean or (uncounted, mean)
-        duration = (step - uncounted) / mean - (before - uncounted) / earlier
+        duration = (amount - uncounted) / mean - (before - uncounted) / earlier
         # A step that does not follow is reported when all are numbered.
-        yield (step - before) / duration if step > before and duration > 0 else mean
-        seen.running_mean = step, mean
+        yield (amount - before) / duration if amount > before and duration > 0 else mean
+        seen.running_mean = amount, mean
 
 
 def _check_bytes(form: Format, block: Block) -> None:

@@ -55,7 +55,8 @@ def measure(
     with each other estimator. Raises UserError, with file and line, if the log is damaged or
     contradicts what is expected.
     """
-    confirmed = settings.confirmed_settings(log.headers, rule, expected, name)
+    last = max(log.columns.steps, default=None)
+    confirmed = settings.confirmed_settings(log.headers, rule, expected, name, last)
     if form.whole_run:
         return _of_whole_run(log, confirmed, rule, expected, line_of, name), log.columns, 0
     final = settings.final_rate(log.headers, name)

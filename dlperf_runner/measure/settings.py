@@ -25,10 +25,15 @@ _WHAT = {
 
 
 def confirmed_settings(
-    headers: Sequence[Header], rule: Rule, expected: Expected, name: str
+    headers: Sequence[Header],
+    rule: Rule,
+    expected: Expected,
+    name: str,
+    last_step: int | None = None,
 ) -> set[str]:
     """The names of the settings that the log confirms. Raises UserError if it contradicts one, or
-    itself."""
+    itself. A run whose log ends with `last_step` may have been planned to be longer, if its user
+    states how long it was."""
     wanted = {
         "batch_size_per_device": (expected.micro_batch_size, None),
         "global_batch_size": (expected.global_batch_size, None),
@@ -49,6 +54,8 @@ def confirmed_settings(
         line, value = stated[0]
         if field == "batch_size_per_device":
             value = as_batch_size(value)
+        if field == "total_steps" and _was_longer(value, last_step, rule, expected):
+            continue
         if field in wanted:
             found.add(what)
             value_wanted, by = wanted[field]
@@ -69,6 +76,12 @@ def confirmed_settings(
     for option, stated in options.items():
         _check_agreement(option.replace("_", " "), stated, name)
     return found
+
+
+def _was_longer(planned: int, last_step: int | None, rule: Rule, expected: Expected) -> bool:
+    """Whether a log ends with the steps that its user states, of a run that was to have more."""
+    is_stated = expected.by("total_steps") != expected.by("")
+    return is_stated and last_step is not None and last_step <= rule.total_steps < planned
 
 
 def same_precision(a: object, b: object) -> bool:

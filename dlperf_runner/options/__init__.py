@@ -170,6 +170,7 @@ _OF_LINES = (
     ("rates_are_per", "Whose rates --regex gives: world, node, device or step.", "WHOSE"),
     ("step_time_unit", "The unit of the group step_time: s or ms.", "UNIT"),
 )
+ABOUT_LOGS = tuple(f"--{name.replace('_', '-')}" for name, *_ in (*_STATED, *_OF_LINES))
 
 
 def states(

@@ -16,6 +16,7 @@ LONG = {
     "commands/history.py": {"command"},
     "commands/summarize.py": {"command"},
     "commands/run.py": {"command"},
+    "mlperf/command.py": {"command"},
     "commands/report.py": {"make_report"},
     "plan/make.py": {"_runs"},
     "results/run_log.py": {"_measured"},

@@ -124,6 +124,14 @@ def test_a_mapping_gives_expressions_by_path_and_before_built_in_formats(here: P
     assert [*rates] == [pytest.approx(100), pytest.approx(800)]
 
 
+@pytest.mark.parametrize("command", ["report", "compare", "export github"])
+def test_other_commands_take_an_expression(here: Path, command: str) -> None:
+    write(here / "logs" / NAME, program())
+    options = ["--regex", REGEX, "--rates-are-per", "world", "--total-steps", "60"]
+    called = call(*command.split(), "logs", *options, status=None)
+    assert "no effect" not in called.both and "no known format" not in called.both
+
+
 def test_logs_that_a_known_format_reads_need_no_expression(here: Path) -> None:
     write(here / "logs" / NAME, program())
     write(here / "logs" / "1n1g" / "rn50_b128_fp32_1.log", GOOD)
