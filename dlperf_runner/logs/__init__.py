@@ -16,7 +16,7 @@ from typing import Any
 from . import gluoncv_horovod, steps, text
 from .ranks import Ranks
 from .reader import Block, blocks, holds
-from .records import CUT, Columns, Format, Header, LineError, Statement, Table
+from .records import CUT, Columns, Format, Header, LineError, Statement, StepTable
 from .statements import headers
 
 __all__ = [
@@ -103,7 +103,7 @@ def parse(
     rate. `rank`: that whose lines count, by default the first that prints a rate; then ranks must
     have the same rates. Raises LineError."""
     if form.table is not None:
-        table = Table(*form.table(pieces))
+        table = StepTable(*form.table(pieces))
         length, notes = table.epoch_length, table.notes
         return Log(table.headers, table.columns, epoch_length=length, notes=notes)
     log = Log([], Columns())
@@ -160,7 +160,7 @@ def _of_run(form: Format, block: Block, group: str, values: set[bytes]) -> Heade
 def line_of(form: Format, pieces: Iterable[bytes], index: int, rank: str | None = None) -> int:
     """The line number of the line with a rate of that index. Reads the log again, so that no line
     number is counted for logs without problems."""
-    if form.table is not None and (lines := Table(*form.table(pieces)).lines):
+    if form.table is not None and (lines := StepTable(*form.table(pieces)).lines):
         return lines[index]
     places = (
         (block, match.start("rate"))

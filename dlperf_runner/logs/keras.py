@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from . import text
 from .reader import blocks
-from .records import Columns, Format, LineError, Refusal, Statement, Table
+from .records import Columns, Format, LineError, Refusal, Statement, StepTable
 from .statements import headers
 from .steps import first_rank
 
@@ -54,10 +54,10 @@ class _End(NamedTuple):
     line: int
 
 
-def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) -> Table:
+def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) -> StepTable:
     """The rate of each epoch. Raises LineError if a time has too few digits."""
     scan = re.compile(rb"%s|%s" % (_EPOCH, entry.pattern))
-    table, ends = Table([], Columns()), dict[tuple[int, int], list[_End]]()
+    table, ends = StepTable([], Columns()), dict[tuple[int, int], list[_End]]()
     rank, epoch = None, 1
     markers = [b"Epoch ", form.marker, *(s.marker.encode() for s in form.statements)]
     for block in blocks(pieces, markers):
@@ -97,7 +97,7 @@ def _seconds(length: int, first: _End, others: Sequence[_End]) -> tuple[float, f
     return (least + most) / 2, (most - least) / 2
 
 
-def _of_epochs(table: Table, ends: Mapping[tuple[int, int], Sequence[_End]]) -> Table:
+def _of_epochs(table: StepTable, ends: Mapping[tuple[int, int], Sequence[_End]]) -> StepTable:
     """The table of these epochs. Lines with another number of steps are of an evaluation."""
     lines: list[int] = []
     notes: set[str] = set()

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from . import text
 from .reader import blocks
-from .records import Columns, Format, Header, LineError, Statement, Table
+from .records import Columns, Format, Header, LineError, Statement, StepTable
 from .statements import headers
 from .steps import first_rank
 
@@ -178,7 +178,7 @@ def _of_steps(epoch: _Epoch, every: int) -> Iterator[tuple[_Update, float]]:
         yield last._replace(step=end), rate
 
 
-def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) -> Table:
+def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) -> StepTable:
     """The rates of the parts of each epoch. Raises LineError if they are not to be understood."""
     stated, epochs = _read(form, entry, pieces)
     columns, lines = Columns(), []
@@ -193,7 +193,7 @@ def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) ->
             columns.losses.append(update.loss)
             columns.unix_times.append(None)
             lines.append(update.line)
-    return Table(stated, columns, length or None, lines)
+    return StepTable(stated, columns, length or None, lines)
 
 
 _COUNT = rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)"

@@ -69,7 +69,7 @@ class Header:
 CUT = "…"
 
 
-class Table(NamedTuple):
+class StepTable(NamedTuple):
     """What is read of a log whose rates are no steps. `lines` are those of the rates, and `notes`
     say what else they include."""
 
@@ -212,7 +212,7 @@ class Format:
     is_library: bool = False
     batch_of_step: bool = False
     is_fp32: bool = False
-    table: Callable[[Iterable[bytes]], tuple[list[Header], Columns] | Table] | None = None
+    table: Callable[[Iterable[bytes]], tuple[list[Header], Columns] | StepTable] | None = None
     variants: tuple[Format, ...] = ()
     framework: str | None = None
     unit: Unit | None = None
