@@ -30,7 +30,7 @@ FORMAT = Format(
     statements=(
         Statement(
             "tokens per iteration will be: ",
-            re.compile(r"will be: (?P<tokens_per_step>[\d,]{1,24}+)", re.ASCII),
+            re.compile(r"will be: (?P<tokens_per_step>\d{1,3}+(?:,\d{3}){1,6}+)(?!\S)", re.ASCII),
         ),
     ),
     zero_based=True,

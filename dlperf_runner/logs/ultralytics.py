@@ -28,13 +28,14 @@ _ROW = (
     rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) %s(?=[ \t]{0,8}+\r?(?:\n|\Z))"
 )
 _TQDM = rb"\|[^|\r\n]{0,400}+\| "
+_OTHER = rb"|100%\|"  # a bar of validation, or one before its last state: it has no rate here
 _SETTINGS = "engine/trainer: "
 _FAST = Format(
     name="ultralytics",
     sample="1/100      6.73G      1.081 ...   640: 100%|███| 16/16 [00:05<00:00,  2.78it/s]",
     marker=b"100%|",
     entry=re.compile(
-        _ROW % (_TQDM, rb"\[[\d:]{4,12}+<00:00, {0,8}+(?P<rate>[^\s\]]{1,64}?)it/s\]")
+        _ROW % (_TQDM, rb"\[[\d:]{4,12}+<00:00, {0,8}+(?P<rate>[^\s\]]{1,64}?)it/s\]") + _OTHER
     ),
     rate=rb"\d+\.\d\d",
     statements=(
@@ -56,7 +57,7 @@ _SLOW = replace(
     _FAST,
     sample="1/100      6.73G      1.081 ...   640: 100%|███| 99/99 [01:52<00:00,  1.14s/it]",
     entry=re.compile(
-        _ROW % (_TQDM, rb"\[[\d:]{4,12}+<00:00, {0,8}+(?P<rate>[^\s\]]{1,64}?)s/it\]")
+        _ROW % (_TQDM, rb"\[[\d:]{4,12}+<00:00, {0,8}+(?P<rate>[^\s\]]{1,64}?)s/it\]") + _OTHER
     ),
     seconds=1.0,
 )
@@ -66,6 +67,7 @@ _NEW = replace(
     marker=b"it/s ",
     entry=re.compile(
         _ROW % (rb" [\x80-\xff]{1,99}+ ", rb"(?P<rate>[1-9]\d{0,9}+\.\d)it/s \d[\d:.]{0,9}+s?")
+        + rb"|it/s "
     ),
     rate=rb"\d+\.\d",
 )
