@@ -94,12 +94,6 @@ class LogFile:
                     return form
         raise self._nothing_found()
 
-    def prefer(self, forms: Mapping[str, logs.Format]) -> None:
-        """Read the log in one of these formats, if it has lines of one."""
-        with self.errors():
-            if forms and (form := logs.detect(self.pieces(), forms)):
-                self.form = form
-
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Add the name of the log to errors of its lines."""

@@ -3,6 +3,7 @@ states, and from what the log itself states. Sources that contradict each other 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -40,24 +41,7 @@ def named_run(
     log: LogFile, directories: Sequence[str], models: Sequence[Model], statement: Statement
 ) -> FoundRun:
     """The run of a log. Raises UserError if it cannot be identified."""
-    path_words = _words_at(log.path, directories)
-    if own := logs.own_formats():
-        log.prefer(_named_formats(own, path_words, models, statement))
-    return _Identification(log, path_words, models, statement).run()
-
-
-def _named_formats(
-    own: Mapping[str, logs.Format],
-    path_words: PathWords,
-    models: Sequence[Model],
-    statement: Statement,
-) -> dict[str, logs.Format]:
-    """The formats of the user that belong to the model which a statement or the name names: those
-    of programs with a built-in format may be among them."""
-    stated = [statement["model"].value] if "model" in statement else []
-    named = {*(stated or (*path_words.first, *path_words.others))}
-    of_models = {m.workload.log_format for m in models if not named.isdisjoint(m.names)}
-    return {name: form for name, form in own.items() if name in of_models}
+    return _Identification(log, _words_at(log.path, directories), models, statement).run()
 
 
 def is_named_like_a_run(path: Path, directories: Sequence[str]) -> bool:
@@ -101,6 +85,7 @@ class _Identification:
         if found is None:
             raise self._without_model()
         self.entry = found
+        self.similar = _similar(found, models) if "model" in statement else None
 
     @property
     def rank(self) -> str | None:
@@ -154,7 +139,7 @@ class _Identification:
             asserted=tuple(self.asserted),
             rank=self.rank,
             stated_parameters=parameters,
-            assumed=(ASSUMED_NODES,) if self._nodes_are_assumed else (),
+            assumed=tuple(self._assumed()),
             other_words=" ".join((*self._unused_words(), *self.words.others)),
         )
 
@@ -165,6 +150,12 @@ class _Identification:
             is_known = names().is_model(word) or names().framework_of(word)
             if not of_model and not is_known and word != self.entry.name:
                 yield word
+
+    def _assumed(self) -> Iterator[str]:
+        if self._nodes_are_assumed:
+            yield ASSUMED_NODES
+        if self.similar:
+            yield f"no workload has the model {self.entry.name}; did you mean {self.similar}?"
 
     def _stated_parameters(self) -> Iterator[tuple[str, str]]:
         for name in ("accumulation_steps", "sequence_length"):
@@ -403,6 +394,14 @@ def entry_of(run: FoundRun, form: logs.Format, models: Sequence[Model]) -> Model
     if found is None and run.workload == workload_name(form):
         return program_model(form, run.model, run.framework, _workloads(models))
     return found
+
+
+def _similar(entry: Model, models: Sequence[Model]) -> str | None:
+    """The name of a model of the catalogue that is spelt like that of an unknown one."""
+    known = {name for model in models for name in model.names}
+    if entry.name in known:
+        return None
+    return next(iter(difflib.get_close_matches(entry.name, sorted(known), 1, cutoff=0.85)), None)
 
 
 def _workloads(models: Sequence[Model]) -> dict[str, Workload]:

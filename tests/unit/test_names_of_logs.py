@@ -77,6 +77,14 @@ def test_all_that_is_missing_is_asked_for_at_once(tmp_path: Path) -> None:
     assert "--model" in str(only(load(path, **stated)).hint)
 
 
+def test_a_model_that_is_spelt_like_another_is_asked_about(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine_b128_fp32_1n1g.log", GOOD)
+    for model, asked in (("resnet50v15", True), ("resnet50v1b", False), ("mynet", False)):
+        results = load(path, model=model)
+        assert [run.model for run in results.counted] == [model]
+        assert any("did you mean resnet50v1.5?" in note for note in results.notes) == asked
+
+
 def test_a_mapping_to_complete_has_what_is_missing(here: Path) -> None:
     for name, rate in (("a/train.log", 384.0), ("a/other.log", 390.0)):
         write(here / "logs" / name, oneflow(rate))
