@@ -176,7 +176,8 @@ def _since_line_before(
 def _check_bytes(form: Format, block: Block) -> None:
     """Raise LineError if a line with a rate has a byte that is not UTF-8."""
     for match in with_rate(form, block.data):
-        start = block.data.rfind(b"\n", 0, match.start()) + 1
+        # A progress bar goes back to the beginning of its line.
+        start = max(block.data.rfind(mark, 0, match.start()) for mark in (b"\n", b"\r")) + 1
         end = block.data.find(b"\n", match.start("rate"))
         if REPLACED in block.data[start : end if end >= 0 else None]:
             line, problem = block.line(match.start("rate")), "the line is not valid UTF-8"

@@ -107,3 +107,10 @@ def test_several_ranks_with_steps_of_several_lines() -> None:
         [(2, 11001.0), (3, 11002.0)],
         [(2, 11000.0), (3, 11003.0)],
     )
+
+
+def test_a_torn_character_of_a_progress_bar_is_not_one_of_the_rate_behind_it() -> None:
+    torn = "100%|\udce2| 50/50 [00:48<00:00]\r{'train_runtime'"
+    assert throughput(read_as(TRAINER, trained("{'train_runtime'", torn))) == TRAINER.value
+    results = read_as(TRAINER, trained("{'train_runtime'", torn.replace("\r", " ")))
+    assert "not valid UTF-8" in results.problems[0].problem
