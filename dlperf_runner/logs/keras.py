@@ -105,6 +105,15 @@ def _of_epochs(table: StepTable, ends: Mapping[tuple[int, int], Sequence[_End]])
     for (epoch, steps), (first, *others) in ends.items():
         if steps != length:
             continue
+        finished = [end for end in (first, *others) if end.elapsed]
+        if len(finished) > 1:
+            raise LineError(
+                finished[1].line,
+                f"epoch {epoch} ends twice",
+                expected=f"once, as in line {finished[0].line}",
+                found=f"another line with {length}/{length}",
+                hint="do several runs or an evaluation write to this log? keep the lines of one",
+            )
         seconds, half = _seconds(length, first, others)
         if half > _MOST_ROUNDED * seconds:
             raise LineError(
