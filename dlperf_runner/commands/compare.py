@@ -127,7 +127,10 @@ def command(
     if len(loaded) == 2 or baseline:
         table, rendered, suite = _two_campaigns(loaded, baseline, limit, allow_different or [])
     else:
-        stated, ways = condition or [], (everything, assume_published)
+        from ..results.statement import with_conditions
+
+        stated = with_conditions(condition or [], about.statements(), loaded[0].directory)
+        ways = (everything, assume_published)
         table, rendered, suite = _with_published(loaded[0], stated, limit, ways)
     status = _finish(table, rendered, suite, limit, allow_undecided, junit, as_json)
     exit_with(problems, status)

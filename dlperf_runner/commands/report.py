@@ -101,8 +101,11 @@ def make_report(
     Raises UserError if there are no results, or if the report cannot be written.
     """
     from ..report import html
+    from ..results.statement import NOTHING, with_conditions
 
     t = load_labels(language)
+    if len(directories) == 1:
+        conditions = with_conditions(conditions, statements or NOTHING, directories[0])
     stated = parse_stated(conditions)
     command = _command(directories, statements, conditions, language)
     campaigns = list(_campaigns(directories, models, statements))

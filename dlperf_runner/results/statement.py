@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, StrictBool, ValidationError
 
 from ..catalog.entry import read_entry
 from ..catalog.log_pattern import LinesRegex
@@ -109,9 +109,10 @@ def _is_pattern(value: str) -> str:
 
 
 class PathMapping(Entry):
-    """The content of mapping.yml: fields by pattern."""
+    """The content of mapping.yml: fields by pattern, and the conditions of a comparison."""
 
-    logs: dict[Annotated[str, AfterValidator(_is_pattern)], Fields]
+    logs: Mapping[Annotated[str, AfterValidator(_is_pattern)], Fields] = {}
+    conditions: Mapping[str, StrictBool | str | int | float] = {}
 
 
 def suggested_mapping(problems: Iterable[UserError], sources: Sequence[Path]) -> str:
@@ -245,6 +246,14 @@ def checked(statements: Statements, sources: Sequence[Path]) -> Statements:
     for pattern, fields in statements.mapping.logs.items() if statements.mapping else ():
         _check_names(fields, f"{statements.file}: {pattern}: ")
     return statements
+
+
+def with_conditions(texts: Sequence[str], statements: Statements, source: Path) -> list[str]:
+    """The conditions of a command line, and those of a mapping that it does not state."""
+    mapping = checked(statements, [source]).mapping
+    stated = {text.partition("=")[0].strip() for text in texts}
+    kept = mapping.conditions.items() if mapping else ()
+    return [*texts, *(f"{name}={value}" for name, value in kept if name not in stated)]
 
 
 def _check_expression(statements: Statements) -> None:

@@ -19,6 +19,18 @@ def test_the_sample_is_made_from_the_published_speeds(tmp_path: Path) -> None:
         assert path.read_bytes() == (made / path.relative_to(LOGS)).read_bytes()
 
 
+def test_conditions_of_a_mapping_are_those_of_the_options(tmp_path: Path) -> None:
+    mapping = tmp_path / "mapping.yml"
+    mapping.write_text("conditions: {data: real, image_size: 224, xla: no, accelerator: V100}\n")
+    better = ("--condition", "accelerator=V100-SXM2-16GB")
+    told = call("compare", LOGS, "--mapping", mapping, *better).out
+    assert "6 reproduced" in told
+    assert "V100-SXM2-16GB, --condition" in told
+    assert "not comparable" in call("compare", LOGS, "--mapping", mapping).out
+    mapping.write_text("conditions: {colour: red}\n")
+    assert "invalid condition" in call("compare", LOGS, "--mapping", mapping, status=2).err
+
+
 def test_the_commands_of_its_page_work(tmp_path: Path) -> None:
     page = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     commands = [line.split()[1:] for line in page.splitlines() if line.startswith("    dlperf")]
