@@ -15,7 +15,7 @@ from typing import Any
 
 from . import gluoncv_horovod, steps, text
 from .ranks import Ranks
-from .reader import Block, blocks, holds
+from .reader import Block, any_of, blocks, holds
 from .records import CUT, Columns, Format, Header, LineError, Statement, StepTable
 from .statements import headers
 
@@ -201,7 +201,10 @@ def detect(pieces: Iterable[bytes], known: Mapping[str, Format] | None = None) -
     has a rate."""
     of_programs = (built_in() if known is None else known).values()
     forms = [form for main in of_programs for form in (main, *main.variants)]
-    for block in blocks(_growing(pieces), [form.marker for form in forms]):
+    markers = tuple(dict.fromkeys(form.marker for form in forms))
+    for block in blocks(_growing(pieces), markers):
+        if not any_of(markers).search(block.data):
+            continue
         matches = [
             (match.start(), number)
             for number, form in enumerate(forms)

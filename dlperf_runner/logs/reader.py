@@ -9,8 +9,9 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, count, islice, repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ..core.linear import compiled
 from .records import CUT
 
 # mpirun -tag-output -timestamp-output: "Tue Jun 14 15:40:21 2022[1,0]<stdout>:", or only one of the
@@ -50,6 +51,7 @@ _MARKS = (
 # What stands for a byte that is not UTF-8.
 REPLACED = "\ufffd".encode()
 _FIRST_TAGS = 20  # of several ranks, these are hardly ever of one
+_MANY = 16  # markers
 LONGEST = 2**18  # bytes in a line; a line of interest has about 100, a printed namespace 2000
 
 
@@ -98,6 +100,12 @@ def holds(data: bytes, marker: bytes) -> bool:
     """Whether the marker occurs. Python searches from the end more than twice as fast as from the
     beginning."""
     return data.rfind(marker) >= 0
+
+
+@functools.lru_cache(maxsize=16)
+def any_of(markers: tuple[bytes, ...]) -> Any:
+    """The pattern of many markers, which RE2 looks for at once, much faster than one by one."""
+    return compiled(b"|".join(map(re.escape, markers)))
 
 
 def blocks(pieces: Iterable[bytes], markers: Sequence[bytes]) -> Iterator[Block]:
@@ -222,6 +230,8 @@ def _has_labels(data: bytes, markers: Sequence[bytes]) -> bool:
     tells."""
     if _has_tags(data):
         return True
+    if len(markers) > _MANY and not any_of(tuple(markers)).search(data):
+        return False
     places = (data.rfind(marker) for marker in filter(None, markers))
     at = next((at for at in places if at >= 0), None)
     return at is not None and _LABEL.match(data, _start_of_line(data, at)) is not None
