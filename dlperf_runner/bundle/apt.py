@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -301,8 +302,10 @@ def quoted(path: str) -> str:
 def _run(root: Root | None, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a program of the private apt; without `root`, of the machine's own."""
     private = {"APT_CONFIG": str(root.directory.resolve() / "apt.conf")} if root else {}
-    variables = {**os.environ, "LC_ALL": "C.UTF-8", **private}
-    return subprocess.run(argv, capture_output=True, text=True, check=False, env=variables)
+    # After a bad signature, apt leaves the key in the directory for temporary files.
+    with tempfile.TemporaryDirectory(prefix="dlperf-apt-") as scratch:
+        variables = {**os.environ, "LC_ALL": "C.UTF-8", "TMPDIR": scratch, **private}
+        return subprocess.run(argv, capture_output=True, text=True, check=False, env=variables)
 
 
 def _complaints(result: subprocess.CompletedProcess[str]) -> list[str]:
