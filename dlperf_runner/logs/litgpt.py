@@ -55,5 +55,7 @@ FORMAT = Format(
     seconds=0.001,
     rates_are_per="step",
     framework="pytorch",
+    caveat="pretraining prints the time of the last of the accumulated batches, which also updates"
+    " the weights, so its rates are a little low where a step has several",
     unit="tokens",
 )

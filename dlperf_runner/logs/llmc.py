@@ -47,5 +47,7 @@ FORMAT = Format(
     one_step=True,
     batch_of_step=True,
     framework="cuda",
+    caveat="train_gpt2.cu prints a mean of about the last 20 steps, so that slow first steps may"
+    " reach beyond the warm-up",
     unit="tokens",
 )

@@ -44,6 +44,8 @@ _STEPS = Format(
     statements=(),
     rates_are_per="device",
     framework="paddle",
+    caveat="rates of PaddleClas before April 2024 are means since the sixth step of an epoch, so"
+    " that they hold a part of the warm-up",
 )
 _DETECTION = replace(
     _STEPS,

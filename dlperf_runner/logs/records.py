@@ -186,6 +186,8 @@ class Format:
 
     `window`: a rate is the mean of so many last steps, whatever the interval between two lines.
 
+    `caveat`: what its rates may hold besides, for a note below each table.
+
     If no workload of the catalogue has the format: `framework`, which may be one of several
     (`tensorflow2|jax`), and `unit`, what rates count.
     `whole_run`: a rate is that of a whole run or of all its steps after a warm-up, of which the log
@@ -218,6 +220,7 @@ class Format:
     unit: Unit | None = None
     warmup: tuple[int, int] = (20, 100)
     whole_run: bool = False
+    caveat: str | None = None
 
     @property
     def frameworks(self) -> list[str]:

@@ -154,6 +154,8 @@ class _Identification:
     def _assumed(self) -> Iterator[str]:
         if self._nodes_are_assumed:
             yield ASSUMED_NODES
+        if self.log.form.caveat:
+            yield f"{self.log.form.name}: {self.log.form.caveat}"
         if self.similar:
             yield f"no workload has the model {self.entry.name}; did you mean {self.similar}?"
 

@@ -10,6 +10,7 @@ import yaml
 from command_line import call
 from make_logs import dllogger, gluoncv, megatron, oneflow, write
 from other_logs import GOOD, load, only
+from whole_logs import WHOLE_LOGS
 
 from dlperf_runner.results.log_name import words_of
 from dlperf_runner.stats.summary import summarize
@@ -83,6 +84,15 @@ def test_a_model_that_is_spelt_like_another_is_asked_about(tmp_path: Path) -> No
         results = load(path, model=model)
         assert [run.model for run in results.counted] == [model]
         assert any("did you mean resnet50v1.5?" in note for note in results.notes) == asked
+
+
+def test_what_rates_may_hold_besides_is_told_once(tmp_path: Path) -> None:
+    log = WHOLE_LOGS["llmc/whole"]
+    for repeat, end in ((1, ""), (2, "done\n")):
+        path = tmp_path / log.path.replace("_1.", f"_{repeat}.")
+        write(path, [*log.text.splitlines(), *filter(None, [end.strip()])])
+    notes = load(tmp_path, **log.options).notes
+    assert [note.partition(":")[0] for note in notes if "last 20 steps" in note] == ["llmc"]
 
 
 def test_a_mapping_to_complete_has_what_is_missing(here: Path) -> None:
