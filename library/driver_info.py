@@ -30,6 +30,11 @@ nouveau: {description: Whether the module nouveau is loaded., returned: always, 
 has_runfile_driver: {description: Whether a driver from a run file is installed., returned: always, type: bool}
 driver_packages: {description: Installed driver packages., returned: always, type: list, elements: str}
 nvswitches: {description: PCI addresses of the board's NVSwitches., returned: always, type: list, elements: str}
+switch_functions:
+  description: Those of them that are functions of ConnectX (NVLink 5); the fabric manager then needs nvlsm and InfiniBand's modules.
+  returned: always
+  type: list
+  elements: str
 is_ours: {description: Whether the driver's packages or run file were installed by provisioning., returned: always, type: bool}
 gpu_processes: {description: "Processes that use the GPUs, such as C(python3 (41327)).", returned: always, type: list, elements: str}
 rebooted_for: {description: The driver for which the role rebooted the node last; null if none., returned: always, type: str}
@@ -93,7 +98,8 @@ def main():
         nouveau="nouveau" in modules(root),
         has_runfile_driver=os.path.exists(os.path.join(root, "usr/bin/nvidia-uninstall")),
         driver_packages=packages,
-        nvswitches=nvidia_kernel.devices(root, nvidia_kernel.NVSWITCH) or [],
+        nvswitches=nvidia_kernel.nvswitches(root),
+        switch_functions=nvidia_kernel.switch_functions(root),
         is_ours=nvidia_kernel.is_ours(root, "nvidia_driver"),
         gpu_processes=nvidia_kernel.processes(root),
         rebooted_for=text(root, REBOOTED) or None,

@@ -20,8 +20,10 @@ attributes:
 RETURN = r"""
 devices:
   description: >-
-    Sorted by name. Each has C(name firmware) and C(ports), each with C(port state physical_state rate_gbps full_rate_gbps speed link_layer
-    interface), C(gids) (their types), C(full_rate_gbps) being the highest rate that ethtool says an Ethernet port supports, C(fault) (null
+    Sorted by name, without the functions that manage NVSwitches. Each has C(name firmware), C(pcie) (width, max_width, speed and max_speed of
+    its link) and C(ports), each with C(port state physical_state rate_gbps full_rate_gbps speed link_layer interface), C(gids) (their types),
+    C(gid_table) (address and type by index), C(pkeys) (the table of P_Keys), C(counters) (link_downed, and those of errors that are not 0;
+    null where the driver has none), C(full_rate_gbps) being the highest rate that ethtool says an Ethernet port supports, C(fault) (null
     if the port is up, else what to check) and C(in_use) (whether O(rails) names the port; without O(rails), whether the port has the named
     interface, or no port has it).
   returned: always
@@ -32,6 +34,8 @@ interfaces:
   description: C(state mtu addresses) of the devices' interfaces and of O(interface), by name.
   returned: always
   type: dict
+acs: {description: PCI addresses of bridges that redirect traffic between devices (ACS); null in a virtual machine., returned: always, type: list}
+iommu: {description: "Kinds of address translation of the network cards, such as C(DMA-FQ) or C(identity); null in a virtual machine.", returned: always, type: list}
 modules: {description: Versions of the loaded kernel modules for RDMA and peer memory., returned: always, type: dict}
 gpu_direct:
   description: >-
@@ -42,22 +46,28 @@ gpu_direct:
   elements: str
 dma_buf: {description: What DMA-BUF lacks on the node; empty if nothing., returned: always, type: list, elements: str}
 peer_memory_client: {description: Whether the kernel has an interface for peer memory modules; null if unknown., returned: always, type: bool}
-ofed: {description: Version of MLNX_OFED from ofed_info; null if not installed., returned: always, type: str}
+ofed: {description: "Version of MLNX_OFED from ofed_info, or of DOCA-OFED from its loaded mlx5_core; null if not installed.", returned: always, type: str}
 memlock_kib: {description: How much memory the user may lock; null if unlimited or unknown., returned: always, type: int}
 memlock_unlimited: {description: Whether locked memory is unlimited; null if unknown., returned: always, type: bool}
 """
 
+import io
 import os
 import re
+import struct
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_probes import integer, modules, names, output, text
+from ansible.module_utils.node_probes import integer, modules, names, output, pcie, text
+from ansible.module_utils.nvidia_kernel import is_switch_function
 
 MODULES = re.compile(r"^(mlx\w*|ib_\w+|rdma_\w+|nv_peer_mem|nvidia_peermem|bnxt_re|irdma|efa)$")
 # Name in a stack: name of the kernel module.
 PEER_MEMORY = {"nv_peer_mem": "nv_peer_mem", "nvidia-peermem": "nvidia_peermem"}
 # Kernel functions: for peer memory modules (MLNX_OFED's and some distributions' kernels), and for DMA-BUF (Linux 5.12 and newer MLNX_OFED).
 CLIENT, DMA_BUF = "ib_register_peer_memory_client", "ib_umem_dmabuf_get"
+COUNTERS = (
+    "link_downed", "link_error_recovery", "symbol_error", "port_rcv_errors", "local_link_integrity_errors", "excessive_buffer_overrun_errors"
+)  # fmt: skip
 NOTHING = re.compile(r"^[0:]*$")
 
 
@@ -101,11 +111,46 @@ def hexadecimal(value):
     return int(value, 16) if re.match(r"0x[0-9a-fA-F]{1,8}\Z", value or "") else None
 
 
-def gids(port):
-    """Types of the port's GIDs, such as RoCE v2, without all-zero ones."""
-    used = [name for name in names(port, "gids") if name.isdigit() and not NOTHING.match(text(port, "gids", name) or "")]
-    # `IB/RoCE v1` stands for both; the port's link_layer tells which.
-    return sorted(set(filter(None, (text(port, "gid_attrs/types", name) for name in used))))
+def gid_table(port):
+    """{index: [address, type]} of the port's GIDs, without all-zero ones. `IB/RoCE v1` stands for both; the port's link_layer tells which."""
+    values = dict((name, text(port, "gids", name) or "") for name in names(port, "gids") if name.isdigit())
+    return dict((name, [gid, text(port, "gid_attrs/types", name) or None]) for name, gid in values.items() if not NOTHING.match(gid))
+
+
+def counters(port):
+    """How often the link went down, and the counters of its errors that are not 0; null if the driver has none."""
+    values = dict((name, integer(text(port, "counters", name))) for name in COUNTERS)
+    if values["link_downed"] is None:
+        return None
+    return dict((name, value) for name, value in values.items() if value or name == "link_downed")
+
+
+def redirects(folder):
+    """Whether a PCI bridge has ACS on: control register of extended capability 13. Only root reads it."""
+    try:
+        with io.open(os.path.join(folder, "config"), "rb") as stream:
+            config = stream.read(4096)
+    except (IOError, OSError):
+        return False
+    place, seen = 0x100, set()
+    while place and place not in seen and len(config) >= place + 8:
+        seen.add(place)
+        head = struct.unpack_from("<I", config, place)[0]
+        if head & 0xFFFF == 13:
+            # Source validation, P2P request redirect and P2P completion redirect.
+            return bool(struct.unpack_from("<H", config, place + 6)[0] & 0b1101)
+        place = head >> 20
+    return False
+
+
+def bare_metal(root, devices):
+    """Bridges with ACS and kinds of address translation, which slow or hang GPUs' traffic; null in a virtual machine, which needs both."""
+    if re.search(r"(?m)^flags\b.*\bhypervisor\b", text(root, "proc/cpuinfo") or ""):
+        return {"acs": None, "iommu": None}
+    folder = os.path.join(root, "sys/bus/pci/devices")
+    bridges = [name for name in names(folder) if (text(folder, name, "class") or "").startswith("0x0604")]
+    kinds = [text(root, "sys/class/infiniband", device["name"], "device/iommu_group/type") for device in devices]
+    return {"acs": [name for name in bridges if redirects(os.path.join(folder, name))], "iommu": sorted(set(filter(None, kinds)))}
 
 
 def interface_of(device, port):
@@ -133,6 +178,7 @@ def fault(state, physical_state):
 def port_of(device, name):
     port = os.path.join(device, "ports", name)
     rate_gbps, speed = rate(text(port, "rate"))
+    table = gid_table(port)
     state, physical_state = worded(text(port, "state")), worded(text(port, "phys_state"))
     return {
         "port": int(name),
@@ -142,7 +188,10 @@ def port_of(device, name):
         "rate_gbps": rate_gbps,
         "speed": speed,
         "link_layer": text(port, "link_layer") or None,
-        "gids": gids(port),
+        "gids": sorted(set(kind for _gid, kind in table.values() if kind)),
+        "gid_table": table,
+        "pkeys": [text(port, "pkeys", index) for index in sorted(names(port, "pkeys"), key=int) if integer(index) is not None][:16],
+        "counters": counters(port),
         "interface": interface_of(device, int(name)),
     }
 
@@ -152,6 +201,7 @@ def device_of(folder, name):
     return {
         "name": name,
         "firmware": text(device, "fw_ver") or None,
+        "pcie": pcie(device, "device"),
         "ports": [port_of(device, port) for port in sorted(n for n in names(device, "ports") if n.isdigit())],
     }
 
@@ -172,13 +222,15 @@ def gpu_direct(root, loaded):
     """How the cards reach GPU memory. A line of kallsyms: `0000000000000000 T ib_umem_dmabuf_get\t[ib_uverbs]`."""
     known = text(root, "proc/kallsyms") or ""
     driver = text(root, "proc/driver/nvidia/version") or ""
+    # Loaded is not registered: where ib_core had no interface for it, or was replaced since, the module serves nothing (NVIDIA/nccl#1939).
+    peers = names(root, "sys/kernel/mm/memory_peers")
     lacks = []
     if not re.search(r" %s\b" % DMA_BUF, known):
         lacks.append("an RDMA core with DMA-BUF (Linux 5.12 or newer, or a current MLNX_OFED), loaded")
     if "Open Kernel Module" not in driver:
         lacks.append("the open kernel modules of NVIDIA's driver (515 or newer)" if driver else "a running driver")
     return {
-        "gpu_direct": ([] if lacks else ["DMA-BUF"]) + sorted(name for name, module in PEER_MEMORY.items() if module in loaded),
+        "gpu_direct": ([] if lacks else ["DMA-BUF"]) + sorted(name for name, module in PEER_MEMORY.items() if module in loaded and peers),
         "dma_buf": lacks,
         # The function is there only while ib_core is loaded.
         "peer_memory_client": True if re.search(r" %s\b" % CLIENT, known) else False if known and "ib_core" in loaded else None,
@@ -213,7 +265,7 @@ def memlock(root, user, timeout):
 
 def facts(root, user, named, rails, timeout):
     folder = os.path.join(root, "sys/class/infiniband")
-    devices = [device_of(folder, name) for name in names(folder)]
+    devices = [device_of(folder, name) for name in names(folder) if not is_switch_function(os.path.join(folder, name, "device"))]
     ports = [port for device in devices for port in device["ports"]]
     interfaces = [port["interface"] for port in ports]
     is_excluded, is_exact, listed = rails_of(rails)
@@ -231,16 +283,19 @@ def facts(root, user, named, rails, timeout):
     loaded = modules(root)
     # MLNX_OFED_LINUX-5.0-2.1.8.0:
     version = re.match(r"(?:MLNX_)?OFED(?:_LINUX)?-(?:internal-)?(\S+?):?\s*\Z", output(timeout, "ofed_info", "-s") or "")
+    # DOCA since 4.0 has no ofed_info (openucx/ucx#11538); modules of the kernel itself have no version, or one such as 5.0-0.
+    doca = re.match(r"\d\d\.\d\d-\d[\d.]*\Z", loaded.get("mlx5_core") or "")
     limit, is_unlimited = memlock(root, user, timeout)
     found = {
         "devices": devices,
         "missing_rails": missing,
         "interfaces": told,
         "modules": dict((name, known) for name, known in loaded.items() if MODULES.match(name)),
-        "ofed": version.group(1) if version else None,
+        "ofed": version.group(1) if version else doca.group() if doca else None,
         "memlock_kib": limit,
         "memlock_unlimited": is_unlimited,
     }
+    found.update(bare_metal(root, devices))
     return dict(found, **gpu_direct(root, loaded))
 
 

@@ -27,11 +27,14 @@ gpus:
     Sorted by index. Each has C(index uuid bus_id model vbios memory_mib persistence mig temperature_c power_limit_w power_default_limit_w),
     C(clocks_mhz) (application, max; graphics and memory), C(throttle_reasons) (the current ones), C(ecc) (enabled, pending, and volatile and
     aggregate counts of uncorrected errors), C(retired_pages) (pending), C(remapped_rows) (pending, failure), C(processes) (pid, name, type,
-    memory_mib), and C(errors), invalid values by name.
+    memory_mib), C(fabric) (state, status, cluster_uuid, clique_id and health; null without NVLink fabric), and C(errors), invalid values by name.
   returned: always
   type: list
   elements: dict
 pci: {description: "PCI addresses of all NVIDIA GPUs, even those unknown to the driver; null if unknown.", returned: always, type: list}
+pcie: {description: "C(width max_width speed max_speed) of the GPUs' PCIe links by their address, speeds in GT/s.", returned: always, type: dict}
+nvswitches: {description: PCI addresses of what manages the board's NVSwitches., returned: always, type: list, elements: str}
+fabric_manager: {description: C(version) and C(is_active) of the fabric manager; null on boards without NVSwitch., returned: always, type: dict}
 driver: {description: Version of the driver according to nvidia-smi., returned: always, type: str}
 driver_running: {description: Version of the loaded kernel module., returned: always, type: str}
 driver_cuda: {description: The newest CUDA version that the driver supports., returned: always, type: str}
@@ -49,7 +52,7 @@ import re
 
 from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_probes import bounded, modules, program, text
+from ansible.module_utils.node_probes import bounded, modules, pcie, program, text
 from ansible.module_utils.nvidia_smi import indices, read_xml, topology, trouble, xid_errors
 
 QUERY = ["--query-gpu=index,uuid", "--format=csv,noheader"]
@@ -110,10 +113,13 @@ def kernel_log(root, timeout):
 
 
 def facts(root, timeout):
+    gpus = nvidia_kernel.devices(root, nvidia_kernel.GPU)
     gathered = {
         "error": None,
         "gpus": [],
-        "pci": nvidia_kernel.devices(root, nvidia_kernel.GPU),
+        "pci": gpus,
+        "pcie": dict((name, pcie(root, "sys/bus/pci/devices", name)) for name in gpus or ()),
+        "nvswitches": nvidia_kernel.nvswitches(root),
         "driver": None,
         "driver_running": nvidia_kernel.running(root),
         "driver_cuda": None,
@@ -133,6 +139,7 @@ def facts(root, timeout):
         "modules": dict((name, version) for name, version in modules(root).items() if MODULES.match(name)),
         "topology": None,
     }
+    gathered["fabric_manager"] = nvidia_kernel.fabric_manager(root, timeout) if gathered["nvswitches"] else None
     log = kernel_log(root, timeout)
     gathered["xid"] = None if log is None else xid_errors(log)
     smi = program("nvidia-smi", ["/usr/local/nvidia/bin"])

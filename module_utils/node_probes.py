@@ -49,6 +49,14 @@ def integer(value):
     return int(value) if value is not None and re.match(r"[0-9]{1,18}\Z", value) else None
 
 
+def pcie(*parts):
+    """{width, max_width, speed, max_speed} of a PCI device's link, the speeds in GT/s; null where unknown."""
+    speeds = [re.match(r"([0-9.]{1,6}) GT/s", text(*(parts + (key + "_link_speed",))) or "") for key in ("current", "max")]
+    width, most = [integer(text(*(parts + (key + "_link_width",)))) for key in ("current", "max")]
+    speed, fastest = [float(match.group(1)) if match else None for match in speeds]
+    return {"width": width, "max_width": most, "speed": speed, "max_speed": fastest}
+
+
 def modules(root):
     """{name: version} of the loaded kernel modules; None for a module without a version."""
     lines = (text(root, "proc/modules") or "").splitlines()

@@ -6,7 +6,7 @@ import io
 import os
 import re
 
-from ansible.module_utils.node_probes import names, text
+from ansible.module_utils.node_probes import SBIN, bounded, names, output, program, text
 
 GPU, NVSWITCH = ("0x0300", "0x0302"), ("0x0680",)
 # NVIDIA's services keep the devices open; they use no GPU.
@@ -33,6 +33,31 @@ def devices(root, classes):
         for name in names(folder)
         if text(folder, name, "vendor") == "0x10de" and (text(folder, name, "class") or "")[:6] in classes
     ]
+
+
+def is_switch_function(folder):
+    """Whether a PCI device manages NVSwitches of NVLink 5: a ConnectX function with SW_MNG in its vital product data (HGX B200 and later)."""
+    is_card = text(folder, "vendor") == "0x15b3" and (text(folder, "class") or "").startswith("0x0207")
+    return is_card and "SW_MNG" in (text(folder, "vpd") or "")
+
+
+def switch_functions(root):
+    """PCI addresses of the functions that manage NVSwitches of NVLink 5. They exist without the modules mlx5_ib and ib_umad, too."""
+    folder = os.path.join(root, "sys/bus/pci/devices")
+    return [name for name in names(folder) if is_switch_function(os.path.join(folder, name))]
+
+
+def nvswitches(root):
+    """PCI addresses of what manages the board's NVSwitches: bridges of their own, or from NVLink 5 on functions of ConnectX."""
+    return (devices(root, NVSWITCH) or []) + switch_functions(root)
+
+
+def fabric_manager(root, timeout):
+    """{version, is_active} of the fabric manager; null where unknown. It prints `Fabric Manager version is : 580.105.08`."""
+    version = re.search(r"version is *: *(\S+)", output(timeout, "nv-fabricmanager", "--version") or "")
+    systemctl = program("systemctl", SBIN)
+    state = systemctl and bounded([systemctl, "is-active", "nvidia-fabricmanager"], timeout)["output"].strip()
+    return {"version": version.group(1) if version else None, "is_active": state == "active" if state else None}
 
 
 def secure_boot(root):

@@ -20,6 +20,7 @@ MESSAGES = (
     ("no_devices", re.compile(r"no devices (were )?found", re.I)),
     ("no_permission", re.compile(r"insufficient permissions|permission denied", re.I)),
 )
+FABRIC = (("state", "state"), ("status", "status"), ("cluster_uuid", "clusterUuid"), ("clique_id", "cliqueId"), ("health", "health/summary"))
 LINK = re.compile(r"(X|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC)\Z")
 # NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d{1,4})(?:, (.*))?")
@@ -135,6 +136,14 @@ def processes(element):
     return entries
 
 
+def fabric(element):
+    """A GPU's registration with the NVLink fabric; None if it has none. Its bad values are words such as `Insufficient Resources`."""
+    parent = element.find("fabric")
+    values = dict((name, bare(parent.findtext(tag))) for name, tag in FABRIC) if parent is not None else {}
+    values = dict((name, None if value.lower() in ABSENT else value) for name, value in values.items())
+    return values if values.get("state") else None
+
+
 def gpu(element):
     """The facts of a <gpu> element from nvidia-smi -q -x."""
     reader = Reader(element)
@@ -166,6 +175,7 @@ def gpu(element):
         if has_remapped
         else None,
         "processes": processes(element),
+        "fabric": fabric(element),
     }
     for name, parent in (("application", "applications_clocks"), ("max", "max_clocks")):
         facts.setdefault("clocks_mhz", {})[name] = {

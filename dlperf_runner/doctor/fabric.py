@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .findings import Facts, Finding, as_declared, check_finding
+from .findings import Facts, Finding, Status, as_declared, check_finding
 
 # Slurm's prolog runs this module without the rest of the package.
 if TYPE_CHECKING:
@@ -28,6 +28,13 @@ def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]
         if loaded := stale_driver(facts):
             hint = "restart the drivers: /etc/init.d/openibd restart, or reboot the node"
             yield Finding(node.name, "loaded ofed", "failed", facts["ofed"], loaded, hint)
+    for item in _used(facts):
+        yield from _gid(node, item)
+        yield from _p_key(node, item)
+    yield from _flapping(node.name, facts)
+    yield from pcie_finding(node.name, "card", {d["name"]: d["pcie"] for d in facts["devices"]})
+    if stack.accelerator == "gpu":
+        yield from _bare_metal(node.name, facts)
     if declared.peer_memory:
         yield _gpu_direct(node.name, declared.peer_memory, facts)
     unlimited = facts["memlock_unlimited"]
@@ -59,9 +66,14 @@ def _gpu_direct(name: str, module: str, facts: Facts) -> Finding:
     """Check that the cards can read GPU memory: by DMA-BUF, which NCCL prefers, or by a module."""
     found = facts["gpu_direct"]
     hint = f"modprobe {module}; rebuild it after any change of OFED or the driver"
+    if not found and module.replace("-", "_") in facts["modules"]:
+        hint = (
+            f"{module} is loaded, but ib_core does not know it (no /sys/kernel/mm/memory_peers):"
+            " it was built for another OFED. Reinstall the driver after OFED, and load it again"
+        )
     if module == "nv_peer_mem":
         hint = "optional; infiniband_peer_memory_archive names its source"
-    elif facts["peer_memory_client"] is False:
+    elif facts["peer_memory_client"] is False and module.replace("-", "_") not in facts["modules"]:
         hint = (
             f"this kernel has no interface for {module}, and DMA-BUF needs"
             f" {' and '.join(facts['dma_buf'])}"
@@ -69,6 +81,105 @@ def _gpu_direct(name: str, module: str, facts: Facts) -> Finding:
     is_good = bool(found) or (None if module == "nv_peer_mem" else False)
     way = found[0] if found else "none: NCCL copies through the host's memory"
     return check_finding(name, "peer memory", is_good, f"DMA-BUF or {module}", way, hint)
+
+
+def _used(facts: Facts) -> list[Any]:
+    """(device, port) of each port that NCCL uses and that is up."""
+    ports = [(device["name"], port) for device in facts["devices"] for port in device["ports"]]
+    return [item for item in ports if item[1]["in_use"] and not item[1]["fault"]]
+
+
+def _gid(node: Node, item: Any) -> Iterator[Finding]:
+    """Check the GID that NCCL_IB_GID_INDEX names: the tables of ports differ, and change."""
+    index, port = str(node.env.get("NCCL_IB_GID_INDEX", "")), item[1]
+    if port["link_layer"] != "Ethernet" or not index.isdigit():
+        return
+    table = port["gid_table"] or {}
+    gid, kind = table.get(index) or (None, None)
+    expected = f"a routable RoCE v2 GID at {index} (NCCL_IB_GID_INDEX)"
+    others = ", ".join(n for n, (gid, kind) in sorted(table.items()) if _is_good(gid, kind))
+    hint = (
+        "leave NCCL_IB_GID_INDEX out of dlperf_env: NCCL 2.21 and newer choose it for each port;"
+        f" of this port, {others or 'none'} would do"
+    )
+    found = f"{_name(item)}: {gid}, {kind or 'unknown type'}" if gid else f"{_name(item)}: none"
+    # Within one network segment a link-local address may do.
+    status: Status = "warning" if gid and kind == "RoCE v2" else "failed"
+    yield check_finding(node.name, "pinned gid", _is_good(gid, kind), expected, found, hint, status)
+
+
+def _is_good(gid: str | None, kind: str | None) -> bool:
+    return bool(gid) and kind == "RoCE v2" and not str(gid).startswith("fe80")
+
+
+def _p_key(node: Node, item: Any) -> Iterator[Finding]:
+    """Check the P_Key of InfiniBand that NCCL uses: a limited member reaches full members only."""
+    keys, index = item[1]["pkeys"], str(node.env.get("NCCL_IB_PKEY", 0))
+    if item[1]["link_layer"] != "InfiniBand" or not keys or not index.isdigit():
+        return
+    key = keys[int(index)] if int(index) < len(keys) else None
+    is_good = bool(key) and int(str(key), 16) & 0x8000 != 0
+    expected = f"full membership at index {index} (NCCL_IB_PKEY)"
+    full = [str(n) for n, each in enumerate(keys) if each and int(each, 16) & 0x8000]
+    hint = (
+        "make the node a full member of its partition in the subnet manager (partitions.conf), or"
+        f" set NCCL_IB_PKEY in dlperf_env to an index that is ({', '.join(full) or 'none here'})"
+    )
+    found = f"{_name(item)} has {key or 'none'}"
+    yield check_finding(node.name, "p_key", is_good, expected, found, hint)
+
+
+def _flapping(name: str, facts: Facts) -> Iterator[Finding]:
+    """Report links that went down more than once, or that count errors."""
+    bad = []
+    for item in _used(facts):
+        counts = item[1]["counters"] or {}
+        # It went down once when the switch or the cable was set up.
+        many = {key: n for key, n in counts.items() if key != "link_downed" or (n or 0) > 1}
+        if many:
+            bad.append(f"{_name(item)} {', '.join(f'{k} {n}' for k, n in sorted(many.items()))}")
+    if bad:
+        hint = (
+            "clear the counters (perfquery -R), run, and look again: if they grow, reseat or"
+            " replace the cable or transceiver, and check the switch's port"
+        )
+        yield Finding(name, "link errors", "warning", "none", "; ".join(bad), hint)
+
+
+def pcie_finding(name: str, what: str, links: Facts, has_speed: bool = True) -> Iterator[Finding]:
+    """Compare the PCIe links of cards with what the cards can. An idle GPU lowers its speed."""
+    bad = []
+    for device, link in links.items():
+        pairs = [("width", "x{:g}"), ("speed", "{:g} GT/s")][: 2 if has_speed else 1]
+        for key, text in pairs:
+            now, most = (link or {}).get(key), (link or {}).get(f"max_{key}")
+            if now and most and now < most:
+                bad.append(f"{device} {text.format(now)} of {text.format(most)}")
+    known = [link for link in links.values() if link and link["width"]]
+    if bad or known:
+        hint = (
+            "reseat the card and its riser, look for AER errors in the kernel log, and check the"
+            " slot's generation and bifurcation in the firmware's setup"
+        )
+        found = "; ".join(bad) or "they do"
+        expected = f"each {what} has the width and speed that it can"
+        yield check_finding(name, f"pcie of {what}s", not bad, expected, found, hint, "warning")
+
+
+def _bare_metal(name: str, facts: Facts) -> Iterator[Finding]:
+    """Report ACS and address translation on bare metal: they send traffic between devices through
+    the processor, which slows NCCL or hangs it (NVIDIA/nccl#1737, #2079, #667)."""
+    if bridges := facts["acs"]:
+        found = f"on {len(bridges)} PCI bridges, first {bridges[0]}"
+        hint = (
+            "turn ACS off in the firmware's setup, or for this boot: setpci -s BRIDGE"
+            " ECAP_ACS+6.w=0 on each. Only virtual machines need it"
+        )
+        yield Finding(name, "acs", "warning", "off on bare metal", found, hint)
+    if translating := [kind for kind in facts["iommu"] or () if kind.startswith("DMA")]:
+        hint = "boot the kernel with iommu=pt, or turn the IOMMU off in the firmware's setup"
+        found = f"it translates ({', '.join(translating)})"
+        yield Finding(name, "iommu", "warning", "off or passthrough on bare metal", found, hint)
 
 
 def stale_driver(facts: Facts) -> str:
@@ -90,6 +201,8 @@ def port_findings(
         return
     used = [item for item in ports if item[1]["in_use"]]
     yield from _rails(name, ports, used, facts["missing_rails"], is_named)
+    if not is_named:
+        yield from _slow_others(name, ports, used, declared)
     bad = [item for item in used if item[1]["fault"]]
     found = "; ".join(f"{_name(item)} {_state(item[1])}" for item in bad)
     found = found or ", ".join(f"{_name(item)} {item[1]['state']}" for item in used)
@@ -128,6 +241,22 @@ def _rails(
             " (dlperf_env: {NCCL_IB_HCA: ...}, or infiniband.rails in dlperf_stack_overrides)"
         )
         yield Finding(name, "other links", "warning", "ACTIVE, or rails named", found, hint)
+
+
+def _slow_others(
+    name: str, ports: list[Any], used: list[Any], declared: InfiniBand
+) -> Iterator[Finding]:
+    """Report slow links of ports that NCCL takes, too, because nothing names its rails."""
+    others = [item for item in ports if item not in used and not item[1]["fault"]]
+    rates = [finding for item in others for finding in _rate(name, item, declared)]
+    slow = [finding for finding in rates if finding.status == "failed"]
+    if slow:
+        found, expected = "; ".join(each.found for each in slow), slow[0].expected
+        hint = (
+            "NCCL uses them, too: replace the cable, or name the rails without them (dlperf_env:"
+            " {NCCL_IB_HCA: ...}, or infiniband.rails in dlperf_stack_overrides)"
+        )
+        yield Finding(name, "other link rates", "warning", expected, found, hint)
 
 
 def _rate(name: str, item: Any, declared: InfiniBand) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from .fabric import pcie_finding
 from .findings import Facts, Finding, Status, as_declared, check_finding
 
 # Slurm's prolog runs this module without the rest of the package.
@@ -28,6 +29,9 @@ SILENCE = {
 FATAL_XID = frozenset({48, 62, 63, 64, 74, 79, 92, 94, 95, 109, 119, 120, 122, 123, 136, 140})
 # Reasons that make a GPU slower than it should be and that nobody chose.
 SLOWED = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
+SERVICE = "nvidia-fabricmanager"
+# What nvidia-smi says of a fabric's health where nothing is wrong.
+WELL = ("Healthy", "Not Supported")
 CHOSEN = ("sw_power_cap", "sync_boost", "applications_clocks_setting", "display_clocks_setting")
 
 
@@ -63,6 +67,8 @@ def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     hint = "change dlperf_accelerator or dlperf_stack of this node, or exclude the node"
     yield check_finding(name, "gpu model", is_good, " or ".join(fitting), ", ".join(models), hint)
     yield from _health(name, gpus)
+    yield from _fabric(name, facts)
+    yield from pcie_finding(name, "GPU", facts["pcie"] or {}, has_speed=False)
     yield from _speed(name, gpus)
     yield _xid(name, facts["xid"])
 
@@ -146,6 +152,56 @@ def _worn_memory(gpu: Any) -> str:
     is_changing = None not in (ecc["enabled"], ecc["pending"]) and ecc["enabled"] != ecc["pending"]
     told.append("ECC mode changes at the next boot" if is_changing else "")
     return ", ".join(filter(None, told))
+
+
+def _fabric(name: str, facts: Facts) -> Iterator[Finding]:
+    """Check that the GPUs are registered with their NVLink fabric, and who registers them."""
+    if manager := facts["fabric_manager"]:
+        hint = f"systemctl enable --now {SERVICE}; its log is /var/log/fabricmanager.log"
+        found = {True: "active", False: "not active", None: None}[manager["is_active"]]
+        yield check_finding(name, "fabric manager", manager["is_active"], "active", found, hint)
+        driver, version = facts["driver_running"] or facts["driver"], manager["version"]
+        if version != driver:
+            hint = "install the driver's own version: provision.yml --tags nvidia_driver"
+            yield Finding(
+                name, "fabric manager version", "failed", str(driver), version or "none", hint
+            )
+    if bad := _of(facts["gpus"], _unregistered):
+        expected = "Completed, Success"
+        hint = (
+            f"without it CUDA fails with error 802, or NVLink carries nothing: restart {SERVICE},"
+            " read /var/log/fabricmanager.log, then reset the GPUs (nvidia-smi -r). With NVLink 5"
+            " it needs nvlsm and the modules mlx5_ib and ib_umad; on NVL72 the switches' manager"
+            " (NMX) must know the node"
+        )
+        yield Finding(name, "nvlink fabric", "failed", expected, bad, hint)
+    elif any(gpu["fabric"] for gpu in facts["gpus"]):
+        yield Finding(name, "nvlink fabric", "ok", "Completed, Success", "Completed, Success")
+
+
+def _unregistered(gpu: Any) -> str:
+    """Why a GPU is not in its NVLink fabric: `In Progress`, `Insufficient Resources`."""
+    fabric = gpu["fabric"]
+    if not fabric:
+        return ""
+    bad = [fabric["state"] if fabric["state"] != "Completed" else ""]
+    bad.append(fabric["status"] if fabric["status"] not in (None, "Success") else "")
+    bad.append(f"health {fabric['health']}" if fabric["health"] not in (None, *WELL) else "")
+    # Boards of their own (HGX) have zeros; on NVL72 they mean that no domain has the GPU.
+    is_lost = "GB" in str(gpu["model"]) and not (fabric["cluster_uuid"] or "").strip("0-")
+    bad.append("no ClusterUUID" if is_lost else "")
+    return ", ".join(filter(None, bad))
+
+
+def compute_finding(name: str, result: Facts) -> Finding:
+    """Judge the proof that every GPU creates a CUDA context and runs a kernel."""
+    failed = result.get("failed")
+    # Another program has the GPUs: the node may still be well.
+    is_busy = result.get("kind") in ("busy", "memory")
+    found = failed or f"{result.get('count') or 'they'} did"
+    hint = "the message says what to do; until then no job can run on this node"
+    is_good = None if failed and is_busy else not failed
+    return check_finding(name, "gpu compute", is_good, "a kernel ran on every GPU", found, hint)
 
 
 def _speed(name: str, gpus: list[Any]) -> Iterator[Finding]:

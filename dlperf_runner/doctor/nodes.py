@@ -16,7 +16,7 @@ from .dcgm import dcgm_findings
 from .disks import disk_findings
 from .fabric import fabric_findings
 from .findings import Facts, Finding, Status, check_finding
-from .gpu import gpu_findings
+from .gpu import compute_finding, gpu_findings
 
 FREE_MIB = {"cpu": 5 * 1024, "gpu": 20 * 1024}
 MAX_SKEW_S = 2.0
@@ -78,6 +78,8 @@ def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> 
             yield Finding(node.name, f"{part} facts", "failed", "facts", found, hint)
         else:
             yield from check(node, stack, own)
+    if (computed := facts.get("compute")) is not None:
+        yield compute_finding(node.name, computed)
     # Compares the node's time with the controller's before and after.
     health = facts.get("health")
     if health and not health.get("failed"):
@@ -227,6 +229,7 @@ ALIKE: tuple[tuple[str, Status, Callable[[Facts], Any]], ...] = (
     ("nvlink topology", "failed", _links),
     ("rdma rates", "failed", lambda facts: _ports(facts, "rate_gbps")),
     ("rdma link layers", "failed", lambda facts: _ports(facts, "link_layer")),
+    ("rdma p_keys", "warning", lambda facts: _ports(facts, "pkeys")),
     ("rdma firmware", "warning", lambda facts: [d["firmware"] for d in facts["fabric"]["devices"]]),
     ("ofed", "failed", lambda facts: facts["fabric"]["ofed"]),
     ("mtu", "failed", lambda facts: facts["fabric"]["interfaces"][facts["interface"]]["mtu"]),

@@ -13,7 +13,7 @@ PARTS = {
     "dcgm": "dcgm_facts",
     "adopted": "adopted",
 }
-PROOFS = ("ssh_mesh", "firewall", "all_reduce")
+PROOFS = ("compute", "ssh_mesh", "firewall", "all_reduce")
 # Keys that Ansible adds to a result.
 OVERHEAD = ("changed", "failed", "warnings", "deprecations", "ansible_facts", "invocation")
 
@@ -47,7 +47,9 @@ def facts_of(host: Mapping[str, Any]) -> dict[str, Any]:
     for name in PROOFS:
         result = host.get(f"preflight_{name}") or {"skipped": True}
         is_bad = result.get("failed") or result.get("unreachable")
-        told = {"failed": one_line(result) if is_bad else None}
+        told: dict[str, Any] = {"failed": one_line(result) if is_bad else None}
+        if name == "compute":
+            told |= {"kind": result.get("kind"), "count": len(result.get("devices") or ())}
         facts[name] = None if result.get("skipped") else told
     if facts["ssh_mesh"] is not None:
         facts["ssh_mesh"]["called"] = len(host.get("preflight_partners") or [])

@@ -81,7 +81,7 @@ def prolog(checks: Mapping[str, Any], folder: str) -> list[dict[str, str]]:
     contents: dict[str, str] = {}
     for place, source, names in (
         ("", PACKAGE / "doctor/on_nodes", ("prolog",)),
-        ("", shipped() / "library", ("fabric_info", "gpu_info", "node_health_info")),
+        ("", shipped() / "library", ("fabric_info", "gpu_compute", "gpu_info", "node_health_info")),
         ("dlperf_runner/doctor/", PACKAGE / "doctor", ("disks", "fabric", "findings", "gpu")),
         ("ansible/module_utils/", shipped() / "module_utils", utils),
     ):

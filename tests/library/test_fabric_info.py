@@ -45,6 +45,7 @@ def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
             {
                 "name": "mlx5_0",
                 "firmware": "12.23.1020",
+                "pcie": {"width": None, "max_width": None, "speed": None, "max_speed": None},
                 "ports": [
                     {
                         "port": 1,
@@ -57,6 +58,11 @@ def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
                         "speed": "EDR",
                         "link_layer": "InfiniBand",
                         "gids": ["IB/RoCE v1"],
+                        "gid_table": {
+                            "0": ["fe80:0000:0000:0000:ec0d:9a03:003d:677a", "IB/RoCE v1"]
+                        },
+                        "pkeys": [],
+                        "counters": None,
                         "interface": "ib0",
                     }
                 ],
@@ -71,6 +77,8 @@ def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
         },
         "modules": {"nv_peer_mem": "1.0-9", "ib_ipoib": None, "mlx5_core": "5.0-2.1.8"},
         "missing_rails": [],
+        "acs": [],
+        "iommu": [],
         "gpu_direct": ["nv_peer_mem"],
         "dma_buf": [
             "an RDMA core with DMA-BUF (Linux 5.12 or newer, or a current MLNX_OFED), loaded",
@@ -202,10 +210,65 @@ def test_how_the_cards_can_read_gpu_memory(
 ) -> None:
     files = {"proc/kallsyms": symbols, "proc/modules": modules}
     files |= {"proc/driver/nvidia/version": driver} if driver else {}
+    files |= {"sys/kernel/mm/memory_peers/nv_mem/version": "1"} if "peermem" in modules else {}
     found = facts(tmp_path, tree(tmp_path / "root", files))
     assert (found["gpu_direct"], found["peer_memory_client"]) == (by, client)
     assert lacks in " ".join(found["dma_buf"])
     assert bool(lacks) == bool(found["dma_buf"])
+
+
+def test_a_module_that_ib_core_does_not_know_reads_no_gpu_memory(tmp_path: Path) -> None:
+    """NVIDIA/nccl#1939: lsmod shows nvidia_peermem, and NCCL does without GPUDirect."""
+    files = {"proc/modules": f"{CORE}\nnvidia_peermem 1 0 - Live 0x0", "proc/kallsyms": CLIENT}
+    found = facts(tmp_path, tree(tmp_path / "root", files))
+    assert (found["gpu_direct"], "nvidia_peermem" in found["modules"]) == ([], True)
+
+
+def bridge(control: int) -> str:
+    """The configuration space of a PCI bridge whose first extended capability is ACS."""
+    head = b"\0" * 0x100 + (0x0001000D).to_bytes(4, "little")
+    return (head + (0).to_bytes(2, "little") + control.to_bytes(2, "little")).decode("ascii")
+
+
+def test_what_slows_cards_on_bare_metal_is_read(tmp_path: Path) -> None:
+    """A card of DOCA, which has no ofed_info (openucx/ucx#11538), in a slot of half its width; a
+    function that manages NVSwitches (NVIDIA/gpu-operator#2781) is no rail."""
+    card, pci = "sys/class/infiniband/mlx5_0", "sys/bus/pci/devices/0000:20"
+    files = {
+        f"{card}/device/current_link_width": "8",
+        f"{card}/device/max_link_width": "16",
+        f"{card}/device/current_link_speed": "16.0 GT/s PCIe",
+        f"{card}/device/max_link_speed": "32.0 GT/s PCIe",
+        f"{card}/device/iommu_group/type": "DMA-FQ",
+        f"{card}/ports/1/state": "4: ACTIVE",
+        f"{card}/ports/1/pkeys/0": "0x7fff",
+        f"{card}/ports/1/pkeys/1": "0xffff",
+        f"{card}/ports/1/counters/link_downed": "7",
+        f"{card}/ports/1/counters/symbol_error": "12",
+        f"{card}/ports/1/counters/port_rcv_errors": "0",
+        "sys/class/infiniband/mlx5_9/device/vendor": "0x15b3",
+        "sys/class/infiniband/mlx5_9/device/class": "0x020700",
+        "sys/class/infiniband/mlx5_9/device/vpd": "V\x01SMDL=SW_MNG",
+        "sys/class/infiniband/mlx5_9/ports/1/state": "4: ACTIVE",
+        **{f"{pci}:0{n}.0/class": "0x060400" for n in (1, 2)},
+        f"{pci}:01.0/config": bridge(0x1D),
+        f"{pci}:02.0/config": bridge(0),
+        "proc/modules": "mlx5_core 9 1 - Live 0x0",
+        "sys/module/mlx5_core/version": "25.10-1.2.8",
+    }
+    found = facts(tmp_path, tree(tmp_path / "root", files))
+    (device,) = found["devices"]
+    assert device["pcie"] == {"width": 8, "max_width": 16, "speed": 16.0, "max_speed": 32.0}
+    (port,) = device["ports"]
+    assert (port["pkeys"], port["counters"]) == (
+        ["0x7fff", "0xffff"],
+        {"link_downed": 7, "symbol_error": 12},
+    )
+    assert (found["acs"], found["iommu"]) == (["0000:20:01.0"], ["DMA-FQ"])
+    assert found["ofed"] == "25.10-1.2.8"
+    files = {"proc/cpuinfo": "flags\t: fpu hypervisor lahf_lm"}
+    found = facts(tmp_path, tree(tmp_path / "root", files))
+    assert (found["acs"], found["iommu"]) == (None, None)
 
 
 def test_a_node_without_any(tmp_path: Path) -> None:

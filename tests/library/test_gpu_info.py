@@ -76,6 +76,7 @@ def test_a_node_of_the_published_tests(tmp_path: Path) -> None:
         "retired_pages": {"pending": False},
         "remapped_rows": None,
         "processes": [],
+        "fabric": None,
         "clocks_mhz": {
             "application": {"graphics": 1312, "memory": 877},
             "max": {"graphics": 1530, "memory": 877},
@@ -124,6 +125,37 @@ def test_a_gpu_of_today(tmp_path: Path) -> None:
     ]
     assert gpu["errors"] == {}
     assert (found["topology"], found["pci"], found["xid"]) == (None, None, None)
+
+
+# Azure/azhpc-images#506: no value is N/A, and the fabric is not there.
+FABRIC = """<fabric>
+<state>Completed</state><status>Insufficient Resources</status><cliqueId>0</cliqueId>
+<clusterUuid>00000000-0000-0000-0000-000000000000</clusterUuid>
+<health><summary>N/A</summary></health></fabric>"""
+
+
+def test_the_nvlink_fabric_of_a_board_is_read(tmp_path: Path) -> None:
+    """On HGX B200 what manages the NVSwitches is a ConnectX function, here without its modules
+    (NVIDIA/gpu-operator#2781)."""
+    smi = nvidia_smi(tmp_path / "bin", H100.replace("</gpu>", f"{FABRIC}</gpu>"), "", index_of(1))
+    program(tmp_path / "bin", "nv-fabricmanager", "echo Fabric Manager version is : 580.105.08")
+    program(tmp_path / "bin", "systemctl", "echo inactive; exit 3")
+    device = "sys/bus/pci/devices/0000:0c:00.0"
+    card = {f"{device}/vendor": "0x15b3", f"{device}/class": "0x020700"}
+    root = tree(tmp_path / "root", card | {f"{device}/vpd": "V\x01SMDL=SW_MNG"})
+    found = facts(tmp_path, smi, root=root)
+    assert found["gpus"][0]["errors"] == {}
+    assert found["gpus"][0]["fabric"] == {
+        "state": "Completed",
+        "status": "Insufficient Resources",
+        "cluster_uuid": "00000000-0000-0000-0000-000000000000",
+        "clique_id": "0",
+        "health": None,
+    }
+    assert found["nvswitches"] == ["0000:0c:00.0"]
+    assert found["fabric_manager"] == {"version": "580.105.08", "is_active": False}
+    (root / device / "vpd").write_text("V\x01SMDL=CX7")
+    assert facts(tmp_path, smi, root=root)["fabric_manager"] is None
 
 
 # What it says, its exit status, and what that is.

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from captured import captured
+from cuda_standin import GCC, libcuda
 from standins import fixture, index_of, needed, nvidia_smi, program, several, tree
 
 from dlperf_runner.provision import slurm
@@ -36,9 +37,9 @@ CALL = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import prolog
-prolog.NOT_HERE -= set(sys.argv[3:])
+prolog.NOT_HERE -= set(sys.argv[4:])
 known = json.load(sys.stdin, object_hook=prolog.Described)
-print(json.dumps(prolog.failed(known.node, known.stack, sys.argv[2])))
+print(json.dumps(prolog.failed(known.node, known.stack, *sys.argv[2:4])))
 """
 
 
@@ -93,8 +94,9 @@ def test_too_old_a_python_drains_no_node(tmp_path: Path, version: str) -> None:
     assert prolog(tmp_path, BAD, needed(version)) == (0, "")
 
 
-def gpus(tmp_path: Path, xml: str, *too: str, **changed: Any) -> list[str]:
-    """What fails on a node whose nvidia-smi prints this. `too`: checks that are not left out."""
+def gpus(tmp_path: Path, xml: str, *too: str, fails: str = "", **changed: Any) -> list[str]:
+    """What fails on a node whose nvidia-smi prints this. `too`: checks that are not left out;
+    `fails`: what the stand-in of libcuda answers."""
     smi = nvidia_smi(tmp_path / "bin", xml, "", index_of(8))
     bus = {
         f"sys/bus/pci/devices/0000:{0x1A + n:02x}:00.0/{name}": value
@@ -114,7 +116,11 @@ def gpus(tmp_path: Path, xml: str, *too: str, **changed: Any) -> list[str]:
     if not folder.exists():
         placed(folder, {}, {})
     given = json.dumps({"node": NODE | {"interface": ""} | changed, "stack": STACK})
-    argv = (sys.executable, "-ISc", CALL, folder, root, *too)
+    if not GCC:
+        pytest.skip("there is no gcc to compile the stand-in of libcuda")
+    (tmp_path / "fails").write_text(fails)
+    library = libcuda(tmp_path, str(tmp_path / "fails"))
+    argv = (sys.executable, "-ISc", CALL, folder, root, library, *too)
     done = captured(*argv, env={"PATH": f"{smi}:/usr/bin:/bin"}, input=given)
     assert done.returncode == 0, done.stderr
     found: list[str] = json.loads(done.stdout)
@@ -138,6 +144,13 @@ def test_gpus_are_judged_as_by_the_doctor(
 ) -> None:
     found = gpus(tmp_path, xml, **changed)
     assert found == [] if reason is None else any(each.startswith(reason) for each in found), found
+
+
+def test_a_node_that_looks_well_and_computes_nothing_is_drained(tmp_path: Path) -> None:
+    """The fabric manager does not run: nvidia-smi is content, and CUDA is not
+    (NVIDIA/gpu-operator#2781)."""
+    (found,) = gpus(tmp_path, several(V100, 8), fails="cuInit 802")
+    assert found.startswith("gpu compute: ") and "the NVSwitch fabric is not ready" in found
 
 
 def test_what_other_jobs_do_drains_no_node(tmp_path: Path) -> None:

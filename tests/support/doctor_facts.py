@@ -24,6 +24,9 @@ NODES = gpu_nodes(stack="v100-cuda10.2")
 STACKS = {node.name: load_catalog().stack_of(node) for node in NODES}
 
 
+PCIE = {"width": 16, "max_width": 16, "speed": 8.0, "max_speed": 8.0}
+
+
 def gpu(index: int) -> dict[str, Any]:
     bus = f"0000:{0x1A + index:02x}:00.0"
     return copy.deepcopy(V100) | {"index": index, "bus_id": bus}
@@ -42,11 +45,15 @@ def healthy(number: int) -> dict[str, Any]:
         "link_layer": "InfiniBand",
         "gids": [],
         "interface": "ib0",
+        "gid_table": {},
+        "pkeys": ["0xffff", "0x0000"],
+        "counters": {"link_downed": 0},
         "fault": None,
         "in_use": True,
     }
     return {
         "pythons": ["3.6.9", "2.7.17"],
+        "compute": {"failed": None, "kind": None, "count": 8},
         "asked": 1000.0,
         "answered": 1001.0,
         "ssh_mesh": {"failed": None},
@@ -70,6 +77,9 @@ def healthy(number: int) -> dict[str, Any]:
             "error": None,
             "gpus": gpus,
             "pci": [each["bus_id"] for each in gpus],
+            "pcie": {each["bus_id"]: dict(PCIE) for each in gpus},
+            "nvswitches": [],
+            "fabric_manager": None,
             "driver": "440.33.01",
             "driver_running": "440.33.01",
             "driver_cuda": "10.2",
@@ -81,7 +91,11 @@ def healthy(number: int) -> dict[str, Any]:
             "xid": [],
         },
         "fabric": {
-            "devices": [{"name": "mlx5_0", "firmware": "12.23.1020", "ports": [port]}],
+            "devices": [
+                {"name": "mlx5_0", "firmware": "12.23.1020", "pcie": dict(PCIE), "ports": [port]}
+            ],
+            "acs": [],
+            "iommu": [],
             "interfaces": {
                 "ib0": {"state": "up", "mtu": 65520, "addresses": [f"10.11.0.{number + 1}/24"]}
             },

@@ -82,6 +82,7 @@ def test_facts_of_a_playbook(tmp_path: Path) -> None:
                 "module_stderr": "x\nboom\n",
             },
             "preflight_fabric": {"failed": True, "msg": "Missing sudo\npassword"},
+            "preflight_compute": {"failed": True, "msg": "GPU 0:\n802", "kind": "fabric"},
             "preflight_ssh_mesh": {"failed": True, "msg": "node2: no"},
             "preflight_partners": ["node2"],
             "preflight_all_reduce": {"skipped": True},
@@ -94,6 +95,7 @@ def test_facts_of_a_playbook(tmp_path: Path) -> None:
     assert preflight.facts(hostvars, ["node1", "node2", "node3"]) == {
         "node1": {
             "pythons": ["3.11.2", "2.7.18"],
+            "compute": {"failed": "GPU 0: 802", "kind": "fabric", "count": 0},
             "health": {"time": 5.0},
             "gpu": {"failed": "boom"},
             "fabric": {"failed": "Missing sudo password"},

@@ -24,6 +24,7 @@ def test_a_healthy_cluster_has_no_finding_but_good_ones() -> None:
         *("driver", "cuda", "cudnn", "nccl", "gpu count", "gpu model", "gpu answers", "ecc"),
         *("throttling", "other processes", "xid errors", "interface", "address", "link state"),
         *("link rate", "ofed", "peer memory", "locked memory", "ssh mesh", "all-reduce"),
+        *("gpu compute", "pcie of GPUs", "pcie of cards", "p_key"),
         *("time service", "firewall"),
     }
     compared = {found.check for found in findings if not found.node}
@@ -32,6 +33,12 @@ def test_a_healthy_cluster_has_no_finding_but_good_ones() -> None:
 
 def process(kind: str) -> dict[str, Any]:
     return {"pid": 41327, "name": "python3", "type": kind, "memory_mib": 70}
+
+
+def fabric(state: str, status: str | None) -> dict[str, Any]:
+    zeros = "00000000-0000-0000-0000-000000000000"
+    words = {"state": state, "status": status, "cluster_uuid": zeros}
+    return words | {"clique_id": "0", "health": None}
 
 
 CLOSED = "node3: exit status 1; output: node3 closes TCP 40123 of 10.11.0.4 (timed out)"
@@ -129,6 +136,51 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
     (of("fabric", modules={"mlx5_core": "5.0-0"}), "loaded ofed", "failed", "5.0-0"),
     (of("fabric", memlock_unlimited=False, memlock_kib=64), "locked memory", "failed", "64 KiB"),
     (of("fabric", memlock_unlimited=None), "locked memory", "warning", "unknown"),
+    # A GPU that is in no NVLink fabric: NVIDIA/gpu-operator#2511, Azure/azhpc-images#506.
+    (of_gpu(fabric=fabric("In Progress", None)), "nvlink fabric", "failed", "GPU 3: In Progress"),
+    (
+        of_gpu(fabric=fabric("Completed", "Insufficient Resources")),
+        *("nvlink fabric", "failed", "GPU 3: Insufficient Resources"),
+    ),
+    (
+        of_gpu(fabric=fabric("Completed", "Success"), model="NVIDIA GB200"),
+        *("nvlink fabric", "failed", "GPU 3: no ClusterUUID"),
+    ),
+    (
+        of("gpu", fabric_manager={"version": "440.33.01", "is_active": False}),
+        *("fabric manager", "failed", "not active"),
+    ),
+    (
+        of("gpu", fabric_manager={"version": "418.87.00", "is_active": True}),
+        *("fabric manager version", "failed", "418.87.00"),
+    ),
+    # NVIDIA/gpu-operator#2781: nvidia-smi looks healthy, and CUDA fails with 802.
+    (
+        of("compute", failed="No GPU computation: cuInit returned 802", kind="fabric"),
+        *("gpu compute", "failed", "802"),
+    ),
+    (
+        of("compute", failed="cuCtxCreate_v2 returned 46", kind="busy"),
+        *("gpu compute", "warning", "46"),
+    ),
+    # NVIDIA/NVSentinel#890
+    (
+        lambda facts: facts["gpu"]["pcie"]["0000:1d:00.0"].update(width=8),
+        *("pcie of GPUs", "warning", "1d:00.0 x8 of x16"),
+    ),
+    (
+        of("fabric", "devices", 0, pcie={"width": 8, "max_width": 16, "speed": 8, "max_speed": 16}),
+        *("pcie of cards", "warning", "mlx5_0 x8 of x16; mlx5_0 8 GT/s of 16 GT/s"),
+    ),
+    # Azure/azurehpc-health-checks#152 and azurehpc#586
+    (of_port(pkeys=["0x7fff", "0xffff"]), "p_key", "failed", "has 0x7fff"),
+    (
+        of_port(counters={"link_downed": 7, "symbol_error": 12}),
+        *("link errors", "warning", "mlx5_0 port 1 link_downed 7, symbol_error 12"),
+    ),
+    # NVIDIA/nccl#1737, #2079, #667
+    (of("fabric", acs=["0000:20:01.0"]), "acs", "warning", "first 0000:20:01.0"),
+    (of("fabric", iommu=["DMA-FQ"]), "iommu", "warning", "DMA-FQ"),
     (of("ssh_mesh", failed="node3: Host key verification failed."), "ssh mesh", "failed", "Host"),
 ]
 

@@ -24,7 +24,8 @@ def of_h100(**changed: Any) -> Any:
     (card,) = fabric["devices"]
     ports = changed.pop("ports", [{}])
     fabric["devices"] = [
-        {"name": f"mlx5_{n}", "ports": [card["ports"][0] | port]} for n, port in enumerate(ports)
+        card | {"name": f"mlx5_{n}", "ports": [card["ports"][0] | port]}
+        for n, port in enumerate(ports)
     ]
     findings = fabric_findings(node, load_catalog().stack_of(node), fabric | changed)
     return {finding.check: finding for finding in findings}
@@ -58,6 +59,46 @@ def test_the_way_to_gpu_memory_is_told() -> None:
     assert (bad.status, "DMA-BUF needs a running driver" in bad.hint) == ("failed", True)
     assert "modprobe" in of_h100(gpu_direct=[])["peer memory"].hint
     assert "peer memory" not in of_h100(infiniband={"peer_memory": None})
+
+
+def test_a_module_that_is_loaded_and_not_registered_is_no_way_to_gpu_memory() -> None:
+    """NVIDIA/nccl#1939."""
+    bad = of_h100(gpu_direct=[], modules={"nvidia_peermem": "580.105.08"})["peer memory"]
+    assert bad.status == "failed"
+    assert "is loaded, but ib_core does not know it" in bad.hint
+
+
+GIDS = {
+    "1": ["fe80:0000:0000:0000:0ac0:ebff:fef1:a2c3", "RoCE v2"],
+    "2": ["0000:0000:0000:0000:0000:ffff:0a0b:0002", "IB/RoCE v1"],
+    "3": ["0000:0000:0000:0000:0000:ffff:0a0b:0002", "RoCE v2"],
+}
+
+
+@pytest.mark.parametrize(
+    ("index", "status", "found"),
+    [
+        ("3", "ok", "0a0b:0002, RoCE v2"),
+        ("1", "warning", "fe80:"),
+        ("2", "failed", "IB/RoCE v1"),
+        ("4", "failed", "none"),
+    ],
+)
+def test_a_pinned_gid_must_exist_and_be_routable(index: str, status: str, found: str) -> None:
+    """GID tables of ports differ, and change (NVIDIA/nccl#890)."""
+    roce = {"link_layer": "Ethernet", "full_rate_gbps": 100, "gid_table": GIDS}
+    gid = of_h100(ports=[roce], env={"NCCL_IB_GID_INDEX": index})["pinned gid"]
+    assert (gid.status, found in gid.found) == (status, True)
+    assert status == "ok" or "of this port, 3 would do" in gid.hint
+    assert "pinned gid" not in of_h100(ports=[roce])
+
+
+def test_slow_rails_are_told_where_only_the_interfaces_port_is_checked() -> None:
+    ports = [{"rate_gbps": 400}, {"rate_gbps": 200, "in_use": False}]
+    told = of_h100(ports=ports)
+    assert told["link rate"].status == "ok"
+    assert told["other link rates"].found == "mlx5_1 port 1 200 Gb/s EDR"
+    assert "other link rates" not in of_h100(ports=ports, env={"NCCL_IB_HCA": "mlx5_0"})
 
 
 @pytest.mark.parametrize(

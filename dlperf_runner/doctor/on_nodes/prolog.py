@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 # What other jobs do, and what the user's logins may: no fault of the node.
 NOT_HERE = {"other processes", "throttling", "locked memory"}
 FILE_SYSTEMS, LEAST_FREE_MIB = ("/", "/tmp"), 1024  # noqa: S108  nothing is written there
-PROBE_S = 20
+PROBE_S, COMPUTE_S = 20, 60
 LONGEST = 500  # of the reason
 
 
@@ -30,8 +30,8 @@ class Described(dict):  # type: ignore[type-arg]
     __getattr__ = dict.get
 
 
-def failed(node: Any, stack: Any, root: str = "/") -> "list[str]":
-    """The checks that failed. `root`: where /proc, /sys and /usr are."""
+def failed(node: Any, stack: Any, root: str = "/", library: str = "libcuda.so.1") -> "list[str]":
+    """The checks that failed. `root`: where /proc, /sys and /usr are; `library`: the driver's."""
     health, network, gpus = map(import_module, ("node_health_info", "fabric_info", "gpu_info"))
     doctor = {name: import_module(f"dlperf_runner.doctor.{name}") for name in ("disks", "fabric")}
     disks = {path: health.disk(path) for path in FILE_SYSTEMS}
@@ -42,6 +42,12 @@ def failed(node: Any, stack: Any, root: str = "/") -> "list[str]":
     if stack.accelerator == "gpu":
         of_gpus = import_module("dlperf_runner.doctor.gpu")
         findings += of_gpus.gpu_findings(node, stack, gpus.facts(root, PROBE_S))
+        compute = import_module("gpu_compute")
+        proof = compute.in_child(library, COMPUTE_S)
+        if "kind" in proof:
+            proof = compute.explained(proof, root)
+            proof["failed"] = proof["msg"]
+        findings.append(of_gpus.compute_finding(node.name, proof))
     return [
         f"{each.check}: expected {each.expected}, found {each.found}"
         for each in findings
