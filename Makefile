@@ -90,7 +90,7 @@ TESTS := pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 unit: test-system .venv/.dev ## Run the tests that need no lab
 	$(TESTS) -m 'not lab and not heavy'
 
-test: lint test-system ## Run the linters and all tests that are not in a suite (some 25 minutes)
+test: lint test-system ## Run the linters and all tests that are not in a suite
 	$(TESTS) -m 'not heavy'
 
 # Longer tests by area, each with pytest's marker of the same name. .ci/suites.toml lists their durations.

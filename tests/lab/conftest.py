@@ -11,15 +11,22 @@ from pathlib import Path
 import pytest
 from fault_campaigns import faulty_workload, lab_of_two
 from gpu_cluster import Cluster
-from lab_under_test import FRAMEWORKS, PROJECT, Lab, alone
+from lab_under_test import FEW_FRAMEWORKS, FRAMEWORKS, PROJECT, Lab, alone
 from system_plays import Played, States
 
 
 @pytest.fixture(scope="session")
-def mirror() -> Path:
+def frameworks(request: pytest.FixtureRequest) -> str:
+    """Those of the mirror and of the session's lab: all only if tests of a suite may need them."""
+    is_suite = any(item.get_closest_marker("heavy") for item in request.session.items)
+    return FRAMEWORKS if is_suite else FEW_FRAMEWORKS
+
+
+@pytest.fixture(scope="session")
+def mirror(frameworks: str) -> Path:
     """What the nodes of all labs install from: one folder, which has all that any of them needs."""
     argv = [sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu"]
-    argv += ["--framework", FRAMEWORKS, "--package", "lmod", "--json"]
+    argv += ["--framework", frameworks, "--package", "lmod", "--json"]
     with alone("mirror"):
         done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, check=False)
     # 1: the archive lacks packages that only some tests install, such as Slurm's.

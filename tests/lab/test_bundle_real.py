@@ -25,11 +25,18 @@ pytestmark = [
         not all(shutil.which(command) for command in ("apt-get", "gpg")), reason="needs apt and gpg"
     ),
 ]
+OTHER_RELEASES = (pytest.mark.heavy, pytest.mark.versions)
 # Without dependencies beyond each other.
 PACKAGES = {"debian": ("netbase", "media-types"), "ubuntu": ("distro-info-data",)}
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize(
+    "suite",
+    [
+        pytest.param(suite, marks=() if suite == "bookworm" else OTHER_RELEASES)
+        for suite in SUITES
+    ],
+)
 def test_a_mirror_of_the_real_archive(tmp_path: Path, suite: str) -> None:
     distribution = archives.DISTRIBUTIONS[SUITES[suite].distribution]
     target = Target(SUITES[suite].python, SUITES[suite].glibc, host_architecture())

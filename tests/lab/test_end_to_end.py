@@ -29,7 +29,6 @@ VARIABLES = {
     "dlperf_devices_per_node": 2,
     "dlperf_accelerator": "cpu",
     "dlperf_stack": "cpu",
-    "dlperf_frameworks": FRAMEWORKS.split(","),
     "dlperf_matrix": "smoke",
     "dlperf_interface": "eth0",
     "dlperf_mirror": "http://10.11.0.1:8010",
@@ -52,7 +51,7 @@ class Readme:
         assert done.returncode == 0, done.stdout[-END:]
         return done.stdout
 
-    def describe_lab(self, nodes: int) -> None:
+    def describe_lab(self, nodes: int, frameworks: str) -> None:
         """Edit the inventory that was made: names, addresses and what the nodes are."""
         hosts = {f"node{n}": {"ansible_host": f"10.11.0.{n + 1}"} for n in range(1, nodes + 1)}
         variables = {
@@ -66,7 +65,7 @@ class Readme:
         (self.inventory / "hosts.yml").write_text(json.dumps(document))
         path = self.inventory / "group_vars/nodes.yml"
         text = path.read_text()
-        for name, value in VARIABLES.items():
+        for name, value in {**VARIABLES, "dlperf_frameworks": frameworks.split(",")}.items():
             text, count = re.subn(rf"(?m)^(?:# )?{name}: .*$", f"{name}: {json.dumps(value)}", text)
             assert count == 1, name
         path.write_text(text)
@@ -98,19 +97,19 @@ def dlperf(lab: Lab, *arguments: str) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def readme(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Readme:
+def readme(lab: Lab, frameworks: str, tmp_path_factory: pytest.TempPathFactory) -> Readme:
     made = Readme(lab, tmp_path_factory.mktemp("inventory") / "mine")
     made.run("init")
-    made.describe_lab(2)
+    made.describe_lab(2, frameworks)
     return made
 
 
 @pytest.fixture(scope="module")
-def provisioned(readme: Readme) -> Lab:
-    """Two nodes with three frameworks, given to a lab that is up as a user gives them."""
+def provisioned(readme: Readme, frameworks: str) -> Lab:
+    """Two nodes with frameworks, which a lab that is up is given as a user gives them."""
     with alone("mirror"):
-        frameworks = f"lab_frameworks={FRAMEWORKS}"
-        readme.lab.play("playbooks/lab.yml", "-e", "lab_nodes=2", "-e", frameworks)
+        chosen = ("-e", "lab_nodes=2", "-e", f"lab_frameworks={frameworks}")
+        readme.lab.play("playbooks/lab.yml", *chosen)
     readme.run("provision")
     return readme.lab
 
@@ -338,6 +337,8 @@ def test_provisioning_again_changes_nothing(provisioned: Lab) -> None:
     assert re.findall(r"(node\d) .*changed=(\d+)", recap) == [("node1", "0"), ("node2", "0")]
 
 
+@pytest.mark.heavy
+@pytest.mark.campaigns
 def test_one_model_names_the_workloads_of_two_frameworks(provisioned: Lab, tmp_path: Path) -> None:
     campaign = tmp_path / "arcface"
     provisioned.play("bench.yml", "-e", "model=arcface", "-e", f"campaign={campaign}")
@@ -400,6 +401,8 @@ def test_all_gather_and_reduce_scatter_go_over_two_nodes(provisioned: Lab, tmp_p
         assert rows[-1]["busbw"] == pytest.approx(rows[-1]["algbw"] * 3 / 4, abs=0.02)
 
 
+@pytest.mark.heavy
+@pytest.mark.campaigns
 def test_a_framework_narrows_the_choice(provisioned: Lab, tmp_path: Path) -> None:
     campaign = tmp_path / "tensorflow"
     choice = ["-e", "model=resnet50", "-e", "framework=tensorflow"]

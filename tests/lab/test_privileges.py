@@ -168,7 +168,7 @@ END
 
 # ---- tests
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]  # minutes
 
 NODES = ("node1", "node2")
 NOTHING: dict[str, list[str]] = {node: [] for node in NODES}

@@ -18,8 +18,9 @@ import pytest
 PROJECT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 CONTROL = PROJECT / "roles/lab/files/lab_control.py"
-# The tests' labs install from one mirror: one that holds fewer would take from it what others need.
-FRAMEWORKS = "mxnet,tensorflow,paddle,nccl"
+# The labs of a session install from one mirror: one that holds fewer would take from it what others
+# need. Those of `make test` need few.
+FRAMEWORKS, FEW_FRAMEWORKS = "mxnet,tensorflow,paddle,nccl", "mxnet,nccl"
 END = 5000  # so many characters of an output say why it failed
 NAMESPACES = ("mnt", "net", "pid", "uts", "ipc")
 
