@@ -3,13 +3,12 @@ the controller that they need is named first."""
 
 from __future__ import annotations
 
-import json
-import sys
+from functools import cache
 from typing import Any
 
 import pytest
 import yaml
-from captured import captured
+from command_line import call
 from packaging.specifiers import SpecifierSet
 from standins import PROJECT
 
@@ -26,11 +25,9 @@ def said(example: str) -> dict[str, Any]:
     return dict(yaml.safe_load(path.read_text()))
 
 
+@cache
 def cli(*arguments: str) -> Any:
-    argv = (sys.executable, "-m", "dlperf_runner", *arguments, "--json")
-    done = captured(*argv, cwd=PROJECT)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return call(*arguments, "--json").document
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -38,7 +35,7 @@ def test_every_workload_of_the_stack_is_planned_and_list_says_why_there_are_no_o
     example: str,
 ) -> None:
     stack = said(example)["dlperf_stack"]
-    plan = cli("plan", "-i", f"inventory/{example}", "--matrix", "published")
+    plan = cli("plan", "-i", str(PROJECT / "inventory" / example), "--matrix", "published")
     planned = {run["workload"] for run in plan["runs"]}
     told = cli("list", "frameworks")["frameworks"]
     # The only environment that the published stack has and the example leaves out.
@@ -62,7 +59,7 @@ def test_every_workload_of_the_stack_is_planned_and_list_says_why_there_are_no_o
 
 
 def test_todays_cluster_plans_these_eight() -> None:
-    plan = cli("plan", "-i", "inventory/example-h100")
+    plan = cli("plan", "-i", str(PROJECT / "inventory/example-h100"))
     assert {run["workload"] for run in plan["runs"]} == {
         *("jax-llama", "jax-resnet50v1.5", "nccl-allreduce", "pytorch-arcface"),
         *("pytorch-bert-large", "pytorch-llama", "pytorch-resnet50v1.5"),

@@ -6,7 +6,6 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
 from captured import captured
 from make_logs import ROOT, published_tree
 
@@ -53,33 +52,30 @@ sys.addaudithook(without_kernel_files)
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("macos")
-    (made / "python").mkdir()
-    (made / "python/sitecustomize.py").write_text(PRELUDE)
-    published_tree(made / "logs", REPORT)
-    return made
+# One process for all commands: to import pandas takes longest.
+COMMANDS = """
+import multiprocessing, os, sys
+
+if __name__ == "__main__":
+    print(sys.platform, multiprocessing.get_start_method(), hasattr(os, "sched_getaffinity"))
+    from dlperf_runner.commands import app
+
+    for words in ("summarize logs", "compare logs", "report logs --output-dir report"):
+        print("====", app(words.split(), standalone_mode=False))
+"""
 
 
-def python(folder: Path, *argv: str) -> str:
-    paths = os.pathsep.join([str(folder / "python"), str(ROOT)])
-    environment = {**os.environ, "PYTHONPATH": paths}
-    done = captured(sys.executable, *argv, cwd=folder, env=environment, timeout=900)
+def test_logs_are_summarized_compared_and_reported(tmp_path: Path) -> None:
+    (tmp_path / "python").mkdir()
+    (tmp_path / "python/sitecustomize.py").write_text(PRELUDE)
+    (tmp_path / "commands.py").write_text(COMMANDS)
+    published_tree(tmp_path / "logs", REPORT)
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path / 'python'}{os.pathsep}{ROOT}"}
+    done = captured(sys.executable, "commands.py", cwd=tmp_path, env=environment, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def test_the_prelude_is_in_force(folder: Path) -> None:
-    said = "import multiprocessing as m, os, sys; print(sys.platform, m.get_start_method())"
-    assert python(folder, "-c", said) == "darwin spawn\n"
-    assert python(folder, "-c", "import os; print(hasattr(os, 'sched_getaffinity'))") == "False\n"
-
-
-def test_logs_are_summarized_compared_and_reported(folder: Path) -> None:
-    dlperf = ("-m", "dlperf_runner")
-    assert "mxnet-resnet50v1b" in python(folder, *dlperf, "summarize", "logs")
-    assert "mxnet-resnet50v1b" in python(folder, *dlperf, "compare", "logs")
-    python(folder, *dlperf, "report", "logs", "--output-dir", "report")
-    assert (folder / "report/report.html").stat().st_size > 10_000
-    assert list((folder / "report").glob("**/*.svg"))
+    summary, compared, _, _ = done.stdout.split("====")
+    assert summary.startswith("darwin spawn False\n")
+    assert "mxnet-resnet50v1b" in summary
+    assert "mxnet-resnet50v1b" in compared
+    assert (tmp_path / "report/report.html").stat().st_size > 10_000
+    assert list((tmp_path / "report").glob("**/*.svg"))

@@ -138,6 +138,8 @@ def unpacked(home: Path) -> list[Path]:
     return sorted(path for path in home.iterdir() if path.name not in (".cache", ".lab"))
 
 
+@pytest.mark.heavy
+@pytest.mark.versions
 def test_a_cluster_is_driven_without_a_clone(cluster: Path, tmp_path: Path) -> None:
     environment = {"DLPERF_HOME": str(tmp_path / "home")}
     away = tmp_path / "away"
@@ -160,6 +162,8 @@ def test_a_cluster_is_driven_without_a_clone(cluster: Path, tmp_path: Path) -> N
     assert {path.name for path in away.iterdir()} == {"inventory"}
 
 
+@pytest.mark.heavy
+@pytest.mark.versions
 def test_the_default_inventory_is_read(cluster: Path, tmp_path: Path) -> None:
     """An installer compiles inventory/lab/hosts.py, and Ansible reads all files of a folder."""
     compiled = next(cluster.parent.glob("lib/python*/site-packages/dlperf_runner/project"))
@@ -170,6 +174,8 @@ def test_the_default_inventory_is_read(cluster: Path, tmp_path: Path) -> None:
     assert not list(place.glob("inventory/**/__pycache__"))
 
 
+@pytest.mark.heavy
+@pytest.mark.versions
 def test_only_what_starts_a_playbook_unpacks_it(cluster: Path, tmp_path: Path) -> None:
     environment = {"DLPERF_HOME": str(tmp_path / "home")}
     published_tree(tmp_path / "logs", REPORT)
@@ -186,6 +192,8 @@ def test_only_what_starts_a_playbook_unpacks_it(cluster: Path, tmp_path: Path) -
     assert [path.name for path in (tmp_path / "home").iterdir()] == [".cache"]
 
 
+@pytest.mark.heavy
+@pytest.mark.versions
 def test_installations_of_one_user_keep_apart(built: Path, cluster: Path, tmp_path: Path) -> None:
     """All start at once, as first commands; then another installation is used."""
     environment = {**os.environ, "DLPERF_HOME": str(tmp_path / "home")}
@@ -232,6 +240,8 @@ def test_setup_installs_the_clone_without_a_build_and_without_network(tmp_path: 
     assert f"{ROOT}/.venv/bin/python .ci/install-clone" in made
 
 
+@pytest.mark.heavy
+@pytest.mark.versions
 def test_an_older_python_is_told_what_is_needed(built: Path, tmp_path: Path) -> None:
     python = interpreter(TOO_OLD)
     (wheel,) = built.glob("*.whl")

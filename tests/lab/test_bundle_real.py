@@ -32,10 +32,7 @@ PACKAGES = {"debian": ("netbase", "media-types"), "ubuntu": ("distro-info-data",
 
 @pytest.mark.parametrize(
     "suite",
-    [
-        pytest.param(suite, marks=() if suite == "bookworm" else OTHER_RELEASES)
-        for suite in SUITES
-    ],
+    [pytest.param(suite, marks=() if suite == "bookworm" else OTHER_RELEASES) for suite in SUITES],
 )
 def test_a_mirror_of_the_real_archive(tmp_path: Path, suite: str) -> None:
     distribution = archives.DISTRIBUTIONS[SUITES[suite].distribution]
