@@ -33,7 +33,7 @@ from dlperf_runner.commands import app
 from dlperf_runner.core import paths
 from dlperf_runner.provision import vendor
 
-pytestmark = needs_apt
+pytestmark = [needs_apt, pytest.mark.heavy, pytest.mark.gpu_roles]
 HEADERS = "linux-headers-5.4.0-42-generic"
 # What vendors' packages ask for that vendors do not have.
 DEPENDS = {"nvidia-dkms-440": "dkms (>= 2)", "containerd.io": "libseccomp2"}

@@ -47,7 +47,7 @@ from dlperf_runner.bundle.release_tables import VendorRepository
 from dlperf_runner.bundle.wheels import Target
 from dlperf_runner.catalog.stack import Release, Stack
 
-pytestmark = needs_apt
+pytestmark = [needs_apt, pytest.mark.heavy, pytest.mark.gpu_roles]
 
 
 @pytest.fixture(scope="module")
