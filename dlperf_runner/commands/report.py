@@ -53,13 +53,21 @@ def command(
         ),
     ] = None,
     lang: Annotated[str, option("--lang", "en or zh.", "LANGUAGE")] = "en",
+    one_chart: Annotated[
+        bool, option("--one-chart", "Draw all precisions and batch sizes of a model in one chart.")
+    ] = False,
     condition: Conditions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write report.html, report.md, plots and results.{csv,json,xlsx}. The exit status is 1 if a
-    run failed, is missing or is invalid, and 2 if a log failed validation."""
+    """Write report.html, report.md, plots and results.{csv,json,xlsx,tex}. The exit status is 1 if
+    a run failed, is missing or is invalid, and 2 if a log failed validation."""
     made = make_report(
-        directories, output_dir, lang, conditions=condition or [], statements=about.statements()
+        directories,
+        output_dir,
+        lang,
+        conditions=condition or [],
+        statements=about.statements(),
+        one_chart=one_chart,
     )
     if as_json:
         files, problems = [*map(str, made.paths)], [*map(str, made.problems)]
@@ -90,6 +98,7 @@ def make_report(
     models: Sequence[Model] | None = None,
     conditions: Sequence[str] = (),
     statements: Statements | None = None,
+    one_chart: bool = False,
 ) -> Report:
     """Write the report of one or more campaigns into `output_dir`.
 
@@ -107,7 +116,8 @@ def make_report(
     if len(directories) == 1:
         conditions = with_conditions(conditions, statements or NOTHING, directories[0])
     stated = parse_stated(conditions)
-    command = _command(directories, statements, conditions, language)
+    options = {"lang": language, "conditions": list(conditions), "one_chart": one_chart}
+    command = _command(directories, statements, options)
     campaigns = list(_campaigns(directories, models, statements))
     source = source_document(directories) if output_dir is None and len(directories) == 1 else {}
     is_one = output_dir is None and len(directories) == 1
@@ -115,7 +125,7 @@ def make_report(
         output_dir = destination(directories) / "report" if is_one else Path("report")
     inside = guarded(directories) if is_one else output_dir
     cases, published = make_cases(campaigns, _families()), _published(campaigns)
-    figures = tuple(make_figures(cases, published, t))
+    figures = tuple(make_figures(cases, published, one_chart, t))
     charts = {name: chart for figure in figures for name, chart in figure.charts}
     notes: tuple[str, ...] = ()
     with workers(len(charts)) as pool:
@@ -130,15 +140,16 @@ def make_report(
         svgs = {name: picture.svg for name, picture in pictures.items()}
         if isinstance(has_letters, Future) and not has_letters.result():
             # A PNG has its letters in it: where no font has Chinese ones, it speaks English.
-            english = make_figures(cases, published, load_labels("en"))
+            english = make_figures(cases, published, one_chart, load_labels("en"))
             charts = {name: chart for figure in english for name, chart in figure.charts}
             pictures = dict(zip(charts, pool.map(draw, charts.values(), chunksize=4), strict=True))
             notes = (t("png_language"),)
-        data = _data(document, language, conditions)
+        data = _data(document, options)
         page = html.render(document, svgs, script.result(), (*data, "results.xlsx"))
         files = {"report.html": page.encode(), **data, "results.xlsx": workbook.result()}
     files |= {f"plots/{name}.svg": f"{svg}\n".encode() for name, svg in svgs.items()}
-    files |= {f"plots/{name}.png": picture.png for name, picture in pictures.items()}
+    for name, picture in pictures.items():
+        files |= {f"plots/{name}.png": picture.png, f"plots/{name}.pdf": picture.pdf}
     former = _former_plots(output_dir, inside)
     for name, text in source.items():
         write_result(output_dir.parent / name, text, inside)
@@ -156,15 +167,14 @@ def make_report(
 def _command(
     directories: Sequence[Path],
     statements: Statements | None,
-    conditions: Sequence[str],
-    language: str,
+    options: Mapping[str, Any],
 ) -> str:
     """The command that makes the same report. Campaigns keep their part of the catalogue."""
     from ..core.paths import own_catalog
     from ..results.statement import NOTHING
 
     catalog = None if all(map(is_campaign, directories)) else own_catalog()
-    return report_command(directories, statements or NOTHING, conditions, language, catalog)
+    return report_command(directories, statements or NOTHING, options, catalog)
 
 
 def _campaigns(
@@ -242,29 +252,27 @@ def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[s
 
 
 def data_files(
-    directories: Sequence[Path],
-    language: str,
-    models: Sequence[Model] | None,
-    conditions: Sequence[str],
+    directories: Sequence[Path], models: Sequence[Model] | None, options: Mapping[str, Any]
 ) -> dict[str, bytes]:
-    """The files of a report without pictures. They are the same each time they are written."""
-    t = load_labels(language)
+    """The files of a report without pictures. They are the same each time they are written.
+    `options` are those that its results.json says it was made with."""
+    t = load_labels(options["lang"])
     campaigns = list(_campaigns(directories, models))
     cases = make_cases(campaigns, _families())
-    figures = tuple(make_figures(cases, _published(campaigns), t))
-    comparison = list(_compared(campaigns, parse_stated(conditions)))
-    command = _command(directories, None, conditions, language)
+    figures = tuple(make_figures(cases, _published(campaigns), options["one_chart"], t))
+    comparison = list(_compared(campaigns, parse_stated(options["conditions"])))
+    command = _command(directories, None, options)
     document = make_document(campaigns, cases, figures, comparison, command, t)
-    return _data(document, language, conditions)
+    return _data(document, options)
 
 
-def _data(document: Document, language: str, conditions: Sequence[str]) -> dict[str, bytes]:
-    from ..report import markdown
+def _data(document: Document, options: Mapping[str, Any]) -> dict[str, bytes]:
+    from ..report import latex, markdown
 
-    options = {"lang": language, "conditions": list(conditions)}
     return {
         "report.md": markdown.render_report(document).encode(),
         "results.csv": results_csv(document.cases).encode(),
+        "results.tex": latex.render(document).encode(),
         "results.json": results_json(document, options).encode(),
     }
 
@@ -315,7 +323,9 @@ def _former_plots(output_dir: Path, inside: Path) -> set[Path]:
     except (OSError, ValueError, KeyError, TypeError):
         return set()
     own = [name for name in names if isinstance(name, str) and re.fullmatch(r"[\w.+-]+", name)]
-    return {output_dir / "plots" / f"{name}.{kind}" for name in own for kind in ("svg", "png")}
+    return {
+        output_dir / "plots" / f"{name}.{kind}" for name in own for kind in ("svg", "png", "pdf")
+    }
 
 
 def _workbook(document: Document, pool: ProcessPoolExecutor) -> Future[bytes]:

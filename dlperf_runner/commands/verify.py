@@ -402,8 +402,12 @@ def against_report(directory: Path, models: Sequence[Model] | None) -> Iterator[
         return
     try:
         made = json.loads(read_bytes(place / "results.json"))["made_with"]
-        conditions = [str(condition) for condition in made["conditions"]]
-        computed = data_files([directory], str(made["lang"]), models, conditions)
+        options = {
+            "lang": str(made["lang"]),
+            "conditions": [str(condition) for condition in made["conditions"]],
+            "one_chart": made["one_chart"] is True,
+        }
+        computed = data_files([directory], models, options)
     except (OSError, ValueError, KeyError, TypeError):
         # Reports of older versions do not.
         yield False, "report/results.json: does not say with which options the report was made"

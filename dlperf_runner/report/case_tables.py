@@ -161,9 +161,17 @@ class Answer:
         return self.whole
 
 
-def answers(all_cases: Sequence[Case], verdicts: Sequence[Case], t: Labels) -> Iterator[Answer]:
+def machine(case: Case, t: Labels) -> str:
+    """What a case ran on, as far as it is known."""
+    driver = t("of_driver", name=case["driver"]) if case["driver"] else None
+    return t("comma").join(filter(None, (case["accelerator"], driver)))
+
+
+def answers(
+    all_cases: Sequence[Case], verdicts: Sequence[Case], dates: Mapping[Any, str], t: Labels
+) -> Iterator[Answer]:
     """One per framework and model: its fastest case on the most devices, and what was made of
-    `verdicts`, which are rows of compare_published."""
+    `verdicts`, which are rows of compare_published. `dates` are by the campaign of a case."""
     for (framework, model), own in grouped(all_cases, itemgetter("framework", "model")).items():
         best = max(own, key=lambda case: (case["world_size"], case["samples_per_second_median"]))
         head = t(
@@ -180,7 +188,8 @@ def answers(all_cases: Sequence[Case], verdicts: Sequence[Case], t: Labels) -> I
             times = speedup(best["speedup"])
             head += t("answer_speedup", speedup=times, base=base, efficiency=percent)
         found = [row for row in verdicts if (row["framework"], row["model"]) == (framework, model)]
-        rest = t("separator").join(_details(best, own, found, t))
+        known = filter(None, (machine(best, t), dates.get(best["campaign"])))
+        rest = t("separator").join((*known, *_details(best, own, found, t)))
         yield Answer(head, rest, t("sentences", first=head, second=rest))
 
 
@@ -205,9 +214,9 @@ def _details(best: Case, own: Sequence[Case], verdicts: Sequence[Case], t: Label
         texts = (f"{count} {verdict_text(verdict, t)}" for verdict, count in counts.items())
         yield t("answer_published", counts=t("comma").join(texts))
     stated = (each_condition(row["stated"] or "") for row in verdicts)
-    names = dict.fromkeys(part.partition(" (")[0] for parts in stated for part in parts)
+    names = dict.fromkeys(str(t.conditions(part)) for parts in stated for part in parts)
     if names:
-        yield t("answer_stated", names=t("comma").join(str(t.conditions(n)) for n in names))
+        yield t("answer_stated", names=t("comma").join(names))
 
 
 # ---- side by side
@@ -261,8 +270,8 @@ def _beside(number: int, heading: str, groups: Sequence[Sequence[Case]], unit: s
         row = [cell(nodes), cell(world_size)]
         for group, own in zip(groups, by_place, strict=True):
             case = own.get((world_size, nodes), {})
-            row.append(cell(case.get("samples_per_second_median"), rate_form(group)))
-            row.append(cell(case.get("speedup"), speedup))
+            row.append(cell(case.get("samples_per_second_median"), rate_form(group), ""))
+            row.append(cell(case.get("speedup"), speedup, ""))
         rows.append(tuple(row))
     shown, lines = without_empty(columns, rows, 2)
     return Table(f"beside-{number}", heading, shown, lines)
@@ -291,8 +300,8 @@ def comparisons(rows: Sequence[Case], whole: Table, t: Labels) -> Iterator[Table
         yield Table(f"published-{number}", group_title(own[0], t), columns, shown, notes)
 
 
-# Columns of a comparison: what was only stated, the estimator, conditions.
-_BELOW = range(9, 15)
+# Columns of a comparison: what was only stated, the estimator, conditions, the publication.
+_BELOW = range(9, 16)
 _ONLY_STATED = 9
 
 

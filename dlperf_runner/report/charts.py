@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..core.printable import for_xml
 
@@ -44,6 +44,7 @@ _WIDTHS = {"ideal": 1, "series": 1.25, "measured": 2}
 _NUMBER = ",.10~g"
 
 Specification = dict[str, Any]
+Scale = Literal["log", "log x", "linear"]
 
 
 class ChartPoint(NamedTuple):
@@ -75,15 +76,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over two axes. `log` holds for both axes; `shade` is a span of x and its name."""
+    """Lines over two axes. `scale` is `log` (both axes), `log x` (and y from zero) or `linear`;
+    `shade` is a span of x and its name."""
 
     title: str
     subtitle: str
     x_label: str
     y_label: str
     lines: tuple[Line, ...]
-    log: bool = True
-    from_zero: bool = False  # both axes, if they are not logarithmic
+    scale: Scale = "log"
     x_ticks: tuple[float, ...] = ()
     y_range: tuple[float, float] | None = None  # what is outside is drawn at the edge
     shade: tuple[float, float, str] | None = None
@@ -106,14 +107,14 @@ def vega_lite(chart: Chart) -> Specification:
     kinds = {line.kind for line in chart.lines}
     colours, dashes, points = _looks(chart.lines)
     x_domain, y_domain = _domains(chart)
-    scale: Specification = {"type": "log"} if chart.log else {"type": "linear", "zero": False}
-    scale["nice"] = False
     x_axis: Specification = {"grid": False, "labelOverlap": "greedy", "tickMinStep": 1}
     if chart.x_ticks:
         x_axis["values"] = chart.x_ticks
     y_axis: Specification = {"domain": False, "ticks": False, "tickCount": 5}
-    if chart.log:
-        y_axis["values"] = _decades(*y_domain)
+    if chart.scale == "log":
+        y_axis |= {"values": _decades(*y_domain), "labelOverlap": False}
+    y = _axis("y", chart.y_label, chart.scale == "log", y_domain, y_axis)
+    y["scale"]["clamp"] = chart.y_range is not None
     return {
         "width": WIDTH,
         "height": PLOT_HEIGHT,
@@ -123,13 +124,8 @@ def vega_lite(chart: Chart) -> Specification:
         "data": {"values": [_row(part, line) for part, line in enumerate(chart.lines)]},
         "transform": [{"flatten": ["x", "y", "low", "high", "hint"]}],
         "encoding": {
-            "x": _axis("x", chart.x_label, {**scale, "domain": x_domain}, x_axis),
-            "y": _axis(
-                "y",
-                chart.y_label,
-                {**scale, "domain": y_domain, "clamp": chart.y_range is not None},
-                y_axis,
-            ),
+            "x": _axis("x", chart.x_label, chart.scale != "linear", x_domain, x_axis),
+            "y": y,
             **colours,
         },
         "layer": [*_shade(chart), *_layers(kinds, dashes, points)],
@@ -154,8 +150,12 @@ def _row(part: int, line: Line) -> Specification:
     }
 
 
-def _axis(field: str, title: str, scale: Specification, axis: Specification) -> Specification:
+def _axis(
+    field: str, title: str, log: bool, domain: tuple[float, float], axis: Specification
+) -> Specification:
     axis = {"title": title, "format": _NUMBER, **axis}
+    scale: Specification = {"type": "log"} if log else {"type": "linear", "zero": False}
+    scale |= {"nice": False, "domain": domain}
     return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
 
 
@@ -272,17 +272,19 @@ def _domains(chart: Chart) -> tuple[tuple[float, float], tuple[float, float]]:
         xs += chart.shade[:2]
     ys = [y for p in points for y in (p.y, p.low, p.high) if y is not None]
     low, high = chart.y_range or (min(ys), max(ys))
-    if chart.log:
-        return (min(xs) / 1.15, max(xs) * 1.15), (low / 1.25, high * 1.25)
-    if chart.from_zero:
-        # The ideal line is a diagonal, and what is missing of it at many devices is seen.
-        return (0.0, max(xs) * 1.04), (0.0, high * 1.04)
+    if chart.scale != "linear":
+        y_domain = (low / 1.25, high * 1.25) if chart.scale == "log" else (0.0, high * 1.06)
+        return (min(xs) / 1.15, max(xs) * 1.15), y_domain
     room = (high - low) * 0.06 or abs(high) * 0.05 or 1
     return (min(xs), max(*xs, min(xs) + 1)), (low - room, high + room)
 
 
 def _decades(low: float, high: float) -> list[float]:
-    """As many of 1, 2, 5 and their like in each power of ten as give at least 4 ticks."""
+    """Powers of 2 where few are enough, else as many of 1, 2, 5 and their like in each power of ten
+    as give at least 4 ticks."""
+    powers = [2.0**n for n in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
+    if low < 1 < high and 4 <= len(powers) <= 11:
+        return powers
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks: list[float] = []
     for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)):

@@ -136,12 +136,13 @@ def make_document(
     sections = tuple(drawer.section(n, group) for n, group in enumerate(_groups(cases), start=1))
     stated = {_key(row["campaign"], row): row["stated"] for row in verdicts}
     cases = tuple(case | {"stated": stated.get(_key(case["campaign"], case))} for case in cases)
+    dates = {c.name if several else None: c.recorded.created for c in campaigns}
     compared = case_tables.comparison("published", verdicts, t("comparison"), t)
     return Document(
         labels=t,
-        title=t("title"),
-        subtitle=", ".join(" ".join(filter(None, (c.name, c.recorded.created))) for c in campaigns),
-        answers=tuple(case_tables.answers(cases, verdicts, t)),
+        title=_title(cases, t),
+        subtitle=t("separator").join(_subtitle(campaign, t) for campaign in campaigns),
+        answers=tuple(case_tables.answers(cases, verdicts, dates, t)),
         figures=figures,
         sections=sections,
         sweeps=tuple(sweep_tables(cases, t)),
@@ -165,31 +166,53 @@ def make_document(
     )
 
 
+def _title(cases: Sequence[Mapping[str, Any]], t: Labels) -> str:
+    """The report's name with what was measured."""
+    columns = ("framework", "family")
+    names = [t("comma").join(dict.fromkeys(str(c[name]) for c in cases)) for name in columns]
+    return t("title_of", names=" ".join(names)) if cases else t("title")
+
+
+def _subtitle(campaign: Campaign, t: Labels) -> str:
+    """A campaign's name and date, and what it ran on, as far as they are known."""
+    words = dict.fromkeys((campaign.name, campaign.recorded.created))
+    if cases := records(campaign.table):
+        most = max(cases, key=itemgetter("world_size"))
+        words[t.place(most["nodes"], most["world_size"])] = None
+        words |= dict.fromkeys(case_tables.machine(case, t) for case in cases)
+    return t("comma").join(filter(None, words))
+
+
 def _groups(cases: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Cases that stand in one table."""
     return list(grouped(cases, itemgetter("campaign", *GROUP)).values())
 
 
 def make_figures(
-    cases: Sequence[dict[str, Any]], published: pd.DataFrame | None, t: Labels
+    cases: Sequence[dict[str, Any]], published: pd.DataFrame | None, one_chart: bool, t: Labels
 ) -> Iterator[Figure]:
-    """Throughput and speed-up of all that has the same model, precision and batch size; `published`
-    are compare_published's points."""
+    """How all scales that has the same model, and without `one_chart` the same precision and batch
+    size; `published` are compare_published's points."""
     others = [] if published is None else records(published)
-    setting = itemgetter("family", "precision", "batch_size_per_device", "unit")
-    together = grouped(cases, setting)
-    for number, ((family, precision, batch, unit), same) in enumerate(together.items(), start=1):
+    setting = () if one_chart else ("precision", "batch_size_per_device")
+    together = grouped(cases, itemgetter("family", "unit", *setting))
+    for number, ((family, unit, *varied), same) in enumerate(together.items(), start=1):
         groups = _groups(same)
         names = case_tables.line_names(groups)
-        title = t("setting", model=family, precision=precision, batch=batch)
-        if is_bandwidth(same[0]):
-            title = f"{family}, {precision}"
+        title, stem = family, f"{number:02d}-{family}"
+        if varied:
+            precision, batch = varied
+            stem += f"-{precision}-b{batch}"
+            title = t("setting", model=family, precision=precision, batch=batch)
+            title = f"{family}, {precision}" if is_bandwidth(same[0]) else title
+        stem = case_tables.file_name(stem)
         points = list(_published_points(names, groups, others))
-        charts = figures.scaling(title, dict(zip(names, groups, strict=True)), points, unit, t)
-        stem = case_tables.file_name(f"{number:02d}-{family}-{precision}-b{batch}")
-        kinds = ("throughput", "speedup")
-        if charts:
-            named = tuple((f"{stem}-{k}", c) for k, c in zip(kinds, charts, strict=False))
+        lines = dict(zip(names, groups, strict=True))
+        named = tuple(
+            (f"{stem}-{kind}", chart)
+            for kind, chart in figures.scaling(title, lines, points, unit, t)
+        )
+        if named:
             of_time = (
                 (f"{stem}-time-{case_tables.file_name(name)}", chart)
                 for name, group in zip(names, groups, strict=True)

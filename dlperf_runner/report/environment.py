@@ -116,8 +116,7 @@ def run_command(campaign: Mapping[str, Any]) -> str:
 def report_command(
     directories: Sequence[Path],
     statements: Statements,
-    conditions: Sequence[str],
-    language: str,
+    options: Mapping[str, Any],
     catalog: Path | None,
 ) -> str:
     """The command that makes the same report of these campaigns and logs."""
@@ -129,8 +128,9 @@ def report_command(
         str(RESULTS / name_of(path)) if is_campaign(path) else str(path) for path in directories
     ]
     words += statements.arguments()
-    words += [word for condition in conditions for word in ("--condition", condition)]
-    words += ["--lang", language] if language != "en" else []
+    words += [word for text in options["conditions"] for word in ("--condition", text)]
+    words += ["--lang", options["lang"]] if options["lang"] != "en" else []
+    words += ["--one-chart"] if options["one_chart"] else []
     return shlex.join(words)
 
 

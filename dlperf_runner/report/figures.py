@@ -1,9 +1,9 @@
-"""From cases and runs to charts: throughput and speed-up over devices, speed over iterations."""
+"""From cases and runs to charts: how throughput scales, and speed over iterations."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, starmap
 from typing import Any
 
@@ -22,91 +22,91 @@ def scaling(
     published: Sequence[Record],
     unit: str,
     t: Labels,
-) -> list[Chart]:
-    """Throughput and speed-up of cases that may stand in one chart, by the name of their line;
-    none where no line has two points. `published` are points with the `line` they belong to; `unit`
-    is that of all rates."""
+) -> Iterator[tuple[str, Chart]]:
+    """Throughput, throughput per device and speed-up, each with its name, of cases that may stand
+    in one chart, by the name of their line; none where no line has two points. `published` are
+    points with the `line` they belong to; `unit` is that of all rates."""
     if all(len({record["world_size"] for record in cases}) < 2 for cases in lines.values()):
-        return []
+        return
     all_cases = [case for cases in lines.values() for case in cases]
     ticks = tuple(sorted({float(case["world_size"]) for case in all_cases}))
-    drawn = _throughput(lines, published, t)
-    charts = [Chart(t("throughput"), title, t("devices"), unit, drawn, x_ticks=ticks)]
-    if any(case["speedup"] is not None for case in all_cases):
-        drawn = _speedup(lines, published, ticks[-1], t)
-        names = (t("speedup"), title, t("devices"), t("speedup"))
-        charts.append(Chart(*names, drawn, log=False, from_zero=True, x_ticks=ticks))
-    return charts
+    scales = any(case["speedup"] is not None for case in all_cases)
+    for metric in ("throughput", "per_device", "speedup") if scales else ("throughput",):
+        label = {"throughput": unit, "per_device": f"{unit}/{t('device')}", "speedup": t(metric)}
+        drawn = [*_ideal(lines, metric, ticks[-1], t)]
+        for look, (name, cases) in enumerate(lines.items()):
+            if points := _points(cases, metric, t):
+                drawn.append(Line(name, points, look))
+            drawn += _published(name, look, published, metric, t)
+        yield (
+            metric.replace("_", "-"),
+            Chart(
+                t(metric),
+                title,
+                t("devices"),
+                label[metric],
+                tuple(drawn),
+                scale="log x" if metric == "per_device" else "log",
+                x_ticks=ticks,
+            ),
+        )
 
 
-def _throughput(
-    lines: Mapping[str, Sequence[Record]], published: Sequence[Record], t: Labels
-) -> tuple[Line, ...]:
-    drawn: list[Line] = []
+def _ideal(
+    lines: Mapping[str, Sequence[Record]], metric: str, most: float, t: Labels
+) -> Iterator[Line]:
+    """A line from each base: the throughput grows as the devices do, or stays per device. Speed-ups
+    over as many devices share one."""
+    drawn = set()
     for look, cases in enumerate(lines.values()):
-        base, end = _base(cases), max(case["world_size"] for case in cases)
-        if base is not None and end > base["world_size"]:
-            rate, devices = base["samples_per_second_median"], base["world_size"]
-            ends = (ChartPoint(devices, rate), ChartPoint(end, rate / devices * end))
-            drawn.append(Line(t("ideal"), ends, look, "ideal"))
-    for look, (name, cases) in enumerate(lines.items()):
-        drawn.append(Line(name, _points(cases, "samples_per_second", t), look))
-        drawn += _published(name, look, published, "value", t)
-    return tuple(drawn)
+        base = min(cases, key=lambda case: (case["world_size"], case["nodes"]))
+        start, end = base["world_size"], max(case["world_size"] for case in cases)
+        end = most if metric == "speedup" else end
+        if base["speedup"] is None or end <= start:
+            continue
+        first, _, _ = _values(base, metric)
+        last = first if metric == "per_device" else first * end / start
+        ends = (ChartPoint(start, first), ChartPoint(end, last))
+        if ends not in drawn:
+            yield Line(t("ideal"), ends, -1 if metric == "speedup" else look, "ideal")
+        drawn.add(ends)
 
 
-def _speedup(
-    lines: Mapping[str, Sequence[Record]], published: Sequence[Record], most: float, t: Labels
-) -> tuple[Line, ...]:
-    drawn: list[Line] = []
-    bases = {base["world_size"] for cases in lines.values() if (base := _base(cases)) is not None}
-    for devices in sorted(bases):
-        ends = (ChartPoint(devices, 1), ChartPoint(most, most / devices))
-        drawn.append(Line(t("ideal"), ends, -1, "ideal"))
-    for look, (name, cases) in enumerate(lines.items()):
-        points = _points([case for case in cases if case["speedup"] is not None], "speedup", t)
-        if points:
-            drawn.append(Line(name, points, look))
-        drawn += _published(name, look, published, "speedup", t)
-    return tuple(drawn)
-
-
-def _base(cases: Sequence[Record]) -> Record | None:
-    """The case that the speed-ups are relative to."""
-    smallest = min(cases, key=lambda case: (case["world_size"], case["nodes"]))
-    return smallest if smallest["speedup"] is not None else None
+def _values(case: Record, metric: str) -> tuple[Any, Any, Any]:
+    """A case's number and the ends of its interval, None if it has none."""
+    if metric == "speedup":
+        return case["speedup"], case.get("speedup_ci_low"), case.get("speedup_ci_high")
+    names = (f"samples_per_second_{name}" for name in ("median", "ci_low", "ci_high"))
+    devices = case["world_size"] if metric == "per_device" else 1
+    median, low, high = (None if (v := case.get(name)) is None else v / devices for name in names)
+    return median, low, high
 
 
 def _points(cases: Sequence[Record], metric: str, t: Labels) -> tuple[ChartPoint, ...]:
-    value = "samples_per_second_median" if metric == "samples_per_second" else metric
-    found = []
+    points = []
     for case in sorted(cases, key=lambda case: (case["world_size"], case["nodes"])):
-        low, high = case.get(f"{metric}_ci_low"), case.get(f"{metric}_ci_high")
-        if not case[value] > 0:
+        value, low, high = _values(case, metric)
+        if value is None or not value > 0:
             continue  # has no place on a logarithmic axis
         positive = low is not None and high is not None and low > 0
         key = f"point_{metric}_interval" if positive else f"point_{metric}"
-        form = _form(case, metric)
-        numbers = {"value": case[value], "low": low, "high": high}
+        form: Form = f",.{rate_decimals(case['workload'], [value])}f"
+        form = speedup if metric == "speedup" else form
+        numbers = {"value": value, "low": low, "high": high}
         texts = {name: cell(number, form).text for name, number in numbers.items()}
         hint = t(key, devices=case["world_size"], unit=case["unit"], **texts)
-        ends = (low, high) if positive else (None, None)
-        found.append(ChartPoint(case["world_size"], case[value], *ends, hint))
-    return tuple(found)
-
-
-def _form(case: Record, metric: str) -> Form:
-    if metric == "speedup":
-        return speedup
-    return f",.{rate_decimals(case['workload'], [case['samples_per_second_median']])}f"
+        low, high = (low, high) if positive else (None, None)
+        points.append(ChartPoint(case["world_size"], value, low, high, hint))
+    return tuple(points)
 
 
 def _published(
-    name: str, look: int, published: Sequence[Record], column: str, t: Labels
+    name: str, look: int, published: Sequence[Record], metric: str, t: Labels
 ) -> list[Line]:
     """The published points of a line, all under one name: there may be many publications."""
+    column = "speedup" if metric == "speedup" else "value"
     mine = [
-        (point, value)
+        (point, round(value / point["world_size"], 4) if metric == "per_device" else value)
         for point in published
         if point["line"] == name and (value := point.get(column)) is not None and value > 0
     ]
@@ -170,7 +170,7 @@ def over_iterations(
         t("iteration"),
         unit,
         tuple(lines),
-        log=False,
+        scale="linear",
         y_range=(max(low - room, min(everything)), min(high + room, max(everything))),
         shade=(0.0, warmup, t("warmup")) if warmup else None,
     )

@@ -228,6 +228,6 @@ def chart(name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) ->
         "campaign, the oldest first",
         points[0]["unit"],
         tuple(lines),
-        log=False,
+        scale="linear",
         x_ticks=ticks,
     )

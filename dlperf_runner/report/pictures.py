@@ -1,5 +1,5 @@
-"""Charts as SVG and PNG, and the program that draws them in a page: all by vl-convert, which has
-Vega, Vega-Lite and their fonts' measures built in and needs no network.
+"""Charts as SVG, PNG and PDF, and the program that draws them in a page: all by vl-convert, which
+has Vega, Vega-Lite and their fonts' measures built in and needs no network.
 
 vl-convert starts threads, after which a process must not fork: see `workers`.
 """
@@ -25,10 +25,11 @@ _PICTURES_PER_WORKER = 16  # to start a worker costs as much as to draw nine
 
 
 class Picture(NamedTuple):
-    """One chart: text for a page or a file, and the same as pixels."""
+    """One chart: text for a page or a file, and the same as pixels and for papers."""
 
     svg: str
     png: bytes
+    pdf: bytes
 
 
 def draw(chart: Chart) -> Picture:
@@ -38,7 +39,7 @@ def draw(chart: Chart) -> Picture:
     head, shapes = vl_convert.vegalite_to_svg(vega_lite(chart)).split(">", 1)
     said = f"<title>{escape(chart.title)}</title><desc>{escape(chart.description)}</desc>"
     svg = f'{head} role="img">{said}{shapes}'
-    return Picture(svg, vl_convert.svg_to_png(svg, scale=_SCALE))
+    return Picture(svg, vl_convert.svg_to_png(svg, scale=_SCALE), vl_convert.svg_to_pdf(svg))
 
 
 def has_chinese_font() -> bool:

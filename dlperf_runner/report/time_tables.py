@@ -141,7 +141,6 @@ def time_chart(title: str, group: Sequence[Case], t: Labels) -> Chart | None:
         t("devices"),
         t("part_step"),
         tuple(lines),
-        log=False,
-        from_zero=True,
+        scale="log x",
         x_ticks=tuple(float(devices) for devices, _ in found),
     )

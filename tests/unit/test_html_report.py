@@ -27,10 +27,10 @@ def test_every_file_is_there(several: tuple[Report, Path]) -> None:
     plots = {
         f"plots/{group}-{kind}.{form}"
         for group in ("01-resnet50-fp32-b128", "02-resnet50-fp32-b256", "03-arcface-fp32-b128")
-        for kind in ("throughput", "speedup")
-        for form in ("svg", "png")
+        for kind in ("throughput", "per-device", "speedup")
+        for form in ("svg", "png", "pdf")
     }
-    data = {f"results.{form}" for form in ("csv", "json", "xlsx")}
+    data = {f"results.{form}" for form in ("csv", "json", "tex", "xlsx")}
     assert names == {"report.html", "report.md"} | data | plots
     written = {p.relative_to(directory).as_posix() for p in directory.rglob("*.*")}
     assert written - {"manifest.jsonl"} == names
@@ -68,7 +68,7 @@ def test_frameworks_stand_side_by_side(several: tuple[Report, Path]) -> None:
         for what in ("samples/s", "speedup")
     ]
     assert [row[1] for row in table[1:]] == ["1", "2", "4", "8", "16", "32"]
-    assert table[2][2:] == ["749.04", "1.95", "-", "-"]
+    assert table[2][2:] == ["749.04", "1.95", "", ""]
     assert table[6][2:] == ["9,579.74", "24.93", "12,671.90", "30.55"]
 
 
@@ -95,6 +95,27 @@ def test_every_measured_case_is_compared_with_what_was_published(
     assert [row[place] for row in table[1:]] == [row[2] for row in PUBLISHED]
     ratios = [row[table[0].index("ratio")] for row in table[1:]]
     assert ratios == ["1.000"] * 6
+
+
+def test_a_publication_stands_once_below_its_table(several: tuple[Report, Path]) -> None:
+    page = page_of(several[1])
+    assert "publication" not in page.tables["published-1"][0]
+    assert sum(text.startswith("publication: DLPerf, MXNet") for text in page.texts["p"]) == 1
+
+
+def test_tables_are_there_for_papers(several: tuple[Report, Path]) -> None:
+    text = (several[1] / "results.tex").read_text("utf-8")
+    head = r"node\_num & gpu\_num & samples/s & speedup & "
+    assert f"\\begin{{tabular}}{{{'r' * 11}}}\n\\toprule\n{head}" in text
+    assert "4 & 32 & 9,579.74 & 24.93 & 9,568.30 -- 9,631.67 & " in text
+    assert text.count(r"\begin{tabular}") == text.count(r"\bottomrule") >= 6
+
+
+def test_the_title_and_the_answer_say_what_ran_where_and_when(several: tuple[Report, Path]) -> None:
+    page = page_of(several[1])
+    assert page.texts["h1"] == ["Benchmark report: mxnet, tensorflow, paddle resnet50, arcface"]
+    machine = "V100-SXM2-16GB, driver 440.33.01"
+    assert f"; {machine}; 2026-11-21 06:39 UTC; fp32" in several[0].answers[0].replace(". V", "; V")
 
 
 def test_the_spreadsheet_has_numbers_with_formats(several: tuple[Report, Path]) -> None:
@@ -142,7 +163,7 @@ def test_the_same_results_give_the_same_files(tmp_path: Path) -> None:
     first = make_report([campaign], tmp_path / "a").paths
     make_report([campaign], tmp_path / "b")
     names = [path.relative_to(tmp_path / "a") for path in first]
-    assert len(names) == 9
+    assert len(names) == 15
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
@@ -166,7 +187,7 @@ def test_a_chinese_report_is_in_chinese_with_the_published_columns(tmp_path: Pat
     make_report([mxnet_campaign(tmp_path / "mxnet")], tmp_path / "report", "zh")
     page = page_of(tmp_path / "report")
     assert page.all("html") == [{"lang": "zh"}]
-    assert page.texts["h1"] == ["性能测试报告"]
+    assert page.texts["h1"] == ["性能测试报告：mxnet resnet50"]
     assert page.tables["table-1"][0][:4] == ["node_num", "gpu_num", "samples/s", "speedup"]
     headings = "".join(page.texts["h2"])
     assert not re.search("[A-Za-z]", headings)

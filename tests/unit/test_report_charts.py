@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import struct
+from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from make_logs import gluoncv, write
 from report_examples import (
     TOPOLOGIES,
     mxnet_campaign,
 )
 from report_page import PUBLISHED, live_charts, page_of
 
-from dlperf_runner.commands.report import Report, make_report
+from dlperf_runner.commands.report import Report, data_files, make_report
 from dlperf_runner.report import pictures
-from dlperf_runner.report.charts import COLOURS, Chart, ChartPoint, Line, vega_lite
+from dlperf_runner.report.charts import COLOURS, Chart, ChartPoint, Line, Scale, vega_lite
 from dlperf_runner.report.figures import thinned
 from dlperf_runner.report.labels import load_labels
 from dlperf_runner.report.pictures import draw, look_different
@@ -25,12 +28,12 @@ from dlperf_runner.report.pictures import draw, look_different
 
 def test_each_chart_draws_its_points_and_says_them_in_words(several: tuple[Report, Path]) -> None:
     page, charts = page_of(several[1]), live_charts(several[1])
-    # Two per figure, one per case: 6 + 3 + 2.
-    assert len(charts) == 3 * 2 + 11
+    # Three per figure, one per case: 6 + 3 + 2.
+    assert len(charts) == 3 * 3 + 11
     boxes = [a for a in page.all("div") if a.get("class") == "plot"]
     assert [box["data-chart"] for box in boxes] == [str(n) for n in range(len(charts))]
     plots = page.all("svg")
-    assert len(plots) == 3 * 2
+    assert len(plots) == 3 * 3
     assert all(plot["role"] == "img" for plot in plots)
     lines = [line for chart in charts for line in chart["data"]["values"]]
     hints = [hint for line in lines if line["line"] == "mxnet" for hint in line["hint"]]
@@ -44,26 +47,40 @@ def test_each_chart_draws_its_points_and_says_them_in_words(several: tuple[Repor
 
 
 def test_charts_have_the_numbers_of_the_tables(several: tuple[Report, Path]) -> None:
-    throughput, speedup, *_ = live_charts(several[1])
+    throughput, per_device, speedup, *_ = live_charts(several[1])
     ideal, mxnet, published = throughput["data"]["values"]
     medians = [float(row[2].replace(",", "")) for row in PUBLISHED]
     assert (mxnet["x"], mxnet["y"]) == ([1, 2, 4, 8, 16, 32], medians)
     assert (mxnet["low"][0], mxnet["high"][0]) == (384.04, 385.31)
     assert published["y"] == medians
     assert (ideal["x"], ideal["y"]) == ([1, 32], [384.19, 384.19 * 32])
+    level, each, _ = per_device["data"]["values"]
+    assert level["y"] == [384.19, 384.19]
+    assert each["y"] == [float(f"{y / x:.7g}") for x, y in zip(mxnet["x"], medians, strict=True)]
     by_name = {line["line"]: line for line in speedup["data"]["values"]}
     assert [f"{value:.2f}" for value in by_name["mxnet"]["y"]] == [row[3] for row in PUBLISHED]
     assert by_name["ideal"]["y"] == [1, 32]
 
 
 def test_axes_have_names_units_and_scales(several: tuple[Report, Path]) -> None:
-    throughput, speedup, *_ = live_charts(several[1])
-    for chart, name, scale in ((throughput, "samples/s", "log"), (speedup, "Speed-up", "linear")):
+    names = {"samples/s": "log", "samples/s/device": "linear", "Speed-up": "log"}
+    for chart, (name, scale) in zip(live_charts(several[1]), names.items(), strict=False):
         x, y = chart["encoding"]["x"], chart["encoding"]["y"]
         assert (x["axis"]["title"], y["axis"]["title"]) == ("devices", name)
-        assert {x["scale"]["type"], y["scale"]["type"]} == {scale}
+        assert (x["scale"]["type"], y["scale"]["type"]) == ("log", scale)
         assert x["axis"]["values"] == [1, 2, 4, 8, 16, 32]
-    assert speedup["encoding"]["y"]["scale"]["domain"][0] == 0
+        assert (y["scale"]["domain"][0] == 0) is (scale == "linear")
+
+
+def test_one_chart_has_all_precisions_and_batch_sizes_of_a_model(tmp_path: Path) -> None:
+    for batch, topology in product((64, 128), ("1n1g", "1n2g")):
+        path = tmp_path / f"logs/bz{batch}/{topology}/rn50_b{batch}_fp32_1.log"
+        write(path, gluoncv(4.0 * batch * int(topology[2]), batch=batch))
+    options = {"lang": "en", "conditions": [], "one_chart": True}
+    document = json.loads(data_files([tmp_path / "logs"], None, options)["results.json"])
+    kinds = ("throughput", "per-device", "speedup")
+    assert document["plots"] == [f"01-resnet50-{kind}" for kind in kinds]
+    assert document["command"].endswith("--one-chart")
 
 
 def test_warm_up_is_shaded_up_to_the_window(several: tuple[Report, Path]) -> None:
@@ -80,6 +97,8 @@ def test_pictures_are_pictures(several: tuple[Report, Path]) -> None:
         assert data.startswith(b"\x89PNG\r\n\x1a\n")
         assert struct.unpack(">I", data[16:20]) == (720,)
         assert len(data) > 10_000  # a blank one has 3,000
+    for path in (several[1] / "plots").glob("*.pdf"):
+        assert path.read_bytes().startswith(b"%PDF-")
     for path in (several[1] / "plots").glob("*.svg"):
         root = ElementTree.fromstring(path.read_bytes())  # noqa: S314
         assert root.get("width") == "480"
@@ -130,18 +149,20 @@ def test_a_long_series_is_thinned_and_keeps_what_sticks_out() -> None:
     assert thinned(pairs[:50], 100) == pairs[:50]
 
 
-def chart(*values: float, log: bool = True) -> Chart:
+def chart(*values: float, scale: Scale = "log") -> Chart:
     points = tuple(ChartPoint(2.0**n, value) for n, value in enumerate(values))
-    return Chart("a", "b", "x", "y", (Line("line", points),), log=log)
+    return Chart("a", "b", "x", "y", (Line("line", points),), scale)
 
 
 @pytest.mark.parametrize(
     "values",
     [(1.0, 1.0), (1e-9, 1e9), (5.0,), (384.19, 384.2), (0.5, 0.25, 0.1)],
 )
-@pytest.mark.parametrize("log", [True, False])
-def test_any_positive_values_stay_inside_the_picture(values: tuple[float, ...], log: bool) -> None:
-    root = ElementTree.fromstring(draw(chart(*values, log=log)).svg)  # noqa: S314
+@pytest.mark.parametrize("scale", ["log", "log x", "linear"])
+def test_any_positive_values_stay_inside_the_picture(
+    values: tuple[float, ...], scale: Scale
+) -> None:
+    root = ElementTree.fromstring(draw(chart(*values, scale=scale)).svg)  # noqa: S314
     marks = [g for g in root.iter() if "mark-symbol role-mark" in g.get("class", "")]
     places = [re.findall(r"[-\d.e]+", p.get("transform", "")[10:]) for g in marks for p in g]
     assert len(places) == len(values)

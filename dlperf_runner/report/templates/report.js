@@ -102,9 +102,14 @@
   function enliven(box) {
     if (box.dataset.live || !box.clientWidth) return null;
     box.dataset.live = "loading";
-    var spec = specification(Number(box.dataset.chart)), place = document.createElement("div");
+    var spec = specification(Number(box.dataset.chart)), place = document.createElement("div"), width = spec.width;
     spec.height = Math.round(spec.height * box.clientWidth / spec.width);
     spec.width = box.clientWidth;
+    [spec].concat(spec.layer).forEach(function (part) {
+      Object.values(part.encoding || {}).forEach(function (channel) {
+        if (channel.legend) channel.legend.columns = Math.max(1, Math.floor(channel.legend.columns * spec.width / width));
+      });
+    });
     return vegaEmbed(place, spec, { ast: true, renderer: "svg", actions: false, defaultStyle: false,
       tooltip: { disableDefaultStyle: true } }).then(function (made) {
       box.replaceChildren(place);
