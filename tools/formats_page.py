@@ -100,7 +100,8 @@ def _example(form: Format, about: Mapping[str, Any]) -> Iterator[str]:
     plain = [one for one in with_rates if one["log"] == "wording.excerpt"]
     example = (plain or with_rates)[0]
     data = (EXAMPLES / form.name / example["log"]).read_bytes()
-    number, step, rate, *_ = example["rates"][0]
+    number = example["rates"][0][0]
+    _, step, rate, *_ = [row for row in example["rates"] if row[0] == number][-1]  # of a bar
     line = data.decode(errors="replace").split("\n")[number - 1].strip().rpartition("\r")[2].strip()
     version = logs.detect([data], {form.name: form}) or form
     unit = " steps/s" if version.rates_are_per == "step" else ""

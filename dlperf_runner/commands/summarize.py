@@ -41,12 +41,14 @@ from ..report.result_files import documents
 from ..report.view import View
 from ..results.archives import scratch_of
 from ..results.destination import destination, guarded, source_document
-from ..results.discovery import Skipped
+from ..results.discovery import CAMPAIGNS, Skipped
 from ..results.load import Progress, catalogued, load_results
 from ..results.statement import MAPPING, Statements, suggested_mapping
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ..report.terminal import Screen
 
 ORDER = 150
 _History = Annotated[
@@ -298,7 +300,7 @@ def summarize(
             scratch=scratch_of(stack),
             with_others=True,
         )
-        views = _views(results.skipped)
+        views = _views(results.skipped, models)
     cases, notes, files = documents(results, models)
     place = output_dir or destination(sources)
     own = source_document(sources) if output_dir is None else {}
@@ -329,15 +331,50 @@ def summarize(
     )
 
 
-def _views(skipped: Sequence[Skipped]) -> list[View]:
+def _views(skipped: Sequence[Skipped], models: Sequence[Model]) -> list[View]:
     """The results of other kinds than training runs."""
     contents = {file.path: file.content for file in skipped if file.content}
     views = []
     for name, files in grouped(skipped, attrgetter("view")).items():
-        if name is not None:
+        places = {file.path: file.content for file in files}
+        if name == CAMPAIGNS:
+            views.append(_campaigns(places, models))
+        elif name is not None:
             feature = import_module(f"...{name}.command", __name__)
-            views.append(feature.view({file.path: file.content for file in files}, contents))
+            views.append(feature.view(places, contents))
     return views
+
+
+def _campaigns(places: Mapping[Path, Path | None], models: Sequence[Model]) -> View:
+    """The tables of campaigns among logs, by path, with the files of those in archives. Nothing is
+    written into them, and workloads that they keep are not used."""
+    from ..report.layout import render
+
+    parts: dict[Path, tuple[list[dict[str, Any]], list[str]]] = {}
+    texts, problems, is_incomplete = {}, [], False
+    for path, content in places.items():
+        try:
+            results = load_results(content or path, models)
+        except UserError as error:
+            problems.append(_at(path, content, error))
+            continue
+        cases, notes, files = documents(results, models)
+        parts[path], texts[str(path)] = (cases, notes), json.loads(files["summary.json"])
+        problems += [_at(path, content, error) for error in results.problems]
+        is_incomplete |= results.is_incomplete
+
+    def shown(screen: Screen) -> str:
+        tables = (f"Campaign {path}\n\n{render(*part, screen)}" for path, part in parts.items())
+        return "\n".join(tables)
+
+    return View(CAMPAIGNS, shown, texts, problems, is_incomplete)
+
+
+def _at(path: Path, content: Path | None, error: UserError) -> UserError:
+    """An error in a campaign, whose files are elsewhere if it is in an archive."""
+    for name, text in vars(error).items():
+        setattr(error, name, text and text.replace(str(content), str(path)))
+    return error
 
 
 def _written(

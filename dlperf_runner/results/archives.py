@@ -15,14 +15,14 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
 from ..core import files
-from ..core.errors import UserError
+from ..core.errors import UserError, as_user_error
 
 MOST_MEMBERS = 50_000
 MOST_EXPANDED = 2**34  # bytes of all members together
@@ -31,6 +31,8 @@ _HEADERS = (
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
 )
+_DEPTH = 4  # runs/<case>/r<k>/<file>
+_PART = re.compile(r"[A-Za-z0-9][\w.+,=@-]{0,200}", re.ASCII)  # of a path in a campaign
 _LINK, _SPECIAL = "a link in an archive", "not a regular file in an archive"
 _NAME = re.compile(r"(?P<stem>.+)\.(?:tar(?:\.gz)?|tgz|zip)", re.IGNORECASE | re.DOTALL)
 _DAMAGE = (
@@ -89,6 +91,25 @@ def members_of(
             hint="unpack it, and summarize the directory",
         ) from None
     return list(members.values())
+
+
+def laid_out(members: Iterable[Member], root: PurePosixPath, scratch: Path) -> Path:
+    """A new directory in `scratch` with the members of a campaign, whose root is a directory of
+    their archive. Only names that this tool gives become paths. Raises UserError."""
+    place = scratch / secrets.token_hex(8)
+    place.mkdir()
+    for member in members:
+        path = PurePosixPath(member.name)
+        below = path.relative_to(root).parts if path.is_relative_to(root) else ()
+        if member.content is None or len(below) > _DEPTH or not all(map(_PART.fullmatch, below)):
+            continue
+        with (
+            as_user_error("the campaign in the archive has a damaged layout", member.name),
+            files.open_read(member.content) as content,
+            files.replacing(place.joinpath(*below), 0o600, place) as copy,
+        ):
+            shutil.copyfileobj(content, copy, 2**20)
+    return place
 
 
 def _too_large(archive: Path) -> UserError:

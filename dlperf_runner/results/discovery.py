@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from .. import logs
@@ -23,7 +23,7 @@ from ..core.errors import UserError
 from ..core.files import is_campaign, read_json
 from ..core.lists import grouped, natural
 from ..logs import mllog
-from .archives import members_of, stem_of_archive
+from .archives import Member, laid_out, members_of, stem_of_archive
 from .log_file import NO_RATE, LogFile
 from .log_name import stem_of
 from .named_run import is_named_like_a_run, named_formats, named_run
@@ -38,10 +38,14 @@ _OWN = re.compile(
     re.ASCII,
 )
 BANDWIDTH_LOG = "nccl_tests"  # its format
+CAMPAIGNS = "campaigns"  # a view
 _VIEWS = {
+    CAMPAIGNS: "campaigns, which have tables of their own (dlperf summarize)",
     "mlperf": "results of MLPerf, which have a table of their own (dlperf mlperf)",
     "bandwidth": "logs of nccl-tests, which have tables of their own (dlperf bandwidth)",
 }
+# Files of a campaign that are no logs and count.
+_OF_CAMPAIGN = re.compile(r"(?:campaign|plan|run)\.json|telemetry-.+\.csv(?:\.gz)?", re.DOTALL)
 _RESULT = re.compile(r"result_\d{1,4}\.txt", re.ASCII)
 Scratch = Callable[[], Path]  # gives a private directory, which is removed at the end
 
@@ -76,7 +80,7 @@ class Place(NamedTuple):
 class Skipped:
     """A file that is not read as the log of a training run, and why. `error`: what to do if it is
     one. `view`: the feature that shows it, if it has results of another kind. `content`: where its
-    bytes are, if it is a member of an archive."""
+    bytes are, or the files of a campaign, if it is in an archive."""
 
     path: Path
     reason: str
@@ -190,7 +194,10 @@ def _in_directory(directory: Path, found: Found, scratch: Scratch | None) -> Ite
         )
     for file in sorted(files, key=lambda file: natural(file.path)):
         path = file.path
-        if file.reason is not None:
+        if file.is_campaign:
+            reason = _VIEWS[CAMPAIGNS]
+            found.skipped.append(Skipped(path, reason, view=CAMPAIGNS, content=file.content))
+        elif file.reason is not None:
             found.skipped.append(Skipped(path, file.reason))
         elif _is_wanted(path.name):
             names = (*path.parts[depth:-1][::-1], *above)
@@ -342,11 +349,13 @@ def _entries(directory: Path, problems: list[UserError]) -> list[os.DirEntry[str
 
 
 class _File(NamedTuple):
-    """A file, with the reason if it is not read, and its content if it is in an archive."""
+    """A file, with the reason if it is not read, and its content if it is in an archive; or the
+    directory of a campaign."""
 
     path: Path
     reason: str | None = None
     content: Path | None = None
+    is_campaign: bool = False
 
 
 def _files(directory: Path, problems: list[UserError], scratch: Scratch | None) -> Iterator[_File]:
@@ -355,7 +364,7 @@ def _files(directory: Path, problems: list[UserError], scratch: Scratch | None) 
         path = Path(entry)
         if entry.is_dir(follow_symlinks=False):
             if is_campaign(path):
-                yield _File(path, "a campaign, which is summarized alone")
+                yield _File(path, is_campaign=True)
             else:
                 yield from _files(path, problems, scratch)
         elif not entry.name.startswith("."):
@@ -373,20 +382,31 @@ def _members(archive: Path, problems: list[UserError], scratch: Scratch | None) 
         yield _File(archive, "an archive")
         return
     try:
-        members = members_of(archive, _is_wanted, scratch)
-        if any(Path(member.name).name == "campaign.json" for member in members):
-            raise UserError(
-                "the archive holds a campaign",
-                where=str(archive),
-                expected="logs",
-                hint="unpack it, and summarize its directory",
-            )
+        members = members_of(archive, _may_be_read, scratch)
+        campaigns = {root: laid_out(members, root, scratch()) for root in _campaigns_in(members)}
     except UserError as error:
         problems.append(error)
         return
+    for root, content in campaigns.items():
+        yield _File(archive / root, content=content, is_campaign=True)
     for member in members:
         path = archive / member.name
+        if not campaigns.keys().isdisjoint(PurePosixPath(member.name).parents):
+            continue
         if member.reason is None and stem_of_archive(path.name) is not None:
             yield _File(path, "an archive in an archive")
         elif not path.name.startswith("."):
             yield _File(path, member.reason, member.content)
+
+
+def _may_be_read(name: str) -> bool:
+    """Whether a member of an archive may be a log, or a file of a campaign that counts."""
+    return _is_wanted(name) or _OF_CAMPAIGN.fullmatch(name) is not None
+
+
+def _campaigns_in(members: Iterable[Member]) -> list[PurePosixPath]:
+    """The directories of an archive that are campaigns, without those inside others."""
+    paths = [PurePosixPath(member.name) for member in members]
+    roots = {path.parent for path in paths if path.name == "campaign.json"}
+    roots |= {path.parents[3] for path in paths if path.match("runs/*/*/run.json")}
+    return sorted(root for root in roots if roots.isdisjoint(root.parents))

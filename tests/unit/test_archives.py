@@ -175,8 +175,3 @@ def test_a_damaged_archive_is_told(tmp_path: Path, scratch: Path, name: str, cut
     problem = only(load(path))
     assert (problem.problem, problem.where) == ("the archive cannot be read", str(path))
     assert not [*scratch.iterdir()]
-
-
-def test_a_campaign_in_an_archive_is_to_be_unpacked(tmp_path: Path) -> None:
-    path = packed(tmp_path / "c.tar.gz", {"c/campaign.json": "{}", "c/runs/a/r1/run.json": "{}"})
-    assert only(load(path)).problem == "the archive holds a campaign"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import tarfile
 from pathlib import Path
 
@@ -12,10 +13,12 @@ from make_logs import write
 from mlperf_rounds import result_log
 from nccl_logs import nccl_tests
 from other_logs import GOOD, load
+from recorded_campaign import RUN as RUN_DIRECTORY
 
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.results.load import load_results
 
+RUN = f"{RUN_DIRECTORY}/run.json"
 RESULTS = "round/ACME/results/8xH100/llama31_8b"
 SYSTEM = '{"number_of_nodes": 1, "accelerators_per_node": 8, "accelerator_model_name": "H100"}'
 
@@ -102,10 +105,49 @@ def test_json_files_are_logs_if_a_format_reads_them(logs: Path) -> None:
     assert [file.path.name for file in load_results(logs / "1n1g").skipped] == []
 
 
-def test_a_campaign_among_logs_is_summarized_alone(logs: Path) -> None:
-    (logs / "one").mkdir()
-    write(logs / "one/campaign.json", ["{}"])
-    write(logs / "one/runs/case/r1/rn50_b128_fp32_1n1g_1.log", GOOD)
-    results = load_results(logs)
-    assert [run.path.name for run in results.counted] == ["rn50_b128_fp32_1.log"]
-    assert "not read (a campaign, which is summarized alone): one" in results.notes
+def test_campaigns_among_logs_have_tables_of_their_own(logs: Path, campaign: Path) -> None:
+    alone = call("summarize", campaign, "--json", "--no-history").document["cases"]
+    campaign.rename(logs / "one")
+    before = {path: path.read_bytes() for path in logs.rglob("*") if path.is_file()}
+    called = call("summarize", "logs")
+    assert "Campaign logs/one\n\nmxnet-resnet50v1b builtin, fp32" in called.out
+    assert before == {path: path.read_bytes() for path in logs.rglob("*") if path.is_file()}
+    for name in ("logs", "campaign"):
+        with tarfile.open(f"{name}.tar.gz", "w:gz") as archive:
+            archive.add("logs" if name == "logs" else "logs/one", ".")
+    for source, place in (
+        ("logs", "logs/one"),
+        ("logs.tar.gz", "logs.tar.gz/one"),
+        ("campaign.tar.gz", "campaign.tar.gz"),
+    ):
+        document = call("summarize", source, "--json").document
+        assert document["campaigns"][place]["cases"] == alone
+        assert len(document["cases"]) == (place != source)
+    with pytest.raises(UserError, match="no logs found"):
+        load_results(Path("campaign.tar.gz"))  # a report would be empty
+
+
+def test_a_campaign_among_logs_gains_nothing(logs: Path, campaign: Path) -> None:
+    """What is wrong with it is told with its place, and what else is there is read."""
+    (campaign / "secret").write_text("my key")
+    for number, (name, text) in enumerate(
+        [(RUN, "{}"), (f"{RUN}/x", "a file that is a directory, too"), ("../../../stolen", "out")]
+    ):
+        place = Path(f"hostile-{number}")
+        write(place / "1n1g/rn50_b128_fp32_1.log", GOOD)
+        with tarfile.open(place / "c.tar.gz", "w:gz") as archive:
+            for path in (f"c/{RUN}", f"c/{name}", "c/campaign.json"):
+                info = tarfile.TarInfo(path)
+                info.size = len(text)
+                archive.addfile(info, io.BytesIO(text.encode()))
+        called = call("summarize", place, status=2)
+        assert "mxnet-resnet50v1b, fp32" in called.out
+        assert f"{place}/c.tar.gz" in called.err and "/tmp" not in called.err.replace(str(logs), "")
+    assert not [*Path().rglob("stolen")]
+    (campaign / "runs/link").symlink_to(campaign / "secret")
+    (campaign / RUN).unlink()
+    (campaign / RUN).symlink_to("../../../secret")
+    campaign.rename(logs / "one")
+    called = call("summarize", "logs", status=2)
+    assert "logs/one/runs" in called.err and "links in campaigns" in called.err
+    assert "my key" not in called.both
