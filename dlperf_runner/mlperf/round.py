@@ -18,6 +18,7 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.files import read_json
+from ..core.lists import counted, shortened
 from ..core.processors import processors
 from ..logs import mllog
 from ..results.log_file import LogFile
@@ -104,10 +105,11 @@ def read_results(
         runs, copies = _without_copies(logs)
         ended = [run for run in runs if isinstance(run, MlperfRun)]
         failed = sum(run.status != SUCCESS for run in ended)
+        name = folder.relative_to(root) if folder.is_relative_to(root) else folder
         if failed:
-            failed_runs = f"{failed} of {len(runs)} runs did not reach their target"
-            name = folder.relative_to(root) if folder.is_relative_to(root) else folder
-            found.notes.append(f"{name}: {failed_runs}")
+            found.notes.append(f"{name}: {failed} of {len(runs)} runs did not reach their target")
+        if why := _why_no_score(runs, benchmarks().get(folder.name)):
+            found.notes.append(f"{name}: no time to train, because {why}")
         found.problems += [run for run in runs if isinstance(run, UserError)] + copies
         try:
             _refuse_batch_sizes(folder, logs)
@@ -200,6 +202,17 @@ def _scored(
         else f"--consecutive takes the {rules.runs} consecutive ones closest to the median, as"
         " MLPerf's rules do",
     )
+
+
+def _why_no_score(runs: Sequence[MlperfRun | UserError], rules: Benchmark | None) -> str | None:
+    if rules is None:
+        return "the runs that a result of this benchmark needs are not known"
+    good = len(_good(runs))
+    if len(runs) < rules.runs:
+        return f"it takes {rules.runs} runs, and {counted(good, 'different one')} can be counted"
+    if len(runs) == rules.runs and len(runs) - good > rules.dropped:
+        return f"more than {rules.dropped} of {len(runs)} runs failed or cannot be read"
+    return None
 
 
 def _started(run: MlperfRun) -> int:
@@ -311,7 +324,7 @@ def _result(
         else None,
         step_time_median_s=_median([run.step_times.get("median") for run in good]),
         step_time_p99_s=_median([run.step_times.get("p99") for run in good]),
-        throughput_note="; ".join(notes) if notes and estimator != "blocks" else None,
+        throughput_note=shortened([*notes]) if notes and estimator != "blocks" else None,
     )
 
 

@@ -290,6 +290,15 @@ def test_too_few_runs_have_no_score(tmp_path: Path) -> None:
     write_result(tmp_path, [result_log(1500.0)] * 9)
     assert only(tmp_path).time_to_train_min is None
     assert only(tmp_path).samples_per_second == 2 * 12288 / 790
+    name = "NVIDIA/results/one/llama31_8b: no time to train, because"
+    few = "it takes 10 runs, and 9 different ones can be counted"
+    assert read_round(tmp_path).notes == [f"{name} {few}"]
+    logs = [result_log(1500.0 + n, status="success" if n > 1 else "aborted") for n in range(10)]
+    write_result(tmp_path, logs, system="two")
+    name = name.replace("one", "two")
+    assert (
+        read_round(tmp_path).notes[-1] == f"{name} more than 1 of 10 runs failed or cannot be read"
+    )
 
 
 def test_wrong_benchmark_and_system_are_told(tmp_path: Path) -> None:
