@@ -78,14 +78,18 @@ def use(programs: Path, away: Path) -> None:
     assert "dlperf_runner" in run([programs / "dlperf", "--version"], away)
     # Of fp16 the report has no single runs.
     rows = [r for r in published("published") if (r["source"], r["precision"]) == (REPORT, "fp32")]
-    table = run([programs / "dlperf", "summarize", "logs"], away)
+    table = run([programs / "python", "-m", "dlperf_runner", "summarize", "logs"], away)
     assert rows
     speeds = [f"{float(row['samples_per_second']):.2f}" for row in rows]
     assert [speed for speed in speeds if f" {speed} " not in table] == []
-    assert "mxnet-resnet50v1b" in run([programs / "python", "-m", "dlperf_runner", "list"], away)
-    run([programs / "dlperf", "report", "logs", "--output-dir", "report"], away)
+    commands = "list", "compare logs", "report logs --output-dir report"
+    code = (
+        "from dlperf_runner.commands import app\n"
+        f"print([app(words.split(), standalone_mode=False) for words in {commands}])"
+    )
+    printed = run([programs / "python", "-c", code], away)
+    assert "mxnet-resnet50v1b: " in printed and printed.endswith("[None, None, None]\n")
     assert (away / "report/report.html").stat().st_size > 10_000
-    run([programs / "dlperf", "compare", "logs"], away)
 
 
 @pytest.fixture(scope="module")
@@ -101,30 +105,33 @@ def test_logs_become_a_table_and_a_report_without_ansible(analysis: Path, tmp_pa
     assert "ansible" not in freeze
 
 
-@pytest.mark.parametrize("command", ["plan", "run", "doctor", "provision", "decommission", "lab"])
-def test_what_drives_machines_asks_for_the_extra(
-    analysis: Path, tmp_path: Path, command: str
-) -> None:
-    out = run([analysis / "dlperf", command], tmp_path, 2, {"DLPERF_HOME": str(tmp_path / "home")})
-    assert "pip install 'dlperf_runner[cluster]'" in out
-    assert "Traceback" not in out
+def test_what_drives_machines_asks_for_the_extra(analysis: Path, tmp_path: Path) -> None:
+    commands = ("plan", "run", "doctor", "provision", "decommission", "lab")
+    code = (
+        "from dlperf_runner.commands import app; from typer.testing import CliRunner\n"
+        f"for name in {commands}: done = CliRunner().invoke(app, [name]);"
+        " print('====', done.exit_code, done.output)"
+    )
+    environment = {"DLPERF_HOME": str(tmp_path / "home")}
+    printed = run([analysis / "python", "-c", code], tmp_path, 0, environment).split("==== ")[1:]
+    assert len(printed) == len(commands)
+    for out in printed:
+        assert out.startswith("2 ")
+        assert "pip install 'dlperf_runner[cluster]'" in out
 
 
 def test_shells_complete_names(analysis: Path, tmp_path: Path) -> None:
-    for words, name in {
-        "dlperf plan --model arc": "arcface",
-        "dlperf bundle --stack h100": "h100-cuda12.9",
-        "dlperf list wor": "workloads",
-    }.items():
-        last = str(len(words.split()) - 1)
-        for shell, asked in {
-            "bash": {"COMP_WORDS": words, "COMP_CWORD": last},
-            "zsh": {"_TYPER_COMPLETE_ARGS": words},
-            "fish": {"_TYPER_COMPLETE_ARGS": words, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
-        }.items():
-            environment = {"_DLPERF_COMPLETE": f"complete_{shell}", **asked}
-            shown = run([analysis / "dlperf"], tmp_path, 0, environment)
-            assert name in shown, (shell, words)
+    rows = {
+        "bash": ("dlperf plan --model arc", "arcface", "COMP_WORDS", {"COMP_CWORD": "3"}),
+        "zsh": ("dlperf bundle --stack h100", "h100-cuda12.9", "_TYPER_COMPLETE_ARGS", {}),
+        "fish": (
+            *("dlperf list wor", "workloads", "_TYPER_COMPLETE_ARGS"),
+            {"_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+        ),
+    }
+    for shell, (words, name, variable, more) in rows.items():
+        environment = {"_DLPERF_COMPLETE": f"complete_{shell}", variable: words, **more}
+        assert name in run([analysis / "dlperf"], tmp_path, 0, environment), shell
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,11 +104,11 @@ def test_campaign_continues_after_a_run_that_cannot_be_recorded(tmp_path: Path) 
 
 
 def test_large_log_comes_in_parts(tmp_path: Path) -> None:
-    """40 MiB: three parts of at most 16 MiB."""
-    script = "yes 'Speed: 1.0 samples/sec' | head -c 41943040"
+    """17 MiB: two parts of at most 16 MiB."""
+    script = "yes 'Speed: 1.0 samples/sec' | head -c 17825792"
     run = run_on_cpu(tmp_path, script)
     log = (run / "train.log").read_bytes()
-    assert log == (b"Speed: 1.0 samples/sec\n" * (1 << 21))[: 40 << 20]
+    assert log == (b"Speed: 1.0 samples/sec\n" * (1 << 20))[: 17 << 20]
     assert outcome(run)["log_sha256"] == hashlib.sha256(log).hexdigest()
     assert sorted(path.name for path in run.iterdir()) == ["run.json", "train.log"]
 
@@ -117,14 +116,12 @@ def test_large_log_comes_in_parts(tmp_path: Path) -> None:
 PLANTED = "the secret that was planted"
 
 
+# test_benchmark_fetch.py has all that is refused.
 @pytest.mark.parametrize(
     ("instead", "why"),
     [
         ("ln -s {secret} train.log", "is a symbolic link"),
-        ("ln {secret} train.log", "has 2 hard links"),
-        ("mkfifo train.log", "is a FIFO"),
         ("truncate -s 3M train.log", "has 3145728 bytes, more than the limit of 2097152"),
-        ("true", "No such file or directory"),
     ],
 )
 def test_log_that_is_refused_fails_the_run(tmp_path: Path, instead: str, why: str) -> None:
@@ -144,18 +141,6 @@ def test_log_that_is_refused_fails_the_run(tmp_path: Path, instead: str, why: st
     assert "log_sha256" not in found
     assert [path.name for path in run.iterdir()] == ["run.json"]
     assert PLANTED not in (run / "run.json").read_text()
-
-
-def test_log_that_shrinks_while_it_is_fetched_fails_the_run(tmp_path: Path) -> None:
-    """Another process of the user empties the log as soon as a part of it has come."""
-    parts = tmp_path / "campaign/runs/case/r1"
-    waits = "until find $1 -name '.*' -size +1M 2> /dev/null | grep -q .; do sleep .01; done"
-    waits += "; find $2 -name train.log -exec truncate -s0 {} +"
-    with subprocess.Popen(["sh", "-c", waits, "sh", parts, tmp_path / "nodes"]) as other:
-        run = run_on_cpu(tmp_path, "head -c 100000000 /dev/zero")
-        other.wait(timeout=60)
-    assert "train.log was truncated while reading it" in outcome(run, "failed")["message"]
-    assert [path.name for path in run.iterdir()] == ["run.json"]
 
 
 def test_telemetry_that_is_refused_fails_the_run_and_keeps_its_log(

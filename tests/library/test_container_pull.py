@@ -8,7 +8,6 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
 from executed_modules import playbook
 from standins import program
 
@@ -19,24 +18,19 @@ ENGINE = """\
 echo "$@" >> "$(dirname "$0")/asked"
 test "$1" = pull
 """
-PLAY = """
-- hosts: localhost
-  connection: local
-  gather_facts: false
-  tasks:
-    - ansible.builtin.include_role: {name: container, tasks_from: pull.yml}
-"""
+PULL = {"ansible.builtin.include_role": {"name": "container", "tasks_from": "pull.yml"}}
+PLAY = {"hosts": "localhost", "connection": "local", "gather_facts": False}
 
 
-def pulled(folder: Path, engine: str, digest: str, registry: str = "") -> tuple[int, str]:
-    """The exit status and the output of the role's part that pulls."""
+def pulled(folder: Path, engine: str, digest: str, *registries: str) -> tuple[int, str]:
+    """The exit status and the output of the role's part that pulls, from each registry."""
     program(folder, "docker", engine)
-    (folder / "play.yml").write_text(PLAY)
+    tasks = [{**PULL, "vars": {"dlperf_registry": name}} for name in registries or ("",)]
+    (folder / "play.yml").write_text(json.dumps([{**PLAY, "tasks": tasks}]))
     values = {
         "container_engine": "docker",
         "container_wanted": IMAGE,
         "dlperf_container_images": {IMAGE: digest},
-        "dlperf_registry": registry,
         "ansible_become": False,
         "ansible_python_interpreter": sys.executable,
     }
@@ -49,20 +43,16 @@ def asked(folder: Path) -> list[str]:
     return (folder / "asked").read_text().splitlines()
 
 
-@pytest.mark.parametrize(
-    ("registry", "place"),
-    [
-        ("", "nvcr.io/nvidia/tensorflow"),
-        ("registry.example:5000", "registry.example:5000/nvidia/tensorflow"),
-        ("harbor.example/ngc", "harbor.example/ngc/nvidia/tensorflow"),
-    ],
-)
-def test_images_come_by_digest_from_the_registry_that_is_named(
-    tmp_path: Path, registry: str, place: str
-) -> None:
-    status, said = pulled(tmp_path, ENGINE, DIGEST, registry)
+def test_images_come_by_digest_from_the_registry_that_is_named(tmp_path: Path) -> None:
+    status, said = pulled(
+        tmp_path, ENGINE, DIGEST, "", "registry.example:5000", "harbor.example/ngc"
+    )
     assert status == 0, said
-    assert asked(tmp_path) == [f"image inspect {place}@{DIGEST}", f"pull --quiet {place}@{DIGEST}"]
+    assert asked(tmp_path) == [
+        f"{action} {registry}/nvidia/tensorflow@{DIGEST}"
+        for registry in ("nvcr.io", "registry.example:5000", "harbor.example/ngc")
+        for action in ("image inspect", "pull --quiet")
+    ]
 
 
 def test_a_locally_built_image_is_found_by_its_id_and_never_pulled(tmp_path: Path) -> None:

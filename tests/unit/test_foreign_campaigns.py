@@ -172,8 +172,10 @@ def limited() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device"])
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*((name, "pipe") for name in FILES), *((name, "device") for name in FILES[1:3])],
+)
 def test_what_is_no_file_stops_no_command(
     campaign: Path, limited: None, name: str, kind: str
 ) -> None:

@@ -142,13 +142,10 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str] | re.Pattern[bytes], float
             yield label, statement.pattern, 2 * statements.LONGEST
 
 
-@pytest.mark.parametrize(
-    ("name", "pattern", "longest"), [pytest.param(*p, id=p[0]) for p in patterns()]
-)
-def test_a_log_of_double_length_takes_at_most_double_the_steps(
-    name: str, pattern: re.Pattern[str] | re.Pattern[bytes], longest: float
-) -> None:
-    assert most_steps(pattern, longest) <= MOST
+def test_a_log_of_double_length_takes_at_most_double_the_steps() -> None:
+    steps = {name: most_steps(pattern, longest) for name, pattern, longest in patterns()}
+    assert len(steps) > 300
+    assert {name: number for name, number in steps.items() if number > MOST} == {}
 
 
 @pytest.mark.parametrize(

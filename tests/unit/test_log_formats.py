@@ -76,14 +76,13 @@ def test_the_page_of_the_documentation_is_made_from_the_formats() -> None:
     assert render() == page, "run python -m tools.formats_page > docs/log-formats.md"
 
 
-@pytest.mark.parametrize("log", EXAMPLES, ids=lambda log: log.name)
-def test_the_origin_of_an_example_is_recorded(log: Example) -> None:
-    assert log.is_real == (log.path.suffix == ".log")  # summarize reads these
-    if log.is_real:
-        assert log.entry["sha256"] == hashlib.sha256(log.data).hexdigest()
-        assert {"source", "software", "date", "machine", "cut"} <= set(log.entry)
-    else:
-        assert {"source", "written"} <= set(log.entry)
+def test_the_origin_of_an_example_is_recorded() -> None:
+    for log in EXAMPLES:
+        assert log.is_real == (log.path.suffix == ".log"), log.name  # summarize reads these
+        known = {"software", "date", "machine", "cut"} if log.is_real else {"written"}
+        assert {"source", *known} <= set(log.entry), log.name
+        if log.is_real:
+            assert log.entry["sha256"] == hashlib.sha256(log.data).hexdigest(), log.name
 
 
 # ---- reading
@@ -103,18 +102,14 @@ def test_an_example_is_recognised_and_read(log: Example) -> None:
         assert [step.unix_time for step in found] == times
 
 
-@pytest.mark.parametrize("tag", TAGS)
 @pytest.mark.parametrize("log", EXAMPLES, ids=lambda log: log.name)
-def test_tags_of_mpirun_change_nothing(log: Example, tag: str) -> None:
-    tagged = "".join(tag + line for line in log.data.decode().splitlines(keepends=True))
-    assert reading(log.form, tagged.encode()) == reading(log.form, log.data)
-
-
-@pytest.mark.parametrize("size", [1, 50])
-@pytest.mark.parametrize("log", EXAMPLES, ids=lambda log: log.name)
-def test_pieces_change_nothing(log: Example, size: int) -> None:
+def test_tags_of_mpirun_and_pieces_change_nothing(log: Example) -> None:
+    lines, whole = log.data.decode().splitlines(keepends=True), reading(log.form, log.data)
+    for tag in TAGS:
+        assert reading(log.form, "".join(tag + line for line in lines).encode()) == whole, tag
     data = log.data[-3000:]
-    assert reading(log.form, data, size) == reading(log.form, data)
+    for size in (1, 50):
+        assert reading(log.form, data, size) == reading(log.form, data), size
 
 
 @pytest.mark.parametrize("log", [log for log in EXAMPLES if log.is_real], ids=lambda log: log.name)
