@@ -174,7 +174,7 @@ def limited() -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [*((name, "pipe") for name in FILES), *((name, "device") for name in FILES[1:3])],
+    [*((name, "pipe") for name in FILES), *((name, "device") for name in (LOG, "plan.json"))],
 )
 def test_what_is_no_file_stops_no_command(
     campaign: Path, limited: None, name: str, kind: str
