@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +20,19 @@ hypothesis.settings.load_profile("no-deadline")
 if TYPE_CHECKING:
     from dlperf_runner.catalog.reader import Catalog
     from dlperf_runner.commands.report import Report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_process_draws() -> Iterator[None]:
+    """All pictures of the session, once one is wanted: a new process loads for a second."""
+    with (
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(
+            "dlperf_runner.report.pictures.ProcessPoolExecutor", lambda *_, **__: nullcontext(pool)
+        )
+        yield
 
 
 @pytest.fixture

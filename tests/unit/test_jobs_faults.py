@@ -258,8 +258,10 @@ def test_telemetry_is_beside_the_log_and_in_the_record(site: Path) -> None:
 @pytest.fixture
 def others() -> Iterator[list[int]]:
     """Processes of another user, each in a session of its own: on a busy machine, too, they get
-    more than a fifth of a core together. They end by themselves if the test cannot end them."""
-    argv = ["setpriv", "--reuid=1234", "sh", "-c", "ulimit -t 300; while :; do :; done"]
+    more than a fifth of a core together, and on one core they leave the others to other tests.
+    They end by themselves if the test cannot end them."""
+    argv = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
+    argv += ["setpriv", "--reuid=1234", "sh", "-c", "ulimit -t 300; while :; do :; done"]
     made = [subprocess.Popen(argv, start_new_session=True) for _ in range(4)]
     yield [process.pid for process in made]
     for process in made:
