@@ -100,6 +100,7 @@ def main():
             "ofed": first(r"OFED(?:_LINUX)?-(?:internal-)?([^\s:]+)", told("ofed_info", "-s")),
             "rdma_core": packages(["rdma-core"]).get("rdma-core"),
         },
+        containerd=next(iter(packages(["containerd.io", "containerd"]).values()), None),
         openmpi={"version": openmpi} if openmpi else None,
         recorded=recorded(root),
         gpu_processes=nvidia_kernel.processes(root),

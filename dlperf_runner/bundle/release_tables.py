@@ -90,6 +90,7 @@ class ReleaseTable:
     title: str
     source_variable: str = ""
     checksum_variable: str = ""
+    packages: Mapping[str, str] | None = None
 
     @property
     def releases(self) -> dict[str, Any]:
@@ -98,11 +99,15 @@ class ReleaseTable:
 
     def release(self, system: str) -> dict[str, Any]:
         """The entry of the version for the system, as the role gets it."""
-        return vendor.release(self.releases, self.version, system, self.title, "the stack")
+        return vendor.release(
+            self.releases, self.version, system, self.title, "the stack", self.packages
+        )
 
     def refusal(self, system: str) -> str:
         """Why the version cannot be installed on a system; empty if it can."""
-        return vendor.refusal(self.releases, self.version, system, self.title, "the stack")
+        return vendor.refusal(
+            self.releases, self.version, system, self.title, "the stack", self.packages
+        )
 
 
 def wanted(
@@ -199,7 +204,9 @@ def tables(stack: Stack) -> Iterator[ReleaseTable]:
     if driver := stack.driver:
         name = "releases" if driver.method == "package" else "runfiles"
         variables = ("nvidia_driver_runfile", "nvidia_driver_sha256")
-        yield ReleaseTable("nvidia_driver", name, driver.version, "the driver", *variables)
+        yield ReleaseTable(
+            "nvidia_driver", name, driver.version, "the driver", *variables, driver.packages
+        )
     if (fabric := stack.infiniband) and fabric.method == "mlnx_ofed" and fabric.version:
         variables = ("infiniband_archive", "infiniband_archive_sha256")
         yield ReleaseTable("infiniband", "ofeds", fabric.version, "MLNX_OFED", *variables)
@@ -212,7 +219,13 @@ def tables(stack: Stack) -> Iterator[ReleaseTable]:
         yield ReleaseTable("nccl", "releases", stack.nccl.version, "NCCL", *variables)
     if runtime := stack.container_runtime:
         if runtime.version:
-            yield ReleaseTable("container_runtime", "engines", runtime.version, "Docker")
+            yield ReleaseTable(
+                "container_runtime",
+                "engines",
+                runtime.version,
+                "Docker",
+                packages=runtime.packages,
+            )
         yield ReleaseTable("container_runtime", "toolkits", runtime.toolkit, "the toolkit")
 
 

@@ -14,10 +14,12 @@ Version = Annotated[str, Field(pattern=r"^[0-9][0-9A-Za-z.+~:-]*$")]
 
 
 class Driver(Entry):
-    """NVIDIA's driver, from the packages of a repository or from the run file."""
+    """NVIDIA's driver, from the packages of a repository or from the run file. `packages` with
+    their versions: of a version that the role's release table does not have."""
 
     version: Version
     method: Literal["package", "runfile"] = "package"
+    packages: dict[str, Version] | None = None
 
 
 class Release(Entry):
@@ -58,11 +60,13 @@ class ContainerRuntime(Entry):
     """A container engine, and NVIDIA's toolkit that gives containers access to the GPUs.
 
     Without an engine, the release of the nodes decides (catalog/suites.yml). `version` is Docker's;
-    without it, Docker comes from the distribution, as podman always does.
+    without it, Docker comes from the distribution, as podman always does. `packages`: as for the
+    driver, of Docker.
     """
 
     engine: Engine | None = None
     version: Version | None = None
+    packages: dict[str, Version] | None = None
     toolkit: Version
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 _SHOWN = 5
+_LAST_NUMBER = re.compile(r"(.*?)(\d*)(\D*)", re.ASCII | re.DOTALL)
 _NUMBER = re.compile(r"(\d+)", re.ASCII)
 
 
@@ -31,6 +32,23 @@ def shortened(texts: Sequence[str]) -> str:
     """The first texts, and the number of the others: `a, b, c, d, e and 7 more`."""
     more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return ", ".join(texts[:_SHOWN]) + more
+
+
+def name_ranges(names: Sequence[str]) -> str:
+    """node001..node064, gpu7: names whose last number counts up by one, in their order."""
+    ranges: list[list[str]] = []
+    for name in names:
+        if ranges and name == _next(ranges[-1][-1]):
+            ranges[-1] = [ranges[-1][0], name]
+        else:
+            ranges.append([name])
+    return ", ".join("..".join(ends) for ends in ranges)
+
+
+def _next(name: str) -> str:
+    """node010 for node009, node10 for node9."""
+    stem, number, tail = _LAST_NUMBER.fullmatch(name).groups()  # type: ignore[union-attr]
+    return f"{stem}{int(number) + 1:0{len(number)}d}{tail}" if number else ""
 
 
 def counted(number: int, thing: str, things: str | None = None) -> str:

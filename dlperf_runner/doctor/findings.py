@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -41,6 +42,11 @@ def check_finding(
 
 
 def as_declared(node: str, check: str, declared: str, found: str | None, hint: str) -> Finding:
-    """Compare a version with the stack's. A shorter version matches: 7.6.5 matches 7.6.5.32."""
+    """Compare a version with the stack's. A shorter version matches: 7.6.5 matches 7.6.5.32. A
+    newer point release of a driver's branch is good, too, and nobody is asked to go back."""
     is_good = found is not None and (found == declared or declared.startswith(f"{found}."))
+    own, wanted = ([int(n) for n in re.findall(r"\d+", text)] for text in (found or "", declared))
+    if not is_good and own > wanted:
+        is_good = check == "driver" and own[:1] == wanted[:1]
+        hint = f"it is newer than the stack's: state it (dlperf_stack_overrides: {{{check}: ...}})"
     return check_finding(node, check, is_good, declared, found or "none", hint)

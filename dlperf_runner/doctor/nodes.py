@@ -8,6 +8,7 @@ from functools import reduce
 from operator import getitem
 from typing import Any
 
+from ..catalog.holes import hole_in
 from ..catalog.stack import Stack
 from ..catalog.suites import CONTROLLERS, SYSTEMS, controller
 from ..core.node import Node
@@ -78,6 +79,7 @@ def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> 
             yield Finding(node.name, f"{part} facts", "failed", "facts", found, hint)
         else:
             yield from check(node, stack, own)
+    yield from _holes(node.name, facts)
     if (computed := facts.get("compute")) is not None:
         yield compute_finding(node.name, computed)
     # Compares the node's time with the controller's before and after.
@@ -171,6 +173,24 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     openmpi = facts["openmpi"]
     good = openmpi is not None and declared in (None, openmpi)
     yield check_finding(name, "openmpi", good, declared or "any", openmpi or "none", PROVISION)
+
+
+def _holes(name: str, facts: Facts) -> Iterator[Finding]:
+    """Report releases with published holes. The remedy is always a newer one."""
+    driver = (facts.get("gpu") or {}).get("driver_running") or (facts.get("gpu") or {}).get(
+        "driver"
+    )
+    software = facts.get("software") or {}
+    docker = ((software.get("container_runtime") or {}).get("docker") or {}).get("version")
+    versions = {"driver": driver, "docker": docker, "containerd": software.get("containerd")}
+    for part, version in versions.items():
+        if told := hole_in(part, version):
+            hint = (
+                "choose a newer point release (dlperf_stack_overrides), or update it yourself:"
+                " provisioning leaves a newer driver of the branch"
+            )
+            found, expected = f"{part} {version} {told}", "a release without published holes"
+            yield Finding(name, "known holes", "warning", expected, found, hint)
 
 
 def _clock(name: str, time: float, asked: float | None, answered: float | None) -> Finding:

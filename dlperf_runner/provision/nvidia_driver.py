@@ -95,6 +95,6 @@ def reboot_needed(
 def pins(release: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A release's pins, with those of the fabric manager's packages: they move with the driver
     wherever they are installed."""
-    fabric = release.get("fabric_packages", {})
+    fabric = {**release.get("fabric_packages", {}), **release.get("nvlink5_packages", {})}
     own = [{"packages": [name], "version": version} for name, version in fabric.items()]
     return [*release["pins"], *own]

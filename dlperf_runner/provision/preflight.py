@@ -12,6 +12,7 @@ PARTS = {
     "fabric": "fabric",
     "dcgm": "dcgm_facts",
     "adopted": "adopted",
+    "software": "software",
 }
 PROOFS = ("compute", "ssh_mesh", "firewall", "all_reduce")
 # Keys that Ansible adds to a result.

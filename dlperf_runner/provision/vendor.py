@@ -42,17 +42,24 @@ def newest_first(versions: list[str]) -> list[str]:
 
 
 def release(
-    releases: Mapping[str, Any], version: object, system: str, what: str, variable: str
+    releases: Mapping[str, Any],
+    version: object,
+    system: str,
+    what: str,
+    variable: str,
+    packages: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The entry of a release table for a system, updated with the system's own values.
 
+    `packages`: those that the operator states, with their versions, in place of the entry's.
     Raises UserError for an unknown version or system; the message names the nearest release.
     """
     version = str(version)
-    if version not in releases:
+    like = version if version in releases else _like(releases, version, bool(packages))
+    if like is None:
         known = listed(newest_first(list(releases)))
         raise UserError(f"{what} {version} is unknown ({variable}); known versions: {known}")
-    entry = dict(releases[version])
+    entry = dict(releases[like])
     systems = entry.pop("systems")
     if system not in systems:
         others = [v for v in newest_first(list(releases)) if system in releases[v]["systems"]]
@@ -69,8 +76,24 @@ def release(
         )
     own = systems[system] if isinstance(systems, Mapping) else {}
     merged: dict[str, Any] = {**entry, **own, "version": version, "system": system}
+    merged |= {"packages": dict(packages)} if packages else {}
     own_names = {key: text for key, text in merged.items() if isinstance(text, str)}
     return dict(substituted(merged, own_names | names_of(system)))
+
+
+def _like(releases: Mapping[str, Any], version: str, has_packages: bool) -> str | None:
+    """The release whose entry also describes an unknown version: the newest one of its branch, if
+    it is older; any branch's, if the operator states the packages."""
+    entries = [key for key in newest_first(list(releases)) if releases[key].get("point_releases")]
+    same = [key for key in entries if is_newer(key, version)]
+    return next(iter(same or (entries if has_packages else ())), None)
+
+
+def is_newer(version: str, other: str) -> bool:
+    """Whether another version is a newer point release of the same branch: 580.178.04 of
+    580.105.08."""
+    own, numbers_of_other = numbers(version), numbers(other)
+    return own[:1] == numbers_of_other[:1] and numbers_of_other > own
 
 
 def names_of(system: str) -> dict[str, str]:

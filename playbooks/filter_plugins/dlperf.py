@@ -54,6 +54,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "dataset_facts": datasets.facts,
     "dataset_sets": datasets.sets,
     "driver_build_failure": nvidia_driver.build_failure,
+    "driver_is_newer": vendor.is_newer,
     "driver_pins": nvidia_driver.pins,
     "driver_reboot_needed": nvidia_driver.reboot_needed,
     "driver_secure_boot_refusal": nvidia_driver.secure_boot_refusal,

@@ -117,11 +117,11 @@ H100 = Site(
     interface="eth2",
     openmpi=OPENMPI_5,
     versions={
-        "nvidia-driver-580-open": "580.105.08-0ubuntu1",
+        "nvidia-driver-580-open": "580.173.02-1ubuntu1",
         "cuda-toolkit-12-9": "12.9.1-1",
         "libcudnn9-cuda-12": "9.10.2.21-1",
         "libnccl2": "2.29.7-1+cuda12.9",
-        "docker-ce": "5:28.2.2-1~ubuntu.22.04~jammy",
+        "docker-ce": "5:28.5.2-1~ubuntu.22.04~jammy",
     },
     python=SYSTEM,
 )

@@ -139,7 +139,7 @@ def test_driver_engine_and_openmpi_are_told_and_proven_and_stay(
 ) -> None:
     status, output = provision(cluster)
     assert status == 0, output
-    assert f"driver: {DRIVER} (the stack has 580.105.08) supports CUDA 12.2" in output
+    assert f"driver: {DRIVER} (the stack has 580.173.02) supports CUDA 12.2" in output
     assert "by minor version compatibility" in output
     version = cluster.versions("node1", ["openmpi-bin"])["openmpi-bin"].partition("-")[0]
     assert f"openmpi: {version} (the stack has 5.0.8)" in output
@@ -205,7 +205,7 @@ def test_nothing_is_replaced_while_a_process_uses_a_gpu(cluster: Cluster) -> Non
     )
     status, output = engine(cluster, dlperf_replace=["container_runtime"])
     assert status == 2, output
-    assert "the container engine 24.0.7 would be replaced by 28.2.2" in output
+    assert "the container engine 24.0.7 would be replaced by 28.5.2" in output
     assert f"while processes use the GPUs: sleep ({pid})" in output
     assert cluster.state("node2") == state
     cluster.lab.said("node2", f"kill {pid}")
@@ -217,7 +217,7 @@ def test_with_consent_the_stacks_engine_takes_its_place(cluster: Cluster) -> Non
     assert status == 0, output
     has = cluster.versions("node2", ["docker-ce", "docker.io", "nvidia-container-toolkit"])
     assert has == {
-        "docker-ce": "5:28.2.2-1~debian.12~bookworm",
+        "docker-ce": "5:28.5.2-1~debian.12~bookworm",
         "nvidia-container-toolkit": "1.18.2-1",
     }
     status, output = engine(cluster)

@@ -33,9 +33,12 @@ pytestmark = [
 KERNEL = platform.release()
 TREE = "/srv/node"
 LOADED = f"{TREE}/proc/driver/nvidia/version"
-OLD, NEW = "535.183.01", "580.105.08"
-FABRIC = {"nvidia-fabricmanager": f"{NEW}-1", "libnvidia-nscq": f"{NEW}-1"}
-FABRIC_535 = {"nvidia-fabricmanager-535": f"{OLD}-1", "libnvidia-nscq-535": f"{OLD}-1"}
+OLD, NEW = "535.309.01", "580.173.02"
+FABRIC = {"nvidia-fabricmanager": f"{NEW}-1ubuntu1", "libnvidia-nscq": f"{NEW}-1ubuntu1"}
+FABRIC_535 = {
+    "nvidia-fabricmanager-535": f"{OLD}-1ubuntu1",
+    "libnvidia-nscq-535": f"{OLD}-1ubuntu1",
+}
 REBOOTS = "/var/log/standin-shutdown.log"
 BUILT = f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko"
 REBOOTED = "/var/lib/dlperf/nvidia-driver.rebooted"
@@ -44,7 +47,7 @@ SITE = "deb [trusted=yes] http://10.11.0.1:8010/site /"  # has the kernel's head
 PROGRAMS = {
     "dkms": f"""
 version=$(dpkg-query -W -f '${{Package}} ${{Version}} ${{Status}}\n' 'nvidia-dkms-*' \
-  | sed -n 's/^\\S* \\(.*\\)-0ubuntu1 .* \\(unpacked\\|half-configured\\|installed\\)$/\\1/p')
+  | sed -n 's/^\\S* \\(.*\\)-1ubuntu1 .* \\(unpacked\\|half-configured\\|installed\\)$/\\1/p')
 case "$1" in
 status) test -z "$version" && exit
   test -e {BUILT} && echo "nvidia/$version, {KERNEL}, x86_64: installed" \
@@ -189,7 +192,7 @@ def test_check_mode_changes_nothing(cluster: DriverCluster) -> None:
     was = cluster.state("node1")
     status, output = cluster.role("--check", "--diff")
     assert status == 0, output
-    assert f"+nvidia-fabricmanager {NEW}-1 held" in output
+    assert f"+nvidia-fabricmanager {NEW}-1ubuntu1 held" in output
     assert cluster.state("node1") == was
 
 

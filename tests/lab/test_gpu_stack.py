@@ -522,11 +522,11 @@ def test_another_stack_and_back(cluster: UsedCluster) -> None:
     status, output = cluster.provision(stack=H100)
     assert status == 0, output
     new = {
-        "nvidia-driver-580-open": "580.105.08-0ubuntu1",
+        "nvidia-driver-580-open": "580.173.02-1ubuntu1",
         "cuda-toolkit-12-9": "12.9.1-1",
         "libcudnn9-cuda-12": "9.10.2.21-1",
         "libnccl2": "2.29.7-1+cuda12.9",
-        "docker-ce": "5:28.2.2-1~ubuntu.22.04~jammy",
+        "docker-ce": "5:28.5.2-1~ubuntu.22.04~jammy",
         "nvidia-container-toolkit": "1.18.2-1",
     }
     old = ("nvidia-driver-440", "cuda-drivers", "cuda-toolkit-10-2", "libcudnn7", "libcublas10")

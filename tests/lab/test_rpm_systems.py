@@ -168,8 +168,8 @@ def repositories(release: str) -> dict[str, dict[str, Any]]:
     versions of each."""
     dist = f"el{release}"
     branches = {
-        "535-dkms": [*driver_535("535.183.01", dist), *driver_535("535.309.01", dist)],
-        "580-open": [*driver_580("580.105.08", dist), *driver_580("580.178.04", dist)],
+        "535-dkms": [*driver_535("535.309.01", dist), *driver_535("535.999.01", dist)],
+        "580-open": [*driver_580("580.173.02", dist), *driver_580("580.178.04", dist)],
         "latest-dkms": driver("590.48.01", "kmod-nvidia-latest-dkms", dist),
     }
     libraries = [
@@ -190,7 +190,7 @@ def repositories(release: str) -> dict[str, dict[str, Any]]:
     ]
     engines = [
         *docker("28.1.1", "1.7.27-3.1", dist),
-        *docker("28.2.2", "1.7.28-1", dist)[:2],
+        *docker("28.5.2", "1.7.29-1", dist),
         *docker("29.0.0", "9.9.9-1", dist),
     ]
     cuda_folder = f"{MIRROR}/{CUDA}/rhel{release}/x86_64"

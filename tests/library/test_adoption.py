@@ -100,7 +100,7 @@ def test_what_an_adopted_driver_means_for_the_workloads(
     told = adoption.meanings(["driver"], own, H100)
     (text,) = told[kind]
     assert said in text
-    assert text.startswith("driver: 535.161.07 (the stack has 580.105.08)")
+    assert text.startswith("driver: 535.161.07 (the stack has 580.173.02)")
 
 
 def test_before_cuda_11_a_newer_cuda_needs_a_newer_driver() -> None:
@@ -136,7 +136,7 @@ def test_the_record_on_the_node_has_the_versions_of_what_it_keeps(tmp_path: Path
     told = adoption.report(["driver", "openmpi"], later, H100)
     assert (told["recorded"], told["kept"].keys()) == (kept, {"driver", "openmpi"})
     assert told["problems"] == []
-    assert told["meanings"]["driver"].startswith("driver: 535.161.07 (the stack has 580.105.08)")
+    assert told["meanings"]["driver"].startswith("driver: 535.161.07 (the stack has 580.173.02)")
     old = later | {"driver": {"version": "470.57.02", "cuda": "11.4", "is_ours": False}}
     assert adoption.report(["driver"], old, H100)["problems"] == ["driver"]
     assert adoption.report(["driver"], {"failed": True, "msg": "x"}, H100)["failed"]

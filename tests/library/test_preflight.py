@@ -111,7 +111,7 @@ def test_a_node_with_an_arm_processor_is_told_at_once_what_its_stack_lacks(tmp_p
     said = " ".join(refused(mine, **systems, **given).split())
     assert (
         "NODE1 is aarch64, and the release tables have packages for x86_64 only. Missing for stack"
-        " h100-cuda12.9: the driver 580.105.08, CUDA 12.9.1, cuDNN 9.10.2.21, NCCL 2.29.7, the"
+        " h100-cuda12.9: the driver 580.173.02, CUDA 12.9.1, cuDNN 9.10.2.21, NCCL 2.29.7, the"
         " container engine, NVIDIA's container toolkit 1.18.2."
     ) in said
     # The bundle has no rpm packages.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,47 @@ def test_rpm_packages_have_repositories_and_versions_of_their_own() -> None:
     docker = vendor.repository("docker", "rhel8", None, {})
     assert docker["uri"] == "https://download.docker.com/linux/rhel/8/x86_64/stable/"
     assert docker["components"] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "package", "exact"),
+    [
+        ("580.173.02", "nvidia-driver-580-open", "580.173.02-1ubuntu1"),
+        ("580.105.08", "nvidia-driver-580-open", "580.105.08-0ubuntu1"),
+        ("580.178.04", "nvidia-driver-580-open", "580.178.04-1ubuntu1"),  # without an entry
+        ("535.309.01", "nvidia-driver-535", "535.309.01-1ubuntu1"),
+        ("535.183.01", "nvidia-driver-535", "535.183.01-0ubuntu1"),
+    ],
+)
+def test_a_newer_point_release_has_the_packages_of_its_branch(
+    version: str, package: str, exact: str
+) -> None:
+    what = ("the driver", "driver.version")
+    entry = vendor.release(releases("nvidia_driver"), version, "ubuntu22.04", *what)
+    assert entry["packages"] == {package: exact}
+    assert not re.search(r"{[a-z]", str(entry).replace("{'", ""))
+    assert {pin["version"].split("-")[0] for pin in entry["pins"]} == {version}
+
+
+def test_an_operator_states_packages_of_a_branch_without_an_entry() -> None:
+    table, what = releases("nvidia_driver"), ("the driver", "driver.version")
+    assert "595.71.05 is unknown" in vendor.refusal(table, "595.71.05", "ubuntu24.04", *what)
+    assert "580.65.06 is unknown" in vendor.refusal(table, "580.65.06", "ubuntu24.04", *what)
+    stated = {"nvidia-driver-open": "595.71.05-1ubuntu1"}
+    entry = vendor.release(table, "595.71.05", "ubuntu24.04", *what, stated)
+    assert entry["packages"] == stated
+    assert entry["fabric_packages"]["nvidia-fabricmanager"] == "595.71.05-1ubuntu1"
+    runfiles = releases("nvidia_driver", "runfiles")
+    entry = vendor.release(runfiles, "580.178.04", "debian12", *what)
+    assert entry["url"].endswith("/580.178.04/NVIDIA-Linux-x86_64-580.178.04.run")
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [("580.178.04", True), ("580.95.05", False), ("595.71.05", False), ("", False)],
+)
+def test_only_a_point_release_of_the_same_branch_is_newer(other: str, expected: bool) -> None:
+    assert vendor.is_newer("580.105.08", other) is expected
 
 
 @pytest.mark.parametrize("version", ["450.80.02", "470.83.01"])

@@ -99,18 +99,19 @@ test ! -e /lib/modules/$(uname -r)/build || dkms autoinstall --kernelver $(uname
 """
 
 
-def fabric(version: str, ending: str = "") -> list[Standin]:
+def fabric(version: str, ending: str = "", revision: str = "1") -> list[Standin]:
     """Of boards with NVSwitch; until 575 their names end in the branch."""
+    exact = f"{version}-{revision}"
     program = "/usr/bin/nv-fabricmanager"
     says = {program: f"#!/bin/sh\necho 'Fabric Manager version is : {version}'\n"}
     more = {"files": says, "executables": frozenset({program})}
     names = (f"nvidia-fabricmanager{ending}", f"libnvidia-nscq{ending}")
-    return [one(names[0], f"{version}-1", **more), one(names[1], f"{version}-1")]
+    return [one(names[0], exact, **more), one(names[1], exact), one(f"libnvsdm{ending}", exact)]
 
 
 def driver_of_branch(branch: str, modules: str, fabric_ending: str, version: str) -> list[Standin]:
     """`modules` ends the names of those that bring the kernel's: nothing, or -open."""
-    exact = f"{version}-0ubuntu1"
+    exact = f"{version}-1ubuntu1"
     parts = (
         f"libnvidia-compute-{branch}",
         f"nvidia-dkms-{branch}{modules}",
@@ -127,7 +128,7 @@ def driver_of_branch(branch: str, modules: str, fabric_ending: str, version: str
         one("nvidia-modprobe", exact),
         # Of which the distribution has another one, that hwloc's plugins bring.
         one("libxnvctrl0", exact),
-        *fabric(version, fabric_ending),
+        *fabric(version, fabric_ending, "1ubuntu1"),
     ]
 
 

@@ -80,10 +80,11 @@ def cuda_10_packages(driver: Driver) -> list[Standin]:
 
 
 def cuda_11_packages(driver: Driver) -> list[Standin]:
-    """There is no newer 11.8: that trap is made up. Those of cuDNN and NCCL are for CUDA 12."""
+    """Newer 11.8 and 535 do not exist: these traps are made up. Those of cuDNN and NCCL are for
+    CUDA 12."""
     return [
-        *driver("535.183.01"),
-        *driver("535.230.02"),
+        *driver("535.309.01"),
+        *driver("535.999.01"),
         *cuda("11.8", "11.8.0-1", "11.8.89-1", cublas_of("11-8", "11.11.3.6-1"), "libcublas-11-8"),
         *cuda("11.8", "11.8.1-1", "11.8.99-1", cublas_of("11-8", "11.11.4.1-1"), "libcublas-11-8"),
         *cudnn(8, "8.9.6.50-1+cuda11.8"),
@@ -95,7 +96,7 @@ def cuda_11_packages(driver: Driver) -> list[Standin]:
 
 def cuda_12_packages(driver: Driver) -> list[Standin]:
     return [
-        *driver("580.105.08"),
+        *driver("580.173.02"),
         *driver("580.178.04"),
         *cuda("12.9", "12.9.1-1", "12.9.86-1", cublas_of("12-9", "12.9.1.4-1"), "libcublas-12-9"),
         *cuda("12.9", "12.9.2-1", "12.9.92-1", cublas_of("12-9", "12.9.2.10-1"), "libcublas-12-9"),
@@ -121,9 +122,9 @@ CUDA_11 = Generation({"focal": DRIVER_535, "jammy": DRIVER_535}, cuda_11_package
 CUDA_12 = Generation(
     {"jammy": DRIVER_580, "noble": DRIVER_580, "bookworm": driver_580_of_debian},
     cuda_12_packages,
-    "28.2.2",
+    "28.5.2",
 )
-CUDA_13 = Generation({"jammy": DRIVER_580, "noble": DRIVER_580}, cuda_13_packages, "28.2.2")
+CUDA_13 = Generation({"jammy": DRIVER_580, "noble": DRIVER_580}, cuda_13_packages, "28.5.2")
 
 
 def make_vendors(mirror: Path, scratch: Path, suites: Iterable[str]) -> Vendors:
@@ -198,7 +199,8 @@ def repositories(
     build = f"{dotted(system)}~{suite}"
     engines = docker(f"5:29.0.0-1~{build}", "9.9.9-1")
     for each in generations:
-        engines += docker(f"5:{each.docker}-1~{build}", "1.7.27-1")
+        containerd = "1.7.27-1" if each.docker == "28.1.1" else f"1.7.29-1~{build}"
+        engines += docker(f"5:{each.docker}-1~{build}", containerd)
     return {
         "nvidia-cuda": flat_repository(
             mirror / CUDA / system.replace(".", "") / "x86_64",

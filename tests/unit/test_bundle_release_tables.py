@@ -90,11 +90,11 @@ def test_what_the_published_cluster_needs() -> None:
 def test_what_a_cluster_of_a100_needs_on_the_oldest_system_that_it_can_have() -> None:
     items = items_of(load_catalog().stack("a100-cuda11.8"), "focal")
     assert [(item.wanted_by, *item.name.split(" ")) for item in items] == [
-        ("nvidia_driver", "nvidia-driver-535=535.183.01-0ubuntu1"),
+        ("nvidia_driver", "nvidia-driver-535=535.309.01-1ubuntu1"),
         (
             "fabric_manager",
-            "nvidia-fabricmanager-535=535.183.01-1",
-            "libnvidia-nscq-535=535.183.01-1",
+            "nvidia-fabricmanager-535=535.309.01-1ubuntu1",
+            "libnvidia-nscq-535=535.309.01-1ubuntu1",
         ),
         ("cuda", "cuda-toolkit-11-8=11.8.0-1"),
         ("cudnn", "libcudnn8=8.9.6.50-1+cuda11.8", "libcudnn8-dev=8.9.6.50-1+cuda11.8"),

@@ -22,6 +22,7 @@ from planned_campaigns import end, set_outcome
 from dlperf_runner import __version__
 from dlperf_runner.commands import main
 from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.lists import name_ranges
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan import inventory
 from dlperf_runner.results.statement import Statements
@@ -135,6 +136,45 @@ def test_plan_prints_every_command_per_host() -> None:
         " /usr/bin/mpirun --host node1:1 -np 1 --bind-to none"
     )
     assert lines[-1] == "3 cases, 6 runs, interleaved; nothing was run"
+
+
+def test_a_plan_for_many_nodes_has_a_line_for_each_case_with_ranks_as_a_range(
+    tmp_path: Path,
+) -> None:
+    hosts = "".join(f"    gpu{n:03d}: {{ansible_host: 10.0.0.{n}}}\n" for n in range(1, 65))
+    variables = {
+        "dlperf_stack": "h100-cuda12.9",
+        "dlperf_accelerator": "NVIDIA H100 80GB HBM3",
+        "dlperf_devices_per_node": 8,
+        "dlperf_interface": "ib0",
+        "dlperf_frameworks": ["pytorch"],
+    }
+    path = tmp_path / "hosts.yml"
+    path.write_text(f"nodes:\n  vars: {json.dumps(variables)}\n  hosts:\n{hosts}")
+    wanted = ("--model", "resnet50", "--precision", "tf32", "--nodes", "64", "--repeats", "2")
+    lines = call("plan", "-i", path, *wanted).out.splitlines()
+    assert "64 nodes with 8 devices (gpu001..gpu064), tf32" in lines[0]
+    assert lines[1].startswith("  r1..r2 on gpu001..gpu064: cd /opt/dlperf/src/")
+    assert " --nnodes=64 '--node-rank={0..63}' --nproc-per-node=8 " in lines[1]
+    # 2 runs of at most an hour each
+    assert lines[-2:] == [
+        "at most 128 node-hours, if each run takes its time limit",
+        "1 case, 2 runs, interleaved; nothing was run",
+    ]
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["gpu009", "gpu010", "gpu011", "gpu013"], "gpu009..gpu011, gpu013"),
+        (["n9.a", "n10.a", "b"], "n9.a..n10.a, b"),
+        (["r1n1", "r1n2", "r2n1", "r2n2"], "r1n1..r1n2, r2n1..r2n2"),
+        ([], ""),
+    ],
+)
+def test_names_that_count_up_are_a_range(names: list[str], expected: str) -> None:
+    assert name_ranges(names) == expected
 
 
 def test_plan_as_json_has_what_the_playbook_needs() -> None:

@@ -101,6 +101,7 @@ def test_facts_of_a_playbook(tmp_path: Path) -> None:
             "fabric": {"failed": "Missing sudo password"},
             "dcgm": None,
             "adopted": None,
+            "software": None,
             "ssh_mesh": {"failed": "node2: no", "called": 1},
             "firewall": None,
             "all_reduce": None,

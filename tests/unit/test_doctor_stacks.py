@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from doctor_facts import NODES, document, healthy
 
+from dlperf_runner.catalog import holes
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.doctor.fabric import fabric_findings
 from dlperf_runner.doctor.gpu import gpu_findings
@@ -66,6 +67,56 @@ def test_a_module_that_is_loaded_and_not_registered_is_no_way_to_gpu_memory() ->
     bad = of_h100(gpu_direct=[], modules={"nvidia_peermem": "580.105.08"})["peer memory"]
     assert bad.status == "failed"
     assert "is loaded, but ib_core does not know it" in bad.hint
+
+
+@pytest.mark.parametrize(
+    ("driver", "status", "hint"),
+    [
+        ("580.173.02", "ok", ""),
+        ("580.178.04", "ok", ""),  # a security update of the branch
+        ("580.105.08", "failed", "provision.yml"),
+        ("595.71.05", "failed", "it is newer than the stack's: state it"),
+    ],
+)
+def test_nobody_is_asked_to_go_back_to_an_older_driver(driver: str, status: str, hint: str) -> None:
+    node = replace(NODES[0], stack="h100-cuda12.9")
+    facts = healthy(1)["gpu"] | {"driver": driver, "driver_running": driver}
+    stack = load_catalog().stack_of(node)
+    found = {each.check: each for each in gpu_findings(node, stack, facts)}
+    assert (found["driver"].status, hint in found["driver"].hint) == (status, True)
+
+
+@pytest.mark.parametrize(
+    ("part", "version", "said"),
+    [
+        ("driver", "580.105.08", "closed from 580.159.03 on"),
+        ("driver", "580.159.03", ""),
+        ("driver", "535.309.01", "gets no fixes since 2026-06"),
+        ("driver", "440.33.01", ""),  # not judged
+        ("docker", "28.2.2", "closed from 28.5.2 on"),
+        ("docker", "29.0.0", ""),
+        ("containerd", "1.7.27", "closed from 1.7.29 on"),
+        ("containerd", "2.1.5", ""),
+        ("containerd", None, ""),
+    ],
+)
+def test_releases_with_published_holes_are_known(part: str, version: str | None, said: str) -> None:
+    told = holes.hole_in(part, version)
+    assert said in told and bool(said) == bool(told)
+    assert not said or "as of 2026-" in told
+
+
+def test_the_doctor_tells_of_holes() -> None:
+    told = document()
+    engine = {"docker": {"version": "28.2.2"}}
+    told["nodes"]["node2"]["software"] = {"container_runtime": engine, "containerd": "1.7.27"}
+    stacks = {each.name: load_catalog().stack_of(each) for each in NODES}
+    found = [each for each in diagnose(NODES, stacks, told) if each.check == "known holes"]
+    assert [each.found.split(" has ")[0] for each in found] == [
+        "docker 28.2.2",
+        "containerd 1.7.27",
+    ]
+    assert {(each.node, each.status) for each in found} == {("node2", "warning")}
 
 
 GIDS = {
