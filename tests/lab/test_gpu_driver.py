@@ -257,6 +257,44 @@ def test_a_fabric_that_is_not_ready_is_named(cluster: DriverCluster) -> None:
     assert "systemctl status nvidia-fabricmanager" in output
 
 
+def test_a_newer_point_release_of_somebody_else_stays(cluster: DriverCluster) -> None:
+    """A security update of the branch (NVIDIA/gpu-operator#2207)."""
+    cluster.runs(NEW)
+    was = cluster.state("node1")
+    cluster.lab.said("node1", f"cp {LOADED} /srv/loaded; sed -i s/{NEW}/580.178.04/ {LOADED}")
+    status, output = cluster.role(dlperf_fabric_manager=False)
+    assert status == 0, output
+    assert "driver 580.178.04 is a newer point release of the stack's" in output
+    assert re.search(r"node1 : ok=\d+ changed=0 ", output), output
+    # The fabric manager must follow.
+    status, output = cluster.role()
+    cluster.lab.said("node1", f"cp /srv/loaded {LOADED}")
+    assert status == 2, output
+    assert "Check that the fabric manager has the driver's version" in output
+    assert cluster.state("node1") == was
+
+
+def test_nvswitches_of_nvlink_5_get_their_subnet_manager(cluster: DriverCluster) -> None:
+    """HGX B200: they are behind a function of ConnectX (NVIDIA/gpu-operator#2781)."""
+    cluster.runs(NEW)
+    device = f"{TREE}/sys/bus/pci/devices/0000:0c:00.0"
+    cluster.lab.said(
+        "node1",
+        f"mkdir -p {device}; echo 0x15b3 > {device}/vendor; echo 0x020700 > {device}/class;"
+        f" echo SMDL=SW_MNG > {device}/vpd",
+    )
+    status, output = cluster.role()
+    assert status == 0, output
+    wanted = {"libnvsdm": f"{NEW}-1ubuntu1", "nvlsm": "2025.06.5-1"}
+    assert cluster.versions("node1", wanted) == wanted
+    modules = cluster.lab.said("node1", "cat /etc/modules-load.d/dlperf-nvlink.conf")
+    assert modules.split()[-2:] == ["mlx5_ib", "ib_umad"]
+    status, output = cluster.role()
+    cluster.lab.said("node1", f"rm -r {device}")
+    assert status == 0, output
+    assert re.search(r"node1 : ok=\d+ changed=0 ", output), output
+
+
 def test_driver_and_fabric_manager_move_in_one_transaction(cluster: DriverCluster) -> None:
     """The old one is still in the kernel: that is a failure, which says what is needed."""
     cluster.runs(NEW)

@@ -27,6 +27,7 @@ from gpu_packages import (
     driver_580_of_debian,
     driver_of_branch,
     nccl,
+    one,
     shared_library,
     toolkit,
 )
@@ -104,6 +105,8 @@ def cuda_12_packages(driver: Driver) -> list[Standin]:
         *cudnn_9("9.15.0.57-1"),
         *nccl("2.29.7-1+cuda12.9"),
         *nccl("2.30.0-1+cuda13.0"),
+        # NVLink's subnet manager has versions of its own.
+        one("nvlsm", "2025.06.5-1"),
     ]
 
 

@@ -151,7 +151,18 @@ def test_a_plan_for_many_nodes_has_a_line_for_each_case_with_ranks_as_a_range(
     }
     path = tmp_path / "hosts.yml"
     path.write_text(f"nodes:\n  vars: {json.dumps(variables)}\n  hosts:\n{hosts}")
-    wanted = ("--model", "resnet50", "--precision", "tf32", "--nodes", "64", "--repeats", "2")
+    wanted = (
+        "--framework",
+        "pytorch",
+        "--model",
+        "resnet50",
+        "--precision",
+        "tf32",
+        "--nodes",
+        "64",
+        "--repeats",
+        "2",
+    )
     lines = call("plan", "-i", path, *wanted).out.splitlines()
     assert "64 nodes with 8 devices (gpu001..gpu064), tf32" in lines[0]
     assert lines[1].startswith("  r1..r2 on gpu001..gpu064: cd /opt/dlperf/src/")
