@@ -16,7 +16,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from command_line import call
 from make_logs import campaign_run, gluoncv
-from plan_examples import lab_nodes
+from plan_examples import gpu_nodes, lab_nodes
 from planned_campaigns import end, set_outcome
 
 from dlperf_runner import __version__
@@ -139,33 +139,15 @@ def test_plan_prints_every_command_per_host() -> None:
 
 
 def test_a_plan_for_many_nodes_has_a_line_for_each_case_with_ranks_as_a_range(
-    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    hosts = "".join(f"    gpu{n:03d}: {{ansible_host: 10.0.0.{n}}}\n" for n in range(1, 65))
-    variables = {
-        "dlperf_stack": "h100-cuda12.9",
-        "dlperf_accelerator": "NVIDIA H100 80GB HBM3",
-        "dlperf_devices_per_node": 8,
-        "dlperf_interface": "ib0",
-        "dlperf_frameworks": ["pytorch"],
-    }
-    path = tmp_path / "hosts.yml"
-    path.write_text(f"nodes:\n  vars: {json.dumps(variables)}\n  hosts:\n{hosts}")
-    wanted = (
-        "--framework",
-        "pytorch",
-        "--model",
-        "resnet50",
-        "--precision",
-        "tf32",
-        "--nodes",
-        "64",
-        "--repeats",
-        "2",
-    )
-    lines = call("plan", "-i", path, *wanted).out.splitlines()
-    assert "64 nodes with 8 devices (gpu001..gpu064), tf32" in lines[0]
-    assert lines[1].startswith("  r1..r2 on gpu001..gpu064: cd /opt/dlperf/src/")
+    usual = {"stack": "h100-cuda12.9", "accelerator": "NVIDIA H100 80GB HBM3"}
+    nodes = gpu_nodes(64, frameworks=("pytorch",), **usual)
+    monkeypatch.setattr(inventory, "read_inventory", lambda *_, **__: nodes)
+    wanted = ("--model", "resnet50", "--precision", "tf32", "--nodes", "64", "--repeats", "2")
+    lines = call("plan", *wanted).out.splitlines()
+    assert "64 nodes with 8 devices (node1..node64), tf32" in lines[0]
+    assert lines[1].startswith("  r1..r2 on node1..node64: cd /opt/dlperf/src/")
     assert " --nnodes=64 '--node-rank={0..63}' --nproc-per-node=8 " in lines[1]
     # 2 runs of at most an hour each
     assert lines[-2:] == [
