@@ -152,7 +152,7 @@ def test_a_plan_for_many_nodes_has_a_line_for_each_case_with_ranks_as_a_range(
     # 2 runs of at most an hour each
     assert lines[-2:] == [
         "at most 128 node-hours, if each run takes its time limit",
-        "1 case, 2 runs, interleaved; nothing was run",
+        "1 case, 2 runs; nothing was run",
     ]
     assert len(lines) == 5
 
