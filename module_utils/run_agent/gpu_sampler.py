@@ -1,5 +1,6 @@
 # -*- coding: utf-8 -*-
-"""The GPUs of a node, by the driver's library NVML, whose functions nvidia-ml-py calls, too; without it by nvidia-smi.
+"""The GPUs of a node, by the driver's library NVML, whose functions nvidia-ml-py calls, too; without it by what AMD's driver has in sysfs, or
+else by nvidia-smi.
 
 `sample` yields the index, the UUID and the known columns of each device, `processes` the UUID, process ID and MiB of each process on one,
 and `errors` the bus ID and the number of new Xid errors; it is None if the driver does not tell them.
@@ -10,7 +11,10 @@ from __future__ import absolute_import, division, print_function
 
 __metaclass__ = type
 
+import glob
+import io
 import json
+import os
 import re
 
 # What nvidia-smi is asked, by column. If the driver does not know one of the fields, only the memory is.
@@ -32,12 +36,13 @@ EVERY_S = 60  # DCGM judges most counters by their last minute
 DCGMI_S = 10
 
 
-def gpus(output):
-    """`output` executes a program and returns its lines, or None if it fails."""
+def gpus(output, root=""):
+    """`output` executes a program and returns its lines, or None if it fails. `root` is a folder in tests."""
     try:
         found = Nvml()
     except (ImportError, OSError, AttributeError):
-        found = Smi(output)
+        found = Amd(root)
+        found = found if found.devices else Smi(output)
     found.health = Health(output)
     return found
 
@@ -149,6 +154,78 @@ class Nvml(object):
                 for process in found[: count.value]:
                     # All bits are set if it is unknown.
                     yield uuid, process.pid, "" if process.used + 1 >= 1 << 64 else int(process.used) >> 20
+
+
+class Amd(object):
+    """The devices by sysfs, as the kernel's driver amdgpu describes them (Documentation/gpu/amdgpu/thermal.rst, driver-misc.rst)."""
+
+    errors = None
+
+    def __init__(self, root):
+        folders = [os.path.dirname(path) for path in glob.glob(root + "/sys/class/drm/card*/device/mem_info_vram_total")]
+        addresses = dict((os.path.realpath(folder), folder) for folder in folders if text(folder + "/vendor") == "0x1002")
+        self.devices, self.kfd = [], root + "/sys/class/kfd/kfd/"
+        # ROCm counts the devices by their addresses on the bus, which are the ends of these paths.
+        for index, real in enumerate(sorted(addresses)):
+            monitors = sorted(glob.glob(addresses[real] + "/hwmon/hwmon*"))
+            self.devices.append((index, "GPU-" + (text(real + "/unique_id") or os.path.basename(real)), real, (monitors or [real + "/hwmon"])[0]))
+
+    def sample(self, seldom):
+        for index, uuid, device, monitor in self.devices:
+            clocks = [int(clock) for clock in re.findall(r"(\d+)Mhz", text(device + "/pp_dpm_sclk"))]
+            # ue: 0, ce: 3
+            ecc = dict(re.findall(r"(ue|ce): (\d+)", text(device + "/ras/umc_err_count")))
+            power = [scaled(monitor + "/power1_" + name, 1e6) for name in ("average", "input")]
+            yield index, uuid, {
+                "memory_used_mib": whole(scaled(device + "/mem_info_vram_used", 1 << 20)),
+                "utilization_percent": whole(scaled(device + "/gpu_busy_percent", 1)),
+                "sm_clock_mhz": whole(scaled(monitor + "/freq1_input", 1e6)),
+                "max_sm_clock_mhz": max(clocks) if clocks else None,
+                "memory_clock_mhz": whole(scaled(monitor + "/freq2_input", 1e6)),
+                "temperature_c": whole(scaled(junction(monitor), 1e3)),
+                "power_w": next((value for value in power if value is not None), None),
+                "ecc_uncorrected": ecc.get("ue"),
+                "ecc_corrected": ecc.get("ce"),
+                "pcie_replays": whole(scaled(device + "/pcie_replay_count", 1)),
+            }
+
+    def processes(self):
+        """(UUID, process id, MiB) of each process that the driver's part for computing knows."""
+        identities = {}
+        for node in glob.glob(self.kfd + "topology/nodes/*"):
+            unique = re.search(r"(?m)^unique_id (\d+)$", text(node + "/properties"))
+            if unique:
+                identities[text(node + "/gpu_id")] = "GPU-%016x" % int(unique.group(1))
+        for path in glob.glob(self.kfd + "proc/*/vram_*"):
+            pid, used = os.path.basename(os.path.dirname(path)), whole(scaled(path, 1 << 20))
+            uuid = identities.get(path.rpartition("_")[2])
+            if uuid and used and pid.isdigit():
+                yield uuid, int(pid), used
+
+
+def text(path):
+    """The content of a file; empty if it cannot be read."""
+    try:
+        with io.open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read().strip()
+    except (IOError, OSError):
+        return ""
+
+
+def scaled(path, unit):
+    """The number in a file in another unit; None if there is none."""
+    content = text(path)
+    return int(content) / float(unit) if content.isdigit() else None
+
+
+def whole(value):
+    return None if value is None else int(value)
+
+
+def junction(monitor):
+    """The file with the temperature of the hottest place of a device, or with its only one."""
+    labels = [path for path in glob.glob(monitor + "/temp*_label") if text(path) == "junction"]
+    return (labels or [monitor + "/temp1_label"])[0].replace("_label", "_input")
 
 
 class Smi(object):

@@ -168,7 +168,7 @@ class Program(object):
         self.began = clock()
         self.is_over, self.asked = False, 0
         self.node = Node(root)
-        self.gpus = gpus and gpus(self.output)
+        self.gpus = gpus and gpus(self.output, root)
         self.log = None
         if gpus:
             try:

@@ -155,6 +155,60 @@ def test_driver_that_is_older_than_the_functions(nvml: str) -> None:
     assert cells(told(lines, "sample")[0])["memory_used_mib"] == "70123"
 
 
+# Of an MI300X, by the names of Documentation/gpu/amdgpu; identities are made up.
+MI300X = "sys/class/drm/card1/device"
+AMD = {
+    f"{MI300X}/vendor": "0x1002",
+    f"{MI300X}/unique_id": "0f1e2d3c4b5a6978",
+    f"{MI300X}/mem_info_vram_total": "206141652992",
+    f"{MI300X}/mem_info_vram_used": "73528246272",
+    f"{MI300X}/gpu_busy_percent": "97",
+    f"{MI300X}/pp_dpm_sclk": "0: 132Mhz\n1: 1420Mhz *\n2: 2100Mhz",
+    f"{MI300X}/ras/umc_err_count": "ue: 0\nce: 3",
+    f"{MI300X}/pcie_replay_count": "2",
+    f"{MI300X}/hwmon/hwmon4/power1_average": "712000000",
+    f"{MI300X}/hwmon/hwmon4/freq1_input": "1420000000",
+    f"{MI300X}/hwmon/hwmon4/freq2_input": "1300000000",
+    f"{MI300X}/hwmon/hwmon4/temp1_label": "edge",
+    f"{MI300X}/hwmon/hwmon4/temp1_input": "41000",
+    f"{MI300X}/hwmon/hwmon4/temp2_label": "junction",
+    f"{MI300X}/hwmon/hwmon4/temp2_input": "68000",
+    # The console's adapter, and a partition, which have none of these.
+    "sys/class/drm/card0/device/vendor": "0x1a03",
+    "sys/class/drm/card2/dev": "226:2",
+    "sys/class/kfd/kfd/topology/nodes/2/gpu_id": "51153",
+    "sys/class/kfd/kfd/topology/nodes/2/properties": f"simd_count 9\nunique_id {0xF1E2D3C4B5A6978}",
+    "sys/class/kfd/kfd/proc/4711/vram_51153": "73400320000",
+    "sys/class/kfd/kfd/proc/4711/pasid": "32770",
+    "proc/4711/stat": "4711 (python) S 1 1 1 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 50000 0 0",
+    "proc/uptime": "1000.00 3000.00",
+}
+
+
+@pytest.mark.parametrize("version", ["", "2.7"])
+def test_devices_of_amd_by_what_their_driver_tells(tmp_path: Path, version: str) -> None:
+    sampler = Sampler(str(tree(tmp_path, AMD)), python=needed(version))
+    lines = sampler.sample()
+    sampler.end()
+    (device, _node) = (cells(line) for line in told(lines, "sample"))
+    assert device == {
+        "device": "0",
+        "uuid": "GPU-0f1e2d3c4b5a6978",
+        "memory_used_mib": "70122",
+        "utilization_percent": "97",
+        "sm_clock_mhz": "1420",
+        "max_sm_clock_mhz": "2100",
+        "memory_clock_mhz": "1300",
+        "temperature_c": "68",
+        "power_w": "712.000",
+        "ecc_uncorrected": "0",
+        "ecc_corrected": "3",
+        "pcie_replays": "2",
+    }
+    (process,) = (line.split(",") for line in told(lines, "process"))
+    assert (process[1:3], process[5]) == (["GPU-0f1e2d3c4b5a6978", "4711"], "70000")
+
+
 def test_library_without_a_driver_leaves_the_question_to_nvidia_smi(
     nvml: str, tmp_path: Path
 ) -> None:
