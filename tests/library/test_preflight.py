@@ -53,6 +53,8 @@ def copied_example(tmp_path: Path) -> Path:
     return mine
 
 
+@pytest.mark.heavy
+@pytest.mark.gpu_roles
 def test_a_copied_example_is_refused_once_for_all_that_it_lacks(tmp_path: Path) -> None:
     mine = copied_example(tmp_path)
     # Both clocks, so that another role refuses, too, and the play ends whatever else is given.
@@ -72,6 +74,8 @@ def test_a_copied_example_is_refused_once_for_all_that_it_lacks(tmp_path: Path) 
     assert int(first) - int(left[0]) == 3
 
 
+@pytest.mark.heavy
+@pytest.mark.gpu_roles
 def test_a_part_that_tags_leave_out_refuses_nothing(tmp_path: Path) -> None:
     half = {"nccl_archive": NCCL["nccl_archive"]}
     said = " ".join(refused(copied_example(tmp_path), "--tags", "nccl", **half).split())
@@ -81,6 +85,9 @@ def test_a_part_that_tags_leave_out_refuses_nothing(tmp_path: Path) -> None:
     said = " ".join(refused(copied_example(tmp_path / "skipped"), *skipped, **half).split())
     assert "nccl_archive_sha256" in said
     assert "infiniband_archive_sha256" not in said and "dlperf_interface_address" not in said
+
+
+def test_a_task_is_chosen_by_the_tags_of_the_run() -> None:
     variables = {"ansible_run_tags": ["all"], "ansible_skip_tags": ["infiniband"]}
     of_role = {"ansible_role_name": "openmpi"}
     assert not refuse.is_chosen(["always", "infiniband"], variables)
@@ -92,6 +99,8 @@ def test_a_part_that_tags_leave_out_refuses_nothing(tmp_path: Path) -> None:
     assert refuse.is_chosen(["always"], {"ansible_run_tags": ["nccl"]})
 
 
+@pytest.mark.heavy
+@pytest.mark.gpu_roles
 def test_a_node_keeps_what_it_has_only_if_it_has_it(tmp_path: Path) -> None:
     """This machine has no driver, no OFED and no other OpenMPI."""
     parts = ["driver", "container_runtime", "infiniband", "openmpi"]

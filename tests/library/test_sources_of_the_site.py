@@ -128,7 +128,7 @@ def vendor_node(site: Path) -> Iterator[Node]:
 
 # ---- tests
 
-pytestmark = needs_apt
+pytestmark = [needs_apt, pytest.mark.heavy, pytest.mark.gpu_roles]
 
 CUDA = "developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64"
 TOOLKIT = "nvidia.github.io/libnvidia-container/stable/deb/amd64"
