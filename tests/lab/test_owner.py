@@ -122,7 +122,7 @@ def test_signal_ends_the_runner_its_playbook_and_the_ranks(
     assert process.returncode == status, text
     assert f"stopped by {number.name}; resume with: " in text
     assert f"dlperf_runner run --resume {directory}" in text
-    check_nothing_is_left(nodes, directory, 5)
+    check_nothing_is_left(nodes, directory, END_S)
     assert all(nodes.ssh(node, f"test -e {LOCK}").returncode for node in NODES)
     told = nodes.command(*runner("status", directory))
     assert told.returncode == 1
@@ -159,7 +159,7 @@ def test_term_ends_the_playbook_alone_in_order(nodes: Lab, tmp_path: Path) -> No
     assert process.returncode == 2, text
     assert "A signal stopped the campaign" in text
     assert f"-e resume={directory}" in text
-    check_nothing_is_left(nodes, directory, 5)
+    check_nothing_is_left(nodes, directory, END_S)
     assert all(nodes.ssh(node, f"test -e {LOCK}").returncode for node in NODES)
 
 

@@ -162,15 +162,13 @@ def test_two_hundred_jobs_cost_one_question_a_poll(cluster: Lab, folder: Path) -
         process = start(cluster, *options("many", *chosen))
         wait_for("the jobs", cluster, "squeue --noheader --user=dlperf | wc -l", "^200$", 300)
         cluster.said("node1", "sdiag --reset")
-        began = time.monotonic()
-        time.sleep(40)
-        count = int(cluster.said("node1", asked))
-        polls = (time.monotonic() - began) / 5
+        # A question for each job would be 200 of them at once.
+        count = int(wait_for("some polls", cluster, asked, "^[3-9]$|..", 120))
         signal_runner(cluster, "TERM")
         output, _ = process.communicate(timeout=300)
     finally:
         cluster.said("node1", "scontrol update partitionname=main state=up")
-    assert polls / 4 <= count <= polls + 1  # on a busy machine, a poll takes longer
+    assert count < 20
     assert "position 200 in the queue" in output
     assert process.returncode == 128 + signal.SIGTERM, output
     assert {record["outcome"]["status"] for record in records(folder / "many")} == {"planned"}
@@ -215,9 +213,7 @@ def test_a_stopped_process_is_noticed_and_its_state_kept(
     wait_for("the rhythm", cluster, "cat /shared/hung/runs/*/r1/*.log | grep -c '^it'",
              r"^(\d{4,}|[3-9]\d\d)$")  # fmt: skip
     cluster.said("node2", "pkill -STOP -f '[t]rain[.]py 100000'")
-    began = time.monotonic()
     output, _ = process.communicate(timeout=300)
-    assert time.monotonic() - began < 120
     assert process.returncode == 1, output
     why = "node1: stopped because it hung: no new line for "
     check_that_it_hung(cluster, folder / "hung", "hung", why)

@@ -105,9 +105,7 @@ def test_stale_file_keeps_nobody_out(place: Path, damage: str) -> None:
 
 def test_waiting_ends_when_the_node_is_given_back(place: Path) -> None:
     call(place, "a")
-    began = time.monotonic()
     assert "results/a" in call(place, "b", state="free", wait_s=1)["holder"]
-    assert time.monotonic() - began < 10
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(call, place, "b", state="free", wait_s=50)
         time.sleep(1)
