@@ -18,7 +18,7 @@ attributes:
 RETURN = r"""
 error:
   description: >-
-    Why nvidia-smi failed; null if it succeeded. C(kind) is no_nvidia_smi, timeout, cannot_start, version_mismatch, no_driver,
+    Why nvidia-smi failed; null if it succeeded. C(kind) is no_amdgpu, no_nvidia_smi, timeout, cannot_start, version_mismatch, no_driver,
     gpu_lost, no_devices, no_permission, failed or unreadable; C(message) is its output and C(exit_status) its exit status.
   returned: always
   type: dict
@@ -31,7 +31,9 @@ gpus:
   returned: always
   type: list
   elements: dict
-pci: {description: "PCI addresses of all NVIDIA GPUs, even those unknown to the driver; null if unknown.", returned: always, type: list}
+is_amd: {description: Whether the GPUs are AMD's. Then the kernel's driver amdgpu describes them; a value that it does not have is null., returned: always, type: bool}
+rocm: {description: Version of ROCm., returned: always, type: str}
+pci: {description: "PCI addresses of all GPUs, even those unknown to the driver; null if unknown.", returned: always, type: list}
 pcie: {description: "C(width max_width speed max_speed) of the GPUs' PCIe links by their address, speeds in GT/s.", returned: always, type: dict}
 nvswitches: {description: PCI addresses of what manages the board's NVSwitches., returned: always, type: list, elements: str}
 fabric_manager: {description: C(version) and C(is_active) of the fabric manager; null on boards without NVSwitch., returned: always, type: dict}
@@ -52,9 +54,12 @@ import re
 
 from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_probes import bounded, modules, pcie, program, text
+from ansible.module_utils.node_probes import bounded, integer, modules, names, pcie, program, text
 from ansible.module_utils.nvidia_smi import indices, read_xml, topology, trouble, xid_errors
 
+# A display controller without a display, or a processing accelerator; some have no name in their firmware.
+AMD_CLASSES = ("0x0380", "0x1200")
+AMD_MODELS = {"0x74a1": "AMD Instinct MI300X", "0x74a5": "AMD Instinct MI325X", "0x75a0": "AMD Instinct MI350X", "0x75a3": "AMD Instinct MI355X"}
 QUERY = ["--query-gpu=index,uuid", "--format=csv,noheader"]
 MODULES = re.compile(r"^(nvidia.*|nv_peer_mem|nouveau|gdrdrv)$")
 
@@ -112,10 +117,50 @@ def kernel_log(root, timeout):
     return None
 
 
+def amd_gpu(root, index, name):
+    """What the kernel's driver amdgpu has in sysfs of a GPU, in the form of nvidia-smi's; a partition of it has a folder of its own."""
+    folder = os.path.join(root, "sys/bus/pci/devices", name)
+    # ue: 0 and ce: 3
+    ecc = dict(re.findall(r"(ue|ce): (\d+)", text(folder, "ras/umc_err_count") or ""))
+    monitors = [os.path.join(folder, "hwmon", each) for each in names(folder, "hwmon")] or [folder]
+    limits = [integer(text(monitors[0], "power1_cap" + ending)) for ending in ("", "_default")]
+    limits = [None if limit is None else limit / 1e6 for limit in limits]
+    memory = integer(text(folder, "mem_info_vram_total"))
+    model = text(folder, "product_name") or AMD_MODELS.get(text(folder, "device")) or "AMD %s" % text(folder, "device")
+    unknown = {"graphics": None, "memory": None}
+    return {
+        "index": index, "bus_id": name, "uuid": "GPU-" + (text(folder, "unique_id") or name), "model": model, "vbios": text(folder, "vbios_version"),
+        "memory_mib": None if memory is None else memory >> 20, "persistence": None, "mig": None, "throttle_reasons": None, "temperature_c": None,
+        "power_limit_w": limits[0], "power_default_limit_w": limits[1], "processes": None, "fabric": None,
+        "ecc": {"enabled": True if ecc else None, "pending": None, "volatile": {"uncorrected": integer(ecc.get("ue"))}, "aggregate": {"uncorrected": None}},
+        "retired_pages": {"pending": None}, "remapped_rows": None, "clocks_mhz": {"application": unknown, "max": unknown}, "errors": {},
+    }  # fmt: skip
+
+
+def amd_facts(root, gathered, gpus):
+    is_loaded = "amdgpu" in modules(root)
+    seen = [name for name in gpus if text(root, "sys/bus/pci/devices", name, "mem_info_vram_total")]
+    gathered.update(
+        is_amd=True,
+        pci=gpus,
+        pcie=dict((name, pcie(root, "sys/bus/pci/devices", name)) for name in gpus),
+        gpus=[amd_gpu(root, index, name) for index, name in enumerate(seen)],
+        driver=text(root, "sys/module/amdgpu/version") or None,
+        driver_running=text(root, "sys/module/amdgpu/version") or None,
+        rocm=text(root, "opt/rocm/.info/version") or None,
+    )
+    if not seen:
+        why = "it describes none of %d GPUs on the bus" % len(gpus) if is_loaded else "the module is not loaded"
+        gathered["error"] = {"kind": "no_amdgpu", "message": "amdgpu: " + why, "exit_status": None}
+    return gathered
+
+
 def facts(root, timeout):
     gpus = nvidia_kernel.devices(root, nvidia_kernel.GPU)
     gathered = {
         "error": None,
+        "is_amd": False,
+        "rocm": None,
         "gpus": [],
         "pci": gpus,
         "pcie": dict((name, pcie(root, "sys/bus/pci/devices", name)) for name in gpus or ()),
@@ -142,6 +187,9 @@ def facts(root, timeout):
     gathered["fabric_manager"] = nvidia_kernel.fabric_manager(root, timeout) if gathered["nvswitches"] else None
     log = kernel_log(root, timeout)
     gathered["xid"] = None if log is None else xid_errors(log)
+    of_amd = nvidia_kernel.devices(root, AMD_CLASSES, "0x1002")
+    if not gpus and of_amd:
+        return amd_facts(root, gathered, of_amd)
     smi = program("nvidia-smi", ["/usr/local/nvidia/bin"])
     if not smi:
         gathered["error"] = {"kind": "no_nvidia_smi", "message": "nvidia-smi is not installed", "exit_status": None}

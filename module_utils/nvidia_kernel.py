@@ -20,8 +20,8 @@ def running(root):
     return match.group(1) if match else text(root, "sys/module/nvidia/version") or None
 
 
-def devices(root, classes):
-    """PCI addresses of NVIDIA's devices of some classes; None if unknown.
+def devices(root, classes, vendor="0x10de"):
+    """PCI addresses of NVIDIA's devices, or another vendor's, of some classes; None if unknown.
 
     A GPU is a display or 3D controller. An NVSwitch is a bridge of class `other` (H100: 10de:22a3, class 0x068000).
     """
@@ -31,7 +31,7 @@ def devices(root, classes):
     return [
         name
         for name in names(folder)
-        if text(folder, name, "vendor") == "0x10de" and (text(folder, name, "class") or "")[:6] in classes
+        if text(folder, name, "vendor") == vendor and (text(folder, name, "class") or "")[:6] in classes
     ]
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Why nvidia-smi gives no answer -> what to do.
 SILENCE = {
     "no_nvidia_smi": "install the driver: ansible-playbook provision.yml --tags nvidia_driver",
+    "no_amdgpu": "load AMD's driver (modprobe amdgpu), and look for amdgpu in the kernel log",
     "no_driver": "the driver is not loaded: check dkms status, modprobe nvidia, or reboot",
     "version_mismatch": "the installed driver is not the loaded one: reboot the node",
     "gpu_lost": "reboot the node; if the GPU is lost again, reseat or replace it",
@@ -41,7 +42,8 @@ def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     if error:
         hint = SILENCE.get(error["kind"], "run nvidia-smi on the node and read its message")
         found = f"{error['kind']}: {error['message']}"
-        yield Finding(name, "nvidia-smi", "failed", "it answers", found, hint)
+        program = "amdgpu" if facts["is_amd"] else "nvidia-smi"
+        yield Finding(name, program, "failed", "it answers", found, hint)
     yield from _versions(node, stack, facts)
     if not gpus:
         return
@@ -69,8 +71,9 @@ def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     yield from _health(name, gpus)
     yield from _fabric(name, facts)
     yield from pcie_finding(name, "GPU", facts["pcie"] or {}, has_speed=False)
-    yield from _speed(name, gpus)
-    yield _xid(name, facts["xid"])
+    yield from _speed(name, gpus, facts["is_amd"])
+    if not facts["is_amd"]:
+        yield _xid(name, facts["xid"])
 
 
 def _versions(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
@@ -204,7 +207,14 @@ def compute_finding(name: str, result: Facts) -> Finding:
     return check_finding(name, "gpu compute", is_good, "a kernel ran on every GPU", found, hint)
 
 
-def _speed(name: str, gpus: list[Any]) -> Iterator[Finding]:
+def _speed(name: str, gpus: list[Any], is_amd: bool) -> Iterator[Finding]:
+    if capped := _of(gpus, _power_cap):
+        tool = "amd-smi reset -o" if is_amd else "nvidia-smi -pl <default>"
+        hint = f"run {tool}, unless this limit was set on purpose"
+        yield Finding(name, "power limit", "warning", "the default", capped, hint)
+    if is_amd:
+        return  # the kernel tells neither reasons nor processes
+
     def reasons(gpu: Any, among: tuple[str, ...]) -> str:
         return ", ".join(reason for reason in gpu["throttle_reasons"] or () if reason in among)
 
@@ -218,9 +228,6 @@ def _speed(name: str, gpus: list[Any]) -> Iterator[Finding]:
     else:
         hint = "the GPU runs at its power or clock limit: see nvidia-smi -q -d CLOCK,POWER"
         yield Finding(name, "throttling", "warning", "none", chosen, hint)
-    if capped := _of(gpus, _power_cap):
-        hint = "run nvidia-smi -pl <default>, unless this limit was set on purpose"
-        yield Finding(name, "power limit", "warning", "the default", capped, hint)
     if off := _of(gpus, lambda gpu: "off" if gpu["persistence"] is False else ""):
         hint = "systemctl enable --now nvidia-persistenced: without it the first run starts slowly"
         yield Finding(name, "persistence", "warning", "on", off, hint)

@@ -243,6 +243,7 @@ ALIKE: tuple[tuple[str, Status, Callable[[Facts], Any]], ...] = (
     ("application clocks", "failed", lambda facts: _each(facts, "clocks_mhz", "application")),
     ("max clocks", "failed", lambda facts: _each(facts, "clocks_mhz", "max")),
     ("driver", "failed", lambda facts: facts["gpu"]["driver"]),
+    ("rocm", "failed", lambda facts: facts["gpu"]["rocm"]),
     ("cuda", "failed", lambda facts: facts["gpu"]["cuda"]),
     ("cudnn", "failed", lambda facts: facts["gpu"]["cudnn"]),
     ("nccl", "failed", lambda facts: facts["gpu"]["nccl"]),

@@ -158,6 +158,49 @@ def test_the_nvlink_fabric_of_a_board_is_read(tmp_path: Path) -> None:
     assert facts(tmp_path, smi, root=root)["fabric_manager"] is None
 
 
+def amd(count: int) -> dict[str, str]:
+    """MI300X as the kernel's driver amdgpu describes them; identities are made up."""
+    found = {"proc/modules": "amdgpu 14000000 9 - Live 0x0", "opt/rocm/.info/version": "7.1.0"}
+    for number in range(count):
+        device = f"sys/bus/pci/devices/0000:{0x05 + number:02x}:00.0"
+        found |= {
+            f"{device}/vendor": "0x1002",
+            f"{device}/class": "0x120000",
+            f"{device}/device": "0x74a1",
+            f"{device}/unique_id": f"0f1e2d3c4b5a697{number}",
+            f"{device}/mem_info_vram_total": "206141652992",
+            f"{device}/ras/umc_err_count": "ue: 0\nce: 3",
+            f"{device}/hwmon/hwmon4/power1_cap": "750000000",
+            f"{device}/hwmon/hwmon4/power1_cap_default": "750000000",
+            f"{device}/current_link_width": "16",
+            f"{device}/max_link_width": "16",
+        }
+    return found
+
+
+@pytest.mark.parametrize("version", ["", "3.6"])
+def test_gpus_of_amd_are_read_from_sysfs(tmp_path: Path, version: str) -> None:
+    root = tree(tmp_path / "root", amd(2))
+    python = needed(version)
+    found = call("gpu_info", tmp_path, [], python, root=str(root))
+    assert (found["error"], found["is_amd"], found["rocm"]) == (None, True, "7.1.0")
+    assert [gpu["model"] for gpu in found["gpus"]] == ["AMD Instinct MI300X"] * 2
+    assert found["gpus"][1]["uuid"] == "GPU-0f1e2d3c4b5a6971"
+    assert found["gpus"][0]["memory_mib"] == 196592
+    assert found["gpus"][0]["power_limit_w"] == 750.0
+    assert found["gpus"][0]["ecc"]["volatile"] == {"uncorrected": 0}
+    assert found["pci"] == ["0000:05:00.0", "0000:06:00.0"]
+
+
+def test_amds_driver_that_is_not_loaded_is_told(tmp_path: Path) -> None:
+    files = {name: text for name, text in amd(2).items() if "mem_info" not in name}
+    error = facts(tmp_path, root=tree(tmp_path / "root", files))["error"]
+    assert error["message"] == "amdgpu: it describes none of 2 GPUs on the bus"
+    files["proc/modules"] = "nothing 1 0 - Live 0x0"
+    error = facts(tmp_path, root=tree(tmp_path / "root", files))["error"]
+    assert (error["kind"], error["message"]) == ("no_amdgpu", "amdgpu: the module is not loaded")
+
+
 # What it says, its exit status, and what that is.
 SILENT = [
     (

@@ -75,6 +75,8 @@ def healthy(number: int) -> dict[str, Any]:
         },
         "gpu": {
             "error": None,
+            "is_amd": False,
+            "rocm": None,
             "gpus": gpus,
             "pci": [each["bus_id"] for each in gpus],
             "pcie": {each["bus_id"]: dict(PCIE) for each in gpus},

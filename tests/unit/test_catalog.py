@@ -179,7 +179,7 @@ MISTAKES = {
             "  v200:",
             "frameworks/paddle.yml: environments: unknown stack 'v200'"
             " (expected one of a100-cuda11.8, b200-cuda13, cpu-published, cpu, h100-cuda12.9,"
-            " v100-cuda10.2, v100)",
+            " mi300-rocm7, v100-cuda10.2, v100)",
         ),
     ],
     "stacks/v100.yml": [

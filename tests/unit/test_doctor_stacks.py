@@ -224,3 +224,23 @@ def test_a_stack_without_infiniband_has_no_finding_about_it() -> None:
         ("interface", "ok"),
         ("address", "ok"),
     }
+
+
+def of_amd(**changed: Any) -> dict[str, Any]:
+    """The findings about the GPUs of a node of AMD's, whose facts are those of gpu_info."""
+    node = replace(NODES[0], stack="mi300-rocm7", accelerator="AMD Instinct MI300X")
+    gpus = healthy(1)["gpu"]
+    amd = {"model": "AMD Instinct MI300X", "throttle_reasons": None, "processes": None}
+    amd |= {"persistence": None, "mig": None, "remapped_rows": None}
+    known = {"is_amd": True, "rocm": "7.1.0", "driver": None, "xid": None, "modules": {}}
+    facts = gpus | known | {"gpus": [gpu | amd for gpu in gpus["gpus"]]} | changed
+    return {each.check: each for each in gpu_findings(node, load_catalog().stack_of(node), facts)}
+
+
+def test_gpus_of_amd_are_judged_by_what_their_driver_tells() -> None:
+    assert {each.status for each in of_amd().values()} == {"ok"}
+    error = {"kind": "no_amdgpu", "message": "amdgpu: the module is not loaded"}
+    bad = of_amd(error=error, gpus=[])["amdgpu"]
+    assert (bad.status, "modprobe amdgpu" in bad.hint) == ("failed", True)
+    seven = of_amd(gpus=healthy(1)["gpu"]["gpus"][:7])
+    assert seven["gpu count"].status == "failed"

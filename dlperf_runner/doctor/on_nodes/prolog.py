@@ -41,18 +41,23 @@ def failed(node: Any, stack: Any, root: str = "/", library: str = "libcuda.so.1"
     findings += doctor["fabric"].fabric_findings(node, stack, facts)
     if stack.accelerator == "gpu":
         of_gpus = import_module("dlperf_runner.doctor.gpu")
-        findings += of_gpus.gpu_findings(node, stack, gpus.facts(root, PROBE_S))
-        compute = import_module("gpu_compute")
-        proof = compute.in_child(library, COMPUTE_S)
-        if "kind" in proof:
-            proof = compute.explained(proof, root)
-            proof["failed"] = proof["msg"]
-        findings.append(of_gpus.compute_finding(node.name, proof))
+        told = gpus.facts(root, PROBE_S)
+        findings += of_gpus.gpu_findings(node, stack, told)
+        findings += [] if told["is_amd"] else [_computes(node.name, of_gpus, root, library)]
     return [
         f"{each.check}: expected {each.expected}, found {each.found}"
         for each in findings
         if each.status == "failed" and each.check not in NOT_HERE
     ]
+
+
+def _computes(name: str, of_gpus: Any, root: str, library: str) -> Any:
+    compute = import_module("gpu_compute")
+    proof = compute.in_child(library, COMPUTE_S)
+    if "kind" in proof:
+        proof = compute.explained(proof, root)
+        proof["failed"] = proof["msg"]
+    return of_gpus.compute_finding(name, proof)
 
 
 def main() -> int:
