@@ -36,6 +36,7 @@ rocm: {description: Version of ROCm., returned: always, type: str}
 pci: {description: "PCI addresses of all GPUs, even those unknown to the driver; null if unknown.", returned: always, type: list}
 pcie: {description: "C(width max_width speed max_speed) of the GPUs' PCIe links by their address, speeds in GT/s.", returned: always, type: dict}
 nvswitches: {description: PCI addresses of what manages the board's NVSwitches., returned: always, type: list, elements: str}
+imex: {description: C(is_active) of the service nvidia-imex and the number of its C(channels); null without GPUs of NVL72., returned: always, type: dict}
 fabric_manager: {description: C(version) and C(is_active) of the fabric manager; null on boards without NVSwitch., returned: always, type: dict}
 driver: {description: Version of the driver according to nvidia-smi., returned: always, type: str}
 driver_running: {description: Version of the loaded kernel module., returned: always, type: str}
@@ -60,6 +61,7 @@ from ansible.module_utils.nvidia_smi import indices, read_xml, topology, trouble
 # A display controller without a display, or a processing accelerator; some have no name in their firmware.
 AMD_CLASSES = ("0x0380", "0x1200")
 AMD_MODELS = {"0x74a1": "AMD Instinct MI300X", "0x74a5": "AMD Instinct MI325X", "0x75a0": "AMD Instinct MI350X", "0x75a3": "AMD Instinct MI355X"}
+MULTI_NODE = re.compile(r"\bGB\d")  # NVIDIA GB200 and GB300, whose NVLink reaches other nodes; not 80GB
 QUERY = ["--query-gpu=index,uuid", "--format=csv,noheader"]
 MODULES = re.compile(r"^(nvidia.*|nv_peer_mem|nouveau|gdrdrv)$")
 
@@ -159,6 +161,7 @@ def facts(root, timeout):
     gpus = nvidia_kernel.devices(root, nvidia_kernel.GPU)
     gathered = {
         "error": None,
+        "imex": None,
         "is_amd": False,
         "rocm": None,
         "gpus": [],
@@ -202,6 +205,8 @@ def facts(root, timeout):
         gathered["error"] = gathered["error"] or {"kind": "unreadable", "message": result["output"][:500], "exit_status": result["code"]}
         return gathered
     gathered.update(driver=document["driver"], driver_cuda=document["cuda"], gpus=document["gpus"])
+    if any(MULTI_NODE.search(str(item["model"])) for item in gathered["gpus"]):
+        gathered["imex"] = nvidia_kernel.imex(root, timeout)
     order = indices(bounded([smi] + QUERY, timeout)["output"])
     for item in gathered["gpus"]:
         item["index"] = order.get(item["uuid"])

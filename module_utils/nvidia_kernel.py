@@ -55,9 +55,19 @@ def nvswitches(root):
 def fabric_manager(root, timeout):
     """{version, is_active} of the fabric manager; null where unknown. It prints `Fabric Manager version is : 580.105.08`."""
     version = re.search(r"version is *: *(\S+)", output(timeout, "nv-fabricmanager", "--version") or "")
+    return {"version": version.group(1) if version else None, "is_active": is_active("nvidia-fabricmanager", timeout)}
+
+
+def is_active(service, timeout):
+    """Whether systemd runs a service; None if unknown."""
     systemctl = program("systemctl", SBIN)
-    state = systemctl and bounded([systemctl, "is-active", "nvidia-fabricmanager"], timeout)["output"].strip()
-    return {"version": version.group(1) if version else None, "is_active": state == "active" if state else None}
+    state = systemctl and bounded([systemctl, "is-active", service], timeout)["output"].strip()
+    return state == "active" if state else None
+
+
+def imex(root, timeout):
+    """{is_active, channels} of what shares memory between the nodes of an NVLink domain (NVL72)."""
+    return {"is_active": is_active("nvidia-imex", timeout), "channels": len(names(root, "dev/nvidia-caps-imex-channels"))}
 
 
 def secure_boot(root):

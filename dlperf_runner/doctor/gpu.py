@@ -3,6 +3,7 @@ out."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -169,6 +170,15 @@ def _fabric(name: str, facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 name, "fabric manager version", "failed", str(driver), version or "none", hint
             )
+    if imex := facts["imex"]:
+        is_good = None if imex["is_active"] is None else imex["is_active"] and imex["channels"] > 0
+        found = f"{'active' if imex['is_active'] else 'not active'}, {imex['channels']} channels"
+        hint = (
+            "systemctl enable --now nvidia-imex, with all nodes of the NVLink domain in"
+            " /etc/nvidia-imex/nodes_config.cfg; options nvidia NVreg_CreateImexChannel0=1 makes a"
+            " channel. Without it NCCL reaches other nodes by the network only, or fails"
+        )
+        yield check_finding(name, "imex", is_good, "active, with a channel", found, hint)
     if bad := _of(facts["gpus"], _unregistered):
         expected = "Completed, Success"
         hint = (
@@ -191,7 +201,9 @@ def _unregistered(gpu: Any) -> str:
     bad.append(fabric["status"] if fabric["status"] not in (None, "Success") else "")
     bad.append(f"health {fabric['health']}" if fabric["health"] not in (None, *WELL) else "")
     # Boards of their own (HGX) have zeros; on NVL72 they mean that no domain has the GPU.
-    is_lost = "GB" in str(gpu["model"]) and not (fabric["cluster_uuid"] or "").strip("0-")
+    is_lost = re.search(r"\bGB\d", str(gpu["model"])) and not (fabric["cluster_uuid"] or "").strip(
+        "0-"
+    )
     bad.append("no ClusterUUID" if is_lost else "")
     return ", ".join(filter(None, bad))
 

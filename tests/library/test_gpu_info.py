@@ -158,6 +158,15 @@ def test_the_nvlink_fabric_of_a_board_is_read(tmp_path: Path) -> None:
     assert facts(tmp_path, smi, root=root)["fabric_manager"] is None
 
 
+def test_nvlink_between_nodes_has_a_service_and_channels(tmp_path: Path) -> None:
+    xml = H100.replace("NVIDIA H100 80GB HBM3", "NVIDIA GB200")
+    smi = nvidia_smi(tmp_path / "bin", xml, "", index_of(1))
+    program(tmp_path / "bin", "systemctl", 'test "$2" = nvidia-imex && echo active')
+    root = tree(tmp_path / "root", {"dev/nvidia-caps-imex-channels/channel0": ""})
+    assert facts(tmp_path, smi, root=root)["imex"] == {"is_active": True, "channels": 1}
+    assert facts(tmp_path, nvidia_smi(tmp_path / "bin", H100, "", index_of(1)))["imex"] is None
+
+
 def amd(count: int) -> dict[str, str]:
     """MI300X as the kernel's driver amdgpu describes them; identities are made up."""
     found = {"proc/modules": "amdgpu 14000000 9 - Live 0x0", "opt/rocm/.info/version": "7.1.0"}

@@ -75,6 +75,7 @@ def healthy(number: int) -> dict[str, Any]:
         },
         "gpu": {
             "error": None,
+            "imex": None,
             "is_amd": False,
             "rocm": None,
             "gpus": gpus,

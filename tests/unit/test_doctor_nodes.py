@@ -154,6 +154,9 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
         of("gpu", fabric_manager={"version": "418.87.00", "is_active": True}),
         *("fabric manager version", "failed", "418.87.00"),
     ),
+    # NVIDIA/nccl#2186: NVLink between nodes needs IMEX.
+    (of("gpu", imex={"is_active": False, "channels": 1}), "imex", "failed", "not active"),
+    (of("gpu", imex={"is_active": True, "channels": 0}), "imex", "failed", "active, 0 channels"),
     # NVIDIA/gpu-operator#2781: nvidia-smi looks healthy, and CUDA fails with 802.
     (
         of("compute", failed="No GPU computation: cuInit returned 802", kind="fabric"),

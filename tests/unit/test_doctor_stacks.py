@@ -244,3 +244,14 @@ def test_gpus_of_amd_are_judged_by_what_their_driver_tells() -> None:
     assert (bad.status, "modprobe amdgpu" in bad.hint) == ("failed", True)
     seven = of_amd(gpus=healthy(1)["gpu"]["gpus"][:7])
     assert seven["gpu count"].status == "failed"
+
+
+def test_zeros_for_a_cluster_are_right_on_a_board_of_its_own() -> None:
+    zeros = "00000000-0000-0000-0000-000000000000"
+    fabric = {"state": "Completed", "status": "Success", "cluster_uuid": zeros, "health": None}
+    node = replace(NODES[0], stack="h100-cuda12.9")
+    facts = healthy(1)["gpu"]
+    for gpu in facts["gpus"]:
+        gpu |= {"model": "NVIDIA H100 80GB HBM3", "fabric": fabric}
+    found = gpu_findings(node, load_catalog().stack_of(node), facts)
+    assert {each.check: each.status for each in found}["nvlink fabric"] == "ok"
