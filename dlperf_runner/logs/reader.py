@@ -29,7 +29,7 @@ _STAMP = (
 # pod of kubectl logs --prefix; "[20251202 09:12:08][rank-0/8][INFO ] [---trainer.py:100] : " of
 # AMD's Primus; " 3: " of srun --label.
 _WRITER = (
-    rb"\[(?:rank ?(?P<torch>\d{1,9})|[a-z]\w{0,64}?(?P<role>\d{1,9}(?:\|\d{1,9})?))\]:"
+    rb"\[(?:rank ?(?P<torch>\d{1,9})|[a-z]\w{0,64}?(?P<role>\d{1,9}(?:\|\d{1,9})?))\]:(?: (?! ))?+"
     rb"|\[\d{8} \d\d:\d\d:\d\d\]\[rank-(?P<primus>\d{1,9})/\d{1,9}\]"
     rb"(?:\[[^\]]{1,200}\] ?){1,3}: "
     rb"|\[(?P<pod>pod/[^\]\s]{1,300}+)\] "

@@ -8,6 +8,20 @@ from typing import Any, NamedTuple
 from dlperf_runner import logs
 
 TAG = "Tue Jun 14 15:40:21 2022[1,0]<stdout>:"
+# What launchers write before each line of a rank, and of how many ranks that tells.
+LABELS = {
+    "srun": ("{}: ", 2),
+    "srun, padded": (" {}: ", 2),
+    "PyTorch": ("[rank{}]:", 2),
+    "torchrun": ("[default{}]:", 2),
+    "torchrun, of a replica": ("[trainer0|{}]:", 2),
+    "kubectl": ("[pod/llama-worker-{}/pytorch] ", 2),
+    "mpirun": ("[1,{}]<stdout>:", 2),
+    "time stamps": ("2026-11-20T13:40:15.997123456Z ", 1),
+    "ts": ("Nov 20 13:40:15 ", 1),
+    "both": ("2026-11-20T13:40:15Z [rank{}]: ", 2),
+    "colours": ("\x1b[32m[rank{}]:\x1b[0m ", 2),
+}
 
 
 class Step(NamedTuple):

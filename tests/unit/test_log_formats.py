@@ -13,18 +13,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from log_examples import EXAMPLES, FOLDER, Example, documents
 from make_logs import ROOT
-from read_logs import TAG, pieces, read, stated, steps
+from read_logs import LABELS, TAG, pieces, read, stated, steps
 
 from dlperf_runner import logs
 from dlperf_runner.logs import LineError
 from tools.formats_page import render
 
-# How versions of MPI name the rank whose line it is.
+# How versions of MPI name the rank whose line it is, and how other launchers label lines.
 TAGS = [
     TAG,
     "[1,0]<stdout>:",
     "[prterun-node1-77@1,0]<stdout>: ",
     "Tue Jun 14 15:40:21 2022<stdout>:",
+    *(label.format(0) for label, _ in LABELS.values()),
 ]
 # A line with a rate of each wording.
 WORDINGS = [
@@ -50,8 +51,9 @@ def marker_of(log: Example) -> str:
 
 def reading(form: str, data: bytes, size: int | None = None) -> str:
     """What is read, whoever wrote the lines, or the problem and its line."""
+    main, parts = logs.formats()[form], pieces(data, size)
     try:
-        log = logs.parse(logs.formats()[form], pieces(data, size))
+        log = logs.parse(logs.detect(parts, {form: main}) or main, parts)
         return repr(replace(log, has_ranks=False))  # nan is not itself
     except LineError as error:
         assert error.line >= 1
@@ -103,10 +105,18 @@ def test_an_example_is_recognised_and_read(log: Example) -> None:
 
 
 @pytest.mark.parametrize("log", EXAMPLES, ids=lambda log: log.name)
-def test_tags_of_mpirun_and_pieces_change_nothing(log: Example) -> None:
-    lines, whole = log.data.decode().splitlines(keepends=True), reading(log.form, log.data)
-    for tag in TAGS:
-        assert reading(log.form, "".join(tag + line for line in lines).encode()) == whole, tag
+def test_what_launchers_and_systems_change_changes_nothing(log: Example) -> None:
+    text = log.data.decode()
+    lines, whole = text.removesuffix("\n").split("\n"), reading(log.form, log.data)
+    forms = {tag: "".join(f"{tag}{line}\n" for line in lines).encode() for tag in TAGS}
+    forms["colours"] = "".join(f"\x1b[36m{line}\x1b[0m\n" for line in lines).encode()
+    forms["Windows"] = "".join(f"{line}\r\n" for line in lines).encode()
+    forms |= {coding: text.encode(coding) for coding in ("utf-8-sig", "utf-16")}
+    for name, data in forms.items():
+        assert reading(log.form, data) == whole, name
+    with contextlib.suppress(LineError):  # a number at the end may have been cut
+        every = steps(log.form, log.data)
+        assert steps(log.form, log.data.rstrip(b"\n")) in (every, every[:-1])
     data = log.data[-3000:]
     for size in (1, 50):
         assert reading(log.form, data, size) == reading(log.form, data), size

@@ -8,7 +8,7 @@ import re
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from read_logs import TAG, Step, pieces, read
+from read_logs import LABELS, TAG, Step, pieces, read
 
 from dlperf_runner import logs
 from dlperf_runner.logs import Header, LineError
@@ -108,21 +108,6 @@ def test_byte_order_mark_tells_the_coding(coding: str, size: int | None) -> None
     mark = b"\xfe\xff" if coding == "utf-16-be" else b""
     content = "é\r\nEpoch[0] Batch[1]\tSpeed: 5.5 samples/sec\r\n"
     assert read("gluoncv_horovod", mark + content.encode(coding), size)[1] == [Step(1, 5.5, 2)]
-
-
-LABELS = {
-    "srun": ("{}: ", 2),
-    "srun, padded": (" {}: ", 2),
-    "PyTorch": ("[rank{}]:", 2),
-    "torchrun": ("[default{}]:", 2),
-    "torchrun, of a replica": ("[trainer0|{}]:", 2),
-    "kubectl": ("[pod/llama-worker-{}/pytorch] ", 2),
-    "mpirun": ("[1,{}]<stdout>:", 2),
-    "time stamps": ("2026-11-20T13:40:15.997123456Z ", 1),
-    "ts": ("Nov 20 13:40:15 ", 1),
-    "both": ("2026-11-20T13:40:15Z [rank{}]: ", 2),
-    "colours": ("\x1b[32m[rank{}]:\x1b[0m ", 2),
-}
 
 
 @pytest.mark.parametrize("size", [1, 50, None])
