@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from dlperf_runner.catalog.mpirun import mpirun_of
 from dlperf_runner.catalog.publication import DeclaredDifference, PublishedReport, Reproduction
 from dlperf_runner.catalog.published_numbers import load_published, reproduced_reports
-from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.catalog.reader import load_catalog, mpirun_of
 from dlperf_runner.catalog.source import UpstreamSource
 from dlperf_runner.catalog.stack import Stack
 from dlperf_runner.catalog.workload import Workload

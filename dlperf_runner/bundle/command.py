@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import UserError
-from ..options import AsJson, Limit, option, print_json, print_note, screen
-from ..options.completion import completes
+from ..options import AsJson, Limit, completes, option, print_json, print_note, screen
 
 if TYPE_CHECKING:
     from ..bundle.mirror import MirrorOutcome

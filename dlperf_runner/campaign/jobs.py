@@ -23,16 +23,19 @@ from ..core.lists import counted
 from ..schedulers import JobState, Scheduler
 from .directory import UNREACHABLE, read_plan, remaining_plan
 from .job_files import (
+    OUT_OF_MEMORY,
     Beside,
+    Job,
     SchedulerSettings,
     allocations,
     output,
     read_settings,
+    record_outcome,
     scheduler_of,
     submit,
     unfinished,
+    written_by_job,
 )
-from .job_record import OUT_OF_MEMORY, Job, record_outcome, written_by_job
 from .manifest import seal
 
 POLL_S = 5.0

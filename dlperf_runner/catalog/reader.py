@@ -295,3 +295,17 @@ def _shown_path(root: Path, folders: tuple[Path, ...], kind: str, name: str) -> 
 def _load_all(directory: Path, model: type[_M]) -> dict[str, _M]:
     entries = (load_entry(path, model) for path in sorted(directory.glob("*.yml")))
     return {entry.name: entry for entry in entries}
+
+
+PATHS = {"package": "/usr/bin/mpirun", "source": "/usr/local/openmpi/bin/mpirun"}
+
+
+def mpirun_of(stack: str, overrides: Mapping[str, Any] | None = None) -> str:
+    """The path of mpirun on nodes of the stack, with the inventory's changes. An unknown stack has
+    the distribution's."""
+    known = own_stacks().get(stack)
+    own = known.openmpi.model_dump() if known and known.openmpi else {}
+    openmpi = merged({"openmpi": own}, overrides or {}).get("openmpi")
+    # Wrong values are reported where the stack is validated.
+    method = openmpi.get("method") if isinstance(openmpi, Mapping) else None
+    return PATHS.get(str(method), PATHS["package"])

@@ -194,7 +194,7 @@ def _check_options(mode: str, options: Sequence[str]) -> None:
 
 
 def _loaded(directories: Sequence[Path], about: AboutLogs) -> Iterator[Results]:
-    from ..options.progress import reading_logs
+    from ..options import reading_logs
     from ..results.discovery import of_each
     from ..results.load import load_results
 

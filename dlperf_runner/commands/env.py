@@ -27,8 +27,7 @@ from ..catalog.reader import load_catalog, lookup
 from ..core.errors import UserError, as_user_error
 from ..core.files import read_bytes, write_json
 from ..core.paths import shipped
-from ..options import option, print_note
-from ..options.completion import completes
+from ..options import completes, option, print_note
 
 ORDER = 60
 

@@ -38,7 +38,7 @@ def command(
 ) -> None:
     """Show the results of campaigns over time, and the points where the speed of a case changed."""
     from ..history.store import points
-    from ..options.progress import followed
+    from ..options import followed
     from ..report import history_view
     from ..stats.change_points import change_points
 

@@ -17,8 +17,7 @@ from ..core.errors import UserError
 from ..core.lists import counted, grouped
 from ..core.paths import PACKAGE
 from ..core.units import SAMPLES, per_second
-from ..options import AsJson, print_json, screen
-from ..options.completion import completes
+from ..options import AsJson, completes, print_json, screen
 from ..report.terminal import wrapped
 
 ORDER = 240

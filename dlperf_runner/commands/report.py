@@ -18,8 +18,17 @@ from ..compare.conditions import parse_stated
 from ..core.errors import UserError
 from ..core.files import is_campaign, json_text, read_bytes, remove, write_result
 from ..core.frame import records
-from ..options import AboutLogs, AsJson, Conditions, exit_with, option, print_json, states
-from ..options.progress import followed, reading_logs
+from ..options import (
+    AboutLogs,
+    AsJson,
+    Conditions,
+    exit_with,
+    followed,
+    option,
+    print_json,
+    reading_logs,
+    states,
+)
 from ..report.document import Campaign, Document, make_cases, make_document, make_figures
 from ..report.environment import read_campaign_record, report_command
 from ..report.labels import load_labels

@@ -34,9 +34,9 @@ from ..options import (
     print_errors,
     print_json,
     print_note,
+    reading_logs,
     states,
 )
-from ..options.progress import reading_logs
 from ..report.result_files import documents
 from ..report.view import View
 from ..results.archives import scratch_of
@@ -140,7 +140,7 @@ def command(
         return
     status = print_summary(logs, output_dir, history, as_json, statements, no_history=no_history)
     if sign is not None:
-        from ..campaign.signature import sign as sign_manifest
+        from ..campaign.manifest import sign as sign_manifest
 
         print(sign_manifest(home(output_dir or destination(logs)), sign), file=sys.stderr)
     if status:

@@ -20,12 +20,12 @@ from ..campaign.manifest import (
     FOUND,
     SIGNATURE,
     changes,
+    check,
     home,
     is_digest,
     read,
     recorded_files,
 )
-from ..campaign.signature import check
 from ..catalog.workload import Model
 from ..core.errors import UserError
 from ..core.files import is_campaign, open_read, read_bytes, read_json, stored

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ import typer
 from ..catalog.reader import load_catalog
 from ..core.errors import UserError
 from ..core.files import read_text
+from ..core.lists import counted
 from ..options import (
     AsJson,
     Inventories,
@@ -24,9 +26,49 @@ from ..options import (
     screen,
     with_texts,
 )
+from ..report.terminal import wrapped
 from .bandwidth import find_slow
 from .findings import Finding
 from .nodes import diagnose
+
+
+def render(findings: Sequence[Finding], width: int = 100, everything: bool = False) -> str:
+    """By node, then the nodes compared; of checks that are well only the names, unless
+    `everything` is asked for."""
+    lines: list[str] = []
+    for node in dict.fromkeys(finding.node for finding in findings):
+        own = [finding for finding in findings if finding.node == node]
+        lines.append(node or "all nodes compared")
+        for finding in own:
+            if finding.status == "ok" and not everything:
+                continue
+            text = f"{finding.check}: expected {finding.expected}, found {finding.found}"
+            lines += wrapped(text, width, first=f"  {finding.status:8}", rest=" " * 10)
+            if finding.hint:
+                lines += wrapped(finding.hint, width, first=" " * 10 + "-> ", rest=" " * 13)
+        well = [finding.check for finding in own if finding.status == "ok"]
+        if well and not everything:
+            lines += wrapped(", ".join(well), width, first="  ok      ", rest=" " * 10)
+        lines.append("")
+    count = Counter(finding.status for finding in findings)
+    summary = f"{counted(len(findings), 'check')}: {count['failed']} failed, "
+    lines.append(summary + f"{counted(count['warning'], 'warning')}, {count['ok']} ok")
+    return "\n".join(lines) + "\n"
+
+
+def nhc_line(findings: Sequence[Finding]) -> str:
+    """The failed checks in one line, in the form of LBNL's Node Health Check, a reason for
+    Slurm; empty if none failed."""
+    failed = [finding for finding in findings if finding.status == "failed"]
+    told = "; ".join(
+        " ".join(
+            f"{finding.node or 'all nodes'}: {finding.check}:"
+            f" expected {finding.expected}, found {finding.found}".split()
+        )
+        for finding in failed
+    )
+    return f"ERROR:  nhc:  Health check failed:  {told}\n" if failed else ""
+
 
 ORDER = 40
 
@@ -88,7 +130,6 @@ def command(
     from dataclasses import asdict
 
     from .nodes import status_of
-    from .text import nhc_line, render
 
     if as_nhc and (as_json or everything):
         raise UserError("--nhc prints one line; it cannot be combined with --json or --all")
@@ -116,7 +157,7 @@ def command(
 
 
 def _of_cluster(scheduled: Mapping[str, str], about_nodes: Mapping[str, object]) -> list[Finding]:
-    from .login_node import examine_cluster
+    from .slurm import examine_cluster
 
     refuse_given(about_nodes, "this option has no effect with --scheduler")
     options = {name: scheduled[name] for name in _OF_JOBS if scheduled[name]}

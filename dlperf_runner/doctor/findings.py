@@ -1,9 +1,9 @@
-"""The result of one check of a node, or of a comparison between nodes."""
+"""The result of one check of a node, or of a comparison between nodes, and the checks of disks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -50,3 +50,17 @@ def as_declared(node: str, check: str, declared: str, found: str | None, hint: s
         is_good = check == "driver" and own[:1] == wanted[:1]
         hint = f"it is newer than the stack's: state it (dlperf_stack_overrides: {{{check}: ...}})"
     return check_finding(node, check, is_good, declared, found or "none", hint)
+
+
+def disk_findings(name: str, disks: Facts, least_mib: int) -> Iterator[Finding]:
+    """Check each file system of a node. `disks`: by path, None if it is unknown."""
+    least = f"{least_mib / 1024:.0f} GiB free"
+    for path, disk in sorted(disks.items()):
+        if disk is None:
+            yield check_finding(name, f"disk {path}", None, "free space", None, "check it: df -h")
+            continue
+        free = f"{disk['free_mib'] / 1024:.1f} GiB free"
+        good = disk["free_mib"] >= least_mib and not disk["read_only"]
+        found = f"read-only, {free}" if disk["read_only"] else free
+        hint = "free some space (df -h; apt-get clean), or mount it read-write"
+        yield check_finding(name, f"disk {path}", good, least, found, hint)

@@ -6,18 +6,112 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import getitem
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..catalog.holes import hole_in
 from ..catalog.stack import Stack
 from ..catalog.suites import CONTROLLERS, SYSTEMS, controller
 from ..core.node import Node
-from .adopted import adopted_findings
-from .dcgm import dcgm_findings
-from .disks import disk_findings
 from .fabric import fabric_findings
-from .findings import Facts, Finding, Status, check_finding
+from .findings import Facts, Finding, Status, check_finding, disk_findings
 from .gpu import compute_finding, gpu_findings
+
+
+# Why there are no results -> what to do.
+SILENCE = {
+    "no_dcgmi": "install DCGM from NVIDIA's repository (datacenter-gpu-manager, since version 4"
+    " datacenter-gpu-manager-4-cuda12 or -cuda13) and start it: systemctl enable --now nvidia-dcgm",
+    "timeout": "a GPU may hang: check the kernel log (dmesg), then reboot the node",
+    "runtime_error": "check that nvidia-dcgm runs and that nothing else uses the GPUs; see"
+    " /var/log/nvidia-dcgm/nvvs.log",
+}
+# The severity of an error (dcgmlib/dcgm_errors.h) -> what to do; the gravest stands first.
+ADVICE = {
+    2: "do not use this GPU: take the node out of use and have the GPU repaired or replaced",
+    6: "end all work on the node and reset the GPU (nvidia-smi --gpu-reset), or reboot the node",
+    4: "collect /var/log/nvidia-dcgm and the output of nvidia-bug-report.sh, and ask the vendor",
+    5: "change the node's settings as the message says, then test again",
+    1: "the GPU can be used: keep watching it",
+}
+UNKNOWN = "test this GPU again with nothing else on the node; if it fails again, ask the vendor"
+# dcgmi's exit statuses are those of its library, modulo 256.
+FAILED = {226: "a test failed", 205: "a GPU must not be used"}
+
+
+def dcgm_findings(name: str, facts: Facts) -> Iterator[Finding]:
+    """Each test that failed, warned or was skipped; else that all passed."""
+    level, error, status = facts["level"], facts["error"], facts["exit_status"]
+    check, expected = f"dcgm level {level}", f"dcgmi diag -r {level} gives results"
+    if error:
+        hint = SILENCE.get(error["kind"], f"run dcgmi diag -r {level} on the node")
+        yield Finding(name, check, "failed", expected, error["message"], hint)
+        return
+    found = [finding for test in facts["tests"] if (finding := _finding(name, test))]
+    yield from found
+    passed = sum(_has(test, "pass") and not _has(test, "fail", "warn") for test in facts["tests"])
+    has_failed = any(finding.status == "failed" for finding in found)
+    if status and not has_failed:
+        hint = f"run dcgmi diag -r {level} on the node and read its messages"
+        said = f"exit status {status}" + (f": {FAILED[status]}" if status in FAILED else "")
+        yield Finding(name, check, "failed", "exit status 0", said, hint)
+    elif not has_failed:
+        version = f", DCGM {facts['version']}" if facts["version"] else ""
+        said = f"{passed} of {len(facts['tests'])} tests passed{version}"
+        yield Finding(name, check, "ok", "every test passes", said)
+
+
+def _has(test: Any, *statuses: str) -> bool:
+    return any(result["status"] in statuses for result in test["results"])
+
+
+def _finding(name: str, test: Any) -> Finding | None:
+    """The worst results of a test, with the device of each; None if it passed."""
+    meanings: dict[str, Status] = {"fail": "failed", "warn": "warning", "skip": "warning"}
+    for status, meaning in meanings.items():
+        results = [result for result in test["results"] if result["status"] == status]
+        messages = [message for result in results for message in result["messages"]]
+        if not results or (status == "skip" and not messages):
+            continue  # a test that this GPU or this level does not have
+        found = "; ".join(dict.fromkeys(map(_told, results)))
+        severities = [5] if status == "skip" else [message["severity"] for message in messages]
+        hint = next((text for number, text in ADVICE.items() if number in severities), UNKNOWN)
+        return Finding(name, f"dcgm {test['name']}", meaning, "pass", found, hint)
+    return None
+
+
+def _told(result: Any) -> str:
+    messages = " ".join(message["text"].strip() for message in result["messages"])
+    status = {"skip": "skipped"}.get(result["status"], result["status"])
+    return ": ".join(filter(None, (result["devices"], messages or status)))
+
+
+def adopted_findings(node: Node, facts: Facts) -> Iterator[Finding]:
+    """Compare each part with what provisioning recorded on the node, and say what it means."""
+    before = facts["recorded"] or {}
+    again = f"run ansible-playbook provision.yml --limit {node.name}, which checks and records it"
+    for part in node.adopted:
+        check, found = f"kept {part}", _text(facts["kept"].get(part))
+        if part in facts["problems"]:
+            hint = "provisioning refuses the node: do what this says"
+            yield Finding(
+                node.name, check, "failed", "runs the stack", facts["meanings"][part], hint
+            )
+        elif part not in before:
+            yield Finding(node.name, check, "warning", "recorded by provisioning", found, again)
+        else:
+            is_same = before[part] == facts["kept"].get(part)
+            hint = f"it has changed since provisioning: {again}. Compare only with later runs"
+            meaning = facts["meanings"].get(part, found) if is_same else found
+            yield check_finding(
+                node.name, check, is_same, _text(before[part]), meaning, hint, "warning"
+            )
+
+
+def _text(versions: Mapping[str, Any] | None) -> str:
+    """`version 535.161.07, cuda 12.2`; none if there is nothing."""
+    known = [f"{key} {value}" for key, value in (versions or {}).items() if value]
+    return ", ".join(known) or "none"
+
 
 FREE_MIB = {"cpu": 5 * 1024, "gpu": 20 * 1024}
 MAX_SKEW_S = 2.0

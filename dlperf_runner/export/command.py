@@ -16,9 +16,7 @@ import typer
 from ..core.errors import UserError, as_user_error
 from ..core.files import open_append, read_json, write_result
 from ..core.frame import records
-from ..options import LATEST, AboutLogs, exit_with, option, states
-from ..options.completion import completes
-from ..options.progress import reading_logs
+from ..options import LATEST, AboutLogs, completes, exit_with, option, reading_logs, states
 from . import mlflow, openmetrics, wandb
 from .record import ExportedCampaign, exported_cases, of_history, time_of
 

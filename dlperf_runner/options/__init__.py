@@ -1,4 +1,4 @@
-"""The options that several commands share, and how commands print."""
+"""The options that several commands share, their completion in a shell, and how commands print."""
 
 from __future__ import annotations
 
@@ -13,13 +13,78 @@ import typer
 
 from ..core.errors import UserError, by_cause
 from ..core.files import json_text
-from .completion import completes
 
 if TYPE_CHECKING:
     from ..plan.campaign_file import CampaignFile
     from ..plan.choice import Choice
     from ..report.terminal import Screen
     from ..results.statement import Statements
+from collections.abc import Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def reading_logs(items: Iterable[Item], total: int) -> Iterable[Item]:
+    """The items, with a progress bar for reading logs."""
+    return followed(items, total, "reading logs")
+
+
+def followed(items: Iterable[Item], total: int, doing: str) -> Iterable[Item]:
+    """The items, with a progress bar that shows the activity and the count."""
+    return _shown(items, total, doing) if sys.stderr.isatty() else items
+
+
+def _shown(items: Iterable[Item], total: int, doing: str) -> Iterator[Item]:
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn(doing),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield from bar.track(items, total)
+
+
+def completes(kind: str | Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """A completion function for one name of this kind of entry, or of the given names, or for
+    several separated by commas."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        try:
+            known = sorted(set(_names(kind) if isinstance(kind, str) else kind()))
+        except Exception:  # a shell cannot show errors during completion
+            return []
+        return [before + comma + name for name in known if name.startswith(last)]
+
+    return complete
+
+
+def _names(kind: str) -> Iterable[str]:
+    from ..catalog.reader import load_catalog
+    from ..core.node import CONTAINER_CHOICES
+    from ..plan.choice import SOURCE_NAMES
+
+    catalog = load_catalog()
+    workloads = catalog.workloads.values()
+    names: dict[str, Iterable[str]] = {
+        "model": (name for workload in workloads for name in workload.model_names),
+        "framework": catalog.frameworks,
+        "workload": catalog.workloads,
+        "stack": catalog.stacks,
+        "precision": (
+            batch.precision for w in workloads for m in w.matrices.values() for batch in m.batches
+        ),
+        "matrix": (name for workload in workloads for name in workload.matrices),
+        "source": SOURCE_NAMES,
+        "container": CONTAINER_CHOICES,
+    }
+    return names[kind]
+
 
 # Options whose values shells can complete.
 _NAMES = ("model", "framework", "workload", "precision", "matrix", "source", "container")

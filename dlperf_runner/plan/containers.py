@@ -21,7 +21,7 @@ from ..catalog.suites import RELEASES
 from ..core.case import Command
 from ..core.errors import UserError
 from ..core.node import ENGINES, Node
-from ..schedulers.containers import ENGINES as JOB_ENGINES
+from ..schedulers.job import ENGINES as JOB_ENGINES
 from ..schedulers.job import is_placeholder
 from . import job_containers
 

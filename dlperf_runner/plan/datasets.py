@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.datasets import DataSetPlace, datasets
 from ..catalog.entry import validated
 from ..catalog.reader import lookup
 from ..catalog.types import listed
+from ..catalog.workload import DataSetPlace, datasets
 from ..core.errors import UserError
 from ..core.identity import data_kind, data_of
 from .choice import option_name

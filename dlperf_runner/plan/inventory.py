@@ -19,8 +19,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
-from ..catalog.mpirun import mpirun_of
 from ..catalog.overrides import ADOPTED
+from ..catalog.reader import mpirun_of
 from ..catalog.suites import SUITES
 from ..core.errors import UserError
 from ..core.extras import require_cluster

@@ -14,7 +14,7 @@ from .. import launchers
 from ..core.case import Command
 from ..core.errors import UserError
 from ..core.node import ANY_ENGINE, JOB_ENGINES, Node
-from ..schedulers.containers import REMOVE_PODMAN, Inside, words_before
+from ..schedulers.job import REMOVE_PODMAN, Inside, words_before
 
 _EXPECTED = f"--container with one of {', '.join(JOB_ENGINES)}"
 

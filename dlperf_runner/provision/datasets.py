@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..catalog.datasets import DataSetPlace, datasets
 from ..catalog.entry import validated
 from ..catalog.overrides import plain
 from ..catalog.reader import lookup
+from ..catalog.workload import DataSetPlace, datasets
 
 # Keys of an entry of the inventory that the role takes as they are.
 SAME = ("archive", "sha256", "images", "seed", "shared", "synthetic")

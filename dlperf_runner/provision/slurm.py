@@ -82,7 +82,7 @@ def prolog(checks: Mapping[str, Any], folder: str) -> list[dict[str, str]]:
     for place, source, names in (
         ("", PACKAGE / "doctor/on_nodes", ("prolog",)),
         ("", shipped() / "library", ("fabric_info", "gpu_compute", "gpu_info", "node_health_info")),
-        ("dlperf_runner/doctor/", PACKAGE / "doctor", ("disks", "fabric", "findings", "gpu")),
+        ("dlperf_runner/doctor/", PACKAGE / "doctor", ("fabric", "findings", "gpu")),
         ("ansible/module_utils/", shipped() / "module_utils", utils),
     ):
         contents |= {f"{place}{name}.py": read_text(source / f"{name}.py") for name in names}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..catalog.mpirun import mpirun_of
-from ..catalog.reader import changed_stack, lookup, own_stacks
+from ..catalog.reader import changed_stack, lookup, mpirun_of, own_stacks
 from ..catalog.stack import Stack
 from ..catalog.suites import RELEASES
 

@@ -9,7 +9,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from standins import PROJECT
 
-from dlperf_runner.catalog.datasets import datasets
+from dlperf_runner.catalog.workload import datasets
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import SYNTHETIC_DATASETS
 from dlperf_runner.provision import datasets as data_sets

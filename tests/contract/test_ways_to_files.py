@@ -34,7 +34,7 @@ EXCEPTIONS = {
         "makes an environment in a new directory, which replaces the former one",
     ),
     "commands/init.py": ({"copytree"}, "copies this package's files to a new directory"),
-    "doctor/login_node.py": ({"mkdtemp", "rmtree"}, OWN_DIRECTORY),
+    "doctor/slurm.py": ({"mkdtemp", "rmtree"}, OWN_DIRECTORY),
     "doctor/command.py": ({"TemporaryDirectory"}, OWN_DIRECTORY),
     "campaign/execute.py": (
         {"TemporaryDirectory", "open", "rmtree"},

@@ -32,7 +32,7 @@ from run_gpu import CAMPAIGNS, PLACE  # noqa: E402
 
 from dlperf_runner import __version__  # noqa: E402
 from dlperf_runner.campaign.directory import create_campaign  # noqa: E402
-from dlperf_runner.campaign.job_record import Job  # noqa: E402
+from dlperf_runner.campaign.job_files import Job  # noqa: E402
 from dlperf_runner.catalog.reader import load_catalog  # noqa: E402
 from dlperf_runner.control.scheduled import write_programs  # noqa: E402
 from dlperf_runner.core.case import Run  # noqa: E402

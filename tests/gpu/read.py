@@ -30,7 +30,7 @@ sys.path += [str(PROJECT), str(HERE)]
 from run_gpu import write_json  # noqa: E402
 
 from dlperf_runner.campaign.directory import read_plan, read_record  # noqa: E402
-from dlperf_runner.campaign.job_record import Job, record_outcome, written_by_job  # noqa: E402
+from dlperf_runner.campaign.job_files import Job, record_outcome, written_by_job  # noqa: E402
 from dlperf_runner.core.files import read_json  # noqa: E402
 
 READ_BY = {

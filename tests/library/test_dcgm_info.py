@@ -14,8 +14,8 @@ import pytest
 from standins import call, needed, program
 
 from dlperf_runner.doctor.command import examine
-from dlperf_runner.doctor.dcgm import dcgm_findings
 from dlperf_runner.doctor.findings import Finding
+from dlperf_runner.doctor.nodes import dcgm_findings
 
 
 def error(text: str, severity: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from executed_modules import call
 from jinja2.nativetypes import NativeEnvironment
 from standins import PROJECT, program
 
-from dlperf_runner.catalog.mpirun import mpirun_of
+from dlperf_runner.catalog.reader import mpirun_of
 from dlperf_runner.doctor import fabric, links
 from dlperf_runner.provision import infiniband, mpi, stacks, vendor
 

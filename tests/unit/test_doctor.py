@@ -11,10 +11,9 @@ from command_line import Called, call
 from doctor_facts import NODES, PROJECT, STACKS, document
 
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.doctor.command import examine, read_facts
+from dlperf_runner.doctor.command import examine, read_facts, render
 from dlperf_runner.doctor.findings import Finding
 from dlperf_runner.doctor.nodes import diagnose, status_of
-from dlperf_runner.doctor.text import render
 from dlperf_runner.provision import preflight
 
 

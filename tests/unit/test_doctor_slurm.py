@@ -10,8 +10,18 @@ import pytest
 from command_line import call, output
 
 from dlperf_runner.doctor.findings import Finding
-from dlperf_runner.doctor.slurm import COMMANDS, findings, idle_nodes, partition_of, seconds
-from dlperf_runner.doctor.slurm_probe import Probe, Said, has_pmix, pmix_argv, probe_argv
+from dlperf_runner.doctor.slurm import (
+    COMMANDS,
+    Probe,
+    Said,
+    findings,
+    has_pmix,
+    idle_nodes,
+    partition_of,
+    pmix_argv,
+    probe_argv,
+    seconds,
+)
 
 CONFIG = """\
 Configuration data as of 2026-11-22T22:27:17

@@ -19,7 +19,7 @@ from dlperf_runner.core.case import Command
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import JOB_ENGINES, Node
 from dlperf_runner.plan.make import make_plan
-from dlperf_runner.schedulers import containers, scheduler
+from dlperf_runner.schedulers import job, scheduler
 from dlperf_runner.schedulers.job import Places, placeholder, run_script
 
 PLACES = Places("/home/me/c/.sources", "/shared/envs", "/home/me/c/.lib", "/home/me/c/.images")
@@ -124,15 +124,15 @@ def test_pyxis_is_options_of_the_srun_that_starts_the_script_on_each_node() -> N
 
 
 def test_gpus_fabric_and_the_sites_own_options() -> None:
-    inside = containers.Inside(
+    inside = job.Inside(
         f"podman i@{DIGEST}", ("/d",), on_gpu=True, has_fabric=True, options=("--x",)
     )
-    text = " ".join(containers.words_before(inside))
+    text = " ".join(job.words_before(inside))
     assert ' --volume "$PWD:$PWD"' in text  # it may write where it is started
     assert "--device nvidia.com/gpu=all --ulimit host --device /dev/infiniband" in text
     assert text.endswith(f"--volume /d:/d:ro --x i@{DIGEST}")
     inside = replace(inside, image=f"apptainer /i.sif@{DIGEST}")
-    text = " ".join(containers.words_before(inside))
+    text = " ".join(job.words_before(inside))
     assert text.endswith('--bind "$PWD" "$@" apptainer --no-home --nv --bind /d:/d:ro --x /i.sif')
 
 
@@ -163,7 +163,7 @@ def test_gpus_fabric_and_the_sites_own_options() -> None:
 def test_a_job_gets_its_image_by_digest(image: str, line: str) -> None:
     folder = "/opt/dlperf/images"
     expected = line.replace("FILE", f"{folder}/{'5' * 64}").replace("FOLDER", folder)
-    assert containers.prepare(image) == expected
+    assert job.prepare(image) == expected
 
 
 @pytest.mark.parametrize("engine", JOB_ENGINES)

@@ -18,8 +18,7 @@ from command_line import call, output
 from make_logs import ROOT, gluoncv, write
 from recorded_campaign import LOG, RUN, replace
 
-from dlperf_runner.campaign.manifest import FILE, append, changes, read, recorded_files, seal
-from dlperf_runner.campaign.signature import sign
+from dlperf_runner.campaign.manifest import FILE, append, changes, read, recorded_files, seal, sign
 from dlperf_runner.commands.report import make_report
 from dlperf_runner.results.load import load_results
 

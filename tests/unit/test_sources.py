@@ -17,8 +17,7 @@ from refusals import refusal
 from dlperf_runner.catalog.reader import Catalog, load_catalog
 from dlperf_runner.core import paths
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.plan.repository import File
-from dlperf_runner.plan.sources import make_tar, prepare_source
+from dlperf_runner.plan.sources import File, make_tar, prepare_source
 
 TRAIN = "import logging\n# logging.info('Speed: %.2f')\nepochs = 90\n"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf_runner.options import progress
+from dlperf_runner import options
 from dlperf_runner.report.tables import Cell, Column
 from dlperf_runner.report.terminal import PIPE, Screen, table
 
@@ -119,13 +119,13 @@ def test_marked_cells_are_coloured_and_nothing_else(
 
 def test_progress_is_shown_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     items = iter("abc")
-    assert progress.reading_logs(items, 3) is items
+    assert options.reading_logs(items, 3) is items
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", slow := Terminal())
-    assert list(progress.reading_logs(iter("abc"), 3)) == ["a", "b", "c"]
+    assert list(options.reading_logs(iter("abc"), 3)) == ["a", "b", "c"]
     assert "reading logs" in slow.getvalue()
     assert "/3" in slow.getvalue()
-    assert list(progress.followed({"a": 1}.items(), 1, "looking for changes")) == [("a", 1)]
+    assert list(options.followed({"a": 1}.items(), 1, "looking for changes")) == [("a", 1)]
     assert "looking for changes" in slow.getvalue()
 
 

@@ -33,9 +33,10 @@ class Described(dict):  # type: ignore[type-arg]
 def failed(node: Any, stack: Any, root: str = "/", library: str = "libcuda.so.1") -> "list[str]":
     """The checks that failed. `root`: where /proc, /sys and /usr are; `library`: the driver's."""
     health, network, gpus = map(import_module, ("node_health_info", "fabric_info", "gpu_info"))
-    doctor = {name: import_module(f"dlperf_runner.doctor.{name}") for name in ("disks", "fabric")}
+    names = ("findings", "fabric")
+    doctor = {name: import_module(f"dlperf_runner.doctor.{name}") for name in names}
     disks = {path: health.disk(path) for path in FILE_SYSTEMS}
-    findings = [*doctor["disks"].disk_findings(node.name, disks, LEAST_FREE_MIB)]
+    findings = [*doctor["findings"].disk_findings(node.name, disks, LEAST_FREE_MIB)]
     rails = node.env.get("NCCL_IB_HCA") or (stack.infiniband and stack.infiniband.rails) or ""
     facts = network.facts(root, None, node.interface or None, rails, PROBE_S)
     findings += doctor["fabric"].fabric_findings(node, stack, facts)
