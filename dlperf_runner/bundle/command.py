@@ -2,191 +2,184 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..core import paths
 from ..core.errors import UserError
 from ..options import AsJson, Limit, completes, option, print_json, print_note, screen
+from ..plan.choice import parse_choice
 
 if TYPE_CHECKING:
+    from ..bundle.archives import Source
     from ..bundle.mirror import MirrorOutcome
+    from ..catalog.reader import Catalog
 
 ORDER = 30
+_Inventory = Annotated[
+    list[str] | None,
+    option(
+        "--inventory -i",
+        "Ansible inventory whose nodes name and change the stack; may be repeated. Default:"
+        " the stack as the catalogue has it.",
+        "PATH",
+    ),
+]
+_Stack = Annotated[
+    str,
+    option(
+        "--stack",
+        "The stack of the nodes; default: the inventory's, or cpu.",
+        "NAME",
+        autocompletion=completes("stack"),
+    ),
+]
+_Suite = Annotated[
+    str,
+    option(
+        "--suite",
+        "Debian or Ubuntu release of the nodes; default: the inventory's dlperf_suite, or the"
+        " first one of the stack.",
+        "NAME",
+    ),
+]
+_Framework = Annotated[
+    str,
+    option(
+        "--framework",
+        "Only the environments of these frameworks; default: all of the stack.",
+        "NAME[,NAME]",
+        autocompletion=completes("framework"),
+    ),
+]
+_Python = Annotated[
+    str,
+    option(
+        "--python",
+        "Version of python_env_interpreter on the nodes, which then build none; default:"
+        " the version of the stack or of the release.",
+        "X.Y",
+    ),
+]
+_OutputDir = Annotated[
+    Path | None,
+    option(
+        "--output-dir",
+        "Output directory; default: .cache/mirror/<stack>-<suite> in the project.",
+        "DIR",
+    ),
+]
+_DebianMirror = Annotated[
+    str,
+    option(
+        "--debian-mirror",
+        "A mirror of Debian or Ubuntu; default: the archive that this machine uses if it"
+        " runs the same distribution, otherwise the official archive.",
+        "URL",
+    ),
+]
+_DebianSecurityMirror = Annotated[
+    str,
+    option(
+        "--debian-security-mirror",
+        "A mirror of the security updates; default: derived from --debian-mirror.",
+        "URL",
+    ),
+]
+_Package = Annotated[
+    list[str] | None,
+    option(
+        "--package",
+        "An additional package of the distribution, such as linux-headers-VERSION for the"
+        " kernel of the nodes; may be repeated.",
+        "NAME",
+    ),
+]
+_VendorMirror = Annotated[
+    str,
+    option(
+        "--vendor-mirror",
+        "A copy of the vendors' files, with https://<host>/<path> at <host>/<path>;"
+        " default: the vendors' own servers.",
+        "URL|DIR",
+    ),
+]
+_VendorKey = Annotated[
+    list[str] | None,
+    option(
+        "--vendor-key",
+        "Fingerprint of a repository that the mirror has re-signed; may be repeated.",
+        "REPOSITORY=FINGERPRINT",
+    ),
+]
+_Checksum = Annotated[
+    list[str] | None,
+    option(
+        "--checksum",
+        "Checksum of a vendor's file, named by the role's variable; may be repeated.",
+        "VARIABLE=SHA256",
+    ),
+]
+_File = Annotated[
+    list[str] | None,
+    option(
+        "--file",
+        "A local copy of a vendor's file, named by the role's variable; may be repeated.",
+        "VARIABLE=PATH",
+    ),
+]
+_ListOnly = Annotated[bool, option("--list", "Only list what the mirror would contain.")]
 
 
 def command(
-    inventory: Annotated[
-        list[str] | None,
-        option(
-            "--inventory -i",
-            "Ansible inventory whose nodes name and change the stack; may be repeated. Default:"
-            " the stack as the catalogue has it.",
-            "PATH",
-        ),
-    ] = None,
+    inventory: _Inventory = None,
     limit: Limit = "",
-    stack: Annotated[
-        str,
-        option(
-            "--stack",
-            "The stack of the nodes; default: the inventory's, or cpu.",
-            "NAME",
-            autocompletion=completes("stack"),
-        ),
-    ] = "",
-    suite: Annotated[
-        str,
-        option(
-            "--suite",
-            "Debian or Ubuntu release of the nodes; default: the inventory's dlperf_suite, or the"
-            " first one of the stack.",
-            "NAME",
-        ),
-    ] = "",
-    framework: Annotated[
-        str,
-        option(
-            "--framework",
-            "Only the environments of these frameworks; default: all of the stack.",
-            "NAME[,NAME]",
-            autocompletion=completes("framework"),
-        ),
-    ] = "",
-    python: Annotated[
-        str,
-        option(
-            "--python",
-            "Version of python_env_interpreter on the nodes, which then build none; default:"
-            " the version of the stack or of the release.",
-            "X.Y",
-        ),
-    ] = "",
-    output_dir: Annotated[
-        Path | None,
-        option(
-            "--output-dir",
-            "Output directory; default: .cache/mirror/<stack>-<suite> in the project.",
-            "DIR",
-        ),
-    ] = None,
-    debian_mirror: Annotated[
-        str,
-        option(
-            "--debian-mirror",
-            "A mirror of Debian or Ubuntu; default: the archive that this machine uses if it"
-            " runs the same distribution, otherwise the official archive.",
-            "URL",
-        ),
-    ] = "",
-    debian_security_mirror: Annotated[
-        str,
-        option(
-            "--debian-security-mirror",
-            "A mirror of the security updates; default: derived from --debian-mirror.",
-            "URL",
-        ),
-    ] = "",
-    package: Annotated[
-        list[str] | None,
-        option(
-            "--package",
-            "An additional package of the distribution, such as linux-headers-VERSION for the"
-            " kernel of the nodes; may be repeated.",
-            "NAME",
-        ),
-    ] = None,
-    vendor_mirror: Annotated[
-        str,
-        option(
-            "--vendor-mirror",
-            "A copy of the vendors' files, with https://<host>/<path> at <host>/<path>;"
-            " default: the vendors' own servers.",
-            "URL|DIR",
-        ),
-    ] = "",
-    vendor_key: Annotated[
-        list[str] | None,
-        option(
-            "--vendor-key",
-            "Fingerprint of a repository that the mirror has re-signed; may be repeated.",
-            "REPOSITORY=FINGERPRINT",
-        ),
-    ] = None,
-    checksum: Annotated[
-        list[str] | None,
-        option(
-            "--checksum",
-            "Checksum of a vendor's file, named by the role's variable; may be repeated.",
-            "VARIABLE=SHA256",
-        ),
-    ] = None,
-    file: Annotated[
-        list[str] | None,
-        option(
-            "--file",
-            "A local copy of a vendor's file, named by the role's variable; may be repeated.",
-            "VARIABLE=PATH",
-        ),
-    ] = None,
+    stack: _Stack = "",
+    suite: _Suite = "",
+    framework: _Framework = "",
+    python: _Python = "",
+    output_dir: _OutputDir = None,
+    debian_mirror: _DebianMirror = "",
+    debian_security_mirror: _DebianSecurityMirror = "",
+    package: _Package = None,
+    vendor_mirror: _VendorMirror = "",
+    vendor_key: _VendorKey = None,
+    checksum: _Checksum = None,
+    file: _File = None,
     refresh: Annotated[bool, option("--refresh", "Check for newer packages.")] = False,
-    list_only: Annotated[
-        bool, option("--list", "Only list what the mirror would contain.")
-    ] = False,
+    list_only: _ListOnly = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a mirror directory from which nodes install offline. For stacks with GPUs, it also
     contains the vendors' files. The exit status is 1 if a file could not be fetched; the output
     names it."""
-    from ..bundle import archives, listing, mirror
-    from ..bundle.needs import as_inventory_says, of_stack, without_python
+    from ..bundle import listing, mirror
+    from ..bundle.needs import of_stack, without_python
     from ..bundle.release_tables import wanted
-    from ..catalog.reader import load_catalog
-    from ..catalog.suites import SUITES
-    from ..core import paths
-    from ..plan.choice import parse_choice
-    from ..plan.inventory import read_inventory
 
     further = tuple(package or ())
-    catalog = load_catalog()
-    if inventory:
-        nodes = read_inventory(inventory, limit or None)
-        catalog, stack, suite = as_inventory_says(catalog, nodes, stack, suite)
-    elif limit:
-        raise UserError("there is nothing to limit", where="--limit", expected="an --inventory")
-    stack = stack or "cpu"
-    chosen = catalog.stack(stack, "--stack")
-    chosen = without_python(chosen) if python else chosen
-    suite = suite or next(iter(chosen.suites), "")
+    catalog, stack, suite = _system(inventory, limit, stack, suite)
+    chosen = without_python(catalog.stack(stack)) if python else catalog.stack(stack)
     given = {"--checksum": checksum, "--file": file, "--vendor-key": vendor_key}
     has_gpus = chosen.accelerator == "gpu"
     has_vendors = has_gpus or bool(wanted(chosen, suite))
-    if not has_vendors:
-        if useless := [n for n, v in {**given, "--vendor-mirror": vendor_mirror}.items() if v]:
-            problem = "the stack needs no files from vendors"
-            raise UserError(problem, where=useless[0], found=f"stack {stack}")
-    elif list_only:
+    title = f"{stack} on {suite}"
+    if has_vendors and list_only:
         entries = listing.of_stack(catalog, chosen, suite, further)
-        _print_listing(f"{stack} on {suite}", listing.COLUMNS, entries, as_json)
-        return
-    frameworks = parse_choice({"framework": framework}).framework
+        return _print_listing(title, listing.COLUMNS, entries, as_json)
+    if not has_vendors:
+        _refuse_useless({**given, "--vendor-mirror": vendor_mirror}, stack)
     checksums, files, keys = (_pairs(option, texts or []) for option, texts in given.items())
     fingerprints = {name: [key] for name, key in keys.items()}
-    needs = of_stack(
-        catalog, stack, suite, paths.shipped(), frameworks, python, further, fingerprints
-    )
-    distribution = archives.DISTRIBUTIONS[SUITES[suite].distribution]
-    if debian_mirror:
-        addresses = (debian_mirror, debian_security_mirror)
-        sources = archives.sources_of(distribution, suite, *addresses, has_gpus=has_gpus)
-    else:
-        sources = archives.host_sources(suite, distribution=distribution, has_gpus=has_gpus)
+    root, frameworks = paths.shipped(), parse_choice({"framework": framework}).framework
+    needs = of_stack(catalog, stack, suite, root, frameworks, python, further, fingerprints)
     settings = mirror.Settings(
         output_dir or mirror.default_output(stack, suite),
         paths.cache(),
-        sources,
+        _sources(suite, debian_mirror, debian_security_mirror, has_gpus=has_gpus),
         refresh,
         mirror=vendor_mirror,
         checksums=checksums,
@@ -197,12 +190,46 @@ def command(
         print_note(f"left out: {skipped}")
     if list_only:
         names = listing.of_needs(needs)
-        _print_listing(f"{stack} on {suite}", listing.COLUMNS[:3], names, as_json)
-        return
+        return _print_listing(title, listing.COLUMNS[:3], names, as_json)
     outcome = mirror.make(needs, settings, print_note)
     _print(settings.output, outcome, has_vendors, as_json)
-    if outcome.missing:
-        raise typer.Exit(1)
+    raise typer.Exit(bool(outcome.missing))
+
+
+def _system(
+    inventory: Sequence[str] | None, limit: str, stack: str, suite: str
+) -> tuple[Catalog, str, str]:
+    """The catalogue, with the inventory's changes, and the names of the stack and the system."""
+    from ..bundle.needs import as_inventory_says
+    from ..catalog.reader import load_catalog
+    from ..plan.inventory import read_inventory
+
+    catalog = load_catalog()
+    if inventory:
+        nodes = read_inventory(inventory, limit or None)
+        catalog, stack, suite = as_inventory_says(catalog, nodes, stack, suite)
+    elif limit:
+        raise UserError("there is nothing to limit", where="--limit", expected="an --inventory")
+    stack = stack or "cpu"
+    return catalog, stack, suite or next(iter(catalog.stack(stack, "--stack").suites), "")
+
+
+def _refuse_useless(given: Mapping[str, object], stack: str) -> None:
+    """Refuse options about vendors, for a stack that needs nothing of theirs."""
+    if useless := [name for name, value in given.items() if value]:
+        problem = "the stack needs no files from vendors"
+        raise UserError(problem, where=useless[0], found=f"stack {stack}")
+
+
+def _sources(suite: str, mirror: str, security: str, *, has_gpus: bool) -> tuple[Source, ...]:
+    """The archives of the distribution: the mirror's, or as this machine has them."""
+    from ..bundle.archives import DISTRIBUTIONS, host_sources, sources_of
+    from ..catalog.suites import SUITES
+
+    distribution = DISTRIBUTIONS[SUITES[suite].distribution]
+    if mirror:
+        return sources_of(distribution, suite, mirror, security, has_gpus=has_gpus)
+    return host_sources(suite, distribution=distribution, has_gpus=has_gpus)
 
 
 def _print(folder: Path, outcome: MirrorOutcome, has_vendors: bool, as_json: bool) -> None:

@@ -35,20 +35,52 @@ ORDER = 160
 
 
 _FILTERS = ("model", "framework", "precision")
+_Directories = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        help="One campaign, to compare with published results; or two, the older one first.",
+        metavar="[DIR] [DIR]",
+        show_default=False,
+    ),
+]
+_AssumePublished = Annotated[
+    bool,
+    option(
+        "--assume-published",
+        "Assume that conditions not recorded in the logs are as published.",
+    ),
+]
+_FailIfSlower = Annotated[
+    str,
+    option(
+        "--fail-if-slower",
+        "Exit with status 1 if a case is slower by more than this, or is undecided.",
+        "PERCENT",
+    ),
+]
+_AllowDifferent = Annotated[
+    list[str] | None,
+    option(
+        "--allow-different",
+        "Compare cases although they differ in this, such as accelerator, data or"
+        " image_size; parameters means all of them. May be repeated.",
+        "NAME",
+    ),
+]
+_AllowUndecided = Annotated[
+    bool,
+    option(
+        "--allow-undecided",
+        "Do not exit with status 1 for undecided cases. Too few runs still do.",
+    ),
+]
 
 
 @partial(states, filters=_FILTERS, mode="--published")
 def command(
     about: AboutLogs,
     context: typer.Context,
-    directories: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="One campaign, to compare with published results; or two, the older one first.",
-            metavar="[DIR] [DIR]",
-            show_default=False,
-        ),
-    ] = None,
+    directories: _Directories = None,
     baseline: Annotated[
         str, option("--baseline", "Use this saved baseline instead of the first DIR.", "NAME")
     ] = "",
@@ -65,37 +97,10 @@ def command(
         bool, option("--all", "Show all publications of a case, not only the closest.")
     ] = False,
     condition: Conditions = None,
-    assume_published: Annotated[
-        bool,
-        option(
-            "--assume-published",
-            "Assume that conditions not recorded in the logs are as published.",
-        ),
-    ] = False,
-    fail_if_slower: Annotated[
-        str,
-        option(
-            "--fail-if-slower",
-            "Exit with status 1 if a case is slower by more than this, or is undecided.",
-            "PERCENT",
-        ),
-    ] = "",
-    allow_different: Annotated[
-        list[str] | None,
-        option(
-            "--allow-different",
-            "Compare cases although they differ in this, such as accelerator, data or"
-            " image_size; parameters means all of them. May be repeated.",
-            "NAME",
-        ),
-    ] = None,
-    allow_undecided: Annotated[
-        bool,
-        option(
-            "--allow-undecided",
-            "Do not exit with status 1 for undecided cases. Too few runs still do.",
-        ),
-    ] = False,
+    assume_published: _AssumePublished = False,
+    fail_if_slower: _FailIfSlower = "",
+    allow_different: _AllowDifferent = None,
+    allow_undecided: _AllowUndecided = False,
     junit: Annotated[Path | None, option("--junit", "Also write JUnit XML.", "FILE")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -116,13 +121,8 @@ def command(
                 " `dlperf summarize` names it"
             )
     if save_baseline:
-        from ..campaign.directory import name_of
-        from ..compare import baselines
-
         exit_with(problems)
-        (results,) = loaded
-        of = (save_baseline, name_of(results.directory), results.logs)
-        print(baselines.save_baseline(results.frame, *of, replace=replace))
+        _save(loaded[0], save_baseline, replace=replace)
         return
     if len(loaded) == 2 or baseline:
         table, rendered, suite = _two_campaigns(loaded, baseline, limit, allow_different or [])
@@ -134,6 +134,14 @@ def command(
         table, rendered, suite = _with_published(loaded[0], stated, limit, ways)
     status = _finish(table, rendered, suite, limit, allow_undecided, junit, as_json)
     exit_with(problems, status)
+
+
+def _save(results: Results, name: str, *, replace: bool) -> None:
+    from ..campaign.directory import name_of
+    from ..compare.baselines import save_baseline
+
+    campaign = name_of(results.directory)
+    print(save_baseline(results.frame, name, campaign, results.logs, replace=replace))
 
 
 def _mode(given: Sequence[Path], baseline: str, save: str, published: bool) -> str:

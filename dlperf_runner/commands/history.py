@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ..stats.change_points import ChangePoint
 
 ORDER = 190
+_Plot = Annotated[
+    Path | None,
+    option("--plot", "With --case: also plot it to this .svg or .png file.", "FILE"),
+]
 
 
 def command(
@@ -26,10 +30,7 @@ def command(
         str, option("--since", "Show only campaigns created since DATE.", "DATE")
     ] = "",
     case: Annotated[str, option("--case", "Show all campaigns of this case.", "ID")] = "",
-    plot: Annotated[
-        Path | None,
-        option("--plot", "With --case: also plot it to this .svg or .png file.", "FILE"),
-    ] = None,
+    plot: _Plot = None,
     history: Annotated[Path, option("--history", "The history file.", "FILE")] = Path(
         "results/history.sqlite"
     ),
@@ -69,21 +70,17 @@ def command(
     if case and not cases:
         raise UserError("this case has no campaign since then", where="--since", found=since)
     if plot is not None:
-        (name,) = cases
         _draw(plot, name, cases[name], changes[name])
     if as_json:
-        document = {"cases": history_view.document(cases, changes)}
-        print_json(document)
-    elif case:
-        (name,) = cases
-        print(f"{name}\n\n{history_view.case_table(cases[name], changes[name], screen())}", end="")
-        print(history_view.about_changes(changes, screen()), end="")
-    elif cases:
-        print(history_view.cases_table(cases, changes, screen()), end="")
-        print(history_view.about_changes(changes, screen()), end="")
+        print_json({"cases": history_view.document(cases, changes)})
+        return
+    if case:
+        table = f"{name}\n\n{history_view.case_table(cases[name], changes[name], screen())}"
     else:
-        print("The history has no matching case.")
-    if plot is not None and not as_json:
+        table = history_view.cases_table(cases, changes, screen()) if cases else ""
+    about = history_view.about_changes(changes, screen()) if cases else ""
+    print(f"{table}{about}" or "The history has no matching case.\n", end="")
+    if plot is not None:
         print(plot)
 
 

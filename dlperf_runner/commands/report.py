@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,10 +29,10 @@ from ..options import (
     reading_logs,
     states,
 )
-from ..report.document import Campaign, Document, make_cases, make_document, make_figures
+from ..report.document import Campaign, Document, Figure, make_cases, make_document, make_figures
 from ..report.environment import read_campaign_record, report_command
 from ..report.labels import load_labels
-from ..report.pictures import draw, has_chinese_font, program, workers
+from ..report.pictures import Picture, draw, has_chinese_font, program, workers
 from ..results.destination import destination, guarded, source_document
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from ..catalog.workload import Model
     from ..compare.conditions import Values
+    from ..report.charts import Chart
     from ..results.statement import Statements
 
 ORDER = 180
@@ -113,8 +114,7 @@ def make_report(
 
     The default directory is `report` in the campaign, or in results/<name> for other logs, or in
     the current directory for several campaigns. `statements` are what the user states about logs.
-    `conditions` are strings such as `data=real`: measurement conditions that are not
-    recorded in the logs.
+    `conditions` are strings such as `data=real`: conditions that the logs do not record.
 
     Raises UserError if there are no results, or if the report cannot be written.
     """
@@ -124,53 +124,64 @@ def make_report(
     t = load_labels(language)
     if len(directories) == 1:
         conditions = with_conditions(conditions, statements or NOTHING, directories[0])
-    stated = parse_stated(conditions)
     options = {"lang": language, "conditions": list(conditions), "one_chart": one_chart}
     command = _command(directories, statements, options)
     campaigns = list(_campaigns(directories, models, statements))
-    source = source_document(directories) if output_dir is None and len(directories) == 1 else {}
     is_one = output_dir is None and len(directories) == 1
+    source = source_document(directories) if is_one else {}
     if output_dir is None:
         output_dir = destination(directories) / "report" if is_one else Path("report")
     inside = guarded(directories) if is_one else output_dir
     cases, published = make_cases(campaigns, _families()), _published(campaigns)
     figures = tuple(make_figures(cases, published, one_chart, t))
-    charts = {name: chart for figure in figures for name, chart in figure.charts}
+    charts = _charts(figures)
     notes: tuple[str, ...] = ()
     with workers(len(charts)) as pool:
         script = pool.submit(program)
         drawn = pool.map(draw, charts.values(), chunksize=4)
         has_letters = t.language == "en" or not charts or pool.submit(has_chinese_font)
-        comparison = list(_compared(campaigns, stated))
+        comparison = list(_compared(campaigns, parse_stated(conditions)))
         document = make_document(campaigns, cases, figures, comparison, command, t)
         workbook = _workbook(document, pool)
-        painted = followed(zip(charts, drawn, strict=True), len(charts), "painting plots")
-        pictures = dict(painted)
+        shown = zip(charts, drawn, strict=True)
+        pictures = dict(followed(shown, len(charts), "painting plots"))
         svgs = {name: picture.svg for name, picture in pictures.items()}
         if isinstance(has_letters, Future) and not has_letters.result():
             # A PNG has its letters in it: where no font has Chinese ones, it speaks English.
-            english = make_figures(cases, published, one_chart, load_labels("en"))
-            charts = {name: chart for figure in english for name, chart in figure.charts}
+            charts = _charts(make_figures(cases, published, one_chart, load_labels("en")))
             pictures = dict(zip(charts, pool.map(draw, charts.values(), chunksize=4), strict=True))
             notes = (t("png_language"),)
         data = _data(document, options)
         page = html.render(document, svgs, script.result(), (*data, "results.xlsx"))
         files = {"report.html": page.encode(), **data, "results.xlsx": workbook.result()}
-    files |= {f"plots/{name}.svg": f"{svg}\n".encode() for name, svg in svgs.items()}
-    for name, picture in pictures.items():
-        files |= {f"plots/{name}.png": picture.png, f"plots/{name}.pdf": picture.pdf}
-    former = _former_plots(output_dir, inside)
+    files |= _plots(svgs, pictures)
     for name, text in source.items():
         write_result(output_dir.parent / name, text, inside)
-    paths = tuple(
-        write_result(output_dir / name, content, inside) for name, content in files.items()
-    )
+    paths = _written(files, output_dir, inside)
+    problems = tuple(problem for each in campaigns for problem in each.results.problems)
+    is_incomplete = any(each.results.is_incomplete for each in campaigns)
+    return Report(tuple(map(str, document.answers)), paths, notes, problems, is_incomplete)
+
+
+def _charts(figures: Iterable[Figure]) -> dict[str, Chart]:
+    return {name: chart for figure in figures for name, chart in figure.charts}
+
+
+def _plots(svgs: Mapping[str, str], pictures: Mapping[str, Picture]) -> dict[str, bytes]:
+    files = {f"plots/{name}.svg": f"{svg}\n".encode() for name, svg in svgs.items()}
+    for name, picture in pictures.items():
+        files |= {f"plots/{name}.png": picture.png, f"plots/{name}.pdf": picture.pdf}
+    return files
+
+
+def _written(files: Mapping[str, bytes], folder: Path, inside: Path) -> tuple[Path, ...]:
+    """Write the files of a report, and remove the plots of an older one."""
+    former = _former_plots(folder, inside)
+    paths = tuple(write_result(folder / name, content, inside) for name, content in files.items())
     for path in former - set(paths):
         remove(path, inside)
-    seal(output_dir, "report", paths)
-    problems = tuple(problem for campaign in campaigns for problem in campaign.results.problems)
-    is_incomplete = any(campaign.results.is_incomplete for campaign in campaigns)
-    return Report(tuple(map(str, document.answers)), paths, notes, problems, is_incomplete)
+    seal(folder, "report", paths)
+    return paths
 
 
 def _command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,31 @@ from ..options import Chosen, option, print_errors, print_note
 from ..options.scheduler import chooses_and_schedules, scheduled
 from .summarize import print_summary
 
+if TYPE_CHECKING:
+    from ..control.rounds import Policy
+
 ORDER = 80
+_StopAfter = Annotated[
+    str,
+    option(
+        "--stop-after",
+        "Start no further run after this time, such as 30m or 2h; default: no limit.",
+        "TIME",
+    ),
+]
+_OnNodeLoss = Annotated[
+    str,
+    option(
+        "--on-node-loss",
+        "What to do with the runs of a lost node: retry (default) them, shrink the plan (remove"
+        " them), or stop the campaign.",
+        "POLICY",
+    ),
+]
+_Live = Annotated[
+    bool,
+    option("--live", "Serve a page of the campaign to this machine, and print its address."),
+]
 
 
 @chooses_and_schedules
@@ -25,30 +49,12 @@ def command(
     retry_failed: Annotated[
         bool, option("--retry-failed", "With --resume: run failed runs again, too.")
     ] = False,
-    stop_after: Annotated[
-        str,
-        option(
-            "--stop-after",
-            "Start no further run after this time, such as 30m or 2h; default: no limit.",
-            "TIME",
-        ),
-    ] = "",
-    on_node_loss: Annotated[
-        str,
-        option(
-            "--on-node-loss",
-            "What to do with the runs of a lost node: retry (default) them, shrink the plan (remove"
-            " them), or stop the campaign.",
-            "POLICY",
-        ),
-    ] = "retry",
+    stop_after: _StopAfter = "",
+    on_node_loss: _OnNodeLoss = "retry",
     detach: Annotated[
         bool, option("--detach", "Run in the background; see `attach`, `status` and `stop`.")
     ] = False,
-    live: Annotated[
-        bool,
-        option("--live", "Serve a page of the campaign to this machine, and print its address."),
-    ] = False,
+    live: _Live = False,
 ) -> None:
     """Run the benchmarks with bench.yml, show a progress bar, and print the results.
 
@@ -68,14 +74,7 @@ def command(
         directory = jobs.campaign(chosen, campaign, resume, policy) or campaigns.prepare(
             chosen.choice, *nodes, *where, print_note, chosen.file
         )
-        options = [f"--inventory={path}" for path in chosen.inventories]
-        options += [f"--wait={chosen.wait}"] if chosen.wait else []
-        options += [f"--stop-after={stop_after}"] if stop_after else []
-        options += [
-            f"--on-node-loss={on_node_loss}",
-            *["--retry-failed"] * retry_failed,
-            *["--live"] * live,
-        ]
+        options = _options(chosen, policy, retry_failed=retry_failed, live=live)
         pid = controllers.detach(directory, options)
         print(f"process {pid} runs {directory}; follow it: dlperf attach {directory}")
         return
@@ -91,16 +90,19 @@ def command(
                 campaigns.retry_failed_runs(directory)
             problems = run_jobs(directory, print_note, policy)
     else:
+        given = (chosen.choice, *nodes, *where, print_note, policy)
         directory, problems = campaigns.run(
-            chosen.choice,
-            *nodes,
-            *where,
-            print_note,
-            policy,
-            retry_failed=retry_failed,
-            file=chosen.file,
-            around=around,
+            *given, retry_failed=retry_failed, file=chosen.file, around=around
         )
     status = print_summary([directory])
     print_errors(problems)
     raise typer.Exit(1 if missing_runs(directory) else status)
+
+
+def _options(chosen: Chosen, policy: Policy, *, retry_failed: bool, live: bool) -> list[str]:
+    """The options of the process that runs the campaign in the background."""
+    options = [f"--inventory={path}" for path in chosen.inventories]
+    options += [f"--wait={chosen.wait}"] if chosen.wait else []
+    options += [f"--stop-after={policy.stop_after}"] if policy.stop_after else []
+    options += [f"--on-node-loss={policy.on_node_loss}"]
+    return [*options, *["--retry-failed"] * retry_failed, *["--live"] * live]

@@ -60,61 +60,65 @@ _History = Annotated[
         "FILE",
     ),
 ]
+_Sources = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        help="A campaign, or directories, archives and files of logs; default: results/latest.",
+        metavar="[LOGS]...",
+        show_default=False,
+    ),
+]
+_OutputDir = Annotated[
+    Path | None,
+    option(
+        "--output-dir",
+        "Output directory; default: the campaign, or results/<name> for other logs.",
+        "DIR",
+    ),
+]
+_Verify = Annotated[
+    bool,
+    option(
+        "--verify",
+        "Write nothing; exit with status 1 if a file was changed, deleted or added, or if"
+        " recorded results differ from the logs.",
+    ),
+]
+_Sign = Annotated[
+    Path | None,
+    option("--sign", "Sign the manifest with this SSH key, when the results are written.", "KEY"),
+]
+_AllowedSigners = Annotated[
+    Path | None,
+    option(
+        "--allowed-signers",
+        "With --verify: require a signature by one of the signers in this file"
+        " (see ssh-keygen(1)).",
+        "FILE",
+    ),
+]
+_SuggestMapping = Annotated[
+    bool,
+    option(
+        "--suggest-mapping",
+        "Write mapping.yml here, with a line to complete for each log that says too little.",
+    ),
+]
 
 
 @states
 def command(
     about: AboutLogs,
-    sources: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="A campaign, or directories, archives and files of logs; default: results/latest.",
-            metavar="[LOGS]...",
-            show_default=False,
-        ),
-    ] = None,
-    output_dir: Annotated[
-        Path | None,
-        option(
-            "--output-dir",
-            "Output directory; default: the campaign, or results/<name> for other logs.",
-            "DIR",
-        ),
-    ] = None,
+    sources: _Sources = None,
+    output_dir: _OutputDir = None,
     history: _History = None,
     no_history: Annotated[
         bool, option("--no-history", "Do not record the results in the history.")
     ] = False,
-    verify: Annotated[
-        bool,
-        option(
-            "--verify",
-            "Write nothing; exit with status 1 if a file was changed, deleted or added, or if"
-            " recorded results differ from the logs.",
-        ),
-    ] = False,
-    sign: Annotated[
-        Path | None,
-        option(
-            "--sign", "Sign the manifest with this SSH key, when the results are written.", "KEY"
-        ),
-    ] = None,
-    allowed_signers: Annotated[
-        Path | None,
-        option(
-            "--allowed-signers",
-            "With --verify: require a signature by one of the signers in this file"
-            " (see ssh-keygen(1)).",
-            "FILE",
-        ),
-    ] = None,
-    suggest_mapping: Annotated[
-        bool,
-        option(
-            "--suggest-mapping",
-            "Write mapping.yml here, with a line to complete for each log that says too little.",
-        ),
-    ] = False,
+    verify: _Verify = False,
+    sign: _Sign = None,
+    allowed_signers: _AllowedSigners = None,
+    suggest_mapping: _SuggestMapping = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute speeds, speed-ups and efficiencies from logs, and print the table. Results of MLPerf

@@ -88,6 +88,29 @@ _TEXTS += [
     (name, f"--{name}", f"With --scheduler: {text[0].lower()}{text[1:]}", "NAME")
     for name, text in _OF_JOBS.items()
 ]
+_Facts = Annotated[
+    Path | None,
+    option("--facts", "Use facts that preflight.yml saved, instead of gathering new ones.", "FILE"),
+]
+_Dcgm = Annotated[
+    int | None,
+    option(
+        "--dcgm",
+        "Also run DCGM's diagnostics on the GPUs: 1 takes seconds, 2 minutes, 3 up to an hour."
+        " Nothing else may use the GPUs.",
+        "LEVEL",
+        min=1,
+        max=3,
+    ),
+]
+_Bandwidth = Annotated[
+    bool,
+    option(
+        "--bandwidth",
+        "Also measure the bus bandwidth of all nodes with nccl-allreduce; if it is low, or if"
+        " the stack has no limit, also that of each node and of pairs.",
+    ),
+]
 
 
 @with_texts(_TEXTS)
@@ -95,31 +118,9 @@ def command(
     scheduled: Mapping[str, str],
     inventory: Inventories = None,
     limit: Limit = "",
-    facts: Annotated[
-        Path | None,
-        option(
-            "--facts", "Use facts that preflight.yml saved, instead of gathering new ones.", "FILE"
-        ),
-    ] = None,
-    dcgm: Annotated[
-        int | None,
-        option(
-            "--dcgm",
-            "Also run DCGM's diagnostics on the GPUs: 1 takes seconds, 2 minutes, 3 up to an hour."
-            " Nothing else may use the GPUs.",
-            "LEVEL",
-            min=1,
-            max=3,
-        ),
-    ] = None,
-    bandwidth: Annotated[
-        bool,
-        option(
-            "--bandwidth",
-            "Also measure the bus bandwidth of all nodes with nccl-allreduce; if it is low, or if"
-            " the stack has no limit, also that of each node and of pairs.",
-        ),
-    ] = False,
+    facts: _Facts = None,
+    dcgm: _Dcgm = None,
+    bandwidth: _Bandwidth = False,
     everything: Annotated[bool, option("--all", "Also show passing checks.")] = False,
     as_json: AsJson = False,
     as_nhc: Annotated[

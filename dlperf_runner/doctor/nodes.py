@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import getitem
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..catalog.holes import hole_in
 from ..catalog.stack import Stack
@@ -15,7 +15,6 @@ from ..core.node import Node
 from .fabric import fabric_findings
 from .findings import Facts, Finding, Status, check_finding, disk_findings
 from .gpu import compute_finding, gpu_findings
-
 
 # Why there are no results -> what to do.
 SILENCE = {

@@ -21,6 +21,26 @@ from .result import SUCCESS, MlperfRun
 from .round import MlperfResult
 
 ORDER = 220
+_BatchSize = Annotated[
+    int | None,
+    option("--batch-size", "Count only runs with this global batch size.", "N", min=1),
+]
+_Consecutive = Annotated[
+    bool,
+    option(
+        "--consecutive",
+        "Of more runs than a result needs, score the consecutive ones closest to the median.",
+    ),
+]
+_Check = Annotated[
+    str | None,
+    option(
+        "--check",
+        "Also check all logs by MLPerf's rules of this version, with MLCommons' own checker:"
+        " pip install mlperf-logging.",
+        "VERSION",
+    ),
+]
 
 
 def command(
@@ -30,26 +50,9 @@ def command(
     csv: Annotated[
         Path | None, option("--csv", "Also write all results to this file.", "FILE")
     ] = None,
-    batch_size: Annotated[
-        int | None,
-        option("--batch-size", "Count only runs with this global batch size.", "N", min=1),
-    ] = None,
-    consecutive: Annotated[
-        bool,
-        option(
-            "--consecutive",
-            "Of more runs than a result needs, score the consecutive ones closest to the median.",
-        ),
-    ] = False,
-    check: Annotated[
-        str | None,
-        option(
-            "--check",
-            "Also check all logs by MLPerf's rules of this version, with MLCommons' own checker:"
-            " pip install mlperf-logging.",
-            "VERSION",
-        ),
-    ] = None,
+    batch_size: _BatchSize = None,
+    consecutive: _Consecutive = False,
+    check: _Check = None,
     as_json: AsJson = False,
 ) -> None:
     """Summarise results of MLPerf Training, laid out as MLCommons publishes them: time to train,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.entry import validated
 from ..catalog.reader import lookup
+from ..catalog.source import DataParameter
 from ..catalog.types import listed
 from ..catalog.workload import DataSetPlace, datasets
 from ..core.errors import UserError
@@ -15,7 +16,7 @@ from ..core.identity import data_kind, data_of
 from .choice import option_name
 
 if TYPE_CHECKING:
-    from ..catalog.source import DataParameter, Source
+    from ..catalog.source import Source
     from ..core.node import Node
     from .choice import Choice
 
@@ -105,8 +106,11 @@ def _missing(chosen: str, name: str, host: Node) -> UserError:
     )
 
 
-def mounted(data: DataParameter, value: _Value, workload: str) -> tuple[str, ...]:
+def mounted(data: object, parameters: Mapping[str, _Value], workload: str) -> tuple[str, ...]:
     """The directories that a container must mount for the program to find its data."""
+    if not isinstance(data, DataParameter):
+        return ()
+    value = parameters[data.parameter]
     path = PurePosixPath(str(value))
     if value in data.synthetic and not path.is_absolute():
         return ()

@@ -7,16 +7,17 @@ the choice silently.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain, zip_longest
 from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from .. import launchers
 from ..catalog.reader import lookup
-from ..catalog.source import DataParameter
-from ..core.case import SCHEMA, Case, Run, Window
+from ..core.case import SCHEMA, Case, Command, Run, Window
 from ..core.errors import UserError
 from ..core.lists import counted, grouped
 from ..core.node import ENVIRONMENTS, SOURCES
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from ..catalog.source import Source
     from ..catalog.workload import Workload
     from ..core.node import Node
-import random
-from collections.abc import Iterable, Iterator
-from itertools import chain, zip_longest
 
 
 def make_plan(choice: Choice, catalog: Catalog, nodes: Sequence[Node]) -> tuple[Run, ...]:
@@ -149,80 +147,117 @@ def _runs(
     defaults = parameters.parameters_of(choice, workload, matrix, case)
     dataset, filled = datasets.fill_data(choice, workload.name, source, defaults, hosts)
     parameters.refuse_lacking(workload, source, case, filled)
-    variant = workload.variants.get(case.variant)
-    short_name = variant.short_name if variant else workload.short_name
-    batch, topology, window = case.batch, case.topology, case.window
-    data: tuple[str, ...] = ()
-    if image and isinstance(source.data, DataParameter):
-        data = datasets.mounted(source.data, filled[source.data.parameter], workload.name)
+    short_name = (workload.variants.get(case.variant) or workload).short_name
+    batch, topology = case.batch, case.topology
+    data = datasets.mounted(source.data, filled, workload.name) if image else ()
+    # An image with a definition of its own (`container`) has its variables in it.
+    variables = dict(entry.variables) if not image or entry.container is None else {}
+    if on_gpu and fabric and fabric.rails and topology.nodes > 1:
+        variables["NCCL_IB_HCA"] = fabric.rails
+    launcher = workload.launcher_of(source, filled)
+    lookup("launcher", launcher, launchers.launchers(), "--parameter launcher")
+    if source.launcher_options.of(topology) is None:
+        launcher = "direct"
+    fitted = _run(workload, matrix_name, case, hosts, environment, filled)
+    fitted = replace(
+        fitted,
+        dataset=dataset,
+        container=str(image or ""),
+        first_step_s=matrix.first_step_s or framework.first_step_s,
+    )
     runs = []
     for repeat in range(1, (choice.repeats or matrix.repeats) + 1):
-        run = Run(
+        run = replace(
+            fitted,
             id=f"{case.id}/r{repeat}",
-            case=case.id,
             repeat=repeat,
-            workload=workload.name,
-            framework=workload.framework,
-            model=case.model,
-            source=case.source,
-            precision=batch.precision,
-            batch_size_per_device=batch.batch_size_per_device,
-            nodes=topology.nodes,
-            gpus_per_node=topology.gpus_per_node,
-            world_size=topology.world_size,
-            total_steps=window.total_steps,
-            warmup_steps=window.warmup_steps,
-            stack=first.stack,
-            accelerator=first.accelerator,
-            environment=environment,
-            dataset=dataset,
-            container=str(image or ""),
-            log_format=workload.log_format,
             log_name=f"{short_name}_b{batch.batch_size_per_device}_{batch.precision}_{repeat}.log",
-            timeout_s=_timeout(workload, matrix_name, window),
-            hung_after_s=matrix.hung_after_s,
-            hung_after_lines=matrix.hung_after_lines,
-            first_step_s=matrix.first_step_s or framework.first_step_s,
-            hosts=tuple(host.name for host in hosts),
-            parameters=filled,
-            commands=(),
         )
         values = parameters.values_of(run, workload)
         values["python"] = image.python if image else python
         program = _program(workload, source, case, values, on_gpu)
-        if on_gpu and fabric and fabric.rails and topology.nodes > 1:
-            variables = {"NCCL_IB_HCA": fabric.rails, **program.environment}
-            program = replace(program, environment=variables)
-        if not image or entry.container is None:  # an image of the environment itself
-            program = replace(program, environment={**entry.variables, **program.environment})
-        launcher = workload.launcher_of(source, filled)
-        lookup("launcher", launcher, launchers.launchers(), "--parameter launcher")
-        if source.launcher_options.of(topology) is None:
-            launcher = "direct"
-        unpacked = f"{SOURCES}/{workload.name}-{case.source}"
-        if image and is_placeholder(first.name):
-            seen = [unpacked, *data]
-            commands = job_containers.launch(
-                launcher, program, hosts, run.container, read_only=seen, has_fabric=bool(fabric)
-            )
-        elif image:
-            commands = tuple(
-                containers.enclose(
-                    command,
-                    image,
-                    hosts,
-                    run.id,
-                    data=data,
-                    source=unpacked,
-                    on_gpu=on_gpu,
-                    has_fabric=bool(fabric),
-                )
-                for command in containers.launch(launcher, program, hosts, image)
-            )
-        else:
-            commands = launchers.launch(launcher, program, hosts)
+        program = replace(program, environment={**variables, **program.environment})
+        where = {"on_gpu": on_gpu, "has_fabric": bool(fabric)}
+        commands = _commands(run, launcher, program, hosts, image, data, **where)
         runs.append(replace(run, commands=commands))
     return runs
+
+
+def _run(
+    workload: Workload,
+    matrix_name: str,
+    case: Case,
+    hosts: tuple[Node, ...],
+    environment: str,
+    filled: dict[str, str | int | float],
+) -> Run:
+    """A run of the case that has no number yet, and no commands."""
+    matrix = workload.matrices[matrix_name]
+    return Run(
+        id="",
+        case=case.id,
+        repeat=0,
+        workload=workload.name,
+        framework=workload.framework,
+        model=case.model,
+        source=case.source,
+        precision=case.batch.precision,
+        batch_size_per_device=case.batch.batch_size_per_device,
+        nodes=case.topology.nodes,
+        gpus_per_node=case.topology.gpus_per_node,
+        world_size=case.topology.world_size,
+        total_steps=case.window.total_steps,
+        warmup_steps=case.window.warmup_steps,
+        stack=hosts[0].stack,
+        accelerator=hosts[0].accelerator,
+        environment=environment,
+        dataset="",
+        container="",
+        log_format=workload.log_format,
+        log_name="",
+        timeout_s=_timeout(workload, matrix_name, case.window),
+        hung_after_s=matrix.hung_after_s,
+        hung_after_lines=matrix.hung_after_lines,
+        first_step_s=0,
+        hosts=tuple(host.name for host in hosts),
+        parameters=filled,
+        commands=(),
+    )
+
+
+def _commands(
+    run: Run,
+    launcher: str,
+    program: launchers.Program,
+    hosts: tuple[Node, ...],
+    image: containers.Image | None,
+    data: tuple[str, ...],
+    *,
+    on_gpu: bool,
+    has_fabric: bool,
+) -> tuple[Command, ...]:
+    """The commands that start the program on the hosts, in containers if there is an image."""
+    if not image:
+        return launchers.launch(launcher, program, hosts)
+    unpacked = f"{SOURCES}/{run.workload}-{run.source}"
+    if is_placeholder(hosts[0].name):
+        seen = [unpacked, *data]
+        return job_containers.launch(
+            launcher, program, hosts, run.container, read_only=seen, has_fabric=has_fabric
+        )
+    return tuple(
+        containers.enclose(
+            command,
+            image,
+            hosts,
+            run.id,
+            data=data,
+            source=unpacked,
+            on_gpu=on_gpu,
+            has_fabric=has_fabric,
+        )
+        for command in containers.launch(launcher, program, hosts, image)
+    )
 
 
 def _timeout(workload: Workload, matrix_name: str, window: Window) -> int:
