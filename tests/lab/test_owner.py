@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from child_processes import started
+from fault_campaigns import until
 from lab_under_test import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.campaigns]  # minutes
@@ -56,14 +57,6 @@ def playbooks(directory: Path) -> list[int]:
             if b"ansible-playbook" in line and str(directory).encode() in line:
                 found.append(int(entry.name))
     return found
-
-
-def until(what: str, seconds: float, check: Any) -> float:
-    began = time.monotonic()
-    while not check():
-        assert time.monotonic() - began < seconds, f"not within {seconds} s: {what}"
-        time.sleep(0.5)
-    return time.monotonic() - began
 
 
 def wait_for_training(lab: Lab, directory: Path, process: subprocess.Popen[str]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchmark_jobs import call, is_launched, processes_of, until, until_gone
+from benchmark_jobs import Clock, call, is_launched, processes_of, until, until_gone
 from run_agent import activity, lock, node_agents, other_processes, states, supervisor
 from standins import program
 
@@ -89,16 +89,6 @@ def test_another_launch_that_failed_stops_this_one_with_its_state(tmp_path: Path
 
 
 # ---- when silence is a hang
-
-
-class Clock:
-    """The uptime of a node that only tests advance."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmark_jobs import call, is_launched, processes_of, until, until_gone
+from benchmark_jobs import Clock, call, is_launched, processes_of, until, until_gone
 from run_agent import activity, node_agents, states, telemetry
 from standins import program
 
@@ -193,13 +193,6 @@ def test_without_limits_nothing_is_a_hang(tmp_path: Path) -> None:
 
 
 # ---- what is judged
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -45,6 +45,15 @@ LAUNCH: dict[str, Any] = {
 }
 
 
+class Clock:
+    """The uptime of a node that only tests advance."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def call(
     directory: Path,
     *argv: str,

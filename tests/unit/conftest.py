@@ -35,7 +35,7 @@ def _one_process_draws() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory, to which results of logs go."""
     monkeypatch.chdir(tmp_path)

@@ -37,7 +37,7 @@ SCALES = st.integers(-20, 20).map(lambda power: 2.0**power)
 TOPOLOGIES = st.sampled_from(["1n1g", "1n2g", "2n8g", "10n8g"])
 RESAMPLES = 200
 
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=30, deadline=None)
 
 
 @st.composite
