@@ -77,7 +77,7 @@ class Lab:
         return sum(used.get(pid, 0) for pid in inside) / os.sysconf("SC_CLK_TCK")
 
     def logins(self, user: str = "dlperf") -> dict[str, int]:
-        """How often this user has logged in to each node."""
+        """The number of times that this user has logged in to each node."""
         line = f"Accepted publickey for {user} from"
         logs = (self.directory / "log").glob("node*.log")
         return {log.stem: log.read_text(errors="replace").count(line) for log in logs}

@@ -141,7 +141,7 @@ def table(inputs: Mapping[str, Any], forks: int, cores: int) -> Iterator[list[st
 
 
 def mesh_gib(inputs: Mapping[str, Any], nodes: int) -> float:
-    """What the controller sends: to each node the keys of all."""
+    """The GiB that the controller sends: to each node the keys of all."""
     return float(nodes * nodes * inputs["mesh_entry_bytes"] / GIB)
 
 

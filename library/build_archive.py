@@ -96,7 +96,7 @@ class Contents(object):
             self.refuse(member, "is a link to %r, which is not in %s" % (member.linkname, self.path))
 
     def stays(self, folder, target):
-        """Whether a link in a folder stays below the path, also through other links."""
+        """True if a link in a folder stays below the path, also through other links."""
         way, pending, links = list(folder), [target], 0
         while pending:
             text = pending.pop()

@@ -101,7 +101,7 @@ def with_block(text, block, marker):
 
 
 def is_blank(path):
-    """Whether a file or directory is empty."""
+    """True if a file or directory is empty."""
     if os.path.isdir(path) and not os.path.islink(path):
         return not any(files for _folder, _folders, files in os.walk(path))
     return not read(path).strip()

@@ -101,7 +101,7 @@ def place_of(entry):
 
 
 def serves(entry, architecture):
-    """Whether apt takes the architecture's packages from an entry."""
+    """True if apt takes the architecture's packages from an entry."""
     options = entry["options"]
     some = options.get("architectures", "").split()
     return (entry["type"] == "deb" and (not some or architecture in some + options.get("architectures-add", "").split())

@@ -112,7 +112,7 @@ class Undo(object):
             self.save()
 
     def is_blank(self):
-        """Whether the record says that nothing of the family is on the node."""
+        """True if the record says that nothing of the family is on the node."""
         return not any(self.record.get(name) for name in ("definition", "installed", "changed", "removed", "held", "files"))
 
     def finish(self, now):

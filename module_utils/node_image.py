@@ -223,7 +223,7 @@ def mode_of(status):
 
 
 def is_compiled(stream, root, source, known):
-    """Whether the compiled file's header matches the unmodified packaged source."""
+    """True if the compiled file's header matches the unmodified packaged source."""
     header = stream.read(16)
     with open(os.path.join(root, source), "rb") as text:
         status = os.fstat(text.fileno())

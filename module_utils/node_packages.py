@@ -42,7 +42,7 @@ NAMES = {
 
 
 def has_rpm(root="/"):
-    """Whether the node is of the RHEL family: ID="rocky", ID_LIKE="rhel centos fedora"."""
+    """True if the node is of the RHEL family: ID="rocky", ID_LIKE="rhel centos fedora"."""
     release = os_release(root)
     return "rhel" in (release.get("ID", "") + " " + release.get("ID_LIKE", "")).split()
 

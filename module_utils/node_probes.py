@@ -31,7 +31,7 @@ def os_release(root="/"):
 
 
 def is_container(root):
-    """Whether the node is a container and shares its host's kernel and devices."""
+    """True if the node is a container and shares its host's kernel and devices."""
     marks = (os.path.join(root, name) for name in (".dockerenv", "run/.containerenv"))
     return "container=" in (text(root, "proc/1/environ") or "") or any(os.path.exists(mark) for mark in marks)
 

@@ -71,7 +71,7 @@ def imex(root, timeout):
 
 
 def secure_boot(root):
-    """Whether the firmware enforces Secure Boot; False on a node without UEFI."""
+    """True if the firmware enforces Secure Boot; False on a node without UEFI."""
     try:
         with io.open(os.path.join(root, SECURE_BOOT), "rb") as stream:
             # Four bytes of attributes come before the value.
@@ -81,7 +81,7 @@ def secure_boot(root):
 
 
 def is_ours(root, family):
-    """Whether this project has installed a family of packages, or a driver from its run file."""
+    """True if this project has installed a family of packages, or a driver from its run file."""
     stamps = ["nvidia-driver-*.installed"] if family == "nvidia_driver" else []
     return any(glob.glob(os.path.join(root, "var/lib/dlperf", name)) for name in ["undo/%s.json" % family] + stamps)
 

@@ -27,7 +27,7 @@ XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d{1,4})(?:, (.*))?
 
 
 def trouble(result):
-    """Why nvidia-smi failed: {kind, message, exit_status}; None if it succeeded."""
+    """The reason why nvidia-smi failed: {kind, message, exit_status}; None if it succeeded."""
     said = (re.sub(r"(?s)<.*>", "", result["output"]).strip() or result["errors"].strip())[-500:]
     if result["late"]:
         return {"kind": "timeout", "message": said or "no answer", "exit_status": None}

@@ -92,7 +92,7 @@ class Family(object):
         self.undo.roll_back()
 
     def is_interrupted(self):
-        """Whether the package manager left any package unfinished."""
+        """True if the package manager left any package unfinished."""
         return False
 
     def source_problem(self):
@@ -111,7 +111,7 @@ class Family(object):
         return fetched_key(self.module, self.repository, self.fail)
 
     def lack(self):
-        """What the node lacks of the family; `changed`: whether it lacks anything."""
+        """The packages of the family that the node lacks; `changed`: whether it lacks anything."""
         there, is_interrupted = self.state()
         files = self.files()
         record = self.undo.record

@@ -167,5 +167,5 @@ def removals(output):
 
 
 def is_aborted(said):
-    """Whether dnf --assumeno found a transaction; it exits with 1 then, too."""
+    """True if dnf --assumeno found a transaction; it exits with 1 then, too."""
     return "Operation aborted" in said

@@ -19,7 +19,7 @@ LIMITS = {
 
 
 def can_set(kind, value):
-    """Whether a process on this node can raise a limit to a value; tried in a child process."""
+    """True if a process on this node can raise a limit to a value; tried in a child process."""
     child = os.fork()
     if child == 0:
         try:

@@ -38,7 +38,7 @@ def numbers_in(text: str) -> set[Decimal]:
 
 
 def is_of_log(line: str) -> bool:
-    """Whether a training program printed the line, with a rate."""
+    """True if a training program printed the line, with a rate."""
     data = f"{line}\n".encode()
     return any(form.entry.findall(data) for form in formats().values() if form.marker in data)
 

@@ -58,7 +58,7 @@ _FOLDERS = ("apt.conf.d", "preferences.d", "sources.list.d", "trusted.gpg.d")
 
 
 class FetchError(Exception):
-    """Why a download failed, in words that follow its name."""
+    """The reason why a download failed, in words that follow its name."""
 
 
 class NotThereError(FetchError):

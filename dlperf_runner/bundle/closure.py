@@ -42,7 +42,7 @@ def resolve(
 
 
 def path_of(entry: Deb822) -> str:
-    """Where the index says that a package's file is. Raises UserError if that would lie outside
+    """The path of a package's file by the index. Raises UserError if that would lie outside
     the index's folder."""
     filename = entry["Filename"]
     if filename.startswith("/") or ".." in filename.split("/") or not filename.endswith(".deb"):

@@ -42,7 +42,7 @@ class Item:
 
 @dataclass(frozen=True)
 class SkippedNeed:
-    """What the folder lacks (an environment, a package, a file), and the reason."""
+    """A thing that the folder lacks (an environment, a package, a file), and the reason."""
 
     environment: str
     reason: str

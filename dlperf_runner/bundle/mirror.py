@@ -141,7 +141,7 @@ class _MirrorRun:
         return self.outcome(after, removed)
 
     def is_right(self, before: MirrorManifest, inputs: str) -> bool:
-        """Whether nothing but single files of vendors is to do."""
+        """True if nothing but single files of vendors is to do."""
         single = {item.path for item in before.files if item.kind == "file"}
         broken = [path for path in self.broken if path not in single]
         for path in broken:

@@ -113,7 +113,7 @@ def of_stack(
 
 
 def _fits(environment: Environment, target: Target) -> bool:
-    """Whether an environment is made on the nodes, with the target's interpreter."""
+    """True if an environment is made on the nodes, with the target's interpreter."""
     is_made = environment.python is not None and environment.requirements is not None
     return is_made and target.python in SpecifierSet(environment.python or "")
 
@@ -135,7 +135,7 @@ def _locks(name: str, environment: Environment, target: Target) -> Iterator[Requ
 def _left_out(
     name: str, environment: Environment, target: Target, suite: str
 ) -> Iterator[SkippedNeed]:
-    """What a folder cannot have of an environment."""
+    """The parts of an environment that a folder cannot have."""
     if container := environment.container:
         reason = f"its image is {container.image}, which nodes pull from its registry"
         yield SkippedNeed(name, reason)

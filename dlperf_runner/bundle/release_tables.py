@@ -104,7 +104,7 @@ class ReleaseTable:
         )
 
     def refusal(self, system: str) -> str:
-        """Why the version cannot be installed on a system; empty if it can."""
+        """The reason why the version cannot be installed on a system; empty if it can."""
         return vendor.refusal(
             self.releases, self.version, system, self.title, "the stack", self.packages
         )
@@ -134,7 +134,7 @@ def wanted(
 
 
 def _sources(stack: Stack) -> Iterator[VendorFile]:
-    """What nodes build from source, on every system."""
+    """The sources that nodes build, on every system."""
     for role, version in _built(stack).items():
         # The operator gives the archive of a version that the table lacks.
         entry = role_variables(role)[f"__{role}_releases"].get(version, {})
@@ -193,7 +193,7 @@ def require_suite(stack: Stack, suite: str) -> None:
 
 
 def refusals(stack: Stack, suite: str) -> list[str]:
-    """Why the versions of the stack cannot be installed on a system."""
+    """The reason why the versions of the stack cannot be installed on a system."""
     system = SYSTEMS.get(suite, suite)
     of_suite = tables(RELEASES.on(suite, stack))
     return [reason for table in of_suite if (reason := table.refusal(system))]

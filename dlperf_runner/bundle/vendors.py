@@ -43,14 +43,14 @@ class Fetcher:
     fetched: list[str] = field(default_factory=list)
 
     def path(self, url: str) -> str:
-        """Where the file of an address lies in the folder; the roles look for it there."""
+        """The path of an address's file in the folder; the roles look for it there."""
         path = re.sub(r"^[a-z]+://", "", unquote(url))
         if ".." in path.split("/") or path.startswith("/"):
             raise FetchError(f"has an address that leads out of its folder: {url}")
         return f"{FOLDER}/{path}"
 
     def source(self, url: str) -> str:
-        """Where the file of an address comes from: another address, or a path of this machine."""
+        """The origin of an address's file: another address, or a path of this machine."""
         host_and_path = url.split("://")[-1]
         if re.match(r"https?://", self.mirror) or not self.mirror:
             return f"{self.mirror.rstrip('/')}/{host_and_path}" if self.mirror else url

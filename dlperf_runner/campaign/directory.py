@@ -298,7 +298,7 @@ def retry(directory: Path, record: Mapping[str, Any]) -> None:
 
 
 def earlier_attempts(outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What remains of an outcome and of those before it when the run is started again."""
+    """The parts of an outcome and of those before it that remain when the run is started again."""
     names = ("status", "started", "ended", "message", "reason", "category")
     before = {name: outcome[name] for name in names if name in outcome}
     return [*outcome.get("earlier", ()), before]
@@ -366,5 +366,5 @@ def _is_run(value: object) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text is the name of a file or directory, and not a path."""
+    """True if a text is the name of a file or directory, and not a path."""
     return text not in ("", ".", "..") and "/" not in text and "\0" not in text

@@ -292,7 +292,7 @@ def follow(campaign: Path, goes_on: Callable[[], bool]) -> None:
 
 
 def _lost(campaign: Path, before: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether a run has lost a node since then."""
+    """True if a run has lost a node since then."""
     return any(
         outcome.get("lost") and outcome != before.get(name)
         for name, outcome in outcomes(campaign).items()

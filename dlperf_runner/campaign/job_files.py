@@ -87,7 +87,7 @@ class Job:
 
 
 def written_by_job(job: Job, number: int) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """What the job wrote when its run began and ended."""
+    """The documents that the job wrote when its run began and ended."""
     started, ended = (job.directory / f"{what}.{number}.json" for what in ("started", "ended"))
     return (
         read_json(started) if started.is_file() else None,
@@ -213,13 +213,13 @@ def record(directory: Path, settings: SchedulerSettings) -> None:
 
 
 def read_settings(directory: Path) -> SchedulerSettings | None:
-    """How a campaign is run; None if by bench.yml."""
+    """The scheduler's settings of a campaign; None if bench.yml runs it."""
     path = directory / FILE
     return SchedulerSettings(**read_json(path)) if path.is_file() else None
 
 
 def output(argv: Sequence[str]) -> str:
-    """What a command of the scheduler prints. Raises UserError if it is missing or fails."""
+    """The output of a command of the scheduler. Raises UserError if it is missing or fails."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
     except FileNotFoundError:

@@ -102,7 +102,7 @@ def _processes(owner: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def is_alive(process: Mapping[str, Any]) -> bool:
-    """Whether a process still exists. One of another host is taken to exist."""
+    """True if a process still exists. One of another host is taken to exist."""
     if process.get("host") != socket.gethostname():
         return True
     start = _start(process["pid"])
@@ -112,7 +112,7 @@ def is_alive(process: Mapping[str, Any]) -> bool:
 
 
 def exists(pid: int) -> bool:
-    """Whether this machine has a process with this ID."""
+    """True if this machine has a process with this ID."""
     with suppress(PermissionError):  # that of another user
         try:
             os.kill(pid, 0)
@@ -122,7 +122,7 @@ def exists(pid: int) -> bool:
 
 
 def _process(pid: int) -> dict[str, Any]:
-    """What identifies a process, even if its ID is used again."""
+    """The identity of a process, even if its ID is used again."""
     host = socket.gethostname()
     return {"host": host, "pid": pid, "start": _start(pid), "boot_id": _boot_id()}
 

@@ -263,7 +263,7 @@ def _added(place: Path, below: Path, recorded: Collection[str]) -> Iterator[str]
 
 
 def is_digest(path: Path, expected: str) -> bool:
-    """Whether a file has this SHA-256. Raises UserError if it cannot be read."""
+    """True if a file has this SHA-256. Raises UserError if it cannot be read."""
     try:
         return digest(path) == expected
     except UserError:

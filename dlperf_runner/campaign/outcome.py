@@ -37,7 +37,7 @@ UNCHECKED = ": cannot be checked"  # module_utils/run_agent/states.py
 
 
 def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
-    """Why this host's launch did not succeed; None if it did."""
+    """The reason why this host's launch did not succeed; None if it did."""
     if job.get("unreachable") or "exit_status" not in job:
         stderr = str(job.get("module_stderr") or "").strip()
         message = job.get("msg") or "the launch returned no exit status"

@@ -51,7 +51,7 @@ def peak_of(accelerator: str | None, precision: str) -> Peak | None:
 
 @functools.cache
 def may_use_tf32(accelerator: str | None) -> bool:
-    """Whether an accelerator may multiply matrices of fp32 in TF32; True if it is unknown."""
+    """True if an accelerator may multiply matrices of fp32 in TF32; True if it is unknown."""
     names = _accelerators().without_tf32
     return not re.fullmatch(names, accelerator or "", re.ASCII | re.IGNORECASE)
 

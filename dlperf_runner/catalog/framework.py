@@ -12,7 +12,7 @@ from .types import Count, Entry, Name, RelativePath, entry_error
 
 
 class Horovod(Entry):
-    """How to build Horovod for a framework. Importing `module` proves the build."""
+    """The build of Horovod for a framework. Importing `module` proves the build."""
 
     version: str
     requirements: RelativePath
@@ -45,7 +45,7 @@ class Container(Entry):
     mpirun: str = "mpirun"
 
     def is_among(self, images: Iterable[str]) -> bool:
-        """Whether the image is one of these, with whatever tag."""
+        """True if the image is one of these, with whatever tag."""
         return without_tag(self.image) in map(without_tag, images)
 
 
@@ -144,7 +144,7 @@ class Framework(Entry):
         return {**own, **flavored}
 
     def why_not(self, stack: str) -> str:
-        """Why there is no environment for the stack, as a sentence without its end."""
+        """The reason why there is no environment for the stack, as a sentence without its end."""
         known = f": {self.unavailable[stack]}" if stack in self.unavailable else ""
         return f"{self.name} has no environment for the stack {stack}{known}"
 

@@ -85,7 +85,7 @@ class LogPattern(Entry):
 
     @property
     def is_per_step(self) -> bool:
-        """Whether what it gives are steps per second, as far as the sample says so."""
+        """True if what it gives are steps per second, as far as the sample says so."""
         return f"(?P<{DURATION}>" in self.regex or counts_steps(self.unit)
 
     def format_named(self, name: str) -> Format:

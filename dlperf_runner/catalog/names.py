@@ -33,11 +33,11 @@ class Names(Entry):
         return next((f for f in self.frameworks if word in self.of_framework(f)), None)
 
     def has_size(self, model: str, word: str) -> bool:
-        """Whether a word like b16 is the size of a model rather than a batch size."""
+        """True if a word like b16 is the size of a model rather than a batch size."""
         return model.split("-")[-1] in self.sized_models and int(word.lstrip("bs")) in SIZES
 
     def is_model(self, word: str) -> bool:
-        """Whether a word names a model: vgg, vgg16 or bert-large."""
+        """True if a word names a model: vgg, vgg16 or bert-large."""
         return self._of_models.fullmatch(word) is not None
 
     @cached_property

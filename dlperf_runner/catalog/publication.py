@@ -15,7 +15,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class PublishedCommand(Entry):
-    """What a script of the report runs, on the topologies named (none: all).
+    """The command that a script of the report runs, on the topologies named (none: all).
 
     `script` is the file at the commit of `repository` that holds the command. `argv`,
     `on_precision` and `environment` are templates; their names are those of the workload's own
@@ -72,7 +72,7 @@ class Software(Entry):
 
 
 class ReproductionNeeds(Entry):
-    """What the published matrix takes: disk space of a node, and the GPU memory that the report
+    """The needs of the published matrix: disk space of a node, and the GPU memory that the report
     states or whose cards it used."""
 
     disk: Text
@@ -149,7 +149,7 @@ class Conditions(Entry):
 
 
 class Citation(Entry):
-    """Where the numbers stand: a file of a public repository, at a commit that contains them.
+    """The source of the numbers: a file of a public repository, at a commit that contains them.
     A `*` in its name stands for the files of several runs. `computed`: how the numbers follow from
     the files, if they do not contain them.
 

@@ -147,7 +147,7 @@ def use_campaign_folders(folders: Iterable[Path]) -> None:
 
 
 def campaign_folders() -> tuple[Path, ...]:
-    """What `use_campaign_folders` found. It is called for each log, so it looks at no disk."""
+    """The result of `use_campaign_folders`. It is called for each log, so it looks at no disk."""
     return tuple(_of_campaigns)
 
 

@@ -46,7 +46,7 @@ class Suites(Entry):
         return self.suites[suite].podman if suite in self.suites else None
 
     def has_cdi(self, podman: str | None) -> bool:
-        """Whether this version of podman can give containers the GPUs."""
+        """True if this version of podman can give containers the GPUs."""
         return bool(podman) and numbers(podman or "") >= numbers(self.podman_with_cdi)
 
     def on(self, suite: str, stack: Stack, engine: str = "") -> Stack:
@@ -79,7 +79,7 @@ class Controller(Entry):
     python2: bool = False
 
     def fits(self, version: str) -> bool:
-        """Whether a node's Python runs the modules."""
+        """True if a node's Python runs the modules."""
         python = numbers(version)
         if python == (2, 7):
             return self.python2

@@ -41,7 +41,7 @@ Absolute = Annotated[str, Field(pattern=r"^/[^:{}\x00-\x1f]*$")]
 
 
 class SyntheticImage(Entry):
-    """What synthetic images are like."""
+    """The properties of synthetic images."""
 
     width: Count
     height: Count
@@ -105,7 +105,7 @@ def datasets() -> Mapping[str, DataSet]:
 
 
 class Rule(Entry):
-    """How a publication computes one number from a run's log.
+    """The rule by which a publication computes one number from a run's log.
 
     Steps count from 1. The first `warmup_steps` of `total_steps` are not measured.
     `log_every`: the log has a line every n steps, unless the log itself states another interval.
@@ -167,7 +167,7 @@ class RuleChange(Entry):
 
 
 class Attention(Enum):
-    """How the FLOPs of attention are counted (see measure/flops.py)."""
+    """The way to count the FLOPs of attention (see measure/flops.py)."""
 
     FULL = "full"
     CAUSAL = "causal"
@@ -396,7 +396,7 @@ class Workload(Entry):
         return Rule.model_validate({**self.rule.model_dump(), **change})
 
     def measured_parameters(self, source: str, values: Mapping[str, object]) -> dict[str, object]:
-        """What identifies the runs of a source, from all their parameters: the data, and
+        """The identity of the runs of a source, from all their parameters: the data, and
         those parameters that the source uses and that change what is measured."""
         entry = self.sources.named(source)
         if entry is None:
@@ -459,7 +459,7 @@ class Model:
 
     @property
     def is_published(self) -> bool:
-        """Whether the rule is that of a publication, which logs must follow."""
+        """True if the rule is that of a publication, which logs must follow."""
         return self.workload.published is not None
 
     @property

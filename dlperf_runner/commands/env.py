@@ -243,7 +243,7 @@ def _site_python(uv: str, wanted: WantedEnvironment, interpreter: Interpreter) -
 
 
 def takes(versions: str, version: str) -> bool:
-    """Whether a version of Python is among those of the catalogue, such as >=3.11,<3.15."""
+    """True if a version of Python is among those of the catalogue, such as >=3.11,<3.15."""
     own, bounds = _minor(version), versions.split(",")
     return all(
         own >= _minor(bound) if bound.startswith(">=") else own < _minor(bound) for bound in bounds
@@ -317,7 +317,7 @@ def _record(uv: str, wanted: WantedEnvironment, directory: Path) -> None:
 
 
 def _is_made(place: Path, wanted: WantedEnvironment) -> bool:
-    """Whether a complete environment of these requirements is there."""
+    """True if a complete environment of these requirements is there."""
     with suppress(OSError, ValueError):
         record = json.loads(read_bytes(place / RECORD))
         same = (record["stack"], record["requirements_sha256"]) == (wanted.stack, wanted.digest)

@@ -111,7 +111,7 @@ def command(values: Mapping[str, str], files: Files = None) -> None:
 
 
 def on_terminal() -> bool:
-    """Whether there is somebody to ask."""
+    """True if there is somebody to ask."""
     return sys.stdin.isatty()
 
 
@@ -128,7 +128,7 @@ def missing(values: Mapping[str, str]) -> list[Question]:
 
 
 def _is_per_step(values: Mapping[str, str]) -> bool:
-    """Whether the expression, or the unit in its sample, says that steps are counted."""
+    """True if the expression, or the unit in its sample, says that steps are counted."""
     if f"(?P<{DURATION}>" in values["regex"]:
         return True
     return counts_steps(_unit(values["regex"], values.get("sample", "")))

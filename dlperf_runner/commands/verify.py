@@ -351,7 +351,7 @@ def check_manifest(place: Path, allowed_signers: Path | None) -> Iterator[tuple[
 
 
 def _had_manifest(place: Path) -> bool:
-    """Whether a file of the directory says so. Earlier versions wrote no manifest."""
+    """True if a file of the directory says so. Earlier versions wrote no manifest."""
     paths = [place / name for name in ("campaign.json", SOURCE)]
     return any("manifest" in read_json(path) for path in paths if path.is_file())
 

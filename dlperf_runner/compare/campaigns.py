@@ -216,7 +216,7 @@ class Pair:
 
     @property
     def apart(self) -> str | None:
-        """Why a case with a near case on the other side has no partner."""
+        """The reason why a case with a near case on the other side has no partner."""
         if not self.differing:
             return None
         texts = ", ".join(map(str, self.differing))

@@ -150,7 +150,7 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
 
 
 def _parallelism(parameters: Mapping[str, str]) -> str | None:
-    """How the devices share the work; of ArcFace, how they share the classes' centres."""
+    """The way in which the devices share the work; of ArcFace, the classes' centres."""
     rate = parameters.get("sample_rate")
     if rate is None:
         return parameters.get("parallel")
@@ -266,7 +266,7 @@ def differences(
 
 
 def _says_less(mine: object, other: object) -> bool:
-    """Whether an accelerator is named by its family only, and another of that family by more."""
+    """True if an accelerator is named by its family only, and another of that family by more."""
     first, second = _product(str(mine)), _product(str(other))
     if first is None or second is None or first[0] != second[0]:
         return False
@@ -274,7 +274,7 @@ def _says_less(mine: object, other: object) -> bool:
 
 
 def values_agree(factor: str, a: object, b: object) -> bool:
-    """Whether two values of a factor agree as far as both are stated: V100-16GB equals
+    """True if two values of a factor agree as far as both are stated: V100-16GB equals
     V100-SXM2-16GB, and CUDA 10.2 equals 10.2.89. More measured steps than published count as equal,
     fewer do not."""
     if str(a) == str(b):
@@ -300,7 +300,7 @@ def _measured(steps: str) -> int:
 
 
 def same_product(a: str, b: str) -> bool:
-    """Whether two accelerator names can mean the same product. V100-16GB has no form factor, so it
+    """True if two accelerator names can mean the same product. V100-16GB has no form factor, so it
     matches both V100-SXM2-16GB and V100-PCIE-16GB."""
     first, second = _product(a), _product(b)
     if first is None or second is None or first[0] != second[0]:
@@ -309,7 +309,7 @@ def same_product(a: str, b: str) -> bool:
 
 
 def _same_part(x: str | None, y: str | None) -> bool:
-    """Whether two parts of names agree. SXM is any of SXM2 to SXM5; None is unknown."""
+    """True if two parts of names agree. SXM is any of SXM2 to SXM5; None is unknown."""
     return x is None or y is None or x == y or ("SXM" in (x, y) and x[:3] == y[:3])
 
 

@@ -52,7 +52,7 @@ class Together:
 
 
 def too_few(result: SampleComparison) -> bool:
-    """Whether not even the most extreme order of so many runs would be significant."""
+    """True if not even the most extreme order of so many runs would be significant."""
     return result.least_p_value >= SIGNIFICANCE
 
 
@@ -166,7 +166,7 @@ def _side(interval: ConfidenceInterval) -> str:
 def to_decide(
     a: Sequence[float], b: Sequence[float], limit: float, cases: int, spread: Spread | None
 ) -> str:
-    """What would decide whether b is slower than a by the limit (0.03 for 3 %)."""
+    """The runs that would decide whether b is slower than a by the limit (0.03 for 3 %)."""
     if min(len(a), len(b)) < 2 or min(*a, *b) <= 0:
         return "more runs make it narrower"
     ratio = 1 - limit

@@ -149,7 +149,7 @@ _TELEMETRY: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 
 class CampaignWatch:
-    """What is shown of a campaign. Rates of running runs are read at each poll, because their files
+    """The page of a campaign. Rates of running runs are read at each poll, because their files
     have only the last lines of a log."""
 
     def __init__(self, directory: Path) -> None:
@@ -161,7 +161,7 @@ class CampaignWatch:
         self.verdicts = Verdicts(directory)
 
     def poll(self, now: float) -> dict[str, Any]:
-        """What the files say at this time in seconds."""
+        """The state by the files at this time in seconds."""
         records = campaigns.read_records(self.directory)
         status = status_of(self.directory, self.verdicts)
         states = {run["id"]: run for run in status["runs"]}

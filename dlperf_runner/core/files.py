@@ -108,7 +108,7 @@ def _guarded(path: Path, inside: Path | None) -> int | None:
 
 
 def is_campaign(directory: str | Path, below: tuple[str, ...] = ()) -> bool:
-    """Whether a directory is a campaign of this tool: it has a campaign.json or the record of a
+    """True if a directory is a campaign of this tool: it has a campaign.json or the record of a
     run. With the parts of a path `below` it, only the record of that path's run counts."""
     if os.path.lexists(f"{directory}/campaign.json"):
         return True
@@ -259,7 +259,7 @@ def read_text(path: Path, inside: Path | None = None, errors: str = "strict") ->
 
 
 def is_regular(path: Path) -> bool:
-    """Whether there is a regular file at the path itself, and not at the end of a link."""
+    """True if there is a regular file at the path itself, and not at the end of a link."""
     return path.is_file() and not path.is_symlink()
 
 

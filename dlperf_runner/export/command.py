@@ -193,7 +193,7 @@ def _read(source: Path, name: str, statements: Statements | None) -> _Read:
 
 
 def _record(source: Path) -> dict[str, Any]:
-    """What campaign.json says; nothing of other logs."""
+    """The content of campaign.json; nothing of other logs."""
     path = source / "campaign.json"
     return read_json(path) if path.is_file() else {}
 

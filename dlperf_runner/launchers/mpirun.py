@@ -67,7 +67,7 @@ def variables_of(options: Sequence[str]) -> dict[str, str] | None:
 
 
 def interface_options(interface: str) -> list[str]:
-    """What binds OpenMPI to a network interface; nothing if none is named."""
+    """Options that bind OpenMPI to a network interface; none if none is named."""
     parameters = ("btl_tcp_if_include", "oob_tcp_if_include") if interface else ()
     return [part for name in parameters for part in ("--mca", name, interface)]
 

@@ -138,7 +138,7 @@ CampaignDirectory = Annotated[
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the user chose to run, and on which nodes. `given`: the options of Choice that are set,
+    """The user's choice of runs and nodes. `given`: the options of Choice that are set,
     by name. `options`: all that are in force, with those of further parameters."""
 
     choice: Choice
@@ -177,7 +177,7 @@ def chooses(
 
 
 def _chosen(given: Mapping[str, Any]) -> Chosen:
-    """What the options say, and a campaign file, if one of them is its path."""
+    """The choice by the options, and by a campaign file, if one of them is its path."""
     from ..plan.choice import OPTIONS, parse_choice
 
     file = None
@@ -195,7 +195,7 @@ def _chosen(given: Mapping[str, Any]) -> Chosen:
 
 @dataclass(frozen=True)
 class AboutLogs:
-    """What the user states about logs: texts by field, empty if not stated, and a mapping."""
+    """The user's statements about logs: texts by field, empty if not stated, and a mapping."""
 
     texts: Mapping[str, str]
     mapping: Path | None

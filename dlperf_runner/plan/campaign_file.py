@@ -239,7 +239,7 @@ def combined(file: CampaignFile, given: Mapping[str, Any]) -> tuple[CampaignFile
 
 
 def _holds(value: str | list[str], of_file: str | list[str]) -> bool:
-    """Whether a value of the file is in force; of parameters and inventories, all of them."""
+    """True if a value of the file is in force; of parameters and inventories, all of them."""
     return value == of_file or (isinstance(of_file, list) and {*of_file} <= {*value})
 
 
@@ -284,6 +284,6 @@ def of_variables(
 
 
 def _same_end(name: str, used: str) -> bool:
-    """Whether a path, relative to an unknown directory, may be this one."""
+    """True if a path, relative to an unknown directory, may be this one."""
     parts = [part for part in PurePath(name).parts if part not in (".", "..")]
     return name == used or list(PurePath(used).parts[-len(parts) :]) == parts

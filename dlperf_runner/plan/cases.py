@@ -124,7 +124,7 @@ def not_planned(
 
 
 def _is_meant(choice: Choice, workload: Workload) -> bool:
-    """Whether the choice names the framework and a model of the workload, if it names any."""
+    """True if the choice names the framework and a model of the workload, if it names any."""
     models = not choice.model or set(choice.model) & set(workload.model_names)
     return bool(models) and (not choice.framework or workload.framework in choice.framework)
 
@@ -149,7 +149,7 @@ def _missing_sources(choice: Choice, workload: Workload, nodes: Sequence[Node]) 
 
 
 def left_out(catalog: Catalog, nodes: Sequence[Node]) -> dict[str, str]:
-    """Why workloads cannot run on the nodes' stack, by name."""
+    """The reason why workloads cannot run on the nodes' stack, by name."""
     for node in nodes:
         catalog.stack(node.stack, f"host {node.name}: dlperf_stack")
     return {

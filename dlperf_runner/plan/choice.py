@@ -98,7 +98,7 @@ def _option(
 
 @dataclass(frozen=True)
 class Choice:
-    """What the user chose. An empty tuple or None means that the user did not set the option.
+    """The user's choice. An empty tuple or None means that the user did not set the option.
 
     NEW CHOICE: add a field here. It becomes an option of `plan` and `run`, and a variable of
     bench.yml.

@@ -92,7 +92,7 @@ def differences(
 
 
 def published_command(reproduction: Reproduction, run: Run) -> PublishedCommand:
-    """What the report ran for the case; the first command if it has none for the topology."""
+    """The report's command for the case; the first one if it has none for the topology."""
     topology = Topology(run.nodes, run.gpus_per_node)
     fitting = [c for c in reproduction.commands if topology in (c.topologies or [topology])]
     return (*fitting, reproduction.commands[0])[0]

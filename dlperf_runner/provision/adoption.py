@@ -36,7 +36,7 @@ def adopted_stack(
 
 
 def record(parts: Sequence[str], node: Mapping[str, Any]) -> dict[str, Any]:
-    """What a node keeps of each part, as provisioning records it on the node."""
+    """The kept version of each part, as provisioning records it on the node."""
     kept = {part: _versions(node[part]) for part in TITLES if part in parts}
     if "container_runtime" in kept:
         kept["container_runtime"]["toolkit"] = node["toolkit"]
@@ -113,7 +113,7 @@ def problems(
 def meanings(
     parts: Sequence[str], node: Mapping[str, Any], stack: Mapping[str, Any]
 ) -> dict[str, list[str]]:
-    """What the adopted versions mean for the workloads: `problems` and `notes`. `stack` is the
+    """The meaning of the adopted versions for the workloads: `problems` and `notes`. `stack` is the
     stack without adoption."""
     told: dict[str, list[str]] = {"problems": [], "notes": []}
     if "driver" in parts and node["driver"]:

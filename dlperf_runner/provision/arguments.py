@@ -38,7 +38,7 @@ def setting(
 
 
 def refusal(settings: Mapping[str, Any]) -> str:
-    """Why the catalogue lacks what the inventory names; empty if it has it."""
+    """The reason why the catalogue lacks what the inventory names; empty if it has it."""
     for name in ("dlperf_stack", "dlperf_frameworks"):
         if settings[name] is False:
             return f"the inventory must set {name} for all nodes"
@@ -51,7 +51,7 @@ def refusal(settings: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class StackChoice:
-    """What the inventory chooses, with what the catalogue has of it.
+    """The inventory's choices, with what the catalogue has of them.
 
     `stack` and `environments` are in the form that roles take. `engine` is the container engine
     that the inventory names, `runtime` the container runtime of the node's release. `interpreter`
@@ -109,7 +109,7 @@ class StackChoice:
 def choice(
     settings: Mapping[str, Any], release: str = "", software: Mapping[str, Any] | None = None
 ) -> StackChoice:
-    """What the settings choose on a node.
+    """The choices of the settings on a node.
 
     `release`: the node's, such as noble. `software`: what the node has, from software_info, if it
     keeps some of it (`dlperf_adopt`). Raises UserError if the catalogue lacks something.
@@ -341,7 +341,7 @@ def judges(roles: Sequence[str], adopted: Sequence[str], wrong_release: str = ""
 
 
 def _device(environment: Mapping[str, Any], accelerator: str) -> str:
-    """What an environment computes on. NumPy stands for a framework without tensors."""
+    """The device that an environment computes on. NumPy stands for a framework without tensors."""
     is_numpy = environment["tensor"].startswith("numpy.")
     return "gpu" if accelerator == "gpu" and not is_numpy else ""
 
@@ -352,7 +352,7 @@ def only(items: Sequence[Mapping[str, Any]], *keys: str) -> list[dict[str, Any]]
 
 
 def as_pinned(requirements: str, environment: Mapping[str, Any] | None, python: str) -> bool:
-    """Whether an environment (from the module node_facts) matches the pinned requirements.
+    """True if an environment (from the module node_facts) matches the pinned requirements.
 
     `python` is the version of the interpreter to make it with.
     """

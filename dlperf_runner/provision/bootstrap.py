@@ -41,7 +41,7 @@ def choice(output: str, core: str, given: str = "") -> dict[str, str]:
 
 
 def has_problem(output: str, core: str, given: str) -> bool:
-    """Whether the inventory's interpreter cannot run the modules, or the system is unsupported."""
+    """True if the inventory's interpreter cannot run the modules, or the system is unsupported."""
     chosen = choice(output, core, given)
     return not chosen["path"] or bool(chosen["unsupported"])
 
@@ -58,7 +58,7 @@ def unsupported(output: str) -> str:
 
 
 def fits(core: str, version: str) -> bool:
-    """Whether a Python runs the modules of an ansible-core; True if this release is unknown."""
+    """True if a Python runs the modules of an ansible-core; True if this release is unknown."""
     entry = controller(core)
     return entry is None or entry.fits(version)
 

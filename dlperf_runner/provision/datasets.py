@@ -47,7 +47,7 @@ def _arguments(name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def facts(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What the check of each data set measured, by name, for the records of runs."""
+    """The measurements of the check of each data set, by name, for the records of runs."""
     keys = ("files", "bytes", "records", "digest")
     return {
         result["item"]["name"]: {

@@ -30,7 +30,7 @@ def inputs(environment: Mapping[str, Any]) -> dict[str, Any]:
 def stand(
     environments: Sequence[Mapping[str, Any]], complete: Sequence[str], proven: Mapping[str, Any]
 ) -> bool:
-    """Whether all environments are complete (by path) and verified with their current pins."""
+    """True if all environments are complete (by path) and verified with their current pins."""
     return all(
         item["path"] in complete and proven.get(f"framework-{item['name']}") == inputs(item)
         for item in environments

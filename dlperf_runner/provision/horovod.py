@@ -39,7 +39,7 @@ def wanted(
 
 
 def stands(proven: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether these inputs were verified, with any wheel."""
+    """True if these inputs were verified, with any wheel."""
     return {key: value for key, value in proven.items() if key != "wheel"} == wanted
 
 
@@ -55,7 +55,7 @@ def unproven(
 
 
 def wheel_refusal(path: str) -> str:
-    """Why a wheel of Horovod must not be installed; empty if it is safe.
+    """The reason why a wheel of Horovod must not be installed; empty if it is safe.
 
     Root starts the environment's Python (uv asks for its version), which runs every .pth file. So
     the wheel may contain only the package, its metadata and its command.

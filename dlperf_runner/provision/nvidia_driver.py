@@ -28,7 +28,7 @@ LOAD_FAILURES = (
 
 
 def secure_boot_refusal(node: Mapping[str, Any], version: str, keys: Sequence[str]) -> str:
-    """Why Secure Boot would refuse a driver's module; empty if it would not."""
+    """The reason why Secure Boot would refuse a driver's module; empty if it would not."""
     if node["is_container"] or node["running"] == version or not node["secure_boot"]:
         return ""
     if node["enrolled_keys"]:
@@ -48,7 +48,7 @@ def secure_boot_refusal(node: Mapping[str, Any], version: str, keys: Sequence[st
 
 
 def build_failure(node: Mapping[str, Any], version: str, dkms: Mapping[str, Any]) -> str:
-    """Why the running kernel has no module of a driver; empty if it has."""
+    """The reason why the running kernel has no module of a driver; empty if it has."""
     if node["module"] == version:
         return ""
     kernel, status = node["kernel"], "; ".join(node["dkms"]) or "nothing"
@@ -69,7 +69,7 @@ def build_failure(node: Mapping[str, Any], version: str, dkms: Mapping[str, Any]
 def reboot_needed(
     node: Mapping[str, Any], version: str, cause: str, load: Mapping[str, Any]
 ) -> str:
-    """Why an installed driver does not run, and what to do; empty if it runs."""
+    """The reason why an installed driver does not run, and what to do; empty if it runs."""
     if node["running"] == version:
         return ""
     said = str(load.get("stderr") or "").strip()

@@ -74,7 +74,7 @@ def agreed(proven: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def stands(proven: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether the wanted mesh was verified, with any keys."""
+    """True if the wanted mesh was verified, with any keys."""
     return {key: value for key, value in proven.items() if key != "trust"} == wanted
 
 

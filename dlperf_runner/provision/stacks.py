@@ -94,7 +94,7 @@ def engine_refusal(engine: str, release: str, installed: str | None) -> str:
 
 
 def release_refusal(stated: str, release: str) -> str:
-    """Why dlperf_suite, which the plan believes, is wrong; empty if it is not."""
+    """The reason why dlperf_suite, which the plan believes, is wrong; empty if it is not."""
     if not stated or stated == release:
         return ""
     found = release or "of an unknown release"

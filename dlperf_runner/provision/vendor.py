@@ -90,7 +90,7 @@ def _like(releases: Mapping[str, Any], version: str, has_packages: bool) -> str 
 
 
 def is_newer(version: str, other: str) -> bool:
-    """Whether another version is a newer point release of the same branch: 580.178.04 of
+    """True if another version is a newer point release of the same branch: 580.178.04 of
     580.105.08."""
     own, numbers_of_other = numbers(version), numbers(other)
     return own[:1] == numbers_of_other[:1] and numbers_of_other > own
@@ -129,7 +129,7 @@ def too_old(entry: Mapping[str, Any], driver: str, variable: str) -> str:
 
 
 def file_refusal(name: str, source: str, sha256: str, variables: str) -> str:
-    """Why a vendor's file cannot be used; empty if its source and checksum are set.
+    """The reason why a vendor's file cannot be used; empty if its source and checksum are set.
 
     `variables` names the variables of both, such as `nccl_archive nccl_archive_sha256`.
     """
@@ -159,7 +159,7 @@ def source_refusal(
     role: str,
     name: str,
 ) -> str:
-    """Why a version cannot be built from source; empty if it can.
+    """The reason why a version cannot be built from source; empty if it can.
 
     A version outside the role's release table, and an operator's own file, need a checksum from the
     operator: the table's checksums are for the files on the project's site.
@@ -224,7 +224,7 @@ def address(url: str, mirror: str | None) -> str:
 
 
 def mirror_key(stack: str, suite: str) -> str:
-    """Where `bundle` leaves the public key of the mirror that it makes by default."""
+    """The place of the public key of the mirror that `bundle` makes by default."""
     return str(cache() / "mirror" / f"{stack}-{suite}" / "apt/dlperf-mirror.asc")
 
 

@@ -169,7 +169,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a job asks for. `options`: the user's options of the scheduler, by name. `directory`:
+    """The request of a job. `options`: the user's options of the scheduler, by name. `directory`:
     where the job keeps its state and output, on a file system that the nodes share. `path`: the
     search path of programs, with those of the scheduler. `prologue`: shell lines of the site.
     `after`: the ID of a job that must have ended before this one starts, because both could get the

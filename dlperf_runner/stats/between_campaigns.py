@@ -28,7 +28,7 @@ LEAST_CAMPAIGNS = 3
 
 @dataclass(frozen=True)
 class Spread:
-    """What several campaigns say of one case.
+    """The results of several campaigns of one case.
 
     `campaigns` of `runs` runs in all. `variance_of_means` is the variance of the campaigns' means,
     which has both components in it; `variance_within` is pooled over the campaigns; both are of

@@ -43,7 +43,7 @@ UNKNOWN = ConfidenceInterval(math.nan, math.nan, math.nan)
 
 @dataclass(frozen=True)
 class SampleComparison:
-    """How much sample b is above sample a, the baseline.
+    """The amount by which sample b is above sample a, the baseline.
 
     `difference` is the Hodges-Lehmann estimate: the median of all b - a. `p_value` is two-sided,
     for the null hypothesis of no shift; `least_p_value` is the smallest possible p-value for these

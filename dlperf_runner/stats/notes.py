@@ -111,7 +111,7 @@ def _about_base(cases: Sequence[Record]) -> Iterator[str]:
 
 
 def _about_impossible(cases: Sequence[Record]) -> Iterator[str]:
-    """What exceeds 100 %, and the likely reasons."""
+    """The values above 100 %, and the likely reasons."""
     above = [
         f"{topology_text(case)} {100 * case[MFU]:.1f} %"
         for case in cases

@@ -39,7 +39,7 @@ class LogRatio:
 
 @dataclass(frozen=True)
 class RelativeDifference:
-    """How much sample b is above sample a, as a fraction of a.
+    """The amount by which sample b is above sample a, as a fraction of a.
 
     `relative` is the median of all quotients b / a (Hodges and Lehmann), minus 1. `interval`
     contains the true value, together with the intervals of all other cases. `at_worst` is the lower

@@ -26,7 +26,7 @@ class StepParts:
 
     @property
     def has_straggler(self) -> bool:
-        """Whether one rank is the slowest of all runs, and others wait for it notably."""
+        """True if one rank is the slowest of all runs, and others wait for it notably."""
         return self.slowest_rank is not None and self.waiting >= NOTABLE * self.step
 
 

@@ -159,7 +159,7 @@ def _joined(rates: pd.DataFrame, column: str, between: str) -> pd.Series[str]:
 
 
 def _spread(ordered: Sequence[float]) -> dict[str, float | None]:
-    """How the throughput of a case scatters."""
+    """The scatter of the throughput of a case."""
     interval = median_interval(ordered)
     return {
         "ci_low": interval.low,

@@ -55,7 +55,7 @@ def sweeps(cases: Iterable[Case]) -> Iterator[Sweep]:
 
 
 def _varies_alone(group: Iterable[Case], axis: str) -> bool:
-    """Whether cases on one topology differ in this chosen setting and in no other. A published
+    """True if cases on one topology differ in this chosen setting and in no other. A published
     matrix may have a batch size of its own for each precision, which compares neither."""
     others = [name for name in (*TOPOLOGY, *CHOSEN) if name != axis]
     known = (case for case in group if case[axis] is not None)
@@ -72,6 +72,6 @@ def _places(group: Iterable[Case]) -> Iterator[SweptTopology]:
 
 
 def _below(case: Case, best: Case) -> bool:
-    """Whether the whole interval of a case is below that of the best."""
+    """True if the whole interval of a case is below that of the best."""
     high, low = case.get(f"{_RATE}_ci_high"), best.get(f"{_RATE}_ci_low")
     return high is not None and low is not None and high < low

@@ -179,7 +179,7 @@ def share_of(classes: int, parts: int, part: int) -> tuple[int, int]:
 
 
 def check(losses: Sequence[float]) -> str | None:
-    """Why this was no training, if it was none: the fixed batch must be learnt.
+    """The reason why this was no training, if it was none: the fixed batch must be learnt.
 
     `losses` are in the order of the steps that printed or returned them.
     """

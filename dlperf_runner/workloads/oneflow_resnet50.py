@@ -53,7 +53,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def is_own(address: str) -> bool:
-    """Whether an address is this machine's: only to its own can a socket be bound."""
+    """True if an address is this machine's: only to its own can a socket be bound."""
     try:
         family, kind, _, _, where = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:

@@ -58,7 +58,7 @@ SIZES = {
 
 
 def predicted(sequence_length: int) -> int:
-    """How many tokens of a sequence are predicted."""
+    """The number of tokens of a sequence that are predicted."""
     return 5 * sequence_length // 32
 
 

@@ -101,7 +101,7 @@ def refuse_float8(capability: tuple[int, int], name: str) -> None:
 
 
 def can_shard(torch: Any, device: Any) -> bool:
-    """Whether this PyTorch has FSDP2, and its collectives on this device."""
+    """True if this PyTorch has FSDP2, and its collectives on this device."""
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     return version >= ((2, 6) if device.type == "cuda" else CPU_FSDP)
 

@@ -81,7 +81,7 @@ class NodeActivity(object):
 
 
 class Activity(object):
-    """What a run's processes do, on this node and on those that agents look at.
+    """The activity of a run's processes, on this node and on those that agents look at.
 
     `params` is the launch. `gpu_idle_s` gives for how long a node's used GPUs have computed nothing; 0 if that cannot be seen.
     """
@@ -123,7 +123,7 @@ class Activity(object):
 
 
 class Silence(object):
-    """How long a log has not grown, compared with how regularly it grew before.
+    """The time for which a log has not grown, compared with how regularly it grew before.
 
     The supervisor knows no format of logs. Lines of steps are the regular part of every log, so the
     median time between two growths is that of a step line, or of several if a program buffers its

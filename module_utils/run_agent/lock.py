@@ -45,7 +45,7 @@ def age(directory, token):
 
 
 def is_held(directory, token, lease_s):
-    """Whether the lease is still valid. A lease from the future is not valid."""
+    """True if the lease is still valid. A lease from the future is not valid."""
     since = age(directory, token)
     return since is not None and -1 <= since <= lease_s
 

@@ -98,7 +98,7 @@ class Agents(object):
         self.poll()
 
     def has(self, host):
-        """Whether there is an agent on a host, or will be."""
+        """True if there is an agent on a host, or will be."""
         return host in self.streams or host in self.waiting
 
     def pids(self):

@@ -152,7 +152,7 @@ class Node(object):
 
 
 def is_counted(zone):
-    """Whether a RAPL zone is a CPU package or its memory, which is no part of the package."""
+    """True if a RAPL zone is a CPU package or its memory, which is no part of the package."""
     return re.match(r"package-\d+$|dram$", content(zone + "name").strip()) is not None
 
 

@@ -58,7 +58,7 @@ def write_whole(path, data):
 
 
 def read_whole(path, limit):
-    """What `write_whole` wrote; None if the file is missing, refused or damaged."""
+    """The content that `write_whole` wrote; None if the file is missing, refused or damaged."""
     try:
         with OwnedFile(path, limit) as source:
             return json.loads(source.read(0, source.size).decode("utf-8"))

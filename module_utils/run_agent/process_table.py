@@ -111,7 +111,7 @@ def variables(pid):
 
 
 def is_marked(pid, marks):
-    """Whether a process was started with all of these variables, NAME=VALUE, and is no agent."""
+    """True if a process was started with all of these variables, NAME=VALUE, and is no agent."""
     given = variables(pid)
     return "DLPERF_AGENT" not in given and all(given.get(mark.partition("=")[0]) == mark.partition("=")[2] for mark in marks)
 
@@ -126,7 +126,7 @@ def helpers(marks):
 
 
 def is_alive(pid):
-    """Whether this user has a process with this id."""
+    """True if this user has a process with this id."""
     try:
         os.kill(pid, 0)
     except OSError:

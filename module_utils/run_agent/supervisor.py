@@ -82,7 +82,7 @@ class Lease(object):
 
 
 class Limits(object):
-    """Why a command must stop. `order` gives the order to do so, if any."""
+    """The reason why a command must stop. `order` gives the order to do so, if any."""
 
     def __init__(self, params, order):
         self.params, self.order = params, order
@@ -90,7 +90,7 @@ class Limits(object):
         self.began = uptime()
 
     def exceeded(self, others):
-        """Why the command must stop now; empty if it may continue."""
+        """The reason why the command must stop now; empty if it may continue."""
         if uptime() - self.began > self.params["timeout_s"]:
             return "timeout"
         order = self.order()
@@ -379,7 +379,7 @@ def is_group(group):
 
 
 def is_gone(state):
-    """Whether the launch's supervisor has died, or did not start in time."""
+    """True if the launch's supervisor has died, or did not start in time."""
     if "supervisor" in state:
         return not is_alive(state["supervisor"])
     return time.time() - state["started"] > START_S

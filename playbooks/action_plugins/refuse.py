@@ -72,7 +72,7 @@ def collected(facts: Mapping[str, Any], added: Mapping[str, Sequence[Any]]) -> d
 
 
 def is_chosen(tags: Iterable[str], variables: Mapping[str, Any]) -> bool:
-    """Whether the part runs to which a check belongs. All checks have the tag `always`; their part
+    """True if the part runs to which a check belongs. All checks have the tag `always`; their part
     has their other tags and the name of their role."""
     own = {*tags, str(variables.get("ansible_role_name", "")).rpartition(".")[2]} - {"always", ""}
     run = set(variables.get("ansible_run_tags") or ["all"])

@@ -19,7 +19,7 @@ from pathlib import Path
 
 
 def output(*argv: str) -> str:
-    """What a program prints; empty if it is missing, fails or hangs."""
+    """The output of a program; empty if it is missing, fails or hangs."""
     try:
         done = subprocess.run(
             argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=False
