@@ -16,14 +16,16 @@ skipped its iterations. Of those skipped, the second counter has the ones whose 
 Both count since the line before.
 
 In 2020, the lines had no batch size, and the arguments one of a data-parallel rank. BigScience's
-fork prints seconds, `(s)`. AMD's Primus prints a mean behind a value, 123.4/125.0.
+fork prints seconds, `(s)`. AMD's Primus prints a mean behind a value, 123.4/125.0. Megatron Bridge
+prints a `Step Time` before each line, too, which has fewer digits and does not count.
 
 The arguments, and the line `using world size: 8, data-parallel size: 1, ...` before them, give the
 degrees of parallelism. FP8 is a recipe of a model in bf16 or fp16; `fp8_recipe` has a value without
 FP8, too.
 
 Source: NVIDIA/Megatron-LM 001b00c and d98e8a6, megatron/training/training.py (training_log) and
-megatron/training/arguments.py (validate_args, _print_args); megatron/core/enums.py.
+megatron/training/arguments.py (validate_args, _print_args); megatron/core/enums.py;
+NVIDIA-NeMo/Megatron-Bridge 067f987, training/utils/train_utils.py.
 """
 
 from __future__ import annotations
