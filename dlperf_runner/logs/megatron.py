@@ -93,7 +93,7 @@ def _lines(unit: bytes) -> re.Pattern[bytes]:
     """The line of a step whose duration has this unit."""
     return re.compile(
         rb"iteration {1,16}+(?P<step>\d{1,12}+)/ {0,16}+(?P<total>\d{1,12}+) \|"
-        rb"(?>%(f)s elapsed time per iteration \(%(u)s\): )"
+        rb"(?>%(f)s elapsed time per iteration \(%(u)s\): ) {0,8}+"
         rb"(?P<rate>[^\s|/]{1,64}+)(?:/\d{1,12}+\.\d{1,3}+)? \|"
         rb"(?:(?>%(f)s throughput per GPU \(TFLOP/s/GPU\): )"
         rb"(?P<tflops>\d{1,9}+\.\d)(?:/[\d.]{1,16}+)? \|)?"
