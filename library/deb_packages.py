@@ -86,8 +86,9 @@ def install_by_apt(module, names, is_downgrade):
         )
 
 
-def listing(versions):
-    return "".join("%s %s\n" % item for item in sorted(versions.items()))
+def difference(before, after):
+    texts = ["".join("%s %s\n" % item for item in sorted(versions.items())) for versions in (before, after)]
+    return {"before_header": "packages", "after_header": "packages", "before": texts[0], "after": texts[1]}
 
 
 def main():
@@ -110,15 +111,14 @@ def main():
     )
     if not missing:
         module.exit_json(changed=False, versions=before)
-    if module.check_mode:
-        after = dict(before, **dict((name, wanted[name] or "newest") for name in missing))
-        module.exit_json(
-            changed=True,
-            versions=before,
-            diff={"before": listing(before), "after": listing(after)},
-        )
-
     names = [name if wanted[name] is None else name + "=" + wanted[name] for name in missing]
+    if module.check_mode:
+        there = before
+        after = dict(before, **dict((name, wanted[name] or "newest") for name in missing))
+        # With what they depend on, if the node has lists of packages.
+        more = None if has_rpm() else AptPackages(module).rehearsed(["apt-get", "-s", "install", "--no-install-recommends"] + names)
+        before, after = (dict(before, **more[0]), dict(after, **more[1])) if more else (before, after)
+        module.exit_json(changed=True, versions=there, diff=difference(before, after))
     if has_rpm():
         install_by_dnf(module, names)
     else:
@@ -127,9 +127,7 @@ def main():
     absent = [name for name in missing if name not in after]
     if absent:
         module.fail_json(msg="the installation succeeded, but these packages are not installed: " + ", ".join(absent))
-    module.exit_json(
-        changed=True, versions=after, diff={"before": listing(before), "after": listing(after)}
-    )
+    module.exit_json(changed=True, versions=after, diff=difference(before, after))
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_packages import all_names
 from ansible.module_utils.node_probes import SBIN, bounded, is_container, modules, output, program, text
 
-DRIVER_PACKAGE = re.compile(r"^(nvidia-driver(-(\d|cuda).*)?|nvidia-\d+|nvidia-kernel-(open-)?dkms|kmod-nvidia-.*|nvidia-open.*|cuda-drivers.*)$")
+DRIVER_PACKAGE = re.compile(r"^(nvidia-driver(-(\d|cuda).*)?|nvidia-\d+|nvidia-headless-.*|linux-modules-nvidia-.*|nvidia-kernel-(open-)?dkms|kmod-nvidia-.*|nvidia-open.*|cuda-drivers.*)$")
 TIMEOUT_S = 60
 REBOOTED = "var/lib/dlperf/nvidia-driver.rebooted"
 

@@ -46,6 +46,10 @@ ansible_facts:
           type: dict
         links: {description: "Targets of the links, by path.", type: dict}
         builds: {description: "Keys of the builds made by source_build, by path.", type: dict}
+        work:
+          description: >-
+            What runs on the node: C(jobs), numbers of Slurm's jobs, and C(gpu_containers), processes of containers that have GPUs.
+          type: dict
         stamps: {description: "Inputs of each past verification by its name, if the files it depends on are unchanged.", type: dict}
 """
 
@@ -54,6 +58,7 @@ import os
 import platform
 import pwd
 
+from ansible.module_utils import nvidia_kernel, slurm_node
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_packages import versions
 from ansible.module_utils.node_probes import os_release, text
@@ -123,6 +128,7 @@ def main():
         "environments": dict((path, found) for path, found in environments.items() if found),
         "links": dict((path, os.readlink(path)) for path in module.params["links"] if os.path.islink(path)),
         "builds": dict((path, key) for path, key in builds.items() if key),
+        "work": {"jobs": slurm_node.jobs("/"), "gpu_containers": nvidia_kernel.containers("/")},
         "stamps": standing(module.params["stamps"]),
     }
     module.exit_json(

@@ -236,6 +236,8 @@ def main():
     changes, new = planned(current, wanted, record, boot)
     after = dict(current, **changes)
     diff = {
+        "before_header": "settings",
+        "after_header": "settings",
         "before": "".join("%s %s\n" % (name, current[name]) for name in sorted(changes)),
         "after": "".join("%s %s\n" % (name, after[name]) for name in sorted(changes)),
     }

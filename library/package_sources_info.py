@@ -23,6 +23,11 @@ problems:
   returned: always
   type: list
   elements: str
+lacking: {description: Families of which packages would be installed or removed., returned: always, type: list, elements: str}
+foreign:
+  description: "Packages of other versions that provisioning did not install and would replace, by family, such as C(libnccl2 2.30.7-1 by 2.29.7-1)."
+  returned: always
+  type: dict
 """
 
 from ansible.module_utils.apt_family import AptFamily
@@ -35,15 +40,20 @@ from ansible.module_utils.package_family import DEFINITION, message
 def main():
     families = {"type": "list", "elements": "dict", "required": True, "options": DEFINITION}
     module = AnsibleModule(argument_spec={"families": families}, supports_check_mode=True)
-    kind, problems, names = DnfFamily if has_rpm() else AptFamily, [], {}
+    kind, problems, names, lacking, foreign = DnfFamily if has_rpm() else AptFamily, [], {}, [], {}
     for definition in module.params["families"]:
         family = kind(module, definition)
-        problem = family.source_problem() if family.has_own_sources and family.lack().changed else None
+        lack = family.lack()
+        if lack.wrong or lack.drop:
+            lacking.append(family.name)
+            foreign[family.name] = family.moved(lack)
+        problem = family.source_problem() if family.has_own_sources and lack.changed else None
         if problem:
             if problem not in problems:
                 problems.append(problem)
             names.setdefault(problem, []).append(definition["name"])
-    module.exit_json(changed=False, problems=[message(names[problem], *problem) for problem in problems])
+    foreign = dict((name, moved) for name, moved in foreign.items() if moved)
+    module.exit_json(changed=False, lacking=lacking, foreign=foreign, problems=[message(names[problem], *problem) for problem in problems])
 
 
 if __name__ == "__main__":

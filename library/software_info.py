@@ -18,6 +18,10 @@ container_runtime: {description: "C(version), C(package), C(is_ours) by engine (
 toolkit: {description: Version of NVIDIA's container toolkit; null if not installed., returned: always, type: str}
 infiniband: {description: "C(ofed) and C(rdma_core), their versions; null if not installed.", returned: always, type: dict}
 openmpi: {description: C(version) of O(mpirun); null if there is none., returned: always, type: dict}
+cuda: {description: C(version) of the toolkit's packages; null if not installed., returned: always, type: dict}
+cudnn: {description: C(version) of its packages; null if not installed., returned: always, type: dict}
+nccl: {description: C(version) of its packages; null if not installed., returned: always, type: dict}
+containers: {description: Names of the containers that Docker runs., returned: always, type: list, elements: str}
 recorded: {description: "What provisioning recorded of the parts that the node keeps, by part; null without a record.", returned: always, type: dict}
 gpu_processes: {description: "Processes that use the GPUs, such as C(python3 (41327)), without NVIDIA's services.", returned: always, type: list, elements: str}
 """
@@ -28,9 +32,10 @@ import re
 
 from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_packages import versions
+from ansible.module_utils.node_packages import all_names, versions
 from ansible.module_utils.node_probes import output, text
 
+LIBRARIES = {"cuda": r"cuda-toolkit-\d+-\d+$", "cudnn": r"libcudnn\d+(-cuda-\d+)?$", "nccl": r"libnccl2?$"}
 ENGINES = {"docker": ("docker-ce", "docker.io"), "podman": ("podman",)}
 TIMEOUT_S = 30
 RECORD = "var/lib/dlperf/adopted.json"
@@ -73,6 +78,13 @@ def driver(root):
     return {"version": version, "cuda": cuda, "is_ours": nvidia_kernel.is_ours(root, "nvidia_driver")}
 
 
+def library(pattern):
+    """The newest of the installed versions."""
+    found = packages([name for name in all_names() if re.match(pattern, name)]).values()
+    newest = sorted(found, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])
+    return {"version": newest[-1]} if newest else None
+
+
 def recorded(root):
     """The record of an earlier provisioning; None if there is none, or if it is damaged."""
     try:
@@ -102,8 +114,10 @@ def main():
         },
         containerd=next(iter(packages(["containerd.io", "containerd"]).values()), None),
         openmpi={"version": openmpi} if openmpi else None,
+        containers=told("docker", "ps", "--format", "{{.Names}}").split(),
         recorded=recorded(root),
         gpu_processes=nvidia_kernel.processes(root),
+        **dict((name, library(pattern)) for name, pattern in LIBRARIES.items())
     )
 
 

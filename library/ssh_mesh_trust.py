@@ -261,7 +261,8 @@ def main():
         user = None
 
     # All users may read the known hosts.
-    known_hosts = TextFile(module, module.params["known_hosts"], mode="0644")
+    is_users = bool(user) and module.params["known_hosts"].startswith(user.pw_dir + os.sep)
+    known_hosts = TextFile(module, module.params["known_hosts"], user.pw_name if is_users else None, mode="0644")
     known, diff = known_hosts.update(lambda lines: known_hosts_block(members, lines))
     diffs, authorized, others = [diff], [], []
     if user:
@@ -272,7 +273,7 @@ def main():
         diffs.append(diff)
     diffs = [diff for diff in diffs if diff]
     changed = user is None or bool(diffs)
-    if not module.check_mode and os.path.exists(known_hosts.path):
+    if not module.check_mode and not is_users and os.path.exists(known_hosts.path):
         changed |= module.set_mode_if_different(known_hosts.path, "0644", False)
     both = set(keys_by_member(known)) & set(keys_by_member(authorized))
     digest = hashlib.sha256(u"\n".join(known + authorized).encode("utf-8")).hexdigest()

@@ -48,6 +48,15 @@ class AptPackages(object):
     def holds(self):
         return sorted(name for name, (_version, hold) in installed(self.query()).items() if hold)
 
+    def rehearsed(self, argv):
+        """({name: version} before, after) of the packages that apt would change; None if it cannot say, as without lists of packages."""
+        code, output, _errors = self.module.run_command(argv, environ_update=ENVIRONMENT)
+        if code != 0:
+            return None
+        installs, removes = simulated(output)
+        now = dict((base(name), version) for name, version in self.snapshot().items())
+        return dict((name, now[name]) for name in list(installs) + list(removes) if name in now), installs
+
     def autos(self):
         return self.module.run_command(["apt-mark", "showauto"], check_rc=True, environ_update=ENVIRONMENT)[1].split()
 
@@ -134,7 +143,9 @@ class AptFamily(Family, AptPackages):
         self.run(["apt-get", "indextargets"], "reading the node's sources")
         if not self.repository:
             return
-        code, output, errors = self.updated()
+        self.check_update(*self.updated())
+
+    def check_update(self, code, output, errors):
         said = "\n" + output + "\n" + errors
         if code != 0 or "\nErr:" in said or "\nW: Failed to fetch" in said:
             meaning, remedy = explanation(said) or (said.strip()[-1500:], "see apt's message")
@@ -156,9 +167,49 @@ class AptFamily(Family, AptPackages):
         finally:
             shutil.rmtree(folder)
 
-    def install(self, wrong, drop):
+    def rehearsal(self, lack):
+        """As `rehearsed`, of apt with the family's files in a folder of their own. Fails if it would remove what is not the family's."""
+        folder = tempfile.mkdtemp(prefix="apt_family-")
+        try:
+            os.chmod(folder, 0o755)  # apt reads as the user _apt
+            options = self.without_placing(folder, lack.files)
+            code, output, errors = self.apt(APT + options + ["-o", "APT::Get::List-Cleanup=0", "update"]) if self.repository else (0, "", "")
+            self.check_update(code, output, errors)
+            found = self.rehearsed(APT + options + ["-s"] + self.transaction(lack.wrong, lack.drop))
+            if found:
+                self.refuse_removals(set(found[0]) - set(found[1]), lack.drop)
+            return found
+        finally:
+            shutil.rmtree(folder)
+
+    def without_placing(self, folder, files):
+        """apt's options for the node's sources, preferences and lists together with the family's files, all of them below the folder."""
+        texts = {}
+        if self.repository and not self.site_entries():
+            binary = self.fetched_keyring()
+            keyring = os.path.join(folder, "keyring.gpg") if binary is not None else self.keyring()
+            if binary is not None:
+                write_whole(keyring, binary, 0o644)
+            texts[self.source()] = source_text(self.repository, keyring).encode("utf-8")
+        options = []
+        for option, place in (("Dir::Etc::sourceparts", where(self.module)[1]), ("Dir::Etc::preferencesparts", "/etc/apt/preferences.d"),
+                              ("Dir::State::lists", "/var/lib/apt/lists")):  # fmt: skip
+            copy = os.path.join(folder, os.path.basename(place.rstrip("/")))
+            os.makedirs(os.path.join(copy, "partial"), 0o755)
+            for name in os.listdir(place) if os.path.isdir(place) else []:
+                if name not in ("partial", "lock") and os.path.join(place, name) not in files:
+                    os.symlink(os.path.join(place, name), os.path.join(copy, name))
+            options += ["-o", "%s=%s" % (option, copy)]
+        for path, content in dict(files, **texts).items():
+            write_whole(os.path.join(folder, os.path.basename(os.path.dirname(path)), os.path.basename(path)), content, 0o644)
+        return options + ["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
+
+    def transaction(self, wrong, drop):
         names = [name if version is None else "%s=%s" % (name, version) for name, version in sorted(wrong.items())]
-        argv = ["install"] + names + [name + "-" for name in drop]
+        return ["install"] + names + [name + "-" for name in drop]
+
+    def install(self, wrong, drop):
+        argv = self.transaction(wrong, drop)
         self.finish_interrupted()
         code, output, errors = self.module.run_command(APT + ["-s"] + argv, environ_update=ENVIRONMENT)
         if code != 0:
@@ -166,7 +217,7 @@ class AptFamily(Family, AptPackages):
             self.apt(APT + ["update"])
             output = self.run(APT + ["-s"] + argv, "choosing the packages")
         self.refuse_removals(simulated(output)[1], drop)
-        self.run(APT + argv, "installing " + ", ".join(names or self.packages))
+        self.run(APT + argv, "installing " + ", ".join(argv[1:] or self.packages))
 
     def finish_interrupted(self):
         self.run(["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"], "finishing an interrupted dpkg")

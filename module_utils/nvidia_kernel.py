@@ -96,6 +96,25 @@ def processes(root):
     return found
 
 
+def containers(root):
+    """`python3 (41327)` for the first process of each container that has a GPU's device, in use or not.
+
+    Its root is another one than the node's, and has the device: /proc/41327/root/dev/nvidia0, whichever engine put it there.
+    """
+    found, node = {}, os.stat(root)
+    own = (node.st_dev, node.st_ino)
+    for pid in sorted((name for name in names(root, "proc") if name.isdigit()), key=int):
+        inside = os.path.join(root, "proc", pid, "root")
+        try:
+            place = os.stat(inside)
+            if (place.st_dev, place.st_ino) == own or not glob.glob(os.path.join(inside, "dev/nvidia[0-9]*")):
+                continue
+        except OSError:  # it has ended, or belongs to somebody else
+            continue
+        found.setdefault((place.st_dev, place.st_ino), "%s (%s)" % (text(root, "proc", pid, "comm"), pid))
+    return sorted(found.values())
+
+
 def target(*parts):
     try:
         return os.readlink(os.path.join(*parts))

@@ -128,14 +128,23 @@ class Family(object):
         changed = bool(diff or is_interrupted or record.get("unfinished"))
         return Lack(there, is_interrupted, files, stale, wrong, drop, diff, changed)
 
+    def moved(self, lack):
+        """Packages of another version, `libnccl2 2.30.7-1 by 2.29.7-1`, that this project did not install."""
+        ours = set(self.undo.record.get("installed") or {}) | set(self.undo.record.get("changed") or {})
+        before = dict((base(name), version) for name, (version, _hold) in lack.there.items() if name not in ours)
+        return ["%s %s by %s" % (name, before[name], version) for name, version in sorted(lack.wrong.items()) if version and name in before]
+
     def present(self):
-        there, is_interrupted, files, stale, wrong, drop, diff, changed = self.lack()
+        lack = self.lack()
+        there, is_interrupted, files, stale, wrong, drop, diff, changed = lack
         problem = self.source_problem() if changed else None
         if problem:
             self.fail(*problem)
-        if not changed or self.module.check_mode:
-            self.module.exit_json(changed=changed, diff=diff, versions=versions(there), removed=drop)
         self.refuse_foreign_holds(there, wrong)
+        if not changed or self.module.check_mode:
+            more = self.rehearsal(lack) if wrong or drop else None
+            diff += [self.dependencies(wrong, drop, *more)] if more else []
+            self.module.exit_json(changed=changed, diff=diff, versions=versions(there), removed=drop)
         self.lock()
         binary = self.fetched_keyring()
         definition = {"packages": self.packages, "pins": self.pins}
@@ -160,6 +169,18 @@ class Family(object):
         before, after = listings(there, wrong, drop)
         header = "packages of %s" % self.name
         return {"before_header": header, "after_header": header, "before": before, "after": after}
+
+    def rehearsal(self, lack):
+        """({name: version} before, after) of the packages that the transaction would change; None if that is unknown."""
+
+    def dependencies(self, wrong, drop, before, after):
+        """The diff of the packages that are not in `package_diff`. Those that a pin matches are held."""
+        header, texts = "packages that %s needs" % self.name, []
+        for side, ending in ((before, ""), (after, " held")):
+            lines = ["%s %s%s\n" % (name, version, ending if is_member(name, self.members) else "") for name, version in sorted(side.items())
+                     if not wrong.get(name) and name not in drop]  # fmt: skip
+            texts.append("".join(lines))
+        return {"before_header": header, "after_header": header, "before": texts[0], "after": texts[1]}
 
     def refuse_foreign_holds(self, there, wrong):
         foreign = self.foreign_holds(there, wrong)
@@ -192,9 +213,9 @@ class Family(object):
         ours = sorted(name for name in record.get("installed") or {} if name in now)
         old = dict(record.get("changed") or {}, **(record.get("removed") or {}))
         back = dict((name, version) for name, version in old.items() if now.get(name) != version)
-        before = "".join("%s %s\n" % (name, now.get(name, "absent")) for name in sorted(set(ours) | set(back)))
+        before = "".join("%s %s\n" % (name, now[name]) for name in sorted(set(ours) | set(back)) if name in now)
         after = "".join("%s %s\n" % item for item in sorted(back.items()))
-        diff = {"before_header": self.name, "after_header": self.name, "before": before, "after": after}
+        diff = {"before_header": "packages of %s" % self.name, "after_header": "packages of %s" % self.name, "before": before, "after": after}
         if self.module.check_mode:
             self.module.exit_json(changed=True, versions={}, removed=ours, kept=[], diff=diff)
         self.lock()

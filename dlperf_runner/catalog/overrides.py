@@ -11,6 +11,13 @@ ADOPTED: dict[str, Any] = {
     "container_runtime": None,
     "infiniband": {"version": None},
     "openmpi": None,
+    "cuda": None,
+    "cudnn": None,
+    "nccl": None,
+    "tuning": None,
+    # No parts of a stack, but files of a node.
+    "hosts": None,
+    "known_hosts": None,
 }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..control.playbooks import AskBecomePass, ask_become_password
 from ..core.errors import UserError
 from ..options import Chosen, option, print_errors, print_note
 from ..options.scheduler import chooses_and_schedules, scheduled
@@ -51,6 +52,7 @@ def command(
     ] = False,
     stop_after: _StopAfter = "",
     on_node_loss: _OnNodeLoss = "retry",
+    ask_become_pass: AskBecomePass = False,
     detach: Annotated[
         bool, option("--detach", "Run in the background; see `attach`, `status` and `stop`.")
     ] = False,
@@ -64,6 +66,8 @@ def command(
     from ..control import campaigns, controllers
     from ..control.rounds import Policy
 
+    if ask_become_pass:
+        ask_become_password()
     jobs = scheduled(chosen)
     nodes = (chosen.inventories, chosen.limit)
     where = (campaign, resume, chosen.wait)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,20 @@ PlaybookOptions = Annotated[
     list[str] | None,
     typer.Argument(help="Options of ansible-playbook.", metavar="[OPTIONS]...", show_default=False),
 ]
+
+AskBecomePass = Annotated[
+    bool,
+    typer.Option(
+        "--ask-become-pass", "-K", help="Ask once for the password that sudo wants on the nodes."
+    ),
+]
+
+
+def ask_become_password() -> None:
+    """Ask for sudo's password, for all playbooks that this process starts. It is neither in a
+    command line nor in a file."""
+    os.environ["DLPERF_BECOME_PASSWORD"] = getpass.getpass("BECOME password: ")
+    os.environ["ANSIBLE_BECOME_PASSWORD_FILE"] = str(project() / "playbooks/become_password")
 
 
 def start(playbook: str, options: Sequence[str]) -> NoReturn:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ..catalog.reader import load_catalog
+from ..control.playbooks import AskBecomePass, ask_become_password
 from ..core.errors import UserError
 from ..core.files import read_text
 from ..core.lists import counted
@@ -121,6 +122,7 @@ def command(
     facts: _Facts = None,
     dcgm: _Dcgm = None,
     bandwidth: _Bandwidth = False,
+    ask_become_pass: AskBecomePass = False,
     everything: Annotated[bool, option("--all", "Also show passing checks.")] = False,
     as_json: AsJson = False,
     as_nhc: Annotated[
@@ -139,6 +141,8 @@ def command(
     about_nodes = {
         "inventory": inventory, "limit": limit, "facts": facts, "dcgm": dcgm, "bandwidth": bandwidth
     }  # fmt: skip
+    if ask_become_pass:
+        ask_become_password()
     if scheduled["scheduler"]:
         findings = _of_cluster(scheduled, about_nodes)
     else:

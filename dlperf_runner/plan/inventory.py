@@ -158,7 +158,10 @@ _Texts = tuple[_OptionalText, ...]
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 _Environment = dict[_Name, Annotated[_OptionalText, BeforeValidator(_as_text)]]
 _Overrides = Annotated[dict[str, Any], AfterValidator(_without_name)]
-_Adopted = tuple[Annotated[str, Field(pattern=f"^({'|'.join(ADOPTED)})$")], ...]
+_Adopted = Annotated[
+    tuple[Annotated[str, Field(pattern=f"^({'|'.join(ADOPTED)})$")], ...],
+    BeforeValidator(lambda parts: tuple(ADOPTED) if parts == "all" or "all" in parts else parts),
+]
 _Path = Annotated[str, Field(pattern=r"^/[^\x00-\x1f\x7f]*$")]
 # Container engines separate source and target with a colon.
 _Mounts = tuple[Annotated[str, Field(pattern=r"^/[^:\x00-\x1f\x7f]*$")], ...]
@@ -180,7 +183,7 @@ VARIABLES: dict[str, tuple[str, Any, str]] = {
     "dlperf_stack": ("stack", _Text, "the name of a stack"),
     "dlperf_suite": ("suite", _Suite, f"one of {', '.join(SUITES)}"),
     "dlperf_stack_overrides": ("stack_overrides", _Overrides, "keys of a stack, without its name"),
-    "dlperf_adopt": ("adopted", _Adopted, f"a list of {', '.join(ADOPTED)}"),
+    "dlperf_adopt": ("adopted", _Adopted, f"all, or a list of {', '.join(ADOPTED)}"),
     "dlperf_address": ("address", _Address, "an address or a host name"),
     "dlperf_interface": ("interface", _Interface, "the name of a network interface"),
     "dlperf_frameworks": ("frameworks", _Texts, "a list of frameworks"),

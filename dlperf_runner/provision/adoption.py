@@ -14,13 +14,27 @@ TITLES = {
     "container_runtime": "the container engine",
     "infiniband": "MLNX_OFED",
     "openmpi": "OpenMPI",
+    "cuda": "CUDA",
+    "cudnn": "cuDNN",
+    "nccl": "NCCL",
+}
+# Parts that other programs of the node see, beside software: they are left as they are.
+SETTINGS = ("tuning", "hosts", "known_hosts")
+ALL = "all"
+# The parts to which families of packages belong that have no check of their own.
+_PARTS = {
+    "cuda": "cuda",
+    "cudnn": "cudnn",
+    "nccl": "nccl",
+    "container_toolkit": "container_runtime",
 }
 
 
 def adopted_stack(
-    stack: Mapping[str, Any], parts: Sequence[str], node: Mapping[str, Any] | None = None
+    stack: Mapping[str, Any], parts: Sequence[str] | str, node: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The stack in which the node's own software stands for the adopted parts."""
+    parts = chosen(parts)
     result = {key: value for key, value in stack.items() if key not in parts}
     own = node or {}
     if "driver" in parts and "driver" in stack:
@@ -37,7 +51,7 @@ def adopted_stack(
 
 def record(parts: Sequence[str], node: Mapping[str, Any]) -> dict[str, Any]:
     """The kept version of each part, as provisioning records it on the node."""
-    kept = {part: _versions(node[part]) for part in TITLES if part in parts}
+    kept = {part: _versions(node.get(part)) for part in TITLES if part in chosen(parts)}
     if "container_runtime" in kept:
         kept["container_runtime"]["toolkit"] = node["toolkit"]
     return kept
@@ -68,7 +82,7 @@ def report(
     what that means. A failure to gather the facts stays one."""
     if node.get("failed") or node.get("unreachable"):
         return dict(node)
-    told = meanings(parts, node, stack)
+    told = meanings(chosen(parts), node, stack)
     texts = [*told["problems"], *told["notes"]]
     return {
         "recorded": node["recorded"],
@@ -88,17 +102,18 @@ def problems(
     """Why the node cannot keep these parts. `mpirun`, `engine` and `images` are the inventory's
     dlperf_mpirun, dlperf_container_engine and dlperf_container_images."""
     found = []
-    if unknown := [part for part in parts if part not in TITLES]:
-        found.append(f"dlperf_adopt: unknown {', '.join(unknown)}; known: {', '.join(TITLES)}")
+    known = [*TITLES, *SETTINGS, ALL]
+    if unknown := [part for part in parts if part not in known]:
+        found.append(f"dlperf_adopt: unknown {', '.join(unknown)}; known: {', '.join(known)}")
     if "driver" in parts and not node["driver"]:
         found.append("dlperf_adopt has driver, but no driver is loaded on the node")
-    if "container_runtime" in parts and not node["container_runtime"]:
-        found.append(
-            "dlperf_adopt has container_runtime, but the node has neither docker nor podman"
-        )
-    elif "container_runtime" in parts and (engine or images):
+    if "container_runtime" in parts and (engine or images):
         has = node["container_runtime"]
-        if engine not in has:
+        if not has:
+            found.append(
+                "dlperf_adopt has container_runtime, but the node has neither docker nor podman"
+            )
+        elif engine not in has:
             found.append(
                 "dlperf_adopt has container_runtime: dlperf_container_engine must be one of the"
                 f" node's engines ({', '.join(has)}), and is {engine or 'unset'}"
@@ -139,6 +154,10 @@ def meanings(
         own, wanted = node["openmpi"]["version"], stack.get("openmpi", {}).get("version")
         instead = f" (the stack has {wanted})" if wanted and wanted != own else ""
         told["notes"].append(f"openmpi: {own}{instead}; Horovod is built against it")
+    for part in {"cuda", "cudnn", "nccl"} & stack.keys() & set(parts):
+        has, wanted = (node.get(part) or {}).get("version", "none"), stack[part]["version"]
+        instead = f" (the stack has {wanted})" if wanted != has else ""
+        told["notes"].append(f"{part}: {has}{instead}; frameworks may bring one of their own")
     return told
 
 
@@ -175,6 +194,41 @@ def support_of(native: str, cuda: str) -> Literal["full", "limited", "none"]:
     if own >= wanted:
         return "full"
     return "limited" if own[0] == wanted[0] >= 11 else "none"
+
+
+def chosen(parts: Sequence[str] | str) -> list[str]:
+    """The parts that `dlperf_adopt` names: a list of them, or `all`."""
+    named = [parts] if isinstance(parts, str) else list(parts)
+    return [*TITLES, *SETTINGS] if ALL in named else named
+
+
+def moved_refusals(foreign: Mapping[str, Sequence[str]], replaced: Sequence[str]) -> list[str]:
+    """Why packages of somebody else must not be moved to other versions. `foreign`: by family, from
+    the module package_sources_info. `replaced`: the inventory's dlperf_replace."""
+    return [
+        f"{TITLES[part]}: provisioning did not install these packages, and would replace"
+        f" {', '.join(moved)}. Keep them (dlperf_adopt: [{part}]), or allow the replacement"
+        f" (dlperf_replace: [{part}])"
+        for family, moved in foreign.items()
+        if (part := _PARTS.get(family)) and part not in replaced
+    ]
+
+
+def work_refusal(work: Mapping[str, Sequence[str]], installs: Sequence[str], drains: bool) -> str:
+    """Why the node's running work keeps it from being changed; empty if it does not. `work` is from
+    the module node_facts; `installs`: what would be installed."""
+    if (jobs := work.get("jobs", ())) and not drains:
+        return (
+            f"jobs of Slurm run on the node: {', '.join(jobs)}. Drain it first (dlperf provision"
+            " --drain, or dlperf_drain: true), or run again when they have ended"
+        )
+    if (containers := work.get("gpu_containers", ())) and installs:
+        return (
+            f"containers on the node have GPUs: {', '.join(containers)}. To install"
+            f" {', '.join(installs)} makes systemd read its units again (daemon-reload), after"
+            " which containers lose their GPUs. End them, then run again"
+        )
+    return ""
 
 
 def replacement_refusal(

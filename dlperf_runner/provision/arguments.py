@@ -191,7 +191,8 @@ def arguments(
       wrong release, and what its software means for the workloads;
     - `dlperf_vendor_mirror`: the mirror of vendors' files, which `bundle` puts into the mirror.
     """
-    release, adopted = facts.get("distribution_release") or "", settings["dlperf_adopt"] or []
+    release = facts.get("distribution_release") or ""
+    adopted = adoption.chosen(settings["dlperf_adopt"] or [])
     chosen = choice(settings, release, software)
     result = for_node(chosen, facts["dlperf_node"], mesh)
     wrong = stacks.release_refusal(settings["dlperf_suite"] or "", release)
@@ -211,6 +212,11 @@ def arguments(
     vendors = settings["dlperf_vendor_mirror"]
     if vendors is False:
         vendors = f"{chosen.mirror}/vendor" if chosen.mirror else ""
+    # What others on the node see stays as it is; the nodes' names are then the site's to resolve.
+    if "hosts" in adopted:
+        result["node_base_hosts"] = {}
+    if "known_hosts" in adopted:
+        result["ssh_mesh_known_hosts"] = f"~{chosen.user}/.ssh/known_hosts"
     return {
         **result,
         "provision_judges": judges(result["provision_roles"], adopted, wrong),

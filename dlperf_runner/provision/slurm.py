@@ -31,6 +31,17 @@ SETTINGS = {
 }
 
 
+def names(
+    addresses: Mapping[str, str], hostvars: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str]:
+    """The nodes' names in Slurm by those in the inventory, which may have a domain: slurmd knows a
+    node by its host name."""
+    infos = {name: hostvars[name].get("__slurm_there") or {} for name in addresses}
+    return {
+        name: str(info.get("hostname") or name.partition(".")[0]) for name, info in infos.items()
+    }
+
+
 def conf(
     hardware: Sequence[str],
     addresses: Mapping[str, str],

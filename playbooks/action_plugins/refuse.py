@@ -11,6 +11,11 @@ Empty problems do not count, nor do those of a part that `--tags` or `--skip-tag
 provision.yml sets `provision_collects` while it runs the preflight of
 every role: problems and families then go to `ansible_facts.refusals` and
 `ansible_facts.refuse_families`, so that all are told at once, and one module examines all families.
+With `work`, packages of somebody else are not moved to other versions without consent
+(`dlperf_replace`), and the node is not changed under jobs of Slurm (unless `dlperf_drain` is set)
+or under containers that have GPUs. `installs`: what else would be installed. In check mode, running
+work is listed as a step instead of refusing the node.
+
 It examines none if a role says `own_sources: false`, because apt will not read the node's sources.
 A role that is used alone fails.
 """
@@ -20,12 +25,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
+
+from dlperf_runner.provision.adoption import moved_refusals, work_refusal
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
     TRANSFERS_FILES = False
-    _VALID_ARGS = frozenset({"problems", "families", "own_sources"})
+    _VALID_ARGS = frozenset({"problems", "families", "own_sources", "work", "installs"})
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
@@ -45,6 +53,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         # Roles check again when provisioning comes to them.
         examined = facts.get("refuse_examined", [])
         families = [family for family in families if family not in examined]
+        lacking: list[str] = []
         if families and not facts.get("refuse_replaced_sources"):
             sources = self._execute_module(
                 "package_sources_info", {"families": families}, task_vars=variables
@@ -52,8 +61,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if sources.get("failed"):
                 return result | sources
             problems += sources["problems"]
+            problems += moved_refusals(sources["foreign"], variables.get("dlperf_replace") or [])
+            lacking = sources["lacking"]
             if not problems:
                 result["ansible_facts"] = {"refuse_examined": [*examined, *families]}
+        if self._task.args.get("work") and (
+            busy := work_refusal(
+                facts["dlperf_node"]["work"],
+                [*lacking, *self._task.args.get("installs", [])],
+                boolean(variables.get("dlperf_drain", False)),
+            )
+        ):
+            if self._task.check_mode:
+                result["rehearsal_note"] = f"other steps: wait, because {busy}"
+            else:
+                problems.append(busy)
         if problems:
             result |= {"failed": True, "msg": problems[0]}
             if len(problems) > 1:

@@ -93,6 +93,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "provision_setting": arguments.setting,
     "python_env_refusal": environments.python_refusal,
     "slurm_conf": slurm.conf,
+    "slurm_names": slurm.names,
     "slurm_prolog_files": slurm.prolog,
     "ssh_mesh_addresses": ssh_mesh.addresses,
     "ssh_mesh_connections": ssh_mesh.connections,

@@ -33,6 +33,7 @@ EXCEPTIONS = {
         {"unlink", "rename", "symlink_to", "rmtree"},
         "makes an environment in a new directory, which replaces the former one",
     ),
+    "commands/provision.py": ({"TemporaryDirectory"}, OWN_DIRECTORY),
     "commands/init.py": ({"copytree"}, "copies this package's files to a new directory"),
     "doctor/slurm.py": ({"mkdtemp", "rmtree"}, OWN_DIRECTORY),
     "doctor/command.py": ({"TemporaryDirectory"}, OWN_DIRECTORY),

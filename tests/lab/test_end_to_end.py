@@ -42,12 +42,12 @@ class Readme:
     lab: Lab
     inventory: Path
 
-    def run(self, command: str) -> str:
+    def run(self, command: str, *more: str) -> str:
         """Run the line with this command, which must succeed; what it printed."""
         text = (PROJECT / "README.md").read_text().partition("### I have a cluster")[2]
         (line,) = re.findall(rf"(?m)^dlperf ({command} .*)$", text)
         words = line.partition("#")[0].replace("inventory/mine", str(self.inventory)).split()
-        done = self.lab.command(sys.executable, "-m", "dlperf_runner", *words)
+        done = self.lab.command(sys.executable, "-m", "dlperf_runner", *words, *more)
         assert done.returncode == 0, done.stdout[-END:]
         return done.stdout
 
@@ -110,7 +110,7 @@ def provisioned(readme: Readme, frameworks: str) -> Lab:
     with alone("mirror"):
         chosen = ("-e", "lab_nodes=2", "-e", f"lab_frameworks={frameworks}")
         readme.lab.play("playbooks/lab.yml", *chosen)
-    readme.run("provision")
+    readme.run("provision", "--yes")  # there is no terminal to ask on
     return readme.lab
 
 

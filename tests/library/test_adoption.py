@@ -125,6 +125,9 @@ def test_the_record_on_the_node_has_the_versions_of_what_it_keeps(tmp_path: Path
         "container_runtime": {"docker": "24.0.7", "toolkit": "1.14.6"},
         "infiniband": {"ofed": "5.8-1.0.1.1", "rdma_core": "44.0"},
         "openmpi": {"version": "4.1.5rc2"},
+        "cuda": {},
+        "cudnn": {},
+        "nccl": {},
     }
     folder, made = adoption.files(list(adoption.TITLES), has)
     assert (folder["state"], json.loads(made["content"])) == ("directory", kept)
@@ -147,15 +150,17 @@ def test_what_is_adopted_must_be_there(tmp_path: Path) -> None:
     has = software(tmp_path)
     assert adoption.problems(parts, has, "/opt/mpi/bin/mpirun") == []
     bare = {"driver": None, "container_runtime": {}, "openmpi": None}
-    told = adoption.problems([*parts, "cuda"], bare, "/opt/mpi/bin/mpirun")
-    for words in ("unknown cuda", "no driver is loaded", "neither docker", "is no mpirun"):
+    told = adoption.problems([*parts, "cude"], bare, "/opt/mpi/bin/mpirun", "docker")
+    for words in ("unknown cude", "no driver is loaded", "neither docker", "is no mpirun"):
         assert any(words in problem for problem in told), words
     assert "set dlperf_mpirun" in adoption.problems(["openmpi"], has, "")[0]
 
 
 def test_nothing_of_an_adopted_part_is_installed(tmp_path: Path) -> None:
     own = software(tmp_path)
-    kept = adoption.adopted_stack(H100, list(adoption.TITLES), own)
+    parts = ["driver", "container_runtime", "infiniband", "openmpi"]
+    assert not {"cuda", "nccl", "tuning"} & adoption.adopted_stack(H100, "all", own).keys()
+    kept = adoption.adopted_stack(H100, parts, own)
     chosen = choice(stack="h100-cuda12.9", mpirun="/opt/mpi/bin/mpirun")
     chosen = replace(chosen, stack=kept)
     told = arguments.for_node(chosen, node(), {})

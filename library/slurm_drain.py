@@ -1,0 +1,110 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+DOCUMENTATION = r"""
+module: slurm_drain
+short_description: Drain a node in Slurm and wait until its jobs end, or give it back
+description:
+  - Asks Slurm by C(scontrol) on the node itself, as root. A node on which no slurmd runs is left alone.
+  - A node that somebody else drained keeps its reason, and is not given back.
+options:
+  state:
+    description: >-
+      C(drained) drains the node and waits until its jobs end. C(resumed) gives back a node that this module drained. C(checked) changes nothing
+      and fails unless the node is drained and without jobs.
+    type: str
+    choices: [drained, resumed, checked]
+    required: true
+  timeout: {description: How many seconds to wait for the jobs., type: int, default: 3600}
+  root: {description: The node's root directory. Tests set another one., type: path, default: /}
+attributes:
+  check_mode: {support: full}
+"""
+
+RETURN = r"""
+jobs: {description: Numbers of the jobs that run on the node., returned: always, type: list, elements: str}
+"""
+
+import platform
+import re
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.node_probes import SBIN, bounded, program
+from ansible.module_utils.slurm_node import command_lines, jobs
+
+REASON = "dlperf_runner provisions it"
+TIMEOUT_S = 60
+
+
+class Node(object):
+    def __init__(self, module):
+        self.module = module
+        self.root = module.params["root"]
+        words = [words for words in command_lines(self.root, "slurmd").values()]
+        named = [words[words.index("-N") + 1] for words in words if "-N" in words[:-1]]
+        self.has_slurmd, self.name = bool(words), (named or [platform.node().partition(".")[0]])[0]
+        self.timeout = module.params["timeout"]
+
+    def scontrol(self, *arguments):
+        path = program("scontrol", SBIN + ("/opt/slurm/bin", "/usr/local/bin", "/usr/local/slurm/bin"))
+        done = bounded([path] + list(arguments), TIMEOUT_S) if path else {"code": None, "output": "", "errors": "there is no scontrol"}
+        if done["code"] != 0:
+            self.fail("scontrol %s failed: %s" % (" ".join(arguments), (done["errors"] or done["output"]).strip()))
+        return done["output"]
+
+    def fail(self, problem):
+        self.module.fail_json(msg="%s: %s. Drain it by hand (scontrol update NodeName=%s State=DRAIN Reason=...) and run again" % (
+            self.name, problem, self.name), jobs=jobs(self.root))  # fmt: skip
+
+    def state(self):
+        """(state such as MIXED+DRAIN, reason)"""
+        said = self.scontrol("show", "node", self.name, "--oneliner")
+        state, reason = re.search(r" State=(\S+)", said), re.search(r" Reason=(.*?)(?: \[\S+\]|\s*$)", said)
+        return state.group(1) if state else "", reason.group(1) if reason else ""
+
+    def drain(self):
+        is_drained = "DRAIN" in self.state()[0]
+        if not self.module.check_mode:
+            if not is_drained:
+                self.scontrol("update", "NodeName=" + self.name, "State=DRAIN", "Reason=" + REASON)
+            end = time.time() + self.timeout
+            while jobs(self.root) and time.time() < end:
+                time.sleep(1)
+            if jobs(self.root):
+                self.module.fail_json(jobs=jobs(self.root), msg="%s: after %d s these jobs still run: %s. The node stays drained; run again when they have ended"
+                                      " (dlperf_drain_timeout says how long to wait), or give it back: scontrol update NodeName=%s State=RESUME"
+                                      % (self.name, self.timeout, ", ".join(jobs(self.root)), self.name))  # fmt: skip
+        return not is_drained
+
+    def resume(self):
+        state, reason = self.state()
+        is_ours = "DRAIN" in state and reason.startswith(REASON)
+        if is_ours and not self.module.check_mode:
+            self.scontrol("update", "NodeName=" + self.name, "State=RESUME")
+        return is_ours
+
+    def check(self):
+        if jobs(self.root) or "DRAIN" not in self.state()[0]:
+            self.fail("Slurm uses this node (jobs: %s), and it is not drained. Nothing was restarted. Set dlperf_drain: true"
+                      % (", ".join(jobs(self.root)) or "none now"))  # fmt: skip
+        return False
+
+
+def main():
+    states = {"drained": Node.drain, "resumed": Node.resume, "checked": Node.check}
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": sorted(states), "required": True},
+            "timeout": {"type": "int", "default": 3600},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    node = Node(module)
+    changed = node.has_slurmd and states[module.params["state"]](node)
+    module.exit_json(changed=changed, jobs=jobs(node.root))
+
+
+if __name__ == "__main__":
+    main()

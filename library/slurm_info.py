@@ -1,0 +1,60 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+DOCUMENTATION = r"""
+module: slurm_info
+short_description: Gather what a node has of Slurm and whom it belongs to
+description: Run as root, because configurations and keys may be readable by their owner only. Changes nothing.
+options:
+  marker: {description: Text in each configuration that provisioning wrote., type: str, required: true}
+  root: {description: The node's root directory. Tests set another one., type: path, default: /}
+attributes:
+  check_mode: {support: full}
+"""
+
+RETURN = r"""
+hostname: {description: The node's name without its domain, as slurmd uses it., returned: always, type: str}
+jobs: {description: Numbers of the jobs that run on the node., returned: always, type: list, elements: str}
+foreign: {description: Files and processes of a Slurm cluster that provisioning did not make., returned: always, type: list, elements: str}
+"""
+
+import os
+import platform
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deb_undo import Undo
+from ansible.module_utils.slurm_node import KEYS, content, foreign, jobs
+
+# A key of this role is text; those of packages and sites are binary.
+OUR_KEY = re.compile(r"[0-9a-f]{128}\s*\Z")
+
+
+def foreign_keys(root):
+    """Keys of munge that neither provisioning nor a package that it installed has made."""
+    installed = (Undo(os.path.join(root, "var/lib/dlperf/undo"), "packages").record or {}).get("installed") or {}
+    made = any(name.partition(":")[0] == "munge" for name in installed)
+    found = []
+    for key in KEYS:
+        path = os.path.join(root, key)
+        if os.path.lexists(path) and not (key == KEYS[0] and made) and not OUR_KEY.match(content(path) or ""):
+            found.append("/%s" % key)
+    return found
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={"marker": {"type": "str", "required": True}, "root": {"type": "path", "default": "/"}},
+        supports_check_mode=True,
+    )
+    root = module.params["root"]
+    module.exit_json(
+        changed=False,
+        hostname=platform.node().partition(".")[0],
+        jobs=jobs(root),
+        foreign=foreign(root, module.params["marker"]) + foreign_keys(root),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""`dlperf provision` on a node that others use: one list of what would change, and nothing else
+changes.
+
+The node has its own source of packages, Docker's settings, an entry in /etc/hosts and, in the
+second test, an NCCL of somebody else. The vendors' packages are stand-ins; apt, dpkg and sshd are
+real.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gpu_standins import make_vendors
+from lab_under_test import Lab
+from node_state import node_state
+
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]
+
+OTHER = "10.11.0.1:8010/vendor/developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64"
+SITE = """
+echo 'deb [trusted=yes] http://10.11.0.1:8010/apt bookworm main' > /etc/apt/sources.list
+apt-get -q update
+mkdir -p /etc/modprobe.d /etc/docker && echo '{"log-driver": "local"}' > /etc/docker/daemon.json
+echo '10.9.9.9 storage' >> /etc/hosts
+"""
+# On node2, as somebody else has installed it
+OWN_NCCL = f"""
+echo 'deb [trusted=yes] http://{OTHER} /' > /etc/apt/sources.list.d/own.list
+apt-get -q update && apt-get -q -y install libnccl2=2.30.0-1+cuda13.0 || exit 1
+rm /etc/apt/sources.list.d/own.list
+"""
+# What the scripts of listed packages write, and useradd
+OF_SCRIPTS = (
+    *("/etc/ca-certificates.conf", "/etc/ssl/certs", "/usr/local/share/ca-certificates"),
+    *(f"/etc/{name}" for name in ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")),
+    "/home/dlperf",
+)
+TAGS = ("--tags", "node_base,nvidia_driver,nccl,container_runtime", "--limit")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
+    scratch = tmp_path_factory.mktemp("rehearsal")
+    served, made = scratch / "mirror", Lab(scratch / "lab")
+    served.mkdir()
+    for name in ("apt", "wheels"):
+        (served / name).symlink_to(mirror / name)
+    vendors = make_vendors(served, scratch, ["bookworm"])
+    given = vendors.variables | {
+        "dlperf_stack": "h100-cuda12.9",
+        "dlperf_mirror": "",
+        "dlperf_vendor_mirror": "http://10.11.0.1:8010/vendor",
+    }
+    (scratch / "site.json").write_text(json.dumps(given))
+    made.up(lab_nodes=2, lab_mirror_dir=served)
+    try:
+        for node in ("node1", "node2"):
+            made.said(node, SITE)
+        made.said("node2", OWN_NCCL)
+        yield made
+    finally:
+        made.down()
+
+
+def given(lab: Lab, node: str = "node1", **changed: object) -> list[str]:
+    return ["-e", f"@{lab.directory.parent}/site.json", "-e", json.dumps(changed), *TAGS, node]
+
+
+def provision(lab: Lab, *options: str, **changed: object) -> tuple[int, str]:
+    command = [sys.executable, "-m", "dlperf_runner", "provision"]
+    done = lab.command(*command, *given(lab, **changed), *options)
+    return done.returncode, done.stdout
+
+
+def told(output: str, kind: str) -> set[str]:
+    """The list's entries of a kind, without what follows the name."""
+    lines = output.partition(f"  {kind}:\n")[2].splitlines()
+    entries = [line for line in lines if line.startswith("    ")]
+    end = next((at for at, line in enumerate(lines) if not line.startswith("    ")), len(lines))
+    return {line.split()[0] for line in entries[:end]}
+
+
+def changes(before: list[str], after: list[str]) -> tuple[set[str], set[str]]:
+    """Names of packages, and paths, that differ between two states."""
+    lines = set(before) ^ set(after)
+    paths = {match.group() for line in lines if (match := re.search(r" (/\S+)", line))}
+    packages = {line.split()[0].partition(":")[0] for line in lines if line.endswith("installed")}
+    return packages, {path.strip() for path in paths}
+
+
+def test_what_is_not_in_the_list_does_not_happen(lab: Lab) -> None:
+    before = node_state(lab, "node1")
+    status, output = provision(lab)
+    assert status == 2, output
+    assert "there is no terminal to ask on" in output
+    assert "--yes" in output
+    assert node_state(lab, "node1") == before
+    book = ["ansible-playbook", "provision.yml", *given(lab)]
+    done = lab.command(*book)
+    assert done.returncode == 0, done.stdout
+    after = node_state(lab, "node1")
+    packages, paths = changes(before, after)
+    listed = told(output, "packages")
+    assert {"libnccl2", "libcuda1", "docker-ce"} <= listed
+    assert packages <= listed | told(output, "holds"), packages - listed
+    named = {
+        *(told(output, "files") | told(output, "package sources")),
+        *("/var/lib/dlperf", "/opt/dlperf/stamps", *OF_SCRIPTS),
+    }
+    owned = set(lab.said("node1", "cat /var/lib/dpkg/info/*.list").splitlines())
+    strange = {
+        path
+        for path in paths - owned
+        if not any(path == place or path.startswith(f"{place}/") for place in named)
+    }
+    assert strange == set()
+    done = lab.command(*book, "--check")
+    assert "node1: nothing would change" in done.stdout, done.stdout
+
+
+def test_what_others_use_moves_with_consent_only(lab: Lab) -> None:
+    """Before, NCCL 2.30.7 of the site became 2.29.7 and was held, without a question."""
+    # A process of a container that has a GPU, as any engine starts it
+    lab.said("node2", "mkdir -p /srv/c/dev && touch /srv/c/dev/nvidia0")
+    before = node_state(lab, "node2")
+    book = ("ansible-playbook", "provision.yml", *given(lab, "node2"), "--tags", "nccl")
+    done = lab.command(*book)
+    text = re.sub(r"\s+", " ", done.stdout)
+    assert done.returncode == 2, text
+    assert "libnccl2 2.30.0-1+cuda13.0 by 2.29.7-1+cuda12.9" in text
+    assert "dlperf_adopt: [nccl]" in text
+    assert "dlperf_replace: [nccl]" in text
+    program = "import os, time; os.chroot('/srv/c'); time.sleep(900)"
+    pid = lab.said("node2", f'python3 -c "{program}" > /dev/null 2>&1 < /dev/null & echo $!')
+    done = lab.command(*book, "-e", '{"dlperf_replace": ["nccl"]}')
+    text = re.sub(r"\s+", " ", done.stdout)
+    assert done.returncode == 2, text
+    assert f"containers on the node have GPUs: python3 ({pid})" in text
+    assert node_state(lab, "node2") == before
+    lab.said("node2", f"kill {pid}")
+    done = lab.command(*book, "-e", '{"dlperf_adopt": ["nccl"]}')
+    assert done.returncode == 0, done.stdout
+    assert "libnccl2 2.30.0" in lab.said("node2", "dpkg-query -W libnccl2").replace("\t", " ")

@@ -1,0 +1,137 @@
+"""The list of what provisioning would change, made of results that modules give in check mode."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+from ansible.module_utils import deb_family
+from standins import PROJECT
+
+from dlperf_runner.control import playbooks
+from dlperf_runner.provision.adoption import chosen, moved_refusals, work_refusal
+from dlperf_runner.provision.rehearsal import listed, of_task
+
+
+def diff(header: str, before: str, after: str) -> dict[str, Any]:
+    sides = {"before_header": header, "after_header": header}
+    return {"diff": [sides | {"before": before, "after": after}]}
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "result", "items"),
+    [
+        (
+            "package_family",
+            {},
+            diff(
+                "packages of nccl",
+                "libnccl2 2.30.7-1 held\nold 1\n",
+                "libnccl2 2.29.7-1 held\nnew 2 held\n",
+            ),
+            [
+                ("packages", "libnccl2 2.30.7-1 -> 2.29.7-1"),
+                ("packages", "new 2 (new)"),
+                ("holds", "new"),
+                ("packages", "old 1 removed"),
+            ],
+        ),
+        (
+            "node_files",
+            {},
+            diff("/etc/apt/sources.list.d/dlperf-docker.sources", "", "URIs: x\n"),
+            [("package sources", "/etc/apt/sources.list.d/dlperf-docker.sources (new)")],
+        ),
+        ("node_files", {}, diff("/etc/hosts", "a\n", "b\n"), [("files", "/etc/hosts")]),
+        ("node_files", {}, diff("/x", "present\n", "absent\n"), [("files", "/x (removed)")]),
+        (
+            "node_tuning",
+            {},
+            diff("settings", "cpu_governor/0 powersave\n", "cpu_governor/0 performance\n"),
+            [("settings", "cpu_governor/0: powersave -> performance")],
+        ),
+        (
+            "ansible.builtin.systemd_service",
+            {"name": "docker", "state": "reloaded"},
+            {},
+            [("services", "docker: reloaded")],
+        ),
+        ("ansible.builtin.user", {"name": "dlperf"}, {}, [("users", "user dlperf")]),
+        ("ansible.builtin.copy", {"dest": "/etc/x"}, {}, [("files", "/etc/x")]),
+        ("ansible.builtin.copy", {"dest": "{{ x }}"}, {}, [("other steps", "The task")]),
+        ("ansible.builtin.command", {"argv": ["x"]}, {}, [("other steps", "The task")]),
+    ],
+)
+def test_a_result_becomes_typed_changes(
+    action: str, arguments: dict[str, Any], result: dict[str, Any], items: list[tuple[str, str]]
+) -> None:
+    assert of_task("The task", action, arguments, result) == items
+
+
+def test_nodes_with_equal_changes_have_one_list() -> None:
+    items = [("files", "/b"), ("packages", "a 1 (new)"), ("files", "/b")]
+    text = listed({"n1": items, "n2": items, "n3": []}, {"n4": "no room"})
+    assert text == (
+        "n1, n2: what would change\n  packages:\n    a 1 (new)\n  files:\n    /b\n"
+        "  records:\n    /var/lib/dlperf, /opt/dlperf/stamps (this project's records)\n\n"
+        "n3: nothing would change\n\nn4: refused\n  no room"
+    )
+
+
+def test_packages_of_others_move_with_consent_only() -> None:
+    foreign = {"nccl": ["libnccl2 2.30.7-1 by 2.29.7-1"], "nvidia_driver": ["x 1 by 2"]}
+    (problem,) = moved_refusals(foreign, ["cuda"])
+    assert problem.startswith("NCCL: provisioning did not install these packages")
+    assert "libnccl2 2.30.7-1 by 2.29.7-1" in problem
+    assert "dlperf_adopt: [nccl]" in problem
+    assert "dlperf_replace: [nccl]" in problem
+    assert moved_refusals(foreign, ["nccl"]) == []
+
+
+def test_running_work_refuses_a_change() -> None:
+    """nvidia-container-toolkit#1227: after daemon-reload containers lose their GPUs."""
+    containers = {"jobs": [], "gpu_containers": ["python3 (7)"]}
+    assert "daemon-reload" in work_refusal(containers, ["cuda"], drains=False)
+    assert work_refusal(containers, [], drains=False) == ""
+    jobs = {"jobs": ["12", "13"], "gpu_containers": []}
+    assert "12, 13" in work_refusal(jobs, [], drains=False)
+    assert work_refusal(jobs, ["cuda"], drains=True) == ""
+
+
+def test_all_names_every_part_that_can_be_kept() -> None:
+    assert {"driver", "nccl", "tuning", "hosts", "known_hosts"} <= set(chosen("all"))
+    assert chosen(["all"]) == chosen("all")
+    assert chosen(["driver"]) == ["driver"]
+
+
+SERVER_DRIVER = (
+    *("nvidia-headless-no-dkms-580-server-open", "linux-modules-nvidia-580-server-open-generic"),
+    *("linux-objects-nvidia-580-server-open-6.8.0-45-generic", "nvidia-firmware-580-server"),
+    *("linux-signatures-nvidia-6.8.0-45-generic", "libnvidia-compute-580-server"),
+    *("nvidia-utils-580-server", "nvidia-kernel-common-580-server"),
+)
+
+
+def test_ubuntus_server_driver_goes_as_a_whole() -> None:
+    """ansible-role-nvidia-driver#24: before, apt's transaction was refused after nouveau, headers
+    and source had changed."""
+    releases = yaml.safe_load((PROJECT / "roles/nvidia_driver/vars/main.yml").read_text())
+    for release in releases["__nvidia_driver_releases"].values():
+        if system := release["systems"].get("ubuntu24.04"):
+            for name in SERVER_DRIVER:
+                assert deb_family.is_member(name, system["replaces"]), name
+
+
+def test_sudos_password_is_asked_for_once_and_stays_out_of_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("getpass.getpass", lambda _: "a b$c")
+    for name in ("DLPERF_BECOME_PASSWORD", "ANSIBLE_BECOME_PASSWORD_FILE"):
+        monkeypatch.setenv(name, "")  # restored afterwards
+    playbooks.ask_become_password()
+    # Ansible starts the file if it is executable, and reads its output.
+    program = os.environ["ANSIBLE_BECOME_PASSWORD_FILE"]
+    assert subprocess.check_output([program], text=True) == "a b$c\n"
