@@ -1,4 +1,4 @@
-# make demo | test | test-AREA | test-all | setup | lab-up | lab-down | lint | docs-site | lock | clean
+# make demo | test | test-AREA | test-all | setup | wheel | lab-up | lab-down | lint | docs-site | lock | clean
 SHELL := /bin/bash
 .ONESHELL:
 .SHELLFLAGS := -euo pipefail -c
@@ -21,7 +21,7 @@ SYSTEM_FILES := /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-ke
 
 SUITES := test-containers test-build test-gpu-roles test-nodes test-campaigns test-pytorch test-jax test-tensorflow-paddle test-slurm test-faults test-versions
 
-.PHONY: help setup system test-system demo test $(SUITES) test-all unit lint lab-up lab-down docs docs-site drift gpu-kit lock clean
+.PHONY: help setup system test-system demo test $(SUITES) test-all unit lint wheel lab-up lab-down docs docs-site drift gpu-kit lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -109,6 +109,11 @@ $(SUITES): test-%: test-system .venv/.dev
 	$(TESTS) $$(grep -rl --include='test_*.py' 'mark\.$(subst -,_,$*)\b' tests | sort) -m $(subst -,_,$*)
 
 test-all: test $(SUITES) ## Run every test
+
+wheel: $(VENV)/.controller ## Build the package into .cache/wheel
+	rm -rf .cache/wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir .cache/wheel .
+	@echo "Install it: pip install '$$(echo $(CURDIR)/.cache/wheel/*.whl)[report]'"
 
 docs: .venv/.dev ## Write the tables of variables into the roles' READMEs
 	$(BIN)/python -m tools.role_readme

@@ -27,6 +27,7 @@ from typer.core import TyperGroup
 
 from .. import __version__
 from ..core.errors import Stopped, UserError
+from ..core.extras import lacks
 from ..core.paths import OWN_CATALOG
 from ..options import option
 
@@ -102,6 +103,11 @@ class _Commands(TyperGroup):
             return result
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except ModuleNotFoundError as error:
+            if (lacking := lacks(error.name)) is None:
+                raise
+            print(f"error: {lacking}", file=sys.stderr)
             raise typer.Exit(2) from None
         except OSError as error:
             if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has exited

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..core.errors import UserError
-from ..core.paths import is_clone, shipped
+from ..core.paths import copy_shipped, is_clone, shipped
 from ..options import option
 
 ORDER = 20
@@ -38,12 +37,5 @@ def init_inventory(directory: Path, example: str) -> Path:
         )
     if directory.is_dir() and is_clone() and directory.resolve() == examples:
         directory = directory / "mine"
-    if directory.exists():
-        raise UserError(
-            "the directory already exists",
-            where=str(directory),
-            expected="a new directory",
-            hint="choose another: dlperf init DIR",
-        )
-    shutil.copytree(examples / example, directory)
+    copy_shipped(f"inventory/{example}", directory, "dlperf init DIR")
     return directory

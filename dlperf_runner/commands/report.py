@@ -16,6 +16,7 @@ from ..campaign.directory import name_of
 from ..campaign.manifest import seal
 from ..compare.conditions import parse_stated
 from ..core.errors import UserError
+from ..core.extras import require
 from ..core.files import is_campaign, json_text, read_bytes, remove, write_result
 from ..core.frame import records
 from ..options import (
@@ -121,6 +122,7 @@ def make_report(
     from ..report import html
     from ..results.statement import NOTHING, with_conditions
 
+    require("report", "scipy", "vl_convert", "xlsxwriter")  # before logs are read for minutes
     t = load_labels(language)
     if len(directories) == 1:
         conditions = with_conditions(conditions, statements or NOTHING, directories[0])

@@ -1,5 +1,5 @@
-"""Dependencies that only some commands need: the extra `cluster`, which installs Ansible, and those
-of exports."""
+"""Dependencies that only some commands need: the extra `cluster`, which installs Ansible, `report`
+with plots and statistics, and those of exports."""
 
 from __future__ import annotations
 
@@ -24,13 +24,24 @@ def require_cluster() -> None:
         )
 
 
+def lacks(module: str | None) -> UserError | None:
+    """The error of a command that imports a module of the extra `report`; None for others."""
+    name = {"scipy": "scipy", "vl_convert": "vl-convert-python", "xlsxwriter": "xlsxwriter"}
+    package = name.get((module or "").partition(".")[0])
+    return None if package is None else _lacking("report", package)
+
+
 def require(extra: str, *modules: str) -> None:
     """Raise a UserError if a module of an extra is missing."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError(
-            f"this export requires the extra `{extra}`",
-            expected=" and ".join(modules),
-            found=f"an installation without {' and '.join(missing)}",
-            hint=f"pip install 'dlperf_runner[{extra}]', or 'pip install .[{extra}]' in a clone",
-        )
+        raise _lacking(extra, *missing)
+
+
+def _lacking(extra: str, *packages: str) -> UserError:
+    return UserError(
+        f"this command requires the extra `{extra}`",
+        expected=" and ".join(packages),
+        found="an installation without",
+        hint=f"pip install 'dlperf_runner[{extra}]', or 'pip install .[{extra}]' in a clone",
+    )

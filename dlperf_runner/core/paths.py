@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .. import __version__
-from .errors import as_user_error
+from .errors import UserError, as_user_error
 from .files import read_bytes, write_link, write_whole
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -37,6 +37,18 @@ def is_clone() -> bool:
 def shipped() -> Path:
     """The directory with inventory/, roles/ and requirements/, for reading."""
     return _CLONE if is_clone() else _SHIPPED
+
+
+def copy_shipped(name: str, directory: Path, hint: str) -> None:
+    """Copy a shipped directory to a new one. Raises UserError if that exists."""
+    if directory.exists():
+        raise UserError(
+            "the directory already exists",
+            where=str(directory),
+            expected="a new directory",
+            hint=f"choose another: {hint}",
+        )
+    shutil.copytree(shipped() / name, directory)
 
 
 @functools.cache

@@ -93,9 +93,36 @@ def use(programs: Path, away: Path) -> None:
 
 
 @pytest.fixture(scope="module")
+def bare(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with the package alone."""
+    return installed(built, tmp_path_factory.mktemp("bare") / "venv")
+
+
+@pytest.fixture(scope="module")
 def analysis(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment with what analysis needs, and no Ansible."""
-    return installed(built, tmp_path_factory.mktemp("analysis") / "venv")
+    """The programs of an environment with all that analysis needs, and no Ansible."""
+    return installed(built, tmp_path_factory.mktemp("analysis") / "venv", "[report]")
+
+
+def test_the_package_alone_is_small_and_reads_the_sample(bare: Path, tmp_path: Path) -> None:
+    size = sum(path.lstat().st_size for path in bare.parent.rglob("*"))
+    assert size < 250_000_000
+    made = run([bare / "dlperf", "demo-logs"], tmp_path)
+    assert "dlperf summarize demo-logs\n  dlperf report demo-logs\n" in made
+    assert " 9579.74 " in run([bare / "dlperf", "summarize", "demo-logs"], tmp_path)
+    assert "choose another: dlperf demo-logs DIR" in run(
+        [bare / "dlperf", "demo-logs"], tmp_path, 2
+    )
+    for command in ("report", "compare"):
+        refused = run([bare / "dlperf", command, "demo-logs"], tmp_path, 2)
+        assert "pip install 'dlperf_runner[report]'" in refused
+        assert "Traceback" not in refused
+
+
+def test_the_wheel_runs_without_an_installation(built: Path, tmp_path: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    once = [UV, "tool", "run", "--quiet", "--python", sys.executable, "--from", wheel, "dlperf"]
+    assert "dlperf summarize demo-logs" in run([*once, "demo-logs"], tmp_path)
 
 
 def test_logs_become_a_table_and_a_report_without_ansible(analysis: Path, tmp_path: Path) -> None:
@@ -231,7 +258,18 @@ def test_pip_installs_it(built: Path, tmp_path: Path, name: str) -> None:
     (wheel,) = built.glob("*.whl")
     run([interpreter(name), "-m", "venv", tmp_path / "venv"], tmp_path)
     programs = tmp_path / "venv/bin"
-    run([programs / "python", "-m", "pip", "install", "--quiet", "--no-compile", wheel], tmp_path)
+    run(
+        [
+            programs / "python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-compile",
+            f"{wheel}[report]",
+        ],
+        tmp_path,
+    )
     use(programs, tmp_path)
 
 
