@@ -6,13 +6,15 @@ python -m tools.commands_page > docs/commands.md
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer
 
 from dlperf_runner.commands import app
 
+_SHARED = 3  # commands that have an option with the same text
 _HEAD = """# Commands
 
 Start a command with `dlperf COMMAND`. `python -m dlperf_runner COMMAND` is the same. After `dlperf --install-completion`,
@@ -25,7 +27,7 @@ bash, zsh and fish complete commands, options and names of the catalogue. This p
 | ------ | ------- |
 | 0 | success |
 | 1 | a negative result: a run failed, is missing or is invalid, a node fails its checks, a case is slower than allowed or none could be compared, a file of a bundle could not be fetched, or the recorded results differ from the logs |
-| 2 | invalid input or usage; a message on standard error states the place, the expected and the actual value. Also if a log failed validation (all other logs are counted), whatever else is wrong |
+| 2 | invalid input or usage; a message on standard error states the place, the expected and the actual value. Also: a log was refused. All others are counted |
 | 130, 143, 129 | interrupted by Ctrl-C, by TERM, by HUP; `run` has stopped its run on the nodes and prints how to resume |
 
 A table never hides or cuts a column. In a pipe or a file, each row is one line. On a narrow terminal, cells take several lines;
@@ -40,28 +42,45 @@ prints the same data for programs.
 def render() -> str:
     """The page."""
     group: Any = typer.main.get_command(app)
-    return "\n".join([_HEAD, *(line for name in group.commands for line in _command(name, group))])
+    commands = {name: one for name, one in group.commands.items() if not one.hidden}
+    rows = {name: dict(_rows(command)) for name, command in commands.items()}
+    count = Counter(row for own in rows.values() for row in own.items())
+    shared = {
+        title: text
+        for (title, text), number in count.items()
+        if number >= _SHARED and title[0] == "-"
+    }
+    parts = [_HEAD, "## Shared options\n", *_table(dict(sorted(shared.items())))]
+    for name, command in commands.items():
+        arguments = (p.metavar for p in command.params if p.param_type_name == "argument")
+        parts.append(f"## {name}\n")
+        words = " ".join((name, *filter(None, arguments), "[OPTIONS]"))
+        parts.append(f"`{words}`: {' '.join(inspect.cleandoc(command.help or '').split())}\n")
+        parts += _table({t: text for t, text in rows[name].items() if shared.get(t) != text})
+        if also := [f"`{title.split()[0].strip(',')}`" for title in rows[name] if title in shared]:
+            parts.append(f"[Shared options](#shared-options): {', '.join(also)}.\n")
+    return "\n".join(parts)
 
 
-def _command(name: str, group: Any) -> Iterator[str]:
-    command = group.commands[name]
-    if command.hidden:
-        return
+def _rows(command: Any) -> Iterator[tuple[str, str]]:
+    """What a command takes, and its meaning, the arguments first."""
     parameters = [p for p in command.params if p.name != "help" and not getattr(p, "hidden", False)]
-    arguments = [p for p in parameters if p.param_type_name == "argument"]
-    words = [name, *(p.metavar for p in arguments), "[OPTIONS]"]
-    yield f"## {name}\n"
-    yield f"`{' '.join(words)}`: {' '.join(inspect.cleandoc(command.help or '').split())}\n"
-    yield "| | |\n| - | - |"
-    for parameter in sorted(parameters, key=lambda one: one not in arguments):
-        if parameter in arguments:
-            title = parameter.metavar
-        else:
+    for parameter in sorted(parameters, key=lambda one: one.param_type_name != "argument"):
+        title = parameter.metavar
+        if parameter.param_type_name != "argument":
             title = ", ".join(parameter.opts)
             title += "" if parameter.is_flag else f" {parameter.metavar or 'TEXT'}"
-        text = " ".join((parameter.help or "").split()).replace("|", "\\|")
-        yield f"| `{title}` | {text} |"
-    yield ""
+        yield title, " ".join((parameter.help or "").split())
+
+
+def _table(rows: Mapping[str, str]) -> Iterator[str]:
+    """A table for GitHub and the site, where a bar ends a cell even within code."""
+    if rows:
+        yield "| option | meaning |\n| - | - |"
+        for row in rows.items():
+            title, text = (part.replace("|", "\\|") for part in row)
+            yield f"| `{title}` | {text} |"
+        yield ""
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ PAGES = {
         for path in sorted(ROOT.glob("roles/*/README.md"))
     },
 }
+# Search shows these pages early, and those that are made from other files late.
+_FIRST = {"slurm.md": 2, "gpu-nodes.md": 8, "comparing.md": 2, "columns.md": 2}
 _LINK = re.compile(r"(!?)\[([^\]]+)\]\(((?!https?:|#|mailto:)[^)#\s]+)(#[^)]*)?\)")
 
 
@@ -44,6 +46,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     markdown = re.sub(r"`[^`\n]*`", lambda code: code[0].replace("\\|", "|"), markdown)
     origin = {made: source for source, made in PAGES.items()}
     here = page.file.src_uri
+    if here in origin or here in _FIRST:
+        page.meta["search"] = {"boost": _FIRST.get(here, 0.2)}
     folder = posixpath.dirname(origin.get(here, f"docs/{here}"))
 
     def lead(match: re.Match[str]) -> str:

@@ -194,7 +194,7 @@ def _states(
 
 
 def _past(own: Scheduler, jobs: Sequence[Job], now: Sequence[JobState]) -> list[JobState]:
-    """How those jobs ended that the scheduler has forgotten, if the site keeps that."""
+    """The end states of jobs that the scheduler forgot, if the site keeps them."""
     present = {state.job for state in now}
     missing = [job.id for job in jobs if job.id and job.id not in present]
     if not missing or own.past_argv is None:

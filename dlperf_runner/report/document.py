@@ -260,7 +260,7 @@ class _SeriesDrawer:
         return Section(case_tables.cases(number, group, self._t), tuple(filter(None, charts)))
 
     def others(self) -> tuple[Chart, ...]:
-        """Of cases that no table has; to be called last."""
+        """The charts of cases without a table; to be called last."""
         charts = [self._chart(key) for key in list(self._by_case)]
         return tuple(filter(None, charts))
 

@@ -160,7 +160,7 @@ def _all_degrees(parallel: str | None, world_size: int) -> set[str]:
 
 
 def _content(reading: Reading) -> object:
-    """What only copies of a log have in common."""
+    """The hash of the rates and steps, which only copies of a log have in common."""
     return reading.log_sha256 if reading.rates is None else reading.rates
 
 

@@ -105,6 +105,6 @@ def difference_error(spread: Spread, n_a: int, n_b: int) -> float:
 
 
 def difference_half_width(spread: Spread, n_a: int, n_b: int, level: float = LEVEL) -> float:
-    """How far, in logarithms, two campaigns of the same thing with so many runs may be apart: by
+    """The largest expected difference, in logarithms, of two campaigns with equal speed: by
     Student's t-test, which is exact for campaigns with as many runs as those of the estimate."""
     return student(spread.campaigns - 1, level) * difference_error(spread, n_a, n_b)

@@ -5,7 +5,7 @@ values before and after each possible split by Student's t (the change-point mod
 and Kang, Journal of Quality Technology 35, 2003). What the later looks find is never taken back.
 
 Many looks find something by chance, and so do slow fluctuations. Therefore look number n needs
-p < 0.1 / n², and the standard error is multiplied by √3, as much as values need whose neighbours
+p < 0.1 / n², and the standard error is multiplied by √3, the right factor for neighbours that
 correlate by 0.5. A change by less than SMALLEST is none: printed values are rounded, and a number
 that is 338.28 for a month and then 338.29 has no scatter at all. docs/statistics.md says how often
 this errs.

@@ -9,6 +9,8 @@ from command_line import call
 from make_logs import ROOT
 
 from dlperf_runner.commands import app
+from dlperf_runner.core.frame import COLUMNS as MEASURED
+from dlperf_runner.stats.summary import COLUMNS
 from tools.commands_page import render
 
 PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
@@ -49,5 +51,13 @@ def test_commands_that_print_data_print_json() -> None:
     # has a format of its own.
     assert without == {
         *("run", "lab", "provision", "decommission", "init", "init-workload"),
-        *("export", "env", "live", "attach", "stop"),
+        *("export", "env", "live", "attach", "stop", "demo-logs"),
     }
+
+
+def test_every_column_of_the_files_has_a_meaning() -> None:
+    text = (ROOT / "docs" / "columns.md").read_text(encoding="utf-8").partition("## A case")[2]
+    heads = re.findall(r"^\| (`.*?`) \|", text, re.MULTILINE)
+    names = [name for head in heads for name in re.findall(r"`(\w+)`", head)]
+    assert len(names) == len(set(names))
+    assert set(names) == {*COLUMNS, *MEASURED, "campaign", "family"}
