@@ -87,11 +87,13 @@ def test_every_link_within_the_site_leads_somewhere(site: dict[Path, Page]) -> N
 def test_every_command_exists(paper: Path) -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     text = paper.read_text(encoding="utf-8")
-    called = re.findall(r"(?:\bdlperf|-m dlperf_runner) (?:(--?)|([a-z]+\b))(?![./])", text)
+    called = re.findall(
+        r"(?:\bdlperf|-m dlperf_runner) (?:(--?)|([a-z]+(?:-[a-z]+)*\b))(?![./])", text
+    )
     assert {name for _, name in called if name} <= set(commands)
     # The options that stand behind a command, up to the end of its line or code.
     for name, rest in re.findall(
-        r"(?:\bdlperf|-m dlperf_runner) ([a-z]+)((?:[^`\n#|]|\\\n)*)", text
+        r"(?:\bdlperf|-m dlperf_runner) ([a-z]+(?:-[a-z]+)*)((?:[^`\n#|]|\\\n)*)", text
     ):
         if name in commands and not commands[name].context_settings.get("ignore_unknown_options"):
             known = {option for parameter in commands[name].params for option in parameter.opts}

@@ -34,7 +34,6 @@ EXCEPTIONS = {
         "makes an environment in a new directory, which replaces the former one",
     ),
     "commands/provision.py": ({"TemporaryDirectory"}, OWN_DIRECTORY),
-    "commands/init.py": ({"copytree"}, "copies this package's files to a new directory"),
     "doctor/slurm.py": ({"mkdtemp", "rmtree"}, OWN_DIRECTORY),
     "doctor/command.py": ({"TemporaryDirectory"}, OWN_DIRECTORY),
     "campaign/execute.py": (
