@@ -20,7 +20,7 @@ from playwright.sync_api import sync_playwright  # noqa: E402
 from dlperf_runner.commands.report import make_report  # noqa: E402
 
 PICTURE = ROOT / "docs" / "img" / "report.png"
-SIZE = {"width": 1040, "height": 1100}
+SIZE = {"width": 1400, "height": 1100}
 CONDITIONS = ("accelerator=V100-SXM2-16GB", "data=real", "xla=false", "image_size=224")
 
 
