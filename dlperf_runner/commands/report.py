@@ -72,6 +72,7 @@ def command(
 ) -> None:
     """Write report.html, report.md, plots and results.{csv,json,xlsx,tex}. The exit status is 1 if
     a run failed, is missing or is invalid, and 2 if a log failed validation."""
+    require("report", "scipy", "vl_convert", "xlsxwriter")  # before logs are read for minutes
     made = make_report(
         directories,
         output_dir,
@@ -122,7 +123,6 @@ def make_report(
     from ..report import html
     from ..results.statement import NOTHING, with_conditions
 
-    require("report", "scipy", "vl_convert", "xlsxwriter")  # before logs are read for minutes
     t = load_labels(language)
     if len(directories) == 1:
         conditions = with_conditions(conditions, statements or NOTHING, directories[0])
