@@ -29,7 +29,8 @@ help: ## Show this list
 setup: system $(VENV)/.controller ## Set up the controller: system packages (listed first), .venv, this clone in it. ANSIBLE=2.16 for old nodes
 
 $(VENV)/.controller: .ci/install-clone requirements/$(if $(ANSIBLE),ansible-$(ANSIBLE),controller).txt
-	$(call venv)
+	@$(call venv)
+	echo "Installing Ansible and the packages for analysis into $(VENV) (about a minute)"
 	$(BIN)/python -m pip install --quiet --quiet --require-hashes -r $(filter %.txt,$^)
 	touch $@
 

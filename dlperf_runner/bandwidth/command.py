@@ -28,7 +28,9 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Show the bus bandwidth by message size from logs of nccl-tests. The exit status is 1 if
-    results were wrong, and 2 if a log cannot be read or its table is incomplete."""
+    results were wrong, and 2 if a log cannot be read or its table is incomplete.
+
+    Example: dlperf bandwidth all_reduce.log"""
     found = view(dict.fromkeys(paths))
     if as_json:
         print_json({"logs": found.document})

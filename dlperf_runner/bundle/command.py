@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..catalog.reader import Catalog
 
 ORDER = 30
+SETTINGS = {"epilog": "Example: dlperf bundle --stack h100-cuda12.9 --suite jammy"}
 _Inventory = Annotated[
     list[str] | None,
     option(

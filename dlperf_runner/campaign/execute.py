@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from .lock import exists
 from .manifest import seal
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 REFRESH_S = 0.5
 PREFIX = f"dlperf-runner-{socket.gethostname()}-"  # of the folders of ansible-runner
@@ -45,6 +46,7 @@ class Playbook:
     """A running playbook: its events, its errors, and the state to stop it."""
 
     log: Path
+    show_text: bool = False
     problems: list[str] = field(default_factory=list)
     unreachable: list[str] = field(default_factory=list)
     status: str = "starting"
@@ -61,6 +63,8 @@ class Playbook:
             # Only for the owner: ansible-core prints some errors of tasks with no_log, too.
             with suppress(OSError, UserError), open_append(self.log, 0o600) as log:
                 log.write(f"{text}\n".encode())
+            if self.show_text:
+                print(text, file=sys.stderr)
         data = event.get("event_data", {})
         result = data.get("res") or {}
         told = not data.get("ignore_errors") or data.get("task_action") in TOLD
@@ -175,7 +179,7 @@ def outcomes(campaign: Path) -> dict[str, dict[str, Any]]:
     found = {}
     for path in sorted(campaign.glob("runs/*/*/run.json")):
         document = read_json(path)
-        own = {name: document[name] for name in ("workload", "log_format")}
+        own = {name: document[name] for name in ("workload", "log_format", "case")}
         found[document["id"]] = document.get("outcome", {}) | own
     return found
 
@@ -191,22 +195,83 @@ def current_rate(run: Path, log_format: str) -> float | None:
     return parse_tail(log_format, tail)
 
 
-def show(campaign: Path, progress: Progress, bar: TaskID) -> None:
-    """Update the progress bar from the campaign's files."""
-    from ..catalog.reader import printed_unit
+class RunLines:
+    """A line for each run that ends, and on a terminal a bar below them: the running run, its rate,
+    and the time that is left."""
 
-    runs = outcomes(campaign)
-    states = [run.get("status") for run in runs.values()]
-    ended = sum(state in ("done", "failed") for state in states)
-    running = next((name for name, run in runs.items() if run.get("status") == "running"), None)
-    text = f"{ended} of {len(runs)} runs" if runs else "preparing the nodes"
-    if running:
-        own = runs[running]
-        rate = current_rate(campaign / "runs" / running, own["log_format"])
-        text = running
-        if rate is not None:
-            text += f"  {rate:.5g} {printed_unit(own['workload'])}"
-    progress.update(bar, total=len(runs) or None, completed=ended, description=text)
+    def __init__(self, campaign: Path, progress: Progress) -> None:
+        self.campaign, self.progress = campaign, progress
+        self.bar = progress.add_task("preparing the nodes", total=None)
+        self.ended = {name for name, run in outcomes(campaign).items() if is_ended(run)}
+
+    def show(self) -> None:
+        """Update it from the campaign's files."""
+        from ..catalog.reader import printed_unit
+
+        runs = outcomes(self.campaign)
+        for name, run in runs.items():
+            if is_ended(run) and name not in self.ended:
+                self.ended.add(name)
+                line = line_of(name, run)
+                self.progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        running = next((n for n, run in runs.items() if run.get("status") == "running"), None)
+        text = "" if runs else "preparing the nodes"
+        place = self.campaign / "runs" / (running or "")
+        since = {running: since_start(place, time.time()) or 0.0} if running else {}
+        records = [{"id": name, "case": run["case"], "outcome": run} for name, run in runs.items()]
+        if (left := time_left(records, since)) and len(self.ended) < len(runs):
+            text = f"{clock(left)} left  "
+        if running:
+            rate = current_rate(place, runs[running]["log_format"])
+            unit = printed_unit(runs[running]["workload"])
+            text += running if rate is None else f"{running}  {rate:.5g} {unit}"
+        self.progress.update(
+            self.bar, total=len(runs) or None, completed=len(self.ended), description=text
+        )
+
+
+def is_ended(outcome: Mapping[str, Any]) -> bool:
+    return outcome.get("status") in ("done", "failed", "invalid")
+
+
+def line_of(name: str, outcome: Mapping[str, Any]) -> str:
+    """`done    CASE/r1  23 s`; of a failed run, why."""
+    seconds = outcome.get("elapsed_s")
+    took = f"  {seconds:.0f} s" if isinstance(seconds, int | float) else ""
+    why = f"  {outcome['message']}" if outcome.get("message") else ""
+    return f"{outcome['status']:6}  {name}{took}{why.splitlines()[0] if why else ''}"
+
+
+def clock(seconds: float) -> str:
+    """`1:05`, `2:01:05`."""
+    hours, rest = divmod(int(seconds), 3600)
+    minutes = f"{rest // 60:02d}" if hours else f"{rest // 60}"
+    return f"{f'{hours}:' if hours else ''}{minutes}:{rest % 60:02d}"
+
+
+def since_start(run: Path, now: float) -> float | None:
+    """Seconds since a run was recorded as running."""
+    with suppress(OSError):
+        return max(0.0, now - (run / "run.json").stat().st_mtime)
+    return None
+
+
+def time_left(records: Sequence[Mapping[str, Any]], elapsed: Mapping[str, float]) -> float | None:
+    """The expected seconds until all runs have ended: for each the median of its case, or of all,
+    less what has `elapsed` of it. None if no run is done yet."""
+    lengths: dict[str, list[float]] = {}
+    for record in records:
+        length = record["outcome"].get("elapsed_s")
+        if record["outcome"].get("status") == "done" and isinstance(length, int | float):
+            lengths.setdefault(record["case"], []).append(length)
+    if not lengths:
+        return None
+    usual = median(length for of_case in lengths.values() for length in of_case)
+    left = [record for record in records if not is_ended(record["outcome"])]
+    return sum(
+        max(0.0, median(lengths.get(record["case"], [usual])) - elapsed.get(record["id"], 0))
+        for record in left
+    )
 
 
 def execute(
@@ -216,10 +281,12 @@ def execute(
     stop_at: float | None = None,
     *,
     stop_on_node_loss: bool = False,
+    show_text: bool = False,
 ) -> list[str]:
     """Run the remaining runs of a campaign. Their outcomes are in their run.json.
 
-    Returns the errors that occurred outside the runs, as one message each.
+    Returns the errors that occurred outside the runs, as one message each. `show_text`: print what
+    Ansible says, too.
 
     `wait` is how long to wait for nodes that another campaign uses. After `stop_at`, by
     time.monotonic, or if a node is lost, no further run starts. A signal stops the campaign (see
@@ -227,7 +294,7 @@ def execute(
     current run, and if it is killed too, the nodes do (see benchmark_job).
     """
     campaign.mkdir(parents=True, exist_ok=True)
-    state = Playbook(log=campaign / "ansible.log")
+    state = Playbook(campaign / "ansible.log", show_text)
     with suppress(FileNotFoundError):
         open_read(state.log).close()  # refuses a link before anything runs
     before = outcomes(campaign)
@@ -238,7 +305,7 @@ def execute(
     )
     by_itself = False
     with _progress() as progress:
-        bar = progress.add_task("preparing the nodes", total=None)
+        lines = RunLines(campaign, progress)
         with signals_to(state):
             worker.start()
             while worker.is_alive():
@@ -250,11 +317,11 @@ def execute(
                     by_itself = True
                     state.signal = signal.SIGINT
                 state.pass_signal_on()
-                show(campaign, progress, bar)
+                lines.show()
     if state.log.is_file():
         seal(campaign, state.log.name, [state.log])
     if state.signal is not None and not (by_itself and state.signal == signal.SIGINT):
-        again = f"python -m dlperf_runner run --resume {shlex.quote(str(campaign))}"
+        again = f"dlperf run --resume {shlex.quote(str(campaign))}"
         raise Stopped(state.signal, f"resume with: {again}")
     if (
         outcomes(campaign) == before
@@ -285,9 +352,9 @@ def _progress() -> Progress:
 def follow(campaign: Path, goes_on: Callable[[], bool]) -> None:
     """Show the progress of a campaign that another process runs."""
     with _progress() as progress:
-        bar = progress.add_task("", total=None)
+        lines = RunLines(campaign, progress)
         while goes_on():
-            show(campaign, progress, bar)
+            lines.show()
             time.sleep(REFRESH_S)
 
 

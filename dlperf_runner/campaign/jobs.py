@@ -139,7 +139,7 @@ def _follow(
 ) -> list[str]:
     problems: list[str] = []
     plan = {run["id"]: run for run in read_plan(directory)["runs"]}
-    again = f"python -m dlperf_runner run --resume {shlex.quote(str(directory))}"
+    again = f"dlperf run --resume {shlex.quote(str(directory))}"
     level = ""
     cancelled_at = 0.0
     while active := [job for job in jobs if job.ended is None]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel
 
 from .. import logs
-from ..core.errors import UserError
+from ..core.errors import UserError, unknown_name
 from ..core.files import read_bytes
 from ..core.node import Node
 from ..core.paths import PACKAGE, own_catalog
@@ -19,7 +19,6 @@ from ..core.units import SAMPLES, Unit, per_second
 from .entry import CATALOG as CATALOG
 from .entry import display_path, load_entry, validated
 from .overrides import ADOPTED, merged, plain
-from .types import listed
 from .workload import Environment, Framework, Stack, Workload
 
 
@@ -69,9 +68,7 @@ def lookup(kind: str, name: str, known: Mapping[str, _T], where: str | None = No
     try:
         return known[name]
     except KeyError:
-        raise UserError(
-            f"unknown {kind} {name!r}", where=where, expected=f"one of {listed(known)}"
-        ) from None
+        raise unknown_name(kind, name, known, where) from None
 
 
 def load_catalog(root: Path = CATALOG) -> Catalog:
@@ -92,8 +89,7 @@ def _refuse_unknown_nulls(model: type[BaseModel], changes: Mapping[str, Any], wh
     known = model.model_fields
     for key, value in changes.items():
         if value is None and key not in known:
-            expected = f"one of {listed(known)}"
-            raise UserError("unknown key", where=where, expected=expected, found=key)
+            raise unknown_name("key", key, known, where)
         kind = known[key].annotation if key in known else None
         parts = [each for each in get_args(kind) if hasattr(each, "model_fields")]
         if parts and isinstance(value, Mapping):

@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -31,8 +31,6 @@ from ..core.extras import lacks
 from ..core.paths import OWN_CATALOG
 from ..options import option
 
-# Shells can complete only one-word commands, so not `python -m dlperf_runner`.
-AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -49,7 +47,16 @@ def _built(name: str, path: Path) -> Any:
     # The whole first paragraph. Typer would cut it after about 40 characters.
     command.short_help = " ".join((command.help or "").split("\n\n")[0].split())
     command.order = module.ORDER
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":  # its name and its text say what it is
+            parameter.get_help_record = partial(_without_type, parameter.get_help_record)
     return command
+
+
+def _without_type(record: Any, context: Any) -> Any:
+    """An argument's line in `--help` without the name of its type in Python, such as `<str>`."""
+    name, text = record(context) or ("", "")
+    return name.rpartition(" <")[0] or name, text
 
 
 class _CommandsInFiles(Mapping[str, Any]):
@@ -132,7 +139,6 @@ app = typer.Typer(
     epilog="Exit status: 0 success, 1 a run failed or is missing, 2 invalid input or usage, "
     "130 interrupted, 143 and 129 stopped by TERM and HUP.",
     no_args_is_help=True,
-    add_completion=AS_COMMAND,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -153,7 +159,7 @@ def main() -> None:
     codecs.register_error("escaped", _escaped)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="escaped")
-    app(prog_name="dlperf" if AS_COMMAND else "python -m dlperf_runner")
+    app(prog_name="dlperf")
 
 
 def _show_version(wanted: bool) -> None:

@@ -43,7 +43,9 @@ def command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the spread between campaigns of the same thing, for `compare`."""
+    """Measure the spread between campaigns of the same thing, for `compare`.
+
+    Example: dlperf aa results/first results/second"""
     from ..compare.spread import save_spreads
     from ..control.campaigns import run
     from ..plan.choice import parse_choice, parse_wait

@@ -29,7 +29,9 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Compress the logs and the telemetry of a campaign's finished runs. They can be summarized and
-    verified as before."""
+    verified as before.
+
+    Example: dlperf archive results/latest"""
     done = archive(directory)
     if as_json:
         print_json(asdict(done))

@@ -9,7 +9,9 @@ ORDER = 110
 
 
 def command(directory: CampaignDirectory = LATEST) -> None:
-    """Follow a campaign that runs detached or in another terminal. Ctrl-C leaves it running."""
+    """Follow a campaign that runs detached or in another terminal. Ctrl-C leaves it running.
+
+    Example: dlperf attach results/latest"""
     from ..campaign.directory import read_campaign
     from ..campaign.execute import follow
     from ..campaign.lock import owner_alive

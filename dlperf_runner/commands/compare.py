@@ -104,7 +104,9 @@ def command(
     junit: Annotated[Path | None, option("--junit", "Also write JUnit XML.", "FILE")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a campaign with published results, or with another campaign."""
+    """Compare a campaign with published results, or with another campaign.
+
+    Example: dlperf compare examples/logs --condition accelerator=V100-SXM2-16GB"""
     given = directories or []
     mode = _mode(given, baseline, save_baseline, published)
     _check_options(mode, _given(context))

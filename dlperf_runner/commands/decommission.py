@@ -9,5 +9,7 @@ SETTINGS = PASSES_ON
 
 
 def command(options: PlaybookOptions = None) -> None:
-    """Remove from the servers what provisioning installed."""
+    """Remove from the servers what provisioning installed.
+
+    Example: dlperf decommission -i inventory/mine"""
     start("playbooks/decommission.yml", options or [])

@@ -65,7 +65,9 @@ def command(
     ] = "",
 ) -> None:
     """Make the hash-locked environments of frameworks, without root and Ansible, in a shared
-    folder. They can be moved."""
+    folder. They can be moved.
+
+    Example: dlperf env build pytorch --stack h100-cuda12.9"""
     if action != "build":
         raise UserError("unknown action", where="env", expected="build", found=action)
     if python and own_python:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..stats.change_points import ChangePoint
 
 ORDER = 190
+SETTINGS = {"epilog": "Example: dlperf history --history results/history.sqlite"}
 _Plot = Annotated[
     Path | None,
     option("--plot", "With --case: also plot it to this .svg or .png file.", "FILE"),
@@ -95,7 +96,7 @@ def _named(text: str, cases: Mapping[str, Sequence[Point]], file: Path) -> str:
             if cases
             else "a case in the history, but no case matches the other options",
             found=text,
-            hint=f"`python -m dlperf_runner history --history {file}` lists them",
+            hint=f"`dlperf history --history {file}` lists them",
         )
     return fitting[0]
 

@@ -1,41 +1,105 @@
-"""The command `init`."""
+"""The command `init`: an inventory from an example for one kind of GPU."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from ..core.errors import UserError
+from ..core.errors import unknown_name
+from ..core.files import read_text, write_whole
 from ..core.paths import copy_shipped, is_clone, shipped
-from ..options import option
+from ..options import completes, option
 
 ORDER = 20
+
+
+class Example(NamedTuple):
+    """A folder of inventory/, the words in it that are others for these nodes, and a workload that
+    runs on them."""
+
+    nodes: str
+    folder: str = "example-h100"
+    words: tuple[tuple[str, str], ...] = ()
+    workload: str = "pytorch-resnet50v1.5"
+
+
+_A100 = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"), ("h100-cuda12.9", "a100-cuda11.8")
+_B200 = ("NVIDIA H100 80GB HBM3", "NVIDIA B200"), ("h100-cuda12.9", "b200-cuda13")
+EXAMPLES = {
+    "h100": Example("4 nodes with 8 H100 each, RoCE; H200 alike"),
+    "a100": Example(
+        "4 nodes with 8 A100 each, RoCE",
+        words=(*_A100, ("8 H100", "8 A100"), ("expects 400 Gb/s", "expects 200 Gb/s")),
+    ),
+    "b200": Example(
+        "4 nodes with 8 B200 each, RoCE",
+        words=(*_B200, ("8 H100", "8 B200"), ("jax, tensorflow2, nccl", "jax, nccl")),
+    ),
+    "mi300x": Example(
+        "4 nodes with 8 MI300X each, RoCE; ROCm 7 on them, and a wheel of torch, are yours",
+        words=(
+            *(("NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"), ("h100-cuda12.9", "mi300-rocm7")),
+            *(("8 H100", "8 MI300X"), ("pytorch, jax, tensorflow2, nccl", "pytorch")),
+        ),
+    ),
+    "v100": Example(
+        "4 nodes with 8 V100 each, InfiniBand: the published cluster",
+        "example",
+        workload="mxnet-resnet50v1b",
+    ),
+}
+NO_EXAMPLE = "GB200 has no stack yet: `dlperf summarize` reads logs of its runs"
 
 
 def command(
     directory: Annotated[
         Path, typer.Argument(help="The directory of the new inventory.", metavar="[DIR]")
     ] = Path("inventory"),
-    example: Annotated[str, option("--from", "The example to copy.", "NAME")] = "example",
+    example: Annotated[
+        str,
+        option(
+            "--from",
+            f"The GPUs of your nodes: {', '.join(EXAMPLES)}; default: h100. A terminal is asked.",
+            "NAME",
+            autocompletion=completes(lambda: EXAMPLES),
+        ),
+    ] = "",
+    show_list: Annotated[bool, option("--list", "List the examples, and create nothing.")] = False,
 ) -> None:
-    """Create an inventory from an example, and print the next steps."""
-    made = init_inventory(directory, example)
-    print(f"Created {made}. Set the names and addresses of your servers in it. Then run:")
+    """Create an inventory from an example, and print the next steps.
+
+    Example: dlperf init inventory/mine --from a100"""
+    if show_list:
+        for name, each in EXAMPLES.items():
+            print(f"{name:6}  {each.nodes}")
+        print(NO_EXAMPLE)
+        return
+    if not example and sys.stdin.isatty():
+        example = typer.prompt(f"GPUs of your nodes ({', '.join(EXAMPLES)})", default="h100")
+    name = (example or "h100").lower()
+    made = init_inventory(directory, name)
+    workload = EXAMPLES[name].workload
+    print(f"Created {made} for {EXAMPLES[name].nodes}.")
+    print("Set names and addresses in hosts.yml, and what differs in group_vars/nodes.yml. Then:")
+    print(f"  dlperf provision -i {made} --check    # what would change; changes nothing")
     print(f"  dlperf provision -i {made}")
-    print(f"  dlperf run -i {made} --model resnet50v1b")
+    print(f"  dlperf run -i {made} --workload {workload}")
 
 
-def init_inventory(directory: Path, example: str) -> Path:
+def init_inventory(directory: Path, name: str) -> Path:
     """Copy an example inventory. Raises UserError if the directory already exists."""
+    if name not in EXAMPLES:
+        raise unknown_name("example", name, EXAMPLES, "--from", f"; {NO_EXAMPLE}")
     examples = shipped() / "inventory"
-    known = sorted(p.name for p in examples.iterdir() if p.name.startswith("example"))
-    if example not in known:
-        raise UserError(
-            "unknown example", where="--from", expected=f"one of {', '.join(known)}", found=example
-        )
     if directory.is_dir() and is_clone() and directory.resolve() == examples:
         directory = directory / "mine"
-    copy_shipped(f"inventory/{example}", directory, "dlperf init DIR")
+    copy_shipped(f"inventory/{EXAMPLES[name].folder}", directory, "dlperf init DIR")
+    for path in sorted(directory.rglob("*.yml")):
+        text = read_text(path)
+        for old, new in EXAMPLES[name].words:
+            text = text.replace(old, new)
+        write_whole(path, text)
     return directory

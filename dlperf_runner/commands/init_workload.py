@@ -7,12 +7,13 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from ..core.errors import UserError
+from ..core.errors import UserError, unknown_name
 from ..core.files import read_bytes, remove, write_whole
 from ..core.paths import own_catalog
 from ..core.units import SAMPLES
@@ -75,6 +76,7 @@ QUESTIONS = (
     Question("topologies", "Nodes and devices per node", "1n1g[,2n8g]", "1n1g", False),
     Question("repeats", "How often each case runs", "N", "5", False),
 )
+_FEW = 12  # answers that a question shows
 OWN = "own"  # the format that a regular expression describes
 Files = Annotated[
     list[Path] | None,
@@ -90,7 +92,9 @@ Files = Annotated[
 )
 def command(values: Mapping[str, str], files: Files = None) -> None:
     """Describe a program of your own as a workload, in your own folder of the catalogue. On a
-    terminal, asks for what the options do not say. The folder is that of --catalog."""
+    terminal, asks for what the options do not say. The folder is that of --catalog.
+
+    Example: dlperf --catalog catalog init-workload"""
     folder = own_catalog()
     left = missing(values)
     if not on_terminal() and (left or folder is None):
@@ -100,7 +104,13 @@ def command(values: Mapping[str, str], files: Files = None) -> None:
     if folder is None:
         folder = Path(typer.prompt("The folder of your catalogue", default="catalog")).absolute()
     while left:
-        given[left[0].name] = typer.prompt(left[0].text)
+        known = choices(left[0].name, folder)
+        text = f"{left[0].text} ({', '.join(known)})" if 0 < len(known) <= _FEW else left[0].text
+        given[left[0].name] = typer.prompt(
+            text,
+            default=left[0].default or None,
+            value_proc=partial(checked, left[0].name, folder),
+        )
         left = missing(given)
     made = init_workload(folder, given, files or ())
     where = shlex.quote(str(folder))
@@ -108,6 +118,47 @@ def command(values: Mapping[str, str], files: Files = None) -> None:
     for command in (f"plan --workload {given['name']}", f"run --workload {given['name']}"):
         print(f"  dlperf --catalog {where} {command}")
     print(f"  dlperf --catalog {where} summarize")
+
+
+def choices(name: str, folder: Path) -> list[str]:
+    """The answers that a question takes; empty if it takes any."""
+    from ..catalog.entry import CATALOG
+    from ..launchers import launchers
+    from ..logs import formats
+
+    if name == "framework":
+        folders = (root.glob("frameworks/*.yml") for root in (CATALOG, folder))
+        return sorted(path.stem for each in folders for path in each)
+    if name in ("launcher", "log_format"):
+        return [*launchers()] if name == "launcher" else [*formats(), OWN]
+    few: dict[str, list[str]] = {
+        "unit": [SAMPLES, "tokens"],
+        "rates_are_per": ["world", "node", "device", "step"],
+    }
+    return few.get(name, [])
+
+
+def checked(name: str, folder: Path, answer: str) -> str:
+    """An answer as it is. Raises the error after which a terminal is asked again."""
+    known = choices(name, folder)
+    if known and answer not in known:
+        raise typer.BadParameter(str(unknown_name("answer", answer, known)))
+    if name == "name" and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", answer):
+        raise typer.BadParameter(
+            "a name has letters, digits, dots and hyphens, and begins with none of these two"
+        )
+    if name == "name" and (folder / FOLDER / f"{answer}.yml").exists():
+        raise typer.BadParameter("the workload exists already; take a new name")
+    try:
+        groups = re.compile(answer).groupindex if name == "regex" else {}
+        shlex.split(answer if name == "command" else "")
+    except (re.error, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
+    if name == "regex" and not ("step" in groups and {"rate", DURATION} & set(groups)):
+        raise typer.BadParameter(
+            f"it needs the groups (?P<step>...) and (?P<rate>...) or {DURATION}"
+        )
+    return answer
 
 
 def on_terminal() -> bool:

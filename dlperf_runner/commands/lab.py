@@ -23,7 +23,9 @@ def command(
     ] = "up",
     options: PlaybookOptions = None,
 ) -> None:
-    """Start or stop the built-in lab. It emulates a cluster on this machine."""
+    """Start or stop the built-in lab. It emulates a cluster on this machine.
+
+    Example: dlperf lab up -e lab_nodes=2"""
     # If the first argument is not a state, it is an option of ansible-playbook.
     given = ["-e", f"lab_state={_STATES[state]}"] if state in _STATES else [state]
     start("playbooks/lab.yml", [*given, *(options or [])])

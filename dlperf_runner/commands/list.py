@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Annotated, Any
 
 import typer
 
 from ..catalog.framework import Environment
-from ..catalog.published_numbers import as_record, load_published
+from ..catalog.published_numbers import PublishedNumber, as_record, load_published
 from ..catalog.reader import Catalog, folder_of, load_catalog
 from ..catalog.source import Source, UpstreamSource
 from ..catalog.workload import Matrix, Workload
-from ..core.errors import UserError
+from ..core.errors import unknown_name
 from ..core.lists import counted, grouped
 from ..core.paths import PACKAGE
 from ..core.units import SAMPLES, per_second
@@ -39,7 +39,9 @@ def command(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show the workloads, matrices, frameworks, stacks and published numbers of the catalogue."""
+    """Show the workloads, matrices, frameworks, stacks and published numbers of the catalogue.
+
+    Example: dlperf list published"""
     if as_json:
         print_json(document(load_catalog(), what))
     else:
@@ -70,7 +72,10 @@ def document(catalog: Catalog, what: str = "") -> dict[str, Any]:
 
 
 def render(catalog: Catalog, what: str = "", width: int = 80) -> str:
-    """The same as text. No line is wider than `width`, unless a single word is."""
+    """The same as text; without `what` only the names, which fit a screen. No line is wider than
+    `width`, unless a single word is."""
+    if not what:
+        return "".join(f"{line}\n" for line in _names(catalog, width))
     lines: list[str] = []
     for name in _chosen(what):
         lines.append(name.capitalize())
@@ -84,6 +89,16 @@ def render(catalog: Catalog, what: str = "", width: int = 80) -> str:
     return "\n".join(lines)
 
 
+def _names(catalog: Catalog, width: int) -> Iterator[str]:
+    numbers = load_published()
+    named = {"workloads": catalog.workloads, "frameworks": catalog.frameworks}
+    for kind, entries in {**named, "stacks": catalog.stacks}.items():
+        yield from wrapped(f"{len(entries)} {kind}: {', '.join(entries)}", width, rest="  ")
+    yield f"{sum(len(workload.matrices) for workload in catalog.workloads.values())} matrices"
+    yield f"{len(numbers)} published numbers of {len({n.report for n in numbers})} reports"
+    yield from wrapped(f"Details: dlperf list {', '.join(SECTIONS)}", width, rest="  ")
+
+
 def cases(matrix: Matrix) -> int:
     return len(matrix.topologies) * len(matrix.batches)
 
@@ -92,11 +107,7 @@ def _chosen(what: str) -> list[str]:
     if not what:
         return list(SECTIONS)
     if what not in SECTIONS:
-        raise UserError(
-            "unknown kind of catalogue entry",
-            expected=f"one of {', '.join(SECTIONS)}",
-            found=repr(what),
-        )
+        raise unknown_name("kind of catalogue entry", what, SECTIONS)
     return [what]
 
 
@@ -220,8 +231,6 @@ def _published(catalog: Catalog) -> Iterator[Block]:
     for name, numbers in grouped(load_published(), attrgetter("report")).items():
         first = numbers[0]
         unknown = "" if first.workload in catalog.workloads else " (not in this catalogue yet)"
-        tables = dict.fromkeys(" ".join(filter(None, (n.model, n.precision))) for n in numbers)
-        batches = sorted({n.batch_size_per_device or 0 for n in numbers})
         sources = list(dict.fromkeys(number.source for number in numbers))
         reasons = dict.fromkeys(n.contradiction for n in numbers if n.contradiction)
         accelerators = dict.fromkeys(n.conditions.accelerator or "unknown" for n in numbers)
@@ -230,13 +239,23 @@ def _published(catalog: Catalog) -> Iterator[Block]:
             ("source", "; ".join(sources[:_SOURCES])),
             *([("more", counted(more, "source"))] if (more := len(sources) - _SOURCES) > 0 else []),
             ("date", min(number.date for number in numbers)),
-            ("numbers", f"{len(numbers)} of {', '.join(tables)}, in {per_second(first.unit)}"),
-            *(("contradictory", reason) for reason in reasons),
-            ("batch sizes", ", ".join(str(batch or "unknown") for batch in batches)),
-            ("topologies", " ".join(map(str, sorted({n.topology for n in numbers})))),
             ("accelerators", ", ".join(accelerators)),
+            *(("contradictory", reason) for reason in reasons),
+            *_tables(numbers),
         ]
         yield f"{name}: {first.title}", details
+
+
+def _tables(numbers: Sequence[PublishedNumber]) -> Iterator[Detail]:
+    """`resnet50v1b fp32: 1n1g b128 390.6, 1n8g b128 2549.4 samples/s`"""
+    tables = grouped(numbers, lambda n: " ".join(filter(None, (n.model, n.precision))))
+    for name, cells in tables.items():
+        batches = (f" b{n.batch_size_per_device}" if n.batch_size_per_device else "" for n in cells)
+        texts = (
+            f"{n.topology}{batch} {n.samples_per_second:.6g}"
+            for n, batch in zip(cells, batches, strict=True)
+        )
+        yield "numbers", f"{name}: {', '.join(texts)} {per_second(cells[0].unit)}"
 
 
 SECTIONS: dict[str, Callable[[Catalog], Iterator[Block]]] = {

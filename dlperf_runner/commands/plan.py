@@ -22,7 +22,9 @@ def command(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the commands that would run on each host, without running them."""
+    """Show the commands that would run on each host, without running them.
+
+    Example: dlperf plan -i inventory/mine --workload pytorch-resnet50v1.5"""
     from ..control import campaigns
     from ..report.plan_text import render
 

@@ -46,7 +46,9 @@ def command(
 ) -> None:
     """Prepare the servers of the inventory for benchmarks with provision.yml.
 
-    Shows for each server what would change, and asks before anything does."""
+    Shows for each server what would change, and asks before anything does.
+
+    Example: dlperf provision -i inventory/mine"""
     given = [*(options or []), *(["-e", "dlperf_drain=true"] if drain else [])]
     if ask_become_pass:
         ask_become_password()

@@ -71,7 +71,9 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Write report.html, report.md, plots and results.{csv,json,xlsx,tex}. The exit status is 1 if
-    a run failed, is missing or is invalid, and 2 if a log failed validation."""
+    a run failed, is missing or is invalid, and 2 if a log failed validation.
+
+    Example: dlperf report examples/logs --lang zh"""
     require("report", "scipy", "vl_convert", "xlsxwriter")  # before logs are read for minutes
     made = make_report(
         directories,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..control.rounds import Policy
 
 ORDER = 80
+SETTINGS = {"epilog": "Example: dlperf run -i inventory/mine --workload pytorch-resnet50v1.5"}
 _StopAfter = Annotated[
     str,
     option(
@@ -33,6 +35,9 @@ _OnNodeLoss = Annotated[
         " them), or stop the campaign.",
         "POLICY",
     ),
+]
+_Verbose = Annotated[
+    bool, option("--verbose -v", "Show Ansible's text, too. It is in ansible.log anyway.")
 ]
 _Live = Annotated[
     bool,
@@ -57,8 +62,9 @@ def command(
         bool, option("--detach", "Run in the background; see `attach`, `status` and `stop`.")
     ] = False,
     live: _Live = False,
+    verbose: _Verbose = False,
 ) -> None:
-    """Run the benchmarks with bench.yml, show a progress bar, and print the results.
+    """Run the benchmarks with bench.yml, show each run and the time left, and print the results.
 
     Ctrl-C stops after the current run; a second one, or TERM, stops the current run, too."""
     from ..campaign import lock
@@ -69,14 +75,13 @@ def command(
     if ask_become_pass:
         ask_become_password()
     jobs = scheduled(chosen)
-    nodes = (chosen.inventories, chosen.limit)
-    where = (campaign, resume, chosen.wait)
+    given = (chosen.choice, chosen.inventories, chosen.limit, campaign, resume, chosen.wait)
     policy = Policy(stop_after, on_node_loss)
     if retry_failed and not resume:
         raise UserError("--retry-failed is for --resume DIR")
     if detach:
         directory = jobs.campaign(chosen, campaign, resume, policy) or campaigns.prepare(
-            chosen.choice, *nodes, *where, print_note, chosen.file
+            *given, print_note, chosen.file
         )
         options = _options(chosen, policy, retry_failed=retry_failed, live=live)
         pid = controllers.detach(directory, options)
@@ -94,10 +99,8 @@ def command(
                 campaigns.retry_failed_runs(directory)
             problems = run_jobs(directory, print_note, policy)
     else:
-        given = (chosen.choice, *nodes, *where, print_note, policy)
-        directory, problems = campaigns.run(
-            *given, retry_failed=retry_failed, file=chosen.file, around=around
-        )
+        run = partial(campaigns.run, *given, print_note, policy, file=chosen.file, around=around)
+        directory, problems = run(retry_failed=retry_failed, show_text=verbose)
     status = print_summary([directory])
     print_errors(problems)
     raise typer.Exit(1 if missing_runs(directory) else status)

@@ -27,7 +27,9 @@ def command(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make the tar with a workload's patched source. Nodes unpack this tar."""
+    """Make the tar with a workload's patched source. Nodes unpack this tar.
+
+    Example: dlperf source --workload mxnet-resnet50v1b"""
     from ..catalog.reader import load_catalog
     from ..plan.sources import prepare_source
 

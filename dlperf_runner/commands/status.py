@@ -26,7 +26,9 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Show the unfinished runs of a campaign, why runs failed or are invalid, and done runs that
-    the manifest lacks. The exit status is 1 if there are any."""
+    the manifest lacks. The exit status is 1 if there are any.
+
+    Example: dlperf status results/latest --watch"""
     from ..control.controllers import poll_campaign, status_of
 
     if watch:

@@ -123,7 +123,9 @@ def command(
 ) -> None:
     """Compute speeds, speed-ups and efficiencies from logs, and print the table. Results of MLPerf
     and logs of nccl-tests have their own tables. The exit status is 1 if a run failed, is missing
-    or is invalid, and 2 if a log failed validation."""
+    or is invalid, and 2 if a log failed validation.
+
+    Example: dlperf summarize examples/logs"""
     if (sign is not None and verify) or (allowed_signers is not None and not verify):
         raise UserError("--sign is for writing results, --allowed-signers is for --verify")
     logs = sources or [LATEST]

@@ -14,7 +14,7 @@ from operator import itemgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import UserError
+from ..core.errors import UserError, unknown_name
 from ..core.identity import (
     CASE,
     ENVIRONMENT,
@@ -306,12 +306,7 @@ def check_names(allowed: Collection[str], cases: Iterable[CaseKey]) -> None:
         known |= dict.fromkeys(read_parameters(columns_of(key)["parameters"]))
     for name in allowed:
         if name not in known:
-            raise UserError(
-                "unknown condition",
-                where="--allow-different",
-                expected=f"one of {', '.join(known)}",
-                found=name,
-            )
+            raise unknown_name("condition", name, known, "--allow-different")
 
 
 def unrecorded_conditions(pair: Pair) -> list[str]:

@@ -123,18 +123,22 @@ def run(
     policy: Policy = AS_PLANNED,
     *,
     retry_failed: bool = False,
+    show_text: bool = False,
     file: CampaignFile | None = None,
     around: Callable[[Path], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Path, list[str]]:
     """Run a new campaign, or the unfinished runs of the campaign `resume`. Returns the directory
     and what went wrong. `say` gets warnings, and a line about each revision of the plan. `file`:
-    where the choice is from. `around`: what to enter for as long as the campaign runs."""
+    where the choice is from. `around`: what to enter for as long as the campaign runs. `show_text`:
+    print Ansible's text, too."""
     directory = prepare(choice, inventories, limit, campaign, resume, wait, say, file)
     if retry_failed:
         with lock.held(directory):
             retry_failed_runs(directory)
     with around(directory):
-        return directory, execute_campaign(directory, inventories, wait, say, policy)
+        return directory, execute_campaign(
+            directory, inventories, wait, say, policy, show_text=show_text
+        )
 
 
 def retry_failed_runs(directory: Path) -> None:

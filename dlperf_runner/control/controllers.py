@@ -16,12 +16,12 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 from ..campaign import directory as campaigns
 from ..campaign import job_files, lock
-from ..campaign.execute import current_rate
+from ..campaign.execute import current_rate, since_start, time_left
 from ..campaign.manifest import CONTROLLER_LOG
 from ..catalog.reader import printed_unit
 from ..core.errors import UserError
@@ -207,7 +207,7 @@ class CampaignWatch:
             rate = points[-1][1] if points else None
         elapsed = outcome.get("elapsed_s")
         if state["status"] == "running":
-            elapsed = _since_start(self.directory, record, now)
+            elapsed = since_start(campaigns.run_directory(self.directory, record), now)
         unit = printed_unit(record["workload"]) if rate is not None else ""
         return {**state, "rate": rate, "unit": unit, "elapsed_s": elapsed}
 
@@ -242,32 +242,6 @@ class CampaignWatch:
             if self.devices[key]:
                 return {"run": record["id"], "is_running": False, "devices": self.devices[key]}
         return {"run": None, "is_running": False, "devices": []}
-
-
-def time_left(records: Sequence[Mapping[str, Any]], elapsed: Mapping[str, float]) -> float | None:
-    """The expected seconds until all runs have ended: for each the median of its case, or of all,
-    less what has `elapsed` of it. None if no run is done yet."""
-    lengths: dict[str, list[float]] = {}
-    for record in records:
-        length = record["outcome"].get("elapsed_s")
-        if record["outcome"]["status"] == "done" and isinstance(length, int | float):
-            lengths.setdefault(record["case"], []).append(length)
-    if not lengths:
-        return None
-    usual = median(length for of_case in lengths.values() for length in of_case)
-    left = [record for record in records if record["outcome"]["status"] not in _ENDED]
-    return sum(
-        max(0.0, median(lengths.get(record["case"], [usual])) - elapsed.get(record["id"], 0))
-        for record in left
-    )
-
-
-def _since_start(directory: Path, record: Mapping[str, Any], now: float) -> float | None:
-    """Seconds since a run was recorded as running."""
-    with suppress(OSError):
-        path = campaigns.run_directory(directory, record) / "run.json"
-        return max(0.0, now - path.stat().st_mtime)
-    return None
 
 
 def _present(place: Path) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ..core.extras import require_cluster
-from ..core.paths import of_ansible, project
+from ..core.paths import cache, of_ansible, project
 
 # The settings of a command that passes its options on, and the argument for them.
 PASSES_ON = {"context_settings": {"allow_extra_args": True, "ignore_unknown_options": True}}
@@ -21,6 +21,10 @@ PlaybookOptions = Annotated[
     typer.Argument(help="Options of ansible-playbook.", metavar="[OPTIONS]...", show_default=False),
 ]
 
+# Options that ask for Ansible's own text.
+_TEXT = {"--verbose", "--check", "-C", "--diff", "-D", "--step", "--syntax-check", "--version"}
+_TEXT |= {"--help", "-h", "--list-hosts", "--list-tags", "--list-tasks"}
+_CALLBACK = "ANSIBLE_STDOUT_CALLBACK"
 AskBecomePass = Annotated[
     bool,
     typer.Option(
@@ -40,7 +44,20 @@ def start(playbook: str, options: Sequence[str]) -> NoReturn:
     """Replace this process with ansible-playbook, running a playbook of the project."""
     require_cluster()
     argv, environment = playbook_command(playbook, options)
+    environment = {**environment, **drawn_as_lines(playbook, options)}
     os.execve(argv[0], argv, environment)  # noqa: S606  runs without a shell on purpose
+
+
+def drawn_as_lines(playbook: str, options: Sequence[str]) -> Mapping[str, str]:
+    """The environment in which Ansible draws a line for each node, and has its text in a file: on a
+    terminal, unless an option or a variable asks for the text."""
+    asks = any(option in _TEXT or option.startswith("-v") for option in options)
+    is_screen = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    if asks or not is_screen or _CALLBACK in os.environ:
+        return {}
+    log = cache() / "ansible" / f"{Path(playbook).stem}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    return {_CALLBACK: "node_lines", "DLPERF_ANSIBLE_LOG": str(log), "ANSIBLE_NOCOLOR": "1"}
 
 
 def playbook_command(playbook: str, options: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:

@@ -26,7 +26,7 @@ from ..campaign.directory import (
     remaining_plan,
 )
 from ..campaign.manifest import seal
-from ..core.errors import UserError
+from ..core.errors import UserError, unknown_name
 from ..core.frame import SAMPLES_PER_SECOND, records
 from ..core.identity import CaseKey, case_key, parameters_text
 from ..core.lists import counted
@@ -72,12 +72,7 @@ class Policy:
         parse_wait(self.stop_after, "--stop-after")
         known = (RETRY, SHRINK, STOP)
         if self.on_node_loss not in known:
-            raise UserError(
-                "unknown policy",
-                where="--on-node-loss",
-                expected=f"one of {', '.join(known)}",
-                found=self.on_node_loss,
-            )
+            raise unknown_name("policy", self.on_node_loss, known, "--on-node-loss")
 
     def stop_at(self) -> float | None:
         """The time of the monotonic clock at which a campaign that begins now stops, if it does."""
@@ -94,9 +89,11 @@ def execute_campaign(
     wait: str,
     say: Callable[[str], None],
     policy: Policy = AS_PLANNED,
+    *,
+    show_text: bool = False,
 ) -> list[str]:
     """`run_rounds` with bench.yml, as the only controller of the campaign. Inventories are paths or
-    lists of hosts (`node1,`)."""
+    lists of hosts (`node1,`). `show_text`: print Ansible's text, too."""
     from ..campaign.execute import execute
 
     absolute = [name if "," in name else str(Path(name).resolve()) for name in inventories]
@@ -108,7 +105,11 @@ def execute_campaign(
             seal(directory, log.name, [log])
         return run_rounds(
             directory,
-            lambda: execute(directory, absolute, wait, stop_at, stop_on_node_loss=stops),
+            lambda: execute(
+                *(directory, absolute, wait, stop_at),
+                stop_on_node_loss=stops,
+                show_text=show_text,
+            ),
             say,
             policy,
             stop_at,

@@ -17,7 +17,7 @@ import yaml
 from ..campaign import directory as campaigns
 from ..campaign import job_files, jobs
 from ..catalog.reader import load_catalog
-from ..core.errors import UserError
+from ..core.errors import UserError, unknown_name
 from ..core.files import open_read, read_text, write_whole
 from ..core.node import ENVIRONMENTS, JOB_ENGINES, Node
 from ..core.paths import shipped
@@ -26,7 +26,7 @@ from ..plan.campaign_file import CampaignFile
 from ..plan.choice import Choice
 from ..plan.sources import PreparedSource, prepare_source
 from ..schedulers import Allocation, here, scheduler
-from ..schedulers.job import node_script, placeholder
+from ..schedulers.job import Offer, node_script, placeholder
 from .campaigns import planned
 from .rounds import AS_PLANNED, RETRY, SHRINK, STOP, Policy, run_rounds
 
@@ -65,10 +65,32 @@ def read_site(path: Path | None) -> dict[str, Any]:
     return variables
 
 
-def nodes_of(name: str, options: Mapping[str, str], site: Mapping[str, Any]) -> tuple[Node, ...]:
-    """A node for each node of the partition. The scheduler will choose which ones they are."""
+def offers_of(
+    name: str,
+    options: Mapping[str, str],
+    site: Mapping[str, Any],
+    planned_nodes: int = 0,
+    say: Callable[[str], None] = print,
+) -> tuple[Offer, ...]:
+    """The nodes of the partition. Where the scheduler's programs are not, a plan is made for
+    `planned_nodes`, with the devices of the site's file."""
     own = here(name, os.environ)
-    offers = own.offers(job_files.output(own.offers_argv(options)), options)
+    argv = own.offers_argv(options)
+    if not planned_nodes or shutil.which(argv[0]):
+        return own.offers(job_files.output(argv), options)
+    gpus = site.get("dlperf_devices_per_node")
+    if not isinstance(gpus, int):
+        raise UserError(
+            f"{argv[0]} is not on this machine, so nothing says how many devices a node has",
+            where="--site",
+            expected="dlperf_devices_per_node: 8 in the site's file; or a login node",
+        )
+    say(f"{argv[0]} is not on this machine: planned for {planned_nodes} nodes with {gpus} devices")
+    return (Offer(planned_nodes, gpus),)
+
+
+def nodes_of(offers: Sequence[Offer], site: Mapping[str, Any]) -> tuple[Node, ...]:
+    """A node for each node of the partition. The scheduler will choose which ones they are."""
     of_nodes = (*inventory.VARIABLES, "dlperf_datasets")
     given = {key: value for key, value in site.items() if key in of_nodes}
     hosts = {
@@ -102,13 +124,10 @@ def settings_of(
     nodes: Sequence[Node],
     allocation: str,
     max_wait_s: int,
+    offers: Sequence[Offer],
 ) -> job_files.SchedulerSettings:
     if allocation not in job_files.ALLOCATIONS:
-        raise UserError(
-            f"unknown allocation {allocation!r}",
-            where="--allocation",
-            expected=f"one of {', '.join(job_files.ALLOCATIONS)}",
-        )
+        raise unknown_name("allocation", allocation, job_files.ALLOCATIONS, "--allocation")
     own = here(name, os.environ)
     if own.steps is None and own.given and (options or max_wait_s):
         raise UserError(
@@ -116,7 +135,6 @@ def settings_of(
             where=f"--{next(iter(options), 'max-wait')}",
             found=f"{own.given}={os.environ[own.given]}",
         )
-    offers = own.offers(job_files.output(own.offers_argv(options)), options)
     return job_files.SchedulerSettings(
         scheduler=name,
         options=dict(options),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import difflib
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from operator import attrgetter
 
 from .lists import grouped, shortened
 from .printable import printable, printable_lines
+
+_FEW = 12  # names that fit into a message
 
 
 class UserError(Exception):
@@ -49,6 +52,22 @@ class UserError(Exception):
             text += f" ({', '.join(details)})"
         # Only a problem and a hint have lines of their own.
         return text + (f"\n  {printable_lines(self.hint)}" if self.hint else "")
+
+
+def unknown_name(
+    kind: str, name: object, known: Iterable[object], where: str | None = None, otherwise: str = ""
+) -> UserError:
+    """The error about a name that is none of the known ones. It asks about a similar one; else, or
+    if there are few, it has them all. `otherwise` says how to do without."""
+    names = [str(each) for each in known]
+    similar = difflib.get_close_matches(str(name), names, 1, cutoff=0.65)
+    is_short = not similar or len(names) <= _FEW
+    return UserError(
+        f"unknown {kind} {str(name)!r}",
+        where=where,
+        expected=f"one of {', '.join(names) or 'none'}{otherwise}" if is_short else None,
+        hint=f"did you mean {similar[0]}?" if similar else None,
+    )
 
 
 def by_cause(problems: Collection[object]) -> list[object]:

@@ -129,7 +129,9 @@ def command(
         bool, option("--nhc", "Print one line if a check failed, as LBNL's Node Health Check does.")
     ] = False,
 ) -> None:
-    """Check each node and the whole cluster. The exit status is 1 if a check failed."""
+    """Check each node and the whole cluster. The exit status is 1 if a check failed.
+
+    Example: dlperf doctor -i inventory/mine"""
     from dataclasses import asdict
 
     from .nodes import status_of

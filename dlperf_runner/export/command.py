@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..core.errors import UserError, as_user_error
+from ..core.errors import UserError, as_user_error, unknown_name
 from ..core.files import open_append, read_json, write_result
 from ..core.frame import records
 from ..options import LATEST, AboutLogs, completes, exit_with, option, reading_logs, states
@@ -57,7 +57,9 @@ def command(
     ] = None,
 ) -> None:
     """Export results to Prometheus, MLflow, Weights & Biases or GitHub. The exit status is that of
-    `summarize`."""
+    `summarize`.
+
+    Example: dlperf export openmetrics examples/logs"""
     done = export(form, sources or [LATEST], output, about.statements())
     sys.stdout.buffer.write(done.content)
     sys.stdout.flush()
@@ -102,9 +104,7 @@ def export(
     export, or if an extra is missing.
     """
     if form not in FORMATS:
-        raise UserError(
-            "unknown format", where="FORMAT", expected=f"one of {', '.join(FORMATS)}", found=form
-        )
+        raise unknown_name("format", form, FORMATS, "FORMAT")
     names = _names(sources)
     read = [_read(source, name, statements) for source, name in names.items()]
     problems = tuple(problem for one in read for problem in one.problems)

@@ -33,7 +33,9 @@ def command(
     port: Annotated[int, option("--port", "The port; default: any that is free.", "N")] = 0,
 ) -> None:
     """Serve a page of a campaign to this machine until Ctrl-C: states of runs, rates over time,
-    telemetry and the time that is left."""
+    telemetry and the time that is left.
+
+    Example: dlperf live results/latest"""
     with serve_page(directory, port) as address:
         print(address, flush=True)
         threading.Event().wait()

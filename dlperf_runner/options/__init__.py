@@ -111,7 +111,7 @@ Inventories = Annotated[
         "PATH",
     ),
 ]
-Limit = Annotated[str, option("--limit -l", "Use only these hosts (an Ansible pattern).")]
+Limit = Annotated[str, option("--limit -l", "Use only these hosts.", "PATTERN")]
 Wait = Annotated[
     str,
     option(

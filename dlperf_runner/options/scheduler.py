@@ -62,12 +62,16 @@ class Scheduled:
 
         directory = Path(campaign or new_directory()).resolve()
         with located(chosen.file):
-            choice, nodes, settings = self._planned(chosen)
+            choice, nodes, settings = self._planned(
+                chosen, max(chosen.choice.nodes, default=_NODES)
+            )
             document = plan_document(*planned(choice, nodes, print_note))
         scripts = scheduled.scripts(directory, settings, document["runs"])
         return {**document, "scripts": scripts}
 
-    def _planned(self, chosen: Chosen) -> tuple[Choice, tuple[Node, ...], SchedulerSettings]:
+    def _planned(
+        self, chosen: Chosen, planned_nodes: int = 0
+    ) -> tuple[Choice, tuple[Node, ...], SchedulerSettings]:
         from ..control import scheduled
         from ..plan.choice import parse_wait
 
@@ -78,14 +82,18 @@ class Scheduled:
         if options.get("time"):
             options["time"] = str(parse_wait(options["time"], "--time"))
         site = scheduled.read_site(self.site)
-        nodes = scheduled.nodes_of(self.name, options, site)
+        offers = scheduled.offers_of(self.name, options, site, planned_nodes, print_note)
+        nodes = scheduled.nodes_of(offers, site)
         wait_s = parse_wait(self.max_wait, "--max-wait")
         allocation = self.allocation or "campaign"
-        settings = scheduled.settings_of(self.name, options, site, nodes, allocation, wait_s)
+        settings = scheduled.settings_of(
+            self.name, options, site, nodes, allocation, wait_s, offers
+        )
         is_given = "order" in chosen.given
         return scheduled.in_order_of_jobs(chosen.choice, settings, is_given), nodes, settings
 
 
+_NODES = 4  # of a plan away from the scheduler, unless --nodes has more
 _TEXTS = (
     (
         "scheduler",

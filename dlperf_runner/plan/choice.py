@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from ..core.errors import UserError
+from ..core.errors import UserError, unknown_name
 from ..core.node import CONTAINER_CHOICES
 
 SOURCE_NAMES = ("builtin", "upstream")
@@ -44,11 +43,7 @@ def _known(text: str, name: str, thing: str, known: Sequence[str], otherwise: st
     """The text. Raises UserError if it is neither empty nor a known one; `otherwise` says how to do
     without."""
     if text and text not in known:
-        raise UserError(
-            f"unknown {thing} {text!r}",
-            where=option_name(name),
-            expected=f"one of {', '.join(known)}{otherwise}",
-        )
+        raise unknown_name(thing, text, known, option_name(name), otherwise)
     return text
 
 
@@ -197,13 +192,7 @@ def choice_of_variables(variables: Mapping[str, Any], prefixes: Iterable[str]) -
     beginnings = tuple(f"{prefix}_" for prefix in prefixes)
     for name in variables:
         if name not in known and not name.startswith(beginnings):
-            similar = difflib.get_close_matches(name, known, n=1)
-            raise UserError(
-                f"unknown option {name}",
-                where=f"-e {name}={variables[name]}",
-                expected=f"one of {', '.join(known)}",
-                hint=f"did you mean {similar[0]}?" if similar else None,
-            )
+            raise unknown_name("option", name, known, f"-e {name}={variables[name]}")
     texts = {
         item.name: text_of(value)
         for variable, item in VARIABLES.items()

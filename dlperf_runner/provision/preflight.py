@@ -1,4 +1,4 @@
-"""The facts gathered by preflight.yml, in the form that `python -m dlperf_runner doctor` reads."""
+"""The facts gathered by preflight.yml, in the form that `dlperf doctor` reads."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def differences(facts: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, s
 
 def run_command(campaign: Mapping[str, Any]) -> str:
     """The command that makes the same campaign anew, given the same inventory."""
-    words = ["python", "-m", "dlperf_runner", "run"]
+    words = ["dlperf", "run"]
     for name, value in as_object(campaign.get("choice")).items():
         if name == "parameters":
             for key, one in as_object(value).items():
@@ -120,7 +120,7 @@ def report_command(
     catalog: Path | None,
 ) -> str:
     """The command that makes the same report of these campaigns and logs."""
-    words = ["python", "-m", "dlperf_runner"]
+    words = ["dlperf"]
     words += ["--catalog", str(catalog)] if catalog else []
     words.append("report")
     # A campaign may be moved, and its report does not change then.

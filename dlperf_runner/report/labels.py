@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from ..core.errors import UserError
+from ..core.errors import unknown_name
 from ..core.files import read_text
 
 _DIRECTORY = Path(__file__).parent / "labels"
@@ -70,10 +70,6 @@ def _any(names: Iterable[str]) -> str:
 def load_labels(language: str = "en") -> Labels:
     """The labels of a language; a UserError where there are none."""
     if language not in LANGUAGES:
-        raise UserError(
-            f"there are no labels in {language!r}",
-            where="--lang",
-            expected=f"one of {', '.join(LANGUAGES)}",
-        )
+        raise unknown_name("language", language, LANGUAGES, "--lang")
     path = _DIRECTORY / f"{language}.yml"
     return Labels(language, yaml.safe_load(read_text(path)))

@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 
-from ..core.errors import UserError
+from ..core.errors import unknown_name
 from .job import Allocation, JobState, Offer, Scheduler
 
 __all__ = ["Allocation", "JobState", "Offer", "Scheduler", "here", "scheduler", "schedulers"]
@@ -30,11 +30,7 @@ def schedulers() -> dict[str, Scheduler]:
 def scheduler(name: str) -> Scheduler:
     """The scheduler of this name. Raises UserError if there is none."""
     if name not in schedulers():
-        raise UserError(
-            f"unknown scheduler {name!r}",
-            where="--scheduler",
-            expected=f"one of {', '.join(schedulers())}",
-        )
+        raise unknown_name("scheduler", name, schedulers(), "--scheduler")
     return schedulers()[name]
 
 

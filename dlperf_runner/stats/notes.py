@@ -89,7 +89,8 @@ def _about_base(cases: Sequence[Record]) -> Iterator[str]:
     if cases[0]["unit"] == per_second(BANDWIDTH):
         return
     if base is None:
-        yield "no 1-device run, so there is no speed-up and no efficiency"
+        why = "only one topology" if len({*map(topology_text, cases)}) == 1 else "no 1-device run"
+        yield f"{why}, so there is no speed-up and no efficiency"
     elif base not in map(topology_text, cases):
         batch = round(cases[0]["batch_size_per_device"] * cases[0]["world_size"])
         yield (

@@ -4,6 +4,7 @@ the controller that they need is named first."""
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +15,24 @@ from standins import PROJECT
 
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.suites import CONTROLLERS, SUITES
+from dlperf_runner.commands import init
+from dlperf_runner.commands.init import EXAMPLES
 from dlperf_runner.provision import environments
 
-EXAMPLES = ("example", "example-h100")
 CATALOG = load_catalog()
 
 
-def said(example: str) -> dict[str, Any]:
-    path = PROJECT / "inventory" / example / "group_vars/nodes.yml"
-    return dict(yaml.safe_load(path.read_text()))
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An inventory of each example, by its name."""
+    place = tmp_path_factory.mktemp("mine")
+    for name in EXAMPLES:
+        init.init_inventory(place / name, name)
+    return place
+
+
+def said(inventory: Path) -> dict[str, Any]:
+    return dict(yaml.safe_load((inventory / "group_vars/nodes.yml").read_text()))
 
 
 @cache
@@ -32,14 +42,14 @@ def cli(*arguments: str) -> Any:
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_workload_of_the_stack_is_planned_and_list_says_why_there_are_no_others(
-    example: str,
+    mine: Path, example: str
 ) -> None:
-    stack = said(example)["dlperf_stack"]
-    plan = cli("plan", "-i", str(PROJECT / "inventory" / example), "--matrix", "published")
+    stack = said(mine / example)["dlperf_stack"]
+    plan = cli("plan", "-i", str(mine / example), "--matrix", "published")
     planned = {run["workload"] for run in plan["runs"]}
     told = cli("list", "frameworks")["frameworks"]
     # The only environment that the published stack has and the example leaves out.
-    by_operator = {"oneflow"} if example == "example" else set()
+    by_operator = {"oneflow"} if example == "v100" else set()
     for name, entry in CATALOG.workloads.items():
         has_source = any(
             not source.stacks or stack in source.stacks for _, source in entry.sources.items()
@@ -56,10 +66,15 @@ def test_every_workload_of_the_stack_is_planned_and_list_says_why_there_are_no_o
             assert told[entry.framework]["unavailable"][stack]
     nodes = {run["hosts"][-1] for run in plan["runs"]}
     assert "NODE4" in nodes
+    # What `init` says to run; its accelerator is one of the stack's.
+    assert init.EXAMPLES[example].workload in planned
+    assert said(mine / example)["dlperf_accelerator"].removeprefix("Tesla ") in {
+        model.removeprefix("Tesla ") for model in CATALOG.stack(stack).gpu.models
+    }
 
 
-def test_todays_cluster_plans_these_eight() -> None:
-    plan = cli("plan", "-i", str(PROJECT / "inventory/example-h100"))
+def test_todays_cluster_plans_these_eight(mine: Path) -> None:
+    plan = cli("plan", "-i", str(mine / "h100"))
     assert {run["workload"] for run in plan["runs"]} == {
         *("jax-llama", "jax-resnet50v1.5", "nccl-allreduce", "pytorch-arcface"),
         *("pytorch-bert-large", "pytorch-llama", "pytorch-resnet50v1.5"),
@@ -67,8 +82,8 @@ def test_todays_cluster_plans_these_eight() -> None:
     }
 
 
-def test_the_python_that_is_built_fits_all_of_todays_environments() -> None:
-    inventory = said("example-h100")
+def test_the_python_that_is_built_fits_all_of_todays_environments(mine: Path) -> None:
+    inventory = said(mine / "h100")
     built, stack = inventory["python_version"], inventory["dlperf_stack"]
     wanted = {
         item["name"]: SpecifierSet(item["requires_python"])

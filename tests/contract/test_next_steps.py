@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,30 @@ def test_without_a_lab_and_an_inventory(tmp_path: Path, arguments: tuple[str, ..
     printed = " ".join(done.stdout.split())
     assert done.returncode == 2
     for text in (
-        "The lab is not running. Start it: ansible-playbook playbooks/lab.yml, or dlperf lab up",
+        "The lab is not running. Start it: dlperf lab up.",
         "add -i INVENTORY; dlperf init",
     ):
         assert text in printed
+
+
+def test_a_terminal_shows_a_line_for_each_node_and_a_file_has_ansibles_text(tmp_path: Path) -> None:
+    play = tmp_path / "play.yml"
+    task = {
+        "name": "Say it",
+        "ansible.builtin.fail": {"msg": "why"},
+        "when": "inventory_hostname == 'b'",
+    }
+    play.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": [task]}]))
+    log = tmp_path / "play.log"
+    lines = {"ANSIBLE_STDOUT_CALLBACK": "node_lines", "DLPERF_ANSIBLE_LOG": str(log)}
+    done = playbook(
+        str(play), "-i", "a,b,", "-c", "local", ANSIBLE_NOCOLOR="1", NO_COLOR="1", **lines
+    )
+    ended = done.stdout.rpartition("\033[J")[2].splitlines()
+    assert "a  ok, nothing to change" in done.stdout and "b  failed" in done.stdout
+    assert "b: Say it: why" in done.stdout and "PLAY RECAP" not in done.stdout
+    assert ended[-1].endswith(f"Ansible's text: {log}")
+    assert "TASK [Say it]" in log.read_text() and "PLAY RECAP" in log.read_text()
 
 
 @pytest.mark.parametrize("command", ["summarize", "status", "archive", "stop", "attach", "live"])

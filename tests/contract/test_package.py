@@ -178,7 +178,7 @@ def test_a_cluster_is_driven_without_a_clone(cluster: Path, tmp_path: Path) -> N
     environment = {"DLPERF_HOME": str(tmp_path / "home")}
     away = tmp_path / "away"
     away.mkdir()
-    run([cluster / "dlperf", "init"], away, 0, environment)
+    run([cluster / "dlperf", "init", "--from", "v100"], away, 0, environment)
     plan = [cluster / "dlperf", "plan", "-i", "inventory", "--model", "resnet50v1b"]
     assert "mpirun" in run([*plan, "--nodes", "4"], away, 0, environment)
     for command in ("lab", "provision", "decommission"):

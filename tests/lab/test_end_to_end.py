@@ -32,7 +32,12 @@ VARIABLES = {
     "dlperf_matrix": "smoke",
     "dlperf_interface": "eth0",
     "dlperf_mirror": "http://10.11.0.1:8010",
+    # The nodes' own serve.
+    "python_version": None,
+    "dlperf_interface_address": None,
 }
+# PyTorch's environment is too large for this lab.
+LAB_WORKLOAD = "mxnet-resnet50v1b"
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,8 @@ class Readme:
         """Run the line with this command, which must succeed; what it printed."""
         text = (PROJECT / "README.md").read_text().partition("### I have a cluster")[2]
         (line,) = re.findall(rf"(?m)^dlperf ({command} .*)$", text)
-        words = line.partition("#")[0].replace("inventory/mine", str(self.inventory)).split()
+        line = line.partition("#")[0].replace("inventory/mine", str(self.inventory))
+        words = line.replace("pytorch-resnet50v1.5", LAB_WORKLOAD).split()
         done = self.lab.command(sys.executable, "-m", "dlperf_runner", *words, *more)
         assert done.returncode == 0, done.stdout[-END:]
         return done.stdout
@@ -66,7 +72,8 @@ class Readme:
         path = self.inventory / "group_vars/nodes.yml"
         text = path.read_text()
         for name, value in {**VARIABLES, "dlperf_frameworks": frameworks.split(",")}.items():
-            text, count = re.subn(rf"(?m)^(?:# )?{name}: .*$", f"{name}: {json.dumps(value)}", text)
+            line = "" if value is None else f"{name}: {json.dumps(value)}"
+            text, count = re.subn(rf"(?m)^(?:# )?{name}: .*$", line, text)
             assert count == 1, name
         path.write_text(text)
 

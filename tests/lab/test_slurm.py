@@ -163,7 +163,7 @@ def test_control_c_cancels_the_job(cluster: Lab, folder: Path) -> None:
     signal_runner(cluster, "INT")
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGINT, output
-    assert "resume with: python -m dlperf_runner run --resume /shared/stopped" in output
+    assert "resume with: dlperf run --resume /shared/stopped" in output
     assert outcome(folder / "stopped")["category"] == "cancelled"
     assert cluster.said("node1", "squeue -h -t running,pending,completing") == ""
     for node in NODES:

@@ -55,8 +55,9 @@ def campaign(
     **chosen: Any,
 ) -> Path:
     given, options = scheduled.read_site(site), options or {}
-    nodes = scheduled.nodes_of("slurm", options, given)
-    settings = scheduled.settings_of("slurm", options, given, nodes, allocation, max_wait_s)
+    offers = scheduled.offers_of("slurm", options, given)
+    nodes = scheduled.nodes_of(offers, given)
+    settings = scheduled.settings_of("slurm", options, given, nodes, allocation, max_wait_s, offers)
     directory = site.parent / "results" / "campaign"
     choice = choose(workload="nccl-allreduce", **chosen)
     scheduled.create(directory, choice, nodes, settings, print)

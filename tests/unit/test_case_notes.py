@@ -51,7 +51,7 @@ def test_what_the_interval_of_so_many_runs_covers() -> None:
 
 def test_base_case() -> None:
     assert said(row(5.0, "2n8g")) == [
-        TITLE + "no 1-device run, so there is no speed-up and no efficiency"
+        TITLE + "only one topology, so there is no speed-up and no efficiency"
     ]
     assert said(row(5.0, "1n4g"), row(9.0, "1n8g")) == [
         TITLE + "no 1-device run: speed-up and efficiency are relative to 1n4g, 4 devices"

@@ -29,6 +29,18 @@ def test_every_command_and_option_has_a_help_text() -> None:
             assert is_hidden or parameter.name == "help" or parameter.help, (name, parameter.name)
 
 
+def test_the_help_of_every_command_has_an_example_of_its_own_options() -> None:
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        if command.hidden:
+            continue
+        words = f"{command.help} {command.epilog}".partition("Example: dlperf ")[2].split()
+        assert name in words, name
+        known = {option for parameter in command.params for option in parameter.opts}
+        passes_on = command.context_settings.get("ignore_unknown_options")
+        given = {word for word in words if word.startswith("-")} - {"--catalog"}
+        assert passes_on or given <= known, name
+
+
 def test_the_top_level_help_shows_whole_sentences() -> None:
     listed = call("--help").out.partition("\nCommands:\n")[2].partition("\n\n")[0]
     entries = re.split(r"^  (?=\S)", listed, flags=re.MULTILINE)[1:]

@@ -319,7 +319,9 @@ def test_policy_ends_the_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     create(tmp_path)
     *done, said = rounds_of(tmp_path, "stop", monkeypatch)
     assert ([len(each) for each in done], said) == ([6], [])
-    with pytest.raises(UserError, match=r"--on-node-loss: unknown policy \(expected one of retry"):
+    with pytest.raises(
+        UserError, match=r"--on-node-loss: unknown policy 'pray' \(expected one of retry"
+    ):
         rounds.Policy(on_node_loss="pray")
     with pytest.raises(UserError, match="--stop-after: invalid duration"):
         rounds.Policy(stop_after="2 weeks")

@@ -81,7 +81,7 @@ def test_failed_runs_differences_and_commands_are_there(several: tuple[Report, P
         ["mxnet", "kernel", "6.1.0-18", "node4"],
     ]
     commands = page.texts["code"]
-    run = "python -m dlperf_runner run --model resnet50 --batch-size 128 --repeats 5"
+    run = "dlperf run --model resnet50 --batch-size 128 --repeats 5"
     assert commands[0] == run + " --parameter classes=10"
     first = "cd '/opt/dlperf/src/a b' && env NCCL_DEBUG=INFO /opt/dlperf/envs/mxnet/bin/python"
     assert commands[1] == f"# node1\n{first} -u mxnet_resnet50.py --topology 1n1g"

@@ -223,7 +223,9 @@ def test_run_serves_the_page_while_it_runs(
     monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
     seen: list[int] = []
 
-    def execute(directory: Path, inventories: Sequence[str], *_: object) -> list[str]:
+    def execute(
+        directory: Path, inventories: Sequence[str], *_: object, show_text: bool
+    ) -> list[str]:
         live, page, address = capsys.readouterr().err.split()
         assert (live, page) == ("live", "page:")
         seen.append(json.loads(fetch(f"{address}state.json")[2])["total"])

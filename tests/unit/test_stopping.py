@@ -71,7 +71,7 @@ def test_signal_is_passed_on_and_told(tmp_path: Path, number: signal.Signals, st
     _, errors = process.communicate(timeout=30)
     assert process.returncode == status, errors
     assert (directory / "ended").read_text() == str(int(number))  # the playbook ended by itself
-    again = f"python -m dlperf_runner run --resume '{directory}'"
+    again = f"dlperf run --resume '{directory}'"
     assert errors.splitlines()[-1] == f"stopped by {number.name}; resume with: {again}"
     assert not (directory / ".controller.json").exists()
 
