@@ -186,13 +186,14 @@ def outcomes(campaign: Path) -> dict[str, dict[str, Any]]:
 
 def current_rate(run: Path, log_format: str) -> float | None:
     """The last rate that the active run printed. None if it printed none yet."""
+    from ..catalog.reader import format_named
     from ..logs import parse_tail
 
     try:
         tail = json.loads(read_text(run / "progress.json"))["tail"]
     except FileNotFoundError:
         return None
-    return parse_tail(log_format, tail)
+    return parse_tail(format_named(log_format), tail)
 
 
 class RunLines:

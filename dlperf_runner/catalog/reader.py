@@ -75,7 +75,6 @@ def load_catalog(root: Path = CATALOG) -> Catalog:
     """Read and validate the whole catalogue in `root`. This project's own is read once."""
     if root != CATALOG:
         return _load_catalog(root)
-    own_workloads()  # which makes the user's log formats known
     return _own_catalog(_folders())
 
 
@@ -117,9 +116,17 @@ def _frameworks(root: Path, folders: tuple[Path, ...]) -> Mapping[str, Framework
 
 def own_workloads() -> Mapping[str, Workload]:
     """This project's workloads and those of the user, without the rest of the catalogue."""
-    workloads, forms = _workloads(_folders())
-    logs.use_own(forms)
-    return workloads
+    return _workloads(_folders())[0]
+
+
+def own_formats() -> Mapping[str, logs.Format]:
+    """The log formats that workloads of the user describe."""
+    return _workloads(_folders())[1]
+
+
+def format_named(name: str) -> logs.Format | None:
+    """The log format with this name, built-in or of the user."""
+    return logs.formats().get(name) or own_formats().get(name)
 
 
 def forget() -> None:
@@ -187,7 +194,7 @@ def _workloads(
         built_in[name] = workload
         if workload.log_pattern is not None:
             where = f"{path}: log_format"
-            _refuse_known("log format", workload.log_format, logs.built_in(), where)
+            _refuse_known("log format", workload.log_format, logs.formats(), where)
             forms[workload.log_format] = workload.log_pattern.format_named(workload.log_format)
     return built_in, forms
 
@@ -247,9 +254,10 @@ def _load_catalog(root: Path, folders: tuple[Path, ...] = ()) -> Catalog:
     is_own = root == CATALOG
     workloads = own_workloads() if is_own else _load_all(root / "workloads", Workload)
     stacks = own_stacks() if is_own else _load_all(root / "stacks", Stack)
+    forms = {**logs.formats(), **_workloads(folders)[1]}
     for workload in workloads.values():
         path = _shown_path(root, folders, "workloads", workload.name)
-        lookup("log format", workload.log_format, logs.formats(), f"{path}: log_format")
+        lookup("log format", workload.log_format, forms, f"{path}: log_format")
         if not workload.sources.items():
             continue
         of = lookup("framework", workload.framework, frameworks, f"{path}: framework")

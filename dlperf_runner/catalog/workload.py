@@ -272,7 +272,7 @@ class Workload(Entry):
     def _rates_of_format(cls, data: Any) -> Any:
         """A built-in format says what its rates are per, unless the rule does."""
         if isinstance(data, dict) and isinstance(rule := data.get("rule"), dict):
-            form = logs.built_in().get(str(data.get("log_format")))
+            form = logs.formats().get(str(data.get("log_format")))
             if form is not None and "rates_are_per" not in rule:
                 return {**data, "rule": {**rule, "rates_are_per": form.rates_are_per}}
         return data

@@ -23,7 +23,7 @@ from ..campaign import directory as campaigns
 from ..campaign import job_files, lock
 from ..campaign.execute import current_rate, since_start, time_left
 from ..campaign.manifest import CONTROLLER_LOG
-from ..catalog.reader import printed_unit
+from ..catalog.reader import format_named, printed_unit
 from ..core.errors import UserError
 from ..core.files import open_append, open_stored, read_text
 from ..logs import parse_tail
@@ -221,7 +221,8 @@ class CampaignWatch:
                 tail = b""
                 while piece := file.read(_PIECE):
                     tail = (tail + piece)[-_TAIL:]
-                self.last[run] = parse_tail(record["log_format"], tail.decode(errors="replace"))
+                form = format_named(record["log_format"])
+                self.last[run] = parse_tail(form, tail.decode(errors="replace"))
         return self.last[run]
 
     def _telemetry(

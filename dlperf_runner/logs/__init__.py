@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from ..core.lists import grouped
 from . import gluoncv_horovod, steps, text
 from .ranks import Ranks
 from .reader import Block, any_of, blocks, holds
@@ -26,17 +27,14 @@ __all__ = [
     "LineError",
     "Log",
     "Statement",
-    "built_in",
     "detect",
     "first_line",
     "formats",
     "line_of",
     "other_at_end",
-    "own_formats",
     "parse",
     "parse_tail",
     "rate_of_epoch",
-    "use_own",
 ]
 
 FIRST = 2**11
@@ -50,8 +48,8 @@ class Log:
     with a rate print. `compute_rates`: their rates without waiting for data. `skipped`: the steps
     of each rate that changed no weight. `tflops` and `mfu` (in percent) are those of a device, as
     the program computed them. `epoch_length`: the steps of an epoch, if lines count
-    them in each anew. `marked`: how often the marker of the format occurs, if all was read. All are
-    empty if the format does not have them."""
+    them in each anew. `marked`: how often the marker of the format occurs. All are
+    empty if the format does not have them. `is_whole`: the log was read to its end."""
 
     headers: list[Header]
     columns: Columns
@@ -64,29 +62,11 @@ class Log:
     epoch_length: int | None = None
     notes: Sequence[str] = ()
     marked: int = 0
-
-
-_own: dict[str, Format] = {}  # the formats of the user's catalogue
-
-
-def use_own(forms: Mapping[str, Format]) -> None:
-    """Know these formats of the user, and no other ones, besides the built-in formats."""
-    _own.clear()
-    _own.update(forms)
-
-
-def own_formats() -> Mapping[str, Format]:
-    """The formats of the user."""
-    return _own
-
-
-def formats() -> dict[str, Format]:
-    """Every known format by name."""
-    return {**built_in(), **_own} if _own else built_in()
+    is_whole: bool = True
 
 
 @functools.cache
-def built_in() -> dict[str, Format]:
+def formats() -> dict[str, Format]:
     """The formats of this package by name."""
     found: dict[str, Format] = {}
     for module in pkgutil.iter_modules(__path__):
@@ -110,6 +90,9 @@ def parse(
     seen, ranks = steps.Seen(), Ranks()
     known: set[tuple[object, ...]] = set()
     for block, of_rank in _blocks(form, pieces, rank):
+        if most is not None and len(log.columns.steps) > most:
+            log.is_whole = False
+            break
         log.has_ranks = log.has_ranks or any(rank is not None for rank in block.ranks)
         if rank is None:
             ranks.add(form, block, of_rank)
@@ -119,7 +102,7 @@ def parse(
             if header.final_samples_per_second or without_line not in known:
                 known.add(without_line)
                 log.headers.append(header)
-        log.marked += of_rank.data.count(form.marker) if most is None and form.marker else 0
+        log.marked += of_rank.data.count(form.marker) if form.marker else 0
         before = set(seen.of_run)
         columns = steps.columns(form, of_rank, seen)
         if log.columns.steps:
@@ -129,8 +112,6 @@ def parse(
         for group, values in seen.of_run.items():
             if group not in before or len(values) > 1:
                 log.headers.append(_of_run(form, of_rank, group, values))
-        if most is not None and len(log.columns.steps) > most:
-            break
     ranks.check()
     log.memory_gib, log.compute_rates = seen.memory_gib, seen.compute_rates
     log.marked -= seen.without_rate if log.marked else 0
@@ -199,21 +180,28 @@ def _blocks(
 def detect(pieces: Iterable[bytes], known: Mapping[str, Format] | None = None) -> Format | None:
     """The format of the first line with a rate, by default among the built-in ones; None if no line
     has a rate."""
-    of_programs = (built_in() if known is None else known).values()
-    forms = [form for main in of_programs for form in (main, *main.variants)]
-    markers = tuple(dict.fromkeys(form.marker for form in forms))
-    for block in blocks(_growing(pieces), markers):
-        if not any_of(markers).search(block.data):
+    forms = _with_variants(tuple((formats() if known is None else known).values()))
+    for block in blocks(_growing(pieces), tuple(forms)):
+        if not any_of(tuple(forms)).search(block.data):
             continue
+        present = [
+            form for marker, of_it in forms.items() if holds(block.data, marker) for form in of_it
+        ]
         matches = [
-            (match.start(), number)
-            for number, form in enumerate(forms)
-            if holds(block.data, form.marker)
-            and (match := next(steps.with_rate(form, block.data), None))
+            (match.start(), number, form)
+            for number, form in present
+            if (match := next(steps.with_rate(form, block.data), None))
         ]
         if matches:
-            return forms[min(matches)[1]]
+            return min(matches)[2]
     return None
+
+
+@functools.lru_cache(maxsize=8)
+def _with_variants(programs: tuple[Format, ...]) -> dict[bytes, list[tuple[int, Format]]]:
+    """The formats and their variants with their order, by marker."""
+    forms = enumerate(form for main in programs for form in (main, *main.variants))
+    return grouped(forms, lambda numbered: numbered[1].marker)
 
 
 def rate_of_epoch(pieces: Iterable[bytes]) -> tuple[int, str] | None:
@@ -229,11 +217,11 @@ def other_at_end(form: Format, end: bytes) -> Format | None:
     """Another training program's built-in format that has a rate at the end of a log: after the
     last line that may be of `form`, or in the last bytes. None for a format of the user, which may
     describe the same lines. To search all of each log for all formats would be slow."""
-    if form.name not in built_in():
+    if form.name not in formats():
         return None
     start = max(0, min(end.rfind(form.marker), len(end) - END))
     tail = end[end.rfind(b"\n", 0, start) + 1 :]
-    for other in built_in().values():
+    for other in formats().values():
         if other.name == form.name or other.table is not None or not holds(tail, other.marker):
             continue
         if other.whole_run or form.is_library or other.is_library:
@@ -252,9 +240,9 @@ def _growing(pieces: Iterable[bytes]) -> Iterator[bytes]:
             start, size = start + size, 2 * size
 
 
-def parse_tail(log_format: str, tail: str) -> float | None:
-    """The last rate in a piece of a log, which may begin and end anywhere; None if it has none."""
-    form = formats().get(log_format)
+def parse_tail(form: Format | None, tail: str) -> float | None:
+    """The last rate in a piece of a log, which may begin and end anywhere; None if it has none, or
+    if its format is unknown."""
     if form is None:
         return None
     # The rate shows that the run is alive; a surrogate or an odd byte must not hide it.

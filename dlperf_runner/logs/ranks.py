@@ -22,8 +22,7 @@ class Ranks:
 
     def add(self, form: Format, block: Block, of_rank: Block) -> None:
         """Take the rates of a block. `of_rank` are the lines of the rank whose steps count."""
-        count = block.data.count(form.marker) if len(set(block.ranks)) > 1 else 0
-        if count <= of_rank.data.count(form.marker):
+        if of_rank is block or block.data.count(form.marker) <= of_rank.data.count(form.marker):
             return
         matches = list(with_rate(form, block.data))
         writers = block.writers(match.start() for match in matches)

@@ -8,7 +8,7 @@ import codecs
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress, count, islice, repeat
+from itertools import compress, count, repeat
 from typing import Any, NamedTuple
 
 from ..core.linear import compiled
@@ -50,7 +50,7 @@ _MARKS = (
 )
 # What stands for a byte that is not UTF-8.
 REPLACED = "\ufffd".encode()
-_FIRST_TAGS = 20  # of several ranks, these are hardly ever of one
+_FIRST = 2**12  # bytes, whose lines are hardly ever all of one of several ranks
 _MANY = 16  # markers
 LONGEST = 2**18  # bytes in a line; a line of interest has about 100, a printed namespace 2000
 
@@ -181,9 +181,10 @@ def _without_tag(data: bytes, first: int) -> Block | None:
     tag = _TAG.match(data)
     if tag is None or tag["rank"] is None or tag["job"]:
         return None
-    if any(other[0] != tag[0] for other in islice(_TAG.finditer(data), _FIRST_TAGS)):
+    begin = b"\n" + tag[0]
+    if data.count(begin, 0, _FIRST) < data.count(b"\n", 0, _FIRST) - 1:
         return None
-    plain = (b"\n" + data).replace(b"\n" + tag[0], b"\n")[1:]
+    plain = data[len(tag[0]) :].replace(begin, b"\n")
     newlines = plain.count(b"\n")
     tagged = newlines + (data[-1:] != b"\n")
     if len(data) - len(plain) != len(tag[0]) * tagged or _has_tags(plain):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -252,16 +252,20 @@ def _check(source: Path, sources: Sequence[Path], statements: Statements) -> Non
         )
 
 
-def run_at(place: Place, models: Sequence[Model]) -> tuple[FoundRun, LogFile] | Skipped:
-    """The run at a place and its log. Raises UserError if the run cannot be identified."""
+def run_at(
+    place: Place, models: Sequence[Model], own: Mapping[str, logs.Format]
+) -> tuple[FoundRun, LogFile] | Skipped:
+    """The run at a place and its log. `own`: the formats of the user. Raises UserError if the run
+    cannot be identified."""
     if place.is_record:
         run = replace(planned_run(place.path, models), rules=place.rules, files=place.files)
         if run.why_not is None and not run.has(run.path.name):
             raise UserError("the log is not recorded in the manifest", where=str(run.path))
-        return run, LogFile(run.path, logs.own_formats().get(run.log_format))
+        return run, LogFile(run.path, own.get(run.log_format))
     statement = place.statement or {}
-    first = named_formats(place.path, place.directories, models, statement)
-    log = LogFile(place.path, content=place.content, first=first, known=_known())
+    first = named_formats(place.path, place.directories, models, statement, own)
+    # A user's expression may match lines of other formats, too.
+    log = LogFile(place.path, content=place.content, formats=(first, _known(), own))
     try:
         sample = sample_of(log, statement)
         if sample is None and (_is_result(place.path) or log.form is mllog.LINES):
@@ -288,7 +292,7 @@ def run_at(place: Place, models: Sequence[Model]) -> tuple[FoundRun, LogFile] | 
 @functools.cache
 def _known() -> dict[str, logs.Format]:
     """The formats of logs outside campaigns."""
-    return {**logs.built_in(), mllog.LINES.name: mllog.LINES}
+    return {**logs.formats(), mllog.LINES.name: mllog.LINES}
 
 
 def _is_result(path: Path) -> bool:

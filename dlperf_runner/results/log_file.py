@@ -3,14 +3,18 @@ compressed is expanded."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import zlib
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from io import BufferedReader
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from .. import logs
 from ..core.errors import UserError
@@ -27,21 +31,21 @@ _GZIP = b"\x1f\x8b"
 class LogFile:
     """The log at a path. Raises UserError if the file cannot be read. `form`: its format, if that
     is known, which is so for planned runs with a format of the user. `content`: where its bytes
-    are, if it is a member of an archive. `first`: the formats that are tried before all others.
-    `known`: by default, the built-in ones."""
+    are, if it is a member of an archive. `formats`: those that are tried, one set after the
+    other."""
 
     def __init__(
         self,
         path: Path,
         form: logs.Format | None = None,
         content: Path | None = None,
-        first: Mapping[str, logs.Format] | None = None,
-        known: Mapping[str, logs.Format] | None = None,
+        formats: Sequence[Mapping[str, logs.Format]] = (),
     ) -> None:
         self.path = path
         self._form = form
-        self._first, self._known = first, known
+        self._formats = formats or (logs.formats(),)
         self._content = content or path
+        self._read: dict[str | None, tuple[logs.Log, str]] = {}
 
     @cached_property
     def _head(self) -> tuple[bytes, bool]:
@@ -86,13 +90,34 @@ class LogFile:
         if self._form is not None:
             return self._form
         with self.errors():
-            # A user's expression may match lines of other formats, too.
-            for forms in filter(
-                None, (self._first, self._known or logs.built_in(), logs.own_formats())
-            ):
+            for forms in filter(None, self._formats):
                 if (form := logs.detect(self.pieces(), forms)) is not None:
                     return form
         raise self._nothing_found()
+
+    def read(self, most: int | None, rank: str | None) -> tuple[logs.Log, str]:
+        """Its content up to more than `most` lines with a rate, or all of it, and the SHA-256 of
+        that. Raises UserError if a line is invalid or another program wrote into the log."""
+        if rank not in self._read or not self._read[rank][0].is_whole:
+            digest, last = hashlib.sha256(), deque[bytes](maxlen=2)
+            with self.errors():
+                log = logs.parse(self.form, _digested(self.pieces(), digest, last), most, rank)
+            if most != 0 or log.is_whole:
+                other = logs.other_at_end(self.form, b"".join(last))
+                if other is not None:
+                    raise self._of_two_programs(other)
+            self._read[rank] = log, digest.hexdigest()
+        return self._read[rank]
+
+    def _of_two_programs(self, other: logs.Format) -> UserError:
+        line, others = (logs.line_of(form, self.pieces(), 0) for form in (self.form, other))
+        return UserError(
+            "two programs wrote into this log",
+            where=f"{self.path}:{others}",
+            expected=f"rates of {self.form.name} only, as in line {line}",
+            found=f"a rate of {other.name}",
+            hint="save the output of each program in its own file",
+        )
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -139,7 +164,7 @@ class LogFile:
                 where=str(self.path),
                 expected="lines with a rate in a known format",
                 found=f"{lines} lines without a rate" if lines else "no lines",
-                hint=f"known formats: {', '.join(logs.formats())}",
+                hint=f"known formats: {', '.join(dict.fromkeys(chain(*self._formats)))}",
             )
         regex = shlex.quote(likely.regex or r"step (?P<step>\d+) .* (?P<rate>[\d.]+) samples/s")
         such_as = "this expression is a guess" if likely.regex else "with an expression like this"
@@ -153,3 +178,11 @@ class LogFile:
             "  UNIT: samples, tokens or steps; WHOSE: world (all devices), node, device or step\n"
             "or describe the program as a workload: dlperf init-workload",
         )
+
+
+def _digested(pieces: Iterable[bytes], digest: Any, last: deque[bytes]) -> Iterator[bytes]:
+    """The pieces, which are added to the digest and to the last pieces."""
+    for piece in pieces:
+        digest.update(piece)
+        last.append(piece)
+        yield piece

@@ -62,8 +62,7 @@ _PRINTED = (
 
 def headers_of(log: LogFile, rank: str | None = None) -> list[logs.Header]:
     """The headers before the first steps of a log. Raises UserError if a line is invalid."""
-    with log.errors():
-        return logs.parse(log.form, log.pieces(), most=0, rank=rank).headers
+    return log.read(0, rank)[0].headers
 
 
 def head_of(headers: Iterable[logs.Header]) -> Mapping[str, Stated]:

@@ -58,10 +58,13 @@ def _words_at(path: Path, directories: Sequence[str]) -> PathWords:
 
 
 def named_formats(
-    path: Path, directories: Sequence[str], models: Sequence[Model], statement: Statement
+    path: Path,
+    directories: Sequence[str],
+    models: Sequence[Model],
+    statement: Statement,
+    own: Mapping[str, logs.Format],
 ) -> Mapping[str, logs.Format]:
     """The formats of the user's workloads that a statement, or else the path, names."""
-    own = logs.own_formats()
     if not own:
         return {}
     found = _words_at(path, directories)

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import logs
 from ..catalog.accelerators import peak_of
-from ..catalog.reader import own_workloads
+from ..catalog.reader import own_formats
 from ..catalog.validity import catalogued_rules
 from ..catalog.workload import Model, Rule, Transformer
 from ..core.errors import UserError
@@ -86,8 +84,8 @@ def read_all(
     places: Iterable[Place], models: Sequence[Model], with_series: bool = False
 ) -> list[Reading | Skipped]:
     """Find and measure the runs at some places; Skipped for each file that is no benchmark log."""
-    own_workloads()  # makes the user's log formats known in a new process, too
-    readings = [_reading(place, models) for place in places]
+    own = own_formats()
+    readings = [_reading(place, models, own) for place in places]
     of_runs = [reading for reading in readings if isinstance(reading, Reading)]
     judged = _steadiness([reading.series for reading in of_runs if reading.series])
     for reading in of_runs:
@@ -97,9 +95,11 @@ def read_all(
     return readings
 
 
-def _reading(place: Place, models: Sequence[Model]) -> Reading | Skipped:
+def _reading(
+    place: Place, models: Sequence[Model], own: Mapping[str, logs.Format]
+) -> Reading | Skipped:
     try:
-        found = run_at(place, models)
+        found = run_at(place, models, own)
     except UserError as error:
         return Reading(None, problem=error)
     if isinstance(found, Skipped):
@@ -117,38 +117,7 @@ def _reading(place: Place, models: Sequence[Model]) -> Reading | Skipped:
 
 
 def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
-    name, rule = str(log.path), run.rule
-    if rule is None:
-        raise UserError(
-            "the workload is not in the catalogue",
-            where=name,
-            found=run.workload,
-            hint="if it is your own, name its folder: dlperf --catalog DIR",
-        )
-    if log.form.name != run.log_format:
-        raise UserError(
-            "the log format is not that of the workload",
-            where=name,
-            expected=run.log_format,
-            found=log.form.name,
-        )
-    content, digest = _content(log, run, rule)
-    entry = entry_of(run, log.form, models)
-    if entry is not None:
-        check_network(content.headers, run, entry, log.form)
-        if run.expected_by == "the plan":
-            check_parameters(content.headers, run)
-        else:
-            run = with_options(run, content.headers, entry, log.form)
-            if run.rule not in (rule, None):  # mostly the same object, which is compared fast
-                rule = run.rule
-                content, digest = _content(log, run, rule)
-            if _has_its_own_steps(run, entry):
-                content, digest, rule = _with_its_steps(log, run, rule, content, digest, entry)
-                run = replace(run, rule=rule)
-    if run.expected_by != "the plan" and log.form is not logs.formats().get(log.form.name):
-        # A variant of the format may print other rates.
-        rule = rule.model_copy(update={"rates_are_per": log.form.rates_are_per})
+    content, digest, run, rule, entry = _content(run, log, models)
     counts = stated_counts(run, content.headers)
     expected = Expected(
         run.source_of,
@@ -166,8 +135,8 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
         content,
         rule,
         expected,
-        partial(_line_of, log, run.rank),
-        name,
+        lambda index: logs.line_of(log.form, log.pieces(), index, run.rank),
+        str(log.path),
         counts_pauses=entry is None or entry.is_published,
     )
     evidence = evidence_of(run)
@@ -193,6 +162,54 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
     rules = run.rules or catalogued_rules()
     verdict = judge(evidence, found.steps, found.losses, rules, measured.skipped)
     return Reading(run, measured, digest, None, series, verdict, _digest(series.samples_per_second))
+
+
+def _content(
+    run: FoundRun, log: LogFile, models: Sequence[Model]
+) -> tuple[logs.Log, str, FoundRun, Rule, Model | None]:
+    """The content of the log of a run as far as its rule needs it, the SHA-256 of that, the run
+    with what the log states, its rule, and its model. Raises UserError if they contradict each
+    other."""
+    name, rule, form = str(log.path), run.rule, log.form
+    if rule is None:
+        raise UserError(
+            "the workload is not in the catalogue",
+            where=name,
+            found=run.workload,
+            hint="if it is your own, name its folder: dlperf --catalog DIR",
+        )
+    if form.name != run.log_format:
+        raise UserError(
+            "the log format is not that of the workload",
+            where=name,
+            expected=run.log_format,
+            found=form.name,
+        )
+    entry, is_planned = entry_of(run, form, models), run.expected_by == "the plan"
+    has_its_steps = entry is not None and not is_planned and _has_its_own_steps(run, entry)
+    content, digest = log.read(None if has_its_steps else _most(run, rule), run.rank)
+    if entry is not None:
+        check_network(content.headers, run, entry, form)
+        if is_planned:
+            check_parameters(content.headers, run)
+        else:
+            run = with_options(run, content.headers, entry, form)
+            rule = run.rule or rule
+            if has_its_steps:
+                rule = _rule_of_steps(log, run, rule, content, entry)
+                run = replace(run, rule=rule)
+            else:
+                content, digest = log.read(_most(run, rule), run.rank)
+    of_user = entry is not None and entry.workload.log_pattern is not None
+    if not is_planned and not of_user and form is not logs.formats().get(form.name):
+        # A variant of the format may print other rates.
+        rule = rule.model_copy(update={"rates_are_per": form.rates_are_per})
+    return content, digest, run, rule, entry
+
+
+def _most(run: FoundRun, rule: Rule) -> int:
+    """The most lines with a rate that can count: every process prints each step at most once."""
+    return (rule.total_steps + rule.surplus_steps + 1) * run.topology.world_size
 
 
 def _energy(
@@ -244,14 +261,13 @@ def _has_its_own_steps(run: FoundRun, entry: Model) -> bool:
     return not is_stated and "total_steps" not in dict(run.stated_by)
 
 
-def _with_its_steps(
-    log: LogFile, run: FoundRun, rule: Rule, content: logs.Log, digest: str, entry: Model
-) -> tuple[logs.Log, str, Rule]:
-    """The content and the rule of a log that does not state how many steps it has: as many as it
-    shows. Its first line has the start of the program, so it is warm-up."""
+def _rule_of_steps(
+    log: LogFile, run: FoundRun, rule: Rule, content: logs.Log, entry: Model
+) -> Rule:
+    """The rule of a log that does not state how many steps it has: as many as it shows. Its first
+    line has the start of the program, so it is warm-up."""
     if any(header.total_steps is not None for header in content.headers):
-        return content, digest, rule
-    content, digest = _content(log, run, None)
+        return rule
     steps = content.columns.steps
     if log.form.marker and len(steps) < MOST_READ * content.marked:
         raise UserError(
@@ -274,45 +290,7 @@ def _with_its_steps(
             found=f"step {total}",
             hint="is the log whole? state what counts with --total-steps and --warmup-steps",
         )
-    return content, digest, entry.rule_of(total, warmup)
-
-
-def _content(log: LogFile, run: FoundRun, rule: Rule | None) -> tuple[logs.Log, str]:
-    """The content of a log as far as the rule needs it, or all of it, and its SHA-256."""
-    # Every process of the run prints each step at most once.
-    most = None
-    if rule is not None:
-        most = (rule.total_steps + rule.surplus_steps + 1) * run.topology.world_size
-    digest, last = hashlib.sha256(), deque[bytes](maxlen=2)
-    with log.errors():
-        content = logs.parse(log.form, _digested(log.pieces(), digest, last), most, run.rank)
-    other = logs.other_at_end(log.form, b"".join(last))
-    if other is not None:
-        raise _of_two_programs(log, other)
-    return content, digest.hexdigest()
-
-
-def _of_two_programs(log: LogFile, other: logs.Format) -> UserError:
-    own, others = (logs.line_of(form, log.pieces(), 0) for form in (log.form, other))
-    return UserError(
-        "two programs wrote into this log",
-        where=f"{log.path}:{others}",
-        expected=f"rates of {log.form.name} only, as in line {own}",
-        found=f"a rate of {other.name}",
-        hint="save the output of each program in its own file",
-    )
-
-
-def _line_of(log: LogFile, rank: str | None, index: int) -> int:
-    return logs.line_of(log.form, log.pieces(), index, rank)
-
-
-def _digested(pieces: Iterable[bytes], digest: Any, last: deque[bytes]) -> Iterator[bytes]:
-    """The pieces, which are added to the digest and to the last pieces."""
-    for piece in pieces:
-        digest.update(piece)
-        last.append(piece)
-        yield piece
+    return entry.rule_of(total, warmup)
 
 
 def _steadiness(series: Sequence[RunSeries]) -> Iterator[tuple[Measurement, ...]]:

@@ -134,7 +134,7 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str] | re.Pattern[bytes], float
         for name, value in vars(importlib.import_module(f"{logs.__name__}.{module.name}")).items():
             if isinstance(value, re.Pattern):
                 yield f"{module.name}.{name}", value, math.inf
-    for name, form in logs.built_in().items():
+    for name, form in logs.formats().items():
         assert isinstance(form.entry, re.Pattern)
         yield f"{name}.entry", form.entry, math.inf
         for number, statement in enumerate(form.statements):
@@ -165,16 +165,16 @@ def test_steps_of_a_pattern_are_counted(expression: str, steps: float) -> None:
     assert most_steps(re.compile(expression)) == steps
 
 
-@pytest.mark.parametrize("name", logs.built_in())
+@pytest.mark.parametrize("name", logs.formats())
 @pytest.mark.parametrize("filler", [" ", "3.", "", "train.compute_ips : 1 ", "| lm loss: "])
 def test_a_line_of_100_kb_is_no_problem(name: str, filler: str) -> None:
     """What the formats print, again and again without an end; in quadratic time, most of these
     took over a minute with 250 kB."""
-    form = logs.built_in()[name]
+    form = logs.formats()[name]
     for share in (2, 3):
         start = form.sample[: len(form.sample) * share // 3].replace("...", "")
         for line in (start + filler * (100_000 // max(len(filler), 1)), (start + filler) * 2000):
             with contextlib.suppress(logs.LineError):
                 logs.parse(form, [line.encode()])
             logs.detect([line.encode()])
-            logs.parse_tail(name, line)
+            logs.parse_tail(form, line)

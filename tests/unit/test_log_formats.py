@@ -227,7 +227,7 @@ def survives(form: str, data: bytes) -> None:
     assert reading(form, data) == reading(form, data, 3)
     with contextlib.suppress(LineError):
         logs.detect(pieces(data))
-    logs.parse_tail(form, data.decode("utf-8", "surrogateescape"))
+    logs.parse_tail(logs.formats()[form], data.decode("utf-8", "surrogateescape"))
 
 
 @MANY
@@ -244,10 +244,11 @@ def test_parsers_survive_any_bytes(form: str, data: bytes) -> None:
 
 
 def test_the_tail_of_a_running_log() -> None:
+    gluoncv = logs.formats()["gluoncv_horovod"]
     tail = (
         "d: 1 samples/sec\nINFO:root:Epoch[0] Batch[7]\tSpeed: 2.5 samples/sec\nINFO:root:Epo\udc80"
     )
-    assert logs.parse_tail("gluoncv_horovod", tail) == 2.5
-    assert logs.parse_tail("gluoncv_horovod", "") is None
-    assert logs.parse_tail("nothing like it", tail) is None
-    assert logs.parse_tail("gluoncv_horovod", "Epoch[0] Batch[7]\tSpeed: nan samples/sec") is None
+    assert logs.parse_tail(gluoncv, tail) == 2.5
+    assert logs.parse_tail(gluoncv, "") is None
+    assert logs.parse_tail(None, tail) is None
+    assert logs.parse_tail(gluoncv, "Epoch[0] Batch[7]\tSpeed: nan samples/sec") is None

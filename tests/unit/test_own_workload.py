@@ -43,7 +43,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "hosts.json").write_text(json.dumps(NODES))
     yield tmp_path / "catalog"
     reader.forget()
-    logs.use_own({})
 
 
 def test_round_trip(folder: Path, tmp_path: Path) -> None:
@@ -489,7 +488,7 @@ def test_no_expression_needs_more_than_linear_time(
     """A program that tries every way would need 2 to the power of the length for this."""
     init("train.py", regex=r"(?P<step>\d+) (?P<rate>[\d.]+) (a+)+b", sample="1 2.5 aab")
     write(tmp_path / LOG, [*(f"{n} 2.50 aab" for n in range(1, 13)), f"13 2.50 {'a' * length}"])
-    assert logs.parse_tail("mine-log", (tmp_path / LOG).read_text()) == 2.5
+    assert logs.parse_tail(reader.format_named("mine-log"), (tmp_path / LOG).read_text()) == 2.5
     assert "| 2.50 |" in said("summarize", "logs")
 
 
