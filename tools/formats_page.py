@@ -36,7 +36,7 @@ def render() -> str:
         for name in order
     )
     sections = "\n".join(
-        line for name in order for line in _section(logs.built_in()[name], abouts[name])
+        line for name in order for line in _section(logs.formats()[name], abouts[name])
     )
     page = TEMPLATE.read_text(encoding="utf-8")
     return page.replace("{table}\n", table).replace("{sections}\n", sections)

@@ -44,7 +44,9 @@ class BaselineCase(Entry):
     source: _TEXT
     parameters: _TEXT = None
     precision: StrictStr
-    batch_size_per_device: Annotated[StrictInt | StrictFloat, Field(gt=0, allow_inf_nan=False)]
+    batch_size_per_device: Annotated[
+        StrictInt | StrictFloat | None, Field(gt=0, allow_inf_nan=False)
+    ]
     total_steps: Count | None = None
     warmup_steps: CountOrNone | None = None
     directory: _TEXT = None
@@ -192,9 +194,10 @@ def _unit_then(case: BaselineCase) -> str:
 
 
 def _columns_of(case: BaselineCase, repeat: int) -> dict[str, Any]:
+    batch = case.batch_size_per_device
     return {
         **case.model_dump(exclude={SAMPLES_PER_SECOND, "unit", "estimator"}),
-        "global_batch_size": round(case.batch_size_per_device * case.world_size),
+        "global_batch_size": batch and round(batch * case.world_size),
         "repeat": repeat,
         "valid": True,
     }

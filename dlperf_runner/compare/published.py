@@ -134,9 +134,10 @@ def _compared_case(
     texts = [str(text) for text in (case["stated"], known.get(ONLY_STATED)) if text]
     stated = ", ".join(texts) or None
     own = {**columns_of(case_key(case)), "unit": case["unit"]}
+    batch = own["batch_size_per_device"]
     mine = {
         **{name: value for name, value in own.items() if name in FACTORS},
-        "global_batch_size": own["batch_size_per_device"] * own["world_size"],
+        "global_batch_size": batch and batch * own["world_size"],
         **known,
     }
     if case["unit"] == per_second(BANDWIDTH):
@@ -340,8 +341,8 @@ def nearest(
             needed = needed_differences(differing, rule)
             if assume:
                 needed = [item for item in needed if item.mine is not None]
-            size = number.batch_size_per_device
-            batch = abs(math.log(size / case["batch_size_per_device"])) if size else math.inf
+            size, batch_size = number.batch_size_per_device, case["batch_size_per_device"]
+            batch = abs(math.log(size / batch_size)) if size and batch_size else math.inf
             comparable = all(item.other is None for item in needed)
             nearness = (len(needed), len(differing), batch)
             order = (bool(number.contradiction), not comparable, not number.reproduced, *nearness)

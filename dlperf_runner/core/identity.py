@@ -69,6 +69,11 @@ def as_batch_size(number: float) -> float:
     return int(number) if number == int(number) else round(number, 6)
 
 
+def batch_text(batch: float | None) -> str:
+    """A batch size per device in the title of a table."""
+    return "batch size unknown" if batch is None else f"batch size {batch} per device"
+
+
 def value_text(value: object) -> str:
     """A value of a key in a sentence."""
     return "unknown" if value is None else str(value) or "none"

@@ -94,6 +94,8 @@ _OF_SAMPLES = Format(
     batch_of_step=True,
     framework="pytorch",
     whole_run=True,
+    caveat="before transformers 5.24, the rate of a run that was stopped within an epoch counts all"
+    " planned samples, which is too many",
 )
 _OF_STEPS = replace(
     _OF_SAMPLES,

@@ -219,6 +219,8 @@ _TQDM = Format(
     ),
     rates_are_per="step",
     framework="pytorch",
+    caveat="the bar prints a mean, so the rate of an excerpt that begins within an epoch may be a"
+    " few percent off",
 )
 _RICH_BAR = re.compile(
     rb"Epoch (?P<epoch>\d{1,6}+)/\d{1,6}+ {1,8}+[^\d\r\n]{0,1000}+%s "

@@ -69,4 +69,6 @@ FORMAT = Format(
         ),
     ),
     rates_are_per="node",
+    caveat="a rate is taken as that of a node; Horovod's examples in module mode print that of all"
+    " devices",
 )

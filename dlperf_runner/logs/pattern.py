@@ -1,9 +1,10 @@
 """A format that a regular expression of a user describes: see docs/own-workload.md.
 
 RE2 searches it in each line. Its groups are those of Format.entry; `step_time` in place of `rate`
-is the duration of a step. Guards: a rate that goes on before or behind what the expression takes,
-or whose unit is not that of the sample, is refused, as is one that the end of the log cuts, or that
-was wrapped, in every other format.
+is the duration of a step. With alternatives, `step (?P<step>\\d+)|speed (?P<rate>[\\d.]+)`, a step
+may have several lines: a rate without a step is that of the last step before it. Guards: a rate
+that goes on before or behind what the expression takes, or whose unit is not that of the sample, is
+refused, as is one that the end of the log cuts, or that was wrapped, in every other format.
 """
 
 from __future__ import annotations
@@ -107,13 +108,13 @@ class Lines:
         return unit_behind(behind) if behind else None
 
     def finditer(self, data: bytes) -> Iterator[Match]:
-        """The first match of each line, if its step is a number."""
+        """The first match of each line, if it has a step that is a number, or a rate alone."""
         lines, at, groups = data.replace(b"\r", b"\n"), 0, list(self.groupindex.items())
         while at < len(lines) and (match := self._pattern.search(lines, at)):
             start, end = match.span()
             spans = [(name, *match.span(number)) for name, number in groups]
             texts = {name: self._text(name, data, *span) for name, *span in spans}
-            if _STEP.fullmatch(texts["step"]):
+            if _STEP.fullmatch(texts["step"]) or (texts["rate"] and not texts["step"]):
                 yield Match(texts, {0: start, **{name: begin for name, begin, _ in spans}})
             end = lines.find(b"\n", end)
             at = end + 1 if end >= 0 else len(lines)
@@ -174,6 +175,7 @@ def of_pattern(
         name=name,
         sample=sample or expression,
         marker=b"",
+        opening=b"the group step",
         entry=Lines(expression, sample, unit),
         rate=_NUMBER,
         statements=(),

@@ -26,39 +26,46 @@ class Expected(NamedTuple):
     """The expected settings of the run. `by` names who states a setting, such as the plan.
     `sequence_length`: the tokens of a sample, None if it is unknown. `accumulation_steps`: the
     batches of a step; `batch_of_step`: the batch size counts all of them. `tokens_per_step`: as
-    the log states it, whatever the batch."""
+    the log states it, whatever the batch. `first_step` and `log_every`: the step of the first line
+    with a rate, and the interval to the next, as the user states them."""
 
     by: Callable[[str], str]
     topology: Topology
     precision: str
-    batch_size_per_device: float
+    batch_size_per_device: float | None
     unit: Unit = SAMPLES
     sequence_length: int | None = None
     accumulation_steps: int = 1
     batch_of_step: bool = False
     tokens_per_step: int | None = None
+    first_step: int | None = None
+    log_every: int | None = None
 
     @property
-    def global_batch_size(self) -> int:
-        """The batch size of all devices, as logs state it."""
+    def global_batch_size(self) -> int | None:
+        """The batch size of all devices, as logs state it; None if unknown."""
+        if self.batch_size_per_device is None:
+            return None
         return round(self.batch_size_per_device * self.topology.world_size)
 
     @property
-    def micro_batch_size(self) -> float:
-        """The batch size per device of one of the accumulated batches."""
+    def micro_batch_size(self) -> float | None:
+        """The batch size per device of one of the accumulated batches; None if unknown."""
+        if self.batch_size_per_device is None:
+            return None
         number = self.accumulation_steps if self.batch_of_step else 1
         return as_batch_size(self.batch_size_per_device / number)
 
     @property
     def per_step(self) -> int | None:
         """The samples or tokens of a step of all devices; None if that is unknown."""
-        samples = self.global_batch_size
-        if not self.batch_of_step:
-            samples *= self.accumulation_steps
-        if self.unit == SAMPLES:
-            return samples
-        if self.tokens_per_step is not None:
+        if self.unit != SAMPLES and self.tokens_per_step is not None:
             return self.tokens_per_step
+        samples = self.global_batch_size
+        if samples is not None and not self.batch_of_step:
+            samples *= self.accumulation_steps
+        if self.unit == SAMPLES or samples is None:
+            return samples
         return self.sequence_length and samples * self.sequence_length
 
 

@@ -189,11 +189,14 @@ def _intervals(steps: tuple[int, ...]) -> tuple[int, int, int | None]:
     )
 
 
-def counts_from_zero(form: Format, steps: Sequence[int]) -> bool:
-    """Whether a log counts its steps from 0, although its format says nothing of that: it begins
-    with 0, or with 19, 39."""
+def uncounted(form: Format, steps: Sequence[int], first_step: int | None) -> int:
+    """The number of steps that a log does not count: those before the first line, if the user
+    states its step, or one, if the log counts from 0, although its format says nothing of that: it
+    begins with 0, or with 19, 39."""
+    if first_step is not None and steps:
+        return first_step - steps[0]
     if form.zero_based or not steps:
-        return False
+        return 0
     return steps[0] == 0 or (len(steps) > 1 and steps[1] - steps[0] == steps[0] + 1 > 1)
 
 

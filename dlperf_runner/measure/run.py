@@ -19,7 +19,7 @@ from ..core.errors import UserError
 from ..logs import Columns, Format, Log
 from . import settings
 from .estimators import Expected, Measured, measurements_of, of_world, published_lines
-from .numbering import LineOf, Numbering, check_sequence, counts_from_zero, numbering
+from .numbering import LineOf, Numbering, check_sequence, numbering, uncounted
 from .step_parts import of_input
 from .step_time import log_flops, log_memory, step_times
 
@@ -60,9 +60,12 @@ def measure(
     if form.whole_run:
         return _of_whole_run(log, confirmed, rule, expected, line_of, name), log.columns, 0
     final = settings.final_rate(log.headers, name)
-    stated = next((header.log_every for header in log.headers if header.log_every), None)
+    every_of_log = next((header.log_every for header in log.headers if header.log_every), None)
+    stated = expected.log_every or every_of_log
+    if expected.log_every is not None:
+        rule = rule.model_copy(update={"log_every": expected.log_every})
     lines, found, every, rule, notes = _steps(form, log, rule, expected, stated, line_of, name)
-    _check_interval(stated, every, name)
+    _check_interval(stated, every, name, expected.log_every)
     span = form.window or (1 if form.one_step else every)
     first, end = _window(found.steps, span, rule, form, name)
     left_out = max([rule.warmup_steps, *found.steps[:first][-1:]])
@@ -138,10 +141,10 @@ def _steps(
             form, found.steps, stated or rule.log_every, rule, line_of_step, name
         )
         return lines, found, every, rule, ()
-    if counts_from_zero(form, found.steps):
-        lines.steps = [step + 1 for step in lines.steps]
-        found.steps = lines.steps if found is lines else [step + 1 for step in found.steps]
-    rule, numbered, notes = _from_first(form, log, found.steps, rule, line_of_step, name)
+    if shift := uncounted(form, found.steps, expected.first_step):
+        lines.steps = [step + shift for step in lines.steps]
+        found.steps = lines.steps if found is lines else [step + shift for step in found.steps]
+    rule, numbered, notes = _from_first(form, log, found.steps, rule, expected, line_of_step, name)
     if numbered.shorter and not (form.one_step or form.window) and lines is found:
         lines = found = _without(log, numbered.shorter)
     return lines, found, numbered.every, rule, notes
@@ -186,19 +189,27 @@ def _writers(log: Log) -> int:
 
 
 def _from_first(
-    form: Format, log: Log, steps: Sequence[int], rule: Rule, line_of: LineOf, name: str
+    form: Format,
+    log: Log,
+    steps: Sequence[int],
+    rule: Rule,
+    expected: Expected,
+    line_of: LineOf,
+    name: str,
 ) -> tuple[Rule, Numbering, tuple[str, ...]]:
     """The rule and the numbering of a log without a plan, and a note if it does not begin with its
-    run: the warm-up of one that begins behind it is the same share of the steps of the log."""
+    run: the warm-up of one that begins behind it is the same share of the steps of the log, or as
+    many steps as the user states."""
     hint = "if it is whole, state its steps with --total-steps"
     numbered = numbering(form, steps, rule, line_of, name, hint, log.epoch_length)
     every, before = numbered.every, numbered.before
     if not before:
         return rule, numbered, ()
-    warmup = rule.warmup_steps
+    warmup: float = rule.warmup_steps
     if before >= warmup:
-        share = warmup * (rule.total_steps - before) / rule.total_steps
-        warmup = min(before + math.ceil(share / every) * every, rule.total_steps - 1)
+        if expected.by("warmup_steps") == expected.by(""):  # not stated
+            warmup = warmup * (rule.total_steps - before) / rule.total_steps
+        warmup = min(before + math.ceil(warmup / every) * every, rule.total_steps - 1)
     note = f"{name}: the log begins with step {steps[0]}, so steps up to {warmup} are its warm-up"
     changed = {"warmup_steps": warmup, "published_estimator": None}
     return rule.model_copy(update=changed), numbered, (note,)
@@ -236,7 +247,14 @@ def _check_agreement(lines: Columns, line_of: LineOf, name: str) -> None:
     )
 
 
-def _check_interval(stated: int | None, found: int, name: str) -> None:
+def _check_interval(stated: int | None, found: int, name: str, of_user: int | None) -> None:
+    if of_user is not None and found != of_user:
+        raise UserError(
+            "the interval between the rates contradicts --log-every",
+            where=name,
+            expected=f"a rate every {of_user} steps",
+            found=f"a rate every {found} steps",
+        )
     if stated is not None and found < stated:
         raise UserError(
             "the log has rates more often than it states",

@@ -42,6 +42,7 @@ def confirmed_settings(
         "precision": (expected.precision, None),
         "total_steps": (rule.total_steps, "the calculation rule"),
         "warmup_steps": (rule.warmup_steps, "the calculation rule"),
+        "log_every": (expected.log_every, "--log-every"),
     }
     found = {"batch size"} if expected.unit == BANDWIDTH else set()
     if any(header.network is not None for header in headers):  # checked before
@@ -56,17 +57,18 @@ def confirmed_settings(
             value = as_batch_size(value)
         if field == "total_steps" and _was_longer(value, last_step, rule, expected):
             continue
-        if field in wanted:
+        value_wanted, by = wanted.get(field, (None, None))
+        if field in wanted and field != "log_every":
             found.add(what)
-            value_wanted, by = wanted[field]
-            if value != value_wanted and not same_precision(value, value_wanted):
-                raise UserError(
-                    f"the {what} contradicts {by or expected.by(what)}",
-                    where=f"{name}:{line}",
-                    expected=str(value_wanted),
-                    found=_shown(value),
-                    hint=_about_nodes(field, value, expected),
-                )
+        is_same = value == value_wanted or same_precision(value, value_wanted)
+        if value_wanted is not None and not is_same:
+            raise UserError(
+                f"the {what} contradicts {by or expected.by(what)}",
+                where=f"{name}:{line}",
+                expected=str(value_wanted),
+                found=_shown(value),
+                hint=_about_nodes(field, value, expected),
+            )
     if "global batch size" in found:
         found.add("batch size")
     options: dict[str, list[tuple[int, object]]] = {}

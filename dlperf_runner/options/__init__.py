@@ -216,6 +216,8 @@ _STATED = (
     ("accelerator", "The accelerator", "NAME"),
     ("total_steps", "The number of steps", "N"),
     ("warmup_steps", "The number of warm-up steps", "N"),
+    ("first_step", "The step of the first line with a rate, counted from 1", "N"),
+    ("log_every", "The steps from one line with a rate to the next", "N"),
     ("global_batch_size", "The batch size of all devices in a step", "N"),
     ("sequence_length", "The tokens of a sample", "N"),
     ("accumulation_steps", "The batches that a step accumulates", "N"),

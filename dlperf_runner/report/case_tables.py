@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from ..core.frame import ENERGY, MODEL_TFLOPS, POWER
-from ..core.identity import GROUP, topology_text
+from ..core.identity import GROUP, topology_text, value_text
 from ..core.lists import grouped
 from ..stats.groups import short_digest, workload_title
 from .labels import Labels, each_condition
@@ -28,7 +28,7 @@ _PERCENT = "0.0%"
 
 def group_title(case: Case, t: Labels) -> str:
     """What a table is about, as `summarize` says it, and the campaign where there are several."""
-    size = None if is_bandwidth(case) else case["batch_size_per_device"]
+    size = None if is_bandwidth(case) else value_text(case["batch_size_per_device"])
 
     def named(key: str, name: str | None) -> str | None:
         return t(key, name=name) if name else None
@@ -199,7 +199,7 @@ def _details(best: Case, own: Sequence[Case], verdicts: Sequence[Case], t: Label
         yield t("answer_campaign", name=best["campaign"], n=len(campaigns))
     scales = not is_bandwidth(best)
     if scales:
-        batch = best["batch_size_per_device"]
+        batch = value_text(best["batch_size_per_device"])
         yield t("answer_setting", precision=best["precision"], batch=batch)
     low, high = best.get("samples_per_second_ci_low"), best.get("samples_per_second_ci_high")
     if low is not None and high is not None:

@@ -72,8 +72,9 @@ def results_by_batch(
     runs = {key: rates.values for key, rates in rates_by_case(frame).items()}
     by_batch: dict[int, dict[tuple[Any, ...], list[Mapping[str, Any]]]] = {}
     for case in cases:
-        key = tuple(case[name] for name in GROUP)
-        by_batch.setdefault(case["batch_size_per_device"], {}).setdefault(key, []).append(case)
+        key, batch = tuple(case[name] for name in GROUP), case["batch_size_per_device"]
+        if batch is not None:
+            by_batch.setdefault(batch, {}).setdefault(key, []).append(case)
     return {
         batch: json_text(
             {

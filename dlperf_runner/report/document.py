@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ..core.frame import records
-from ..core.identity import GROUP, case_key, topology_text
+from ..core.identity import GROUP, case_key, topology_text, value_text
 from ..core.lists import grouped
 from . import case_tables, figures
 from .charts import Chart
@@ -201,7 +201,7 @@ def make_figures(
         names = case_tables.line_names(groups)
         title, stem = family, f"{number:02d}-{family}"
         if varied:
-            precision, batch = varied
+            precision, batch = varied[0], value_text(varied[1])
             stem += f"-{precision}-b{batch}"
             title = t("setting", model=family, precision=precision, batch=batch)
             title = f"{family}, {precision}" if is_bandwidth(same[0]) else title

@@ -282,7 +282,10 @@ def _counted(
         results.counted.append(run)
         results.notes += measured.notes
         results.without_loss += "loss_first" not in [m.metric for m in measured.measurements]
-        for what in {"batch size", "world size"} - measured.confirmed:
+        stated = (
+            {"world size"} if run.batch_size_per_device is None else {"batch size", "world size"}
+        )
+        for what in stated - measured.confirmed:
             key = (what, run.source_of(what))
             results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
     else:

@@ -31,6 +31,10 @@ ASSUMED_NODES = (
     "the log names do not contain the number of nodes: assuming"
     f" {FLAT_DEVICES_PER_NODE} devices per node"
 )
+ASSUMED_BATCH = (
+    "batch size unknown: neither names nor logs state it, so that a speed-up holds only if the runs"
+    " of its table have the same; state it with --batch-size, or in mapping.yml"
+)
 _DIRECTORY = "the directory "
 _PARTS = re.compile(r"[^a-z0-9]+")
 # What messages call the fields of a statement.
@@ -117,12 +121,12 @@ class _Identification:
             raise self._all_missing(error) from None
         repeat = self._agreed("repeat", self._said("repeat"))
         parameters = tuple(self._stated_parameters())
-        steps, warmup = (self.statement.get(f) for f in ("total_steps", "warmup_steps"))
+        steps, warmup = self._stated("total_steps"), self._stated("warmup_steps")
         rule = self.entry.workload.rule
-        if steps or warmup:
+        if steps is not None or warmup is not None:
             rule = self.entry.rule_of(
-                steps.value if steps else rule.total_steps,
-                warmup.value if warmup else rule.warmup_steps,
+                rule.total_steps if steps is None else steps,
+                rule.warmup_steps if warmup is None else warmup,
             )
         return FoundRun(
             path=self.path,
@@ -142,7 +146,9 @@ class _Identification:
             asserted=tuple(self.asserted),
             rank=self.rank,
             stated_parameters=parameters,
-            assumed=tuple(self._assumed()),
+            assumed=(*self._assumed(), *((ASSUMED_BATCH,) if batch is None else ())),
+            first_step=self._stated("first_step"),
+            log_every=self._stated("log_every"),
             other_words=" ".join((*self._unused_words(), *self.words.others)),
         )
 
@@ -176,30 +182,37 @@ class _Identification:
 
     def _all_missing(self, first: _MissingError) -> UserError:
         """The error of all settings that nothing states, of which `first` is one."""
-        found = {first.option: first}
+        found, batch = {first.option: first}, None
         for find in (
             self._topology,
             lambda: self._batch_size(1),
             lambda: self._precision(self._accelerator()),
         ):
             try:
-                find()
+                value = find()
+                batch = batch or (isinstance(value, int | float) and value)
             except _MissingError as error:
                 found.setdefault(error.option, error)
             except UserError:
                 continue  # of what depends on a setting that is missing
-        if len(found) == 1:
-            return first
         what = " and the ".join(
             error.problem.removeprefix("cannot determine the ") for error in found.values()
         )
+        is_asked = batch or "--batch-size" in found
+        known = "" if is_asked else " (and --batch-size, if you know it)"
         return UserError(
             f"cannot determine the {what}",
             where=first.where,
-            expected="a path like 4n8g/rn50_b128_fp32_1.log",
+            expected=first.expected if len(found) == 1 else "a path like 4n8g/rn50_b128_fp32_1.log",
             found=first.found,
-            hint=f"state them with {', '.join(found)}, or in mapping.yml",
+            hint=f"state {'it' if len(found) == 1 else 'them'} with {', '.join(found)}{known},"
+            " or in mapping.yml",
         )
+
+    def _stated(self, field: str) -> int | None:
+        """The number that the user states; None if they do not."""
+        stated = self.statement.get(field)
+        return stated and int(stated.value)
 
     def _said(self, field: str) -> Iterator[Stated]:
         """What the user, the file name and the log say about a field."""
@@ -233,7 +246,8 @@ class _Identification:
                 )
         return first and first.value
 
-    def _batch_size(self, world_size: int) -> float:
+    def _batch_size(self, world_size: int) -> float | None:
+        """The batch size per device; None if nothing states it and rates count no steps."""
         if self.entry.workload.unit == BANDWIDTH:
             return 1  # it has none
         said = [Stated(size_of(d), f"{_DIRECTORY}{d}") for d in self.words.batch_directories]
@@ -251,8 +265,10 @@ class _Identification:
                 "the batch size must be at least 1", where=str(self.path), found=self.path.name
             )
         batch = self._agreed("batch size", said)
-        if batch is None:
+        if batch is None and self.log.form.rates_are_per == "step":
             raise self._missing("batch size", "a name like rn50_b128_fp32_1.log", "--batch-size")
+        if batch is None:
+            return None
         return float(batch) if isinstance(batch, float) else int(batch)
 
     def _accumulated(self) -> int:

@@ -23,7 +23,7 @@ from ..core.units import SAMPLES, TOKENS, per_second
 from ..measure.energy import energy
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
 from ..measure.flops import model_flops
-from ..measure.numbering import counts_from_zero
+from ..measure.numbering import uncounted
 from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
 from ..measure.step_parts import network, of_all_reduce, of_ranks
@@ -129,6 +129,8 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
         counts.get("accumulation_steps", 1),
         log.form.batch_of_step,
         next((h.tokens_per_step for h in content.headers if h.tokens_per_step), None),
+        run.first_step,
+        run.log_every,
     )
     measured, found, left_out = measure(
         log.form,
@@ -170,7 +172,7 @@ def _content(
     """The content of the log of a run as far as its rule needs it, the SHA-256 of that, the run
     with what the log states, its rule, and its model. Raises UserError if they contradict each
     other."""
-    name, rule, form = str(log.path), run.rule, log.form
+    name, rule = str(log.path), run.rule
     if rule is None:
         raise UserError(
             "the workload is not in the catalogue",
@@ -178,6 +180,7 @@ def _content(
             found=run.workload,
             hint="if it is your own, name its folder: dlperf --catalog DIR",
         )
+    form = log.form
     if form.name != run.log_format:
         raise UserError(
             "the log format is not that of the workload",
@@ -277,7 +280,7 @@ def _rule_of_steps(
             found=f"{content.marked} with {log.form.marker.decode()!r}, {len(steps)} of them whole",
             hint="was the log wrapped or changed?",
         )
-    shift = counts_from_zero(log.form, steps)
+    shift = uncounted(log.form, steps, run.first_step)
     total = steps[-1] + shift if steps else rule.total_steps
     warmup = rule.warmup_steps
     if "warmup_steps" not in dict(run.stated_by) and warmup:

@@ -44,7 +44,7 @@ class FoundRun:
     framework: str
     model: str
     precision: str
-    batch_size_per_device: float
+    batch_size_per_device: float | None
     topology: Topology
     repeat: int
     rule: Rule | None
@@ -67,6 +67,8 @@ class FoundRun:
     asserted: tuple[tuple[str, str], ...] = ()
     assumed: tuple[str, ...] = ()  # what the identification of the run rests on, as notes
     rank: str | None = None  # whose lines count, as stated
+    first_step: int | None = None  # of the first line with a rate, as stated
+    log_every: int | None = None  # steps between two of these lines, as stated
     stated_parameters: tuple[tuple[str, str], ...] = ()
     other_words: str = ""  # of the log's name, whose meaning is unknown
     copy_of: str | None = None  # the log that counts instead, and what both have in common
@@ -109,8 +111,10 @@ class FoundRun:
         return _settings_of(self)
 
     @property
-    def global_batch_size(self) -> int:
-        """The samples of a step of all devices."""
+    def global_batch_size(self) -> int | None:
+        """The samples of a step of all devices; None if unknown."""
+        if self.batch_size_per_device is None:
+            return None
         samples = round(self.batch_size_per_device * self.topology.world_size)
         form = formats().get(self.log_format)
         if form is not None and form.batch_of_step:
@@ -121,7 +125,8 @@ class FoundRun:
     @property
     def setting(self) -> str:
         name = " ".join(filter(None, (self.directory, self.workload, self.source)))
-        return f"{name} {self.precision} b{self.batch_size_per_device}"
+        batch = self.batch_size_per_device
+        return f"{name} {self.precision}" + ("" if batch is None else f" b{batch}")
 
     def __str__(self) -> str:
         return f"{self.setting} {self.topology}"

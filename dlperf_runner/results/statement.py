@@ -44,8 +44,9 @@ Word = Annotated[Name, AfterValidator(str.lower)]
 
 
 class Fields(Entry):
-    """The fields of a run that can be stated. `batch_size` is that per device. `rank`: the one
-    whose lines count."""
+    """The fields of a run that can be stated. `batch_size` is that per device. `first_step`: the
+    step of the first line with a rate, counted from 1. `log_every`: the steps from one of these
+    lines to the next. `rank`: the one whose lines count."""
 
     model: Word | None = None
     framework: Word | None = None
@@ -56,6 +57,8 @@ class Fields(Entry):
     repeat: Count | None = None
     total_steps: Count | None = None
     warmup_steps: CountOrNone | None = None
+    first_step: Count | None = None
+    log_every: Count | None = None
     global_batch_size: Count | None = None
     sequence_length: Count | None = None
     accumulation_steps: Count | None = None
@@ -69,8 +72,8 @@ class Fields(Entry):
 
 # The text that a placeholder matches.
 _NUMBERS = (
-    *("batch_size", "repeat", "total_steps", "warmup_steps", "global_batch_size"),
-    *("sequence_length", "accumulation_steps", "rank"),
+    *("batch_size", "repeat", "total_steps", "warmup_steps", "first_step", "log_every"),
+    *("global_batch_size", "sequence_length", "accumulation_steps", "rank"),
 )
 _TEXTS = {**dict.fromkeys(_NUMBERS, r"\d{1,9}"), "topology": r"\d{1,6}n\d{1,6}g"}
 _PIECE = re.compile(r"\*\*/|\*\*|\*|\?|\{(\w+)\}|[^*?{]+|\{")

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ..core.frame import plain_rows, throughput
-from ..core.identity import CASE, GROUP, CaseKey, label, value_text
+from ..core.identity import CASE, GROUP, CaseKey, batch_text, label, value_text
 from ..core.lists import grouped
 from ..core.units import BANDWIDTH, per_second
 
@@ -85,7 +85,7 @@ def title(key: Mapping[str, Any]) -> str:
     key has the columns of GROUP and, if its cases are measured, their `unit`."""
     parts = [workload_title(key), key["precision"]]
     if key.get("unit") != per_second(BANDWIDTH):
-        parts.append(f"batch size {key['batch_size_per_device']} per device")
+        parts.append(batch_text(key["batch_size_per_device"]))
     if key["parameters"]:
         parts.append(key["parameters"])
     if key["framework_version"]:

@@ -227,7 +227,7 @@ def _base_cases(table: pd.DataFrame) -> pd.Series[int]:
     groups = smallest_first.groupby(list(BASELINE), dropna=False, sort=False)
     size = groups["case"].transform("size")
     base = groups["case"].transform("first")[(size > 1) | (smallest_first["world_size"] == 1)]
-    alone = smallest_first[size == 1]
+    alone = smallest_first[(size == 1) & smallest_first["batch_size_per_device"].notna()]
     alone = alone.assign(
         batch_size_per_device=(alone["batch_size_per_device"] * alone["world_size"]).round(),
         parameters=alone["parameters"].map(_without_accumulation),

@@ -48,6 +48,31 @@ def test_rates_of_an_expression(tmp_path: Path, options: dict[str, str], value: 
     assert [(run.model, run.unit) for run in results.counted] == [("rn50", "samples")]
 
 
+@pytest.mark.parametrize(
+    ("first", "options", "told"),
+    [
+        ("upd 1 begins", {}, None),
+        ("| 1.0 img/s", {}, "no line before the first rate has its step"),
+        ("upd 1 begins", {"first_step": "501"}, "begins with step 501"),
+        ("upd 1 begins", {"log_every": "1"}, None),
+        ("upd 1 begins", {"log_every": "5"}, "a rate every 5 steps"),
+    ],
+)
+def test_several_lines_of_a_step(
+    tmp_path: Path, first: str, options: dict[str, str], told: str | None
+) -> None:
+    lines = [first, "| 100.0 img/s", *program("upd {step} begins\nloss 6.8\n| {rate} img/s")[1:]]
+    write(tmp_path / "rn50_fp16_1n8g.log", lines)
+    regex = r"upd (?P<step>\d+) |\| (?P<rate>[\d.]+) img/s"
+    results = load(tmp_path, regex=regex, rates_are_per="world", warmup_steps="12", **options)
+    texts = [str(problem) for problem in results.problems] + results.notes
+    assert told is None or any(told in text for text in texts)
+    if results.counted:
+        assert any("batch size unknown" in note for note in results.notes)
+        (rate,) = results.frame.query("metric == 'samples_per_second'")["value"]
+        assert rate == pytest.approx(100)
+
+
 STEP, RATE = r"it (?P<step>\d+) ", r"(?P<rate>[\d.]+)"
 TIME = r"(?P<step_time>[\d.]+)"
 

@@ -101,11 +101,11 @@ def test_a_mapping_to_complete_has_what_is_missing(here: Path) -> None:
     call("summarize", "logs", "--model", "resnet50v1.5", "--suggest-mapping")
     mapping = here / "mapping.yml"
     document = yaml.safe_load(mapping.read_text())
-    missing = {"topology": None, "batch_size": None, "precision": None}
+    missing = {"topology": None, "precision": None, "batch_size": None}
     assert document == {"logs": {"a/other.log": missing, "a/train.log": missing}}
     text = mapping.read_text().replace("topology: ,", "topology: 1n1g,")
-    text = text.replace("batch_size: ,", "batch_size: 128,")
-    mapping.write_text(text.replace("precision: }", "precision: fp32}"))
+    text = text.replace("precision: ,", "precision: fp32,")
+    mapping.write_text(text.replace("batch_size: }", "batch_size: 128}"))
     results = load(here / "logs", mapping=mapping, model="resnet50v1.5")
     assert (len(results.counted), results.problems) == (2, [])
     assert "already" in call("summarize", "logs", "--suggest-mapping", status=2).err

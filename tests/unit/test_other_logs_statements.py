@@ -18,12 +18,15 @@ def test_options_say_what_neither_log_nor_name_says(here: Path) -> None:
     problem = call("summarize", "logs", status=2).err
     assert "does not identify the run of this gluoncv_horovod log" in problem
     assert "state what ran with --model, or in mapping.yml" in problem
-    options = {"--model": "resnet50", "--topology": "2n4g", "--batch-size": "96"}
+    options = {"--model": "resnet50", "--topology": "2n4g"}
     for option in options:
         rest = [text for pair in options.items() if pair[0] != option for text in pair]
         call("summarize", "logs", *rest, "--precision", "fp32", status=2)
     given = [text for pair in options.items() for text in pair]
     assert "--precision" in call("summarize", "logs", *given, status=2).err
+    without_batch = call("summarize", "logs", *given, "--precision", "fp32").out
+    assert "batch size unknown: neither names nor logs state it" in " ".join(without_batch.split())
+    given += ["--batch-size", "96"]
     more = ("--precision", "FP32", "--accelerator", "V100-SXM2-16GB", "--framework", "mx")
     document = json.loads(call("summarize", "logs", *given, *more, "--json").out)
     (case,) = document["cases"]
