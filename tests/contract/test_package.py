@@ -88,7 +88,7 @@ def use(programs: Path, away: Path) -> None:
         f"print([app(words.split(), standalone_mode=False) for words in {commands}])"
     )
     printed = run([programs / "python", "-c", code], away)
-    assert "mxnet-resnet50v1b: " in printed and printed.endswith("[None, None, None]\n")
+    assert "mxnet-resnet50v1b" in printed and printed.endswith("[None, None, None]\n")
     assert (away / "report/report.html").stat().st_size > 10_000
 
 

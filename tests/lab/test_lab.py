@@ -194,7 +194,7 @@ def test_a_killed_lab_leaves_nothing_and_can_come_up_again(tmp_path: Path, which
 def test_with_the_lab_down_playbooks_say_how_to_bring_it_up(tmp_path: Path) -> None:
     refused = Lab(tmp_path / "lab").command("ansible-playbook", "provision.yml")
     assert refused.returncode != 0
-    assert "The lab is not running. Start it: ansible-playbook playbooks/lab.yml" in refused.stdout
+    assert "The lab is not running. Start it: dlperf lab up." in refused.stdout
     assert "node2" not in refused.stdout.partition("PLAY RECAP")[0]
 
 
