@@ -64,7 +64,7 @@ def verdict(campaign: Path) -> Verdict:
     found = find([campaign])
     (place,) = found.places
     assert found.problems == []
-    at = run_at(place, KNOWN)
+    at = run_at(place, KNOWN, {})
     assert not isinstance(at, Skipped)
     run, _ = at
     return judge(evidence_of(run), [], [], run.rules or catalogued_rules())

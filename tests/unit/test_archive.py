@@ -118,7 +118,7 @@ def test_evidence_is_read_from_archives(tmp_path: Path) -> None:
 
     def evidence() -> Any:
         (place,) = find([tmp_path]).places
-        found = run_at(place, KNOWN)
+        found = run_at(place, KNOWN, {})
         assert not isinstance(found, Skipped)
         return evidence_of(found[0])
 

@@ -12,7 +12,7 @@ from dlperf_runner.control.campaigns import plan_of_playbook
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan import inventory
-from dlperf_runner.plan.inventory import nodes_of, read_inventory
+from dlperf_runner.plan.inventory import ADOPTED, nodes_of, read_inventory
 
 GOOD = {
     "dlperf_devices_per_node": 8,
@@ -149,7 +149,7 @@ def test_a_misspelt_variable_is_found() -> None:
         ("dlperf_user", None, "a user name"),
         ("dlperf_stack_overrides", {"name": "x"}, "keys of a stack, without its name"),
         ("dlperf_mpi_transport", "verbs", "one of tcp, ucx"),
-        ("dlperf_adopt", ["cuda"], "a list of driver, container_runtime, infiniband, openmpi"),
+        ("dlperf_adopt", ["kernel"], f"all, or a list of {', '.join(ADOPTED)}"),
     ],
 )
 def test_a_wrong_value_is_told(variable: str, value: object, expected: str) -> None:
