@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from cuda_standin import GCC, libcuda
 from gpu_cluster import Cluster
-from gpu_standins import make_vendors
+from gpu_standins import linked_mirror, make_vendors
 from lab_under_test import PROJECT, Lab
 from node_state import differences
 from standin_repository import Standin
@@ -37,11 +37,13 @@ case "$*" in
 *) echo '| NVIDIA-SMI {DRIVER}    Driver Version: {DRIVER}    CUDA Version: 12.2     |' ;;
 esac
 """
-# Debian's Docker, as its administrator has installed it.
+# Debian's Docker, as its administrator has installed it. It runs no container (`docker ps`).
 OWN_DOCKER = Standin(
     "docker.io",
     "24.0.7-1",
-    files={"/usr/bin/docker": "#!/bin/sh\necho Docker version 24.0.7, build 311b9ff\n"},
+    files={
+        "/usr/bin/docker": "#!/bin/sh\n[ $1 = ps ] || echo Docker version 24.0.7, build 311b9ff\n"
+    },
     executables=frozenset({"/usr/bin/docker"}),
 )
 DOCKER = """
@@ -67,10 +69,7 @@ SITES_OWN = "openmpi-bin libopenmpi3"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Cluster]:
     scratch = tmp_path_factory.mktemp("adopted")
-    served, lab = scratch / "mirror", Lab(scratch / "lab")
-    served.mkdir()
-    for name in ("apt", "wheels"):
-        (served / name).symlink_to(mirror / name)
+    served, lab = linked_mirror(mirror, scratch), Lab(scratch / "lab")
     vendors = make_vendors(served, scratch, ["bookworm"])
     given = vendors.variables | {
         "dlperf_stack": "h100-cuda12.9",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gpu_cluster import Cluster
 from gpu_packages import TREE
-from gpu_standins import make_vendors
+from gpu_standins import linked_mirror, make_vendors
 from lab_under_test import PROJECT, Lab
 from node_state import differences
 
@@ -35,10 +35,7 @@ def driver(lab: Lab, version: str) -> None:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Cluster]:
     scratch = tmp_path_factory.mktemp("podman")
-    served, lab = scratch / "mirror", Lab(scratch / "lab")
-    served.mkdir()
-    for name in ("apt", "wheels"):
-        (served / name).symlink_to(mirror / name)
+    served, lab = linked_mirror(mirror, scratch), Lab(scratch / "lab")
     vendors = make_vendors(served, scratch, ["bookworm"])
     given = vendors.variables | {
         "dlperf_container_engine": "",

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpu_standins import make_vendors
+from gpu_standins import linked_mirror, make_vendors
 from lab_under_test import Lab
 from node_state import node_state
 
@@ -46,10 +46,7 @@ TAGS = ("--tags", "node_base,nvidia_driver,nccl,container_runtime", "--limit")
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
     scratch = tmp_path_factory.mktemp("rehearsal")
-    served, made = scratch / "mirror", Lab(scratch / "lab")
-    served.mkdir()
-    for name in ("apt", "wheels"):
-        (served / name).symlink_to(mirror / name)
+    served, made = linked_mirror(mirror, scratch), Lab(scratch / "lab")
     vendors = make_vendors(served, scratch, ["bookworm"])
     given = vendors.variables | {
         "dlperf_stack": "h100-cuda12.9",

@@ -130,6 +130,15 @@ CUDA_12 = Generation(
 CUDA_13 = Generation({"jammy": DRIVER_580, "noble": DRIVER_580}, cuda_13_packages, "28.5.2")
 
 
+def linked_mirror(mirror: Path, scratch: Path) -> Path:
+    """A folder with the packages and wheels of the mirror, to which those of vendors are added."""
+    folder = scratch / "mirror"
+    folder.mkdir()
+    for name in ("apt", "wheels"):
+        (folder / name).symlink_to(mirror / name)
+    return folder
+
+
 def make_vendors(mirror: Path, scratch: Path, suites: Iterable[str]) -> Vendors:
     keys: dict[str, str] = {}
     archives = {}
