@@ -143,7 +143,7 @@ class AptFamily(Family, AptPackages):
         self.run(["apt-get", "indextargets"], "reading the node's sources")
         if not self.repository:
             return
-        self.check_update(*self.updated())
+        self.check_update(*self.updated(self.source()))
 
     def check_update(self, code, output, errors):
         said = "\n" + output + "\n" + errors
@@ -151,7 +151,7 @@ class AptFamily(Family, AptPackages):
             meaning, remedy = explanation(said) or (said.strip()[-1500:], "see apt's message")
             self.fail("repository %s: %s" % (self.repository["uri"], meaning), remedy, rc=code, stdout=output, stderr=errors)
 
-    def updated(self):
+    def updated(self, source, options=()):
         """apt-get's result of updating the family's repository alone: other sources of a site's file may be unreachable."""
         folder = tempfile.mkdtemp(prefix="apt_family-")
         try:
@@ -161,8 +161,8 @@ class AptFamily(Family, AptPackages):
                 texts[path] = texts.get(path, "") + entry["text"] + "\n"
             for path, text in texts.items():
                 write_whole(path, text.encode("utf-8"), 0o644)
-            argv = ["-o", "Dir::Etc::sourceparts=" + (folder if texts else "-"), "-o", "APT::Get::List-Cleanup=0"]
-            argv += ["-o", "Dir::Etc::sourcelist=" + ("/dev/null" if texts else self.source())]
+            argv = list(options) + ["-o", "Dir::Etc::sourceparts=" + (folder if texts else "-"), "-o", "APT::Get::List-Cleanup=0"]
+            argv += ["-o", "Dir::Etc::sourcelist=" + ("/dev/null" if texts else source)]
             return self.apt(APT + argv + ["update"])
         finally:
             shutil.rmtree(folder)
@@ -173,9 +173,15 @@ class AptFamily(Family, AptPackages):
         try:
             os.chmod(folder, 0o755)  # apt reads as the user _apt
             options = self.without_placing(folder, lack.files)
-            code, output, errors = self.apt(APT + options + ["-o", "APT::Get::List-Cleanup=0", "update"]) if self.repository else (0, "", "")
-            self.check_update(code, output, errors)
-            found = self.rehearsed(APT + options + ["-s"] + self.transaction(lack.wrong, lack.drop))
+            if self.repository:
+                source = self.source()
+                copy = os.path.join(folder, os.path.basename(os.path.dirname(source)), os.path.basename(source))
+                self.check_update(*self.updated(copy, options))
+            argv = APT + options + ["-s"] + self.transaction(lack.wrong, lack.drop)
+            found = self.rehearsed(argv)
+            if found is None:  # as without lists of the other sources
+                self.apt(APT + options + ["-o", "APT::Get::List-Cleanup=0", "update"])
+                found = self.rehearsed(argv)
             if found:
                 self.refuse_removals(set(found[0]) - set(found[1]), lack.drop)
             return found
