@@ -298,7 +298,8 @@ def test_the_extras_bring_what_the_formats_need(tmp_path: Path) -> None:
     uv, python = Path(sys.executable).with_name("uv"), tmp_path / "venv" / "bin" / "python"
     subprocess.run([uv, "venv", "--quiet", tmp_path / "venv"], check=True)
     extras = f"{ROOT}[prometheus,mlflow,wandb,cluster]"
-    install = [uv, "pip", "install", "--quiet", "--python", python, extras, "pytest"]
+    tests = ["pytest", "hypothesis"]  # the latter for the settings of all tests
+    install = [uv, "pip", "install", "--quiet", "--python", python, extras, *tests]
     subprocess.run(install, check=True)
     argv = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     done = subprocess.run(
