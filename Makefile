@@ -78,7 +78,6 @@ lint: .venv/.dev ## Run linters and type checks
 	ansible-lint --offline --strict & # takes longer than all others together
 	trap "kill $$! 2>/dev/null || true" EXIT
 	ruff check .
-	ruff check --select F library/*.py module_utils/*.py module_utils/*/*.py # written for old Pythons: only what is wrong in each
 	ruff format --check .
 	mypy
 	yamllint --strict .

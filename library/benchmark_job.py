@@ -257,9 +257,7 @@ def wait(module, launch, state_file, lease):
             crash = (read_state(state_file) or {}).get("crash")
             why = crash or "Check whether the node was restarted or ran out of memory."
             left = "".join(" Left behind: %s." % line for line in end_orphans(launch, state))
-            module.fail_json(
-                msg="%s: the supervisor of the launch has died. %s%s" % (launch["directory"], why, left), lost=not crash
-            )
+            module.fail_json(msg="%s: the supervisor of the launch has died. %s%s" % (launch["directory"], why, left), lost=not crash)
         if time.time() > deadline:
             return state
         time.sleep(POLL_S)

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-from __future__ import absolute_import, division, print_function
+from __future__ import absolute_import, division, print_function, unicode_literals
 
 DOCUMENTATION = r"""
 module: build_archive
@@ -168,7 +168,7 @@ def unpack(archive, contents, new, key):
             os.utime(path, (member.mtime, member.mtime))
     stamp = os.path.join(new, STAMP)
     with io.open(stamp, "w", encoding="utf-8") as stream:
-        stream.write(u"%s\n" % key)
+        stream.write("%s\n" % key)
     os.chmod(stamp, 0o644)
     os.utime(stamp, (newest, newest))
     for place in reversed(contents.order):
@@ -211,10 +211,7 @@ def main():
         remove(path)
         os.rename(new, path)
     except Refusal as error:
-        module.fail_json(
-            msg="%s is unsafe and was not unpacked: %s. Inspect its source before you run again."
-            % (source, error)
-        )
+        module.fail_json(msg="%s is unsafe and was not unpacked: %s. Inspect its source before you run again." % (source, error))
     except (tarfile.TarError, zlib.error, EOFError, ValueError) as error:
         module.fail_json(msg="Cannot read %s: %s. Remove it and run again." % (source, error))
     except (IOError, OSError) as error:

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-from __future__ import absolute_import, division, print_function
+from __future__ import absolute_import, division, print_function, unicode_literals
 
 DOCUMENTATION = r"""
 module: dataset_make
@@ -111,7 +111,7 @@ def fill(folder, given, kind):
     write_set(folder, given["format"], given["files"], source, processors, given["faces"])
     if given["faces"]:
         with io.open(os.path.join(folder, "property"), "w") as stream:
-            stream.write(u"%d,%d,%d\n" % (source.classes, given["height"], given["width"]))
+            stream.write("%d,%d,%d\n" % (source.classes, given["height"], given["width"]))
     return {"records": source.count, "classes": source.classes}
 
 
@@ -167,9 +167,7 @@ def main():
     if manifest is not None and manifest.get("made_of") == made_of:
         module.exit_json(changed=False)
     if manifest is None and os.path.isdir(path) and os.listdir(path):
-        module.fail_json(
-            msg="%s exists and was not made by this role. Choose another path, or give only the path of this data set" % path
-        )
+        module.fail_json(msg="%s exists and was not made by this role. Choose another path, or give only the path of this data set" % path)
     if module.check_mode:
         module.exit_json(changed=True)
     try:

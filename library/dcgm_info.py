@@ -59,7 +59,11 @@ def results_of(output):
         return {
             "version": version,
             "error": told.get("runtime_error"),
-            "tests": [one_test(category["category"], test) for category in told.get("test_categories") or () for test in category.get("tests") or ()],
+            "tests": [
+                one_test(category["category"], test)
+                for category in told.get("test_categories") or ()
+                for test in category.get("tests") or ()
+            ],
         }
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
         return None

@@ -104,11 +104,7 @@ def main():
     if not wanted:
         module.exit_json(changed=False, versions={})
     before = versions(sorted(wanted))
-    missing = sorted(
-        name
-        for name, version in wanted.items()
-        if name not in before or version not in (None, before[name])
-    )
+    missing = sorted(name for name, version in wanted.items() if name not in before or version not in (None, before[name]))
     if not missing:
         module.exit_json(changed=False, versions=before)
     names = [name if wanted[name] is None else name + "=" + wanted[name] for name in missing]

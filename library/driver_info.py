@@ -54,7 +54,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_packages import all_names
 from ansible.module_utils.node_probes import SBIN, bounded, is_container, modules, output, program, text
 
-DRIVER_PACKAGE = re.compile(r"^(nvidia-driver(-(\d|cuda).*)?|nvidia-\d+|nvidia-headless-.*|linux-modules-nvidia-.*|nvidia-kernel-(open-)?dkms|kmod-nvidia-.*|nvidia-open.*|cuda-drivers.*)$")
+DRIVER_PACKAGE = re.compile(
+    r"^(nvidia-driver(-(\d|cuda).*)?|nvidia-\d+|nvidia-headless-.*|linux-modules-nvidia-.*|nvidia-kernel-(open-)?dkms|kmod-nvidia-.*|nvidia-open.*|cuda-drivers.*)$"
+)
 TIMEOUT_S = 60
 REBOOTED = "var/lib/dlperf/nvidia-driver.rebooted"
 
@@ -89,7 +91,8 @@ def main():
     )
     root, kernel = module.params["root"], platform.release()
     packages = [name for name in all_names() if DRIVER_PACKAGE.match(name)]
-    module.exit_json(
+    built = build(root, kernel, module.params["signing_keys"]) if module.params["build"] else {}
+    facts = dict(
         changed=False,
         running=nvidia_kernel.running(root),
         kernel=kernel,
@@ -103,8 +106,9 @@ def main():
         is_ours=nvidia_kernel.is_ours(root, "nvidia_driver"),
         gpu_processes=nvidia_kernel.processes(root),
         rebooted_for=text(root, REBOOTED) or None,
-        **(build(root, kernel, module.params["signing_keys"]) if module.params["build"] else {})
     )
+    facts.update(built)
+    module.exit_json(**facts)
 
 
 if __name__ == "__main__":

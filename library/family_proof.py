@@ -113,7 +113,9 @@ def main():
         if not glob.glob(pattern):
             problems.append("%s is missing" % pattern)
     if problems:
-        module.fail_json(msg="%s is not installed as required: %s. Provision the node again." % (module.params["name"], "; ".join(problems)))
+        module.fail_json(
+            msg="%s is not installed as required: %s. Provision the node again." % (module.params["name"], "; ".join(problems))
+        )
     module.exit_json(changed=False)
 
 

@@ -60,7 +60,12 @@ from ansible.module_utils.nvidia_smi import indices, read_xml, topology, trouble
 
 # A display controller without a display, or a processing accelerator; some have no name in their firmware.
 AMD_CLASSES = ("0x0380", "0x1200")
-AMD_MODELS = {"0x74a1": "AMD Instinct MI300X", "0x74a5": "AMD Instinct MI325X", "0x75a0": "AMD Instinct MI350X", "0x75a3": "AMD Instinct MI355X"}
+AMD_MODELS = {
+    "0x74a1": "AMD Instinct MI300X",
+    "0x74a5": "AMD Instinct MI325X",
+    "0x75a0": "AMD Instinct MI350X",
+    "0x75a3": "AMD Instinct MI355X",
+}
 MULTI_NODE = re.compile(r"\bGB\d")  # NVIDIA GB200 and GB300, whose NVLink reaches other nodes; not 80GB
 QUERY = ["--query-gpu=index,uuid", "--format=csv,noheader"]
 MODULES = re.compile(r"^(nvidia.*|nv_peer_mem|nouveau|gdrdrv)$")
@@ -174,7 +179,13 @@ def facts(root, timeout):
         "cuda": cuda_version(root, timeout),
         "cudnn": header(
             root,
-            ["usr/include/cudnn_version.h", "usr/include/*/cudnn_version*.h", "usr/include/cudnn.h", "usr/include/*/cudnn*.h", "usr/local/cuda/include/cudnn*.h"],
+            [
+                "usr/include/cudnn_version.h",
+                "usr/include/*/cudnn_version*.h",
+                "usr/include/cudnn.h",
+                "usr/include/*/cudnn*.h",
+                "usr/local/cuda/include/cudnn*.h",
+            ],
             "CUDNN_MAJOR",
             "CUDNN_MINOR",
             "CUDNN_PATCHLEVEL",

@@ -121,9 +121,7 @@ def main():
     key = None
     if not missing:
         options = json.dumps(given["options"], sort_keys=True).encode("utf-8")
-        key = "horovod-{horovod}_{framework}_{python}_openmpi-{openmpi}_{libc}_{machine}_".format(
-            **basis
-        )
+        key = "horovod-{horovod}_{framework}_{python}_openmpi-{openmpi}_{libc}_{machine}_".format(**basis)
         key = re.sub(r"[^A-Za-z0-9._-]", "-", key) + hashlib.sha256(options).hexdigest()[:8]
     elif not module.check_mode:
         module.fail_json(

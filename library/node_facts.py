@@ -115,16 +115,10 @@ def main():
     found = {
         "interpreter": interpreter,
         "python_version": version,
-        "interpreters": sorted(
-            path for path in others if os.path.realpath(path) != os.path.realpath(interpreter)
-        ),
+        "interpreters": sorted(path for path in others if os.path.realpath(path) != os.path.realpath(interpreter)),
         "packages": versions(module.params["packages"]),
         "user": user_of(module.params["user"]) if module.params["user"] else {},
-        "limits": dict(
-            (name, reachable(name, str(wanted)))
-            for name, wanted in module.params["limits"].items()
-            if name in LIMITS
-        ),
+        "limits": dict((name, reachable(name, str(wanted))) for name, wanted in module.params["limits"].items() if name in LIMITS),
         "environments": dict((path, found) for path, found in environments.items() if found),
         "links": dict((path, os.readlink(path)) for path in module.params["links"] if os.path.islink(path)),
         "builds": dict((path, key) for path, key in builds.items() if key),

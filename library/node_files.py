@@ -1,5 +1,5 @@
 #!/usr/bin/python
-from __future__ import absolute_import, division, print_function
+from __future__ import absolute_import, division, print_function, unicode_literals
 
 DOCUMENTATION = r"""
 module: node_files
@@ -86,7 +86,7 @@ def read(path):
 
 def with_block(text, block, marker):
     """The text with its block replaced, appended or (if empty) removed; None if its markers do not match."""
-    begin, end = u"# BEGIN %s" % marker, u"# END %s" % marker
+    begin, end = "# BEGIN %s" % marker, "# END %s" % marker
     lines = text.splitlines()
     starts = [index for index, line in enumerate(lines) if line.strip() == begin]
     ends = [index for index, line in enumerate(lines) if line.strip() == end]
@@ -97,7 +97,7 @@ def with_block(text, block, marker):
         lines[starts[0] : ends[0] + 1] = new
     else:
         lines += new
-    return u"\n".join(lines) + u"\n" if lines else u""
+    return "\n".join(lines) + "\n" if lines else ""
 
 
 def is_blank(path):
@@ -108,18 +108,18 @@ def is_blank(path):
 
 
 def is_loopback(address):
-    return address.startswith(u"127.") or address == u"::1"
+    return address.startswith("127.") or address == "::1"
 
 
 def is_local(name):
     """A name that belongs to the loopback address: localhost, ip6-loopback and the like."""
-    return name.split(u".")[0] in (u"localhost", u"localhost4", u"localhost6", u"ip6-localhost", u"ip6-loopback", u"loopback")
+    return name.split(".")[0] in ("localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback", "loopback")
 
 
 def restored(lines, marker):
     """The lines as they were before `without_loopback`."""
-    kept, made = u"# %s had: " % marker, u" # %s" % marker
-    lines = (line for line in lines if line.startswith(u"#") or not line.endswith(made))
+    kept, made = "# %s had: " % marker, " # %s" % marker
+    lines = (line for line in lines if line.startswith("#") or not line.endswith(made))
     return [line[len(kept) :] if line.startswith(kept) else line for line in lines]
 
 
@@ -129,12 +129,12 @@ def without_loopback(text, block, marker):
     Debian's installer writes `127.0.1.1 node1.example node1`: on the node itself, its own name is then the loopback address, where no other
     node listens. The line stays as a comment, and the full name moves to the node's address in the block. An empty block restores all.
     """
-    begin, end = u"# BEGIN %s" % marker, u"# END %s" % marker
+    begin, end = "# BEGIN %s" % marker, "# END %s" % marker
     names = set(name for line in block.splitlines() for name in line.split()[1:])
     result, others, inside = [], {}, False
     for line in restored(text.splitlines(), marker):
         inside = (inside or line.strip() == begin) and line.strip() != end
-        fields = line.partition(u"#")[0].split()
+        fields = line.partition("#")[0].split()
         ours = [name for name in fields[1:] if name in names]
         if inside or not ours or not is_loopback(fields[0]):
             result.append(line)
@@ -143,12 +143,14 @@ def without_loopback(text, block, marker):
         own = others.setdefault(ours[0], [])
         own += [name for name in fields[1:] if name not in own and (name == ours[0] or not (name in names or is_local(name)))]
         local = [name for name in fields[1:] if is_local(name)]
-        result.append(u"# %s had: %s" % (marker, line))
+        result.append("# %s had: %s" % (marker, line))
         if local:
-            result.append(u"%s # %s" % (u" ".join(fields[:1] + local), marker))
+            result.append("%s # %s" % (" ".join(fields[:1] + local), marker))
     lines = [line.split() for line in block.splitlines()]
-    block = u"\n".join(u" ".join(fields[:1] + [other for name in fields[1:] for other in others.get(name, [name])]) for fields in lines if fields)
-    return u"".join(line + u"\n" for line in result), block
+    block = "\n".join(
+        " ".join(fields[:1] + [other for name in fields[1:] for other in others.get(name, [name])]) for fields in lines if fields
+    )
+    return "".join(line + "\n" for line in result), block
 
 
 class Node(object):
@@ -159,9 +161,7 @@ class Node(object):
         self.diffs = []
 
     def note(self, path, before, after):
-        self.diffs.append(
-            {"before_header": path, "after_header": path, "before": before, "after": after}
-        )
+        self.diffs.append({"before_header": path, "after_header": path, "before": before, "after": after})
 
     def own(self, entry, existed):
         """Set mode, owner and group of a path. In check mode, an unknown owner is accepted: an earlier task would create it."""
@@ -178,7 +178,7 @@ class Node(object):
         if entry["group"] is not None and self.known(grp.getgrnam, entry["group"]):
             changed |= self.module.set_group_if_different(path, entry["group"], False)
         if changed and path not in [diff["after_header"] for diff in self.diffs]:
-            self.note(path, u"", u"mode, owner: %s %s\n" % (mode, entry["owner"]))
+            self.note(path, "", "mode, owner: %s %s\n" % (mode, entry["owner"]))
 
     def known(self, lookup, name):
         try:
@@ -190,22 +190,20 @@ class Node(object):
         return True
 
     def limits(self, entry):
-        lines = [u"# Made by dlperf_runner"]
+        lines = ["# Made by dlperf_runner"]
         for name, wanted in sorted(entry["limits"].items()):
             wanted = str(wanted)
             if name not in LIMITS or not (wanted == "unlimited" or wanted.isdigit()):
                 self.module.fail_json(
-                    msg="limits: expected one of %s with a number or 'unlimited', found %s: %s"
-                    % (", ".join(sorted(LIMITS)), name, wanted)
+                    msg="limits: expected one of %s with a number or 'unlimited', found %s: %s" % (", ".join(sorted(LIMITS)), name, wanted)
                 )
             allowed = reachable(name, wanted)
             if allowed != wanted:
                 self.module.warn(
-                    "%s of %s: requested %s, but this node (perhaps a container) allows only %s"
-                    % (name, entry["user"], wanted, allowed)
+                    "%s of %s: requested %s, but this node (perhaps a container) allows only %s" % (name, entry["user"], wanted, allowed)
                 )
-            lines.append(u"%s - %s %s" % (entry["user"], name, allowed))
-        return u"\n".join(lines) + u"\n"
+            lines.append("%s - %s %s" % (entry["user"], name, allowed))
+        return "\n".join(lines) + "\n"
 
     def write(self, path, content):
         directory = os.path.dirname(path)
@@ -225,7 +223,7 @@ class Node(object):
         existed = os.path.lexists(path)
         if state in ("absent", "blank"):
             if existed and (state == "absent" or is_blank(path)):
-                self.note(path, u"present\n", u"absent\n")
+                self.note(path, "present\n", "absent\n")
                 if really:
                     # Unlike Python 2's rmtree, rm does not follow a link that is created while it runs.
                     self.module.run_command(["rm", "-rf", "--one-file-system", "--", path], check_rc=True, cwd="/")
@@ -234,7 +232,7 @@ class Node(object):
             if existed and not os.path.isdir(path):
                 self.module.fail_json(msg="%s is a file, expected a directory" % path)
             if not existed:
-                self.note(path, u"absent\n", u"directory\n")
+                self.note(path, "absent\n", "directory\n")
                 if really:
                     os.makedirs(path)
         elif state == "keyring":
@@ -243,7 +241,7 @@ class Node(object):
             except ValueError as error:
                 self.module.fail_json(msg="%s: invalid key: %s" % (path, error))
             if read_bytes(path) != key:
-                self.note(path, u"", u"a keyring of %d bytes\n" % len(key))
+                self.note(path, "", "a keyring of %d bytes\n" % len(key))
                 if really:
                     self.write(path, key)
         else:
@@ -259,7 +257,7 @@ class Node(object):
                         % (path, entry["marker"])
                     )
             elif after and not after.endswith("\n"):
-                after += u"\n"
+                after += "\n"
             if before != after or (state not in ("block", "hosts") and not existed):
                 self.note(path, before, after)
                 if really:

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-from __future__ import absolute_import, division, print_function
+from __future__ import absolute_import, division, print_function, unicode_literals
 
 DOCUMENTATION = r"""
 module: node_tuning
@@ -78,7 +78,8 @@ class Node(object):
             known = (text(folder, cpu, "cpufreq/scaling_available_governors") or "").split()
             if wanted and known and wanted not in known:
                 self.module.fail_json(
-                    msg="cpu_governor: expected one of %s, which the clock driver of %s supports, found %s" % (", ".join(known), cpu, wanted)
+                    msg="cpu_governor: expected one of %s, which the clock driver of %s supports, found %s"
+                    % (", ".join(known), cpu, wanted)
                 )
             current["cpu_governor/" + cpu] = value
         if wanted and not current:
@@ -154,7 +155,7 @@ class Node(object):
         path = os.path.join(self.root, path)
         try:
             with io.open(path, "w", encoding="ascii") as stream:
-                stream.write(u"%s\n" % value)
+                stream.write("%s\n" % value)
         except (IOError, OSError) as error:
             self.module.fail_json(msg="cannot set %s to %s: %s" % (path, value, error))
 

@@ -63,7 +63,14 @@ def main():
     if not is_done:
         module.fail_json(
             msg="%s: %s ended with exit status %d without printing '%s'. Its last output:\n%s\n%s"
-            % (given["name"], given["argv"][0], code, given["expect"], "\n".join(last), given["logs"] and "Its logs are in %s." % given["logs"]),
+            % (
+                given["name"],
+                given["argv"][0],
+                code,
+                given["expect"],
+                "\n".join(last),
+                given["logs"] and "Its logs are in %s." % given["logs"],
+            ),
             rc=code,
         )
     module.exit_json(changed=True, removed=sorted(undo.record.get("removed") or {}))

@@ -195,9 +195,7 @@ def main():
     if complaints:
         if os.path.exists(stamp):
             os.unlink(stamp)  # the recorded verification is no longer valid
-        module.fail_json(
-            msg="verification of %s failed: %s" % (given["name"], "\n".join(complaints)), proven="no"
-        )
+        module.fail_json(msg="verification of %s failed: %s" % (given["name"], "\n".join(complaints)), proven="no")
     if before != after:
         if not os.path.isdir(given["stamps"]):
             os.makedirs(given["stamps"], 0o755)

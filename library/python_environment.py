@@ -128,9 +128,7 @@ def lacks(wanted, have):
     return sorted(
         name
         for name, (version, url) in wanted.items()
-        if name not in have
-        or (url is not None and have[name][1] != url)
-        or (version is not None and have[name][0] != version)
+        if name not in have or (url is not None and have[name][1] != url) or (version is not None and have[name][0] != version)
     )
 
 
@@ -176,9 +174,7 @@ class Environment(object):
             if self.module.check_mode:
                 # Without check mode, the play would have installed it by now.
                 self.module.exit_json(changed=True, python_version=None, packages={})
-            self.module.fail_json(
-                msg="%s: this node has no interpreter %s" % (self.label, interpreter)
-            )
+            self.module.fail_json(msg="%s: this node has no interpreter %s" % (self.label, interpreter))
         return json.loads(self.run([interpreter, "-I", "-S", "-c", FACTS], interpreter))
 
     def make(self):

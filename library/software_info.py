@@ -101,7 +101,8 @@ def main():
     )
     root, mpirun = module.params["root"], module.params["mpirun"]
     openmpi = first(r"\(Open MPI\) (\S+)", told(mpirun, "--version")) if mpirun and os.access(mpirun, os.X_OK) else None
-    module.exit_json(
+    versions = dict((name, library(pattern)) for name, pattern in LIBRARIES.items())
+    facts = dict(
         changed=False,
         driver=driver(root),
         container_runtime=engines(root),
@@ -117,8 +118,9 @@ def main():
         containers=told("docker", "ps", "--format", "{{.Names}}").split(),
         recorded=recorded(root),
         gpu_processes=nvidia_kernel.processes(root),
-        **dict((name, library(pattern)) for name, pattern in LIBRARIES.items())
     )
+    facts.update(versions)
+    module.exit_json(**facts)
 
 
 if __name__ == "__main__":

@@ -121,9 +121,7 @@ def main():
         code, output, errors = module.run_command(as_user + list(argv), cwd="/", **more)
         if code != 0:
             problem = "not finished within %d s" % TIMEOUT_S if code == 124 else (errors or output).strip()
-            module.fail_json(
-                msg="%s: %s failed: %s. Check what is there, and repair or remove it." % (folder, argv[0], problem)
-            )
+            module.fail_json(msg="%s: %s failed: %s. Check what is there, and repair or remove it." % (folder, argv[0], problem))
         return output
 
     if changed:

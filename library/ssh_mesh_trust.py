@@ -1,5 +1,5 @@
 #!/usr/bin/python
-from __future__ import absolute_import, division, print_function
+from __future__ import absolute_import, division, print_function, unicode_literals
 
 DOCUMENTATION = r"""
 module: ssh_mesh_trust
@@ -64,8 +64,8 @@ import socket
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.selinux_labels import RELABEL
 
-BEGIN = u"# BEGIN dlperf_runner ssh_mesh"
-END = u"# END dlperf_runner ssh_mesh"
+BEGIN = "# BEGIN dlperf_runner ssh_mesh"
+END = "# END dlperf_runner ssh_mesh"
 KEY = re.compile(r"^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*$")
 
 
@@ -165,7 +165,7 @@ def split(text):
 
 def joined(before, block, behind):
     lines = before + ([BEGIN] + block + [END] if block else []) + behind
-    return u"\n".join(lines) + u"\n" if lines else u""
+    return "\n".join(lines) + "\n" if lines else ""
 
 
 def keys_by_member(lines):
@@ -192,19 +192,19 @@ def known_hosts_block(members, lines):
     block, kept = [], keys_by_member(lines)
     for member in members:
         name = member["name"]
-        hosts = u",".join([name] + [address for address in member["addresses"] if address != name])
-        block += [u"%s %s dlperf_runner:%s" % (hosts, key, name) for key in member["host_keys"] or kept.get(name, [])]
+        hosts = ",".join([name] + [address for address in member["addresses"] if address != name])
+        block += ["%s %s dlperf_runner:%s" % (hosts, key, name) for key in member["host_keys"] or kept.get(name, [])]
     return block
 
 
 def authorized_keys_block(members, options, lines):
     block, kept = [], keys_by_member(lines)
     everyone = sorted(set(address for member in members for address in member["addresses"]))
-    prefix = u",".join([u'from="%s"' % u",".join(everyone)] + options)
+    prefix = ",".join(['from="%s"' % ",".join(everyone)] + options)
     for member in members:
         name = member["name"]
         keys = [member["public_key"]] if member["public_key"] else kept.get(name, [])
-        block += [u"%s %s dlperf_runner:%s" % (prefix, key, name) for key in keys]
+        block += ["%s %s dlperf_runner:%s" % (prefix, key, name) for key in keys]
     return block
 
 
@@ -213,8 +213,7 @@ def refuse_members(module, members):
         wrong = [address for address in member["addresses"] if not is_address(address)]
         if wrong or not member["addresses"]:
             module.fail_json(
-                msg="%s: expected IP addresses like 10.11.0.2, found %s; set dlperf_address"
-                % (member["name"], ", ".join(wrong) or "none")
+                msg="%s: expected IP addresses like 10.11.0.2, found %s; set dlperf_address" % (member["name"], ", ".join(wrong) or "none")
             )
         for key in (member["host_keys"] or []) + [member["public_key"] or "ssh-ed25519 AAAA"]:
             if not KEY.match(key):
@@ -276,7 +275,7 @@ def main():
     if not module.check_mode and not is_users and os.path.exists(known_hosts.path):
         changed |= module.set_mode_if_different(known_hosts.path, "0644", False)
     both = set(keys_by_member(known)) & set(keys_by_member(authorized))
-    digest = hashlib.sha256(u"\n".join(known + authorized).encode("utf-8")).hexdigest()
+    digest = hashlib.sha256("\n".join(known + authorized).encode("utf-8")).hexdigest()
     module.exit_json(changed=changed, members=sorted(both), others=others, digest=digest, diff=diffs)
 
 

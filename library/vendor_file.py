@@ -1,5 +1,5 @@
 #!/usr/bin/python
-from __future__ import absolute_import, division, print_function
+from __future__ import absolute_import, division, print_function, unicode_literals
 
 DOCUMENTATION = r"""
 module: vendor_file
@@ -104,7 +104,7 @@ class VendorFile(object):
             self.fail("cannot unpack it: %s" % (errors or output).strip(), "free disk space (df -h), or check that it is a Debian package")
         os.chmod(new, 0o755)
         with io.open(os.path.join(new, STAMP), "w", encoding="ascii") as stream:
-            stream.write(u"%s\n" % self.sha256)
+            stream.write("%s\n" % self.sha256)
         os.rename(new, self.unpack)
 
 

@@ -74,7 +74,8 @@ class AptFamily(Family, AptPackages):
         # apt-get update exits with 0 if a repository cannot be read but an old index exists.
         if code != 0 or (argv[-1] == "update" and "\nErr:" in "\n" + said):
             meaning, remedy = explanation(said) or (
-                "%s failed with status %d: %s" % (" ".join(argv), code, said.strip()[-1500:]), "fix this and run again"
+                "%s failed with status %d: %s" % (" ".join(argv), code, said.strip()[-1500:]),
+                "fix this and run again",
             )
             self.fail("%s: %s" % (doing, meaning), remedy, rc=code, stdout=output, stderr=errors)
         return output

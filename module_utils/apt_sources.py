@@ -84,6 +84,7 @@ def is_ours(entry):
 
 def of_repository(entries, repository, architecture):
     """The entries that name the repository, a dictionary with uri and suite."""
+
     def identity(one):
         return address(one["uri"], architecture), same_suite(one["suite"], architecture)
 
@@ -168,7 +169,16 @@ def keys_in(files):
 
 def where(module):
     """(sources.list, sources.list.d, architecture) of apt; on a node with a mirror, apt reads another folder."""
-    argv = ["apt-config", "shell", "MAIN", "Dir::Etc::sourcelist/f", "PARTS", "Dir::Etc::sourceparts/d", "ARCHITECTURE", "APT::Architecture"]
+    argv = [
+        "apt-config",
+        "shell",
+        "MAIN",
+        "Dir::Etc::sourcelist/f",
+        "PARTS",
+        "Dir::Etc::sourceparts/d",
+        "ARCHITECTURE",
+        "APT::Architecture",
+    ]
     output = module.run_command(argv)[1]
     values = dict(re.findall(r"(?m)^([A-Z]+)='(.*)'$", output))
     return (values.get("MAIN", "/etc/apt/sources.list"), values.get("PARTS", "/etc/apt/sources.list.d/"),

@@ -1,6 +1,6 @@
 """Writes data sets in record formats, several parts at once. Runs on nodes with Python 2.7 and 3.5+."""
 
-from __future__ import absolute_import, division, print_function
+from __future__ import absolute_import, division, print_function, unicode_literals
 
 import hashlib
 import io
@@ -100,14 +100,14 @@ def write_recordio(path, source, processors, is_faces):
         piece, numbers = job
         with io.open("%s.%d" % (path, piece), "wb") as stream, io.open("%s.%d.idx" % (path, piece), "w") as index:
             for number, sample in zip(numbers, source.samples(numbers)):
-                index.write(u"%d\t%d\n" % (number + first, stream.tell()))
+                index.write("%d\t%d\n" % (number + first, stream.tell()))
                 stream.write(PACK["recordio"](number + first, sample))
 
     in_parallel(write, jobs, processors)
     with io.open(path, "wb") as stream, io.open(os.path.splitext(path)[0] + ".idx", "w") as index:
 
         def meta(number, *labels):
-            index.write(u"%d\t%d\n" % (number, stream.tell()))
+            index.write("%d\t%d\n" % (number, stream.tell()))
             stream.write(PACK["recordio"](number, Sample(0, b"", labels)))
 
         if is_faces:
@@ -117,7 +117,7 @@ def write_recordio(path, source, processors, is_faces):
             with io.open(part + ".idx") as lines:
                 for line in lines:
                     number, offset = line.split()
-                    index.write(u"%s\t%d\n" % (number, int(offset) + base))
+                    index.write("%s\t%d\n" % (number, int(offset) + base))
             with io.open(part, "rb") as content:
                 shutil.copyfileobj(content, stream, 1 << 20)
             os.unlink(part)

@@ -105,8 +105,7 @@ def preferences_text(packages, pins):
             entries.append(([name], "*", -1))
     entries += [(pin["packages"], pin["version"], 1001) for pin in pins]
     return HEADER + "\n".join(
-        "Package: %s\nPin: version %s\nPin-Priority: %d\n" % (" ".join(names), version, priority)
-        for names, version, priority in entries
+        "Package: %s\nPin: version %s\nPin-Priority: %d\n" % (" ".join(names), version, priority) for names, version, priority in entries
     )
 
 
@@ -146,11 +145,7 @@ def wrong_versions(present, packages, pins):
     wrong = dict((n, v) for n, v in packages.items() if versions.get(n) != v)
     for pin in pins:
         for name, version in versions.items():
-            if (
-                name not in packages
-                and is_member(name, pin["packages"])
-                and not fnmatch.fnmatchcase(version, pin["version"])
-            ):
+            if name not in packages and is_member(name, pin["packages"]) and not fnmatch.fnmatchcase(version, pin["version"]):
                 wrong[name] = None
     return wrong
 

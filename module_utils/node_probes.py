@@ -1,5 +1,6 @@
 """Read facts on a node from files that may be missing and programs that may hang. Python 2.7 and 3.6+."""
-from __future__ import absolute_import, division, print_function
+
+from __future__ import absolute_import, division, print_function, unicode_literals
 
 import errno
 import io
@@ -91,7 +92,7 @@ def bounded(argv, timeout):
         try:
             process = subprocess.Popen(argv, stdin=nothing, stdout=output, stderr=errors, env=environment, preexec_fn=os.setsid)
         except OSError as error:
-            return {"code": None, "output": u"", "errors": u"%s" % error, "late": False}
+            return {"code": None, "output": "", "errors": "%s" % error, "late": False}
         deadline = time.time() + timeout
         while process.poll() is None and time.time() < deadline:
             time.sleep(0.02)

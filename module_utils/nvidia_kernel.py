@@ -1,4 +1,5 @@
 """Facts about NVIDIA's kernel module and devices from /proc, /sys and /lib/modules. Python 2.7 and 3.5+."""
+
 from __future__ import absolute_import, division, print_function
 
 import glob
@@ -28,11 +29,7 @@ def devices(root, classes, vendor="0x10de"):
     folder = os.path.join(root, "sys/bus/pci/devices")
     if not os.path.isdir(folder):
         return None
-    return [
-        name
-        for name in names(folder)
-        if text(folder, name, "vendor") == vendor and (text(folder, name, "class") or "")[:6] in classes
-    ]
+    return [name for name in names(folder) if text(folder, name, "vendor") == vendor and (text(folder, name, "class") or "")[:6] in classes]
 
 
 def is_switch_function(folder):

@@ -3,6 +3,7 @@
 A value that the GPU or its driver does not support is None, never 0. An invalid value is None too, and its text is kept in
 `errors`.
 """
+
 from __future__ import absolute_import, division, print_function
 
 import re
@@ -20,7 +21,13 @@ MESSAGES = (
     ("no_devices", re.compile(r"no devices (were )?found", re.I)),
     ("no_permission", re.compile(r"insufficient permissions|permission denied", re.I)),
 )
-FABRIC = (("state", "state"), ("status", "status"), ("cluster_uuid", "clusterUuid"), ("clique_id", "cliqueId"), ("health", "health/summary"))
+FABRIC = (
+    ("state", "state"),
+    ("status", "status"),
+    ("cluster_uuid", "clusterUuid"),
+    ("clique_id", "cliqueId"),
+    ("health", "health/summary"),
+)
 LINK = re.compile(r"(X|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC)\Z")
 # NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d{1,4})(?:, (.*))?")
@@ -159,7 +166,9 @@ def gpu(element):
         "mig": reader.switch("mig_mode/current_mig"),
         "throttle_reasons": throttle_reasons(element),
         "temperature_c": reader.number("C", "temperature/gpu_temp"),
-        "power_limit_w": reader.number("W", "gpu_power_readings/current_power_limit", "power_readings/enforced_power_limit", "power_readings/power_limit"),
+        "power_limit_w": reader.number(
+            "W", "gpu_power_readings/current_power_limit", "power_readings/enforced_power_limit", "power_readings/power_limit"
+        ),
         "power_default_limit_w": reader.number("W", "gpu_power_readings/default_power_limit", "power_readings/default_power_limit"),
         "ecc": {
             "enabled": reader.switch("ecc_mode/current_ecc"),

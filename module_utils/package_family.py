@@ -121,8 +121,14 @@ class Family(object):
         stale = [path for path in record.get("files") or {} if path not in files and path != self.keyring_path()]
         diff = self.undo.diff(files, stale)
         if self.repository and not self.keyring_is_right():
-            diff.append({"before_header": self.keyring(), "after_header": self.keyring(), "before": "",
-                         "after": "".join(f + "\n" for f in self.repository["fingerprints"])})
+            diff.append(
+                {
+                    "before_header": self.keyring(),
+                    "after_header": self.keyring(),
+                    "before": "",
+                    "after": "".join(f + "\n" for f in self.repository["fingerprints"]),
+                }
+            )
         if wrong or unheld or drop:
             diff.append(self.package_diff(there, wrong, drop))
         changed = bool(diff or is_interrupted or record.get("unfinished"))
@@ -160,8 +166,10 @@ class Family(object):
         there, _is_interrupted = self.state()
         left = wrong_versions(there, self.packages, self.pins)
         if left:
-            self.fail("%s succeeded, but these packages have wrong versions: %s" % (self.manager, ", ".join(sorted(left))),
-                      "see what its sources have")
+            self.fail(
+                "%s succeeded, but these packages have wrong versions: %s" % (self.manager, ", ".join(sorted(left))),
+                "see what its sources have",
+            )
         self.undo.finish(self.snapshot())
         self.module.exit_json(changed=True, diff=diff, versions=versions(there), removed=drop)
 
@@ -185,8 +193,10 @@ class Family(object):
     def refuse_foreign_holds(self, there, wrong):
         foreign = self.foreign_holds(there, wrong)
         if foreign:
-            self.fail("another version of %s is held on the node" % ", ".join(foreign),
-                      "release the hold (%s %s), or choose a stack with that version" % (self.unhold, " ".join(foreign)))
+            self.fail(
+                "another version of %s is held on the node" % ", ".join(foreign),
+                "release the hold (%s %s), or choose a stack with that version" % (self.unhold, " ".join(foreign)),
+            )
 
     def place_files(self, files, stale, binary):
         wanted = dict(files, **({self.keyring(): binary} if binary is not None else {}))
@@ -201,8 +211,10 @@ class Family(object):
         allowed = self.members + self.definition["replaces"] + [base(name) for name in drop]
         strange = sorted(name for name in removes if not is_member(name, allowed))
         if strange:
-            self.fail("installing it would remove %s, which does not belong to it" % ", ".join(strange),
-                      "if you do not need this, remove it by hand and run again")
+            self.fail(
+                "installing it would remove %s, which does not belong to it" % ", ".join(strange),
+                "if you do not need this, remove it by hand and run again",
+            )
 
     def absent(self):
         record = self.undo.record
@@ -215,7 +227,12 @@ class Family(object):
         back = dict((name, version) for name, version in old.items() if now.get(name) != version)
         before = "".join("%s %s\n" % (name, now[name]) for name in sorted(set(ours) | set(back)) if name in now)
         after = "".join("%s %s\n" % item for item in sorted(back.items()))
-        diff = {"before_header": "packages of %s" % self.name, "after_header": "packages of %s" % self.name, "before": before, "after": after}
+        diff = {
+            "before_header": "packages of %s" % self.name,
+            "after_header": "packages of %s" % self.name,
+            "before": before,
+            "after": after,
+        }
         if self.module.check_mode:
             self.module.exit_json(changed=True, versions={}, removed=ours, kept=[], diff=diff)
         self.lock()

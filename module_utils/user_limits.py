@@ -1,4 +1,5 @@
 """The highest session limits that this node allows, in the names and units of limits.conf(5). Python 2.7 and 3.6+."""
+
 from __future__ import absolute_import, division, print_function
 
 import os

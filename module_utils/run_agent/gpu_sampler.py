@@ -126,21 +126,25 @@ class Nvml(object):
             busy = self.read("nvmlDeviceGetUtilizationRates", self.utilization, handle)
             reasons = self.read("nvmlDeviceGetCurrentClocksThrottleReasons", self.ulong, handle)
             replays = [self.read("nvmlDeviceGetNvLinkErrorCounter", self.ulong, handle, link, 0) for link in links if seldom]
-            yield index, uuid, {
-                "memory_used_mib": self.used_mib(handle),
-                "utilization_percent": None if busy is None else busy.gpu,
-                "sm_clock_mhz": self.read("nvmlDeviceGetClockInfo", self.uint, handle, 1),
-                "max_sm_clock_mhz": most,
-                "memory_clock_mhz": self.read("nvmlDeviceGetClockInfo", self.uint, handle, 2),
-                "temperature_c": self.read("nvmlDeviceGetTemperature", self.uint, handle, 0),
-                "power_w": thousandth(self.read("nvmlDeviceGetPowerUsage", self.uint, handle)),
-                "energy_j": thousandth(self.read("nvmlDeviceGetTotalEnergyConsumption", self.ulong, handle)),
-                "throttle_reasons": None if reasons is None else "0x%016x" % reasons,
-                "ecc_uncorrected": self.read("nvmlDeviceGetTotalEccErrors", self.ulong, handle, 1, 0),
-                "ecc_corrected": self.read("nvmlDeviceGetTotalEccErrors", self.ulong, handle, 0, 0),
-                "pcie_replays": self.read("nvmlDeviceGetPcieReplayCounter", self.uint, handle),
-                "nvlink_replays": sum(replays) if replays and None not in replays else None,
-            }
+            yield (
+                index,
+                uuid,
+                {
+                    "memory_used_mib": self.used_mib(handle),
+                    "utilization_percent": None if busy is None else busy.gpu,
+                    "sm_clock_mhz": self.read("nvmlDeviceGetClockInfo", self.uint, handle, 1),
+                    "max_sm_clock_mhz": most,
+                    "memory_clock_mhz": self.read("nvmlDeviceGetClockInfo", self.uint, handle, 2),
+                    "temperature_c": self.read("nvmlDeviceGetTemperature", self.uint, handle, 0),
+                    "power_w": thousandth(self.read("nvmlDeviceGetPowerUsage", self.uint, handle)),
+                    "energy_j": thousandth(self.read("nvmlDeviceGetTotalEnergyConsumption", self.ulong, handle)),
+                    "throttle_reasons": None if reasons is None else "0x%016x" % reasons,
+                    "ecc_uncorrected": self.read("nvmlDeviceGetTotalEccErrors", self.ulong, handle, 1, 0),
+                    "ecc_corrected": self.read("nvmlDeviceGetTotalEccErrors", self.ulong, handle, 0, 0),
+                    "pcie_replays": self.read("nvmlDeviceGetPcieReplayCounter", self.uint, handle),
+                    "nvlink_replays": sum(replays) if replays and None not in replays else None,
+                },
+            )
 
     def processes(self):
         """(UUID, process id, MiB) of each compute process."""
@@ -168,7 +172,9 @@ class Amd(object):
         # ROCm counts the devices by their addresses on the bus, which are the ends of these paths.
         for index, real in enumerate(sorted(addresses)):
             monitors = sorted(glob.glob(addresses[real] + "/hwmon/hwmon*"))
-            self.devices.append((index, "GPU-" + (text(real + "/unique_id") or os.path.basename(real)), real, (monitors or [real + "/hwmon"])[0]))
+            self.devices.append(
+                (index, "GPU-" + (text(real + "/unique_id") or os.path.basename(real)), real, (monitors or [real + "/hwmon"])[0])
+            )
 
     def sample(self, seldom):
         for index, uuid, device, monitor in self.devices:
@@ -176,18 +182,22 @@ class Amd(object):
             # ue: 0, ce: 3
             ecc = dict(re.findall(r"(ue|ce): (\d+)", text(device + "/ras/umc_err_count")))
             power = [scaled(monitor + "/power1_" + name, 1e6) for name in ("average", "input")]
-            yield index, uuid, {
-                "memory_used_mib": whole(scaled(device + "/mem_info_vram_used", 1 << 20)),
-                "utilization_percent": whole(scaled(device + "/gpu_busy_percent", 1)),
-                "sm_clock_mhz": whole(scaled(monitor + "/freq1_input", 1e6)),
-                "max_sm_clock_mhz": max(clocks) if clocks else None,
-                "memory_clock_mhz": whole(scaled(monitor + "/freq2_input", 1e6)),
-                "temperature_c": whole(scaled(junction(monitor), 1e3)),
-                "power_w": next((value for value in power if value is not None), None),
-                "ecc_uncorrected": ecc.get("ue"),
-                "ecc_corrected": ecc.get("ce"),
-                "pcie_replays": whole(scaled(device + "/pcie_replay_count", 1)),
-            }
+            yield (
+                index,
+                uuid,
+                {
+                    "memory_used_mib": whole(scaled(device + "/mem_info_vram_used", 1 << 20)),
+                    "utilization_percent": whole(scaled(device + "/gpu_busy_percent", 1)),
+                    "sm_clock_mhz": whole(scaled(monitor + "/freq1_input", 1e6)),
+                    "max_sm_clock_mhz": max(clocks) if clocks else None,
+                    "memory_clock_mhz": whole(scaled(monitor + "/freq2_input", 1e6)),
+                    "temperature_c": whole(scaled(junction(monitor), 1e3)),
+                    "power_w": next((value for value in power if value is not None), None),
+                    "ecc_uncorrected": ecc.get("ue"),
+                    "ecc_corrected": ecc.get("ce"),
+                    "pcie_replays": whole(scaled(device + "/pcie_replay_count", 1)),
+                },
+            )
 
     def processes(self):
         """(UUID, process id, MiB) of each process that the driver's part for computing knows."""

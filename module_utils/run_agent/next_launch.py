@@ -1,8 +1,8 @@
 # -*- coding: utf-8 -*-
 """A supervisor with connections to other nodes stays for the campaign's next run, whose module gives it the launch.
 
-    RUNS/.supervisor.NODE.TOKEN           the process ID of the supervisor, while it waits
-    RUNS/.supervisor.NODE.TOKEN.launch    the options of the next launch. Whoever renames or removes it has it
+RUNS/.supervisor.NODE.TOKEN           the process ID of the supervisor, while it waits
+RUNS/.supervisor.NODE.TOKEN.launch    the options of the next launch. Whoever renames or removes it has it
 """
 
 from __future__ import absolute_import, division, print_function
@@ -94,4 +94,4 @@ def native(value):
         return dict((native(key), native(item)) for key, item in value.items())
     if isinstance(value, list):
         return [native(item) for item in value]
-    return value.encode("utf-8") if str is bytes and isinstance(value, type(u"")) else value
+    return value.encode("utf-8") if str is bytes and isinstance(value, type(b"".decode())) else value

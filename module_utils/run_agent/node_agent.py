@@ -76,7 +76,9 @@ class Agent(object):
         if kind == "lease":
             self.renew(rest)
         elif kind == "holder":
-            self.tell_all("holder", ["%s of %s" % (lock.get("campaign"), lock.get("owner")) for lock in [holder(DIRECTORY)] if lock], "held")
+            self.tell_all(
+                "holder", ["%s of %s" % (lock.get("campaign"), lock.get("owner")) for lock in [holder(DIRECTORY)] if lock], "held"
+            )
         elif kind == "list":
             self.list(rest)
         elif kind in ("doing", "states", "end"):

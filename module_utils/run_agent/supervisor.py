@@ -43,9 +43,9 @@ def read_state(path):
 def is_state(state):
     if not isinstance(state, dict):
         return False
-    kinds = {"launch": type(u""), "started": float}
+    kinds = {"launch": type(b"".decode()), "started": float}
     kinds.update({"supervisor": int} if "supervisor" in state else {})
-    kinds.update({"crash": type(u"")} if "crash" in state else {})
+    kinds.update({"crash": type(b"".decode())} if "crash" in state else {})
     kinds.update({"exit_status": int, "ended": float} if state.get("finished") else {})
     if not all(type(state.get(key)) is kind for key, kind in kinds.items()):
         return False
