@@ -67,6 +67,14 @@ AMD_MODELS = {
     "0x75a3": "AMD Instinct MI355X",
 }
 MULTI_NODE = re.compile(r"\bGB\d")  # NVIDIA GB200 and GB300, whose NVLink reaches other nodes; not 80GB
+CUDNN_HEADERS = [
+    "usr/include/cudnn_version.h",
+    "usr/include/*/cudnn_version*.h",
+    "usr/include/cudnn.h",
+    "usr/include/*/cudnn*.h",
+    "usr/local/cuda/include/cudnn*.h",
+]
+NCCL_HEADERS = ["usr/include/nccl.h", "usr/include/*/nccl.h", "usr/local/cuda/include/nccl.h"]
 QUERY = ["--query-gpu=index,uuid", "--format=csv,noheader"]
 MODULES = re.compile(r"^(nvidia.*|nv_peer_mem|nouveau|gdrdrv)$")
 
@@ -177,24 +185,8 @@ def facts(root, timeout):
         "driver_running": nvidia_kernel.running(root),
         "driver_cuda": None,
         "cuda": cuda_version(root, timeout),
-        "cudnn": header(
-            root,
-            [
-                "usr/include/cudnn_version.h",
-                "usr/include/*/cudnn_version*.h",
-                "usr/include/cudnn.h",
-                "usr/include/*/cudnn*.h",
-                "usr/local/cuda/include/cudnn*.h",
-            ],
-            "CUDNN_MAJOR",
-            "CUDNN_MINOR",
-            "CUDNN_PATCHLEVEL",
-        )
-        or library(root, "libcudnn"),
-        "nccl": header(
-            root, ["usr/include/nccl.h", "usr/include/*/nccl.h", "usr/local/cuda/include/nccl.h"], "NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"
-        )
-        or library(root, "libnccl"),
+        "cudnn": header(root, CUDNN_HEADERS, "CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL") or library(root, "libcudnn"),
+        "nccl": header(root, NCCL_HEADERS, "NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH") or library(root, "libnccl"),
         "modules": dict((name, version) for name, version in modules(root).items() if MODULES.match(name)),
         "topology": None,
     }
