@@ -54,7 +54,7 @@ import time
 
 from ansible.module_utils import stamps
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_probes import bounded, names, os_release, program, text
+from ansible.module_utils.node_probes import bounded, disk, names, os_release, program, text
 from ansible.module_utils.trusted_path import root_distrusts
 
 try:
@@ -70,21 +70,6 @@ def system(root):
     if name in ("rhel", "rocky", "almalinux"):
         name, version = "rhel", version.partition(".")[0]
     return name + version if name else None
-
-
-def disk(path):
-    while not os.path.exists(path) and os.path.dirname(path) != path:
-        path = os.path.dirname(path)
-    try:
-        filesystem = os.statvfs(path)
-    except OSError:
-        return None
-    size = filesystem.f_frsize
-    return {
-        "free_mib": filesystem.f_bavail * size // 1048576,
-        "total_mib": filesystem.f_blocks * size // 1048576,
-        "read_only": bool(filesystem.f_flag & 1),
-    }
 
 
 # Names of processes, which the kernel cuts to 15 characters.

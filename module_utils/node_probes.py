@@ -37,6 +37,22 @@ def is_container(root):
     return "container=" in (text(root, "proc/1/environ") or "") or any(os.path.exists(mark) for mark in marks)
 
 
+def disk(path):
+    """The space of the file system that a path is or will be on; None if unknown."""
+    while not os.path.exists(path) and os.path.dirname(path) != path:
+        path = os.path.dirname(path)
+    try:
+        filesystem = os.statvfs(path)
+    except OSError:
+        return None
+    size = filesystem.f_frsize
+    return {
+        "free_mib": filesystem.f_bavail * size // 1048576,
+        "total_mib": filesystem.f_blocks * size // 1048576,
+        "read_only": bool(filesystem.f_flag & 1),
+    }
+
+
 def names(*parts):
     """Names in a folder; empty if it does not exist."""
     try:

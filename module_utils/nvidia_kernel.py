@@ -7,7 +7,7 @@ import io
 import os
 import re
 
-from ansible.module_utils.node_probes import SBIN, bounded, names, output, program, text
+from .node_probes import SBIN, bounded, names, output, program, text
 
 GPU, NVSWITCH = ("0x0300", "0x0302"), ("0x0680",)
 # NVIDIA's services keep the devices open; they use no GPU.

@@ -88,17 +88,15 @@ def gres(paths: Sequence[str]) -> str:
 
 def prolog(checks: Mapping[str, Any], folder: str) -> list[dict[str, str]]:
     """Entries of node_files: the prolog's programs, and `checks`, the node and its stack."""
-    utils = ("node_probes", "nvidia_kernel", "nvidia_smi", "stamps", "trusted_path")
+    utils = ["cuda_proof", "fabric_facts", "gpu_facts"]  # and what they import
+    utils += ["node_probes", "nvidia_kernel", "nvidia_smi"]
     contents: dict[str, str] = {}
     for place, source, names in (
         ("", PACKAGE / "doctor/on_nodes", ("prolog",)),
-        ("", shipped() / "library", ("fabric_info", "gpu_compute", "gpu_info", "node_health_info")),
         ("dlperf_runner/doctor/", PACKAGE / "doctor", ("fabric", "findings", "gpu")),
-        ("ansible/module_utils/", shipped() / "module_utils", utils),
+        ("module_utils/", shipped() / "module_utils", utils),
     ):
         contents |= {f"{place}{name}.py": read_text(source / f"{name}.py") for name in names}
-    # The modules import it, but only their functions are called.
-    contents["ansible/module_utils/basic.py"] = "AnsibleModule = None\n"
     contents["checks.json"] = json.dumps(checks, indent=2, sort_keys=True) + "\n"
     folders = {str(parent) for place in contents for parent in Path(folder, place).parents}
     return [

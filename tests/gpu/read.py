@@ -34,9 +34,9 @@ from dlperf_runner.campaign.job_files import Job, record_outcome, written_by_job
 from dlperf_runner.core.files import read_json  # noqa: E402
 
 READ_BY = {
-    "nvidia-smi-q.xml": "library/gpu_info.py",
-    "nvidia-smi-topo.txt": "library/gpu_info.py",
-    "nvidia-smi-nvlink.txt": "library/gpu_info.py",
+    "nvidia-smi-q.xml": "module_utils/gpu_facts.py",
+    "nvidia-smi-topo.txt": "module_utils/gpu_facts.py",
+    "nvidia-smi-nvlink.txt": "module_utils/gpu_facts.py",
     "dcgmi-discovery.txt": "library/dcgm_info.py",
 }
 

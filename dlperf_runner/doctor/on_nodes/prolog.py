@@ -32,10 +32,12 @@ class Described(dict):  # type: ignore[type-arg]
 
 def failed(node: Any, stack: Any, root: str = "/", library: str = "libcuda.so.1") -> "list[str]":
     """The checks that failed. `root`: where /proc, /sys and /usr are; `library`: the driver's."""
-    health, network, gpus = map(import_module, ("node_health_info", "fabric_info", "gpu_info"))
-    names = ("findings", "fabric")
-    doctor = {name: import_module(f"dlperf_runner.doctor.{name}") for name in names}
-    disks = {path: health.disk(path) for path in FILE_SYSTEMS}
+    names = ("node_probes", "fabric_facts", "gpu_facts")
+    probes, network, gpus = (import_module(f"module_utils.{name}") for name in names)
+    doctor = {
+        name: import_module(f"dlperf_runner.doctor.{name}") for name in ("findings", "fabric")
+    }
+    disks = {path: probes.disk(path) for path in FILE_SYSTEMS}
     findings = [*doctor["findings"].disk_findings(node.name, disks, LEAST_FREE_MIB)]
     rails = node.env.get("NCCL_IB_HCA") or (stack.infiniband and stack.infiniband.rails) or ""
     facts = network.facts(root, None, node.interface or None, rails, PROBE_S)
@@ -53,7 +55,7 @@ def failed(node: Any, stack: Any, root: str = "/", library: str = "libcuda.so.1"
 
 
 def _computes(name: str, of_gpus: Any, root: str, library: str) -> Any:
-    compute = import_module("gpu_compute")
+    compute = import_module("module_utils.cuda_proof")
     proof = compute.in_child(library, COMPUTE_S)
     if "kind" in proof:
         proof = compute.explained(proof, root)
