@@ -16,19 +16,38 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from dlperf_runner.compare.spread import widened
-from dlperf_runner.compare.verdicts import NO_DIFFERENCE, SLOWER, case_verdict
+from dlperf_runner.compare.verdicts import (
+    FAILED,
+    NO_DIFFERENCE,
+    PASSED,
+    SLOWER,
+    UNDECIDED,
+    case_verdict,
+    on_limit,
+)
 from dlperf_runner.measure.steady_state import steadiness
 from dlperf_runner.stats.between_campaigns import estimate
 from dlperf_runner.stats.change_points import first_change
 from dlperf_runner.stats.intervals import compare_samples, median_interval, outliers, ratio_interval
 from dlperf_runner.stats.ratios import pooled_interval, published_interval, relative_difference
 from dlperf_runner.stats.repeats import relative_half_width, wanted_repeats
+from dlperf_runner.stats.sequential import (
+    LOOKS,
+    MOST_RUNS,
+    Gate,
+    Promise,
+    judged,
+    look_sizes,
+    planned_runs,
+    pooled_deviation,
+)
 
 Random = np.random.Generator
 Draw = Callable[[Random, int], list[float]]
 # The label of a table's row, and its shares, each with the number of trials that it comes from.
 Row = tuple[str, list[tuple[float, int]]]
 LIMIT = 0.03
+PROMISE = Promise(good_passes=0.95, slow=0.07, slow_fails=0.95)
 CASES = (1, 6, 12)
 TRIALS = 4000
 LEAST_TRIALS = 12  # one for each case of the largest comparison
@@ -290,6 +309,55 @@ def changes_found(random: Random, trials: int) -> Iterator[Row]:
         yield f"by {shift} standard deviations after {before} campaigns", shares
 
 
+# ---- acceptance
+
+
+def accept(random: Random, trials: int) -> Iterator[Row]:
+    """`accept` with the defaults, from the pilot to the last look: suites of so many units with at
+    least one that passes, and one that fails, if all are 5 % slow; units as fast as the target that
+    pass; units 7 % slower that fail."""
+    for name, draw, units, by_reference in (
+        ("1 node, CV 1 %, normal", normal(0.01), 1, False),
+        ("1 node, CV 1.5 %, normal", normal(0.015), 1, False),
+        ("8 nodes, CV 1 %, normal", normal(0.01), 8, False),
+        ("64 nodes, CV 1 %, normal", normal(0.01), 64, False),
+        ("8 nodes, CV 1 %, skewed", skewed(0.01), 8, False),
+        ("8 nodes and a reference, CV 1 %, normal", normal(0.01), 8, True),
+    ):
+        suites = max(LEAST_TRIALS, trials // (1 if units == 1 else 8 if by_reference else 4))
+        at_margin = [_suite(random, draw, units, 0.95, by_reference) for _ in range(suites)]
+        wrong = [share([verdict in each for each in at_margin]) for verdict in (PASSED, FAILED)]
+        rights = []
+        for factor, right in ((1.0, PASSED), (0.93, FAILED)):
+            families = max(LEAST_TRIALS, trials // 4 // units)
+            found = [_suite(random, draw, units, factor, by_reference) for _ in range(families)]
+            rights.append(share([verdict == right for each in found for verdict in each]))
+        yield name, [*wrong, *rights]
+
+
+def _suite(random: Random, draw: Draw, units: int, factor: float, by_reference: bool) -> list[str]:
+    """The verdicts on units that all have this speed. The target is 1."""
+    gate = Gate(0.05, 0.05 / (units * LOOKS))
+    runs = [[factor * value for value in draw(random, MOST_RUNS)] for _ in range(units)]
+    reference = draw(random, MOST_RUNS)
+    pilots = [values[:5] for values in (*runs, reference)[: units + by_reference]]
+    planned = planned_runs(
+        gate, PROMISE, pooled_deviation(pilots), by_reference=by_reference, least=5
+    )
+    assert planned is not None
+
+    def look(values: list[float]) -> str:
+        return judged(
+            planned,
+            look_sizes(5, planned),
+            lambda size: gate.interval(values[:size], reference[:size] if by_reference else 1.0),
+            lambda interval: on_limit(interval.low, interval.high, gate.margin),
+            UNDECIDED,
+        ).verdict
+
+    return [look(values) for values in runs]
+
+
 SIMULATIONS: dict[str, Callable[[Random, int], Iterator[Row]]] = {
     "steady": steady,
     "case": case,
@@ -303,6 +371,7 @@ SIMULATIONS: dict[str, Callable[[Random, int], Iterator[Row]]] = {
     "adaptive": adaptive,
     "change-points": change_points,
     "changes-found": changes_found,
+    "accept": accept,
 }
 
 

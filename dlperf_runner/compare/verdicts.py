@@ -103,7 +103,7 @@ def campaign_limit(row: Mapping[str, Any], limit: float) -> Verdict:
         return TOO_FEW, f"{runs} are too few for a verdict; 4 and 4 are the least"
     if math.isnan(row["at_worst"]):
         return UNDECIDED, "a rate of 0 gives no relative difference"
-    verdict = _on_limit(row["at_worst"], row["relative_high"], limit)
+    verdict = on_limit(row["at_worst"], row["relative_high"], limit)
     return verdict, _crossing(limit, row["outlook"]) if verdict == UNDECIDED else None
 
 
@@ -117,13 +117,14 @@ def published_limit(row: Mapping[str, Any], limit: float) -> Verdict:
         return UNDECIDED, "it is not comparable with the publication"
     if math.isnan(row["ratio_low"]):
         return TOO_FEW, f"fewer than {LEAST_RUNS} runs give no interval"
-    verdict = _on_limit(row["ratio_low"] - 1, row["ratio_high"] - 1, limit)
+    verdict = on_limit(row["ratio_low"] - 1, row["ratio_high"] - 1, limit)
     if verdict != UNDECIDED:
         return verdict, None
     return UNDECIDED, _crossing(limit, to_decide_published(row, [1 - limit]))
 
 
-def _on_limit(low: float, high: float, limit: float) -> str:
+def on_limit(low: float, high: float, limit: float) -> str:
+    """The verdict of an interval of a relative difference. An unknown interval decides nothing."""
     if high < -limit:
         return FAILED
     return PASSED if low > -limit else UNDECIDED

@@ -308,6 +308,19 @@ def more_runs(
     return [asdict(run) for run in ordered(new, choice.order, seed)]
 
 
+def grow(directory: Path, repeats: int, why: str) -> None:
+    """Plan as many repeats of each case of a campaign, in a revision, if it has fewer. Raises
+    UserError if the catalogue has changed since."""
+    from ..catalog.reader import load_catalog
+
+    plan = read_plan(directory)
+    wanted = {run["case"]: repeats for run in plan["runs"]}
+    runs = more_runs(plan, wanted, load_catalog(), str(directory / "plan.json"))
+    if runs:
+        reason = {"wanted_repeats": repeats, "why": why}
+        add_revision(directory, runs, {case: reason for case in wanted})  # noqa: C420
+
+
 def _refuse_other(recorded: Mapping[str, Any], made: Mapping[str, Any], where: str) -> None:
     for name, value in made.items():
         if name not in _LIMITS and recorded.get(name) != value:

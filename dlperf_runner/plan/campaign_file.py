@@ -6,7 +6,7 @@ Choice declare those of the choice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import Field as DataclassField
 from dataclasses import dataclass, replace
@@ -130,6 +130,12 @@ _KEYS: dict[str, tuple[Any, str]] = {
     "campaign_tags": (_several(Name), "Words to find this campaign by; kept with the results."),
 }
 CampaignModel: type[Entry] = create_model("CampaignModel", __base__=Entry, **_optional(_KEYS))
+
+
+def choice_fields(without: Collection[str]) -> dict[str, Any]:
+    """The keys of a choice and its parameters, as fields of another model of the user's YAML."""
+    names = [name for name in (*VARIABLES, "parameters") if name not in without]
+    return dict(_optional({name: _KEYS[name] for name in names}))
 
 
 def schema() -> dict[str, Any]:

@@ -64,6 +64,14 @@ def nodes_of(
     return tuple(_node(name, {**hostvars.get(name, {}), **(extra or {})}) for name in names)
 
 
+def read_groups(inventories: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The hosts of each group, by its name. Raises UserError if the inventory cannot be read."""
+    listing = _list_inventory(inventories, None)
+    return {
+        name: tuple(dict.fromkeys(_hosts(listing, name))) for name in listing if name != "_meta"
+    }
+
+
 def _hosts(listing: Mapping[str, Any], group: str) -> list[str]:
     entry = listing.get(group, {})
     hosts = list(entry.get("hosts", []))

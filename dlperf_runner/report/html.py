@@ -47,7 +47,7 @@ def render(
             live=live,
             files=files,
             version=__version__,
-            policy=_policy(style, script),
+            policy=policy(style, script),
             licenses=Markup(_text("vega-licenses.txt")),  # noqa: S704 - a file of this folder
             style=Markup(style),  # noqa: S704 - this project's own
             script=Markup(script),  # noqa: S704
@@ -120,7 +120,7 @@ def _contents(document: Document) -> list[tuple[str, str]]:
     return [(name, t(label)) for name, label, is_there in sections if is_there]
 
 
-def _policy(style: str, script: str) -> str:
+def policy(style: str, script: str = "") -> str:
     """Nothing is loaded; of the page's own, one style sheet and one script. Attributes that hold
     styles or scripts are none of them."""
     return (

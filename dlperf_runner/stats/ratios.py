@@ -53,7 +53,7 @@ class RelativeDifference:
 
 
 def relative_difference(
-    a: Sequence[float], b: Sequence[float], cases: int = 1
+    a: Sequence[float], b: Sequence[float], cases: float = 1
 ) -> RelativeDifference:
     """The relative difference of one of `cases` cases.
 

@@ -38,6 +38,7 @@ LAYERS = (
     "doctor",
     "export",
     "bundle",
+    "accept",
 )
 # Programs that run on nodes; they know nothing of the package around them.
 APART = ("workloads",)

@@ -1,0 +1,131 @@
+"""The command `accept`: verdicts on each part of a cluster, and a page that others can check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..compare.verdicts import PASSED
+from ..core.errors import UserError
+from ..options import (
+    AsJson,
+    Inventories,
+    Wait,
+    exit_with,
+    option,
+    print_errors,
+    print_json,
+    print_note,
+    reading_logs,
+    screen,
+)
+
+ORDER = 175
+_MEASURED = Path("results/acceptance")
+
+
+_Suite = Annotated[
+    Path, typer.Argument(help="What each part must reach, in YAML.", metavar="SUITE")
+]
+_Results = Annotated[
+    Path | None,
+    option("--results", "Judge by these campaigns or logs alone; run nothing.", "DIR"),
+]
+_Measure = Annotated[
+    Path | None,
+    option(
+        "--measure",
+        "Run what the suite lacks, in campaigns below this folder, and judge by them; repeat it"
+        " to go on. Default: results/acceptance.",
+        "DIR",
+    ),
+]
+_Page = Annotated[Path | None, option("--page", "Write the page to this folder.", "DIR")]
+_Sign = Annotated[Path | None, option("--sign", "With --page: sign it with this SSH key.", "KEY")]
+_Check = Annotated[
+    Path | None,
+    option(
+        "--check",
+        "Compare a page with what the suite and the logs give; exit with status 1 if they differ.",
+        "DIR",
+    ),
+]
+_AllowedSigners = Annotated[
+    Path | None,
+    option(
+        "--allowed-signers",
+        "With --check: require a signature by one of the signers in this file (see ssh-keygen(1)).",
+        "FILE",
+    ),
+]
+
+
+def command(
+    suite_file: _Suite,
+    results: _Results = None,
+    measure: _Measure = None,
+    inventory: Inventories = None,
+    wait: Wait = "",
+    page: _Page = None,
+    sign: _Sign = None,
+    check: _Check = None,
+    allowed_signers: _AllowedSigners = None,
+    as_json: AsJson = False,
+) -> None:
+    """Accept a cluster: measure each node, pair, scalable unit, and all of it until it is decided
+    whether it reaches its target, with known error rates. The exit status is 1 unless all parts
+    passed.
+
+    Example: dlperf accept suite.yml --results results/rack7 --page acceptance"""
+    from . import page as pages
+    from .judge import judge, load
+    from .runs import Lab, inventories_of
+    from .runs import measure as run_missing
+    from .suite import read_suite
+
+    _refuse_useless(page, sign, check, allowed_signers)
+    if results is not None and (measure or inventory or wait):
+        raise UserError("nothing is run with this option", where="--results")
+    if check is not None and results is None:
+        raise UserError("a page is checked by logs", where="--check", hint="add --results DIR")
+    suite = read_suite(suite_file, pages.recorded(check)["suite"] if check else None)
+    failures: list[str] = []
+    if results is None:
+        results = measure or _MEASURED
+        failures = run_missing(
+            suite, results, Lab(inventories_of(suite, inventory), wait, print_note)
+        )
+    loaded = load(results, reading_logs)
+    document = judge(suite, results, loaded)
+    problems = [problem for each in loaded for problem in each.problems]
+    if check is not None:
+        found, notes = pages.check(check, document, allowed_signers)
+        for note in notes:
+            print_note(note)
+        for sentence in found or [f"{check}: as computed from the suite and the logs"]:
+            print(sentence)
+        exit_with(problems, found)
+        return
+    written = pages.write(document, page, sign) if page is not None else None
+    if as_json:
+        print_json(document)
+    else:
+        print(pages.render(document, screen()), end="")
+        if written:
+            print(written)
+    print_errors(failures)
+    exit_with(problems, document["verdict"] != PASSED)
+
+
+def _refuse_useless(
+    page: Path | None, sign: Path | None, check: Path | None, allowed: Path | None
+) -> None:
+    """Raise UserError at an option that has no effect."""
+    if page is not None and check is not None:
+        raise UserError("a page is either written or checked", where="--page and --check")
+    if sign is not None and page is None:
+        raise UserError("this option has an effect only with --page", where="--sign")
+    if allowed is not None and check is None:
+        raise UserError("this option has an effect only with --check", where="--allowed-signers")

@@ -1,0 +1,255 @@
+"""The suite: what each part of a cluster must reach, in YAML. docs/acceptance.md has an example."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr, create_model
+
+from ..catalog.entry import read_entry
+from ..catalog.types import Entry, Name, entry_error
+from ..core.errors import UserError, unknown_name
+from ..core.units import BANDWIDTH, SAMPLES, TOKENS, per_second
+from ..plan.campaign_file import choice_fields
+from ..plan.choice import VARIABLES, Choice, fraction, parse_choice, text_of
+from ..plan.inventory import GROUP, read_groups
+from ..stats.ratios import LEAST_RUNS
+from ..stats.sequential import LOOKS, Gate, Promise
+
+EACH_NODE, EACH_PAIR, EACH_UNIT, ALL = "each node", "each pair", "each unit", "all"
+# Keys of a choice that follow from the parts and from the plan.
+_DERIVED = ("nodes", "repeats", "run_order", "seed", "until_ci", "max_repeats")
+_NUMBER = re.compile(r"(?P<value>\d+(?:\.\d+)?) (?P<unit>\S+)", re.ASCII)
+_UNITS = tuple(per_second(unit) for unit in (SAMPLES, TOKENS, BANDWIDTH))
+
+
+def _percent(text: str) -> str:
+    try:
+        value = fraction(text, "")
+    except UserError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise entry_error("invalid percentage", "a percentage like 5%", text)
+    return text
+
+
+def _target(target: Any) -> Any:
+    if isinstance(target, str):
+        match = _NUMBER.fullmatch(target)
+        if not match or match["unit"] not in _UNITS or not float(match["value"]):
+            expected = f"a number with its unit ({', '.join(_UNITS)}), like `388.5 samples/s`"
+            raise entry_error("invalid target", expected, target)
+    return target
+
+
+class Published(Entry):
+    """A target from a report of the catalogue, by its name in `list published`."""
+
+    published: Name
+
+
+class Reference(Entry):
+    """A target that a part of the cluster sets."""
+
+    reference: Name
+
+
+Percent = Annotated[StrictStr, AfterValidator(_percent)]
+Target = Annotated[StrictStr | Published | Reference, AfterValidator(_target)]
+Hosts = Annotated[tuple[Name, ...], Field(min_length=1)]
+
+
+class _ItemKeys(Entry):
+    name: Name | None = None
+    parts: (
+        Literal["each node", "each pair", "each unit", "all"]
+        | Annotated[tuple[Hosts, ...], Field(min_length=1)]
+    )
+    target: Target
+    margin: Percent | None = None
+
+
+# An item: `parts`, `target`, `margin`, and the keys of a campaign file that choose what runs.
+# mypy knows no types that are made at run time.
+Item: TypeAlias = Any
+_MODEL: Any = create_model("Item", __base__=_ItemKeys, **choice_fields(without=_DERIVED))
+
+
+class SuiteFile(Entry):
+    """A suite. `error` is the probability that any part at all gets a wrong verdict."""
+
+    name: StrictStr = "acceptance"
+    inventory: StrictStr | None = None
+    nodes: tuple[Name, ...] = ()
+    units: dict[Name, Hosts] | tuple[Name, ...] = ()
+    margin: Percent = "5%"
+    slow: Percent = "7%"
+    good_passes: Percent = "95%"
+    slow_fails: Percent = "95%"
+    error: Percent = "5%"
+    pilot: Annotated[StrictInt, Field(ge=LEAST_RUNS)] = 5
+    looks: tuple[Annotated[StrictInt, Field(ge=LEAST_RUNS)], ...] = ()
+    conditions: dict[Name, StrictStr | StrictInt | StrictFloat | bool] = Field(default_factory=dict)
+    items: Annotated[tuple[_MODEL, ...], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the cluster. Its name is that of its unit, or those of its nodes."""
+
+    name: str
+    hosts: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A suite whose parts are known: the hosts of the inventory are written out."""
+
+    path: Path
+    suite: SuiteFile
+    nodes: tuple[str, ...]
+    units: Mapping[str, Sequence[str]]
+
+    def record(self) -> dict[str, Any]:
+        """The suite as the page has it, with its nodes and units."""
+        own = self.suite.model_dump(mode="json", exclude_defaults=True)
+        units = {name: list(hosts) for name, hosts in self.units.items()}
+        return {**own, "nodes": list(self.nodes), "units": units}
+
+    def parts(self, number: int) -> list[Part]:
+        """The parts that an item judges."""
+        item: Item = self.suite.items[number]
+        chosen = self._parts(item)
+        if isinstance(item.target, Reference):
+            if item.target.reference not in {part.name for part in chosen}:
+                raise unknown_name(
+                    "reference part",
+                    item.target.reference,
+                    [part.name for part in chosen],
+                    f"{self.path}: items.{number}.target",
+                )
+            if len(chosen) < 2:
+                raise UserError(
+                    "a reference needs another part that is judged by it",
+                    where=f"{self.path}: items.{number}.parts",
+                )
+        return chosen
+
+    def _parts(self, item: Item) -> list[Part]:
+        if isinstance(item.parts, tuple):
+            return [_part(hosts) for hosts in item.parts]
+        if item.parts == EACH_UNIT:
+            return [Part(name, frozenset(hosts)) for name, hosts in self.units.items()]
+        if item.parts == ALL:
+            return [Part(ALL, frozenset(self.nodes))]
+        size = 1 if item.parts == EACH_NODE else 2
+        return [_part(hosts) for hosts in combinations(self.nodes, size)]
+
+    def judged_parts(self) -> Iterator[tuple[int, Part]]:
+        """Each item's number with each of its parts, but for references."""
+        for number, item in enumerate(self.suite.items):
+            for part in self.parts(number):
+                if part.name != reference_of(item):
+                    yield number, part
+
+    def gate(self, item: Item) -> Gate:
+        """The gate of one look. All parts and looks share the error."""
+        judged = len(list(self.judged_parts()))
+        looks = len(set(self.suite.looks)) or LOOKS
+        error = fraction(self.suite.error, "error") / (judged * looks)
+        return Gate(fraction(item.margin or self.suite.margin, "margin"), error)
+
+    def promise(self) -> Promise:
+        """What the planned runs of each part must reach."""
+        texts = (self.suite.good_passes, self.suite.slow, self.suite.slow_fails)
+        return Promise(*(fraction(text, "") for text in texts))
+
+
+def reference_of(item: Item) -> str | None:
+    """The name of the part that sets the target, if one does."""
+    return item.target.reference if isinstance(item.target, Reference) else None
+
+
+def number_of(target: str) -> tuple[float, str]:
+    """The value and the unit of a target like `388.5 samples/s`."""
+    value, _, unit = target.partition(" ")
+    return float(value), unit
+
+
+def choice_of(item: Item) -> Choice:
+    """What an item runs, without the nodes."""
+    names = {key: field.name for key, field in VARIABLES.items()}
+    texts = {
+        names[key]: text_of(value)
+        for key in names
+        if key not in _DERIVED and (value := getattr(item, key)) is not None
+    }
+    parameters = [f"{name}={text_of(value)}" for name, value in (item.parameters or {}).items()]
+    return parse_choice(texts, parameters)
+
+
+def title_of(number: int, item: Item) -> str:
+    """The name of an item: its own, or what it runs."""
+    words = [text_of(v) for v in (item.workload, item.model, item.precision) if v]
+    return item.name or " ".join(words) or f"item {number + 1}"
+
+
+def read_suite(path: Path, recorded: Mapping[str, Any] | None = None) -> Resolved:
+    """Read a suite, and the groups of its inventory, or those that a page recorded of the same
+    suite. Raises UserError with file, line and key."""
+    suite = read_entry(path, SuiteFile)
+    groups: dict[str, tuple[str, ...]] = {}
+    if recorded is not None and suite.inventory:
+        groups = {GROUP: tuple(recorded.get("nodes") or ())} | (recorded.get("units") or {})
+    elif suite.inventory and not (suite.nodes and isinstance(suite.units, dict)):
+        inventory = suite.inventory
+        groups = read_groups([inventory if "," in inventory else str(path.parent / inventory)])
+    return resolved(path, suite, groups)
+
+
+def resolved(path: Path, suite: SuiteFile, groups: Mapping[str, tuple[str, ...]]) -> Resolved:
+    """The suite with the hosts of these groups. Raises UserError if parts have unknown nodes."""
+    units = suite.units
+    if not isinstance(units, dict):
+        for name in units:
+            if name not in groups:
+                raise unknown_name("group of the inventory", name, groups, f"{path}: units")
+        units = {name: groups[name] for name in units}
+    nodes = suite.nodes or groups.get(GROUP, ()) or tuple(h for u in units.values() for h in u)
+    found = Resolved(path, suite, tuple(dict.fromkeys(nodes)), units)
+    _check(found)
+    return found
+
+
+def _check(suite: Resolved) -> None:
+    margins = {item.margin or suite.suite.margin for item in suite.suite.items}
+    for margin in margins:
+        if fraction(suite.suite.slow, "slow") <= fraction(margin, "margin"):
+            raise UserError(
+                "a part within the margin cannot fail",
+                where=f"{suite.path}: slow",
+                expected=f"more than the margin, {margin}",
+                found=suite.suite.slow,
+            )
+    for number, item in enumerate(suite.suite.items):
+        parts = suite.parts(number)
+        if not parts or not all(part.hosts for part in parts):
+            raise UserError(
+                "the item has no parts",
+                where=f"{suite.path}: items.{number}.parts",
+                expected="`nodes:` with names, `units:` with nodes, or an `inventory:`",
+                found=str(item.parts),
+            )
+        for part in parts:
+            if unknown := sorted(part.hosts - set(suite.nodes)):
+                where = f"{suite.path}: items.{number}.parts"
+                raise unknown_name("node", unknown[0], suite.nodes, where)
+
+
+def _part(hosts: Sequence[str]) -> Part:
+    return Part("+".join(hosts), frozenset(hosts))

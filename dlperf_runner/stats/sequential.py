@@ -1,0 +1,153 @@
+"""Verdicts at a few looks, whose errors together keep one rate: numbers in, numbers out.
+
+Runs are judged when there are `sizes` of them, and no more are made once a look decides. Each look
+of each unit gets the same share of the probability of error (Bonferroni), so that neither many
+looks nor many units make wrong verdicts more frequent. docs/statistics.md says how often they are
+wrong, by simulation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import fmean, variance
+from typing import TYPE_CHECKING
+
+from .intervals import LEVEL, UNKNOWN, ConfidenceInterval
+from .ratios import LEAST_RUNS, LogRatio, relative_difference, student
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# After the pilot, at half of the planned runs, and at all of them.
+LOOKS = 3
+MOST_RUNS = 200
+# The standard deviation of few runs is often too small by chance: the plan takes its upper bound.
+CAUTION = 0.8
+
+Decide = Callable[[ConfidenceInterval], str]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What is judged: `margin` below the target is still good (0.05 for 5 %). `error` is the
+    probability of a wrong verdict of one look, of either kind."""
+
+    margin: float
+    error: float
+
+    def interval(
+        self, values: Sequence[float], target: float | Sequence[float]
+    ) -> ConfidenceInterval:
+        """The interval of the relative difference to a number, or to the runs of a reference."""
+        if isinstance(target, float):
+            return mean_of_logs([math.log(v / target) for v in values]).interval(1 - 2 * self.error)
+        return relative_difference(target, values, (1 - LEVEL) / (2 * self.error)).interval
+
+
+@dataclass(frozen=True)
+class Look:
+    """The verdict of the last look, on the first `size` runs; 0 if there were too few for one."""
+
+    verdict: str
+    interval: ConfidenceInterval
+    size: int
+
+
+def mean_of_logs(logs: Sequence[float]) -> LogRatio:
+    """Their mean, for Student's interval; of one sample, or of the differences of pairs."""
+    if len(logs) < LEAST_RUNS:
+        return LogRatio(fmean(logs), math.nan, math.nan)
+    return LogRatio(fmean(logs), math.sqrt(variance(logs) / len(logs)), len(logs) - 1)
+
+
+def judged(
+    available: int,
+    sizes: Sequence[int],
+    interval_of: Callable[[int], ConfidenceInterval],
+    decide: Decide,
+    undecided: str,
+) -> Look:
+    """The first look that decides, or the last one that `available` runs allow."""
+    last = Look(undecided, UNKNOWN, 0)
+    for size in sizes:
+        if size > available:
+            break
+        interval = interval_of(size)
+        last = Look(decide(interval), interval, size)
+        if last.verdict != undecided:
+            break
+    return last
+
+
+def look_sizes(pilot: int, planned: int) -> tuple[int, ...]:
+    """The numbers of runs at which verdicts are made."""
+    return tuple(sorted({pilot, max(pilot, math.ceil(planned / 2)), max(pilot, planned)}))
+
+
+def pooled_deviation(samples: Sequence[Sequence[float]]) -> float:
+    """The upper bound of the standard deviation of the logarithms within the samples."""
+    from scipy.special import chdtri
+
+    freedom = sum(len(sample) - 1 for sample in samples)
+    squares = sum(
+        variance([math.log(v) for v in sample]) * (len(sample) - 1)
+        for sample in samples
+        if len(sample) > 1
+    )
+    return math.sqrt(squares / float(chdtri(freedom, CAUTION))) if freedom else math.nan
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What the planned runs must reach: a good unit passes with `good_passes`, and one that is
+    `slow` (0.07 for 7 %) fails with `slow_fails`."""
+
+    good_passes: float
+    slow: float
+    slow_fails: float
+
+
+def planned_runs(
+    gate: Gate, promise: Promise, deviation: float, *, by_reference: bool, least: int
+) -> int | None:
+    """The runs of each unit with which the gate keeps the promise; None if more than MOST_RUNS.
+
+    The power is that of Student's interval: the mean over the distribution of the standard error.
+    It is exact for a number. For a reference, it is that of Welch's interval of samples that
+    scatter alike, with a degree of freedom less, as `relative_difference` has it.
+    """
+    to_margin = -math.log(1 - gate.margin)
+    far, near = to_margin, -math.log(1 - promise.slow) - to_margin
+
+    def power(distance: float, size: int) -> float:
+        freedom = 2 * size - 3 if by_reference else size - 1
+        error = deviation * math.sqrt((2 if by_reference else 1) / size)
+        bound = student(freedom, 1 - 2 * gate.error)
+        return _power(freedom, bound, distance / error) if error else 1.0
+
+    def keeps(size: int) -> bool:
+        return power(far, size) >= promise.good_passes and power(near, size) >= promise.slow_fails
+
+    return next((n for n in range(max(least, LEAST_RUNS), MOST_RUNS + 1) if keeps(n)), None)
+
+
+def _power(freedom: int, bound: float, distance: float) -> float:
+    """The probability that a mean that is `distance` standard errors away is beyond the bound."""
+    from scipy.special import ndtr
+
+    return float(ndtr(distance - bound * _estimated_errors(freedom)).mean())
+
+
+@lru_cache(maxsize=2 * MOST_RUNS)
+def _estimated_errors(freedom: int) -> NDArray[np.float64]:
+    """Quantiles of the estimated standard error, over the true one."""
+    import numpy as np
+    from scipy.special import chdtri
+
+    tails = (np.arange(1000) + 0.5) / 1000
+    errors: NDArray[np.float64] = np.sqrt(chdtri(freedom, tails) / freedom)
+    return errors

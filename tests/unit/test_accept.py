@@ -1,0 +1,333 @@
+"""`dlperf accept`: verdicts on the parts of a cluster from logs, and pages that can be checked."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from accepted import SUITE, campaigns, speeds
+from command_line import call, output
+from make_logs import gluoncv, write
+from plan_examples import lab_nodes
+from recorded_campaign import end
+
+from dlperf_runner.campaign.directory import remaining_plan
+from dlperf_runner.core.node import Node
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "suite.yml"
+    path.write_text(SUITE)
+    return path
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Two good nodes, and one that is 7 % slow."""
+    levels = {"node1": 100.0, "node2": 100.4, "node3": 93.0}
+    runs = {node: speeds(level, 12, seed) for seed, (node, level) in enumerate(levels.items())}
+    campaigns(tmp_path / "results", runs)
+    return tmp_path / "results"
+
+
+def verdicts(document: dict) -> dict[str, str]:
+    return {part["part"]: part["verdict"] for part in document["parts"]}
+
+
+def test_a_slow_node_fails_and_the_others_pass(suite: Path, results: Path) -> None:
+    document = call("accept", suite, "--results", results, "--json", status=1).document
+    assert verdicts(document) == {"node1": "passed", "node2": "passed", "node3": "failed"}
+    assert document["verdict"] == "failed"
+    slow = document["parts"][2]
+    assert slow["low"] < -0.07 < slow["high"] < -0.05
+    assert len(slow["logs"]) == 12
+    # The first look that decides is the verdict; later runs change nothing.
+    assert slow["judged_runs"] in slow["looks"]
+    printed = call("accept", suite, "--results", results, status=1).text
+    assert "failed: 1 failed, 2 passed." in printed
+
+
+def test_all_parts_pass(suite: Path, tmp_path: Path) -> None:
+    runs = {f"node{n}": speeds(100, 5, n, cv=0.002) for n in (1, 2, 3)}
+    campaigns(tmp_path / "good", runs)
+    printed = call("accept", suite, "--results", tmp_path / "good", status=0).text
+    assert "passed: 3 passed." in printed
+
+
+def test_a_pilot_that_is_not_complete_decides_nothing(suite: Path, tmp_path: Path) -> None:
+    campaigns(tmp_path / "few", {"node1": speeds(100, 5, 1), "node2": speeds(100, 3, 2)})
+    document = call("accept", suite, "--results", tmp_path / "few", "--json", status=1).document
+    whys = {part["part"]: part["why"] for part in document["parts"]}
+    assert document["verdict"] == "undecided"
+    assert whys["node1"] == "the pilot needs 5 runs of each part (node2 has 3)"
+    assert whys["node3"] == "too few runs: no valid run"
+
+
+def test_noise_asks_for_more_runs(suite: Path, tmp_path: Path) -> None:
+    runs = {f"node{n}": speeds(96, 5, n, cv=0.03) for n in (1, 2, 3)}
+    campaigns(tmp_path / "noisy", runs)
+    document = call("accept", suite, "--results", tmp_path / "noisy", "--json", status=1).document
+    part = document["parts"][0]
+    assert part["verdict"] == "undecided"
+    assert re.fullmatch(r"5 runs; the next look is at \d+ runs", part["why"])
+    assert part["looks"][0] == 5
+    assert part["looks"][2] > 20
+
+
+def test_parts_are_pairs_units_and_all(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.yml"
+    suite.write_text(
+        "nodes: [node1, node2, node3, node4]\n"
+        "units: {su1: [node1, node2], su2: [node3, node4]}\n"
+        "items:\n"
+        "  - {workload: mxnet-resnet50v1b, parts: each pair, target: 200 samples/s}\n"
+        "  - {workload: mxnet-resnet50v1b, parts: each unit, target: 200 samples/s, name: units}\n"
+        "  - {workload: mxnet-resnet50v1b, parts: all, target: 400 samples/s}\n"
+        "  - {workload: mxnet-resnet50v1b, parts: [[node1, node3]], target: 200 samples/s}\n"
+    )
+    pairs = {"node1+node2": 200.0, "node3+node4": 200.0, "node1+node2+node3+node4": 400.0}
+    campaigns(
+        tmp_path / "results",
+        {part: speeds(level, 6, n, 0.001) for n, (part, level) in enumerate(pairs.items())},
+    )
+    arguments = ("accept", suite, "--results", tmp_path / "results", "--json")
+    document = call(*arguments, status=1).document
+    assert len(document["parts"]) == 6 + 2 + 1 + 1
+    passed = {(p["item"], p["part"]) for p in document["parts"] if p["verdict"] == "passed"}
+    assert passed == {
+        ("mxnet-resnet50v1b", "node1+node2"),
+        ("mxnet-resnet50v1b", "node3+node4"),
+        ("units", "su1"),
+        ("units", "su2"),
+        ("mxnet-resnet50v1b", "all"),
+    }
+
+
+def test_a_part_can_set_the_target(tmp_path: Path, results: Path) -> None:
+    suite = tmp_path / "reference.yml"
+    suite.write_text(SUITE.replace("100 samples/s", "{reference: node1}"))
+    document = call("accept", suite, "--results", results, "--json", status=1).document
+    assert verdicts(document) == {"node2": "passed", "node3": "failed"}
+
+
+def test_a_published_number_is_the_target_where_conditions_are_equal(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.yml"
+    text = SUITE.replace("100 samples/s", "{published: mxnet-resnet50v1b}")
+    text = text.replace("[node1, node2, node3]", "[node1]")
+    suite.write_text(text)
+    campaigns(tmp_path / "results", {"node1": speeds(384.2, 6, 1, 0.001)})
+    arguments = ("accept", suite, "--results", tmp_path / "results", "--json")
+    (part,) = call(*arguments, status=1).document["parts"]
+    assert part["verdict"] == "undecided"
+    assert part["why"].startswith("not comparable: accelerator")
+
+
+def test_logs_without_records_are_in_a_directory_of_their_part(suite: Path, tmp_path: Path) -> None:
+    for node in ("node1", "node2", "node3"):
+        for repeat, speed in enumerate(speeds(100, 5, repeat_seed(node), 0.002), start=1):
+            name = f"logs/{node}/1n1g/rn50_b128_fp32_{repeat}.log"
+            write(tmp_path / name, gluoncv(speed, world=1))
+    document = call("accept", suite, "--results", tmp_path / "logs", "--json", status=0).document
+    assert verdicts(document) == dict.fromkeys(("node1", "node2", "node3"), "passed")
+
+
+def repeat_seed(node: str) -> int:
+    return int(node[-1])
+
+
+# ---- measuring
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Nodes whose runs have known speeds: node2 is 7 % slow. Gives the runs that were made."""
+    made: list[str] = []
+
+    def execute(directory: Path, *_: object, **__: object) -> list[str]:
+        for run in remaining_plan(directory)["runs"]:
+            (host,) = run["hosts"]
+            level = {"node1": 10.0, "node2": 9.3}[host]
+            # No two logs are equal: copies do not count.
+            factor = (1.026, 0.986, 1.016, 0.976, 0.996)[run["repeat"] % 5]
+            end(directory, run, level * factor + 0.01 * (run["repeat"] // 5))
+            made.append(f"{host} {run['id'].rpartition('/')[2]}")
+        return []
+
+    def nodes(_: object, limit: str | None = None, __: object = None) -> tuple[Node, ...]:
+        return tuple(n for n in lab_nodes() if limit is None or n.name in limit.split(","))
+
+    monkeypatch.setattr("dlperf_runner.control.campaigns.execute_campaign", execute)
+    monkeypatch.setattr("dlperf_runner.accept.runs.execute_campaign", execute)
+    monkeypatch.setattr("dlperf_runner.plan.inventory.read_inventory", nodes)
+    monkeypatch.setattr("dlperf_runner.accept.runs.read_inventory", nodes)
+    return made
+
+
+def test_parts_are_measured_until_they_are_decided(tmp_path: Path, lab: list[str]) -> None:
+    suite = tmp_path / "suite.yml"
+    suite.write_text(
+        "nodes: [node1, node2]\n"
+        "items:\n"
+        "  - workload: mxnet-resnet50v1b\n"
+        "    gpus_per_node: 1\n"
+        "    parts: each node\n"
+        "    target: 10 samples/s\n"
+    )
+    first = call("accept", suite, "--measure", tmp_path / "measured", "--json", status=1)
+    assert verdicts(first.document) == {"node1": "passed", "node2": "failed"}
+    # All parts have a pilot; only the part that it does not decide has more runs.
+    assert lab[:10] == [f"{node} r{n}" for node in ("node1", "node2") for n in range(1, 6)]
+    assert {run.split()[0] for run in lab[10:]} == {"node2"}
+    by_node = {part["part"]: part for part in first.document["parts"]}
+    assert by_node["node2"]["runs"] == by_node["node2"]["judged_runs"] == len(lab) - 5
+    # Everything is decided, so that nothing is run again.
+    number = len(lab)
+    again = call("accept", suite, "--measure", tmp_path / "measured", "--json", status=1)
+    assert (again.document, len(lab)) == (first.document, number)
+
+
+def test_a_changed_log_of_a_campaign_is_refused(tmp_path: Path, lab: list[str]) -> None:
+    suite = tmp_path / "suite.yml"
+    suite.write_text(
+        "nodes: [node1]\nitems:\n  - {workload: mxnet-resnet50v1b, gpus_per_node: 1,"
+        " parts: each node, target: 10 samples/s}\n"
+    )
+    output("accept", suite, "--measure", tmp_path / "measured", status=0)
+    log = next((tmp_path / "measured").rglob("r3/*.log"))
+    log.write_text(log.read_text().replace("Speed: ", "Speed: 1", 1))
+    printed = output("accept", suite, "--results", tmp_path / "measured", status=2)
+    assert "the log changed since manifest.jsonl" in printed
+
+
+# ---- pages
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    public = key.with_suffix(".pub").read_text()
+    (tmp_path / "allowed").write_text(f'me@example.org namespaces="dlperf_runner" {public}')
+    return key
+
+
+def test_a_third_person_computes_the_page_again(
+    suite: Path, results: Path, key: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page"
+    output("accept", suite, "--results", results, "--page", page, "--sign", key, status=1)
+    text = (page / "acceptance.html").read_text()
+    assert 'rack 7: <span class="failed">failed' in text
+    assert "<script" not in text
+    # Elsewhere, with copies of everything.
+    for source in (results, page):
+        shutil.copytree(source, tmp_path / "other" / source.name)
+    other = tmp_path / "other"
+    again = ("accept", suite, "--results", other / "results", "--check", other / "page")
+    printed = call(*again, "--allowed-signers", tmp_path / "allowed", status=0)
+    assert "as computed from the suite and the logs" in printed.out
+    assert 'Good "dlperf_runner" signature for me@example.org' in printed.err
+
+
+def forged_log(results: Path, page: Path) -> None:
+    """Somebody replaces a log of the slow node."""
+    log = next((results / "node3").rglob("*_1.log"))
+    write(log, gluoncv(100.0, world=1))
+
+
+def added_log(results: Path, page: Path) -> None:
+    campaigns(results, {"node3-again": []})
+    folder = next((results / "node3").rglob("r12"))
+    shutil.copytree(folder, folder.with_name("r13"))
+    record = json.loads((folder / "run.json").read_text())
+    record |= {"repeat": 13, "id": record["id"].replace("r12", "r13")}
+    (folder.with_name("r13") / "run.json").write_text(json.dumps(record))
+    write(next(folder.with_name("r13").glob("*.log")), gluoncv(99.0, world=1))
+
+
+def changed_verdict(results: Path, page: Path) -> None:
+    document = page / "acceptance.json"
+    document.write_text(document.read_text().replace('"failed"', '"passed"'))
+
+
+def changed_page(results: Path, page: Path) -> None:
+    html = page / "acceptance.html"
+    html.write_text(html.read_text().replace(">failed<", ">passed<"))
+
+
+@pytest.mark.parametrize(
+    ("forge", "message"),
+    [
+        (forged_log, "_1.log: another log than on the page (SHA-256 differs)"),
+        (added_log, "r13/rn50_b128_fp32_12.log: not on the page"),
+        (changed_verdict, "acceptance.json: changed since manifest.jsonl:1 recorded it"),
+        (changed_page, "acceptance.html: changed since manifest.jsonl:1 recorded it"),
+    ],
+)
+def test_a_forgery_shows(
+    suite: Path,
+    results: Path,
+    key: Path,
+    tmp_path: Path,
+    forge: Callable[[Path, Path], None],
+    message: str,
+) -> None:
+    page = tmp_path / "page"
+    output("accept", suite, "--results", results, "--page", page, "--sign", key, status=1)
+    forge(results, page)
+    printed = output("accept", suite, "--results", results, "--check", page, status=1)
+    assert message in printed
+
+
+def test_another_signature_shows(suite: Path, results: Path, key: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    output("accept", suite, "--results", results, "--page", page, status=1)
+    check = ("accept", suite, "--results", results, "--check", page)
+    assert "is not signed" in output(*check, "--allowed-signers", tmp_path / "allowed", status=1)
+    assert "as computed" in output(*check)
+    suite.write_text(SUITE.replace("items", "margin: 6%\nitems"))
+    assert "the suite differs in margin" in output(*check, status=1)
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("100 samples/s", "100 images/s", "a number with its unit (samples/s, tokens/s, GB/s)"),
+        ("100 samples/s", "{reference: node9}", "unknown reference part 'node9'"),
+        ("each node", "each unit", "the item has no parts"),
+        ("each node", "[[node9]]", "unknown node 'node9'"),
+        ("items", "margin: 8%\nitems", "a part within the margin cannot fail"),
+        ("items", "margin: five\nitems", "expected a percentage like 5%"),
+        ("    parts", "    part", "part"),
+        ("100 samples/s", "100 tokens/s", "the target has another unit than the runs"),
+        ("100 samples/s", "{published: none}", "the report has no number for this part"),
+    ],
+)
+def test_bad_input(suite: Path, results: Path, old: str, new: str, message: str) -> None:
+    suite.write_text(SUITE.replace(old, new))
+    printed = output("accept", suite, "--results", results, status=2)
+    assert message in printed
+    assert "Traceback" not in printed
+
+
+def test_several_cases_of_an_item_are_refused(suite: Path, results: Path) -> None:
+    campaigns(results / "upstream", {"node1": speeds(180, 3, 9)}, source="upstream")
+    printed = output("accept", suite, "--results", results, status=2)
+    assert "the results have several cases of this item" in printed
+    assert "`source:` with one of builtin, upstream" in printed
+
+
+@pytest.mark.parametrize(
+    "options", [("--sign", "k"), ("--allowed-signers", "f"), ("--page", "a", "--check", "b")]
+)
+def test_options_without_effect(suite: Path, results: Path, options: tuple[str, ...]) -> None:
+    output("accept", suite, "--results", results, *options, status=2)
