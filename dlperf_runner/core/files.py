@@ -91,19 +91,19 @@ class _Spot:
 def _guarded(path: Path, inside: Path | None) -> int | None:
     """The number of the path's first parts that are not guarded: those of the outermost directory
     that is a campaign, or of `inside`. None if nothing is guarded."""
-    parts = path.parts
+    parts, anchor = path.parts, path.anchor
     last = len(parts)
     if inside is not None:
         last = len(inside.parts)
         if not path.is_relative_to(inside) or ".." in parts[last:]:
             raise UnsafeFileError("a path leads out of its directory", where=str(path))
     # Before a `..`, a directory is none of the file's.
-    first = max((n for n, part in enumerate(parts, 1) if part in ("..", path.anchor)), default=0)
+    first = max((n for n, part in enumerate(parts, 1) if part in ("..", anchor)), default=0)
     directory = "."
     for count, part in enumerate(parts[:last]):
         if count >= first and is_campaign(directory, parts[count:]):
             return count
-        directory = "" if part == path.anchor else f"{directory}/{part}"
+        directory = "" if part == anchor else f"{directory}/{part}"
     return last if inside is not None else None
 
 

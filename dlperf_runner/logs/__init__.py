@@ -16,7 +16,7 @@ from typing import Any
 from ..core.lists import grouped
 from . import gluoncv_horovod, steps, text
 from .ranks import Ranks
-from .reader import Block, any_of, blocks, holds
+from .reader import Block, blocks, present
 from .records import CUT, Columns, Format, Header, LineError, Statement, StepTable
 from .statements import headers
 
@@ -181,15 +181,12 @@ def detect(pieces: Iterable[bytes], known: Mapping[str, Format] | None = None) -
     """The format of the first line with a rate, by default among the built-in ones; None if no line
     has a rate."""
     forms = _with_variants(tuple((formats() if known is None else known).values()))
-    for block in blocks(_growing(pieces), tuple(forms)):
-        if not any_of(tuple(forms)).search(block.data):
-            continue
-        present = [
-            form for marker, of_it in forms.items() if holds(block.data, marker) for form in of_it
-        ]
+    markers = tuple(forms)
+    for block in blocks(_growing(pieces), markers):
         matches = [
             (match.start(), number, form)
-            for number, form in present
+            for index in present(block.data, markers)
+            for number, form in forms[markers[index]]
             if (match := next(steps.with_rate(form, block.data), None))
         ]
         if matches:
@@ -221,8 +218,10 @@ def other_at_end(form: Format, end: bytes) -> Format | None:
         return None
     start = max(0, min(end.rfind(form.marker), len(end) - END))
     tail = end[end.rfind(b"\n", 0, start) + 1 :]
-    for other in formats().values():
-        if other.name == form.name or other.table is not None or not holds(tail, other.marker):
+    others = tuple(formats().values())
+    for index in sorted(present(tail, tuple(other.marker for other in others))):
+        other = others[index]
+        if other.name == form.name or other.table is not None:
             continue
         if other.whole_run or form.is_library or other.is_library:
             continue  # these may be of the same program
