@@ -1,4 +1,4 @@
-"""Where packages come from: the distributions' archives, or the mirrors this machine uses."""
+"""Sources of packages: the distributions' archives, or the mirrors this machine uses."""
 
 from __future__ import annotations
 

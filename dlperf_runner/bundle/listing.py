@@ -1,4 +1,4 @@
-"""What a mirror folder would contain, as far as the project's own files say."""
+"""The planned content of a mirror folder, as far as the project's own files say."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ class SkippedNeed:
 
 @dataclass(frozen=True)
 class Missing:
-    """What could not be fetched, and what the operator can do about it. `reason` is a predicate:
-    "is not at ..."."""
+    """A need that could not be fetched, and the operator's remedy. `reason` is a predicate: "is not
+    at ..."."""
 
     name: str
     wanted_by: str
@@ -69,7 +69,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class MirrorManifest:
-    """What a mirror folder holds, for which nodes, and what was left out; its `manifest.json`."""
+    """The content of a mirror folder, its nodes, and what was left out; its `manifest.json`."""
 
     stack: str
     suite: str

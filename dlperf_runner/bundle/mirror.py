@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """Where a mirror folder goes, and where its content comes from. `cache` keeps the signing key
+    """The place of a mirror folder, and the sources of its content. `cache` keeps the signing key
     and apt's lists, outside the folder that is served. `mirror`: as dlperf_vendor_mirror.
     `checksums` and `files` (a path or an address) by the roles' variables; `keys` by the
     repositories' names, as dlperf_vendor_keys."""

@@ -1,4 +1,4 @@
-"""What a stack needs on a suite: packages by role, and locked requirements files."""
+"""Needs of a stack on a suite: packages by role, and locked requirements files."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def of_stack(
     further: tuple[str, ...] = (),
     keys: Mapping[str, list[str]] | None = None,
 ) -> Needs:
-    """What the catalogue says that `stack_name` needs, with the environments of `frameworks`, or of
-    all that have one. An environment is left out, with the reason, if the suite lacks its Python.
+    """The needs of `stack_name` by the catalogue, with the environments of `frameworks`, or of all
+    that have one. An environment is left out, with the reason, if the suite lacks its Python.
     `python`: the version of `python_env_interpreter`, if the nodes have one; they then build none.
     `further`: packages of the distribution that only the operator knows. `keys`: as
     dlperf_vendor_keys."""
@@ -199,7 +199,7 @@ def without_python(stack: Stack) -> Stack:
 
 
 def _of_the_operator(stack: Stack, further: tuple[str, ...]) -> Iterator[SkippedNeed]:
-    """What nodes need from the distribution and only the operator can name."""
+    """Packages of the distribution that nodes need and only the operator can name."""
     if stack.driver and not any(name.startswith("linux-headers-") for name in further):
         yield SkippedNeed(
             "the kernel's headers",

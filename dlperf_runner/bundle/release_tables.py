@@ -1,4 +1,4 @@
-"""What a stack's roles install from vendors: repositories and files, with their addresses and the
+"""Vendors' items that a stack's roles install: repositories and files, with their addresses and the
 keys or checksums that verify them.
 
 The roles' release tables (roles/*/vars/main.yml) and playbooks/vars/vendor_repositories.yml say it;
@@ -58,8 +58,9 @@ class VendorFile:
 
 @dataclass(frozen=True)
 class VendorRepository:
-    """What a role installs from a repository. `pins`: (names or globs, version or glob).
-    `unpacked`: packages that the role unpacks beside installed ones, without their dependencies."""
+    """The packages that a role installs from a repository. `pins`: (names or globs, version or
+    glob). `unpacked`: packages that the role unpacks beside installed ones, without their
+    dependencies."""
 
     name: str
     wanted_by: str
@@ -232,7 +233,7 @@ def tables(stack: Stack) -> Iterator[ReleaseTable]:
 def _repositories(
     table: ReleaseTable, entry: Mapping[str, Any], system: str, keys: Mapping[str, list[str]]
 ) -> Iterator[VendorRepository]:
-    """What a release installs on every node, and what only boards with NVSwitch get besides."""
+    """The packages of a release for every node, and those for boards with NVSwitch only."""
     yield _repository(table, entry, system, keys)
     if "fabric_packages" in entry:
         fabric = {**entry, "packages": entry["fabric_packages"], "pins": []}

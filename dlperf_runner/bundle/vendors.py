@@ -1,6 +1,6 @@
-"""What a stack takes from vendors: keys, signed indexes and packages of their repositories, and
-single files. They lie where the roles look for them behind dlperf_vendor_mirror: what a vendor has
-at https://<host>/<path> is at vendor/<host>/<path>.
+"""Vendors' items of a stack in the folder: keys, signed indexes and packages of their repositories,
+and single files. They lie where the roles look for them behind dlperf_vendor_mirror: what a vendor
+has at https://<host>/<path> is at vendor/<host>/<path>.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class Vendors:
         return items
 
     def path(self, choice: AptPackage) -> str | None:
-        """Where a vendor's package lies in the folder; None for one of the distribution. Raises
+        """The path of a vendor's package in the folder; None for one of the distribution. Raises
         UserError if that would be outside."""
         url = unquote(choice.url)
         for one, source in self.sources.items():

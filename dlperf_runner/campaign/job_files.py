@@ -191,9 +191,10 @@ Beside = Callable[[Allocation, Sequence[Mapping[str, Any]]], Mapping[str, str]]
 
 @dataclass(frozen=True)
 class SchedulerSettings:
-    """What scheduler.json says. `options`: those of the scheduler. `environments`: where the nodes
-    have them. `mirror`: of repositories. `has_gpus`: whether the scheduler counts the nodes' GPUs.
-    `max_wait_s`: how long a job may wait; 0 for no limit. `prologue`: shell lines of its jobs."""
+    """The content of scheduler.json. `options`: those of the scheduler. `environments`: where the
+    nodes have them. `mirror`: of repositories. `has_gpus`: whether the scheduler counts the nodes'
+    GPUs. `max_wait_s`: how long a job may wait; 0 for no limit. `prologue`: shell lines of its
+    jobs."""
 
     scheduler: str
     options: dict[str, str]
@@ -247,8 +248,8 @@ def allocation_request(
     runs: Sequence[Mapping[str, Any]],
     before: str = "",
 ) -> Allocation:
-    """What a job for these runs asks for. `before`: ID of the campaign's job before it, if that may
-    not have ended."""
+    """The request of a job for these runs. `before`: ID of the campaign's job before it, if that
+    may not have ended."""
     submit = shutil.which(scheduler(settings.scheduler).submit_argv(directory)[0])
     own = str(Path(submit).parent) if submit else ""
     return Allocation(
@@ -265,7 +266,7 @@ def allocation_request(
 
 
 def places_of(directory: Path, settings: SchedulerSettings) -> Places:
-    """Where the nodes have what jobs need; what is hidden is no file of the results."""
+    """The directories of what jobs need on the nodes; what is hidden is no file of the results."""
     hidden = [str(directory / name) for name in JOB_FOLDERS]
     return Places(hidden[0], settings.environments, *hidden[1:])
 

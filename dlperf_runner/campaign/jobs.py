@@ -110,7 +110,7 @@ class _Stop:
         self.event.set()
 
     def level(self, stop_at: float | None) -> str:
-        """Whether jobs shall end after their current runs, or now; empty for neither."""
+        """The level of a requested stop: after the current runs, or now; empty without one."""
         if signal.SIGTERM in self.numbers or self.numbers.count(signal.SIGINT) > 1:
             return NOW
         is_late = stop_at is not None and time.monotonic() >= stop_at
@@ -281,7 +281,7 @@ def _advance(
 
 
 def _may_end_run(state: JobState, exit_status: int | None) -> bool:
-    """Whether the end of the job may have ended its last run, too. Of a job that the scheduler no
+    """True if the end of the job may have ended its last run, too. Of a job that the scheduler no
     longer knows, only a signal tells that."""
     return bool(state.category) and (
         state.category != "unknown" or exit_status in (128 + signal.SIGTERM, KILLED)
@@ -289,7 +289,7 @@ def _may_end_run(state: JobState, exit_status: int | None) -> bool:
 
 
 def _is_killed(state: JobState, exit_status: int | None) -> bool:
-    """Whether a run before the last one was the one that made its job run out of memory."""
+    """True if a run before the last one made its job run out of memory."""
     return state.category == OUT_OF_MEMORY and exit_status == KILLED
 
 

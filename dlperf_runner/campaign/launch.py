@@ -49,8 +49,9 @@ def launch_of(
     lock: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What the supervisor on a host gets, as library/benchmark_job.py documents it. `lock` is that
-    of the campaign, `settings` are the variables of the role benchmark_run without its name."""
+    """The order for the supervisor on a host, as library/benchmark_job.py documents it. `lock` is
+    that of the campaign, `settings` are the variables of the role benchmark_run without its
+    name."""
     launchers = [command["host"] for command in run["commands"]]
     is_first = host == launchers[0]
     command = next(command for command in run["commands"] if command["host"] == host)

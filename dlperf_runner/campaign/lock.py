@@ -76,7 +76,7 @@ def held(directory: Path) -> Iterator[None]:
 
 
 def read_owner(directory: Path) -> dict[str, Any] | None:
-    """Who holds the lock, alive or not; None if nobody does."""
+    """The holder of the lock, alive or not; None if nobody holds it."""
     if not (directory / LOCK).exists():
         return None
     owner = read_json(directory / LOCK)
@@ -128,7 +128,7 @@ def _process(pid: int) -> dict[str, Any]:
 
 
 def _start(pid: int) -> str | None:
-    """When a process started, in the kernel's units. None if it has ended."""
+    """The start time of a process, in the kernel's units. None if it has ended."""
     try:
         state, *fields = read_text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     except OSError:

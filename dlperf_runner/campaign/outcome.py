@@ -53,12 +53,13 @@ def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
 
 
 def why_not_kept(host: str, job: Mapping[str, Any]) -> str | None:
-    """Which files of this host's launch could not be fetched; None if all were."""
+    """The files of this host's launch that could not be fetched; None if all were."""
     return f"{host}: " + "; ".join(job["refused"]) if job.get("refused") else None
 
 
 def why_left(job: Mapping[str, Any]) -> str | None:
-    """Which processes of this launch did not end, and which memory is not free; None if all is."""
+    """The processes of this launch that did not end, and memory that is not free; None if all
+    is."""
     return "left behind: " + "; ".join(job["left"]) if job.get("left") else None
 
 

@@ -1,4 +1,5 @@
-"""Why runs fail: patterns in logs, each with a category and one line of advice. See errors.yml."""
+"""Causes of failed runs: patterns in logs, each with a category and one line of advice. See
+errors.yml."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class Pattern(Entry):
 
 
 class Cause(Entry):
-    """Why a run failed: one of the `reasons` of its end, or one of the `patterns` in its texts."""
+    """A cause of a run's failure: one of the `reasons` of its end, or one of the `patterns` in its
+    texts."""
 
     category: str
     advice: Annotated[str, Field(pattern=r"^[^\n]+$")]

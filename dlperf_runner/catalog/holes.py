@@ -34,8 +34,8 @@ class KnownHoles(Entry):
 
 
 def hole_in(part: str, version: str | None) -> str:
-    """What is known of a release: `fixed from 580.159.03 on (SOURCE, as of DAY)`; empty if
-    nothing."""
+    """Published security holes of a release: `fixed from 580.159.03 on (SOURCE, as of DAY)`; empty
+    if nothing."""
     known = _known()
     for hole in known.holes:
         own = _numbers(version or "")

@@ -80,7 +80,8 @@ class ReproductionNeeds(Entry):
 
 
 class Reproduction(Entry):
-    """How a report is reproduced. `only_there`: what nobody can show without the report's GPUs."""
+    """The ways to reproduce a report. `only_there`: what nobody can show without the report's
+    GPUs."""
 
     commands: Annotated[tuple[PublishedCommand, ...], Field(min_length=1)]
     differences: tuple[DeclaredDifference, ...] = ()
@@ -306,7 +307,7 @@ class RecordedConditions(Entry):
 
 
 class ComparisonRule(Entry):
-    """When a speed matches the published one: see catalog/published/rule.yml."""
+    """The rule by which a speed matches the published one: see catalog/published/rule.yml."""
 
     name: Name
     tolerance: Annotated[float, Field(gt=0, lt=1)]

@@ -235,7 +235,8 @@ def _refuse_known(kind: str, name: str, known: Mapping[str, object], where: str)
 
 
 def unit_of(workload: str | None) -> Unit:
-    """What the throughput of a workload counts; samples if the catalogue does not have it."""
+    """The unit that the throughput of a workload counts; samples if the catalogue does not have
+    it."""
     entry = own_workloads().get(workload or "")
     return entry.unit if entry else SAMPLES
 

@@ -174,9 +174,9 @@ class Attention(Enum):
 
 
 class Transformer(Entry):
-    """What the FLOPs of a transformer depend on. `parameters`: those that multiply each token, so
-    not the input embedding; those that multiply a part of the tokens count as that part. `width`:
-    heads times the size of a head."""
+    """The sizes on which the FLOPs of a transformer depend. `parameters`: those that multiply each
+    token, so not the input embedding; those that multiply a part of the tokens count as that part.
+    `width`: heads times the size of a head."""
 
     parameters: Count
     layers: Count
@@ -470,7 +470,7 @@ class Model:
 
     @property
     def transformer(self) -> Transformer | None:
-        """What the FLOPs of the model depend on, if they are known."""
+        """The sizes on which the model's FLOPs depend, if they are known."""
         variants = self.workload.variants.items()
         of_name = (
             v.transformer for key, v in variants if self.workload.model_name(key) == self.name

@@ -126,7 +126,7 @@ def compare_campaigns(
 
 
 def _sides(pair: Pair, a: CaseRates | None, b: CaseRates | None) -> dict[str, Any]:
-    """What is known of the two sides of a pair, and why a case is alone."""
+    """Columns of the two sides of a pair, and the reason why a case is alone."""
     known = {side: rates for side, rates in (("a", a), ("b", b)) if rates}
     row: dict[str, Any] = {name: pair.case[name] for name in IDENTITY}
     row["unit"] = _unit(pair, known.values())
@@ -250,8 +250,8 @@ def pairs(a: Sequence[CaseKey], b: Sequence[CaseKey], allowed: Collection[str] =
 
 
 def differences(a: CaseKey, b: CaseKey) -> tuple[Differing, ...]:
-    """What two cases differ in; parameters by their own names. An unknown value differs from every
-    known one."""
+    """Fields in which two cases differ; parameters by their own names. An unknown value differs
+    from every known one."""
     found = []
     for column, x, y in zip(CASE, a, b, strict=True):
         if x == y:
@@ -266,8 +266,8 @@ def differences(a: CaseKey, b: CaseKey) -> tuple[Differing, ...]:
 
 
 def distinctions(paired: Sequence[Pair]) -> list[str | None]:
-    """What tells each pair from the others of the same identity, which run in other environments;
-    None if there are no others."""
+    """The text that tells each pair from others of the same identity in other environments; None if
+    there are no others."""
     by_identity = grouped([pair.key for pair in paired], _identity)
     return [", ".join(_told(pair, by_identity[_identity(pair.key)])) or None for pair in paired]
 
@@ -310,7 +310,7 @@ def check_names(allowed: Collection[str], cases: Iterable[CaseKey]) -> None:
 
 
 def unrecorded_conditions(pair: Pair) -> list[str]:
-    """What neither side of a pair knows, so that nobody can tell whether it is the same."""
+    """Conditions that neither side of a pair records, so that they cannot be compared."""
     if pair.a is None or pair.b is None:
         return []
     a, b = columns_of(pair.a), columns_of(pair.b)

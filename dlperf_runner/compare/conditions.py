@@ -118,7 +118,7 @@ def _with_stated(known: dict[str, object], stated: Values, path: Path) -> dict[s
 
 
 def _details(value: object) -> int:
-    """How much the name of an accelerator says."""
+    """The number of details in the name of an accelerator."""
     return sum(part is not None for part in _product(str(value)) or ())
 
 

@@ -371,7 +371,8 @@ def why_none(
     usable: Sequence[PublishedNumber],
     of_model: Sequence[PublishedNumber],
 ) -> str:
-    """Why nothing is published for the topology of a case. No number is made up from others."""
+    """The reason why nothing is published for the topology of a case. No number is made up from
+    others."""
     if not of_model:
         return f"no number is published for {case['model']} of {case['workload']}"
     here = Topology(case["nodes"], case["gpus_per_node"])

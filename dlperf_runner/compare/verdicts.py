@@ -181,8 +181,8 @@ def to_decide(
 
 
 def to_decide_published(row: Mapping[Any, Any], bounds: Sequence[float]) -> str:
-    """What would decide on which side of all bounds the ratio of a row of `compare_published` is.
-    The runs of the publication are taken to scatter like the user's."""
+    """The runs that would show on which side of all bounds a ratio of `compare_published` is. The
+    runs of the publication are taken to scatter like the user's."""
     runs = int(row["repeats"])
     if math.isnan(row["ratio_low"]):
         return f"an interval needs at least {LEAST_RUNS - runs} more"

@@ -58,9 +58,9 @@ def plan_of_playbook(
     campaign: str = "",
     resume: str = "",
 ) -> dict[str, Any]:
-    """What bench.yml loops over. `plan`: the plan of a new campaign, or the remaining one of a
-    resumed one, for the extra variables; `notes`, such as workloads that it leaves out; `lock`: the
-    lock on the campaign's nodes."""
+    """The document that bench.yml loops over. `plan`: the plan of a new campaign, or the remaining
+    one of a resumed one, for the extra variables; `notes`, such as workloads that it leaves out;
+    `lock`: the lock on the campaign's nodes."""
     notes: list[str] = []
     choice, file = choice_of_playbook(variables, inventories)
     refuse_rounds(choice, inventories, limit)

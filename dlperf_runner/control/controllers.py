@@ -76,7 +76,8 @@ def stop(directory: Path, *, now: bool) -> str:
 
 
 class Verdicts:
-    """Why done runs are invalid. The logs are read again only when more runs are done."""
+    """The reasons why done runs are invalid. The logs are read again only when more runs are
+    done."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -294,7 +295,7 @@ def _number(text: object) -> float | None:
 
 
 def poll_campaign(directory: Path, every_s: float = EVERY_S) -> Iterator[dict[str, Any]]:
-    """What is shown of a campaign, again and again until its controller has ended."""
+    """The shown state of a campaign, again and again until its controller has ended."""
     watch = CampaignWatch(directory)
     while True:
         document = watch.poll(time.time())

@@ -63,7 +63,7 @@ RETRY_AFTER_S = 30.0  # a node that was restarted needs some time
 
 @dataclass(frozen=True)
 class Policy:
-    """When a campaign ends before its plan does, and what follows the loss of a node."""
+    """The rules for ending a campaign before its plan, and for the loss of a node."""
 
     stop_after: str = ""
     on_node_loss: str = RETRY
@@ -217,7 +217,7 @@ def case_samples(frame: pd.DataFrame, plan: Mapping[str, Any]) -> dict[str, list
 
 
 def _planned(row: Mapping[Any, Any], parameters: str) -> tuple[object, ...]:
-    """What a row of the frame and a run of the plan have in common."""
+    """The key that a row of the frame shares with a run of the plan."""
     return *(row[name] for name in PLANNED), parameters
 
 

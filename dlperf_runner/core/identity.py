@@ -111,7 +111,7 @@ def data_of(data_set: object, synthetic: Collection[str]) -> str:
 
 
 def data_kind(data: str | None) -> str | None:
-    """What publications say about data: synthetic or real, but not where the files are."""
+    """The kind of data, as publications state it: synthetic or real, without the files' place."""
     return data if data in (None, "synthetic", "synthetic-dataset") else "real"
 
 

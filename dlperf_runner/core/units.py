@@ -26,7 +26,7 @@ def per_second(unit: Unit) -> str:
 
 
 def counted_unit(rate: str) -> Unit:
-    """What a rate counts: the reverse of `per_second`."""
+    """The unit that a rate counts: the reverse of `per_second`."""
     return cast(Unit, rate.removesuffix("/s"))
 
 

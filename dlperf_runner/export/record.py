@@ -1,4 +1,5 @@
-"""What other programs get: the cases of campaigns, with numbers whose names say their unit."""
+"""The record for other programs: the cases of campaigns, with numbers whose names say their
+unit."""
 
 from __future__ import annotations
 

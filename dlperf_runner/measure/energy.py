@@ -71,7 +71,7 @@ def _joules(rows: Sequence[Sample]) -> Joules | None:
 
 
 def _is_counted(rows: Sequence[Sample]) -> bool:
-    """Whether each sample has the counter, which was never set back."""
+    """True if each sample has the counter, which was never set back."""
     counted = _column(rows, "energy_j")
     pairs = pairwise(counted)
     steady = all(before[0] < now[0] and before[1] <= now[1] for before, now in pairs)
@@ -84,7 +84,7 @@ def _column(rows: Sequence[Sample], name: str) -> list[tuple[float, float]]:
 
 
 def _within(joules: Joules, window: tuple[float, float]) -> int:
-    """How many samples are in the window; 0 if samples do not cover it."""
+    """The number of samples in the window; 0 if samples do not cover it."""
     times = [time for time, _ in joules]
     if times[0] > window[0] or times[-1] < window[1]:
         return 0

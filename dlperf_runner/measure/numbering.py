@@ -19,7 +19,7 @@ _MANY = 4  # lines, of which one may be between two regular ones
 
 
 class Numbering(NamedTuple):
-    """How the lines of a log count steps: the interval between two lines, the number of steps
+    """The numbering of steps in a log's lines: the interval between two lines, the number of steps
     before the log begins, as in that of a resumed run, and the lines whose interval is shorter, as
     at the end of an epoch."""
 
@@ -242,7 +242,7 @@ def _check_end(
 
 
 def _is_apart(steps: Sequence[int], every: int) -> bool:
-    """Whether step 1 is none of the steps at regular intervals: 1, 10, 20 ... or 1, 2, 4, 6 ..."""
+    """True if step 1 is none of the steps at regular intervals: 1, 10, 20 ... or 1, 2, 4, 6 ..."""
     if len(steps) < 2 or steps[1] != 2:
         return len(steps) > 1 and steps[1] > 2
     return every == 2 or (steps[2:3] == [4] and steps[1:] == [*range(2, 2 * len(steps), 2)])

@@ -81,13 +81,13 @@ def confirmed_settings(
 
 
 def _was_longer(planned: int, last_step: int | None, rule: Rule, expected: Expected) -> bool:
-    """Whether a log ends with the steps that its user states, of a run that was to have more."""
+    """True if a log ends with the steps that its user states, of a run that was to have more."""
     is_stated = expected.by("total_steps") != expected.by("")
     return is_stated and last_step is not None and last_step <= rule.total_steps < planned
 
 
 def same_precision(a: object, b: object) -> bool:
-    """Whether two precisions, each of which may be one of several, can be the same. Some programs
+    """True if two precisions, each of which may be one of several, can be the same. Some programs
     call training in fp16 automatic mixed precision."""
     first, second = (set(str(value).split("|")) for value in (a, b))
     return bool(first & second) or {*first, *second} == {"amp", "fp16"}

@@ -154,9 +154,9 @@ def _medians(values: Rates) -> Rates:
 
 
 def mser(values: Rates, batch: int = MSER_BATCH) -> NDArray[np.int64]:
-    """How many values of each run to drop at the beginning to minimise the standard error of the
-    mean of the rest. Works on means of `batch` values. -1 if it would drop half of the values or
-    more, or if there are fewer than 10 means."""
+    """The number of values to drop at the beginning of each run to minimise the standard error of
+    the mean of the rest. Works on means of `batch` values. -1 if it would drop half of the values
+    or more, or if there are fewer than 10 means."""
     from ..core.arrays import np
 
     number = values.shape[1] // batch

@@ -1,5 +1,5 @@
-"""What a step consists of, from the time that each rank needs for a step without communication and
-from that of NCCL's kernels, and the network that it uses."""
+"""Parts of a step, from the time that each rank needs for a step without communication and from
+that of NCCL's kernels, and the network that it uses."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _LONGEST_S = 1e6
 
 
 def of_ranks(headers: Iterable[Header], world_size: int) -> Iterator[Measurement]:
-    """Of steps without communication, the mean of the ranks and the longest one, and the mean time
-    of NCCL's kernels; of each, nothing unless the log has all ranks."""
+    """Mean and maximum over the ranks of steps without communication, and the mean time of NCCL's
+    kernels; each only if the log has all ranks."""
     stated: dict[str, str] = {}
     for header in headers:
         stated = dict(header.parameters) | stated  # the first one counts

@@ -67,7 +67,7 @@ class XidError:
 
 @dataclass(frozen=True)
 class HealthReport:
-    """What DCGM reports of a device, or of another `entity` of a host: Warning or Failure."""
+    """A report of DCGM about a device, or of another `entity` of a host: Warning or Failure."""
 
     host: str
     entity: str
@@ -94,8 +94,8 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a run's directory says about the nodes during the run. `xids` is None if no kernel log
-    was read, `gpu_processes` if no process was seen on a device, not even the run's own.
+    """The state of the nodes during a run, from the run's directory. `xids` is None if no kernel
+    log was read, `gpu_processes` if no process was seen on a device, not even the run's own.
     `unsampled`: hosts whose telemetry ended before the run, and the second of the run in which it
     did. `network`: lines in which NCCL logs its network choice. `nccl`: its variables in the plan.
     """
@@ -350,7 +350,7 @@ def _wrong_names(
 
 
 def is_selected(name: str, asked: str) -> bool:
-    """Whether the value `asked` of NCCL_SOCKET_IFNAME or NCCL_IB_HCA selects the name. The value is
+    """True if the value `asked` of NCCL_SOCKET_IFNAME or NCCL_IB_HCA selects the name. The value is
     a list of prefixes, with a leading `=` of whole names, with a leading `^` of excluded names. An
     empty value selects every name."""
     if not asked:

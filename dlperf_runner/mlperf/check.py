@@ -26,7 +26,7 @@ _PROGRESS = re.compile(r"INFO - .*|-{3,}")
 
 
 def failures(paths: Sequence[Path], version: str) -> dict[Path, list[str]]:
-    """What each log lacks by the rules of a version, such as 6.0; nothing if it passes. Raises
+    """The rules of a version, such as 6.0, that each log breaks; none if it passes. Raises
     UserError without the checker, or if it does not have these rules."""
     known = rules()
     number = version.removeprefix("v")

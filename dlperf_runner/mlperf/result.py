@@ -17,8 +17,8 @@ from ..measure.step_time import PERCENTILES, percentile
 
 
 class Benchmark(Entry):
-    """What a result needs. `dropped`: as many of the slowest runs, and of the fastest, do not
-    count. `sequence_length`: the tokens of a sample, None if it is not prescribed.
+    """The requirements of a result. `dropped`: as many of the slowest runs, and of the fastest, do
+    not count. `sequence_length`: the tokens of a sample, None if it is not prescribed.
     `epoch_samples`: the samples of an epoch, of each data set that the benchmark has had.
     `epoch_num`: what the logs count by their epoch_num."""
 

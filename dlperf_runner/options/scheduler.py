@@ -146,7 +146,7 @@ def chooses_and_schedules(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def scheduled(chosen: Chosen) -> Scheduled:
-    """What was chosen of a scheduler. Raises UserError if only its options were."""
+    """The chosen scheduler with its options. Raises UserError if only its options were."""
     of_jobs = {name: str(value) for name in _of_jobs() if (value := chosen.options[name])}
     others = {name: chosen.options[name] for name in ("allocation", "max_wait", "site")}
     if not (name := chosen.options["scheduler"]):

@@ -164,7 +164,7 @@ class CampaignFile:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What campaign.json says about it."""
+        """Its record in campaign.json."""
         tags = list(self.values.get("campaign_tags", ()))
         told = {"notes": self.values.get("notes"), "tags": tags}
         return told | {"overridden": list(self.overridden)}

@@ -97,8 +97,8 @@ def select_workloads(
 def not_planned(
     choice: Choice, catalog: Catalog, nodes: Sequence[Node], planned: Collection[str]
 ) -> dict[str, str]:
-    """Why workloads that the choice names are not `planned`, by name. Without a choice, it does not
-    name those whose framework is only not installed."""
+    """The reasons why workloads of the choice are not `planned`, by name. Without a choice, it does
+    not name those whose framework is only not installed."""
     told: dict[str, str] = {}
     if choice.workload:
         return told

@@ -1,4 +1,4 @@
-"""What the user chose to run: strings from the command line or Ansible, parsed into values."""
+"""The user's choice of runs: strings from the command line or Ansible, parsed into values."""
 
 from __future__ import annotations
 

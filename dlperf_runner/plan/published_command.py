@@ -112,7 +112,7 @@ def is_declared(
     run: Run,
     nodes: Sequence[Node],
 ) -> bool:
-    """Whether a declared difference, with the values of the run, is the one that was found."""
+    """True if a declared difference, with the values of the run, is the one that was found."""
     return any(
         found == FoundDifference(declared.part, declared.item, published, ours)
         for command in run.commands

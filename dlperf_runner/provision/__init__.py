@@ -1,1 +1,1 @@
-"""What roles must do on a node: pure functions, which the playbooks call as filters."""
+"""Computation for roles: pure functions, which the playbooks call as filters."""

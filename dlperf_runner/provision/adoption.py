@@ -1,4 +1,4 @@
-"""What a node keeps (`dlperf_adopt`) and what may be replaced on it (`dlperf_replace`).
+"""Parts that a node keeps (`dlperf_adopt`) and parts that may be replaced (`dlperf_replace`).
 
 `node` holds the facts of the module software_info.
 """
@@ -58,7 +58,7 @@ def record(parts: Sequence[str], node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def files(parts: Sequence[str], node: Mapping[str, Any]) -> list[dict[str, str]]:
-    """What the module node_files makes of the record: a node that keeps nothing has none."""
+    """Entries of the module node_files for the record: a node that keeps nothing has none."""
     folder, path = "/var/lib/dlperf", "/var/lib/dlperf/adopted.json"
     if not parts:
         return [{"path": path, "state": "absent"}]
@@ -78,7 +78,7 @@ def _versions(part: Mapping[str, Any] | None) -> dict[str, Any]:
 def report(
     parts: Sequence[str], node: Mapping[str, Any], stack: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What the doctor judges: of each part what was `recorded`, what the node has now (`kept`) and
+    """Facts for the doctor: of each part what was `recorded`, what the node has now (`kept`) and
     what that means. A failure to gather the facts stays one."""
     if node.get("failed") or node.get("unreachable"):
         return dict(node)
@@ -99,8 +99,8 @@ def problems(
     engine: str = "",
     images: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Why the node cannot keep these parts. `mpirun`, `engine` and `images` are the inventory's
-    dlperf_mpirun, dlperf_container_engine and dlperf_container_images."""
+    """The reasons why the node cannot keep these parts. `mpirun`, `engine` and `images` are the
+    inventory's dlperf_mpirun, dlperf_container_engine and dlperf_container_images."""
     found = []
     known = [*TITLES, *SETTINGS, ALL]
     if unknown := [part for part in parts if part not in known]:
@@ -188,8 +188,9 @@ def _of_driver(driver: Mapping[str, Any], stack: Mapping[str, Any]) -> tuple[str
 
 
 def support_of(native: str, cuda: str) -> Literal["full", "limited", "none"]:
-    """How a driver runs programs of a CUDA: fully those of its own (`native`) and older ones; with
-    limits newer ones of the same major version, from 11 on, because it cannot compile their PTX."""
+    """The support of a driver for programs of a CUDA: fully those of its own (`native`) and older
+    ones; with limits newer ones of the same major version, from 11 on, because it cannot compile
+    their PTX."""
     own, wanted = ([int(part) for part in text.split(".")[:2]] for text in (native, cuda))
     if own >= wanted:
         return "full"
@@ -203,8 +204,8 @@ def chosen(parts: Sequence[str] | str) -> list[str]:
 
 
 def moved_refusals(foreign: Mapping[str, Sequence[str]], replaced: Sequence[str]) -> list[str]:
-    """Why packages of somebody else must not be moved to other versions. `foreign`: by family, from
-    the module package_sources_info. `replaced`: the inventory's dlperf_replace."""
+    """The reasons why packages of somebody else must not be moved to other versions. `foreign`: by
+    family, from the module package_sources_info. `replaced`: the inventory's dlperf_replace."""
     return [
         f"{TITLES[part]}: provisioning did not install these packages, and would replace"
         f" {', '.join(moved)}. Keep them (dlperf_adopt: [{part}]), or allow the replacement"
@@ -215,8 +216,8 @@ def moved_refusals(foreign: Mapping[str, Sequence[str]], replaced: Sequence[str]
 
 
 def work_refusal(work: Mapping[str, Sequence[str]], installs: Sequence[str], drains: bool) -> str:
-    """Why the node's running work keeps it from being changed; empty if it does not. `work` is from
-    the module node_facts; `installs`: what would be installed."""
+    """The running work that keeps a node from being changed, as a refusal; empty without any.
+    `work` is from the module node_facts; `installs`: what would be installed."""
     if (jobs := work.get("jobs", ())) and not drains:
         return (
             f"jobs of Slurm run on the node: {', '.join(jobs)}. Drain it first (dlperf provision"
@@ -239,7 +240,8 @@ def replacement_refusal(
     may_replace: bool,
     processes: Sequence[str],
 ) -> str:
-    """Why a part must not be replaced; empty if it may be, or if nothing would be replaced."""
+    """The reason why a part must not be replaced; empty if it may be, or if nothing would be
+    replaced."""
     if not found or found == wanted:
         return ""
     what = f"{TITLES[part]} {found}"

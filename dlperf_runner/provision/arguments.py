@@ -1,4 +1,4 @@
-"""What provisioning computes: the facts that it queries, and the arguments of its roles.
+"""The facts that provisioning queries, and the arguments of its roles.
 
 `settings` holds variables of the inventory by name (playbooks/provision.yml lists them). Those that
 it leaves out are False.
@@ -86,7 +86,7 @@ class StackChoice:
 
     @property
     def own_interpreter(self) -> str:
-        """What the nodes' environments are made with, unless the operator names another one."""
+        """The interpreter of the nodes' environments, unless the operator names another one."""
         return f"{PYTHON}/bin/python3" if self.python else "/usr/bin/python3"
 
     @property

@@ -1,4 +1,4 @@
-"""What bench.yml computes of its plan: what nodes read, and the runs that can start."""
+"""Computation of bench.yml on its plan: the documents for nodes, and the runs that can start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Python of a node runs the modules of an ansible-core, and which to install."""
+"""The Python of a node that runs the modules of an ansible-core, and the one to install."""
 
 from __future__ import annotations
 

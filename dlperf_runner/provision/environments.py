@@ -146,7 +146,7 @@ def _wheel_metadata(path: Path) -> tuple[str, str]:
 
 
 def python_refusal(environments: Sequence[Mapping[str, Any]], node: Mapping[str, Any]) -> str:
-    """Why a node (facts from node_facts) cannot have an environment; empty if it can have all.
+    """The reason why a node (facts from node_facts) cannot have an environment; empty if it can.
 
     The message names another suitable interpreter of the node, or else the nearest release.
     """

@@ -12,7 +12,7 @@ CLIENT = "ib_register_peer_memory_client"
 
 
 def refusal(method: str, peer_memory: str, driver: str) -> str:
-    """Why a stack's InfiniBand settings do not work with its driver; empty if they do."""
+    """The reason why a stack's InfiniBand settings fail with its driver; empty if they work."""
     major = int(match.group()) if (match := re.match(r"\d+", driver)) else None
     if peer_memory == "nvidia-peermem" and major is not None and major < PEERMEM_SINCE:
         return (
@@ -75,7 +75,8 @@ def address_commands(interface: str, network: str) -> list[list[str]]:
 
 
 def unaddressed(facts: Mapping[str, Any], interface: str, address: str) -> str:
-    """Why an interface will have no address; empty if it has or gets one, or if it is unknown."""
+    """The reason why an interface will have no address; empty if it has or gets one, or if it is
+    unknown."""
     if not interface or address:
         return ""
     told = facts["interfaces"].get(interface)

@@ -40,7 +40,7 @@ def next_of(hosts: Sequence[str], host: str) -> str:
 
 
 def build_refusal(version: str, prefix: str, mpirun: str) -> str:
-    """Why the inventory's mpirun does not belong to a build from source; empty if it does."""
+    """The reason why the inventory's mpirun is not that of a build from source; empty if it is."""
     wanted = f"{prefix}/bin/mpirun"
     if mpirun == wanted:
         return ""

@@ -1,4 +1,4 @@
-"""What keeps a driver from running on a node, with what to do; `node` holds the facts of the module
+"""Obstacles to a driver on a node, with their remedies; `node` holds the facts of the module
 driver_info."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What provisioning would change on nodes: the tasks of check mode as one list for each node.
+"""Changes that provisioning would make on nodes: the tasks of check mode as one list for each node.
 
 The list has no model of the roles. It is made of the results that the modules give in check mode:
 of their diffs, and of the arguments of modules that give none. A task that cannot run in check mode

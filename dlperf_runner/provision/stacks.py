@@ -81,8 +81,8 @@ def default_engine(release: str) -> str:
 
 
 def engine_refusal(engine: str, release: str, installed: str | None) -> str:
-    """Why a node cannot give containers of the engine its GPUs; empty if it can. `installed` is the
-    version of its podman."""
+    """The reason why a node cannot give containers of the engine its GPUs; empty if it can.
+    `installed` is the version of its podman."""
     version = installed or RELEASES.podman(release)
     if engine != "podman" or RELEASES.has_cdi(version):
         return ""

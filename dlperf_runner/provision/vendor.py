@@ -118,7 +118,8 @@ def refusal(*arguments: Any) -> str:
 
 
 def too_old(entry: Mapping[str, Any], driver: str, variable: str) -> str:
-    """Why a release of CUDA cannot run on a driver; empty if it can or the driver is unknown."""
+    """The reason why a release of CUDA cannot run on a driver; empty if it can or the driver is
+    unknown."""
     wanted = str(entry["minimum_driver"])
     if not driver or numbers(driver) >= numbers(wanted):
         return ""

@@ -1,4 +1,4 @@
-"""What all schedulers share: the types, and the scripts of a job and of its runs.
+"""Types of all schedulers, and the scripts of a job and of its runs.
 
 A plan is made before the scheduler has chosen the nodes. Its runs are therefore on nodes `@node1@`,
 `@node2@`, ..., which the scripts replace by the names of the job's nodes.
@@ -56,9 +56,10 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})$")
 
 @dataclass(frozen=True)
 class Inside:
-    """What a container is given. `image`: engine and image as a run names them. `read_only`:
-    directories. `cwd`: the command's working directory, which is below one of them; empty for the
-    directory where it is started, in which it may write. `options`: the site's, of the engine."""
+    """The mounts and options of a container. `image`: engine and image as a run names them.
+    `read_only`: directories. `cwd`: the command's working directory, which is below one of them;
+    empty for the directory where it is started, in which it may write. `options`: the site's, of
+    the engine."""
 
     image: str
     read_only: tuple[str, ...] = ()
@@ -97,7 +98,7 @@ def words_before(inside: Inside) -> tuple[str, ...]:
 
 
 def image_word(container: str) -> str:
-    """What a command line names of a run's `container`: an image of podman by its digest, else a
+    """The name of a run's `container` on a command line: an image of podman by its digest, else a
     file: the site's, or the one that the job makes of a registry's image."""
     engine, _, reference = container.partition(" ")
     path, _, digest = reference.rpartition("@")
@@ -270,7 +271,8 @@ def word(text: str) -> str:
 
 @dataclass(frozen=True)
 class Places:
-    """Where nodes have the sources, the environments, and the programs of schedulers/on_nodes."""
+    """Directories of the sources, the environments and the programs of schedulers/on_nodes on
+    nodes."""
 
     sources: str = SOURCES
     environments: str = ENVIRONMENTS

@@ -137,7 +137,8 @@ def _about_impossible(cases: Sequence[Record]) -> Iterator[str]:
 
 
 def _is_superlinear(case: Record) -> bool:
-    """Whether the efficiency's interval is above 100 %; without one, whether it clearly is."""
+    """True if the efficiency's interval is above 100 %; without one, if the efficiency clearly
+    is."""
     efficiency, low = case["scaling_efficiency"], case["scaling_efficiency_ci_low"]
     if low is not None:
         return bool(low > 1 and round(efficiency, 3) > 1)

@@ -1,4 +1,4 @@
-"""How many runs a case needs: numbers in, numbers out."""
+"""The number of runs that a case needs: numbers in, numbers out."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def separates(
     more: int,
     least_reach: float = 0.0,
 ) -> bool:
-    """Whether, after so many more runs of each, the interval of b / a would not contain `ratio`.
+    """True if, after so many more runs of each, the interval of b / a would not contain `ratio`.
 
     It assumes that the difference and the spread of the runs stay as they are. The interval is
     Student's of the logarithms, and reaches at least as far as `least_reach`.

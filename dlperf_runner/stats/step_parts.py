@@ -1,4 +1,4 @@
-"""Where the time of a step goes: computation, waiting for the slowest rank, communication."""
+"""Parts of a step's time: computation, waiting for the slowest rank, communication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the programs of this project share: checked options, and whether a training was one.
+"""Checked options of this project's programs, and the check that a training was one.
 
 A workload that uses it lists it beside its program in the catalogue. Runs on Python 3.7.
 """
@@ -110,7 +110,7 @@ def seconds_alone(
     before: int = 1,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """How long a step takes that communicates with no other rank. The ranks `meet` after the first
+    """The duration of a step that communicates with no other rank. The ranks `meet` after the first
     ones, which are not timed, and begin together; `wait` returns when the device has finished."""
     for _ in range(before):
         step()
@@ -162,7 +162,8 @@ def said_all_reduce(
 
 
 def sent_bytes(path: str = "/proc/net/dev") -> dict[str, int]:
-    """What each network interface of this node has sent; nothing where the kernel does not say."""
+    """Bytes that each network interface of this node has sent; nothing where the kernel does not
+    say."""
     try:
         lines = Path(path).read_text("ascii").splitlines()[2:]
     except OSError:

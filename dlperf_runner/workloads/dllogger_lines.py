@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 
 def parameters(arguments: argparse.Namespace, world_size: int) -> dict[str, object]:
-    """What runs, under the names of NVIDIA's program where it has one."""
+    """The parameters of the run, under the names of NVIDIA's program where it has one."""
     names = {"iterations": "prof", "log_interval": "print_freq", "classes": "num_classes"}
     named = {{**names, "model": "arch"}.get(k, k): value for k, value in vars(arguments).items()}
     return {"data_backend": "synthetic", "arch": "resnet50", **named, "world_size": world_size}

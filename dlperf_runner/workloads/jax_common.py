@@ -1,4 +1,4 @@
-"""What the JAX programs of this project share: how the processes meet, the mesh, and timing.
+"""Common parts of this project's JAX programs: the meeting of processes, the mesh, and timing.
 
 Runs with JAX 0.10, one process per node.
 """
@@ -85,7 +85,7 @@ def join(jax: Any, devices: int, on_cpu: bool) -> Any:
 
 
 class Collectives:
-    """What the devices do together; `alone`, each takes its own part for those of the others.
+    """Communication of the devices; `alone`, each takes its own part for those of the others.
 
     What is computed is then wrong, but takes as long.
     """

@@ -58,7 +58,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def say_start(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
-    """What will run, in the published program's own words; the plan is checked against it."""
+    """The configuration in the published program's own words; the plan is checked against it."""
     say("use cpu" if arguments.no_cuda else f"gpu num: {arguments.devices}")
     say(f"image_size {(arguments.image_size, arguments.image_size)}")
     say(f"num_classes {arguments.classes}")

@@ -84,7 +84,7 @@ def launcher_argv(
 
 
 def say_start(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
-    """What will run, in the published program's own words; the plan is checked against it."""
+    """The configuration in the published program's own words; the plan is checked against it."""
     devices, nodes = arguments.devices, arguments.nodes
     say(f"Running resnet50: num_gpu_per_node = {devices}, num_nodes = {nodes}.")
     values = {

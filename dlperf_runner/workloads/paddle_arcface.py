@@ -57,7 +57,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 def say_start(
     arguments: argparse.Namespace, rank: int, world_size: int, say: Callable[[str], None]
 ) -> None:
-    """What will run, in the published program's own words; the plan is checked against it."""
+    """The configuration in the published program's own words; the plan is checked against it."""
     head = "dist_arcface" if arguments.parallel == "model" and world_size > 1 else "arcface"
     say(f"trainer_id: {rank}, num_trainers: {world_size}")
     say(f"Set num_classes to {arguments.classes}.")

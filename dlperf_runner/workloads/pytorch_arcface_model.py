@@ -75,7 +75,7 @@ class Backbone(nn.Module):
 
 
 class Exchange:
-    """What the processes do together; `alone`, each takes its own rows for those of the others.
+    """Communication of the processes; `alone`, each takes its own rows for those of the others.
 
     What is computed is then wrong, but takes as long.
     """

@@ -1,4 +1,4 @@
-"""What the PyTorch programs of this project share: the process's place, devices and precision.
+"""Common parts of this project's PyTorch programs: the process's place, devices and precision.
 
 Runs under torchrun, under mpirun, and alone, with PyTorch 2.6 or newer.
 """
@@ -153,7 +153,7 @@ def data_parallel(torch: Any, network: Any, device: Any) -> Any:
 
 
 def wait_for(torch: Any, device: Any) -> Callable[[], None]:
-    """What returns when the device has finished; a CPU has when a call returns."""
+    """A call that returns when the device has finished; a CPU has when a call returns."""
     return torch.cuda.synchronize if device.type == "cuda" else lambda: None
 
 

@@ -1,4 +1,4 @@
-"""What the ResNet-50 programs with DLLogger's lines share: the network's sizes, and options."""
+"""The network's sizes and options for the ResNet-50 programs with DLLogger's lines."""
 
 from __future__ import annotations
 

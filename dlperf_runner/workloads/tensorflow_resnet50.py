@@ -61,7 +61,7 @@ def dll_line(now: datetime, step: str, values: dict[str, object]) -> str:
 
 
 def say_start(arguments: argparse.Namespace, world_size: int, say: Callable[[str], None]) -> None:
-    """What will run, in the published program's own words; the plan is checked against it."""
+    """The configuration in the published program's own words; the plan is checked against it."""
     values = {
         "arch": "resnet50",
         "mode": "training_benchmark",

@@ -57,7 +57,7 @@ def utc(seconds: float) -> str:
 def launch_of(
     run: dict[str, Any], directory: str, nodes: list[str], others: list[str], *, is_exclusive: bool
 ) -> dict[str, Any]:
-    """What the supervisor of a run in this directory gets. `others`: the job's other nodes."""
+    """The order for the supervisor of a run in this directory. `others`: the job's other nodes."""
     marks = [f"DLPERF_JOB={os.environ['DLPERF_JOB']}", f"DLPERF_RUN={directory}"]
     return {
         "launch": "",
