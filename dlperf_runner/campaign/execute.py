@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 REFRESH_S = 0.5
 PREFIX = f"dlperf-runner-{socket.gethostname()}-"  # of the folders of ansible-runner
 PID_FILE = "playbook.pid"
-TOLD = ("benchmark_record",)  # actions whose errors are reported though the playbook ignores them
+REPORTED_ACTIONS = (
+    "benchmark_record",
+)  # actions whose errors are reported though the playbook ignores them
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -67,7 +69,7 @@ class Playbook:
                 print(text, file=sys.stderr)
         data = event.get("event_data", {})
         result = data.get("res") or {}
-        told = not data.get("ignore_errors") or data.get("task_action") in TOLD
+        told = not data.get("ignore_errors") or data.get("task_action") in REPORTED_ACTIONS
         if event.get("event") == "runner_on_failed" and told:
             message = result.get("msg") or result.get("stderr") or "no message"
             self.problems.append(f"{data.get('host')}: {data.get('task')}: {message}")

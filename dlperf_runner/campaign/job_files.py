@@ -186,7 +186,7 @@ def _end_of(log: Path) -> str:
 FILE = "scheduler.json"
 ALLOCATIONS = ("campaign", "case", "run")
 # Further files of a job, by name.
-Beside = Callable[[Allocation, Sequence[Mapping[str, Any]]], Mapping[str, str]]
+FurtherFiles = Callable[[Allocation, Sequence[Mapping[str, Any]]], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ def submit(
     directory: Path,
     settings: SchedulerSettings,
     runs: Sequence[Mapping[str, Any]],
-    beside: Beside,
+    further_files: FurtherFiles,
     before: str = "",
 ) -> Job:
     """Write the files of a job and submit it. Its name is written first: if the runner dies before
@@ -313,7 +313,7 @@ def submit(
     request = allocation_request(settings, job.name, job.directory, runs, before)
     for path, text in scripts(directory, settings, request, runs).items():
         write_whole(path, text)
-    for name, text in beside(request, runs).items():
+    for name, text in further_files(request, runs).items():
         write_whole(job.directory / name, text)
     job.submitted = time.time()
     job.write()

@@ -24,7 +24,7 @@ from ..schedulers import JobState, Scheduler
 from .directory import UNREACHABLE, read_plan, remaining_plan
 from .job_files import (
     OUT_OF_MEMORY,
-    Beside,
+    FurtherFiles,
     Job,
     SchedulerSettings,
     allocations,
@@ -48,7 +48,9 @@ KILLED = 128 + signal.SIGKILL
 Say = Callable[[str], None]
 
 
-def execute(directory: Path, beside: Beside, say: Say, stop_at: float | None = None) -> list[str]:
+def execute(
+    directory: Path, further_files: FurtherFiles, say: Say, stop_at: float | None = None
+) -> list[str]:
     """Run the remaining runs of a campaign as jobs. Their outcomes are in their run.json.
 
     Returns the errors that occurred outside the runs. Jobs of an earlier runner are followed, not
@@ -68,7 +70,7 @@ def execute(directory: Path, beside: Beside, say: Say, stop_at: float | None = N
         try:
             before = _last_active(settings, jobs, say) if runs else ""
             for own_runs in allocations(runs, settings.allocation):
-                jobs.append(submit(directory, settings, own_runs, beside, before))
+                jobs.append(submit(directory, settings, own_runs, further_files, before))
                 before = jobs[-1].id
                 say(f"job {jobs[-1].id} submitted: {counted(len(own_runs), 'run')}")
         except UserError:

@@ -36,7 +36,7 @@ class KnownHoles(Entry):
 def hole_in(part: str, version: str | None) -> str:
     """Published security holes of a release: `fixed from 580.159.03 on (SOURCE, as of DAY)`; empty
     if nothing."""
-    known = _known()
+    known = _known_holes()
     for hole in known.holes:
         own = _numbers(version or "")
         if hole.part != part or not own or hole.branch not in (None, str(own[0])):
@@ -54,5 +54,5 @@ def _numbers(version: str) -> list[int]:
 
 
 @functools.cache
-def _known() -> KnownHoles:
+def _known_holes() -> KnownHoles:
     return load_entry(CATALOG / "known_holes.yml", KnownHoles)

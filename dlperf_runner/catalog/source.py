@@ -18,7 +18,7 @@ class LauncherOptions(Entry):
     one_node: tuple[str, ...] = ()
     several_nodes: tuple[str, ...] = ()
 
-    def of(self, topology: Topology) -> tuple[str, ...] | None:
+    def options_for(self, topology: Topology) -> tuple[str, ...] | None:
         if topology.world_size == 1:
             return self.one_device
         return self.one_node if topology.nodes == 1 else self.several_nodes

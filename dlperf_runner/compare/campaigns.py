@@ -269,10 +269,13 @@ def distinctions(paired: Sequence[Pair]) -> list[str | None]:
     """The text that tells each pair from others of the same identity in other environments; None if
     there are no others."""
     by_identity = grouped([pair.key for pair in paired], _identity)
-    return [", ".join(_told(pair, by_identity[_identity(pair.key)])) or None for pair in paired]
+    return [
+        ", ".join(_distinguishing_conditions(pair, by_identity[_identity(pair.key)])) or None
+        for pair in paired
+    ]
 
 
-def _told(pair: Pair, others: Sequence[CaseKey]) -> Iterator[str]:
+def _distinguishing_conditions(pair: Pair, others: Sequence[CaseKey]) -> Iterator[str]:
     for name in ENVIRONMENT:
         if len({columns_of(other)[name] for other in others}) > 1:
             sides = (columns_of(key)[name] for key in (pair.a, pair.b) if key)

@@ -147,12 +147,12 @@ def _compared_case(
     usual = case["estimator"]
     found_numbers = list(nearest(own, mine, usual, estimates, shown, rule, assume))
     if not found_numbers:
-        row = {**own, **_mine(estimates[usual], usual, usual), "stated": stated}
+        row = {**own, **_measured_values(estimates[usual], usual, usual), "stated": stated}
         yield {**row, "verdict": NOT_PUBLISHED, "factors": why_none(own, shown, of_model)}
     of_case = [number for number, _ in found_numbers]
     for number, found in found_numbers if every else found_numbers[:1]:
         by = estimator_of(number, usual, estimates)
-        row = {**own, **_mine(estimates[by], by, usual), "stated": stated}
+        row = {**own, **_measured_values(estimates[by], by, usual), "stated": stated}
         row |= _comparison(estimates[by], number, found, rule, assume)
         row["declared"] = _declared(own, number)
         row["publication"] = publication_name(number, of_case)
@@ -227,7 +227,7 @@ def _by_estimator(frame: pd.DataFrame) -> dict[CaseKey, dict[str, list[float]]]:
     return values
 
 
-def _mine(values: Sequence[float], by: str, usual: str) -> dict[str, Any]:
+def _measured_values(values: Sequence[float], by: str, usual: str) -> dict[str, Any]:
     return {
         "estimator": by,
         "by": f"{by}, as published, not by {usual}" if by != usual else None,

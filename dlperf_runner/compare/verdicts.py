@@ -141,17 +141,17 @@ def together(rows: Sequence[Mapping[str, Any]]) -> Together | None:
     alike, so that the mean of several is as uncertain as they are.
     """
     names = ("log_ratio", "log_ratio_error", "log_ratio_freedom")
-    ratios = [LogRatio(*(row[name] for name in names)) for row in rows if _known(row[names[1]])]
+    ratios = [LogRatio(*(row[name] for name in names)) for row in rows if _is_number(row[names[1]])]
     if len(ratios) < 2:
         return None
     found = pooled_interval(ratios)
-    if any(_known(row["between_campaigns"]) for row in rows):
+    if any(_is_number(row["between_campaigns"]) for row in rows):
         error, freedom = fmean(r.error for r in ratios), min(r.freedom for r in ratios)
         found = LogRatio(fmean(r.value for r in ratios), error, freedom).interval(LEVEL)
     return Together(len(ratios), found.low, found.high, _side(found))
 
 
-def _known(value: float | None) -> bool:
+def _is_number(value: float | None) -> bool:
     return value is not None and not math.isnan(value)
 
 

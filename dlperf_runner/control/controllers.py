@@ -84,7 +84,7 @@ class Verdicts:
         self.judged: frozenset[str] = frozenset()
         self.reasons: dict[str, str] = {}  # by run
 
-    def of(self, done: frozenset[str]) -> Mapping[str, str]:
+    def reasons_for(self, done: frozenset[str]) -> Mapping[str, str]:
         if done != self.judged:
             self.judged, self.reasons = done, self._read() if done else {}
         return self.reasons
@@ -108,7 +108,7 @@ def status_of(directory: Path, verdicts: Verdicts | None = None) -> dict[str, An
             job_files.refresh(directory)
     records = campaigns.read_records(directory)
     done = frozenset(record["id"] for record in records if campaigns.is_done(directory, record))
-    invalid = (verdicts or Verdicts(directory)).of(done)
+    invalid = (verdicts or Verdicts(directory)).reasons_for(done)
     for record in records:
         outcome = record["outcome"]
         if campaigns.is_cut_off(outcome):

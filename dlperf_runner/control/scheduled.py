@@ -199,11 +199,11 @@ def run(directory: Path, say: Callable[[str], None], policy: Policy = AS_PLANNED
     stop_at = policy.stop_at()
     prepare = functools.cache(functools.partial(_prepared, directory))
 
-    def beside(request: Allocation, runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    def further_files(request: Allocation, runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         return _node_files(directory, request, runs, prepare)
 
     def execute() -> list[str]:
-        return jobs.execute(directory, beside, say, stop_at)
+        return jobs.execute(directory, further_files, say, stop_at)
 
     write_programs(Path(job_files.places_of(directory, _settings(directory)).programs))
     problems = execute() if job_files.unfinished(directory) else []

@@ -58,7 +58,7 @@ class _Spot:
     folder: int | None
     name: str
 
-    def beside(self, name: str) -> str:
+    def sibling(self, name: str) -> str:
         """Another name in the same directory."""
         return os.path.join(os.path.dirname(self.name), name)  # noqa: PTH118, PTH120
 
@@ -275,7 +275,7 @@ def replacing(
     with _spot(path, inside, make=True) as spot:
         if spot.folder is not None:
             spot.status()
-        temporary = spot.beside(_random_name())
+        temporary = spot.sibling(_random_name())
         new = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(temporary, new, mode, dir_fd=spot.folder)
         try:
@@ -329,7 +329,7 @@ def require_regular(path: Path, inside: Path | None = None, *, create: bool = Fa
 def write_link(path: Path, target: str) -> None:
     """Make a symbolic link, which replaces what is at the path. Raises OSError."""
     with _spot(path, None) as spot:
-        temporary = spot.beside(_random_name())
+        temporary = spot.sibling(_random_name())
         os.symlink(target, temporary, dir_fd=spot.folder)
         os.replace(temporary, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
 

@@ -39,7 +39,7 @@ def parse_text(text: str, _: str) -> str | None:
     return text or None
 
 
-def _known(text: str, name: str, thing: str, known: Sequence[str], otherwise: str = "") -> str:
+def _one_of(text: str, name: str, thing: str, known: Sequence[str], otherwise: str = "") -> str:
     """The text. Raises UserError if it is neither empty nor a known one; `otherwise` says how to do
     without."""
     if text and text not in known:
@@ -48,20 +48,20 @@ def _known(text: str, name: str, thing: str, known: Sequence[str], otherwise: st
 
 
 def parse_sources(text: str, name: str) -> tuple[str, ...]:
-    return tuple(_known(each, name, "source", SOURCE_NAMES) for each in parse_names(text, name))
+    return tuple(_one_of(each, name, "source", SOURCE_NAMES) for each in parse_names(text, name))
 
 
 def parse_engine(text: str, name: str) -> str | None:
     without = "; omit it to run without containers"
-    return _known(text, name, "container engine", CONTAINER_CHOICES, without) or None
+    return _one_of(text, name, "container engine", CONTAINER_CHOICES, without) or None
 
 
 def parse_order(text: str, name: str) -> str:
-    return _known(text, name, "order", ORDERS) or ORDERS[0]
+    return _one_of(text, name, "order", ORDERS) or ORDERS[0]
 
 
 def parse_data(text: str, name: str) -> str | None:
-    return _known(text, name, "kind of data", DATA) or None
+    return _one_of(text, name, "kind of data", DATA) or None
 
 
 def parse_percentage(text: str, name: str) -> str | None:

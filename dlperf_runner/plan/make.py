@@ -156,7 +156,7 @@ def _runs(
         variables["NCCL_IB_HCA"] = fabric.rails
     launcher = workload.launcher_of(source, filled)
     lookup("launcher", launcher, launchers.launchers(), "--parameter launcher")
-    if source.launcher_options.of(topology) is None:
+    if source.launcher_options.options_for(topology) is None:
         launcher = "direct"
     fitted = _run(workload, matrix_name, case, hosts, environment, filled)
     fitted = replace(
@@ -286,7 +286,7 @@ def _program(
         on_gpu=on_gpu,
         environment=environment,
         cwd=cwd,
-        launcher_options=fill(source.launcher_options.of(case.topology) or (), values),
+        launcher_options=fill(source.launcher_options.options_for(case.topology) or (), values),
     )
     return launchers.in_run_directory(program) if source.started_in == "run" else program
 

@@ -279,7 +279,7 @@ class Places:
     programs: str = ".lib"
     images: str = IMAGES
 
-    def of(self, text: str) -> str:
+    def localized(self, text: str) -> str:
         """The text of a plan with the paths of this site."""
         text = re.sub(rf"{re.escape(SOURCES)}(?=/)", lambda _: self.sources, text)
         text = re.sub(rf"{re.escape(IMAGES)}(?=/)", lambda _: self.images, text)
@@ -347,7 +347,7 @@ def _pyxis_options(command: Mapping[str, Any], directory: Path, places: Places) 
     for option in argv[1 : -len(command["inside"]["argv"])] if argv[0] == "srun" else ():
         mounts = option.replace("-mounts=", f"-mounts={directory}:{directory},", 1)
         own.append(mounts if option.startswith("--container-mounts=") else option)
-    return [word(places.of(option)) for option in own] if len(own) > 1 else []
+    return [word(places.localized(option)) for option in own] if len(own) > 1 else []
 
 
 def places_of(run: Run, places: Places) -> Places:
@@ -363,8 +363,8 @@ def _started(
     if argv[0] == "srun":  # which starts the script of the run in the container
         argv = command["inside"]["argv"]
     argv = [*(["env", *variables] if variables else []), *argv]
-    where = word(places.of(command["cwd"] or str(directory)))
-    words = [*([by] if by else []), *(word(places.of(text)) for text in argv)]
+    where = word(places.localized(command["cwd"] or str(directory)))
+    words = [*([by] if by else []), *(word(places.localized(text)) for text in argv)]
     return [f"cd {where} || exit", "exec " + " ".join(words)]
 
 
@@ -412,7 +412,7 @@ def job_script(
 
 def _image(container: str, places: Places) -> str:
     """The line that lets the nodes have an image, or ends the job or the node's script."""
-    line = places.of(prepare(container))
+    line = places.localized(prepare(container))
     return f"{{ {line}; }} || {{ echo {shlex.quote(_NO_IMAGE + container)}; exit 1; }}\n"
 
 
@@ -501,8 +501,8 @@ def node_script(
     node's facts. `prepare`: commands, each with a path that it creates."""
     lines = ["#!/bin/bash"]
     for argv, creates in prepare:
-        command = " ".join(word(places.of(text)) for text in argv)
-        lines.append(f"[[ -e {word(places.of(creates))} ]] || {command}")
+        command = " ".join(word(places.localized(text)) for text in argv)
+        lines.append(f"[[ -e {word(places.localized(creates))} ]] || {command}")
     images = dict.fromkeys(run["container"] for run in runs if on_each_node(run["container"]))
     lines += [_image(image, places).rstrip() for image in images]
     software = {run["environment"]: _versions_argv(run, places) for run in runs}
@@ -517,4 +517,4 @@ def _versions_argv(run: Run, places: Places) -> list[str]:
     if not run["container"]:
         return [python_of(run, places), script]
     environment = f"{ENVIRONMENTS}/{run['environment']}"
-    return [places.of(w) for w in versions_argv(run["container"], environment, script)]
+    return [places.localized(w) for w in versions_argv(run["container"], environment, script)]

@@ -79,7 +79,7 @@ _FURTHER: dict[str, tuple[str, str | Callable[[pd.Series[float]], float], str | 
     POWER: (f"{POWER}_w", "median", "energy_estimator"),
 }
 _TEXTS = tuple(dict.fromkeys(text for *_, text in _FURTHER.values() if text))
-_OWN = (
+_STATISTIC_COLUMNS = (
     *(f"{SAMPLES_PER_SECOND}_{name}" for name in _STATISTICS),
     *(column for column, *_ in _FURTHER.values()),
 )
@@ -92,7 +92,7 @@ _OF_BASE = (
 _TYPES = {
     **{name: TYPES[name] for name in (*CASE, "unit", "estimator")},
     "repeats": "int64",
-    **dict.fromkeys(_OWN, "float64"),
+    **dict.fromkeys(_STATISTIC_COLUMNS, "float64"),
     **dict.fromkeys((*_TEXTS, "stated"), "object"),
     **dict.fromkeys(_OF_BASE, "float64"),
     f"{SAMPLES_PER_SECOND}_outliers": "Int64",
