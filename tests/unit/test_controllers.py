@@ -140,7 +140,7 @@ def test_done_run_that_is_not_recorded_is_told_until_the_playbook_resumes(
     for record in campaigns.read_records(tmp_path):
         end(tmp_path, record, status="done")
     manifest.seal_run(tmp_path, campaigns.read_records(tmp_path)[0]["id"])
-    monkeypatch.setattr("dlperf_runner.control.controllers.Verdicts.of", lambda *_: {})
+    monkeypatch.setattr("dlperf_runner.control.controllers.Verdicts.reasons_for", lambda *_: {})
     names = [run["id"] for run in campaigns.read_records(tmp_path)[1:]]
     said = " ".join(call("status", tmp_path, status=1).out.split())
     assert said.endswith(
