@@ -19,7 +19,7 @@ SYSTEM := mmdebstrap:mmdebstrap newuidmap:uidmap ip:iproute2 ssh:openssh-client 
 TEST_SYSTEM := chromium:chromium
 SYSTEM_FILES := /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 
-SUITES := test-containers test-build test-gpu-roles test-nodes test-campaigns test-pytorch test-jax test-tensorflow-paddle test-slurm test-faults test-versions
+SUITES := test-containers test-build test-gpu-roles test-nodes test-campaigns test-pytorch test-jax test-tensorflow-paddle test-slurm test-faults test-hours test-versions
 
 .PHONY: help setup system test-system demo test $(SUITES) test-all unit lint wheel lab-up lab-down docs docs-site drift gpu-kit lock clean
 
@@ -104,6 +104,7 @@ test-jax: ## Test JAX's programs on two nodes
 test-faults: ## Test faults during campaigns on two nodes
 test-slurm: ## Test campaigns as jobs of Slurm
 test-tensorflow-paddle: ## Test the programs in TensorFlow 2 and PaddlePaddle 3 on two nodes
+test-hours: ## Test the first hours of the pages on a fresh Debian 12
 test-versions: ## Test with other releases of Ansible, Debian and Python
 $(SUITES): test-%: test-system .venv/.dev
 	$(TESTS) $$(grep -rl --include='test_*.py' 'mark\.$(subst -,_,$*)\b' tests | sort) -m $(subst -,_,$*)
