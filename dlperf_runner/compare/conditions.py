@@ -54,6 +54,7 @@ _PRODUCT = re.compile(r"(?P<family>[A-Z]{1,3}\d+[A-Za-z]?)(?P<rest>[^+]*)", re.A
 _FORM = re.compile(r"SXM\d?|PCIe|NVL", re.IGNORECASE | re.ASCII)
 _MEMORY = re.compile(r"(\d+) ?G[Bi]?", re.ASCII)
 _XLA = ("--xla", "--use_xla")
+_WITHOUT_XLA = frozenset({"mxnet", "oneflow", "paddle", "paddle3"})  # frameworks
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,8 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
     xla = known.xla if "xla" not in parameters else parameters["xla"] == "true"
     if xla is None and record.get("commands"):
         xla = any(option in _argv(record) for option in _XLA)
+    if xla is None and run.framework in _WITHOUT_XLA:
+        xla = False
     return {
         "accelerator": run.accelerator,
         "data": data_kind(parameters.get("data")),
@@ -220,7 +223,9 @@ def published_conditions(number: PublishedNumber) -> dict[str, object]:
     steps = None
     if number.conditions.total_steps and number.conditions.warmup_steps is not None:
         steps = _steps(number.conditions.total_steps, number.conditions.warmup_steps)
+    xla = number.conditions.xla
     own = {
+        "xla": False if xla is None and number.framework in _WITHOUT_XLA else xla,
         "unit": per_second(number.unit),
         "precision": number.precision,
         "batch_size_per_device": number.batch_size_per_device,

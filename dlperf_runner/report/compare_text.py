@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..compare.verdicts import together
+from ..compare.verdicts import FAILED, together
 from ..core.frame import records
 from ..core.identity import GROUP, TOPOLOGY, columns_of, topology_text
 from ..core.lists import counted, grouped
@@ -111,8 +111,8 @@ def render_campaigns(
     end = [f"{_counts([row['verdict'] for row in rows])}.", *_about_stated(rows)]
     if len(cases) > 1:
         end.append(
-            f"The intervals of all {len(cases)} cases are right together in 95 % of comparisons."
-            " Perhaps faster or slower holds for a case alone, but not among so many."
+            f"In 95 of 100 comparisons, every interval of these {len(cases)} cases contains the true"
+            " difference. Perhaps faster or slower holds for a case alone, but not among so many."
         )
         if pooled := together(rows):
             interval = span(pooled.relative_low, pooled.relative_high, percent, " to ").text
@@ -290,7 +290,10 @@ def _gate(rows: Sequence[Record], limit: float | None) -> list[str]:
     if limit is None:
         return []
     verdicts = [row["limit_verdict"] for row in rows if row["limit_verdict"]]
-    return [f"Not slower by {limit:.1%}: {_counts(verdicts) or 'no case'}."]
+    slower = verdicts.count(FAILED)
+    text = f"Limit {limit * 100:g} %: {slower} of {counted(len(verdicts), 'case')}"
+    rest = _counts([verdict for verdict in verdicts if verdict != FAILED])
+    return [f"{text} {'is' if slower == 1 else 'are'} slower than allowed{rest and f'; {rest}'}."]
 
 
 def _about_stated(rows: Sequence[Record]) -> list[str]:

@@ -305,8 +305,8 @@ def test_text(width: int) -> None:
     assert "- 1n2g: differs in framework version (1.6.0, 1.9.1)" in words
     assert "- 1n4g: undecided: it was not measured again" in words
     assert "1 slower, 1 too few runs, 1 only in the first." in words
-    assert "The intervals of all 2 cases are right together in 95 %" in words
-    assert "Not slower by 3.0%: 1 failed, 1 too few runs, 1 undecided." in words
+    assert "In 95 of 100 comparisons, every interval of these 2 cases contains the true" in words
+    assert "Limit 3 %: 1 of 3 cases is slower than allowed; 1 too few runs, 1 undecided." in words
     assert "at worst" in words
     assert all(len(line) <= width for line in text.splitlines())
     assert render_campaigns(table[:0], ("a", "b"), None) == "No run could be counted.\n"

@@ -111,7 +111,7 @@ def test_text_fits_and_names_everything(width: int) -> None:
     assert "- not comparable because of batch size per device (4, 128)" in words
     assert "- 1n3g: not published: topology (1n3g; published: 1n1g" in words
     assert "Fewer than 3 runs have no interval and are undecided." in words
-    assert "Not slower by 3.0%: 1 undecided, 2 passed." in words
+    assert "Limit 3 %: 0 of 3 cases are slower than allowed; 1 undecided, 2 passed." in words
     assert "MxNet/Classification/RN50v1b/README.md" in words
     # Nothing is cut from a name.
     assert all(len(line) <= max(width, 45) for line in text.splitlines())
