@@ -101,12 +101,13 @@ def plan(
         document = campaigns.remaining_plan(Path(resume))
     else:
         with located(file):
-            planned = _planned(choice, inventories, limit, say, extra)
+            nodes = inventory.read_inventory(inventories, limit or None, extra)
+            parts = planned(choice, nodes, say)
         if campaign:
-            document = campaigns.create_campaign(Path(campaign), *planned, file=file)
+            document = campaigns.create_campaign(Path(campaign), *parts, file=file)
             _lock_for_playbook(Path(campaign))
         else:
-            document = plan_document(*planned)
+            document = plan_document(*parts)
     if directory := resume or campaign:
         document |= {"campaign": str(Path(directory).resolve()), "wait_s": wait_s}
     return document
@@ -165,8 +166,9 @@ def prepare(
         campaigns.read_campaign(directory)
     else:
         with located(file):
-            planned = _planned(choice, inventories, limit, say)
-        campaigns.create_campaign(directory, *planned, file=file)
+            nodes = inventory.read_inventory(inventories, limit or None, connects=True)
+            parts = planned(choice, nodes, say)
+        campaigns.create_campaign(directory, *parts, file=file)
     return directory
 
 
@@ -176,16 +178,6 @@ def _lock_for_playbook(directory: Path) -> bool:
         runner = int(os.environ.get("DLPERF_RUNNER_PID") or playbook)
         lock.acquire(directory, runner, playbook)
     return bool(playbook)
-
-
-def _planned(
-    choice: Choice,
-    inventories: Sequence[str],
-    limit: str,
-    say: Callable[[str], None],
-    extra: Mapping[str, Any] | None = None,
-) -> tuple[Choice, Sequence[Node], tuple[Run, ...]]:
-    return planned(choice, inventory.read_inventory(inventories, limit or None, extra), say)
 
 
 def planned(

@@ -30,6 +30,12 @@ from .datasets import places
 
 GROUP = "nodes"
 
+LAB_IS_DOWN = (
+    "The lab is not running. Start it: dlperf lab up. To use your own servers, add -i INVENTORY;"
+    " dlperf init makes one."
+)
+# The networks of RFC 5737, which the examples use.
+_DOCUMENTATION = ("192.0.2.", "198.51.100.", "203.0.113.")
 _REFERENCE = re.compile(r"\{\{\s*(?P<name>[A-Za-z_]\w*)\s*\}\}")
 
 
@@ -37,15 +43,38 @@ def read_inventory(
     inventories: Sequence[str] = (),
     limit: str | None = None,
     extra: Mapping[str, Any] | None = None,
+    *,
+    connects: bool = False,
 ) -> tuple[Node, ...]:
     """The nodes in inventory order.
 
     `inventories`: one or more values of `-i`; none means the default in ansible.cfg.
     `limit`: a host pattern, as for Ansible's `--limit`. `extra`: a playbook's extra variables
-    (`-e`), which take precedence over the inventory.
+    (`-e`), which take precedence over the inventory. `connects`: the nodes are used at once, so one
+    that cannot be there is refused.
     Raises UserError if the inventory cannot be read, has no nodes, or has an invalid variable.
     """
-    return nodes_of(_list_inventory(inventories, limit), extra)
+    listing = _list_inventory(inventories, limit)
+    if connects and (why := refusal(_hosts(listing, GROUP), listing["_meta"]["hostvars"])):
+        raise UserError(why)
+    return nodes_of(listing, extra)
+
+
+def refusal(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:
+    """The reason why no connection to these hosts is tried: their lab is down, or the addresses are
+    those of an example. Empty if there is none."""
+    for name in names:
+        host = hostvars[name]
+        if "dlperf_lab_is_up" in host and not host["dlperf_lab_is_up"]:
+            return LAB_IS_DOWN
+        address = str(host["ansible_host"]) if "ansible_host" in host else name
+        if address.startswith(_DOCUMENTATION):
+            return (
+                f"host {name}: the address is still the example's (expected that of your server,"
+                f" found {address}). Edit ansible_host, and dlperf_address if there is one, of each"
+                " node in hosts.yml of the inventory, and what differs in group_vars/nodes.yml."
+            )
+    return ""
 
 
 def nodes_of(

@@ -111,8 +111,8 @@ def render_campaigns(
     end = [f"{_counts([row['verdict'] for row in rows])}.", *_about_stated(rows)]
     if len(cases) > 1:
         end.append(
-            f"In 95 of 100 comparisons, every interval of these {len(cases)} cases contains the true"
-            " difference. Perhaps faster or slower holds for a case alone, but not among so many."
+            f"In 95 of 100 comparisons, every interval of these {len(cases)} cases contains the"
+            " true difference. Perhaps faster or slower holds for a case alone, but not among so many."
         )
         if pooled := together(rows):
             interval = span(pooled.relative_low, pooled.relative_high, percent, " to ").text

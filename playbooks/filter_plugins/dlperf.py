@@ -12,6 +12,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 try:
     from dlperf_runner.doctor import fabric, links
+    from dlperf_runner.plan import inventory
     from dlperf_runner.provision import (
         adoption,
         arguments,
@@ -78,6 +79,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "horovod_unproven": horovod.unproven,
     "horovod_wanted": horovod.wanted,
     "horovod_wheel_refusal": horovod.wheel_refusal,
+    "inventory_refusal": inventory.refusal,
     "login_check": ssh_mesh.login_check,
     "mpirun_argv": mpi.argv,
     "mpirun_next": mpi.next_of,

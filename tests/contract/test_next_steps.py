@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,34 @@ def test_without_a_lab_and_an_inventory(tmp_path: Path, arguments: tuple[str, ..
         "add -i INVENTORY; dlperf init",
     ):
         assert text in printed
+
+
+def test_a_run_without_a_lab_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DLPERF_LAB_DIR", str(tmp_path / "lab"))
+    told = call("run", "--model", "resnet50v1b", status=2).err
+    assert "The lab is not running. Start it: dlperf lab up." in told
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("example", ["h100", "v100"])
+def test_addresses_of_an_example_are_refused_before_a_connection(
+    tmp_path: Path, example: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    printed = call("init", "mine", "--from", example).out
+    (workload,) = re.findall(r"--workload (\S+)", printed)
+    told = "host NODE1: the address is still the example's (expected that of your server, found"
+    assert told in call("run", "-i", "mine", "--workload", workload, status=2).err
+    assert not Path("results").exists()
+    for book in ("provision.yml", "playbooks/preflight.yml", "playbooks/decommission.yml"):
+        done = playbook(book, "-i", tmp_path / "mine", ANSIBLE_NOCOLOR="1")
+        assert done.returncode == 2
+        assert told in " ".join(done.stdout.split())
+        assert "unreachable=0" in done.stdout and "unreachable=1" not in done.stdout
+    assert call("plan", "-i", "mine", "--workload", workload).out
 
 
 def test_a_terminal_shows_a_line_for_each_node_and_a_file_has_ansibles_text(tmp_path: Path) -> None:

@@ -4,11 +4,10 @@ and in order, on a fresh Debian 12, and prints what the pages show."""
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
-from first_hour import Person, below, blocks, commands, fresh_debian
+from first_hour import Person, below, commands, fresh_debian
 
 pytestmark = [
     pytest.mark.lab,

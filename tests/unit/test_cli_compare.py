@@ -86,7 +86,7 @@ def test_logs_alone_do_not_say_what_they_ran_on(tmp_path: Path) -> None:
     assert {case["verdict"] for case in document["cases"]} == {"not comparable"}
     assert document["cases"][0]["factors"] == (
         "accelerator (unknown, V100-SXM2-16GB), data (unknown, synthetic),"
-        " image size (unknown, 112), classes (unknown, 85742), XLA (unknown, no)"
+        " image size (unknown, 112), classes (unknown, 85742)"
     )
     # Unless somebody says that it was as published.
     document = as_json(directory, "--assume-published")

@@ -196,7 +196,8 @@ def known_conditions(
 ) -> dict[str, object]:
     """The conditions of a run whose log states these parameters, and whose record has others."""
     nothing = dict.fromkeys(("accelerator", "framework_version", "container", "driver", "rule"))
-    run = SimpleNamespace(workload=workload, source=source, parameters=parameters, **nothing)
+    given = {"workload": workload, "framework": "pytorch", "source": source}
+    run = SimpleNamespace(**given, parameters=parameters, **nothing)
     known = conditions_of(cast(FoundRun, run), {"parameters": recorded}, load_rule())
     return {name: value for name, value in known.items() if value is not None}
 

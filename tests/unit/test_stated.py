@@ -18,7 +18,7 @@ from make_logs import gluoncv, write
 CONDITIONS = {"accelerator": "V100-SXM2-16GB", "data": "real", "xla": "no", "image_size": "224"}
 STATED = [f"--condition={name}={value}" for name, value in CONDITIONS.items()]
 BY_CONDITION = (
-    "accelerator (V100-SXM2-16GB, --condition), data (real, --condition), XLA (no, --condition),"
+    "accelerator (V100-SXM2-16GB, --condition), data (real, --condition),"
     " image size (224, --condition)"
 )
 MODEL = "model (the file name)"
@@ -60,7 +60,7 @@ def test_terminal_json_and_junit_of_a_published_comparison(logs: Path) -> None:
     # What is taken from the publication is in all of them, too.
     call("compare", logs, STATED[0], "--assume-published", "--junit", "j.xml")
     assumed = ET.parse("j.xml").findall(".//property[@name='assumed']")  # noqa: S314
-    assert [item.get("value") for item in assumed] == ["data real, image size 224, XLA no"] * 2
+    assert [item.get("value") for item in assumed] == ["data real, image size 224"] * 2
 
 
 def test_what_a_mapping_with_an_odd_name_states_is_shown(logs: Path) -> None:
@@ -99,14 +99,14 @@ def test_every_file_of_a_report(logs: Path, language: str) -> None:
         "zh": (
             "仅由用户说明、日志未记录",
             "模型 (文件名), 加速器 (V100-SXM2-16GB, --condition), 数据 (真实, --condition),"
-            " XLA (否, --condition), 图像尺寸 (224, --condition)",
+            " 图像尺寸 (224, --condition)",
             "(1n8g): 拓扑 (目录名), 每卡 batch size (目录名), 精度 (文件名)",
         ),
     }[language]
     comma = {"en": ", ", "zh": "，"}[language]
     names = {
-        "en": ("model", "accelerator", "data", "XLA", "image size", "topology"),
-        "zh": ("模型", "加速器", "数据", "XLA", "图像尺寸", "拓扑"),
+        "en": ("model", "accelerator", "data", "image size", "topology"),
+        "zh": ("模型", "加速器", "数据", "图像尺寸", "拓扑"),
     }[language]
     colon = {"en": ": ", "zh": "："}[language]
     for text in (done.out, Path("out/report.md").read_text(), Path("out/report.html").read_text()):
