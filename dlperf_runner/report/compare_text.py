@@ -112,7 +112,8 @@ def render_campaigns(
     if len(cases) > 1:
         end.append(
             f"In 95 of 100 comparisons, every interval of these {len(cases)} cases contains the"
-            " true difference. Perhaps faster or slower holds for a case alone, but not among so many."
+            " true difference. Perhaps faster or slower holds for a case alone, but not among so"
+            " many."
         )
         if pooled := together(rows):
             interval = span(pooled.relative_low, pooled.relative_high, percent, " to ").text
