@@ -55,7 +55,8 @@ def render() -> str:
         arguments = (p.metavar for p in command.params if p.param_type_name == "argument")
         parts.append(f"## {name}\n")
         words = " ".join((name, *filter(None, arguments), "[OPTIONS]"))
-        parts.append(f"`{words}`: {' '.join(inspect.cleandoc(command.help or '').split())}\n")
+        paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+        parts.append(f"`{words}`: " + "\n\n".join(" ".join(p.split()) for p in paragraphs) + "\n")
         parts += _table({t: text for t, text in rows[name].items() if shared.get(t) != text})
         if also := [f"`{title.split()[0].strip(',')}`" for title in rows[name] if title in shared]:
             parts.append(f"[Shared options](#shared-options): {', '.join(also)}.\n")

@@ -58,12 +58,14 @@ def _section(form: Format, about: Mapping[str, Any]) -> Iterator[str]:
     yield f"| framework | {', '.join(frameworks)} |"
     yield f"| a printed rate | {about['rate']}; it counts {about['counts']} |"
     yield f"| throughput | {rule.unit}/s, by `{rule.rule.estimator}` |"
-    yield f"| settings in the log | {', '.join(_settings(form)) or 'none'} |"
-    yield f"| versions, by their sources | {'; '.join(_sources(about))} |\n"
+    yield f"| settings in the log | {', '.join(_settings(form)) or 'none'} |\n"
     module = importlib.import_module(f"{logs.__name__}.{form.name}")
     yield _prose(inspect.cleandoc(module.__doc__ or "")) + "\n"
     if form.caveat:
         yield f"A note below the table of results says: {form.caveat}.\n"
+    if sources := _sources(about):
+        yield "Versions, by their sources:\n"
+        yield "".join(f"- {source}\n" for source in sources)
     yield from _example(form, about)
 
 
@@ -79,7 +81,7 @@ def _settings(form: Format) -> list[str]:
 def _sources(about: Mapping[str, Any]) -> list[str]:
     """The versions of the programs whose sources or output the examples repeat."""
     sources = [example["source"] for example in about["examples"] if "written" in example]
-    return [*dict.fromkeys(source.replace("|", "\\|") for source in sources)]
+    return [*dict.fromkeys(_escaped(source) for source in sources)]
 
 
 def _prose(text: str) -> str:

@@ -165,8 +165,11 @@ def _suggest_mapping(sources: Sequence[Path], statements: Statements) -> None:
             hint=f"complete it, and state it with --mapping {path}; or move it away",
         )
     problems = load_results(sources, statements=statements, progress=reading_logs).problems
-    write_result(path, suggested_mapping(problems, sources))
-    print(f"{path}: complete it, and state it with --mapping {path}")
+    if text := suggested_mapping(problems, sources):
+        write_result(path, text)
+        print(f"{path}: complete it, and state it with --mapping {path}")
+    else:
+        print("no log lacks a setting that a mapping could state, so none is written")
 
 
 def history_of(directory: Path) -> Path | None:

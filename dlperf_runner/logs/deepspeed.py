@@ -9,10 +9,11 @@
 
 Each is one line. Steps count from 1. The second wording is of late 2022: its steps and rates are
 those of accumulated batches, so a log with accumulation is refused. Until mid-2022, there was only
-the mean of all steps behind the second one; the rates since the line before follow from it. A
-pipeline prints such rates, in all versions. The lines stand in the logs of other programs, such as
-Megatron-DeepSpeed and those with Hugging Face's Trainer; what the latter states of the run counts,
-too. Only rank 0 prints.
+the mean of all steps behind the second one; the rates since the line before follow from it.
+
+A pipeline prints such rates, in all versions. The lines stand in the logs of other programs, such
+as Megatron-DeepSpeed and those with Hugging Face's Trainer; what the latter states of the run
+counts, too. Only rank 0 prints.
 
       train_batch_size ............. 128     (of a step of all devices)
       train_micro_batch_size_per_gpu  16

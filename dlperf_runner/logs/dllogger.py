@@ -7,9 +7,10 @@
 
 `total_ips` is the rate of the last step in the mode training_benchmark, which prints no loss. The
 mode train prints `imgs_per_sec` instead, with the loss. Both are printed every `display_every`
-steps, counted from 0, but not during warm-up. `train_throughput` is the mean over all measured
-steps; some versions print no unit. All are printed as Python prints a float. Only rank 0 prints.
-mpirun's tag can be before, inside or after the text.
+steps, counted from 0, but not during warm-up.
+
+`train_throughput` is the mean over all measured steps; some versions print no unit. All are printed
+as Python prints a float. Only rank 0 prints. mpirun's tag can be before, inside or after the text.
 """
 
 from __future__ import annotations

@@ -14,10 +14,12 @@
 Each is one line; the last is of the JSON file (`--json-summary`). A rate is in steps per second:
 the steps since the line before, by the difference of the two time stamps. Those of the first line
 begin with `train_start`. The line with `final_loss` has no rate, because newer versions wait for
-the GPU only there. An iteration counts the steps that changed weights; those that an overflow
-skipped have `skipped_steps` or, in versions before 2022, a line with `loss_scale` each. The time to
-save a checkpoint counts. With CUDA graphs, lines may be printed long before their step has run, so
-such logs are refused.
+the GPU only there.
+
+An iteration counts the steps that changed weights; those that an overflow skipped have
+`skipped_steps` or, in versions before 2022, a line with `loss_scale` each. The time to save a
+checkpoint counts. With CUDA graphs, lines may be printed long before their step has run, so such
+logs are refused.
 
 `training_sequences_per_second` is a rate of the whole run: of all steps, the warm-up included
 (versions before 2022), or of all but the first 4 batches, 50 in phase 2. The number of devices

@@ -7,9 +7,11 @@
 Programs that are built on it print the same: LLaMA-Factory, Axolotl, TRL. A rate counts all samples
 and all of the time: the first steps, evaluations and checkpoints. Before version 4.7 there is no
 `train_steps_per_second`, and the number called samples is one of steps. The table `train metrics`
-behind it repeats the number. Before version 5.24, the samples of a resumed run were those of all
-its parts, and the time was that of the last one, and those of a run that stopped early were the
-planned ones. Such a log is refused, if it shows that: by its words or its last epoch.
+behind it repeats the number.
+
+Before version 5.24, the samples of a resumed run were those of all its parts, and the time was that
+of the last one, and those of a run that stopped early were the planned ones. Such a log is refused,
+if it shows that: by its words or its last epoch.
 
     ***** Running training *****
       Num Epochs = 1

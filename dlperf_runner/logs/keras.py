@@ -7,10 +7,12 @@
     312/312 - 187s - 599ms/step - accuracy: 0.0131 - loss: 5.2000
 
 These are Keras 2 and 3 with a bar, and with verbose=2. The bar is written again and again, with
-carriage returns. The time of a step is the mean of an epoch without its first step. The seconds of
-the epoch, which has so many steps, give more digits if a step takes more than a second. In Keras 2
-both include the validation of the epoch; Keras 3 prints the bar of the last step before it, too.
-Versions before TensorFlow 2.2 count samples, after a line with "Train on 50000 samples".
+carriage returns. The time of a step is the mean of an epoch without its first step.
+
+The seconds of the epoch, which has so many steps, give more digits if a step takes more than a
+second. In Keras 2 both include the validation of the epoch; Keras 3 prints the bar of the last step
+before it, too. Versions before TensorFlow 2.2 count samples, after a line with "Train on 50000
+samples".
 
 Source: keras-team/keras 3422977 and v2.15, keras/src/utils/progbar.py and generic_utils.py.
 """

@@ -5,11 +5,14 @@
 
 A bar is written again and again, with carriage returns. Its rate is a running mean: since version
 0.7.4 (2020) the bar of tqdm divides all steps of the epoch by their time, and that of rich has the
-mean of 30 s. So the time of a step is the number of steps by the rate, if the printed time agrees,
-which has whole seconds, and if that time never goes back; else rates are those of the steps before
-them. What is read is the rate of each tenth of an epoch, or of longer parts if there are fewer
-lines. Lines behind the first one of a validation do not count: the time of the bar goes on, and
-before version 2 its steps do. Only rank 0 prints. Slow steps are printed as s/it before 2023.
+mean of 30 s.
+
+So the time of a step is the number of steps by the rate, if the printed time agrees, which has
+whole seconds, and if that time never goes back; else rates are those of the steps before them.
+
+What is read is the rate of each tenth of an epoch, or of longer parts if there are fewer lines.
+Lines behind the first one of a validation do not count: the time of the bar goes on, and before
+version 2 its steps do. Only rank 0 prints. Slow steps are printed as s/it before 2023.
 
 Source: Lightning-AI/pytorch-lightning 7f0c343, 2d75202 (2023), e982800 (2021) and 3e8f2d9 (2020),
 callbacks/progress (tqdm_progress.py, rich_progress.py); tqdm 4.66, tqdm/std.py (format_meter).

@@ -7,9 +7,11 @@
 
 Steps count from 0. The seconds are those between the starts of two steps on the host, which runs
 ahead of the devices: the first steps are not believable, and belong into the warm-up. While the
-batch size ramps up, and at the boundaries of a profile, no rate is printed. Versions of
-2024 print no weights, those of 2023 only the seconds and `TFLOP/s: 134.909`. The batch size per
-device is a fraction if several devices share a sample, and of one of the accumulated batches.
+batch size ramps up, and at the boundaries of a profile, no rate is printed.
+
+Versions of 2024 print no weights, those of 2023 only the seconds and `TFLOP/s: 134.909`. The batch
+size per device is a fraction if several devices share a sample, and of one of the accumulated
+batches.
 
 Source: AI-Hypercomputer/maxtext e591f30, src/maxtext/common/metric_logger.py, configs/pyconfig.py,
 configs/base.yml, configs/types.py

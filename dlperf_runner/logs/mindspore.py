@@ -4,9 +4,10 @@
     Train epoch time: 61612.345 ms, per step time: 98.580 ms
 
 The epoch is that of the line of LossMonitor before it. Steps of this format are epochs, which count
-from 1: the rate of one does not depend on its length. Before version 1.8, there is no `Train`. The
-time to wait for data, which newer versions add in parentheses, is a part of it. Each device prints,
-mostly into a log of its own. Other programs print these lines, too.
+from 1: the rate of one does not depend on its length. Before version 1.8, there is no `Train`.
+
+The time to wait for data, which newer versions add in parentheses, is a part of it. Each device
+prints, mostly into a log of its own. Other programs print these lines, too.
 
 Source: mindspore-ai/mindspore, python/mindspore/train/callback/_time_monitor.py and
 _loss_monitor.py, versions 1.0 to 2.10.

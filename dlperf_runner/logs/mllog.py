@@ -8,10 +8,11 @@
     :::MLLOG {... "key": "run_stop", ..., "metadata": {..., "status": "success"}}
 
 Each is one line, often behind a rank (`0: `). A block is the training between two evaluations. Of
-other lines, only those with a step time are read, which costs little. In v6.0, these have no step,
-the mean of a block no `reduced_train_loss`. The time to train needs neither blocks nor evaluations,
-which older rounds print in part: the first block without its start, the last without its stop, or
-starts alone.
+other lines, only those with a step time are read, which costs little.
+
+In v6.0, these have no step, the mean of a block no `reduced_train_loss`. The time to train needs
+neither blocks nor evaluations, which older rounds print in part: the first block without its start,
+the last without its stop, or starts alone.
 
 Source: mlcommons/logging 7bbf792, mlperf_logging/mllog/mllog.py and result_summarizer; logs of
 mlcommons/training_results_v5.1 441d65f, and of v3.1 to v6.0.

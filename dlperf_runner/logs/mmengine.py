@@ -13,10 +13,11 @@ line before.
     {"mode": "train", "epoch": 1, "iter": 100, "lr": 0.01, ..., "time": 0.387, ...}
 
 The last two are lines of the files `vis_data/*.json` of mmengine and `*.log.json` of mmcv, of which
-only the first epoch counts. Steps count from 1, in epochs or in all. The program prints every 50
-steps, or as its configuration says; only rank 0 prints. Before 2019, mmcv printed no memory.
-`base_lr`, and a learning rate for each group of parameters, may be among the rates. Data without
-`eta` has no time.
+only the first epoch counts. Steps count from 1, in epochs or in all.
+
+The program prints every 50 steps, or as its configuration says; only rank 0 prints. Before 2019,
+mmcv printed no memory. `base_lr`, and a learning rate for each group of parameters, may be among
+the rates. Data without `eta` has no time.
 
 Source: open-mmlab/mmengine 2543429, mmengine/runner/log_processor.py; open-mmlab/mmcv 9db49e5
 (2018), 0d5332a (2020) and 9185eee (2022), mmcv/runner/hooks/logger/text.py and log_buffer.py.

@@ -4,9 +4,11 @@
     iter 10: loss 10.8000, time 260.37ms, mfu 38.71%
 
 Steps count from 0; only the first process prints them. The tokens of a step, with accumulated
-batches, are stated since 2023; the rate follows from them. In older versions, batch and sequence
-length have to be stated. The first line, and each after an evaluation, includes that. The printed
-`mfu` is a running mean for the peak of an A100, and does not count.
+batches, are stated since 2023; the rate follows from them.
+
+In older versions, batch and sequence length have to be stated. The first line, and each after an
+evaluation, includes that. The printed `mfu` is a running mean for the peak of an A100, and does not
+count.
 
 Source: karpathy/nanoGPT 3adf61e and fe80428, train.py.
 """

@@ -9,10 +9,11 @@
 
 The heading names the columns; versions and options add some: `algo`, `proto`, a time stamp, times
 of single iterations. Versions before 2022 print an `error` in the place of #wrong, and those before
-2.17 no name of the program. The first numbers are of out-of-place operations, the others of
-in-place ones. busbw, in GB/s (1e9 bytes), is comparable between numbers of ranks. #wrong is N/A
-without a check. With `-o all`, each size has a row for each operation. The average is over all
-sizes, so it depends on the chosen sizes.
+2.17 no name of the program.
+
+The first numbers are of out-of-place operations, the others of in-place ones. busbw, in GB/s (1e9
+bytes), is comparable between numbers of ranks. #wrong is N/A without a check. With `-o all`, each
+size has a row for each operation. The average is over all sizes, so it depends on the chosen sizes.
 
 As the log of a run, the table is one rate: the bus bandwidth of the largest size, out of place,
 over all iterations. Those that warm up do not count as steps.

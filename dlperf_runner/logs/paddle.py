@@ -11,10 +11,11 @@
 
 Each is one line. Of PaddleClas and PaddleDetection, steps count from 0 in each epoch; PaddleClas
 calls its unit images/sec before 2022. Since April 2024, a rate of PaddleClas is the mean since the
-line before; earlier ones are means since the sixth step of the epoch. Those of PaddleDetection and
-PaddleNLP are means since the line before, as are those of PaddleOCR, which has a line for the last
-step of each epoch, too. Some versions print "tobal step". Only rank 0 prints, or each prints a log
-of its own.
+line before; earlier ones are means since the sixth step of the epoch.
+
+Those of PaddleDetection and PaddleNLP are means since the line before, as are those of PaddleOCR,
+which has a line for the last step of each epoch, too. Some versions print "tobal step". Only rank 0
+prints, or each prints a log of its own.
 
 Source: PaddlePaddle/PaddleClas d178931 (2024) and 061d07c (2021), ppcls/engine/train/utils.py;
 PaddlePaddle/PaddleDetection 0191759, ppdet/engine/callbacks.py; PaddlePaddle/PaddleOCR 006d84b and

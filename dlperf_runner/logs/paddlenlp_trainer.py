@@ -5,6 +5,7 @@
       interval_tokens_per_second_per_device: 889.0448, interval_steps_per_second: 8.682, ...
 
 Each is one line. Steps count from 1. Rank 0 of each node prints every `logging_steps` steps.
+
 Versions of 2022 divide the samples of one step by the time of all, so that number does not count;
 without tokens, the rate is in steps/s, and samples/s follow from the global batch size, which the
 program states in the words of Hugging Face's Trainer.

@@ -2,9 +2,11 @@
 
 RE2 searches it in each line. Its groups are those of Format.entry; `step_time` in place of `rate`
 is the duration of a step. With alternatives, `step (?P<step>\\d+)|speed (?P<rate>[\\d.]+)`, a step
-may have several lines: a rate without a step is that of the last step before it. Guards: a rate
-that goes on before or behind what the expression takes, or whose unit is not that of the sample, is
-refused, as is one that the end of the log cuts, or that was wrapped, in every other format.
+may have several lines: a rate without a step is that of the last step before it.
+
+Guards: a rate that goes on before or behind what the expression takes, or whose unit is not that of
+the sample, is refused, as is one that the end of the log cuts, or that was wrapped, in every other
+format.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@
     Epoch: [0][10/391]<TAB>Time 0.102 (0.647)<TAB>Speed 2508.3 (395.7)<TAB>Loss 6.99 (7.00)<TAB>...
 
 The second is that of 2017 to June 2019; `Acc@1` was `Prec@1` until 2018. What stands in parentheses
-is a running mean. Steps count from 1 since June 2022, and from 0 before. The program prints every
-`print-freq` steps, 10 by default. Each process of a run with several prints all lines; its batch
-size, `-b`, is that of a node, which the log does not state.
+is a running mean. Steps count from 1 since June 2022, and from 0 before.
+
+The program prints every `print-freq` steps, 10 by default. Each process of a run with several
+prints all lines; its batch size, `-b`, is that of a node, which the log does not state.
 
 The third is that of apex's example and the programs made from it: `Speed` is the rate of all
 devices, the mean since the line before.

@@ -5,9 +5,11 @@
 
 Steps count from 1. Step 1 is printed, then every `log_freq` steps, 10 by default. Earlier versions
 print neither grad_norm nor tflops, and before December 2024 `wps` in the place of tps; lines of
-`validate step:` are no training. The warm-up that the program names is that of its learning rate.
-Only ranks that torchrun's filter lets through print, usually rank 0. A stage of a pipeline that is
-not the last one prints a loss of -1.
+`validate step:` are no training.
+
+The warm-up that the program names is that of its learning rate. Only ranks that torchrun's filter
+lets through print, usually rank 0. A stage of a pipeline that is not the last one prints a loss of
+-1.
 
 The batch of a data-parallel rank is the local batch size, which the devices of that rank share. A
 step has the global batch size: with accumulation, several local batches.

@@ -8,6 +8,7 @@
 
 Each row is one line; the second is that of version 8.3.190 (2025) and newer. A bar is written again
 and again, with carriage returns; only its last state, before a newline, has the mean of the epoch.
+
 Validation has a bar of its own. `batch` is that of all devices. Only rank 0 prints. Slow steps are
 printed as s/it; of the newer bar, a rate below 1 has too few digits.
 

@@ -56,10 +56,11 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Summarise results of MLPerf Training, laid out as MLCommons publishes them: time to train,
-    throughput and step times. The exit status is 1 if a run did not reach its target, a result has
-    too few runs, or a log does not comply with the rules of --check. It is 2 if a log cannot be
-    read, or if the logs of a result are copies, have different batch sizes, or are more than
-    count.
+    throughput and step times.
+
+    The exit status is 1 if a run did not reach its target, a result has too few runs, or a log does
+    not comply with the rules of --check. It is 2 if a log cannot be read, or if the logs of a
+    result are copies, have different batch sizes, or are more than count.
 
     Example: dlperf mlperf ACME/results"""
     from ..core.files import write_result

@@ -74,10 +74,14 @@ def _flops_notes(cases: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield f"{model}: model FLOPs per token are {formula}; {share}"
 
 
+_JOBS = 1000
+
+
 def _repeat_notes(results: Results) -> Iterator[str]:
     """Notes on missing repeats.
 
-    The expected number of repeats is the maximum over the cases with the same settings.
+    The expected number of repeats is the maximum over the cases with the same settings. Numbers
+    above _JOBS are those of jobs.
     """
     repeats: dict[tuple[object, ...], list[int]] = {}
     most: dict[tuple[object, ...], int] = {}
@@ -92,12 +96,13 @@ def _repeat_notes(results: Results) -> Iterator[str]:
             with_log.append(run)
     for run in with_log:
         repeats.setdefault(run.case, []).append(run.repeat)
-        most[run.settings] = max(most.get(run.settings, 0), run.repeat)
+        counted = run.repeat if run.repeat <= _JOBS else 0
+        most[run.settings] = max(most.get(run.settings, 0), counted)
     missing: dict[tuple[str, int, str], list[str]] = {}
     for run in {run.case: run for run in with_log}.values():
         numbers, others = repeats[run.case], failed.get(str(run), [])
-        wanted = max(most[run.settings], *others, 0)
-        absent = sorted({*range(1, min(wanted, 1000) + 1)}.difference(numbers, others))
+        wanted = max(most[run.settings], *(number for number in others if number <= _JOBS), 0)
+        absent = sorted({*range(1, wanted + 1)}.difference(numbers, others))
         if absent:
             key = (run.setting, wanted, _listed(absent))
             missing.setdefault(key, []).append(str(run.topology))

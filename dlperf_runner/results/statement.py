@@ -119,9 +119,9 @@ class PathMapping(Entry):
 
 
 def suggested_mapping(problems: Iterable[UserError], sources: Sequence[Path]) -> str:
-    """A mapping with a line for each log that says too little, to be completed. The options that an
-    error names are the fields that it lacks."""
-    lines = ["# Complete the values, and remove what you do not need.", "logs:"]
+    """A mapping with a line for each log that says too little, to be completed; empty if there is none. The
+    options that an error names are the fields that it lacks."""
+    lines: list[str] = []
     for problem in problems:
         path = Path(re.sub(r":\d+$", "", problem.where or ""))
         base = next((s for s in sources if s.is_dir() and path.is_relative_to(s)), path.parent)
@@ -132,7 +132,8 @@ def suggested_mapping(problems: Iterable[UserError], sources: Sequence[Path]) ->
         if path.name and values:
             text = json.dumps(path.relative_to(base).as_posix(), ensure_ascii=False)
             lines += [f"  # {printable(problem.problem)}", f"  {text}: {{{values[:-2]}}}"]
-    return "\n".join(lines) + "\n"
+    head = ["# Complete the values, and remove what you do not need.", "logs:"]
+    return "\n".join([*head, *lines, ""]) if lines else ""
 
 
 class Stated(NamedTuple):

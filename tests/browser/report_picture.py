@@ -21,7 +21,7 @@ from dlperf_runner.commands.report import make_report  # noqa: E402
 
 PICTURE = ROOT / "docs" / "img" / "report.png"
 SIZE = {"width": 1400, "height": 1100}
-CONDITIONS = ("accelerator=V100-SXM2-16GB", "data=real", "xla=false", "image_size=224")
+CONDITIONS = ("accelerator=V100-SXM2-16GB", "data=real", "image_size=224")
 
 
 def main() -> None:
