@@ -111,6 +111,20 @@ def test_a_mapping_to_complete_has_what_is_missing(here: Path) -> None:
     assert "already" in call("summarize", "logs", "--suggest-mapping", status=2).err
 
 
+def test_no_mapping_is_written_where_no_log_lacks_a_setting(here: Path) -> None:
+    write(here / "logs/rn50_b128_fp32_1n1g_1.log", gluoncv(384.0))
+    printed = call("summarize", "logs", "--suggest-mapping").out
+    assert printed == "no log lacks a setting that a mapping could state, so none is written\n"
+    assert not (here / "mapping.yml").exists()
+
+
+def test_numbers_of_jobs_are_no_missing_repeats(here: Path) -> None:
+    for job in (4711, 4712, 4720):
+        write(here / f"logs/rn50_b128_fp32_1n1g_{job}.log", gluoncv(384.0 + job / 10))
+    printed = call("summarize", "logs").text
+    assert "| 3 |" in printed and "missing repeat" not in printed
+
+
 @pytest.mark.parametrize(
     ("name", "model", "is_refused"),
     [
