@@ -119,8 +119,8 @@ class PathMapping(Entry):
 
 
 def suggested_mapping(problems: Iterable[UserError], sources: Sequence[Path]) -> str:
-    """A mapping with a line for each log that says too little, to be completed; empty if there is none. The
-    options that an error names are the fields that it lacks."""
+    """A mapping with a line for each log that says too little, to be completed. The options that an
+    error names are the fields that it lacks. Empty if there is no such log."""
     lines: list[str] = []
     for problem in problems:
         path = Path(re.sub(r":\d+$", "", problem.where or ""))
