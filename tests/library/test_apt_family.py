@@ -6,12 +6,14 @@ import base64
 import fnmatch
 import subprocess
 import sys
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import standins
 from ansible.module_utils import deb_family, deb_undo, openpgp_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,13 +28,7 @@ SNAPSHOTS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2"
 def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Two keys as gpg makes and exports them, and their fingerprints as gpg says them."""
     home = tmp_path_factory.mktemp("g")
-    home.chmod(0o700)
-
-    def gpg(*arguments: str) -> bytes:
-        options = ["--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""]
-        command = ["gpg", "--homedir", str(home), *options, *arguments]
-        return subprocess.run(command, check=True, capture_output=True).stdout
-
+    gpg = partial(standins.gpg, home)
     for name in ("one", "two"):
         gpg("--quick-generate-key", name, "ed25519", "sign", "never")
     listing = gpg("--with-colons", "--list-keys").decode()

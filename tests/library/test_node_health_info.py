@@ -9,10 +9,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import standins
 from standins import call, needed, program, tree
 
 
@@ -91,13 +93,7 @@ def open_path() -> Iterator[Path]:
 def test_signed_lists_are_verified_by_apt_itself(tmp_path: Path, open_path: Path) -> None:
     """Real gpg and real apt-get, on a repository without packages."""
     home = tmp_path / "g"
-    home.mkdir(mode=0o700)
-
-    def gpg(*arguments: str) -> bytes:
-        options = ["--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""]
-        command = ["gpg", "--homedir", str(home), *options, *arguments]
-        return subprocess.run(command, check=True, capture_output=True).stdout
-
+    gpg = partial(standins.gpg, home)
     for name in ("right", "other"):
         gpg("--quick-generate-key", name, "ed25519", "sign", "never")
     release = (

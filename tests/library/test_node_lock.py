@@ -9,6 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -140,24 +141,37 @@ def test_old_interpreter_takes_and_gives_back(place: Path, version: str) -> None
     assert call(place, "a", python=python, state="absent")["changed"]
 
 
-def test_role_says_that_a_node_is_not_provisioned(tmp_path: Path) -> None:
-    """It has no user of the benchmarks, and nothing is left on it."""
-    play = {
-        "hosts": "node1",
+TAKE = {"include_role": {"name": "benchmark_run", "tasks_from": "take.yml"}}
+
+
+def play(tmp_path: Path, nodes: str, *tasks: object, **variables: object) -> CompletedProcess[str]:
+    """A play on nodes that are all this machine."""
+    document = {
+        "hosts": "all",
         "connection": "local",
         "gather_facts": False,
         "vars": {
             "ansible_python_interpreter": sys.executable,
             "ansible_become": False,
             "benchmark_run_campaign": str(tmp_path / "campaign"),
-            "benchmark_run_lock": {"owner": "alice", "host": "head", "token": "a", "wait_s": 0},
-            "benchmark_run_user": "nobody-has-this-name",
-            "benchmark_run_lock_directory": str(tmp_path / "lock"),
+            **variables,
         },
-        "tasks": [{"include_role": {"name": "benchmark_run", "tasks_from": "take.yml"}}],
+        "tasks": tasks,
     }
-    (tmp_path / "play.yml").write_text(json.dumps([play]))
-    done = playbook("-i", "node1,", tmp_path / "play.yml")
+    (tmp_path / "play.yml").write_text(json.dumps([document]))
+    return playbook("-i", nodes, tmp_path / "play.yml")
+
+
+def test_role_says_that_a_node_is_not_provisioned(tmp_path: Path) -> None:
+    """It has no user of the benchmarks, and nothing is left on it."""
+    done = play(
+        tmp_path,
+        "node1,",
+        TAKE,
+        benchmark_run_lock={"owner": "alice", "host": "head", "token": "a", "wait_s": 0},
+        benchmark_run_user="nobody-has-this-name",
+        benchmark_run_lock_directory=str(tmp_path / "lock"),
+    )
     printed = " ".join(done.stdout.split())
     assert done.returncode == 2
     assert "node is not provisioned: it has no user nobody-has-this-name. Provision it" in printed
@@ -169,28 +183,16 @@ def test_role_says_that_a_node_is_not_provisioned(tmp_path: Path) -> None:
 def test_role_refuses_a_campaign_whose_nodes_are_partly_held_and_gives_the_others_back(
     tmp_path: Path,
 ) -> None:
-    take = {"name": "benchmark_run", "tasks_from": "take.yml"}
     lock = {"owner": "alice", "host": "head", "wait_s": 0, "deadline": 0}
     own = {"benchmark_run_campaign": "another", "benchmark_run_lock": lock | {"token": "a"}}
-    first = {"include_role": take, "vars": own}
-    play = {
-        "hosts": "all",
-        "connection": "local",
-        "gather_facts": False,
-        "vars": {
-            "ansible_python_interpreter": sys.executable,
-            "ansible_become": False,
-            "benchmark_run_campaign": str(tmp_path / "campaign"),
-            "benchmark_run_user": getpass.getuser(),
-            "benchmark_run_lock_directory": str(tmp_path / "{{ inventory_hostname }}"),
-        },
-        "tasks": [
-            first | {"when": "inventory_hostname == 'node2'"},
-            first | {"vars": {"benchmark_run_lock": lock | {"token": "b"}}},
-        ],
-    }
-    (tmp_path / "play.yml").write_text(json.dumps([play]))
-    done = playbook("-i", "node1,node2,node3", tmp_path / "play.yml")
+    done = play(
+        tmp_path,
+        "node1,node2,node3",
+        TAKE | {"vars": own, "when": "inventory_hostname == 'node2'"},
+        TAKE | {"vars": {"benchmark_run_lock": lock | {"token": "b"}}},
+        benchmark_run_user=getpass.getuser(),
+        benchmark_run_lock_directory=str(tmp_path / "{{ inventory_hostname }}"),
+    )
     assert done.returncode == 2
     assert "node2 is held by campaign" in done.stdout
     nodes = ("node1", "node2", "node3")

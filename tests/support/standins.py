@@ -137,6 +137,14 @@ def execute(
     return json.loads(finished.stdout)
 
 
+def gpg(home: Path, *arguments: str) -> bytes:
+    """Output of the real gpg, whose keys are in this directory and have no passphrase."""
+    home.mkdir(mode=0o700, exist_ok=True)
+    options = ["--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""]
+    command = ["gpg", "--homedir", str(home), *options, *arguments]
+    return subprocess.run(command, check=True, capture_output=True).stdout
+
+
 def program(folder: Path, name: str, script: str) -> Path:
     """A stand-in for a program, alone in its folder; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)

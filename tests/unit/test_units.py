@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from command_line import call
+from csv_tables import table
 from make_logs import LLAMA, campaign_run, gluoncv, torchtitan
 
 from dlperf_runner.catalog import reader
@@ -56,17 +56,12 @@ def tokens(tmp_path: Path) -> Path:
     return tmp_path / "results" / "one"
 
 
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_summary_is_in_tokens(tokens: Path) -> None:
     out = call("summarize", tokens).out
     assert "| tokens/s | tokens/s/device |" in " ".join(out.split())
     assert "samples" not in out
     assert "| 45616.00 | 5702.00 |" in " ".join(out.split())  # 8 * (5700 + 2), repeat 2
-    one, eight = rows(tokens / "summary.csv")
+    one, eight = table(tokens / "summary.csv")
     assert not [name for name in one if "samples" in name]
     assert float(one["tokens_per_second_median"]) == 6002
     assert float(eight["tokens_per_second_median"]) == 8 * 5702
@@ -81,13 +76,13 @@ def test_summary_is_in_tokens(tokens: Path) -> None:
 def test_measurements_have_their_unit(tokens: Path) -> None:
     call("summarize", tokens)
     found = {
-        row["metric"]: row for row in rows(tokens / "measurements.csv") if row["repeat"] == "1"
+        row["metric"]: row for row in table(tokens / "measurements.csv") if row["repeat"] == "1"
     }
     assert found["tokens_per_second"]["unit"] == "tokens/s"
     assert found["tokens_per_second_time_stamps"]["unit"] == "tokens/s"
     assert not [name for name in found if "samples" in name]
     # 2 samples of 8192 tokens on each of 8 devices, in the whole seconds of the time stamps
-    last = [row for row in rows(tokens / "measurements.csv") if row["nodes"] == "1"][-1]
+    last = [row for row in table(tokens / "measurements.csv") if row["nodes"] == "1"][-1]
     assert last["world_size"] == "8"
     stamps = float(found["tokens_per_second_time_stamps"]["value"])
     assert stamps == pytest.approx(8 * 5700, rel=0.01) or stamps == pytest.approx(6000, rel=0.01)
@@ -125,7 +120,7 @@ def test_two_units_never_share_a_table_or_a_chart(tokens: Path) -> None:
     out = call("summarize", tokens).out
     assert "| samples/s | interval |" in " ".join(out.split())
     assert "| tokens/s | tokens/s/device |" in " ".join(out.split())
-    found = rows(tokens / "summary.csv")
+    found = table(tokens / "summary.csv")
     values = [(row["samples_per_second_median"], row["tokens_per_second_median"]) for row in found]
     assert sorted(values) == sorted([("52.0", ""), ("392.0", ""), ("", "6002.0"), ("", "45616.0")])
     call("summarize", tokens, "--verify")
@@ -160,11 +155,13 @@ def test_energy_is_that_of_a_token(tokens: Path) -> None:
         (folder / "telemetry-node1.csv").write_text(head + lines)
     out = call("summarize", tokens).text
     assert "| J/token | W |" in out
-    one, eight = rows(tokens / "summary.csv")
+    one, eight = table(tokens / "summary.csv")
     assert not [name for name in one if "sample" in name]
     assert float(one["energy_per_token_j"]) == pytest.approx(100 / 6002)
     assert (one["energy_estimator"], eight["energy_per_token_j"]) == ("cpu_counter", "")
-    found = [row for row in rows(tokens / "measurements.csv") if row["metric"].startswith("energy")]
+    found = [
+        row for row in table(tokens / "measurements.csv") if row["metric"].startswith("energy")
+    ]
     assert {(row["metric"], row["unit"]) for row in found} == {("energy_per_token", "J/token")}
     call("report", tokens)
     assert "J/token" in (tokens / "report" / "report.md").read_text()
