@@ -39,6 +39,7 @@ import tarfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dataset_writer import Folder, Noise, read_manifest, write_manifest, write_set
+from ansible.module_utils.site_proxy import proxied
 
 try:
     from urllib.request import urlopen
@@ -68,7 +69,8 @@ class Hashed(object):
 
 def unpack(archive, sha256, folder):
     """Unpack regular files and folders. Without a copy of the archive: a data set has hundreds of gigabytes."""
-    stream = Hashed(urlopen(archive) if re.match(r"[a-z]+://", archive) else io.open(archive, "rb"))
+    with proxied(archive):
+        stream = Hashed(urlopen(archive) if re.match(r"[a-z]+://", archive) else io.open(archive, "rb"))
     with tarfile.open(fileobj=stream, mode="r|*") as tar:
         for member in tar:
             parts = [part for part in member.name.split("/") if part not in ("", ".")]

@@ -14,6 +14,7 @@ options:
   links: {description: Paths of links., type: list, elements: path, default: []}
   builds: {description: Paths of builds from source., type: list, elements: path, default: []}
   limits: {description: Limits in the form of C(node_files)., type: dict, default: {}}
+  names: {description: Names of nodes that the name service must resolve., type: list, elements: str, default: []}
   interpreter: {description: Python interpreter for the environments., type: path, default: /usr/bin/python3}
   stamps: {description: Folder of the stamps., type: path, default: /opt/dlperf/stamps}
 attributes:
@@ -45,6 +46,7 @@ ansible_facts:
             (null for a distribution from an index) by normalised name.
           type: dict
         links: {description: "Targets of the links, by path.", type: dict}
+        unresolved: {description: "The first of O(names) that the node cannot resolve, at most three.", type: list, elements: str}
         builds: {description: "Keys of the builds made by source_build, by path.", type: dict}
         work:
           description: >-
@@ -57,6 +59,7 @@ import glob
 import os
 import platform
 import pwd
+import socket
 
 from ansible.module_utils import nvidia_kernel, slurm_node
 from ansible.module_utils.basic import AnsibleModule
@@ -87,6 +90,19 @@ def environment_of(path):
     return {"python": version, "distributions": dict((name, {"version": v, "url": url_of(folder)}) for name, (v, folder) in found)}
 
 
+def unresolved(names):
+    """At most three, because each may take as long as the name service's timeout."""
+    missing = []
+    for name in names:
+        try:
+            socket.getaddrinfo(name, None)
+        except (socket.error, UnicodeError):
+            missing.append(name)
+        if len(missing) == 3:
+            break
+    return missing
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
@@ -95,6 +111,7 @@ def main():
             "packages": {"type": "list", "elements": "str", "default": []},
             "user": {"type": "str"},
             "limits": {"type": "dict", "default": {}},
+            "names": {"type": "list", "elements": "str", "default": []},
             "environments": {"type": "list", "elements": "path", "default": []},
             "links": {"type": "list", "elements": "path", "default": []},
             "builds": {"type": "list", "elements": "path", "default": []},
@@ -121,6 +138,7 @@ def main():
         "limits": dict((name, reachable(name, str(wanted))) for name, wanted in module.params["limits"].items() if name in LIMITS),
         "environments": dict((path, found) for path, found in environments.items() if found),
         "links": dict((path, os.readlink(path)) for path in module.params["links"] if os.path.islink(path)),
+        "unresolved": unresolved(module.params["names"]),
         "builds": dict((path, key) for path, key in builds.items() if key),
         "work": {"jobs": slurm_node.jobs("/"), "gpu_containers": nvidia_kernel.containers("/")},
         "stamps": standing(module.params["stamps"]),

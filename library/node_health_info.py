@@ -55,6 +55,7 @@ import time
 from ansible.module_utils import stamps
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_probes import bounded, disk, names, os_release, program, text
+from ansible.module_utils.site_proxy import proxied
 from ansible.module_utils.trusted_path import root_distrusts
 
 try:
@@ -152,10 +153,12 @@ def complaint(address, timeout):
         address = address[len("file:") :]
     if address.startswith("/"):
         return None if os.path.exists(address) else "the path does not exist"
-    try:
-        urlopen(address, timeout=timeout).read(1)
-    except (EnvironmentError, ValueError) as error:  # urllib raises OSError, in Python 2 IOError
-        return str(getattr(error, "reason", None) or error)[:300]
+    with proxied(address) as proxy:
+        try:
+            urlopen(address, timeout=timeout).read(1)
+        except (EnvironmentError, ValueError) as error:  # urllib raises OSError, in Python 2 IOError
+            way = "through the proxy %s: " % proxy if proxy else ""
+            return (way + str(getattr(error, "reason", None) or error))[:300]
     return None
 
 

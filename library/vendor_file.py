@@ -28,6 +28,8 @@ import os
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.package_family import unreached
+from ansible.module_utils.site_proxy import proxied
 from ansible.module_utils.urls import fetch_url
 
 STAMP = ".dlperf-unpacked"
@@ -58,12 +60,10 @@ class VendorFile(object):
             if not os.path.isfile(local):
                 self.fail("%s does not exist" % local, "copy the file there, or correct the path")
             return io.open(local, "rb")
-        response, info = fetch_url(self.module, self.source, timeout=60)
+        with proxied(self.source) as proxy:
+            response, info = fetch_url(self.module, self.source, timeout=60)
         if info["status"] != 200:
-            self.fail(
-                "cannot download %s: %s" % (self.source, info["msg"]),
-                "check the URL, or the mirror in dlperf_mirror and dlperf_vendor_mirror",
-            )
+            self.fail("cannot download %s: %s" % (self.source, info["msg"]), unreached(proxy))
         return response
 
     def bring(self):

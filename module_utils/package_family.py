@@ -11,6 +11,7 @@ from collections import namedtuple
 from ansible.module_utils.deb_family import base, is_member, listings, obsolete, wrong_versions
 from ansible.module_utils.deb_undo import Undo, read_bytes
 from ansible.module_utils.openpgp_key import dearmored, key_problem
+from ansible.module_utils.site_proxy import proxied
 from ansible.module_utils.urls import fetch_url
 
 
@@ -38,6 +39,12 @@ def message(names, problem, remedy):
     return "%s: %s. %s." % (", ".join(names), problem, remedy[:1].upper() + remedy[1:])
 
 
+def unreached(proxy):
+    """What to check if an address cannot be reached."""
+    way = "the proxy %s" % proxy if proxy else "the proxy (dlperf_proxy; none is set)"
+    return "check the URL, %s, or the mirror in dlperf_mirror and dlperf_vendor_mirror" % way
+
+
 def fetched_key(module, repository, fail):
     """The repository's keyring, in binary form. Calls `fail(problem, remedy)` if the key is missing or another one."""
     address = repository["key"]
@@ -46,10 +53,10 @@ def fetched_key(module, repository, fail):
         if data is None:
             fail("the repository's key %s does not exist" % address, "copy it there, or correct the path")
     else:
-        response, info = fetch_url(module, address, timeout=30)
+        with proxied(address) as proxy:
+            response, info = fetch_url(module, address, timeout=30)
         if info["status"] != 200:
-            fail("cannot download the repository's key from %s: %s" % (address, info["msg"]),
-                 "check the URL, or the mirror in dlperf_mirror and dlperf_vendor_mirror")  # fmt: skip
+            fail("cannot download the repository's key from %s: %s" % (address, info["msg"]), unreached(proxy))
         data = response.read()
     digest = hashlib.sha256(data).hexdigest()
     wanted = repository.get("key_sha256")

@@ -23,6 +23,7 @@ from statistics import median
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ..core import extra_variables
 from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
 from ..core.files import open_append, open_read, read_json, read_text
@@ -140,7 +141,9 @@ def run_playbook(
             private_data_dir=private,
             project_dir=str(project()),
             playbook=playbook,
-            cmdline=" ".join(f"--inventory={shlex.quote(name)}" for name in inventories),
+            cmdline=shlex.join(
+                [*(f"--inventory={name}" for name in inventories), *extra_variables.options()]
+            ),
             extravars=dict(variables),
             limit=limit or None,
             envvars={

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..control.playbooks import AskBecomePass, ask_become_password
+from ..control.playbooks import AskBecomePass, ExtraVariables, ask_become_password
+from ..core import extra_variables
 from ..core.errors import UserError
 from ..options import Chosen, option, print_errors, print_note
 from ..options.scheduler import chooses_and_schedules, scheduled
@@ -58,6 +59,7 @@ def command(
     stop_after: _StopAfter = "",
     on_node_loss: _OnNodeLoss = "retry",
     ask_become_pass: AskBecomePass = False,
+    extra_vars: ExtraVariables = None,
     detach: Annotated[
         bool, option("--detach", "Run in the background; see `attach`, `status` and `stop`.")
     ] = False,
@@ -72,6 +74,8 @@ def command(
     from ..control import campaigns, controllers
     from ..control.rounds import Policy
 
+    if extra_vars:
+        extra_variables.use(extra_vars)
     if ask_become_pass:
         ask_become_password()
     jobs = scheduled(chosen)

@@ -33,6 +33,18 @@ AskBecomePass = Annotated[
 ]
 
 
+ExtraVariables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--extra-vars",
+        "-e",
+        help="A variable for all nodes, as ansible-playbook takes it; may be repeated.",
+        metavar="NAME=VALUE|@FILE",
+        show_default=False,
+    ),
+]
+
+
 def ask_become_password() -> None:
     """Ask for sudo's password, for all playbooks that this process starts. It is neither in a
     command line nor in a file."""

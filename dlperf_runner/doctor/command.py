@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from ..catalog.reader import load_catalog
-from ..control.playbooks import AskBecomePass, ask_become_password
+from ..control.playbooks import AskBecomePass, ExtraVariables, ask_become_password
+from ..core import extra_variables
 from ..core.errors import UserError
 from ..core.files import read_text
 from ..core.lists import counted
@@ -123,6 +124,7 @@ def command(
     dcgm: _Dcgm = None,
     bandwidth: _Bandwidth = False,
     ask_become_pass: AskBecomePass = False,
+    extra_vars: ExtraVariables = None,
     everything: Annotated[bool, option("--all", "Also show passing checks.")] = False,
     as_json: AsJson = False,
     as_nhc: Annotated[
@@ -143,6 +145,8 @@ def command(
     about_nodes = {
         "inventory": inventory, "limit": limit, "facts": facts, "dcgm": dcgm, "bandwidth": bandwidth
     }  # fmt: skip
+    if extra_vars:
+        extra_variables.use(extra_vars)
     if ask_become_pass:
         ask_become_password()
     if scheduled["scheduler"]:

@@ -12,6 +12,7 @@ from ..catalog.holes import hole_in
 from ..catalog.stack import Stack
 from ..catalog.suites import CONTROLLERS, SYSTEMS, controller
 from ..core.node import Node
+from ..provision.sites import sudo_hint
 from .fabric import fabric_findings
 from .findings import Facts, Finding, Status, check_finding, disk_findings
 from .gpu import compute_finding, gpu_findings
@@ -165,10 +166,7 @@ def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> 
         own = facts.get(part)
         if not own or own.get("failed"):
             found = (own or {}).get("failed") or "nothing"
-            hint = (
-                "check the node's Python, and that you can become root (--ask-become-pass,"
-                " or NOPASSWD in sudoers)"
-            )
+            hint = sudo_hint(found) or "check the node's Python, and that you can become root"
             yield Finding(node.name, f"{part} facts", "failed", "facts", found, hint)
         else:
             yield from check(node, stack, own)

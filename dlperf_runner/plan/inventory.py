@@ -22,6 +22,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, Valida
 from ..catalog.overrides import ADOPTED
 from ..catalog.reader import mpirun_of
 from ..catalog.suites import SUITES
+from ..core import extra_variables
 from ..core.errors import UserError
 from ..core.extras import require_cluster
 from ..core.node import ENGINES, MPI_TRANSPORTS, Node
@@ -124,6 +125,7 @@ def _list_inventory(inventories: Sequence[str], limit: str | None) -> dict[str, 
         argv += ["-i", inventory]
     if limit:
         argv += ["--limit", limit]
+    argv += extra_variables.options()
     project = of_ansible()
     if Path("ansible.cfg").exists():
         del project["ANSIBLE_CONFIG"]

@@ -196,6 +196,7 @@ def arguments(
     chosen = choice(settings, release, software)
     result = for_node(chosen, facts["dlperf_node"], mesh)
     wrong = stacks.release_refusal(settings["dlperf_suite"] or "", release)
+    nameless = ssh_mesh.unresolved_refusal(facts["dlperf_node"].get("unresolved") or ())
     problems: list[str] = []
     meanings: dict[str, list[str]] = {"problems": [], "notes": []}
     if adopted:
@@ -219,8 +220,8 @@ def arguments(
         result["ssh_mesh_known_hosts"] = f"~{chosen.user}/.ssh/known_hosts"
     return {
         **result,
-        "provision_judges": judges(result["provision_roles"], adopted, wrong),
-        "provision_problems": [*problems, *meanings["problems"], wrong],
+        "provision_judges": judges(result["provision_roles"], adopted, wrong or nameless),
+        "provision_problems": [*problems, *meanings["problems"], wrong, nameless],
         "provision_notes": meanings["notes"],
         "dlperf_vendor_mirror": vendors,
     }

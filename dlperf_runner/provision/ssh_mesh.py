@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,36 @@ def hosts(names: Sequence[str], hostvars: Hostvars) -> dict[str, str]:
         if not loopback and name != address:
             entries[name] = address
     return entries
+
+
+def unaddressed(names: Sequence[str], hostvars: Hostvars) -> list[str]:
+    """The nodes that only the site's name service can resolve, as the inventory has no IP address
+    of them, or its nodes keep their /etc/hosts."""
+    if len(names) == 1:
+        return []  # alone, it calls no other
+    keeps = [str(hostvars[name].get("dlperf_adopt") or "") for name in names]
+    if any(re.search(r"\b(all|hosts)\b", adopted) for adopted in keeps):
+        return list(names)
+    return [name for name in names if not _is_ip(_addresses(name, hostvars[name])[0])]
+
+
+def _is_ip(address: str) -> bool:
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return True
+
+
+def unresolved_refusal(names: Sequence[str]) -> str:
+    """The reason why a node cannot reach others whose names it cannot resolve; empty if it can."""
+    if not names:
+        return ""
+    return (
+        f"the node cannot resolve {', '.join(names)}, and the inventory has no IP address for it."
+        " Set dlperf_address (or ansible_host) of each node to its IP address, or add the names to"
+        " the site's name service"
+    )
 
 
 def connections(names: Sequence[str], hostvars: Hostvars, program: str) -> list[dict[str, Any]]:
