@@ -38,7 +38,12 @@ switch_functions:
 is_ours: {description: Whether the driver's packages or run file were installed by provisioning., returned: always, type: bool}
 gpu_processes: {description: "Processes that use the GPUs, such as C(python3 (41327)).", returned: always, type: list, elements: str}
 rebooted_for: {description: The driver for which the role rebooted the node last; null if none., returned: always, type: str}
+image: {description: "The vendor's system image whose part the driver is, such as C(DGX OS 7.1.0); null if there is none.", returned: always, type: str}
 has_headers: {description: Whether the running kernel's headers are installed., returned: O(build), type: bool}
+offers_headers:
+  description: Whether dnf's repositories have the running kernel's headers, if they are not installed; null on other systems, and if dnf does not say.
+  returned: O(build)
+  type: bool
 module: {description: Version of the module nvidia that the running kernel would load; null if there is none., returned: O(build), type: str}
 dkms: {description: Lines of C(dkms status) about this driver., returned: O(build), type: list, elements: str}
 secure_boot: {description: Whether the firmware enforces Secure Boot., returned: O(build), type: bool}
@@ -51,7 +56,7 @@ import re
 
 from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_packages import all_names
+from ansible.module_utils.node_packages import all_names, has_rpm
 from ansible.module_utils.node_probes import SBIN, bounded, is_container, modules, output, program, text
 
 DRIVER_PACKAGE = re.compile(
@@ -69,10 +74,27 @@ def enrolled(keys):
     return [key for key in keys if os.path.exists(key) and "already enrolled" in bounded([mokutil, "--test-key", key], 30)["output"]]
 
 
+def offers_headers(root, kernel):
+    """A repository of the RHEL family has the newest minor release only; kernels before it are in the vault."""
+    if not has_rpm(root):
+        return None
+    found = output(TIMEOUT_S, "dnf", "-q", "repoquery", "kernel-devel-" + kernel)
+    return None if found is None else bool(found)
+
+
+def image(root):
+    """DGX_NAME="DGX Server" and more lines; an update over the network adds DGX_OTA_VERSION="7.1.0"."""
+    found = dict(re.findall(r'(?m)^(DGX_\w+)="?([^"\n]*)', text(root, "etc/dgx-release") or ""))
+    version = found.get("DGX_OTA_VERSION") or found.get("DGX_SWBUILD_VERSION") or ""
+    return ("DGX OS " + version).strip() if found else None
+
+
 def build(root, kernel, keys):
     is_enforced = nvidia_kernel.secure_boot(root)
+    has_headers = os.path.exists(os.path.join(root, "lib/modules", kernel, "build"))
     return {
-        "has_headers": os.path.exists(os.path.join(root, "lib/modules", kernel, "build")),
+        "has_headers": has_headers,
+        "offers_headers": None if has_headers or is_container(root) else offers_headers(root, kernel),
         "module": output(TIMEOUT_S, "modinfo", "-k", kernel, "-F", "version", "nvidia") or None,
         "dkms": [line for line in (output(TIMEOUT_S, "dkms", "status") or "").splitlines() if line.startswith("nvidia")],
         "secure_boot": is_enforced,
@@ -105,6 +127,7 @@ def main():
         switch_functions=nvidia_kernel.switch_functions(root),
         is_ours=nvidia_kernel.is_ours(root, "nvidia_driver"),
         gpu_processes=nvidia_kernel.processes(root),
+        image=image(root),
         rebooted_for=text(root, REBOOTED) or None,
     )
     facts.update(built)

@@ -48,6 +48,7 @@ dma_buf: {description: What DMA-BUF lacks on the node; empty if nothing., return
 peer_memory_client: {description: Whether the kernel has an interface for peer memory modules; null if unknown., returned: always, type: bool}
 ofed: {description: "Version of MLNX_OFED from ofed_info, or of DOCA-OFED from its loaded mlx5_core; null if not installed.", returned: always, type: str}
 memlock_kib: {description: How much memory the user may lock; null if unlimited or unknown., returned: always, type: int}
+slurmd_memlock_kib: {description: How much memory slurmd and its jobs may lock; null if unlimited or if it does not run., returned: always, type: int}
 memlock_unlimited: {description: Whether locked memory is unlimited; null if unknown., returned: always, type: bool}
 """
 

@@ -213,6 +213,15 @@ def memlock(root, user, timeout):
     return (integer(limit) // factor, False) if integer(limit) is not None else (None, None)
 
 
+def slurmd_memlock(root):
+    """KiB that a running slurmd may lock, which its jobs inherit; None if it is unlimited or does not run."""
+    for number in names(root, "proc"):
+        if number.isdigit() and text(root, "proc", number, "comm") == "slurmd":
+            match = re.search(r"(?m)^Max locked memory\s+(\d+)", text(root, "proc", number, "limits") or "")
+            return int(match.group(1)) // 1024 if match else None
+    return None
+
+
 def facts(root, user, named, rails, timeout):
     folder = os.path.join(root, "sys/class/infiniband")
     devices = [device_of(folder, name) for name in names(folder) if not is_switch_function(os.path.join(folder, name, "device"))]
@@ -248,6 +257,7 @@ def facts(root, user, named, rails, timeout):
         "ofed": version.group(1) if version else doca.group() if doca else None,
         "memlock_kib": limit,
         "memlock_unlimited": is_unlimited,
+        "slurmd_memlock_kib": slurmd_memlock(root),
     }
     found.update(bare_metal(root, devices))
     return dict(found, **gpu_direct(root, loaded))

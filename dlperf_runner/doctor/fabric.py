@@ -42,6 +42,12 @@ def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]
     found = "unlimited" if unlimited else None if limit is None else f"{limit} KiB"
     hint = f"{again} --tags node_base; InfiniBand must lock memory as user {node.user}"
     yield check_finding(node.name, "locked memory", unlimited, "unlimited", found, hint)
+    if (limit := facts.get("slurmd_memlock_kib")) is not None:
+        hint = (
+            "its jobs get this limit: LimitMEMLOCK=infinity (systemctl edit slurmd), then restart"
+        )
+        found, check = f"{limit} KiB", "locked memory of slurmd"
+        yield Finding(node.name, check, "warning", "unlimited", found, hint)
 
 
 def _interface(node: Node, told: Facts | None) -> Iterator[Finding]:

@@ -37,6 +37,7 @@ _PROBE = (
 folder=$1 own=$2 name=${SLURMD_NODENAME:?}
 export PATH=$3
 say() { printf 'dlperf|%s|%s|%s\n' "$name" "$1" "$2"; }
+say memlock "$(ulimit -l)"
 say read "$(cat "$folder/$own/login" 2>&1 | head -n 1)"
 say written "$( (echo "$name" > "$folder/$own/node.$name") 2>&1 | head -n 1)"
 for engine in $4; do
@@ -104,8 +105,11 @@ def has_pmix(said: Said) -> bool:
 # ---- what the job on the nodes found
 
 
-def on_nodes(where: str, probe: Probe | None, has_pyxis: bool) -> Iterator[Finding]:
-    """The findings of the job: `where` is the partition, `probe` None if no node was idle."""
+def on_nodes(
+    where: str, probe: Probe | None, has_pyxis: bool, propagated: bool = False
+) -> Iterator[Finding]:
+    """The findings of the job: `where` is the partition, `probe` None if no node was idle.
+    `propagated`: jobs have the login node's limit of locked memory."""
     if probe is None:
         hint = "run the doctor again when a node is idle, or with another --partition"
         found = "no idle node"
@@ -125,6 +129,7 @@ def on_nodes(where: str, probe: Probe | None, has_pyxis: bool) -> Iterator[Findi
     for node, own in facts.items():
         yield from _folder(node, own, probe)
         yield _engines(node, own, has_pyxis)
+        yield from _memlock(node, own, propagated)
     kinds = {tuple((name, own.get(name)) for name in ENGINES) for own in facts.values()}
     if len(facts) > 1:
         is_good = len(kinds) == 1
@@ -174,6 +179,22 @@ def _folder(node: str, own: Mapping[str, str], probe: Probe) -> Iterator[Finding
         told = own.get("written") or ("yes" if is_there else "the login node does not see the file")
         expected = f"can write into {probe.folder}"
         yield check_finding(node, "writes", is_there and told == "yes", expected, told, hint)
+
+
+def _memlock(node: str, own: Mapping[str, str], propagated: bool) -> Iterator[Finding]:
+    """InfiniBand must lock memory. slurmd gives jobs its own limit, or that of the login node."""
+    if "memlock" not in own:
+        return
+    limit = own["memlock"]
+    found = f"{limit} KiB" if limit.isdigit() else limit
+    hint = "InfiniBand must lock memory in jobs. " + (
+        "slurm.conf needs PropagateResourceLimitsExcept=MEMLOCK: jobs have the limits of the"
+        " shell that submits them"
+        if propagated
+        else "slurmd on the node needs LimitMEMLOCK=infinity (systemctl edit slurmd), and a restart"
+    )
+    is_good = limit == "unlimited"
+    yield check_finding(node, "locked memory", is_good, "unlimited", found, hint, "warning")
 
 
 def _engines(node: str, own: Mapping[str, str], has_pyxis: bool) -> Finding:
@@ -241,7 +262,10 @@ def findings(
     has_pyxis = "--container-image" in told["options"].output
     if chosen not in partitions:
         return found
-    return [*found, *on_nodes(f"partition {chosen}", probe, has_pyxis)]
+    return [
+        *found,
+        *on_nodes(f"partition {chosen}", probe, has_pyxis, _propagates_memlock(told)),
+    ]
 
 
 # ---- what the commands printed
@@ -275,6 +299,17 @@ def _setting(told: Mapping[str, Said], name: str) -> str:
     """A line of `scontrol show config`: `AccountingStorageType   = accounting_storage/slurmdbd`."""
     found = re.search(rf"^{name}\s*= (.*)$", told["config"].output, re.MULTILINE)
     return found[1].strip() if found else ""
+
+
+def _propagates_memlock(told: Mapping[str, Said]) -> bool:
+    """PropagateResourceLimits = ALL, PropagateResourceLimitsExcept = MEMLOCK,NOFILE"""
+    names = {
+        setting: _setting(told, setting).upper().replace("RLIMIT_", "").split(",")
+        for setting in ("PropagateResourceLimits", "PropagateResourceLimitsExcept")
+    }
+    included, excepted = names.values()
+    is_excepted = bool({"ALL", "MEMLOCK"} & set(excepted))
+    return bool({"ALL", "MEMLOCK"} & set(included)) and not is_excepted
 
 
 def _table(said: Said) -> list[list[str]]:

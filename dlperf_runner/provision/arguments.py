@@ -221,7 +221,7 @@ def arguments(
     return {
         **result,
         "provision_judges": judges(result["provision_roles"], adopted, wrong or nameless),
-        "provision_problems": [*problems, *meanings["problems"], wrong, nameless],
+        "provision_problems": [*problems, *meanings["problems"], *filter(None, (wrong, nameless))],
         "provision_notes": meanings["notes"],
         "dlperf_vendor_mirror": vendors,
     }

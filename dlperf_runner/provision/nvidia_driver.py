@@ -47,6 +47,50 @@ def secure_boot_refusal(node: Mapping[str, Any], version: str, keys: Sequence[st
     )
 
 
+def image_refusal(node: Mapping[str, Any]) -> str:
+    """The reason why the driver of a vendor's system image is not replaced; empty if there is
+    none. Its other packages need exactly this driver."""
+    if not node.get("image") or node["is_ours"]:
+        return ""
+    return (
+        f"The node has {node['image']}, whose packages need its own driver. Keep its software:"
+        " dlperf_adopt: [driver, container_runtime, infiniband]"
+    )
+
+
+# Where the kernels of earlier minor releases are. Red Hat's own repositories keep them.
+_VAULTS = {
+    "rocky": "https://dl.rockylinux.org/vault/rocky/{release}/{part}/{machine}/os/",
+    "almalinux": "https://vault.almalinux.org/{release}/{part}/{machine}/os/",
+}
+
+
+def headers_refusal(node: Mapping[str, Any], distribution: str) -> str:
+    """The reason why dkms could build nothing for the running kernel of the RHEL family, whose
+    headers no repository has; empty if one has them."""
+    kernel = node["kernel"]
+    if node["is_container"] or node.get("offers_headers") is not False:
+        return ""
+    remedy = "Boot the newest kernel (dnf update kernel, then reboot)"
+    # 5.14.0-427.13.1.el9_4.x86_64
+    match = re.search(r"\.el(\d+)_(\d+)\.(\w+)$", kernel)
+    vault = _VAULTS.get(distribution.lower())
+    if match and vault:
+        major, minor, machine = match.groups()
+        part = "BaseOS" if major == "8" else "AppStream"
+        address = vault.format(release=f"{major}.{minor}", part=part, machine=machine)
+        remedy += (
+            ", or install them from the vault of its release: dnf install"
+            f" --repofrompath=vault,{address} kernel-devel-{kernel}"
+        )
+    elif match:
+        remedy += ", or enable a repository that has the packages of earlier minor releases"
+    return (
+        f"No repository of the node has the headers of its running kernel (kernel-devel-{kernel}),"
+        f" without which dkms builds no module. {remedy}"
+    )
+
+
 def build_failure(node: Mapping[str, Any], version: str, dkms: Mapping[str, Any]) -> str:
     """The reason why the running kernel has no module of a driver; empty if it has."""
     if node["module"] == version:

@@ -63,6 +63,8 @@ def one_line(result: Mapping[str, Any]) -> str:
     """The error message, or the last output line of a module that crashed."""
     said = str(result.get("msg") or "")
     module = str(result.get("module_stderr") or result.get("module_stdout") or "").strip()
-    if module and (not said or said.startswith("MODULE FAILURE")):
+    # The second is ansible-core's since 2.19, also where sudo printed an error.
+    silent = ("MODULE FAILURE", "Module result deserialization failed")
+    if module and (not said or said.startswith(silent)):
         said = module.splitlines()[-1]
     return " ".join(said.split())[-600:]

@@ -56,6 +56,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "dataset_facts": datasets.facts,
     "dataset_sets": datasets.sets,
     "driver_build_failure": nvidia_driver.build_failure,
+    "driver_headers_refusal": nvidia_driver.headers_refusal,
+    "driver_image_refusal": nvidia_driver.image_refusal,
     "driver_is_newer": vendor.is_newer,
     "driver_pins": nvidia_driver.pins,
     "driver_reboot_needed": nvidia_driver.reboot_needed,

@@ -79,6 +79,7 @@ def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
         "ofed": "5.0-2.1.8.0",
         "memlock_kib": 64,
         "memlock_unlimited": False,
+        "slurmd_memlock_kib": None,
     }
 
 
@@ -272,6 +273,16 @@ def test_a_node_without_any(tmp_path: Path) -> None:
     assert found["interfaces"]["eth0"]["mtu"] == 1500
     assert (found["memlock_kib"], found["memlock_unlimited"]) == (None, True)
     assert facts(tmp_path, root, interface="ib0")["interfaces"] == {"ib0": None}
+
+
+def test_the_limit_of_slurmd_is_that_of_its_jobs(tmp_path: Path) -> None:
+    """A site's own unit without LimitMEMLOCK: systemd's default is 8 MiB."""
+    daemon = {"comm": "slurmd\n", "limits": "Max locked memory  8388608  8388608  bytes\n"}
+    made = {f"proc/42/{name}": text for name, text in daemon.items()}
+    root = tree(tmp_path / "root", {"proc/41/comm": "slurmstepd\n", **made})
+    assert facts(tmp_path, root)["slurmd_memlock_kib"] == 8192
+    tree(tmp_path / "root", {"proc/42/limits": "Max locked memory  unlimited  unlimited  bytes\n"})
+    assert facts(tmp_path, root)["slurmd_memlock_kib"] is None
 
 
 def test_the_limit_is_that_of_a_login_of_the_user(tmp_path: Path) -> None:

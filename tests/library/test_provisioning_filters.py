@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from executed_modules import call
 from provisioning_choices import NAMES, choice, node, settings
 
 from dlperf_runner.provision import arguments, environments, frameworks, horovod, ssh_mesh
@@ -111,7 +113,7 @@ def test_what_a_node_cannot_keep_and_a_wrong_release_are_told_together() -> None
     kept = arguments.arguments(
         settings(stack="h100-cuda12.9", adopt=["driver"]), FACTS, {}, NOTHING | own
     )
-    assert kept["provision_problems"] == [""]
+    assert kept["provision_problems"] == []
     assert [note.partition(":")[0] for note in kept["provision_notes"]] == ["driver"]
 
 
@@ -211,6 +213,30 @@ def test_hosts_are_named_by_their_address_in_the_cluster() -> None:
         "localhost": {"dlperf_address": "127.0.0.1"},
     }
     assert ssh_mesh.hosts(list(hosts), hosts) == {"a": "192.168.0.1", "b": "10.0.0.2"}
+    assert ssh_mesh.unaddressed(list(hosts), hosts) == ["named"]
+    assert ssh_mesh.unaddressed(["named"], hosts) == []
+    kept = {"a": hosts["a"] | {"dlperf_adopt": ["hosts"]}, "b": hosts["b"]}
+    assert ssh_mesh.unaddressed(list(kept), kept) == ["a", "b"]
+
+
+def test_names_that_the_node_cannot_resolve_are_refused_although_it_lacks_nothing() -> None:
+    """stackhpc/ansible-slurm-appliance#469: provisioning stopped after driver and CUDA."""
+    known = socket.gethostname() if _resolves(socket.gethostname()) else "localhost"
+    missing = [f"gpu{number}.invalid" for number in range(5)]
+    found = call("node_facts", names=[known, *missing])["ansible_facts"]
+    assert found["dlperf_node"]["unresolved"] == missing[:3]
+    node = FACTS["dlperf_node"] | {"unresolved": missing[:1]}
+    document = arguments.arguments(settings(), FACTS | {"dlperf_node": node}, {})
+    (problem,) = document["provision_problems"]
+    assert problem.startswith("the node cannot resolve gpu0.invalid, and the inventory has no IP")
+    assert document["provision_judges"] == []
+
+
+def _resolves(name: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(name, None))
+    except OSError:
+        return False
 
 
 def refusal(takes: str, **node: object) -> str:

@@ -135,6 +135,7 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
     (of("fabric", missing_rails=["mlx5_7"]), "rails", "failed", "no port mlx5_7, only mlx5_0"),
     (of("fabric", modules={"mlx5_core": "5.0-0"}), "loaded ofed", "failed", "5.0-0"),
     (of("fabric", memlock_unlimited=False, memlock_kib=64), "locked memory", "failed", "64 KiB"),
+    (of("fabric", slurmd_memlock_kib=8192), "locked memory of slurmd", "warning", "8192 KiB"),
     (of("fabric", memlock_unlimited=None), "locked memory", "warning", "unknown"),
     # A GPU that is in no NVLink fabric: NVIDIA/gpu-operator#2511, Azure/azhpc-images#506.
     (of_gpu(fabric=fabric("In Progress", None)), "nvlink fabric", "failed", "GPU 3: In Progress"),

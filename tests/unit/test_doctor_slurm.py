@@ -86,6 +86,23 @@ def test_a_cluster_as_it_should_be_has_only_good_findings() -> None:
     assert idle_nodes(GOOD, "main") == 2
 
 
+def test_locked_memory_in_jobs_is_that_of_the_login_node_or_of_slurmd() -> None:
+    """stackhpc/ansible-slurm-appliance#568: jobs had the 64 KiB of the login node."""
+
+    def of(limit: str, config: str = "") -> Finding:
+        text = ON_NODES + f"dlperf|node1|memlock|{limit}\n"
+        probe = Probe(Said(0, text), "/shared", "t0ken", frozenset({"node1", "node2"}))
+        return found(probe, config=CONFIG + config)["node1", "locked memory"]
+
+    assert of("unlimited").status == "ok"
+    assert (of("64").status, of("64").found) == ("warning", "64 KiB")
+    assert "LimitMEMLOCK=infinity" in of("64").hint
+    default = "PropagateResourceLimits = ALL\nPropagateResourceLimitsExcept = (null)\n"
+    assert "PropagateResourceLimitsExcept=MEMLOCK" in of("64", default).hint
+    excepted = "PropagateResourceLimits = ALL\nPropagateResourceLimitsExcept = MEMLOCK\n"
+    assert "LimitMEMLOCK=infinity" in of("64", excepted).hint
+
+
 def test_bad_nodes_are_named_with_their_reasons() -> None:
     rows = (
         "main*|node1|drained|(null)|root|2026-11-22T21:03:20|ECC | errors\n"
@@ -259,6 +276,7 @@ def test_the_probe_finds_the_folder_the_engines_and_the_library(tmp_path: Path) 
     told = run()
     assert (told["read"], told["written"], told["pmix"]) == ("t0ken", "", "")
     assert (told["podman"], told["enroot"]) == ("podman version 4.3.1", "3.5.0")
+    assert told["memlock"] == "unlimited" or told["memlock"].isdigit()
     assert (tmp_path / "own/node.n1").exists()
     (tmp_path / "pmix/libpmix.so").touch()
     assert run()["pmix"] == "yes"
@@ -290,7 +308,9 @@ def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_command_says_text_json_and_an_exit_status(login: Path, tmp_path: Path) -> None:
     document = call("doctor", "--scheduler", "slurm", "--json").document
-    assert document["status"] == "ok", document
+    # This machine's own limit of locked memory.
+    others = [each for each in document["findings"] if each["check"] != "locked memory"]
+    assert {each["status"] for each in others} == {"ok"}, document
     own = {(each["node"], each["check"]): each["found"] for each in document["findings"]}
     assert own["node1", "shared folder"] == own["node1", "writes"] == "yes"
     assert not list(tmp_path.glob(".dlperf-doctor-*"))

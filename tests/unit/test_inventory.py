@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from refusals import refusal
 
 from dlperf_runner.control.campaigns import plan_of_playbook
+from dlperf_runner.core import extra_variables
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan import inventory
@@ -186,3 +188,38 @@ def test_extra_variables_of_the_playbook_are_planned_with(monkeypatch: pytest.Mo
     assert all(env["A"] == "3" and "B" not in env for env in environments)
     with pytest.raises(UserError, match="host a: dlperf_interface: invalid"):
         plan_of_playbook({"dlperf_interface": "--version"})
+
+
+def test_extra_variables_of_a_command_are_the_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ansible-inventory and ansible-playbook read them, each process of the command."""
+    monkeypatch.setenv("DLPERF_EXTRA_VARS", "[]")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hosts.yml").write_text("nodes: {hosts: {a: {dlperf_devices_per_node: 8}}}")
+    (tmp_path / "more.json").write_text(json.dumps({"dlperf_stack": "cpu"}))
+    given = ["@more.json", '{"dlperf_env": {"A": "b c"}}', "dlperf_accelerator=cpu"]
+    extra_variables.use(given)
+    assert extra_variables.options()[:2] == ["-e", f"@{tmp_path}/more.json"]
+    monkeypatch.chdir("/")
+    (node,) = read_inventory([str(tmp_path / "hosts.yml")])
+    assert (node.stack, node.accelerator, node.env) == ("cpu", "cpu", {"A": "b c"})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("nodes=1", "nodes is no variable of nodes"),
+        ('{"repeats": 1}', "repeats is no variable of nodes"),
+        ("{", "invalid JSON"),
+        ("dlperf_stack", "no value"),
+        ("@none.yml", "file not found"),
+    ],
+)
+def test_an_extra_variable_that_would_change_nothing_is_refused(
+    text: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DLPERF_EXTRA_VARS", "[]")
+    with pytest.raises(UserError, match=problem):
+        extra_variables.use([text])
+    assert extra_variables.options() == []

@@ -18,7 +18,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 # What other jobs do, and what the user's logins may: no fault of the node.
-NOT_HERE = {"other processes", "throttling", "locked memory"}
+NOT_HERE = {"other processes", "throttling", "locked memory", "locked memory of slurmd"}
 FILE_SYSTEMS, LEAST_FREE_MIB = ("/", "/tmp"), 1024  # noqa: S108  nothing is written there
 PROBE_S, COMPUTE_S = 20, 60
 LONGEST = 500  # of the reason

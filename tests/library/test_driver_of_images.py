@@ -1,0 +1,105 @@
+"""Drivers of DGX OS and of cloud images, and kernels that are older than the repositories."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from standins import PROJECT, call, program, tree
+
+from dlperf_runner.provision.nvidia_driver import headers_refusal, image_refusal
+
+# As NVIDIA's documentation of DGX OS prints it.
+DGX = """DGX_NAME="DGX Server"
+DGX_PRETTY_NAME="NVIDIA DGX Server"
+DGX_SWBUILD_DATE="2025-04-16-10-09-44"
+DGX_SWBUILD_VERSION="7.1.0"
+DGX_COMMIT_ID="8b4a8a6"
+DGX_PLATFORM="DGX Server for DGX H100"
+"""
+# Of Ubuntu's images with NVIDIA's driver, for example on AWS (gpu-driver-container#35).
+CLOUD = [
+    "linux-modules-nvidia-580-server-open-aws",
+    "linux-modules-nvidia-580-server-open-6.8.0-1040-aws",
+    "linux-objects-nvidia-580-server-open-6.8.0-1040-aws",
+    "linux-signatures-nvidia-6.8.0-1040-aws",
+    "nvidia-headless-no-dkms-580-server-open",
+    "nvidia-kernel-common-580-server",
+    "nvidia-utils-580-server",
+    "nvidia-compute-utils-580-server",
+    "nvidia-firmware-580-server-580.95.05",
+    "libnvidia-compute-580-server",
+    "libnvidia-cfg1-580-server",
+    "nvidia-kernel-source-580-server-open",
+    "nvidia-fabricmanager-580",
+]
+
+
+def info(tmp_path: Path, files: dict[str, str], *bins: Path) -> dict[str, Any]:
+    root = tree(tmp_path / "root", files)
+    found: dict[str, Any] = call("driver_info", tmp_path, bins, root=str(root), build=True)
+    return found
+
+
+def test_the_driver_of_dgx_os_is_kept_or_the_node_is_refused(tmp_path: Path) -> None:
+    node = info(tmp_path, {"etc/dgx-release": DGX})
+    assert node["image"] == "DGX OS 7.1.0"
+    assert "DGX OS 7.1.0, whose packages need its own driver" in image_refusal(node)
+    assert "dlperf_adopt: [driver, container_runtime, infiniband]" in image_refusal(node)
+    assert image_refusal(node | {"is_ours": True}) == ""
+    updated = info(tmp_path, {"etc/dgx-release": DGX + 'DGX_OTA_VERSION="7.2.1"\n'})
+    assert updated["image"] == "DGX OS 7.2.1"
+    (tmp_path / "root/etc/dgx-release").unlink()
+    assert image_refusal(info(tmp_path, {})) == ""
+
+
+@pytest.mark.parametrize("system", ["ubuntu22.04", "ubuntu24.04"])
+def test_the_driver_of_a_cloud_image_is_replaced_as_a_whole(system: str) -> None:
+    tables = yaml.safe_load((PROJECT / "roles/nvidia_driver/vars/main.yml").read_text())
+    release = tables["__nvidia_driver_releases"]["580.173.02"]["systems"][system]
+    kept = [name for name in CLOUD if not any(fnmatch(name, glob) for glob in release["replaces"])]
+    assert kept == []
+
+
+@pytest.mark.parametrize(
+    ("distribution", "kernel", "remedy"),
+    [
+        (
+            "Rocky",
+            "5.14.0-427.13.1.el9_4.x86_64",
+            "--repofrompath=vault,https://dl.rockylinux.org/vault/rocky/9.4/AppStream/x86_64/os/"
+            " kernel-devel-5.14.0-427.13.1.el9_4.x86_64",
+        ),
+        (
+            "AlmaLinux",
+            "4.18.0-513.5.1.el8_9.x86_64",
+            "--repofrompath=vault,https://vault.almalinux.org/8.9/BaseOS/x86_64/os/"
+            " kernel-devel-4.18.0-513.5.1.el8_9.x86_64",
+        ),
+        ("Red", "5.14.0-427.13.1.el9_4.x86_64", "enable a repository"),
+        ("Red", "6.12.0-custom", "Boot the newest kernel"),
+    ],
+)
+def test_a_kernel_whose_headers_are_in_the_vault_is_refused_before_anything_changes(
+    distribution: str, kernel: str, remedy: str
+) -> None:
+    """GoogleCloudDataproc/initialization-actions#1206: kernel-devel was in the vault alone."""
+    node = {"kernel": kernel, "is_container": False, "offers_headers": False}
+    refused = headers_refusal(node, distribution)
+    assert refused.startswith("No repository of the node has the headers of its running kernel")
+    assert remedy in refused
+    for changed in ({"offers_headers": True}, {"offers_headers": None}, {"is_container": True}):
+        assert headers_refusal(node | changed, distribution) == ""
+
+
+def test_dnf_is_asked_for_the_running_kernels_headers(tmp_path: Path) -> None:
+    """dnf repoquery prints nothing, and succeeds, if it finds nothing."""
+    rocky = {"etc/os-release": 'ID="rocky"\nID_LIKE="rhel centos fedora"\n', "proc/1/environ": ""}
+    asked = 'case "$*" in "-q repoquery kernel-devel-"*) %s;; *) exit 1;; esac'
+    for answer, offered in (("exit 0", False), ("echo kernel-devel-0:5-1.x86_64", True)):
+        bins = program(tmp_path / "bin", "dnf", asked % answer)
+        assert info(tmp_path, rocky, bins)["offers_headers"] is offered
+    assert info(tmp_path, rocky | {"etc/os-release": "ID=debian\n"}, bins)["offers_headers"] is None
