@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..control.playbooks import AskBecomePass, ExtraVariables, ask_become_password
-from ..core import extra_variables
+from ..control.playbooks import AskBecomePass, ExtraVariables, use_ansible_options
 from ..core.errors import UserError
 from ..options import Chosen, option, print_errors, print_note
 from ..options.scheduler import chooses_and_schedules, scheduled
@@ -74,10 +73,7 @@ def command(
     from ..control import campaigns, controllers
     from ..control.rounds import Policy
 
-    if extra_vars:
-        extra_variables.use(extra_vars)
-    if ask_become_pass:
-        ask_become_password()
+    use_ansible_options(ask_become_pass, extra_vars)
     jobs = scheduled(chosen)
     given = (chosen.choice, chosen.inventories, chosen.limit, campaign, resume, chosen.wait)
     policy = Policy(stop_after, on_node_loss)

@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from ..core import extra_variables
 from ..core.extras import require_cluster
 from ..core.paths import cache, of_ansible, project
 
@@ -43,6 +44,14 @@ ExtraVariables = Annotated[
         show_default=False,
     ),
 ]
+
+
+def use_ansible_options(ask_become_pass: bool, extra_vars: Sequence[str] | None) -> None:
+    """Take the options of Ansible for all playbooks that this process starts."""
+    if extra_vars:
+        extra_variables.use(extra_vars)
+    if ask_become_pass:
+        ask_become_password()
 
 
 def ask_become_password() -> None:

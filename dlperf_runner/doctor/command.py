@@ -12,8 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ..catalog.reader import load_catalog
-from ..control.playbooks import AskBecomePass, ExtraVariables, ask_become_password
-from ..core import extra_variables
+from ..control.playbooks import AskBecomePass, ExtraVariables, use_ansible_options
 from ..core.errors import UserError
 from ..core.files import read_text
 from ..core.lists import counted
@@ -145,10 +144,7 @@ def command(
     about_nodes = {
         "inventory": inventory, "limit": limit, "facts": facts, "dcgm": dcgm, "bandwidth": bandwidth
     }  # fmt: skip
-    if extra_vars:
-        extra_variables.use(extra_vars)
-    if ask_become_pass:
-        ask_become_password()
+    use_ansible_options(ask_become_pass, extra_vars)
     if scheduled["scheduler"]:
         findings = _of_cluster(scheduled, about_nodes)
     else:
