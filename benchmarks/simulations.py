@@ -15,9 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from dlperf_runner.ab.pairs import PairedTest
+from dlperf_runner.bisect.search import Step, decide_by, search, step_test
 from dlperf_runner.compare.spread import widened
 from dlperf_runner.compare.verdicts import (
     FAILED,
+    FASTER,
     NO_DIFFERENCE,
     PASSED,
     SLOWER,
@@ -28,7 +31,13 @@ from dlperf_runner.compare.verdicts import (
 from dlperf_runner.measure.steady_state import steadiness
 from dlperf_runner.stats.between_campaigns import estimate
 from dlperf_runner.stats.change_points import first_change
-from dlperf_runner.stats.intervals import compare_samples, median_interval, outliers, ratio_interval
+from dlperf_runner.stats.intervals import (
+    ConfidenceInterval,
+    compare_samples,
+    median_interval,
+    outliers,
+    ratio_interval,
+)
 from dlperf_runner.stats.ratios import pooled_interval, published_interval, relative_difference
 from dlperf_runner.stats.repeats import relative_half_width, wanted_repeats
 from dlperf_runner.stats.sequential import (
@@ -358,6 +367,79 @@ def _suite(random: Random, draw: Draw, units: int, factor: float, by_reference: 
     return [look(values) for values in runs]
 
 
+# ---- in turns
+
+
+def paired(random: Random, trials: int) -> Iterator[Row]:
+    """`ab` with the defaults: equal sides called faster or slower; sides that are 1 % slower, just
+    at the tolerance, called equal; equal ones called equal; and 2 % slower ones called slower."""
+    test = PairedTest()
+    for name, draw, drift in (
+        ("CV 0.3 %, normal, in turns", normal(0.003), 0.0),
+        ("CV 0.5 %, normal, in turns", normal(0.005), 0.0),
+        ("CV 1 %, normal, in turns", normal(0.01), 0.0),
+        ("CV 0.5 %, skewed, in turns", skewed(0.005), 0.0),
+        ("CV 0.5 %, normal, in turns, 10 % slower at the end", normal(0.005), 0.1),
+    ):
+        shares = []
+        for factor, is_meant in (
+            (1.0, lambda verdict: verdict in (FASTER, SLOWER)),
+            (0.99, lambda verdict: verdict == NO_DIFFERENCE),
+            (1.0, lambda verdict: verdict == NO_DIFFERENCE),
+            (0.98, lambda verdict: verdict == SLOWER),
+        ):
+            verdicts = [
+                _in_turns(random, draw, factor, drift, test, test.decide) for _ in range(trials)
+            ]
+            shares.append(share([is_meant(verdict) for verdict in verdicts]))
+        yield name, shares
+
+
+def _in_turns(
+    random: Random,
+    draw: Draw,
+    factor: float,
+    drift: float,
+    test: PairedTest,
+    decide: Callable[[ConfidenceInterval], str],
+) -> str:
+    """The verdict on side B. The machine drifts from run to run, A B B A."""
+    a, b = draw(random, test.most), draw(random, test.most)
+    step = drift / (2 * test.most)
+    differences = [
+        math.log(factor * y / x) + (-step if pair % 2 == 0 else step)
+        for pair, (x, y) in enumerate(zip(a, b, strict=True))
+    ]
+    return judged(
+        test.most, test.sizes, lambda n: test.interval(differences[:n]), decide, UNDECIDED
+    ).verdict
+
+
+def bisect(random: Random, trials: int) -> Iterator[Row]:
+    """`bisect` with the defaults over 32 versions, one of which brings a slowdown of 2 %: the right
+    one is found, a wrong one is, and a step is undecided."""
+    versions = [str(number) for number in range(32)]
+    for cv in (0.005, 0.01, 0.015):
+        right, wrong, open_ = [], [], []
+        for _ in range(max(LEAST_TRIALS, trials // 4)):
+            first = int(random.integers(1, 32))
+            found = search(versions, _judges(random, normal(cv), first))
+            right.append(found.version == str(first))
+            wrong.append(found.version not in (None, str(first)))
+            open_.append(found.version is None)
+        yield f"32 versions, CV {100 * cv:g} %", [share(right), share(wrong), share(open_)]
+
+
+def _judges(random: Random, draw: Draw, first: int) -> Callable[[str], Step]:
+    test = step_test(32, 0.05, 128)
+
+    def judge(version: str) -> Step:
+        factor = 0.98 if int(version) >= first else 1.0
+        return Step(version, _in_turns(random, draw, factor, 0.0, test, decide_by(0.02)))
+
+    return judge
+
+
 SIMULATIONS: dict[str, Callable[[Random, int], Iterator[Row]]] = {
     "steady": steady,
     "case": case,
@@ -372,6 +454,8 @@ SIMULATIONS: dict[str, Callable[[Random, int], Iterator[Row]]] = {
     "change-points": change_points,
     "changes-found": changes_found,
     "accept": accept,
+    "paired": paired,
+    "bisect": bisect,
 }
 
 

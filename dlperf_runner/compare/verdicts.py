@@ -65,10 +65,10 @@ def case_verdict(
     say nothing where the spread is known."""
     if too_few(result):
         return TOO_FEW
-    found = _side(difference.interval)
+    found = side(difference.interval)
     if found != NO_DIFFERENCE or result.p_value >= SIGNIFICANCE or spread is not None:
         return found
-    alone = _side(difference.log_ratio.interval(LEVEL))
+    alone = side(difference.log_ratio.interval(LEVEL))
     return {FASTER: PERHAPS_FASTER, SLOWER: PERHAPS_SLOWER}.get(alone, NO_DIFFERENCE)
 
 
@@ -148,14 +148,15 @@ def together(rows: Sequence[Mapping[str, Any]]) -> Together | None:
     if any(_is_number(row["between_campaigns"]) for row in rows):
         error, freedom = fmean(r.error for r in ratios), min(r.freedom for r in ratios)
         found = LogRatio(fmean(r.value for r in ratios), error, freedom).interval(LEVEL)
-    return Together(len(ratios), found.low, found.high, _side(found))
+    return Together(len(ratios), found.low, found.high, side(found))
 
 
 def _is_number(value: float | None) -> bool:
     return value is not None and not math.isnan(value)
 
 
-def _side(interval: ConfidenceInterval) -> str:
+def side(interval: ConfidenceInterval) -> str:
+    """The side of 0 on which an interval of a relative difference is."""
     if interval.low > 0:
         return FASTER
     return SLOWER if interval.high < 0 else NO_DIFFERENCE

@@ -48,7 +48,7 @@ class Scheduled:
         scheduled.refuse_policy(policy)
         directory = Path(campaign or new_directory()).resolve()
         with located(chosen.file):
-            choice, nodes, settings = self._planned(chosen)
+            choice, nodes, settings = self.planned(chosen)
             scheduled.create(directory, choice, nodes, settings, print_note, chosen.file)
         return directory
 
@@ -62,16 +62,15 @@ class Scheduled:
 
         directory = Path(campaign or new_directory()).resolve()
         with located(chosen.file):
-            choice, nodes, settings = self._planned(
-                chosen, max(chosen.choice.nodes, default=_NODES)
-            )
+            choice, nodes, settings = self.planned(chosen, max(chosen.choice.nodes, default=_NODES))
             document = plan_document(*planned(choice, nodes, print_note))
         scripts = scheduled.scripts(directory, settings, document["runs"])
         return {**document, "scripts": scripts}
 
-    def _planned(
+    def planned(
         self, chosen: Chosen, planned_nodes: int = 0
     ) -> tuple[Choice, tuple[Node, ...], SchedulerSettings]:
+        """What is planned on the scheduler's nodes, and how its jobs are made."""
         from ..control import scheduled
         from ..plan.choice import parse_wait
 
@@ -140,9 +139,13 @@ def _of_jobs() -> dict[str, inspect.Parameter]:
 def chooses_and_schedules(command: Callable[..., None]) -> Callable[..., None]:
     """Add a campaign file, the options of `chooses` and those of schedulers to a command. It gets
     Chosen as first argument, which has what `scheduled` needs."""
+    return chooses(command, further=[keyword("file", _FILE), *of_scheduler()])
+
+
+def of_scheduler() -> list[inspect.Parameter]:
+    """The options of schedulers."""
     texts = [text_option(name, f"--{name.replace('_', '-')}", *shown) for name, *shown in _TEXTS]
-    further = [keyword("file", _FILE), *texts, keyword("site", _SITE), *_of_jobs().values()]
-    return chooses(command, further=further)
+    return [*texts, keyword("site", _SITE), *_of_jobs().values()]
 
 
 def scheduled(chosen: Chosen) -> Scheduled:

@@ -39,6 +39,8 @@ LAYERS = (
     "export",
     "bundle",
     "accept",
+    "ab",
+    "bisect",
 )
 # Programs that run on nodes; they know nothing of the package around them.
 APART = ("workloads",)

@@ -17,7 +17,7 @@ if fault == "interface":
     os.environ["OMPI_MCA_btl_tcp_if_include"] = "lo"  # noqa: SIM112  of this rank only
 from mpi4py import MPI  # type: ignore[import-not-found]  # noqa: E402  of the node's environment
 
-steps, seconds = int(sys.argv[1]), float(sys.argv[2])
+steps, seconds = int(sys.argv[1]), float(sys.argv[2]) * (1.25 if fault == "slow" else 1)
 world = MPI.COMM_WORLD
 # After the start, a hang is noticed by the rhythm before it.
 AT = 1 if fault.startswith("first") else 3 if fault in ("crash", "exit", "abort") else 35

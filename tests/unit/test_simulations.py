@@ -16,7 +16,7 @@ PAGE = (PROJECT / "docs" / "statistics.md").read_text(encoding="utf-8")
 TRIALS = 150
 NAMES = (
     *("steady", "case", "published", "family-wise", "missed", "verdicts", "unequal", "found"),
-    *("campaigns", "adaptive", "change-points", "changes-found", "accept"),
+    *("campaigns", "adaptive", "change-points", "changes-found", "accept", "paired", "bisect"),
 )
 
 

@@ -1,0 +1,1 @@
+"""Two versions of anything, measured in turns and compared in pairs."""

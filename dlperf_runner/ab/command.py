@@ -1,0 +1,125 @@
+"""The command `ab`: two versions of anything, in turns, until it is decided which is faster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..compare.verdicts import UNDECIDED
+from ..core.errors import UserError
+from ..options import (
+    AsJson,
+    Chosen,
+    chooses,
+    option,
+    print_errors,
+    print_json,
+    print_note,
+    screen,
+)
+from ..options.scheduler import of_scheduler, scheduled
+from ..plan.choice import fraction, parse_choice
+
+ORDER = 90
+_Directories = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        help="Two campaigns whose runs were made in turns: judge them, run nothing.",
+        metavar="[DIR] [DIR]",
+        show_default=False,
+    ),
+]
+_OfSide = (
+    "of `run`, a parameter, an environment variable such as NCCL_ALGO, or a variable of nodes such"
+    " as dlperf_stack; may be repeated."
+)
+_SideA = Annotated[list[str] | None, option("--a", f"What side A has: an option {_OfSide}", "K=V")]
+_SideB = Annotated[list[str] | None, option("--b", "The same of side B.", "K=V")]
+_Campaign = Annotated[
+    str,
+    option("--campaign", "The folder of both campaigns, a and b; one that exists goes on.", "DIR"),
+]
+Within = Annotated[str, option("--within", "A difference wholly within this is none.", "PERCENT")]
+MostPairs = Annotated[int, option("--most", "At most so many pairs.", "N", min=4)]
+
+
+@partial(chooses, further=of_scheduler())
+def command(
+    chosen: Chosen,
+    directories: _Directories = None,
+    a: _SideA = None,
+    b: _SideB = None,
+    campaign: _Campaign = "",
+    within: Within = "1%",
+    most: MostPairs = 32,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two versions of anything, run in turns (A B B A) until it is decided, in pairs. The
+    exit status is 1 if it is undecided.
+
+    Example: dlperf ab --workload nccl-allreduce --nodes 2 --a NCCL_ALGO=Ring --b NCCL_ALGO=Tree"""
+    from ..campaign.directory import new_directory
+    from ..results.load import load_results
+    from .pairs import PairedTest, judge
+    from .sides import create, sides_of
+    from .turns import Place, measure
+
+    test = PairedTest(fraction(within, "--within"), most)
+    problems: list[str] = []
+    if directories:
+        if len(directories) != 2 or a or b or chosen.choice != parse_choice({}):
+            raise UserError(
+                "two campaigns are judged, or two sides are run",
+                where="ab",
+                expected="dlperf ab A B, or dlperf ab --a K=V --b K=V with options of `run`",
+            )
+        document = judge(load_results(directories[0]), load_results(directories[1]), test)
+    else:
+        sides = sides_of({"--a": a, "--b": b})
+        folder = Path(campaign or new_directory()).resolve()
+        places = (folder / "a", folder / "b")
+        for place, side in zip(places, sides, strict=True):
+            if not place.exists():
+                create(place, side, chosen, scheduled(chosen), print_note)
+        where = Place(chosen.inventories, chosen.wait, print_note)
+        document, problems = measure(*places, test, where)
+        document |= {"side_a": str(sides[0]), "side_b": str(sides[1])}
+    if as_json:
+        print_json(document)
+    else:
+        print(render(document), end="")
+    print_errors(problems)
+    raise typer.Exit(1 if problems or document["verdict"] == UNDECIDED else 0)
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The verdict as a table."""
+    from ..report.numbers import decimals, percent
+    from ..report.tables import Cell, Column
+    from ..report.terminal import table
+
+    columns = (Column("side"), Column("median", True), Column("campaign"))
+    rates = [document["median_a"], document["median_b"]]
+    places = decimals(rates)
+    rows = [
+        (
+            f"{name}: {document.get(f'side_{name.lower()}') or 'as planned'}",
+            "-" if rate is None else f"{rate:.{places}f} {document['unit']}",
+            document[name.lower()],
+        )
+        for name, rate in zip("AB", rates, strict=True)
+    ]
+    text = table(columns, [[Cell(c, c) for c in row] for row in rows], screen())
+    interval = ""
+    if document["low"] is not None:
+        low, high = percent(document["low"]), percent(document["high"])
+        interval = f" by {percent(document['difference'])} ({low} to {high})"
+    why = f": {document['why']}" if document["why"] else ""
+    text += f"\nB is {document['verdict']}{interval}, {document['judged_pairs']} pairs{why}.\n"
+    if document["differs_in"]:
+        text += f"The records differ in {'; '.join(document['differs_in'])}.\n"
+    return text

@@ -1,0 +1,72 @@
+"""Runs two campaigns in turns, A B B A, until their pairs decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..campaign import lock
+from ..campaign.directory import missing_runs
+from ..campaign.job_files import read_settings
+from ..compare.verdicts import UNDECIDED
+from ..control import scheduled
+from ..control.rounds import execute_campaign, grow
+from ..results.load import load_results
+from .pairs import Decide, PairedTest, judge
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where campaigns run: inventories, how long to wait for nodes, and who is told."""
+
+    inventories: Sequence[str]
+    wait: str
+    say: Callable[[str], None]
+
+
+def measure(
+    a: Path, b: Path, test: PairedTest, place: Place, decide: Decide | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """Run pairs until a look decides; returns the verdict, and what went wrong. Pairs that are
+    done already are not run again. A run that is not done ends it."""
+    document = _judged(a, b, test, decide)
+    done = 0
+    for size in test.sizes:
+        for directory, repeats in turns(a, b, done, size):
+            grow(directory, repeats, "the next pairs")
+            problems = _execute(directory, place)
+            if missing_runs(directory):
+                where = f"{directory}: a run is not done; see `dlperf status {directory}`"
+                return _judged(a, b, test, decide), [*problems, where]
+        done = size
+        document = _judged(a, b, test, decide)
+        place.say(f"{size} pairs: {document['verdict']}")
+        if document["verdict"] != UNDECIDED:
+            break
+    return document, []
+
+
+def turns(a: Path, b: Path, done: int, pairs: int) -> Iterator[tuple[Path, int]]:
+    """The sides in turn, with the number of their runs after it: of odd pairs A comes first, of
+    even ones B, so that runs of one side that follow each other are one turn."""
+    turn: tuple[Path, int] | None = None
+    for pair in range(done + 1, pairs + 1):
+        for side in (a, b) if pair % 2 else (b, a):
+            if turn is not None and turn[0] != side:
+                yield turn
+            turn = (side, pair)
+    if turn is not None:
+        yield turn
+
+
+def _execute(directory: Path, place: Place) -> list[str]:
+    if not read_settings(directory):
+        return execute_campaign(directory, place.inventories, place.wait, place.say)
+    with lock.held(directory):
+        return scheduled.run(directory, place.say)
+
+
+def _judged(a: Path, b: Path, test: PairedTest, decide: Decide | None) -> dict[str, Any]:
+    return judge(load_results(a), load_results(b), test, decide)

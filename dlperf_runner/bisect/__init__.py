@@ -1,0 +1,1 @@
+"""The version that made something slower, found by halving, with a stated error rate."""

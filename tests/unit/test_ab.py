@@ -1,0 +1,223 @@
+"""`dlperf ab` and `dlperf bisect`: runs in turns by a stand-in for bench.yml, judged in pairs."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from accepted import campaigns, speeds
+from command_line import call, output
+from plan_examples import lab_nodes
+from recorded_campaign import end
+
+from dlperf_runner.ab.pairs import PairedTest
+from dlperf_runner.ab.sides import parse_side
+from dlperf_runner.ab.turns import turns
+from dlperf_runner.bisect.command import versions_of
+from dlperf_runner.bisect.search import Step, decide_by, search, step_test, steps_of
+from dlperf_runner.campaign.directory import read_plan, remaining_plan
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.node import Node
+from dlperf_runner.stats.sequential import judged
+
+CHOICE = ("--workload", "mxnet-resnet50v1b", "--nodes", 1, "--gpus-per-node", 1)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Runs whose speed their environment variable SPEED says, on a machine that gets slower by 1 %
+    with each run. Gives the runs that were made."""
+    found: list[str] = []
+    numbers = random.Random(7)  # noqa: S311  not for secrets
+
+    def execute(directory: Path, *_: object, **__: object) -> list[str]:
+        for run in remaining_plan(directory)["runs"]:
+            level = float(run["commands"][0]["env"]["SPEED"])
+            noise = numbers.gauss(1, 0.003)
+            end(directory, run, round(level * noise * 0.99 ** len(found), 2))
+            found.append(f"{directory.name}{run['repeat']}")
+        return []
+
+    def nodes(*_: object) -> tuple[Node, ...]:
+        return lab_nodes()
+
+    monkeypatch.setattr("dlperf_runner.ab.turns.execute_campaign", execute)
+    monkeypatch.setattr("dlperf_runner.ab.sides.read_inventory", nodes)
+    return found
+
+
+def ab(folder: Path, a: float, b: float, *options: object, status: int = 0) -> dict:
+    sides = ("--a", f"SPEED={a}", "--b", f"SPEED={b}", "--b", "SIDE=b")
+    return call(
+        "ab", *CHOICE, *sides, "--campaign", folder, *options, "--json", status=status
+    ).document
+
+
+def test_sides_take_turns() -> None:
+    a, b = Path("a"), Path("b")
+    order = [f"{side}{number}" for side, number in turns(a, b, 0, 4)]
+    # A1 B1 B2 A2 A3 B3 B4 A4
+    assert order == ["a1", "b2", "a3", "b4", "a4"]
+    assert [f"{side}{number}" for side, number in turns(a, b, 4, 5)] == ["a5", "b5"]
+
+
+def test_a_slower_side_is_found_while_the_machine_gets_slower(
+    tmp_path: Path, made: list[str]
+) -> None:
+    document = ab(tmp_path / "ab", 200, 190)
+    assert document["verdict"] == "slower"
+    assert document["low"] < -0.05 < document["high"] < 0
+    # The first look decides, and no more is run.
+    assert made == ["a1", "b1", "b2", "a2", "a3", "b3", "b4", "a4"]
+    assert document["judged_pairs"] == 4
+    plans = {side: read_plan(tmp_path / "ab" / side) for side in "ab"}
+    envs = {side: plan["runs"][0]["commands"][0]["env"] for side, plan in plans.items()}
+    assert {side: env["SPEED"] for side, env in envs.items()} == {"a": "200", "b": "190"}
+    # The same by the campaigns alone, and nothing is run again.
+    again = call("ab", tmp_path / "ab" / "a", tmp_path / "ab" / "b", "--json").document
+    assert {**again, "side_a": "SPEED=200", "side_b": "SPEED=190 SIDE=b"} == document
+    assert (ab(tmp_path / "ab", 200, 190), len(made)) == (document, 8)
+    printed = output("ab", tmp_path / "ab" / "a", tmp_path / "ab" / "b")
+    assert "B is slower by -" in printed
+
+
+def test_no_difference_needs_an_interval_within_the_tolerance(
+    tmp_path: Path, made: list[str]
+) -> None:
+    document = ab(tmp_path / "ab", 200, 200, "--within", "2%")
+    assert document["verdict"] == "no difference shown"
+    assert -0.02 <= document["low"] <= 0 <= document["high"] <= 0.02
+    undecided = ab(tmp_path / "short", 200, 200, "--within", "0.1%", "--most", 4, status=1)
+    assert undecided["verdict"] == "undecided"
+    assert undecided["why"] == "the interval is not decided after 4 pairs"
+
+
+def test_campaigns_are_judged_in_pairs(tmp_path: Path) -> None:
+    drift = [100 - n for n in range(8)]
+    rates = {side: [round(factor * v, 2) for v in drift] for side, factor in SIDES.items()}
+    found = campaigns(tmp_path, {side: rates[side] for side in SIDES})
+    document = call("ab", found["node1"], found["node2"], "--json").document
+    # compare, which knows no pairs, cannot tell 1 % in a drift of 7 %.
+    assert (document["verdict"], document["judged_pairs"]) == ("slower", 4)
+
+
+SIDES = {"node1": 1.0, "node2": 0.99}
+
+
+def test_too_few_pairs(tmp_path: Path) -> None:
+    found = campaigns(tmp_path, {"node1": speeds(100, 3, 1), "node2": speeds(100, 2, 2)})
+    document = call("ab", found["node1"], found["node2"], "--json", status=1).document
+    assert document["why"] == "too few runs: 2 pairs; the first look is at 4"
+
+
+def test_what_a_side_may_say() -> None:
+    side = parse_side(
+        ["precision=fp16", "NCCL_ALGO=Ring", "image_size=64", "dlperf_mpirun_args=[-v]"], "--a"
+    )
+    assert side.choice == {"precision": "fp16"}
+    assert side.environment == {"NCCL_ALGO": "Ring"}
+    assert side.parameters == {"image_size": "64"}
+    assert side.nodes == {"dlperf_mpirun_args": ["-v"]}
+    for text in ("precision", "repeats=3", "dlperf_nothing=1", "a b=1"):
+        with pytest.raises(UserError):
+            parse_side([text], "--a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--a", "X=1", "--b", "X=1"), "both sides are the same"),
+        (("only-one",), "two campaigns are judged, or two sides are run"),
+        (("--a", "X=1", "--workload", "mxnet-resnet50v1b"), "the choice has several cases"),
+        (("--a", "X=1", "--b", "nothing=2", *CHOICE), "nothing"),
+    ],
+)
+def test_bad_input(made: list[str], arguments: tuple[object, ...], message: str) -> None:
+    printed = output("ab", *arguments, status=2)
+    assert message in printed
+    assert "Traceback" not in printed
+
+
+# ---- bisect
+
+
+def planted(slow_from: int, random_numbers: random.Random) -> Callable[[str], Step]:
+    """Judges versions of which those from a number on sleep 2 % of each step; CV 0.5 %."""
+
+    def judge(version: str) -> Step:
+        test = step_test(32, 0.05, 128)
+        factor = 0.98 if int(version) >= slow_from else 1.0
+        noise = random_numbers.gauss
+        pairs = [noise(0, 0.005) - noise(0, 0.005) + factor - 1 for _ in range(test.most)]
+        look = judged(
+            test.most,
+            test.sizes,
+            lambda size: test.interval(pairs[:size]),
+            decide_by(0.02),
+            "undecided",
+        )
+        return Step(version, look.verdict, look.interval.low, look.interval.high, look.size)
+
+    return judge
+
+
+def test_a_planted_sleep_of_2_percent_in_one_of_32_commits_is_found() -> None:
+    versions = [str(n) for n in range(32)]
+    numbers = random.Random(1)  # noqa: S311  not for secrets
+    results = [(first, search(versions, planted(first, numbers))) for first in range(1, 32)]
+    assert all(len(found.steps) <= steps_of(32) for _, found in results)
+    # At most 5 % wrong, at most a few undecided: of 31.
+    wrong = [f for first, f in results if f.version is not None and int(f.version) != first]
+    assert len(wrong) <= 3
+    right = [first for first, f in results if f.version == str(first)]
+    assert len(right) >= 27
+
+
+def test_a_list_that_is_not_slower_at_its_end() -> None:
+    found = search(["0", "1", "2"], planted(9, random.Random(3)))  # noqa: S311
+    assert (found.version, found.why) == (None, "the last version is not slower: 2")
+
+
+def test_bisect_runs_each_step_as_an_ab(tmp_path: Path, made: list[str]) -> None:
+    versions = ",".join(["200", "200.4", "200.2", "190", "190.4", "190.2"])
+    bisect = ("bisect", *CHOICE, "--name", "SPEED", "--versions", versions)
+    done = call(*bisect, "--slower", "5%", "--campaign", tmp_path / "steps", "--json")
+    assert done.document["version"] == "190"
+    tried = [step["version"] for step in done.document["steps"]]
+    assert tried == ["190.2", "200.2", "190"]
+    assert sorted(path.name for path in (tmp_path / "steps").iterdir()) == ["3", "4", "6"]
+    # Nothing is run again, and the text says the same.
+    number = len(made)
+    printed = output(*bisect, "--slower", "5%", "--campaign", tmp_path / "steps")
+    assert "first slow: 190\nAt most 4 steps" in printed
+    assert len(made) == number
+
+
+def test_versions_are_a_list_a_file_or_commits(tmp_path: Path) -> None:
+    assert versions_of("1.0, 1.1,1.2", None) == ["1.0", "1.1", "1.2"]
+    (tmp_path / "versions").write_text("1.0\n1.1\n")
+    assert versions_of(str(tmp_path / "versions"), None) == ["1.0", "1.1"]
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run([*git, "init", "-q"], check=True)
+    for number in range(4):
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", str(number)], check=True)
+    log = subprocess.check_output([*git, "log", "--format=%H", "--reverse"], text=True)
+    assert versions_of("HEAD~2..HEAD", tmp_path) == log.split()[1:]
+    for text, repository in (
+        ("1.0", None),
+        ("a,a", None),
+        ("HEAD", tmp_path),
+        ("--output=x..HEAD", tmp_path),
+        ("none..HEAD", tmp_path),
+    ):
+        with pytest.raises(UserError):
+            versions_of(text, repository)
+
+
+def test_the_looks_of_a_test() -> None:
+    assert PairedTest().sizes == (4, 8, 16, 32)
+    assert PairedTest(most=12).sizes == (4, 8, 12)
+    assert PairedTest(most=4).sizes == (4,)
