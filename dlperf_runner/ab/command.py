@@ -63,10 +63,11 @@ def command(
 
     Example: dlperf ab --workload nccl-allreduce --nodes 2 --a NCCL_ALGO=Ring --b NCCL_ALGO=Tree"""
     from ..campaign.directory import new_directory
+    from ..control.rounds import Execution
     from ..results.load import load_results
     from .pairs import PairedTest, judge
     from .sides import create, sides_of
-    from .turns import Place, measure
+    from .turns import measure
 
     test = PairedTest(fraction(within, "--within"), most)
     problems: list[str] = []
@@ -85,7 +86,7 @@ def command(
         for place, side in zip(places, sides, strict=True):
             if not place.exists():
                 create(place, side, chosen, scheduled(chosen), print_note)
-        where = Place(chosen.inventories, chosen.wait, print_note)
+        where = Execution(chosen.inventories, chosen.wait, print_note)
         document, problems = measure(*places, test, where)
         document |= {"side_a": str(sides[0]), "side_b": str(sides[1])}
     if as_json:

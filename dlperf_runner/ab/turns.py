@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +11,13 @@ from ..campaign.directory import missing_runs
 from ..campaign.job_files import read_settings
 from ..compare.verdicts import UNDECIDED
 from ..control import scheduled
-from ..control.rounds import execute_campaign, grow
+from ..control.rounds import Execution, execute_campaign, grow
 from ..results.load import load_results
 from .pairs import Decide, PairedTest, judge
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where campaigns run: inventories, how long to wait for nodes, and who is told."""
-
-    inventories: Sequence[str]
-    wait: str
-    say: Callable[[str], None]
-
-
 def measure(
-    a: Path, b: Path, test: PairedTest, place: Place, decide: Decide | None = None
+    a: Path, b: Path, test: PairedTest, place: Execution, decide: Decide | None = None
 ) -> tuple[dict[str, Any], list[str]]:
     """Run pairs until a look decides; returns the verdict, and what went wrong. Pairs that are
     done already are not run again. A run that is not done ends it."""
@@ -61,7 +51,7 @@ def turns(a: Path, b: Path, done: int, pairs: int) -> Iterator[tuple[Path, int]]
         yield turn
 
 
-def _execute(directory: Path, place: Place) -> list[str]:
+def _execute(directory: Path, place: Execution) -> list[str]:
     if not read_settings(directory):
         return execute_campaign(directory, place.inventories, place.wait, place.say)
     with lock.held(directory):

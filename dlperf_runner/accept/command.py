@@ -79,9 +79,10 @@ def command(
     passed.
 
     Example: dlperf accept suite.yml --results results/rack7 --page acceptance"""
+    from ..control.rounds import Execution
     from . import page as pages
     from .judge import judge, load
-    from .runs import Lab, inventories_of
+    from .runs import inventories_of
     from .runs import measure as run_missing
     from .suite import read_suite
 
@@ -94,9 +95,8 @@ def command(
     failures: list[str] = []
     if results is None:
         results = measure or _MEASURED
-        failures = run_missing(
-            suite, results, Lab(inventories_of(suite, inventory), wait, print_note)
-        )
+        where = Execution(inventories_of(suite, inventory), wait, print_note)
+        failures = run_missing(suite, results, where)
     loaded = load(results, reading_logs)
     document = judge(suite, results, loaded)
     problems = [problem for each in loaded for problem in each.problems]

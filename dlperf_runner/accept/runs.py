@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..campaign.directory import missing_runs, read_plan
 from ..compare.verdicts import UNDECIDED
 from ..control.campaigns import run
-from ..control.rounds import execute_campaign, grow
+from ..control.rounds import Execution, execute_campaign, grow
 from ..core.errors import UserError
 from ..plan.inventory import read_inventory
 from .judge import judge, load
 from .suite import Part, Resolved, choice_of, reference_of
-
-
-@dataclass(frozen=True)
-class Lab:
-    """Where parts are measured: the inventories, how long to wait for their nodes, and who is
-    told."""
-
-    inventories: Sequence[str]
-    wait: str
-    say: Callable[[str], None]
 
 
 def inventories_of(suite: Resolved, given: Sequence[str] | None) -> list[str]:
@@ -35,16 +25,16 @@ def inventories_of(suite: Resolved, given: Sequence[str] | None) -> list[str]:
     return [own if "," in own else str(suite.path.parent / own)]
 
 
-def measure(suite: Resolved, folder: Path, lab: Lab) -> list[str]:
+def measure(suite: Resolved, folder: Path, where: Execution) -> list[str]:
     """Run campaigns below the folder until each part is decided or has all its planned runs.
     Returns what went wrong; a part that lacks a run gets no more."""
     problems: list[str] = []
     given_up: set[Path] = set()
-    _refuse_unlike_nodes(suite, lab)
+    _refuse_unlike_nodes(suite, where)
     while wanted := [w for w in _wanted(suite, folder) if w[2] not in given_up]:
         for number, part, place, repeats in wanted:
-            lab.say(f"{place.name}: up to {repeats} runs")
-            problems += _run(suite, number, part, place, repeats, lab)
+            where.say(f"{place.name}: up to {repeats} runs")
+            problems += _run(suite, number, part, place, repeats, where)
             if missing_runs(place):
                 given_up.add(place)
                 problems.append(f"{place}: a run is not done; see `dlperf status {place}`")
@@ -52,18 +42,18 @@ def measure(suite: Resolved, folder: Path, lab: Lab) -> list[str]:
 
 
 def _run(
-    suite: Resolved, number: int, part: Part, place: Path, repeats: int, lab: Lab
+    suite: Resolved, number: int, part: Part, place: Path, repeats: int, where: Execution
 ) -> list[str]:
     """Make the runs of a part that it lacks."""
     if place.exists():
         grow(place, repeats, "the next look")
-        return execute_campaign(place, lab.inventories, lab.wait, lab.say)
+        return execute_campaign(place, where.inventories, where.wait, where.say)
     choice = choice_of(suite.suite.items[number])
     choice = replace(choice, nodes=(len(part.hosts),), repeats=repeats)
     _, problems = run(
-        *(choice, lab.inventories, ",".join(sorted(part.hosts)), str(place)),
-        wait=lab.wait,
-        say=lab.say,
+        *(choice, where.inventories, ",".join(sorted(part.hosts)), str(place)),
+        wait=where.wait,
+        say=where.say,
     )
     return problems
 
@@ -107,8 +97,8 @@ def _runs_of(place: Path) -> int:
     return max(int(run["repeat"]) for run in read_plan(place)["runs"])
 
 
-def _refuse_unlike_nodes(suite: Resolved, lab: Lab) -> None:
-    known = {node.name for node in read_inventory(lab.inventories)}
+def _refuse_unlike_nodes(suite: Resolved, where: Execution) -> None:
+    known = {node.name for node in read_inventory(where.inventories)}
     if unknown := [name for name in suite.nodes if name not in known]:
         raise UserError(
             "the inventory lacks nodes of the suite",

@@ -17,7 +17,7 @@ from ..core.lists import counted
 from ..options import AsJson, Chosen, chooses, option, print_errors, print_json, print_note, screen
 from ..options.scheduler import of_scheduler, scheduled
 from ..plan.choice import fraction
-from .search import Found, Step, decide_by, search, step_test, steps_of
+from .search import FirstSlow, Step, decide_by, search, step_test, steps_of
 
 ORDER = 91
 _Name = Annotated[
@@ -67,8 +67,9 @@ def command(
 
     Example: dlperf bisect --workload mine --name revision --versions v1.0..main --repository ."""
     from ..ab.sides import create, parse_side
-    from ..ab.turns import Place, measure
+    from ..ab.turns import measure
     from ..campaign.directory import new_directory
+    from ..control.rounds import Execution
 
     known = versions_of(versions, repository)
     if not name.isidentifier():
@@ -76,7 +77,7 @@ def command(
     folder = Path(campaign or new_directory()).resolve()
     test = step_test(len(known), fraction(error, "--error"), most)
     decide = decide_by(fraction(slower, "--slower"))
-    place = Place(chosen.inventories, chosen.wait, print_note)
+    place = Execution(chosen.inventories, chosen.wait, print_note)
     problems: list[str] = []
 
     def judge(version: str) -> Step:
@@ -142,7 +143,7 @@ def _git(repository: Path, *arguments: str) -> list[str]:
     return done.stdout.split()
 
 
-def render(found: Found, number: int, error: str) -> str:
+def render(found: FirstSlow, number: int, error: str) -> str:
     """The steps, and the version that was found."""
     from ..report.numbers import percent
     from ..report.tables import Column, cell, span

@@ -23,7 +23,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Found:
+class FirstSlow:
     """The first slow version, or why it was not found; and the steps."""
 
     version: str | None
@@ -48,13 +48,13 @@ def decide_by(slower: float) -> Callable[[ConfidenceInterval], str]:
     return lambda interval: on_limit(interval.low, interval.high, slower / 2)
 
 
-def search(versions: Sequence[str], judge: Callable[[str], Step]) -> Found:
+def search(versions: Sequence[str], judge: Callable[[str], Step]) -> FirstSlow:
     """The first version with the verdict failed. The first of the list is the one to compare with;
     the last must fail. A step that is undecided ends the search."""
     steps = [judge(versions[-1])]
     if steps[0].verdict != FAILED:
         why = "the last version is not slower" if steps[0].verdict == PASSED else "undecided"
-        return Found(None, f"{why}: {versions[-1]}", tuple(steps))
+        return FirstSlow(None, f"{why}: {versions[-1]}", tuple(steps))
     good, bad = 0, len(versions) - 1
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -66,5 +66,5 @@ def search(versions: Sequence[str], judge: Callable[[str], Step]) -> Found:
             good = middle
         else:
             left = f"{versions[good]} was not slow, {versions[bad]} was"
-            return Found(None, f"undecided: {step.version}; {left}", tuple(steps))
-    return Found(versions[bad], None, tuple(steps))
+            return FirstSlow(None, f"undecided: {step.version}; {left}", tuple(steps))
+    return FirstSlow(versions[bad], None, tuple(steps))

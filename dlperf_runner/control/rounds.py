@@ -83,6 +83,16 @@ class Policy:
 AS_PLANNED = Policy()
 
 
+@dataclass(frozen=True)
+class Execution:
+    """How campaigns that one command starts are run: the inventories, how long to wait for their
+    nodes, and who gets lines about it."""
+
+    inventories: Sequence[str]
+    wait: str
+    say: Callable[[str], None]
+
+
 def execute_campaign(
     directory: Path,
     inventories: Sequence[str],
