@@ -157,8 +157,8 @@ def command(
     """Create a mirror directory from which nodes install offline. For stacks with GPUs, it also
     contains the vendors' files. The exit status is 1 if a file could not be fetched; the output
     names it."""
-    from ..bundle import listing, mirror
-    from ..bundle.needs import of_stack, without_python
+    from ..bundle import mirror
+    from ..bundle.needs import LIST_COLUMNS, listed_needs, listed_stack, of_stack, without_python
     from ..bundle.release_tables import wanted
 
     further = tuple(package or ())
@@ -169,8 +169,8 @@ def command(
     has_vendors = has_gpus or bool(wanted(chosen, suite))
     title = f"{stack} on {suite}"
     if has_vendors and list_only:
-        entries = listing.of_stack(catalog, chosen, suite, further)
-        return _print_listing(title, listing.COLUMNS, entries, as_json)
+        entries = listed_stack(catalog, chosen, suite, further)
+        return _print_listing(title, LIST_COLUMNS, entries, as_json)
     if not has_vendors:
         _refuse_useless({**given, "--vendor-mirror": vendor_mirror}, stack)
     checksums, files, keys = (_pairs(option, texts or []) for option, texts in given.items())
@@ -190,8 +190,8 @@ def command(
     for skipped in needs.skipped:
         print_note(f"left out: {skipped}")
     if list_only:
-        names = listing.of_needs(needs)
-        return _print_listing(title, listing.COLUMNS[:3], names, as_json)
+        names = listed_needs(needs)
+        return _print_listing(title, LIST_COLUMNS[:3], names, as_json)
     outcome = mirror.make(needs, settings, print_note)
     _print(settings.output, outcome, has_vendors, as_json)
     raise typer.Exit(bool(outcome.missing))

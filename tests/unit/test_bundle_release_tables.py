@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dlperf_runner.bundle import listing, release_tables
+from dlperf_runner.bundle import needs, release_tables
 from dlperf_runner.bundle.release_tables import VendorItem
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.stack import Driver, Stack
@@ -153,12 +153,12 @@ def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None
 def published_listing(*further: str, **changes: Any) -> list[tuple[str, ...]]:
     """What the published cluster needs, with changes of its stack."""
     stack = load_catalog().stack("v100-cuda10.2").model_copy(update=changes)
-    return listing.of_stack(load_catalog(), stack, "bionic", further)
+    return needs.listed_stack(load_catalog(), stack, "bionic", further)
 
 
 def test_the_listing_names_everything_and_what_has_to_give_each_checksum() -> None:
     rows = published_listing("linux-headers-generic")
-    assert all(len(row) == len(listing.COLUMNS) and all(row) for row in rows)
+    assert all(len(row) == len(needs.LIST_COLUMNS) and all(row) for row in rows)
     text = str(rows)
     assert "sha256 in nccl_archive_sha256" in text
     assert "key EB693B3035CD5710E231E123A4B469963BF863CC" in text
@@ -186,7 +186,7 @@ def test_a_system_that_the_stack_is_not_for_has_no_listing() -> None:
     """It would lack what the roles refuse there, and not say so."""
     catalog = load_catalog()
     with pytest.raises(UserError) as error:
-        listing.of_stack(catalog, catalog.stack("v100-cuda10.2"), "noble")
+        needs.listed_stack(catalog, catalog.stack("v100-cuda10.2"), "noble")
     assert (error.value.expected, error.value.found) == ("xenial or bionic", "noble")
     assert error.value.hint and error.value.hint.startswith(
         "the driver 440.33.01 does not support Ubuntu 24.04 (it is older than that system's kernel,"
