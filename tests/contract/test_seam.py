@@ -68,7 +68,7 @@ def check_types(document: Mapping[str, Any], specs: Mapping[str, Any]) -> None:
 def test_the_printed_plan_and_run_json_are_what_the_role_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
+    monkeypatch.setattr(inventory, "read_inventory", lambda *_, **__: lab_nodes())
     runs = call("plan", "--json", "--model", "resnet50v1b").document["runs"]
     assert runs
     for run in runs:

@@ -159,7 +159,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             made.append(f"{host} {run['id'].rpartition('/')[2]}")
         return []
 
-    def nodes(_: object, limit: str | None = None, __: object = None) -> tuple[Node, ...]:
+    def nodes(_: object, limit: str | None = None, **__: object) -> tuple[Node, ...]:
         return tuple(n for n in lab_nodes() if limit is None or n.name in limit.split(","))
 
     monkeypatch.setattr("dlperf_runner.control.campaigns.execute_campaign", execute)

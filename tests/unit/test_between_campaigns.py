@@ -367,7 +367,7 @@ def test_aa_runs_the_campaigns_that_are_missing(
         return []
 
     monkeypatch.setattr(execution, "execute", execute)
-    monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
+    monkeypatch.setattr(inventory, "read_inventory", lambda *_, **__: lab_nodes())
     chosen = ("--model", "resnet50v1b", "--nodes", "1", "--gpus-per-node", "1", "--repeats", "2")
     errors = call("aa", "--campaigns", "4", *chosen, status=2).err
     assert "2 runs not done" in errors

@@ -50,7 +50,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The inventories that were read; the lab's nodes are the answer."""
     inventories: list[tuple[str, ...]] = []
 
-    def read(names: Sequence[str] = (), *_: object) -> object:
+    def read(names: Sequence[str] = (), *_: object, **__: object) -> object:
         inventories.append(tuple(names))
         return lab_nodes()
 

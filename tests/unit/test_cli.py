@@ -36,7 +36,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], str | No
     asked = []
 
     def read(
-        inventories: Sequence[str] = (), limit: str | None = None, extra: object = None
+        inventories: Sequence[str] = (), limit: str | None = None, *_: object, **__: object
     ) -> tuple[Node, ...]:
         asked.append((tuple(inventories), limit))
         return lab_nodes()

@@ -220,7 +220,7 @@ def test_only_who_has_the_address_gets_an_answer(campaign: Path) -> None:
 def test_run_serves_the_page_while_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
+    monkeypatch.setattr(inventory, "read_inventory", lambda *_, **__: lab_nodes())
     seen: list[int] = []
 
     def execute(

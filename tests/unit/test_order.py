@@ -65,7 +65,7 @@ def test_a_random_order_is_the_one_of_its_seed(everything: Catalog) -> None:
 def test_the_plan_records_order_and_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, everything: Catalog
 ) -> None:
-    monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
+    monkeypatch.setattr(inventory, "read_inventory", lambda *_, **__: lab_nodes())
     argv = ["plan", "--json", "--order", "random", "--repeats", "5"]
     directory = tmp_path / "results" / "one"
     document = call(*argv, "--campaign", directory).document

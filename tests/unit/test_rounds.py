@@ -39,7 +39,7 @@ SPEEDS: dict[str, Callable[[int], float]] = {
 
 @pytest.fixture(autouse=True)
 def lab(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
+    monkeypatch.setattr(inventory, "read_inventory", lambda *_, **__: lab_nodes())
 
 
 def create(directory: Path, **options: object) -> Path:

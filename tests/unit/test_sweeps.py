@@ -120,7 +120,7 @@ def test_bench_yml_takes_lists() -> None:
 
 @pytest.fixture(autouse=True)
 def lab(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
+    monkeypatch.setattr(inventory, "read_inventory", lambda *_, **__: lab_nodes())
 
 
 def campaign_of(
@@ -252,7 +252,9 @@ def test_a_matrix_with_a_batch_size_per_precision_is_no_sweep(tmp_path: Path) ->
 def test_llama_by_precision_sequence_length_and_compile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes(frameworks=("pytorch",)))
+    monkeypatch.setattr(
+        inventory, "read_inventory", lambda *_, **__: lab_nodes(frameworks=("pytorch",))
+    )
 
     def lines_of(run: Mapping[str, Any]) -> list[str]:
         length = run["parameters"]["sequence_length"]
