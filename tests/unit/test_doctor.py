@@ -43,7 +43,7 @@ def test_slurm_gets_one_line_as_from_node_health_check(tmp_path: Path) -> None:
 
     def doctor(*options: str, status: int = 0) -> Called:
         path = tmp_path / "facts.json"
-        path.write_text(json.dumps(told))
+        path.write_text(json.dumps(told).replace("10.11.0.", "192.0.2."))  # the example's addresses
         example = PROJECT / "inventory/example"
         return call("doctor", "-i", example, "--facts", path, *options, status=status)
 
