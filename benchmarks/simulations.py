@@ -28,6 +28,9 @@ from dlperf_runner.compare.verdicts import (
     case_verdict,
     on_limit,
 )
+from dlperf_runner.doctor.bandwidth import FAIR
+from dlperf_runner.doctor.schedule import rounds_from
+from dlperf_runner.doctor.search import search as search_slow
 from dlperf_runner.measure.steady_state import steadiness
 from dlperf_runner.stats.between_campaigns import estimate
 from dlperf_runner.stats.change_points import first_change
@@ -440,6 +443,46 @@ def _judges(random: Random, draw: Draw, first: int) -> Callable[[str], Step]:
     return judge
 
 
+# ---- slow nodes
+
+
+def hunt(random: Random, trials: int) -> Iterator[Row]:
+    """`doctor --hunt` on pairs with a CV of 1 %: a node that is slower by 3 % and by 5 % is named,
+    another one is named beside it, any is named where none is slow, and the node that is slower by
+    3 % is below 80 % of the median of the better half in one measurement."""
+    for nodes, count, broken in (
+        (64, 5, 0.0),
+        (64, 5, 0.01),
+        (64, 10, 0.0),
+        (16, 5, 0.0),
+        (8, 10, 0.0),
+    ):
+        named: dict[float, list[set[str]]] = {1: [], 0.97: [], 0.95: []}
+        by_rule = []
+        for factor, of_factor in named.items():
+            for _ in range(max(1, trials // 8)):
+                measured = [
+                    {
+                        (str(a), str(b)): (factor if a == 0 else 1)
+                        * (0.6 if random.random() < broken else 1)
+                        * random.normal(1, 0.01)
+                        for a, b in pairs
+                    }
+                    for pairs in rounds_from(nodes, 0, count)
+                ]
+                of_factor.append({m.name for m in search_slow(measured, 0.03, 500).slow})
+                if factor == 0.97:
+                    values = sorted(measured[0].values(), reverse=True)
+                    better = values[: (len(values) + 1) // 2]
+                    (slow,) = (v for pair, v in measured[0].items() if "0" in pair)
+                    by_rule.append(slow < FAIR * float(np.median(better)))
+        found = [share(["0" in names for names in named[factor]]) for factor in (0.97, 0.95)]
+        beside = share([bool(names - {"0"}) for names in named[0.97]])
+        false = share([bool(names) for names in named[1]])
+        label = f"{nodes} nodes, {count} rounds" + (", 1 % interrupted" if broken else "")
+        yield label, [*found, beside, false, share(by_rule)]
+
+
 SIMULATIONS: dict[str, Callable[[Random, int], Iterator[Row]]] = {
     "steady": steady,
     "case": case,
@@ -456,6 +499,7 @@ SIMULATIONS: dict[str, Callable[[Random, int], Iterator[Row]]] = {
     "accept": accept,
     "paired": paired,
     "bisect": bisect,
+    "hunt": hunt,
 }
 
 

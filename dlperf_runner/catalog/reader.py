@@ -120,7 +120,7 @@ def own_workloads() -> Mapping[str, Workload]:
 
 
 def own_formats() -> Mapping[str, logs.Format]:
-    """The log formats that workloads of the user describe."""
+    """The log formats that entries of workloads describe: those of the user, and few built-in."""
     return _workloads(_folders())[1]
 
 
@@ -186,10 +186,14 @@ def folder_of(workload: str) -> Path:
 def _workloads(
     folders: tuple[Path, ...],
 ) -> tuple[Mapping[str, Workload], Mapping[str, logs.Format]]:
-    """The workloads, and the formats that the user's describe."""
+    """The workloads, and the formats that their entries describe."""
     built_in = _load_all(CATALOG / "workloads", Workload)
     own = _of_user(folders, "workloads", Workload, built_in)
-    forms: dict[str, logs.Format] = {}
+    forms = {
+        workload.log_format: workload.log_pattern.format_named(workload.log_format)
+        for workload in built_in.values()
+        if workload.log_pattern is not None
+    }
     for name, (path, workload) in own.items():
         built_in[name] = workload
         if workload.log_pattern is not None:

@@ -239,6 +239,7 @@ class Workload(Entry):
 
     `no_upstream`: why it has no source `upstream`, shown by `list`.
     `unit`: what its throughput counts. `log_pattern`: describes `log_format` if it is the user's.
+    `only_if_named`: it is planned only if the choice names it, because it is no training.
     `unmeasured`: the parameters that do not change what is measured, such as the log interval.
     `if_changed`: the parameters that identify a run only if they differ from their default.
     `of_variant`: the parameters that say which variant it is, so that only the model chooses them.
@@ -255,6 +256,7 @@ class Workload(Entry):
     unit: Unit = SAMPLES
     launcher: Name = "direct"
     max_nodes: Count | None = None
+    only_if_named: bool = False
     rule: Rule
     parameters: Parameters = {}
     unmeasured: tuple[str, ...] = ()

@@ -27,10 +27,23 @@ from ..options import (
     screen,
     with_texts,
 )
+from ..plan.choice import fraction
 from ..report.terminal import wrapped
 from .bandwidth import find_slow
 from .findings import Finding
+from .hunt import (
+    DEFAULT_SLOWER,
+    Hunt,
+    NodeCampaign,
+    document_of,
+    excluded,
+    hunt_findings,
+    hunt_slow,
+    parse_kinds,
+    render_hunts,
+)
 from .nodes import diagnose
+from .same import bits_of, same_findings
 
 
 def render(findings: Sequence[Finding], width: int = 100, everything: bool = False) -> str:
@@ -112,6 +125,22 @@ _Bandwidth = Annotated[
         " the stack has no limit, also that of each node and of pairs.",
     ),
 ]
+_Hunt = Annotated[
+    str,
+    option(
+        "--hunt",
+        "Only hunt for nodes, devices and links that are slower than the others: compute (matrix"
+        " products), memory (copies), collective (all-reduce of pairs, all pairs at once).",
+        "KIND[,KIND]",
+    ),
+]
+_Same = Annotated[
+    bool,
+    option("--same", "Only compare, bit by bit, 50 steps of a training on each device."),
+]
+_Slower = Annotated[
+    str, option("--slower", "With --hunt: the slowdown that matters; default 3%.", "PERCENT")
+]
 
 
 @with_texts(_TEXTS)
@@ -122,6 +151,9 @@ def command(
     facts: _Facts = None,
     dcgm: _Dcgm = None,
     bandwidth: _Bandwidth = False,
+    hunt: _Hunt = "",
+    same: _Same = False,
+    slower: _Slower = "",
     ask_become_pass: AskBecomePass = False,
     extra_vars: ExtraVariables = None,
     everything: Annotated[bool, option("--all", "Also show passing checks.")] = False,
@@ -141,24 +173,34 @@ def command(
         raise UserError("--nhc prints one line; it cannot be combined with --json or --all")
     if facts and (dcgm is not None or bandwidth):
         raise UserError("--dcgm and --bandwidth run tests; they cannot be combined with --facts")
-    about_nodes = {
-        "inventory": inventory, "limit": limit, "facts": facts, "dcgm": dcgm, "bandwidth": bandwidth
-    }  # fmt: skip
+    checks = {"facts": facts, "dcgm": dcgm, "bandwidth": bandwidth}
+    tests = {"hunt": hunt, "same": same, "slower": slower}
+    about_nodes = {"inventory": inventory, "limit": limit, **checks, **tests}
     use_ansible_options(ask_become_pass, extra_vars)
+    hunts: list[Hunt] = []
     if scheduled["scheduler"]:
         findings = _of_cluster(scheduled, about_nodes)
+    elif hunt or same:
+        refuse_given(checks, "this option has no effect with --hunt and --same")
+        refuse_given(scheduled, "this option has an effect only with --scheduler")
+        findings, hunts = _compared(inventory or (), limit, hunt, same, slower)
     else:
+        refuse_given({"slower": slower}, "this option has an effect only with --hunt")
         refuse_given(scheduled, "this option has an effect only with --scheduler")
         say = print_note if bandwidth else None
         findings = examine(inventory or (), limit, facts, dcgm, say)
     status = status_of(findings)
     if as_json:
-        document = {"status": status, "findings": [asdict(finding) for finding in findings]}
+        document: dict[str, Any] = {"status": status}
+        document |= {"findings": [asdict(finding) for finding in findings]}
+        if hunts:
+            document |= {"hunts": [document_of(h) for h in hunts], "exclude": excluded(hunts)}
         print_json(document)
     elif as_nhc:
         print(nhc_line(findings), end="")
     else:
         print(render(findings, screen().prose, everything), end="")
+        print(render_hunts(hunts, screen()), end="")
     if status == "failed":
         raise typer.Exit(1)
 
@@ -169,6 +211,26 @@ def _of_cluster(scheduled: Mapping[str, str], about_nodes: Mapping[str, object])
     refuse_given(about_nodes, "this option has no effect with --scheduler")
     options = {name: scheduled[name] for name in _OF_JOBS if scheduled[name]}
     return examine_cluster(scheduled["scheduler"], options, Path.cwd())
+
+
+def _compared(
+    inventories: Sequence[str], limit: str, kinds: str, same: bool, slower: str
+) -> tuple[list[Finding], list[Hunt]]:
+    """The findings of the hunts of these kinds and of the comparison bit by bit, and the hunts."""
+    from ..plan.inventory import read_inventory
+
+    share = fraction(slower or DEFAULT_SLOWER, "--slower")
+    wanted = parse_kinds(kinds)
+    nodes = read_inventory(inventories, limit or None)
+    hunts = [
+        each
+        for kind in wanted
+        for each in hunt_slow(NodeCampaign(kind, nodes, inventories, print_note), share)
+    ]
+    findings = [finding for each in hunts for finding in hunt_findings(each)]
+    if same:
+        findings += same_findings(bits_of(NodeCampaign("same", nodes, inventories, print_note)))
+    return findings, hunts
 
 
 def examine(

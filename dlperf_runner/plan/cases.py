@@ -37,7 +37,7 @@ def select_workloads(
 ) -> tuple[Workload, ...]:
     """The selected workloads. Raises UserError on an unknown name or a filter without a match."""
     run = {name: w for name, w in catalog.workloads.items() if w.sources.items()}
-    selected = tuple(run.values())
+    selected = tuple(w for w in run.values() if not w.only_if_named or w.name in choice.workload)
     for name in choice.framework:
         catalog.framework(name, option_name("framework"))
     for name in choice.workload:
@@ -155,7 +155,7 @@ def left_out(catalog: Catalog, nodes: Sequence[Node]) -> dict[str, str]:
     return {
         workload.name: framework.why_not(node.stack)
         for workload in catalog.workloads.values()
-        if workload.sources.items()
+        if workload.sources.items() and not workload.only_if_named
         for framework in [catalog.frameworks[workload.framework]]
         for node in nodes
         if node.stack not in framework.stacks

@@ -248,7 +248,8 @@ def test_files_of_the_shipped_catalogue_exist() -> None:
         if workload.sources.builtin:
             for name in workload.sources.builtin.files:
                 assert (root / name).is_file(), name
-        assert (CATALOG.parent / "logs" / f"{workload.log_format}.py").is_file()
+        is_built_in = (CATALOG.parent / "logs" / f"{workload.log_format}.py").is_file()
+        assert is_built_in != (workload.log_pattern is not None), workload.name
 
 
 def test_every_key_is_documented() -> None:

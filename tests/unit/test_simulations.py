@@ -17,6 +17,7 @@ TRIALS = 150
 NAMES = (
     *("steady", "case", "published", "family-wise", "missed", "verdicts", "unequal", "found"),
     *("campaigns", "adaptive", "change-points", "changes-found", "accept", "paired", "bisect"),
+    "hunt",
 )
 
 

@@ -1,0 +1,82 @@
+"""Which device computes other bits than its equals in a training that must give the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.lists import counted, grouped
+from .findings import Finding
+from .hunt import NodeCampaign
+
+CHECK = "same bits"
+_HINT = (
+    "compare again; if it differs again, take the device out of use, test it (dlperf doctor --dcgm"
+    " 3, a memory test), and compare the versions of its libraries"
+)
+
+
+@dataclass(frozen=True)
+class Bits:
+    """`losses` are the bits of each step's loss in hexadecimal, `parameters` is a SHA-256."""
+
+    device: str
+    product: str
+    version: str
+    losses: tuple[str, ...]
+    parameters: str
+
+
+def bits_of(campaign: NodeCampaign) -> list[Bits]:
+    """What each device of the campaign's nodes computes."""
+    return [read_bits(campaign.member, line) for line in campaign.lines()]
+
+
+def read_bits(member: Any, line: Mapping[str, Any]) -> Bits:
+    try:
+        texts = (str(line[key]) for key in ("product", "torch", "parameters"))
+        product, version, parameters = texts
+        losses = tuple(str(loss) for loss in line["losses"])
+        return Bits(member(int(line["rank"])), product, version, losses, parameters)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        expected = "rank, product, torch, losses and parameters"
+        raise UserError("invalid log", expected=expected, found=repr(error)) from None
+
+
+def same_findings(devices: Sequence[Bits]) -> Iterator[Finding]:
+    """Products and versions are compared within themselves. The bits of most are right; without a
+    majority, nobody is accused alone."""
+    for (product, version), equals in grouped(devices, lambda d: (d.product, d.version)).items():
+        kind = f"{product}, PyTorch {version}"
+        expected = f"the bits of the other {kind}"
+        if len(equals) == 1:
+            found = f"{equals[0].device} is the only {kind}: nothing to compare with"
+            yield Finding("", CHECK, "warning", expected, found, "name more nodes of this product")
+            continue
+        counts = Counter((each.losses, each.parameters) for each in equals)
+        (usual, number), *_ = counts.most_common()
+        if len(counts) == 1:
+            found = f"{counted(number, 'device')} of {kind} agree: {usual[1][:12]}"
+            yield Finding("", CHECK, "ok", expected, found)
+        elif 2 * number <= len(equals):
+            groups = grouped(equals, lambda each: each.parameters[:12])
+            found = "; ".join(
+                f"{bits} on {', '.join(each.device for each in of_bits)}"
+                for bits, of_bits in groups.items()
+            )
+            yield Finding("", CHECK, "failed", expected, found, _HINT)
+        else:
+            for each in equals:
+                if (each.losses, each.parameters) != usual:
+                    yield _lonely(each, usual[0], number, expected)
+
+
+def _lonely(device: Bits, losses: Sequence[str], number: int, expected: str) -> Finding:
+    pairs = enumerate(zip(device.losses, losses, strict=False), 1)
+    step = next((n for n, (own, usual) in pairs if own != usual), None)
+    where = f"from step {step} on" if step else "in the parameters alone"
+    found = f"{device.device} differs from {counted(number, 'device')} {where}"
+    return Finding(device.device.split()[0], CHECK, "failed", expected, found, _HINT)

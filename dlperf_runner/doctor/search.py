@@ -1,0 +1,182 @@
+"""Which members of a cluster are slow: the measurements of rounds in, verdicts out.
+
+A member is a node, a device or a link. In each round, groups of members are measured at once: pairs
+of nodes, or each member alone. A measurement counts as its ratio to the median of the others of
+its round, so that a slow minute is no slow node.
+
+The test statistic of a member is the mean of the logarithms of its ratios. A ratio that is further
+from 1 than CLIP robust standard deviations counts as if it were that far, so that one interruption
+decides nothing. (A median of few pairs takes few values: with 4 nodes it finds none.) Its
+distribution without a slow member comes from permutations: in each round, the values are dealt to
+the groups at random. That the smallest of all members' statistics is so small by chance has the
+probability ALPHA at most, whatever their number and the distribution of the noise. Who is slow is
+taken out, and the rest is tested again (step-down, Westfall and Young 1993).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Group = tuple[str, ...]
+Round = Mapping[Group, float]
+ALPHA = 0.05  # of a false alarm, over all members together
+PERMUTATIONS = 2000
+CLIP = 3.0
+_POWER = 1.645  # standard errors: a member that is slower by the detectable size is found in 95 %
+_ROBUST = 1.4826  # from the median deviation to the standard deviation
+_CHUNK = 4_000_000  # numbers at once in memory
+
+
+@dataclass(frozen=True)
+class RankedMember:
+    """`ratio` is the median of the ratios of its groups to the others of their rounds. `p_value`
+    counts all members; None if there was nothing to compare with."""
+
+    name: str
+    ratio: float
+    rounds: int
+    p_value: float | None
+    is_slow: bool
+
+
+@dataclass(frozen=True)
+class SearchVerdict:
+    """The members, slowest first. `detectable`: the slowdown, as a share, that these rounds find
+    in 95 % of cases; None if they can find none."""
+
+    members: tuple[RankedMember, ...]
+    detectable: float | None
+    rounds: int
+
+    @property
+    def slow(self) -> list[RankedMember]:
+        return [member for member in self.members if member.is_slow]
+
+    def decides(self, slower: float) -> bool:
+        """True if further rounds are not needed, or, where too few members are left to compare,
+        would be of no use."""
+        if self.detectable is None:
+            return bool(self.slow)
+        return self.detectable <= slower
+
+
+def search(
+    rounds: Sequence[Round], slower: float, permutations: int = PERMUTATIONS
+) -> SearchVerdict:
+    """The verdict on all members. Slow is who is slower than chance allows, and at least by half
+    of `slower`, a share such as 0.03: less does not matter, however sure it is."""
+    logs: dict[str, list[float]] = {}
+    for values in rounds:
+        for group, log in zip(values, over_others(values), strict=True):
+            for name in group:
+                logs.setdefault(name, []).append(float(log))
+    scores = {name: math.exp(median(of_name)) for name, of_name in logs.items()}
+    least = 1 - slower / 2
+    p_values: dict[str, float] = {}
+    slow: set[str] = set()
+    detectable: float | None = None
+    while True:
+        left = [_without(values, slow) for values in rounds]
+        tested = _test([values for values in left if len(values) > 1], permutations)
+        if tested is None:
+            detectable = None
+            break
+        current, detectable = tested
+        # A step can never be surer than the one before it.
+        floor = max((p_values[name] for name in slow), default=0.0)
+        p_values |= {name: max(p, floor) for name, p in current.items()}
+        hits = [name for name in current if p_values[name] <= ALPHA and scores[name] <= least]
+        if not hits:
+            break
+        # Partners of a very slow node look slow until it is out.
+        has_partners = any(len(group) > 1 for values in left for group in values)
+        slow |= {min(hits, key=scores.__getitem__)} if has_partners else set(hits)
+    members = (
+        RankedMember(name, score, len(logs[name]), p_values.get(name), name in slow)
+        for name, score in scores.items()
+    )
+    ordered = sorted(members, key=lambda member: (not member.is_slow, member.ratio, member.name))
+    return SearchVerdict(tuple(ordered), detectable, len(rounds))
+
+
+def _without(values: Round, names: set[str]) -> Round:
+    return {group: value for group, value in values.items() if not names & set(group)}
+
+
+def _test(rounds: Sequence[Round], permutations: int) -> tuple[dict[str, float], float] | None:
+    """The family-wise p-value of each member, and the detectable slowdown; None without a round
+    that has two groups."""
+    import numpy as np
+
+    if not rounds:
+        return None
+    names = sorted({name for values in rounds for group in values for name in group})
+    place = {name: number for number, name in enumerate(names)}
+    logs = _centred(rounds)
+    # For each round the group of each member; of one without a group, the last, whose value is 0.
+    groups = np.full((len(rounds), len(names)), -1)
+    for number, values in enumerate(rounds):
+        for index, group in enumerate(values):
+            for name in group:
+                groups[number, place[name]] = index
+    counts = (groups >= 0).sum(axis=0)
+
+    def means(dealt: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+        total = np.zeros((len(dealt[0]), len(names)))
+        for number, of_round in enumerate(dealt):
+            with_none = np.pad(of_round, ((0, 0), (0, 1)))
+            total += with_none[:, groups[number]]
+        return np.asarray(total / counts)
+
+    random = np.random.default_rng(0)  # the same log gives the same verdict
+    smallest, squares, done = [], 0.0, 0
+    most = max(1, _CHUNK // len(names))
+    while done < permutations:
+        size = min(most, permutations - done)
+        dealt = [random.permuted(np.tile(of_round, (size, 1)), axis=1) for of_round in logs]
+        by_chance = means(dealt)
+        smallest.append(by_chance.min(axis=1))
+        squares += float((by_chance**2).sum())
+        done += size
+    lows = np.sort(np.concatenate(smallest))
+    actual = means([of_round[None] for of_round in logs])[0]
+    ranks = np.searchsorted(lows, actual + 1e-12, side="right")
+    p_values = {name: (1 + int(ranks[place[name]])) / (done + 1) for name in names}
+    deviation = math.sqrt(squares / done / len(names))
+    limit = float(np.quantile(lows, ALPHA, method="lower"))
+    # Members that always take the smallest value by chance could not be told from a slow one.
+    decidable = (1 + int(np.searchsorted(lows, lows[0] + 1e-12, side="right"))) / (done + 1)
+    if decidable > ALPHA and math.isclose(lows[0], limit):
+        return p_values, math.inf
+    return p_values, 1 - math.exp(limit - _POWER * deviation)
+
+
+def over_others(values: Round) -> np.ndarray[Any, Any]:
+    """The logarithm of each value over the median of the others of its round; 0 if it is alone."""
+    import numpy as np
+
+    logs = np.log(np.fromiter(values.values(), dtype="float64"))
+    size = len(logs)
+    if size == 1:
+        return np.zeros(1)
+    ordered, rank = np.sort(logs), np.argsort(np.argsort(logs, kind="stable"), kind="stable")
+    low, high = (size - 2) // 2, (size - 1) // 2  # the middle of the others
+    # Without a value, those behind it move on by one place.
+    middle = ordered[low + (rank <= low)] + ordered[high + (rank <= high)]
+    return np.asarray(logs - middle / 2)
+
+
+def _centred(rounds: Sequence[Round]) -> list[np.ndarray[Any, Any]]:
+    """What `over_others` gives of each round, clipped."""
+    import numpy as np
+
+    logs = [over_others(values) for values in rounds]
+    limit = CLIP * _ROBUST * float(np.median(np.abs(np.concatenate(logs))))
+    return [np.clip(of_round, -limit, limit) if limit else of_round for of_round in logs]

@@ -1,0 +1,340 @@
+"""doctor --hunt and --same: rounds of disjoint pairs, who is named, and what is said of noise."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import call
+from plan_examples import gpu_nodes, lab_nodes
+from planned_campaigns import set_outcome
+
+from dlperf_runner.campaign import directory as campaigns
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.node import Node
+from dlperf_runner.doctor import hunt as hunting
+from dlperf_runner.doctor.findings import Finding
+from dlperf_runner.doctor.hunt import NodeCampaign, document_of, excluded, hunt_findings, hunt_slow
+from dlperf_runner.doctor.same import Bits, bits_of, same_findings
+from dlperf_runner.doctor.schedule import as_text, circle, rounds_from
+from dlperf_runner.doctor.search import Round, over_others, search
+from dlperf_runner.plan.cases import not_planned
+from dlperf_runner.plan.choice import parse_choice
+from dlperf_runner.plan.make import make_plan
+from dlperf_runner.report.terminal import PIPE
+
+MARK = "dlperf-nodes: "
+Speed = Callable[[Sequence[str]], float]
+
+
+@pytest.mark.parametrize("nodes", range(2, 18))
+def test_each_node_meets_each_other_once_and_one_at_a_time(nodes: int) -> None:
+    rounds = circle(nodes)
+    pairs = [pair for pairs in rounds for pair in pairs]
+    assert len(pairs) == len(set(pairs)) == nodes * (nodes - 1) // 2
+    for of_round in rounds:
+        members = [member for pair in of_round for member in pair]
+        assert len(members) == len(set(members)) == nodes - nodes % 2
+
+
+def test_the_rounds_begin_again_after_the_last_one() -> None:
+    assert rounds_from(4, 2, 2) == [circle(4)[2], circle(4)[0]]
+    assert as_text(circle(4)) == "0-3+1-2:0-1+2-3:0-2+1-3"
+
+
+def test_a_value_is_compared_with_the_others_of_its_round() -> None:
+    generator = np.random.default_rng(1)
+    for size in range(2, 9):
+        values = [float(generator.integers(1, 6)) for _ in range(size)]
+        others = [median(map(math.log, values[:n] + values[n + 1 :])) for n in range(size)]
+        expected = [math.log(value) - other for value, other in zip(values, others, strict=True)]
+        logs = over_others({(str(n),): value for n, value in enumerate(values)})
+        assert logs == pytest.approx(expected)
+    assert over_others({("alone",): 3.0}).tolist() == [0.0]
+
+
+def rounds(nodes: int, count: int, slow: Mapping[int, float], cv: float = 0.01) -> list[Round]:
+    """Pairs, each as fast as the slower of its nodes."""
+    generator = np.random.default_rng(nodes)
+    return [
+        {
+            (f"node{a}", f"node{b}"): min(slow.get(a, 1.0), slow.get(b, 1.0))
+            * generator.normal(1, cv)
+            for a, b in pairs
+        }
+        for pairs in rounds_from(nodes, 0, count)
+    ]
+
+
+def test_one_node_of_64_that_is_4_percent_slow_is_found_in_five_rounds() -> None:
+    verdict = search(rounds(64, 5, {7: 0.96}), 0.03)
+    assert [member.name for member in verdict.slow] == ["node7"]
+    assert verdict.slow[0].ratio == pytest.approx(0.96, abs=0.01)
+    assert verdict.members[0].p_value is not None
+    assert verdict.members[0].p_value <= 0.05 < verdict.members[1].p_value  # type: ignore[operator]
+    assert verdict.decides(0.03)
+
+
+def test_partners_of_very_slow_nodes_are_not_accused() -> None:
+    verdict = search(rounds(8, 10, {2: 0.5, 5: 0.6}), 0.03)
+    assert {member.name for member in verdict.slow} == {"node2", "node5"}
+
+
+def test_equal_nodes_are_not_accused_and_a_sure_but_small_difference_does_not_matter() -> None:
+    assert search(rounds(16, 10, {}), 0.03).slow == []
+    small = search(rounds(16, 10, {3: 0.99}, cv=0.0001), 0.03)
+    assert small.slow == []
+    assert small.members[0].name == "node3"
+    assert search(rounds(16, 10, {3: 0.99}, cv=0.0001), 0.01).slow
+
+
+def test_one_interruption_accuses_nobody_and_hides_nobody() -> None:
+    measured = [dict(values) for values in rounds(16, 10, {3: 0.95})]
+    first = next(iter(measured[0]))
+    measured[0][first] *= 0.3
+    assert [member.name for member in search(measured, 0.03).slow] == ["node3"]
+
+
+def test_noise_that_does_not_allow_it_is_stated() -> None:
+    verdict = search(rounds(16, 5, {}, cv=0.2), 0.03)
+    assert verdict.detectable is not None
+    assert 0.1 < verdict.detectable < 0.6
+    assert not verdict.decides(0.03)
+
+
+def test_few_rounds_of_few_nodes_can_find_nobody() -> None:
+    """Of two pairs in three rounds, some node is always in the slower one in most deals."""
+    verdict = search(rounds(4, 3, {1: 0.5}), 0.03)
+    assert verdict.slow == []
+    assert verdict.detectable == math.inf
+    found = search(rounds(4, 12, {1: 0.5}), 0.03)
+    assert [member.name for member in found.slow] == ["node1"]
+    # Without node1, no round has two pairs: the other three are not compared.
+    assert found.detectable is None
+    assert found.decides(0.03)
+
+
+# The way from the plan to the findings, with a stand-in for bench.yml that writes the logs.
+
+
+class StandIn:
+    """Runs the planned runs: each pair or device is as fast as `speed` says."""
+
+    def __init__(self, speed: Speed, nodes: Sequence[Node], devices: int = 1) -> None:
+        self.speed, self.nodes, self.devices = speed, nodes, devices
+        self.rounds: list[str] = []
+
+    def __call__(
+        self, directory: Path, _: Sequence[str], __: str, ___: Callable[[str], None]
+    ) -> list[str]:
+        for run in campaigns.remaining_plan(directory)["runs"]:
+            (command, *_) = run["commands"]
+            argv = list(command["argv"])
+            text = argv[argv.index("--rounds") + 1]
+            operation = argv[argv.index("--operation") + 1]
+            self.rounds.append(text)
+            log = "\n".join(self.lines(operation, text)) + "\n"
+            place = campaigns.run_directory(directory, run)
+            (place / run["log_name"]).write_text(log)
+            set_outcome(directory, run, status="done")
+        return []
+
+    def lines(self, operation: str, text: str) -> list[str]:
+        groups: list[list[list[int]]]
+        if operation == "collective":
+            groups = [
+                [[int(end) for end in pair.split("-")] for pair in of_round.split("+")]
+                for of_round in text.split(":")
+            ]
+        else:
+            ranks = len(self.nodes) * self.devices
+            groups = [[[rank] for rank in range(ranks)]] * int(text)
+        return [
+            MARK + json.dumps({"round": n, "unit": "GB/s", "values": self.values(of_round)})
+            for n, of_round in enumerate(groups, 1)
+        ]
+
+    def values(self, groups: Sequence[Sequence[int]]) -> list[Any]:
+        return [[places, self.speed([str(place) for place in places])] for places in groups]
+
+
+def nodes(count: int, devices: int = 1) -> tuple[Node, ...]:
+    return lab_nodes(count, devices_per_node=devices, frameworks=("pytorch",))
+
+
+def hunted(tmp_path: Path, kind: str, count: int, speed: Speed, devices: int = 1) -> Any:
+    on = nodes(count, devices)
+    stand_in = StandIn(speed, on, devices)
+    campaign = NodeCampaign(kind, on, (), lambda _: None, tmp_path / kind, stand_in)
+    return [*hunt_slow(campaign, 0.03)], stand_in
+
+
+def noisy(factors: Mapping[Any, float], cv: float = 0.005) -> Speed:
+    generator = np.random.default_rng(3)
+
+    def speed(places: Sequence[str]) -> float:
+        slowest = min(factors.get(place, 1.0) for place in places)
+        return 10 * factors.get("-".join(places), slowest) * generator.normal(1, cv)
+
+    return speed
+
+
+def findings(hunts: Sequence[Any]) -> list[Finding]:
+    return [finding for each in hunts for finding in hunt_findings(each)]
+
+
+def test_a_slow_network_is_named_and_excluded(tmp_path: Path) -> None:
+    hunts, stand_in = hunted(tmp_path, "collective", 10, noisy({"6": 0.9}))
+    assert stand_in.rounds == [as_text(rounds_from(10, 0, 5))]
+    assert excluded(hunts) == ["node7"]
+    slow, rest = findings(hunts)
+    assert (slow.node, slow.status, slow.check) == ("node7", "failed", "hunt: collective")
+    assert slow.found.startswith(("9.", "10."))
+    assert "% slower in the median of 5 rounds (p = " in slow.found
+    assert rest.status == "ok"
+    assert rest.found.startswith("9 of 10 are, after 5 rounds, median ")
+    text = hunting.render_hunts(hunts, PIPE)
+    assert text.endswith("\n--exclude=node7\n")
+    assert "| node7   |" in text
+    assert json.loads(json.dumps(document_of(hunts[0])))["is_decided"] is True
+
+
+def test_a_slow_link_is_measured_again_and_accuses_no_node(tmp_path: Path) -> None:
+    hunts, stand_in = hunted(tmp_path, "collective", 10, noisy({"0-9": 0.8}))
+    assert excluded(hunts) == []
+    assert [each.what for each in hunts] == ["collective", "link"]
+    assert stand_in.rounds[-1] == as_text(rounds_from(10, 0, 1) * 10)
+    (slow,) = [finding for finding in findings(hunts) if finding.status == "failed"]
+    assert slow.node == ""
+    assert slow.found.startswith("node1 and node10: ")
+
+
+def test_a_slow_device_is_named_with_its_node(tmp_path: Path) -> None:
+    hunts, _ = hunted(tmp_path, "compute", 4, noisy({"5": 0.93}), devices=2)
+    assert excluded(hunts) == ["node3"]
+    slow = findings(hunts)[0]
+    assert slow.node == "node3"
+    assert slow.found.startswith("node3 device 1: ")
+
+
+def test_more_rounds_until_the_noise_allows_it_and_then_an_end(tmp_path: Path) -> None:
+    hunts, stand_in = hunted(tmp_path, "collective", 10, noisy({}, cv=0.02))
+    assert len(stand_in.rounds) > 1
+    assert stand_in.rounds[1] == as_text(rounds_from(10, 5, 5))
+    assert hunts[0].is_decided
+    loud, stand_in = hunted(tmp_path / "loud", "collective", 10, noisy({}, cv=0.3))
+    assert len(stand_in.rounds) == hunting.MOST_ROUNDS // 5
+    assert not loud[0].is_decided
+    last = findings(loud)[0]
+    assert last.status == "warning"
+    assert "the noise allows to find only what is" in last.found
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="at least 4 nodes"):
+        hunted(tmp_path, "collective", 3, noisy({}))
+    with pytest.raises(UserError, match="nothing to compare with"):
+        hunted(tmp_path, "compute", 1, noisy({}))
+    with pytest.raises(UserError, match="expected one of compute, memory, collective"):
+        hunting.parse_kinds("compute,disk")
+
+
+@pytest.mark.parametrize(
+    "values", [[[[0], 0]], [[[99], 1.0]], [[[0], "fast"]], [[0, 1.0]], "none", None]
+)
+def test_a_foreign_measurement_is_refused(
+    tmp_path: Path, values: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StandIn, "values", lambda *_: values)
+    with pytest.raises(UserError, match="invalid measurement"):
+        hunted(tmp_path, "compute", 4, noisy({}))
+
+
+def test_a_run_that_failed_is_an_error(tmp_path: Path) -> None:
+    on = nodes(4)
+    campaign = NodeCampaign(
+        "memory", on, (), lambda _: None, tmp_path / "c", lambda *_: ["no route"]
+    )
+    with pytest.raises(UserError, match="no route"):
+        campaign.lines("5")
+
+
+# The same bits
+
+
+def bits(device: str, step: int | None = None, product: str = "H100", last: str = "aa") -> Bits:
+    losses = [f"{n:016x}" for n in range(50)]
+    if step:
+        losses[step - 1 :] = ["f" * 16] * (51 - step)
+    return Bits(device, product, "2.9", tuple(losses), last)
+
+
+def test_one_flipped_bit_names_its_device() -> None:
+    devices = [bits("node1"), bits("node2 device 1", step=17, last="bb"), bits("node3")]
+    (finding,) = same_findings(devices)
+    assert (finding.node, finding.status) == ("node2", "failed")
+    assert finding.found == "node2 device 1 differs from 2 devices from step 17 on"
+    (finding,) = same_findings([bits("node1"), bits("node2"), bits("node3", last="bb")])
+    assert finding.found == "node3 differs from 2 devices in the parameters alone"
+
+
+def test_products_are_compared_within_themselves() -> None:
+    devices = [bits("node1"), bits("node2"), bits("node3", last="cc", product="A100")]
+    agree, alone = same_findings(devices)
+    assert (agree.status, agree.found) == ("ok", "2 devices of H100, PyTorch 2.9 agree: aa")
+    assert alone.status == "warning"
+    assert alone.found == "node3 is the only A100, PyTorch 2.9: nothing to compare with"
+
+
+def test_without_a_majority_nobody_is_accused_alone() -> None:
+    (finding,) = same_findings([bits("node1"), bits("node2", step=3, last="bb")])
+    assert (finding.node, finding.status) == ("", "failed")
+    assert finding.found == "aa on node1; bb on node2"
+
+
+def test_the_bits_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = {"rank": 1, "product": "H100", "torch": "2.9", "losses": ["3f"], "parameters": "aa"}
+    monkeypatch.setattr(StandIn, "lines", lambda *_: [MARK + json.dumps(line)])
+    on = nodes(2)
+    campaign = NodeCampaign("same", on, (), lambda _: None, tmp_path / "c", StandIn(noisy({}), on))
+    assert bits_of(campaign) == [Bits("node2", "H100", "2.9", ("3f",), "aa")]
+    del line["losses"]
+    campaign = NodeCampaign("same", on, (), lambda _: None, tmp_path / "d", StandIn(noisy({}), on))
+    with pytest.raises(UserError, match="expected rank, product, torch, losses and parameters"):
+        bits_of(campaign)
+
+
+def test_the_plan_of_gpus_has_the_sizes_of_gpus(tmp_path: Path) -> None:
+    on = gpu_nodes(4, 8, stack="h100-cuda12.9", frameworks=("pytorch",), interface="eth0")
+    stand_in = StandIn(noisy({}), on, 8)
+    campaign = NodeCampaign("memory", on, (), lambda _: None, tmp_path / "c", stand_in)
+    campaign.lines("5")
+    (run,) = campaigns.read_records(tmp_path / "c")
+    argv = run["commands"][0]["argv"]
+    assert argv[argv.index("--size") + 1] == str(2**32)
+    assert "--no-cuda" not in argv
+
+
+def test_the_options_of_the_command() -> None:
+    wrong = call("doctor", "--slower", "3%", status=2)
+    assert "this option has an effect only with --hunt" in wrong.err
+    wrong = call("doctor", "--hunt", "compute", "--bandwidth", status=2)
+    assert "no effect with --hunt and --same" in wrong.err
+
+
+def test_it_is_planned_only_if_it_is_named() -> None:
+    """A campaign on nodes with PyTorch measures trainings."""
+    on = nodes(2, devices=2)
+    every = make_plan(parse_choice({}), load_catalog(), on)
+    assert "pytorch-nodes" not in {run.workload for run in every}
+    named = parse_choice({"workload": "pytorch-nodes", "matrix": "hunt"})
+    assert {run.workload for run in make_plan(named, load_catalog(), on)} == {"pytorch-nodes"}
+    on_v100 = gpu_nodes(1, 8, stack="v100-cuda10.2", frameworks=("mxnet",))
+    assert "pytorch-nodes" not in not_planned(parse_choice({}), load_catalog(), on_v100, ())
