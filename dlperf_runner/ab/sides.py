@@ -96,7 +96,7 @@ def create(
         choice, nodes, settings = own.planned(replace(chosen, choice=choice))
         jobs.create(directory, choice, side.on(nodes), settings, say)
     else:
-        nodes = read_inventory(chosen.inventories, chosen.limit or None, side.nodes)
+        nodes = read_inventory(chosen.inventories, chosen.limit or None, side.nodes, connects=True)
         campaigns.create_campaign(directory, *_one_case(*planned(choice, side.on(nodes), say)))
 
 

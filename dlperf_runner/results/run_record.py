@@ -29,6 +29,7 @@ from ..core.printable import printable
 from ..core.units import SAMPLES, Unit
 from ..logs import formats
 from ..measure.validity import OtherProcess
+from ..schedulers.job import is_placeholder
 
 if TYPE_CHECKING:
     from ..catalog.validity import ValidityRules
@@ -178,7 +179,7 @@ def planned_run(path: Path, models: Sequence[Model]) -> FoundRun:
         container=text("container") if document.get("container") is not None else "",
         gpu_memory_mib=_gpu_memory(outcome),
         why_not=_why_not(outcome),
-        hosts=_hosts(document),
+        hosts=_hosts(document, outcome),
         devices=_devices(outcome),
         nccl=_nccl(document),
         beside=_other_processes(outcome),
@@ -262,9 +263,14 @@ def _gpu_memory(outcome: Mapping[str, Any]) -> float | None:
     return max(peaks, default=None)
 
 
-def _hosts(document: Mapping[str, Any]) -> tuple[str, ...]:
+def _hosts(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> tuple[str, ...]:
+    """The planned hosts; of a scheduler's job, those that it chose."""
     hosts = document.get("hosts")
-    return tuple(map(str, hosts)) if isinstance(hosts, list) else ()
+    planned = tuple(map(str, hosts)) if isinstance(hosts, list) else ()
+    chosen = outcome.get("hosts")
+    if isinstance(chosen, dict) and chosen and any(map(is_placeholder, planned)):
+        return tuple(chosen)
+    return planned
 
 
 def _devices(outcome: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:

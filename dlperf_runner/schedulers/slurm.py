@@ -21,6 +21,7 @@ _GIVEN = (
     ("qos", "NAME", "The quality of service."),
     ("reservation", "NAME", "The reservation."),
     ("constraint", "FEATURES", "Features that the nodes must have."),
+    ("nodelist", "HOSTS", "Nodes that a job must have, such as node[1-2]."),
 )
 OPTIONS = (
     *_GIVEN,

@@ -41,7 +41,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             found.append(f"{directory.name}{run['repeat']}")
         return []
 
-    def nodes(*_: object) -> tuple[Node, ...]:
+    def nodes(*_: object, **__: object) -> tuple[Node, ...]:
         return lab_nodes()
 
     monkeypatch.setattr("dlperf_runner.ab.turns.execute_campaign", execute)

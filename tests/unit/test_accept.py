@@ -137,6 +137,17 @@ def test_logs_without_records_are_in_a_directory_of_their_part(suite: Path, tmp_
     assert verdicts(document) == dict.fromkeys(("node1", "node2", "node3"), "passed")
 
 
+def test_runs_of_jobs_are_on_the_nodes_that_the_scheduler_chose(
+    suite: Path, tmp_path: Path
+) -> None:
+    for node in ("node1", "node2", "node3"):
+        outcome = {"status": "done", "hosts": {node: {"hostname": node}}, "versions": {}}
+        runs = {"@node1@": speeds(100, 5, repeat_seed(node), 0.002)}
+        campaigns(tmp_path / "jobs" / node, runs, outcome=outcome)
+    document = call("accept", suite, "--results", tmp_path / "jobs", "--json", status=0).document
+    assert verdicts(document) == dict.fromkeys(("node1", "node2", "node3"), "passed")
+
+
 def repeat_seed(node: str) -> int:
     return int(node[-1])
 

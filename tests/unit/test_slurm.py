@@ -46,7 +46,7 @@ def asked(**options: str) -> Allocation:
 
 def test_the_header_asks_for_what_the_user_chose() -> None:
     given = {"partition": "gpu", "account": "a", "qos": "q", "reservation": "r"}
-    given |= {"constraint": "h100&ib", "time": "7230", "exclusive": "True"}
+    given |= {"constraint": "h100&ib", "nodelist": "n[1-2]", "time": "7230", "exclusive": "True"}
     assert slurm.header(asked(**given)) == (
         "#SBATCH --job-name=dlperf-1",
         "#SBATCH --output=/home/me/c/jobs/1/job.log",
@@ -59,6 +59,7 @@ def test_the_header_asks_for_what_the_user_chose() -> None:
         "#SBATCH --qos=q",
         "#SBATCH --reservation=r",
         "#SBATCH --constraint=h100&ib",
+        "#SBATCH --nodelist=n[1-2]",
         "#SBATCH --time=121",
         "#SBATCH --exclusive",
         "#SBATCH --no-requeue",
