@@ -26,7 +26,7 @@ bash, zsh and fish complete commands, options and names of the catalogue. This p
 | status | meaning |
 | ------ | ------- |
 | 0 | success |
-| 1 | a negative result: a run failed, is missing or is invalid, a node fails its checks, a case is slower than allowed or none could be compared, a file of a bundle could not be fetched, or the recorded results differ from the logs |
+| 1 | a negative result: a run failed, is missing or is invalid, a node fails its checks, a case is slower than allowed or none could be compared, a part of a cluster is not accepted, a comparison in turns is undecided, a file of a bundle could not be fetched, or the recorded results differ from the logs |
 | 2 | invalid input or usage; a message on standard error states the place, the expected and the actual value. Also: a log was refused. All others are counted |
 | 130, 143, 129 | interrupted by Ctrl-C, by TERM, by HUP; `run` has stopped its run on the nodes and prints how to resume |
 

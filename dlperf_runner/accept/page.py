@@ -13,6 +13,8 @@ from typing import Any
 
 from .. import __version__
 from ..campaign.manifest import read, seal, sign
+from ..catalog.entry import validated
+from ..catalog.types import Entry, Name
 from ..commands.verify import check_manifest
 from ..compare.verdicts import FAILED, PASSED, UNDECIDED
 from ..core.errors import UserError
@@ -137,12 +139,29 @@ def write(document: Mapping[str, Any], folder: Path, key: Path | None) -> Path:
     return folder / HTML
 
 
+class RecordedSuite(Entry):
+    """What a check reads of the suite on a page; the rest is compared only."""
+
+    nodes: tuple[Name, ...]
+    units: dict[Name, tuple[Name, ...]]
+
+
 def recorded(folder: Path) -> dict[str, Any]:
-    """The document of a page. Raises UserError if it is none."""
+    """The document of a page, which anybody may have written. Raises UserError if it is none."""
     document = read_json(folder / JSON)
-    if not isinstance(document.get("parts"), list) or not isinstance(document.get("suite"), dict):
+    suite, parts = document.get("suite"), document.get("parts")
+    if not isinstance(suite, dict) or not isinstance(parts, list) or not all(map(_is_part, parts)):
         raise UserError("no document of an acceptance", where=str(folder / JSON))
+    own = {name: suite.get(name) for name in RecordedSuite.model_fields}
+    validated(own, RecordedSuite, f"{folder / JSON}: suite", "no document of an acceptance")
     return document
+
+
+def _is_part(part: object) -> bool:
+    logs = part.get("logs") if isinstance(part, dict) else None
+    return isinstance(logs, list) and all(
+        isinstance(log, dict) and isinstance(log.get("log"), str) for log in logs
+    )
 
 
 def check(
@@ -172,11 +191,11 @@ def _compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[s
     parts = {(part["item"], part["part"]): part for part in after["parts"]}
     for part in before["parts"]:
         name = f"{part.get('item')} {part.get('part')}"
-        other = parts.pop((part.get("item"), part.get("part")), None)
+        other = parts.pop((str(part.get("item")), str(part.get("part"))), None)
         if other is None:
             yield f"{JSON}: {name}: not in the suite"
             continue
-        yield from _of_logs(name, part.get("logs") or [], other["logs"])
+        yield from _of_logs(name, part["logs"], other["logs"])
         for key in sorted({*part, *other} - {"logs"}):
             if part.get(key) != other.get(key):
                 yield f"{name}: {key} is {part.get(key)} on the page, but {other.get(key)} here"
@@ -191,6 +210,6 @@ def _of_logs(name: str, before: list[Any], after: list[Any]) -> Iterator[str]:
         other = here.pop(log["log"], None)
         if other is None:
             yield f"{name}: {log['log']}: not among the valid logs here"
-        elif other["sha256"] != log["sha256"]:
+        elif other["sha256"] != log.get("sha256"):
             yield f"{name}: {log['log']}: another log than on the page (SHA-256 differs)"
     yield from (f"{name}: {log}: not on the page" for log in here)

@@ -306,6 +306,33 @@ def test_another_signature_shows(suite: Path, results: Path, key: Path, tmp_path
     assert "the suite differs in margin" in output(*check, status=1)
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        "[]",
+        "{}",
+        '{"suite": [], "parts": []}',
+        '{"suite": {"nodes": ["node1"], "units": []}, "parts": []}',
+        '{"suite": {"nodes": ["node1"], "units": {}}, "parts": [1]}',
+        '{"suite": {"nodes": ["node1"], "units": {}}, "parts": [{"logs": [{"log": 1}]}]}',
+    ],
+)
+def test_a_page_that_is_none(suite: Path, results: Path, tmp_path: Path, document: str) -> None:
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page/acceptance.json").write_text(document)
+    printed = output("accept", suite, "--results", results, "--check", tmp_path / "page", status=2)
+    assert "acceptance.json" in printed
+    assert "Traceback" not in printed
+
+
+def test_names_on_the_page_are_escaped(suite: Path, results: Path, tmp_path: Path) -> None:
+    suite.write_text(SUITE.replace("rack 7", "<script>alert(1)</script>"))
+    output("accept", suite, "--results", results, "--page", tmp_path / "page", status=1)
+    text = (tmp_path / "page/acceptance.html").read_text()
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)" in text
+
+
 # ---- bad input
 
 
