@@ -19,7 +19,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "dlperf_runner" / "logs" / "examp
 @dataclass(frozen=True)
 class Example:
     """`entry` is that of examples.yml: where the log is from, and its reading: `headers`, `rates`
-    (line, step, rate and loss of each line with a rate) and `unix_times` of these lines."""
+    (line, step, rate and loss of each line with a rate) and `unix_times` of these lines; or why it
+    is `refused` as the log of a run. `tables` are those of nccl-tests."""
 
     form: str
     path: Path

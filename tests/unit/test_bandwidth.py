@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 from command_line import call
+from log_examples import EXAMPLES, Example
 from nccl_logs import nccl_tests
 from read_logs import pieces
 
 from dlperf_runner.logs import LineError
-from dlperf_runner.logs.nccl_tests import NcclTests, as_run, read
+from dlperf_runner.logs.nccl_tests import NcclTests, read
 
 TAG = "[1,0]<stdout>:"
+TABLES = [example for example in EXAMPLES if example.form == "nccl_tests"]
 
 
 def log(wrong: str = "0", end: str = "0 OK") -> list[str]:
@@ -36,55 +38,29 @@ def test_table_by_size() -> None:
     assert (last.wrong, found.average_busbw, found.is_wrong) == (0, 261.007, False)
 
 
-def test_unchecked_results_and_mpirun() -> None:
-    assert parsed(log("N/A")).rows[0].wrong is None
+@pytest.mark.parametrize("example", TABLES, ids=lambda example: example.name)
+def test_tables_of_each_version(example: Example) -> None:
+    tables = [
+        {
+            "collective": table.collective,
+            "average": table.average_busbw,
+            "is_wrong": table.is_wrong,
+            "rows": [
+                [r.size, r.redop, r.busbw, r.in_place_busbw, r.wrong, r.in_place_wrong]
+                for r in table.rows
+            ],
+        }
+        for table in read([example.data])
+    ]
+    assert tables == example.entry["tables"]
+
+
+def test_tags_missing_operations_and_a_table_that_was_cut() -> None:
     assert parsed([TAG + line for line in log()]) == parsed(log())
     old = [line.replace("     sum      -1", "") for line in log()]  # all_gather_perf of old
     assert parsed(old).rows == [replace(row, redop=None) for row in parsed(log()).rows]
-
-
-MORE = {
-    "timestamp": (" timestamp", "  2026-01-14 10:11:12"),
-    "algorithm": (" algo proto nchannels", "    RING    SIMPLE          32"),
-}
-
-
-@pytest.mark.parametrize("kind", MORE)
-def test_more_columns(kind: str) -> None:
-    heading, values = MORE[kind]
-    lines = [
-        line + heading if "count" in line else line + values if "float" in line else line
-        for line in log()
-    ]
-    assert parsed(lines) == parsed(log())
-
-
-def test_times_of_iterations_stand_in_each_half() -> None:
-    lines = []
-    for line in log():
-        words = line.split()
-        if "count" in words:
-            half = ["time", "algbw", "busbw", "#wrong", "i_min", "i_max"]
-            words = ["#", "size", "count", "type", "redop", "root", *half, *half]
-        elif "float" in words:
-            words = [*words[:9], "1.5", "2.5", *words[9:], "3.5", "4.5"]
-        lines.append(" ".join(words) if words[:1] == ["#"] or "float" in words else line)
-    assert parsed(lines) == parsed(log())
-
-
-def test_several_operations_and_several_tables() -> None:
-    rows = [line for line in log() if "float" in line]
-    every = [line.replace(" sum ", f" {op} ") for line in rows for op in ("sum", "max")]
-    first, last = log().index(rows[0]), log().index(rows[-1])
-    both = parsed([*log()[:first], *every, *log()[last + 1 :]])
-    assert [(r.size, r.redop) for r in both.rows[:2]] == [(2**20, "sum"), (2**20, "max")]
-    gather = [line.replace("all_reduce", "all_gather") for line in log()]
-    text = "\n".join([*log(), *gather, ""]).encode()
-    assert [table.collective for table in read([text])] == ["all_reduce", "all_gather"]
-    with pytest.raises(LineError, match="several tables"):
-        as_run([text])
     with pytest.raises(LineError, match="no whole table"):
-        read(["\n".join([*log(), *gather[:20], ""]).encode()])
+        read(["\n".join([*log(), *log()[:20], ""]).encode()])
 
 
 def test_memory_that_limits_the_sizes_and_a_least_bandwidth() -> None:
@@ -95,12 +71,6 @@ def test_memory_that_limits_the_sizes_and_a_least_bandwidth() -> None:
     at = next(n for n, line in enumerate(lines) if "maxBytes" in line)
     lines.insert(at + 1, f"# Reducing maxBytes to {2**31} due to memory limitation")
     assert parsed(lines).largest == 2**30
-
-
-def test_errors_of_old_versions() -> None:
-    old = [line.replace("root", "").replace("#wrong", " error") for line in log()]
-    old = [line.replace("      -1", "").replace("      0", "  5e-07") for line in old]
-    assert [row.wrong for row in parsed(old).rows] == [5e-07] * 6
 
 
 def test_command(tmp_path: Path) -> None:

@@ -92,9 +92,13 @@ def test_the_origin_of_an_example_is_recorded() -> None:
 
 @pytest.mark.parametrize("log", EXAMPLES, ids=lambda log: log.name)
 def test_an_example_is_recognised_and_read(log: Example) -> None:
-    rates = log.entry.get("rates", [])
+    rates, refused = log.entry.get("rates", []), log.entry.get("refused")
     form = logs.detect([b"NCCL INFO samples/sec qps: total_ips\n" * 100, log.data])
-    assert (form and form.name) == (log.form if rates else None)
+    assert (form and form.name) == (log.form if rates or refused else None)
+    if refused:
+        with pytest.raises(LineError, match=refused):
+            read(log.form, log.data)
+        return
     headers, found = read(log.form, log.data)
     assert stated(headers) == log.entry.get("headers", [])
     assert [(s.line, s.step, s.samples_per_second, s.loss) for s in found] == [
