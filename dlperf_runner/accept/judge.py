@@ -23,7 +23,7 @@ from ..core.identity import CASE, CaseKey, case_key, columns_of, label, read_par
 from ..core.lists import natural
 from ..core.units import per_second
 from ..results.discovery import CAMPAIGNS
-from ..results.load import load_results
+from ..results.load import catalogued, load_results
 from ..stats.sequential import Gate, Look, judged, look_sizes, planned_runs, pooled_deviation
 from .suite import (
     Item,
@@ -72,7 +72,8 @@ def load(folder: Path, progress: Progress | None = None) -> list[Results]:
     UserError if a log is not what the manifest of its campaign recorded, or is there twice."""
     first = load_results(folder, progress=progress, with_others=True)
     campaigns = [skipped.path for skipped in first.skipped if skipped.view == CAMPAIGNS]
-    loaded = [first, *(load_results(path, progress=progress) for path in campaigns)]
+    models = catalogued([folder, *campaigns])
+    loaded = [first, *(load_results(path, models, progress=progress) for path in campaigns)]
     refuse_copies((str(results.directory), results.logs) for results in loaded)
     for results in loaded:
         _refuse_changed(results)
@@ -286,11 +287,12 @@ def _published(
 
 
 def _conditions(
-    suite: Resolved, loaded: Iterable[Results]
+    suite: Resolved, loaded: Sequence[Results]
 ) -> Mapping[CaseKey, Mapping[str, object]]:
     stated = parse_stated([f"{name}={value}" for name, value in suite.suite.conditions.items()])
     runs = [run for results in loaded for run in results.counted]
-    return read_conditions(runs, load_rule(), stated)
+    models = [model for results in loaded for model in results.models]
+    return read_conditions(runs, models, load_rule(), stated)
 
 
 # ---- the runs of a part
@@ -304,11 +306,12 @@ def _samples(
     samples = {part: Sample() for part in suite.parts(number)}
     chosen = []
     for results in loaded:
+        families = {model.workload.name: model.workload.families for model in results.models}
         rows = throughput(results.frame)
         runs = (
             (results.runs[place], row) for place, row in zip(rows.index, records(rows), strict=True)
         )
-        chosen += [(run, row) for run, row in runs if _is_chosen(item, row)]
+        chosen += [(run, row) for run, row in runs if _is_chosen(item, row, families)]
     chosen.sort(key=lambda pair: (str(pair[0].path.parent.parent), pair[0].repeat))
     for run, row in chosen:
         path = os.path.relpath(run.path, folder)
@@ -324,7 +327,7 @@ def _samples(
     return samples
 
 
-def _is_chosen(item: Item, row: Mapping[str, Any]) -> bool:
+def _is_chosen(item: Item, row: Mapping[str, Any], families: Mapping[str, Sequence[str]]) -> bool:
     """True if a run is one of the item's, as far as the item says what it is."""
     choice = choice_of(item)
     for name, column in _CHOSEN.items():
@@ -332,17 +335,10 @@ def _is_chosen(item: Item, row: Mapping[str, Any]) -> bool:
         wanted = wanted if isinstance(wanted, tuple) else (wanted,) * (wanted is not None)
         if wanted and row[column] not in wanted:
             return False
-    if choice.model and not {row["model"], *_families(row["workload"])} & {*choice.model}:
+    if choice.model and not {row["model"], *families.get(row["workload"], ())} & {*choice.model}:
         return False
     values = read_parameters(row["parameters"])
     return all(values.get(name, text) == text for name, text in choice.parameters.items())
-
-
-def _families(workload: str) -> Iterable[str]:
-    from ..catalog.reader import own_workloads
-
-    entry = own_workloads().get(workload)
-    return entry.families if entry else ()
 
 
 def _parts_of(parts: Iterable[Part], hosts: Sequence[str], path: str) -> list[Part]:

@@ -22,7 +22,7 @@ import hashlib
 import re
 import socket
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,12 @@ PLANNED_OUTCOME: dict[str, Any] = {
     "hosts": {},
     "versions": {},
 }
+
+
+def kept_by(directories: Iterable[Path]) -> tuple[Path, ...]:
+    """The folders in which campaigns keep the entries of the user's catalogue that they used."""
+    folders = (directory.resolve() / CATALOG for directory in directories)
+    return tuple(dict.fromkeys(folder for folder in folders if folder.is_dir()))
 
 
 def new_directory(results: Path = RESULTS, now: datetime | None = None) -> Path:

@@ -71,11 +71,12 @@ def lookup(kind: str, name: str, known: Mapping[str, _T], where: str | None = No
         raise unknown_name(kind, name, known, where) from None
 
 
-def load_catalog(root: Path = CATALOG) -> Catalog:
-    """Read and validate the whole catalogue in `root`. This project's own is read once."""
+def load_catalog(root: Path = CATALOG, kept: tuple[Path, ...] = ()) -> Catalog:
+    """Read and validate the whole catalogue in `root`. This project's own is read once. `kept`: as
+    in `own_workloads`."""
     if root != CATALOG:
         return _load_catalog(root)
-    return _own_catalog(_folders())
+    return _own_catalog(_folders(kept))
 
 
 @cache
@@ -114,44 +115,23 @@ def _frameworks(root: Path, folders: tuple[Path, ...]) -> Mapping[str, Framework
     return frameworks
 
 
-def own_workloads() -> Mapping[str, Workload]:
-    """This project's workloads and those of the user, without the rest of the catalogue."""
-    return _workloads(_folders())[0]
-
-
-def own_formats() -> Mapping[str, logs.Format]:
-    """The log formats that entries of workloads describe: those of the user, and few built-in."""
-    return _workloads(_folders())[1]
+def own_workloads(kept: tuple[Path, ...] = ()) -> Mapping[str, Workload]:
+    """This project's workloads and those of the user, without the rest of the catalogue. `kept`:
+    the folders in which campaigns keep the user's entries that they used; those of the user's own
+    folder come first."""
+    return _workloads(_folders(kept))[0]
 
 
 def format_named(name: str) -> logs.Format | None:
     """The log format with this name, built-in or of the user."""
-    return logs.formats().get(name) or own_formats().get(name)
+    return logs.formats().get(name) or _workloads(_folders())[1].get(name)
 
 
 def forget() -> None:
     """Read the user's folder again when it is needed: a file was written there."""
-    _of_campaigns.clear()
     _workloads.cache_clear()
     _frameworks.cache_clear()
     _own_catalog.cache_clear()
-
-
-# Where campaigns keep the user's entries that they used.
-_of_campaigns: list[Path] = []
-
-
-def use_campaign_folders(folders: Iterable[Path]) -> None:
-    """Also know the entries that campaigns keep in these folders. Those of the user's own folder
-    come first."""
-    _of_campaigns.extend(
-        folder for folder in folders if folder not in _of_campaigns and folder.is_dir()
-    )
-
-
-def campaign_folders() -> tuple[Path, ...]:
-    """The result of `use_campaign_folders`. It is called for each log, so it looks at no disk."""
-    return tuple(_of_campaigns)
 
 
 def files_to_keep(workloads: Iterable[str]) -> Iterator[tuple[Path, bytes]]:
@@ -169,10 +149,10 @@ def files_to_keep(workloads: Iterable[str]) -> Iterator[tuple[Path, bytes]]:
                 yield path.relative_to(own), read_bytes(path, inside=own)
 
 
-def _folders() -> tuple[Path, ...]:
+def _folders(kept: tuple[Path, ...] = ()) -> tuple[Path, ...]:
     """The user's folder, then those of campaigns."""
     own = own_catalog()
-    return ((own,) if own else ()) + campaign_folders()
+    return ((own,) if own else ()) + kept
 
 
 def folder_of(workload: str) -> Path:
@@ -257,7 +237,7 @@ def printed_unit(workload: str) -> str:
 def _load_catalog(root: Path, folders: tuple[Path, ...] = ()) -> Catalog:
     frameworks = _frameworks(root, folders)
     is_own = root == CATALOG
-    workloads = own_workloads() if is_own else _load_all(root / "workloads", Workload)
+    workloads = _workloads(folders)[0] if is_own else _load_all(root / "workloads", Workload)
     stacks = own_stacks() if is_own else _load_all(root / "stacks", Stack)
     forms = {**logs.formats(), **_workloads(folders)[1]}
     for workload in workloads.values():

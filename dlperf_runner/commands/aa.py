@@ -15,7 +15,7 @@ from ..compare.spread import MeasuredSpreads, measure, refuse_copies
 from ..core.errors import UserError
 from ..core.lists import counted
 from ..options import AsJson, Chosen, chooses, exit_with, option, print_json, print_note, screen
-from ..results.load import load_results
+from ..results.load import catalogued, load_results
 from ..stats.between_campaigns import LEAST_CAMPAIGNS
 
 if TYPE_CHECKING:
@@ -122,7 +122,8 @@ def run_missing(
 
 def measure_directories(directories: Sequence[Path]) -> tuple[MeasuredSpreads, list[UserError]]:
     """The spread over the campaigns, and the logs of them that failed validation."""
-    loaded = {str(directory): load_results(directory) for directory in directories}
+    models = catalogued(directories)
+    loaded = {str(directory): load_results(directory, models) for directory in directories}
     refuse_copies((name, results.logs) for name, results in loaded.items())  # they show no spread
     problems = [problem for results in loaded.values() for problem in results.problems]
     return measure({name: results.frame for name, results in loaded.items()}), problems

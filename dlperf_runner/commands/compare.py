@@ -206,10 +206,11 @@ def _check_options(mode: str, options: Sequence[str]) -> None:
 def _loaded(directories: Sequence[Path], about: AboutLogs) -> Iterator[Results]:
     from ..options import reading_logs
     from ..results.discovery import of_each
-    from ..results.load import load_results
+    from ..results.load import catalogued, load_results
 
+    models = catalogued(directories)
     for directory, statements in of_each(directories, about.statements()):
-        yield load_results(directory, statements=statements, progress=reading_logs)
+        yield load_results(directory, models, statements=statements, progress=reading_logs)
 
 
 def _publications(wanted: Mapping[str, Any], everything: bool, as_json: bool) -> None:
@@ -239,7 +240,7 @@ def _with_published(
     from ..report.compare_text import render_published
 
     rule = load_rule()
-    conditions = read_conditions(results.counted, rule, parse_stated(texts))
+    conditions = read_conditions(results.counted, results.models, rule, parse_stated(texts))
     every, assume = ways
     table = compare_published(
         results.frame, conditions, rule=rule, every=every, assume=assume, limit=limit

@@ -208,11 +208,12 @@ def _campaigns(
 ) -> Iterator[Campaign]:
     from ..report.result_files import notes_on
     from ..results.discovery import of_each
-    from ..results.load import load_results
+    from ..results.load import catalogued, load_results
     from ..results.statement import NOTHING
     from ..stats.notes import case_notes
     from ..stats.summary import summarize
 
+    models = catalogued(directories) if models is None else models
     names = [name_of(directory) for directory in directories]
     stated = of_each(directories, statements or NOTHING)
     of_others: dict[str, str] = {}  # the names of campaigns by their logs
@@ -267,9 +268,10 @@ def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[s
     rule = load_rule()
     for campaign in campaigns:
         if len(campaign.table):
-            known = read_conditions(campaign.results.counted, rule, stated)
-            frame, table = campaign.results.frame, campaign.table
-            yield campaign.name, compare_published(frame, known, rule=rule, table=table)
+            results = campaign.results
+            known = read_conditions(results.counted, results.models, rule, stated)
+            table = compare_published(results.frame, known, rule=rule, table=campaign.table)
+            yield campaign.name, table
 
 
 # ---- files

@@ -14,7 +14,7 @@ from typing import cast
 from ..catalog.publication import ComparisonRule, RecordedConditions
 from ..catalog.published_numbers import PublishedNumber
 from ..catalog.types import listed
-from ..catalog.workload import Workload
+from ..catalog.workload import Model, Workload
 from ..core.errors import UserError
 from ..core.files import as_object, readable_json
 from ..core.identity import CaseKey, data_kind, label, read_parameters, short_product
@@ -75,15 +75,16 @@ class Difference:
 
 
 def read_conditions(
-    runs: Iterable[FoundRun], rule: ComparisonRule, stated: Values | None = None
+    runs: Iterable[FoundRun],
+    models: Iterable[Model],
+    rule: ComparisonRule,
+    stated: Values | None = None,
 ) -> dict[CaseKey, dict[str, object]]:
     """The known conditions of the runs, by case: from their records, from the catalogue entry of
     their workload, and from `stated`. If the runs of a case differ, all values are named.
     ONLY_STATED names what is known from `stated` alone. Raises UserError if `stated` contradicts a
     known condition."""
-    from ..catalog.reader import load_catalog
-
-    workloads = load_catalog().workloads
+    workloads = {model.workload.name: model.workload for model in models}
     found: dict[CaseKey, dict[str, list[object]]] = {}
     paths: dict[CaseKey, Path] = {}
     for run in runs:

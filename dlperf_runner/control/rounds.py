@@ -19,6 +19,7 @@ from ..campaign import lock
 from ..campaign.directory import (
     UNREACHABLE,
     add_revision,
+    kept_by,
     missing_runs,
     read_plan,
     read_record,
@@ -36,6 +37,7 @@ from ..stats.repeats import relative_half_width, wanted_repeats
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..catalog.workload import Workload
     from ..plan.choice import Choice
 import json
 from dataclasses import asdict, replace
@@ -207,10 +209,14 @@ def values_by_case(directory: Path, plan: Mapping[str, Any]) -> dict[str, list[f
     """The throughput of the valid runs of each case of the plan."""
     from ..results.load import load_results
 
-    return case_samples(load_results(directory).frame, plan)
+    results = load_results(directory)
+    workloads = {model.workload.name: model.workload for model in results.models}
+    return case_samples(results.frame, plan, workloads)
 
 
-def case_samples(frame: pd.DataFrame, plan: Mapping[str, Any]) -> dict[str, list[float]]:
+def case_samples(
+    frame: pd.DataFrame, plan: Mapping[str, Any], workloads: Mapping[str, Workload]
+) -> dict[str, list[float]]:
     """The same, from the long frame. If a case has runs in several environments, which are never
     pooled, its values are those in the environment of its last run."""
     valid = frame[frame["valid"] & (frame["metric"] == SAMPLES_PER_SECOND)]
@@ -222,7 +228,7 @@ def case_samples(frame: pd.DataFrame, plan: Mapping[str, Any]) -> dict[str, list
         newest[planned] = max(
             newest.get(planned, (0, key)), (row["repeat"], key), key=itemgetter(0)
         )
-    cases = {run["case"]: _planned(run, _measured(run)) for run in plan["runs"]}
+    cases = {run["case"]: _planned(run, _measured(run, workloads)) for run in plan["runs"]}
     return {case: samples[newest[key][1]] if key in newest else [] for case, key in cases.items()}
 
 
@@ -231,11 +237,9 @@ def _planned(row: Mapping[Any, Any], parameters: str) -> tuple[object, ...]:
     return *(row[name] for name in PLANNED), parameters
 
 
-def _measured(run: Mapping[str, Any]) -> str:
+def _measured(run: Mapping[str, Any], workloads: Mapping[str, Workload]) -> str:
     """The parameters of a planned run as the frame has them."""
-    from ..catalog.reader import own_workloads
-
-    workload = own_workloads()[run["workload"]]
+    workload = workloads[run["workload"]]
     return parameters_text(workload.measured_parameters(run["source"], run["parameters"]))
 
 
@@ -259,7 +263,8 @@ def _add_revision(
 ) -> str:
     from ..catalog.reader import load_catalog
 
-    runs = more_runs(plan, wanted, load_catalog(), str(directory / "plan.json"))
+    catalog = load_catalog(kept=kept_by([directory]))
+    runs = more_runs(plan, wanted, catalog, str(directory / "plan.json"))
     reasons = {}
     for case, repeats in wanted.items():
         width = relative_half_width(values[case])
@@ -323,9 +328,10 @@ def grow(directory: Path, repeats: int, why: str) -> None:
     UserError if the catalogue has changed since."""
     from ..catalog.reader import load_catalog
 
+    catalog = load_catalog(kept=kept_by([directory]))
     plan = read_plan(directory)
     wanted = {run["case"]: repeats for run in plan["runs"]}
-    runs = more_runs(plan, wanted, load_catalog(), str(directory / "plan.json"))
+    runs = more_runs(plan, wanted, catalog, str(directory / "plan.json"))
     if runs:
         reason = {"wanted_repeats": repeats, "why": why}
         add_revision(directory, runs, {case: reason for case in wanted})  # noqa: C420

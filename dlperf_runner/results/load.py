@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import logs
-from ..campaign.directory import CATALOG
-from ..catalog.reader import campaign_folders, use_campaign_folders
+from ..campaign.directory import kept_by
 from ..catalog.validity import catalogued_rules
 from ..catalog.workload import Model
 from ..core.errors import UserError
@@ -51,9 +50,10 @@ class Results:
     """`frame` has a row per run and metric. `runs` are all runs that were found;
     `counted` are those whose logs passed validation and that satisfy the validity rules. `skipped`
     are files that were not read as logs. `series` is empty unless it was requested. `directory` is
-    the first source."""
+    the first source. `models` are those of the catalogue with which the logs were read."""
 
     directory: Path
+    models: Sequence[Model] = ()
     frame: pd.DataFrame = field(default_factory=lambda: make_frame([], []))
     runs: list[FoundRun] = field(default_factory=list)
     counted: list[FoundRun] = field(default_factory=list)
@@ -113,7 +113,7 @@ def load_results(
         discovered = find(sources, statements, recorded, scratch or scratch_of(stack))
         readings = stack.enter_context(_readings(discovered.places, models, with_series, jobs))
         read_logs = [*(progress(readings, len(discovered.places)) if progress else readings)]
-    results = Results(sources[0], problems=discovered.problems, skipped=discovered.skipped)
+    results = Results(sources[0], models, problems=discovered.problems, skipped=discovered.skipped)
     results.missing += discovered.missing
     results.skipped += [reading for reading in read_logs if isinstance(reading, Skipped)]
     of_runs = [reading for reading in read_logs if not isinstance(reading, Skipped)]
@@ -201,8 +201,8 @@ def catalogued(sources: Iterable[Path] = ()) -> list[Model]:
     """The models of the catalogue, and those that campaigns among the sources keep."""
     from ..catalog.reader import own_workloads
 
-    use_campaign_folders(source.resolve() / CATALOG for source in sources)
-    return [model for workload in own_workloads().values() for model in workload.models]
+    workloads = own_workloads(kept_by(sources)).values()
+    return [model for workload in workloads for model in workload.models]
 
 
 @contextmanager
@@ -225,9 +225,7 @@ def _readings(
 
     logs.formats()
     catalogued_rules()
-    pool = ProcessPoolExecutor(
-        jobs, initializer=use_campaign_folders, initargs=(campaign_folders(),)
-    )
+    pool = ProcessPoolExecutor(jobs)
     try:
         yield chain.from_iterable(pool.map(read_part, parts))
     finally:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from .. import logs
 from ..catalog.accelerators import peak_of
-from ..catalog.reader import own_formats
 from ..catalog.validity import catalogued_rules
 from ..catalog.workload import Model, Rule, Transformer
 from ..core.errors import UserError
@@ -84,7 +83,7 @@ def read_all(
     places: Iterable[Place], models: Sequence[Model], with_series: bool = False
 ) -> list[Reading | Skipped]:
     """Find and measure the runs at some places; Skipped for each file that is no benchmark log."""
-    own = own_formats()
+    own = _formats_of(models)
     readings = [_reading(place, models, own) for place in places]
     of_runs = [reading for reading in readings if isinstance(reading, Reading)]
     judged = _steadiness([reading.series for reading in of_runs if reading.series])
@@ -93,6 +92,12 @@ def read_all(
             reading.measured.measurements += next(judged)
             reading.series = reading.series if with_series else None
     return readings
+
+
+def _formats_of(models: Sequence[Model]) -> dict[str, logs.Format]:
+    """The log formats that entries of workloads describe."""
+    patterns = {m.workload.log_format: m.workload.log_pattern for m in models}
+    return {name: pattern.format_named(name) for name, pattern in patterns.items() if pattern}
 
 
 def _reading(

@@ -76,9 +76,10 @@ def test_what_the_log_states_is_used_in_comparisons(
     here: Path, changes: dict[str, object], expected: str
 ) -> None:
     path = write(here / "logs" / "tf_gpu8_amp_bs256.txt", stating(**changes))
-    (run,) = load(path).counted
+    results = load(path)
+    (run,) = results.counted
     assert run.parameters == expected
-    (known,) = read_conditions([run], load_rule()).values()
+    (known,) = read_conditions([run], results.models, load_rule()).values()
     assert known["xla"] is ("xla=true" in expected)
     assert known["data"] == ("real" if "data=/" in expected else "synthetic")
     assert known.get("image_size") == ("224" if "image_size" in expected else None)

@@ -152,7 +152,9 @@ def test_a_log_without_a_record_states_how_the_noise_was_made(
 ) -> None:
     lines = [f"Set noise to {noise}.", *node_log("1n1g", 397.78)]
     found = load(tmp_path, "1n1g", lines)
-    (case,) = records(compare_published(found.frame, read_conditions(found.counted, load_rule())))
+    (case,) = records(
+        compare_published(found.frame, read_conditions(found.counted, found.models, load_rule()))
+    )
     assert re.findall(r"noise \((.*?)\)", case["noted"]) == noted
 
 

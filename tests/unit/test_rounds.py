@@ -16,7 +16,7 @@ from planned_campaigns import set_outcome
 from dlperf_runner.campaign import directory as campaign
 from dlperf_runner.campaign import execute as execution
 from dlperf_runner.campaign import manifest
-from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.catalog.reader import load_catalog, own_workloads
 from dlperf_runner.control import campaigns
 from dlperf_runner.control.rounds import case_samples, more_runs, run_rounds
 from dlperf_runner.core.errors import Stopped, UserError
@@ -296,7 +296,10 @@ def test_environments_are_not_pooled(tmp_path: Path) -> None:
         finish(directory, run, "done")
     frame = load_results(directory).frame
     plan = campaign.read_plan(directory)
-    assert case_samples(frame, plan)[STEADY] == [100.02, 100.04]
+    assert case_samples(frame, plan, own_workloads())[STEADY] == [100.02, 100.04]
     frame.loc[(frame["gpus_per_node"] == 1) & (frame["repeat"] == 2), "driver"] = "550"
-    assert case_samples(frame, plan) == {STEADY: [100.04], UNSTEADY: [190.02, 200.04]}
-    assert case_samples(make_frame([], []), plan) == {STEADY: [], UNSTEADY: []}
+    assert case_samples(frame, plan, own_workloads()) == {
+        STEADY: [100.04],
+        UNSTEADY: [190.02, 200.04],
+    }
+    assert case_samples(make_frame([], []), plan, own_workloads()) == {STEADY: [], UNSTEADY: []}
