@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import re
 
-from .records import Format, Statement
+from .dllogger_pytorch import START, option
+from .records import Format
 from .statements import EXACT
-
-_PARAMETER = "PARAMETER"
 
 FORMAT = Format(
     name="dllogger_mxnet",
@@ -28,25 +27,13 @@ FORMAT = Format(
     " train.ips : 10295.68 images/s ...",
     marker=b"train.ips",
     entry=re.compile(
-        rb'DLL(?P<json>L)?+ (?:\{"timestamp": ")?+'
-        rb"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}|\d{9,11}+\.\d{1,9}+)?+"
-        rb'(?(json)(?>[^\r\n]{0,1000}?"step": \[)| - Epoch: )(?P<epoch>\d{1,6}+)'
-        rb"(?(json), | Iteration: )(?P<step>\d{1,12}+)"
-        rb'(?(json)\], "data": \{"| {1,8}+)train\.loss(?: :|":) (?P<loss>[^\s,]{1,64}+)'
-        rb'(?>[^\r\n]{0,1000}?train\.ips(?: :|":) )(?P<rate>[^\s,}]{1,64}+)'
+        START + rb'(?>[^\r\n]{0,1000}?train\.ips(?: :|":) )(?P<rate>[^\s,}]{1,64}+)'
         rb'(?(json)(?:, "|\})|(?: images/s(?!/)| {1,8}+train\.))'
     ),
     rate=rb"\d+\.\d+",
     statements=(
-        Statement(
-            _PARAMETER,
-            re.compile(r'\bdtype(?: :|":) "?(?P<precision>float16|float32)\b', re.ASCII),
-            values={"float32": EXACT},
-        ),
-        Statement(
-            _PARAMETER,
-            re.compile(r'\bdisp_batches(?: :|":) "?(?P<log_every>\d{1,9}+)', re.ASCII),
-        ),
+        option("dtype", r"(?P<precision>float16|float32)\b", {"float32": EXACT}),
+        option("disp_batches", r"(?P<log_every>\d{1,9}+)"),
     ),
     zero_based=True,
     framework="mxnet",

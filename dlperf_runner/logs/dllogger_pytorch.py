@@ -27,9 +27,18 @@ from .statements import EXACT
 # batch_size : 256, or "batch_size": 256
 _OPTION = re.compile(r'\b(\w{1,64}+)(?: :|":) "?([^\s,"}]{1,1000}+)', re.ASCII)
 _PARAMETER = "PARAMETER"
+# A line with a rate, in either file, up to the loss.
+START = (
+    rb'DLL(?P<json>L)?+ (?:\{"timestamp": ")?+'
+    rb"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}|\d{9,11}+\.\d{1,9}+)?+"
+    rb'(?(json)(?>[^\r\n]{0,1000}?"step": \[)| - Epoch: )(?P<epoch>\d{1,6}+)'
+    rb"(?(json), | Iteration: )(?P<step>\d{1,12}+)"
+    rb'(?(json)\], "data": \{"| {1,8}+)train\.loss(?: :|":) (?P<loss>[^\s,]{1,64}+)'
+)
 
 
-def _option(name: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
+def option(name: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
+    """An option of the program, which has that value."""
     pattern = re.compile(rf'\b{name}(?: :|":) "?{value}', re.ASCII)
     return Statement(_PARAMETER, pattern, values=values or {})
 
@@ -40,19 +49,14 @@ FORMAT = Format(
     " train.total_ips : 2480.33 img/s ...",
     marker=b"train.total_ips",
     entry=re.compile(
-        rb'DLL(?P<json>L)?+ (?:\{"timestamp": ")?+'
-        rb"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}|\d{9,11}+\.\d{1,9}+)?+"
-        rb'(?(json)(?>[^\r\n]{0,1000}?"step": \[)| - Epoch: )(?P<epoch>\d{1,6}+)'
-        rb"(?(json), | Iteration: )(?P<step>\d{1,12}+)"
-        rb'(?(json)\], "data": \{"| {1,8}+)train\.loss(?: :|":) (?P<loss>[^\s,]{1,64}+)'
-        rb'(?:(?>[^\r\n]{0,1000}?train\.compute_ips(?: :|":) )(?P<compute>[^\s,}]{1,64}+))?'
+        START + rb'(?:(?>[^\r\n]{0,1000}?train\.compute_ips(?: :|":) )(?P<compute>[^\s,}]{1,64}+))?'
         rb'(?>[^\r\n]{0,1000}?train\.total_ips(?: :|":) )(?P<rate>[^\s,}]{1,64}+)'
         rb'(?(json)(?:, "|\})|(?: img/s(?!/)| {1,8}+train\.))'
     ),
     rate=rb"\d+\.\d+",
     statements=(
         # In 2019 and 2020, before AMP.
-        _option("fp16", r"(?P<precision>[Tt]rue)\b", {"True": "fp16", "true": "fp16"}),
+        option("fp16", r"(?P<precision>[Tt]rue)\b", {"True": "fp16", "true": "fp16"}),
         Statement(text.ALONE, text.SECONDS_OF_RANKS),
         Statement(text.NCCL, text.NCCL_OF_RANKS),
         Statement(text.ALL_REDUCE, text.TIME_OF_ALL_REDUCE),
@@ -80,18 +84,18 @@ FORMAT = Format(
             },
         ),
         # --prof: the number of steps; -1 is a whole epoch.
-        _option("prof", r"(?P<total_steps>\d{1,18}+)"),
-        _option("image_size", r"(?P<image_size>\d{1,18}+)"),
-        _option("data_backend", r"(?P<data>synthetic)\b"),
-        _option("data", r"(?P<data>/[^\s,\"]{1,512}+)"),
-        _option("data_backend", r"(?P<dali>dali)-[cg]pu\b", {"dali": "True"}),
-        _option("data_backend", r"(?P<dali>pytorch)\b", {"pytorch": "False"}),
+        option("prof", r"(?P<total_steps>\d{1,18}+)"),
+        option("image_size", r"(?P<image_size>\d{1,18}+)"),
+        option("data_backend", r"(?P<data>synthetic)\b"),
+        option("data", r"(?P<data>/[^\s,\"]{1,512}+)"),
+        option("data_backend", r"(?P<dali>dali)-[cg]pu\b", {"dali": "True"}),
+        option("data_backend", r"(?P<dali>pytorch)\b", {"pytorch": "False"}),
         # What changes the work of a step, unless it is as usual.
-        _option("data_backend", r"(?P<data_backend>dali-cpu)\b"),
-        _option("memory_format", r"(?P<memory_format>nchw|nhwc)\b"),
-        _option("optimizer_batch_size", r"(?P<optimizer_batch_size>[1-9]\d{0,18})"),
-        _option("mixup", r"(?P<mixup>0\.\d{0,18}[1-9]\d{0,18})"),
-        _option("jit", r"(?P<jit>script)\b"),
-        _option("augmentation", r"(?P<augmentation>autoaugment)\b"),
+        option("data_backend", r"(?P<data_backend>dali-cpu)\b"),
+        option("memory_format", r"(?P<memory_format>nchw|nhwc)\b"),
+        option("optimizer_batch_size", r"(?P<optimizer_batch_size>[1-9]\d{0,18})"),
+        option("mixup", r"(?P<mixup>0\.\d{0,18}[1-9]\d{0,18})"),
+        option("jit", r"(?P<jit>script)\b"),
+        option("augmentation", r"(?P<augmentation>autoaugment)\b"),
     ),
 )

@@ -52,7 +52,8 @@ FORMAT = Format(
         Statement(
             "Namespace(",  # the order of the options depends on the version of Python
             re.compile(
-                r"\A(?=.{0,4000}?\buse_rec=True\b)(?>.{0,4000}?\brec_train=')(?P<data>[^']{0,1000}+)'",
+                r"\A(?=.{0,4000}?\buse_rec=True\b)(?>.{0,4000}?\brec_train=')"
+                r"(?P<data>[^']{0,1000}+)'",
                 re.ASCII,
             ),
         ),

@@ -101,9 +101,9 @@ def _fields(statement: Statement, line: str) -> dict[str, str]:
 def _header(form: Format, line: int, texts: tuple[tuple[Statement, str], ...]) -> Header | None:
     """What the statements find in a line of the log; None if that is nothing."""
     stated: dict[str, str] = {}
-    for statement, text_of_line in texts:
-        stated = _fields(statement, text_of_line) | stated
     try:
+        for statement, text_of_line in texts:
+            stated = _fields(statement, text_of_line) | stated
         return _header_of(form, line, stated) if stated else None
     except LineError as error:
         raise error.at(line) from None

@@ -256,6 +256,13 @@ NOT_WHOLE = "the rate is not "
 POSITIVE = "a number above 0 and below 1e+12"
 CONTRADICTS = "contradicts the "
 WRAPPED = "the line is wrapped within a number"
+NETWORK = "the network contradicts the file name"
+# Of transformers' Trainer, which prints the rate of the whole run at its end.
+TRAINER = WHOLE_LOGS["hf_trainer/whole"]
+FINAL = TRAINER.text[TRAINER.text.index("{'train_runtime'") :].partition("\n")[0] + "\n"
+HEAD = "Gradient Accumulation steps"
+RESUMED = ">>   Continuing training from global step {}\n".format
+TORN = "100%|\udce2| 50/50 [00:48<00:00]"  # a character of a progress bar
 
 
 def impossible_rates() -> list[Damage]:
@@ -311,7 +318,32 @@ def rates_that_are_not_whole() -> list[Damage]:
     return [Damage(log, old, new, NOT_WHOLE) for log, old, new in rows]
 
 
+def damage_of_the_trainer() -> list[Damage]:
+    rows = (
+        (HEAD, RESUMED(20) + HEAD, "the run was resumed", 0),
+        # It stopped after the first of three epochs, and counts the samples of all of them.
+        ("Num Epochs = 1", "Num Epochs = 3", "the number of epochs contradicts line 3", 16),
+        ("optimization steps = 50", "optimization steps = 5\n0", WRAPPED, 0),
+        (FINAL, FINAL + FINAL.replace("264.51", "265.51"), "rates of several whole runs", 1),
+        ("{'train_runtime'", TORN + " {'train_runtime'", "not valid UTF-8", 0),
+    )
+    return [Damage("hf_trainer/whole", old, new, text, line=line) for old, new, text, line in rows]
+
+
+def logs_without_a_rate() -> list[Damage]:
+    rows = (
+        ("", "the log is empty", "no lines"),
+        ("nothing to see\nhere\n", "no line of the log has a rate", "2 lines without a rate"),
+        ("ÿþ", "no line of the log has a rate", "1 lines without a rate"),
+    )
+    wanted = "lines with a rate in a known format"
+    whole = WHOLE_LOGS["gluoncv"].text
+    return [Damage("gluoncv", whole, new, text, wanted, found) for new, text, found in rows]
+
+
 DAMAGES = [
+    *damage_of_the_trainer(),
+    *logs_without_a_rate(),
     *impossible_rates(),
     *steps_that_are_not_those_of_the_plan(),
     *rates_that_are_not_whole(),
@@ -333,6 +365,21 @@ DAMAGES = [
     Damage("gluoncv", "world_size=1", "world_size=16", CONTRADICTS, "1", "16"),
     Damage("gluoncv", "'float32'", "'float16'", CONTRADICTS, "fp32", "fp16"),
     Damage("gluoncv", "iterations=120", "iterations=12", CONTRADICTS, "120", "12"),
+    *(
+        Damage(log, old, f"{new}{old}", NETWORK, *names)
+        for log, old, new, *names in (
+            ("gluoncv", "batch_size=", "model='vgg16', ", "resnet50v1b", "vgg16"),
+            ("oneflow", "image_size =", "model = vgg16\n", "resnet50v1.5", "vgg16"),
+            ("speedometer", "per_batch_size=", "network='y1', ", "arcface-r100", "y1"),
+            (
+                "dllogger",
+                "batch_size :",
+                "arch : resnext101-32x4d  ",
+                "resnet50v1.5",
+                "resnext101-32x4d",
+            ),
+        )
+    ),
     Damage(
         *("gluoncv", SPEED(117, "384.50"), f"\udcff {SPEED(117, '384.50')}"),
         *("the line is not valid UTF-8", "text", "a byte that is none"),
@@ -362,6 +409,23 @@ def test_damage_is_refused_with_its_line(damage: Damage) -> None:
     assert damage.found in (None, problem.found)
     if line_of(problem) is not None:
         assert line_of(problem) == before.count("\n") + 1 + damage.line
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (HEAD, RESUMED(0) + HEAD),
+        # Version 5 prints four digits, and programs print the object with all of them.
+        ("'train_samples_per_second': 264.51", "'train_samples_per_second': '264.51'"),
+        (FINAL, FINAL + FINAL.replace("264.51", "264.5")),
+        ("Num Epochs = 1", "Num Epochs = 9,223,372,036,854,775,807"),
+        ("'epoch': 1.0}", "'epoch': 0.98}"),  # epochs may end within one
+        ("{'train_runtime'", TORN + "\r{'train_runtime'"),
+    ],
+)
+def test_the_rate_of_the_trainer_in_other_words(old: str, new: str) -> None:
+    assert old in TRAINER.text
+    assert throughput(read_as(TRAINER, TRAINER.text.replace(old, new))) == TRAINER.value
 
 
 @pytest.mark.parametrize(("lost", "warmup"), [(1, "20"), (19, "20"), (20, "37"), (60, "70")])

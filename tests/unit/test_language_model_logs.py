@@ -12,48 +12,12 @@ from whole_logs import WHOLE_LOGS, read_as, read_tree, throughput
 from dlperf_runner import logs
 
 TRAINER = WHOLE_LOGS["hf_trainer/whole"]
-HEAD = "Gradient Accumulation steps"
-RESUMED = ">>   Continuing training from global step {}\n"
 
 
 def trained(old: str, new: str) -> str:
     """The log of the Trainer with other words."""
     assert old in TRAINER.text
     return TRAINER.text.replace(old, new)
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (trained(HEAD, RESUMED.format(20) + HEAD), "the run was resumed"),
-        # It stopped after the first of three epochs, and counts the samples of all of them.
-        (trained("Num Epochs = 1", "Num Epochs = 3"), "the number of epochs contradicts line 3"),
-        (trained("optimization steps = 50", "optimization steps = 5\n0"), "the line is wrapped"),
-        (TRAINER.text + trained("264.51", "265.51"), "the log has the rates of several whole runs"),
-    ],
-)
-def test_a_rate_of_the_trainer_that_is_not_that_of_its_run_is_refused(
-    content: str, problem: str
-) -> None:
-    results = read_as(TRAINER, content)
-    assert throughput(results) is None
-    assert problem in results.problems[0].problem
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        trained(HEAD, RESUMED.format(0) + HEAD),
-        # Version 5 prints four digits, and programs print the object with all of them.
-        trained("'train_samples_per_second': 264.51", "'train_samples_per_second': '264.51'"),
-        TRAINER.text + trained("264.51", "264.5"),
-        trained("Num Epochs = 1", "Num Epochs = 9,223,372,036,854,775,807"),
-        # Epochs may end within one.
-        trained("'epoch': 1.0}", "'epoch': 0.98}"),
-    ],
-)
-def test_the_rate_of_the_trainer_in_other_words(content: str) -> None:
-    assert throughput(read_as(TRAINER, content)) == TRAINER.value
 
 
 def test_earlier_trainers_print_steps_per_second_under_the_name_of_samples() -> None:
@@ -107,10 +71,3 @@ def test_several_ranks_with_steps_of_several_lines() -> None:
         [(2, 11001.0), (3, 11002.0)],
         [(2, 11000.0), (3, 11003.0)],
     )
-
-
-def test_a_torn_character_of_a_progress_bar_is_not_one_of_the_rate_behind_it() -> None:
-    torn = "100%|\udce2| 50/50 [00:48<00:00]\r{'train_runtime'"
-    assert throughput(read_as(TRAINER, trained("{'train_runtime'", torn))) == TRAINER.value
-    results = read_as(TRAINER, trained("{'train_runtime'", torn.replace("\r", " ")))
-    assert "not valid UTF-8" in results.problems[0].problem

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from make_logs import campaign_run, gluoncv, oneflow, write
+from make_logs import campaign_run, write
 from other_logs import GOOD, load, only, speedometer, stating
 from pandas import DataFrame
 
@@ -15,43 +15,6 @@ from dlperf_runner.catalog.published_numbers import load_rule
 from dlperf_runner.commands.summarize import summarize
 from dlperf_runner.compare.conditions import read_conditions
 from dlperf_runner.results.load import Results
-
-
-@pytest.mark.parametrize(
-    ("name", "lines", "expected", "found"),
-    [
-        (
-            "rn50_b256_amp_1n8g.log",
-            stating(arch="resnext101-32x4d"),
-            "resnet50v1.5",
-            "resnext101-32x4d",
-        ),
-        (
-            "rn50_b128_fp32_1n1g.log",
-            [
-                "INFO:root:Namespace(batch_size=128, dtype='float32', model='vgg16')",
-                *gluoncv(50.0, batch=None),
-            ],
-            "resnet50v1b",
-            "vgg16",
-        ),
-        (
-            "rn50_b128_fp32_1n1g.log",
-            ["model = vgg16", "num_gpu_per_node = 1, num_nodes = 1", *oneflow(50.0)],
-            "resnet50v1.5",
-            "vgg16",
-        ),
-        ("r100_b2_fp32_1n1g.log", speedometer("y1"), "arcface-r100", "y1"),
-    ],
-)
-def test_another_network_in_the_log_is_refused_with_both(
-    tmp_path: Path, name: str, lines: list[str], expected: str, found: str
-) -> None:
-    path = write(tmp_path / name, lines)
-    problem = only(load(path))
-    assert problem.problem == "the network contradicts the file name"
-    assert (problem.expected, problem.found) == (expected, found)
-    assert str(problem.where).startswith(f"{path}:1")
 
 
 def test_a_log_of_a_campaign_with_another_network_is_refused(tmp_path: Path) -> None:
