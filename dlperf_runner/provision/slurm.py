@@ -72,6 +72,40 @@ def conf(
     return "\n".join(lines) + "\n"
 
 
+# Releases whose own Slurm is older than 24.05, which first makes blocks of any size.
+OLD = ("xenial", "bionic", "focal", "jammy", "noble", "buster", "bullseye", "bookworm")
+
+
+def domains(
+    names: Mapping[str, str], hostvars: Mapping[str, Mapping[str, Any]]
+) -> dict[str, list[str]]:
+    """The nodes, by their names in Slurm, of each NVLink domain (`dlperf_nvlink_domain`)."""
+    found: dict[str, list[str]] = {}
+    for name, own in names.items():
+        if domain := hostvars[name].get("dlperf_nvlink_domain"):
+            found.setdefault(str(domain), []).append(own)
+    return found
+
+
+def topology(blocks: Mapping[str, Sequence[str]]) -> str:
+    """The lines of topology.conf: an NVLink domain is a block, whose nodes a job gets together."""
+    return "".join(f"BlockName={name} Nodes={','.join(own)}\n" for name, own in blocks.items())
+
+
+def topology_refusal(domain: object, release: str, system: str) -> str:
+    """The reason why a node's Slurm cannot know its NVLink domain; empty if it can."""
+    if not domain:
+        return ""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", str(domain)):
+        return f"dlperf_nvlink_domain is {domain!r}, but must be letters, digits, - and _"
+    if release in OLD or system.startswith("rhel"):
+        return (
+            "Slurm of this release has no topology/block of 24.05, which dlperf_nvlink_domain"
+            " needs. Leave the variable out, or use Debian 13"
+        )
+    return ""
+
+
 def _gpus(paths: Sequence[str]) -> list[str]:
     """The device files of GPUs, in their order: /dev/nvidia0, but not /dev/nvidiactl."""
     found = [path for path in paths if re.fullmatch(r"/dev/nvidia\d+", path)]

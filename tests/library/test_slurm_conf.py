@@ -36,6 +36,19 @@ def test_a_node_whose_host_name_is_another_is_refused() -> None:
         conf([FOUND], {"n1": "10.11.0.2"}, {}, "main")
 
 
+def test_an_nvlink_domain_is_a_block() -> None:
+    """NVIDIA/nccl#2186: only within a domain do GPUs of different nodes talk by NVLink."""
+    hosts = {"a.example": {"dlperf_nvlink_domain": "rack1"}, "b": {"dlperf_nvlink_domain": "rack1"}}
+    names = {"a.example": "a", "b": "b", "c": "c"}
+    blocks = slurm.domains(names, hosts | {"c": {}})
+    assert slurm.topology(blocks) == "BlockName=rack1 Nodes=a,b\n"
+    refusal = slurm.topology_refusal
+    assert refusal("rack1", "trixie", "debian13") == refusal("", "bookworm", "debian12") == ""
+    assert "use Debian 13" in refusal("rack1", "bookworm", "debian12")
+    assert "use Debian 13" in refusal("rack1", "", "rhel9")
+    assert "must be letters" in refusal("rack 1", "trixie", "debian13")
+
+
 GPUS = ["/dev/nvidia10", "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia2"]
 PLUGIN = "/usr/lib/x86_64-linux-gnu/slurm-wlm/gpu_nvml.so"
 
