@@ -24,9 +24,12 @@ def run(*argv: object, path: Path) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_module_can_be_read(tmp_path: Path, version: str) -> None:
     """With a stand-in for Ansible's own part; nothing of theirs is run."""
-    code = "import runpy, sys\nfor p in sys.argv[1:]: runpy.run_path(p)"
-    modules = [*sorted(LIBRARY.glob("*.py")), *sorted(MODULE_UTILS.glob("*.py"))]
-    assert len(modules) > 20
+    modules = sorted(LIBRARY.glob("*.py"))
+    shared = [path.stem for path in sorted(MODULE_UTILS.glob("*.py"))]
+    assert min(len(modules), len(shared)) > 10
+    code = f"""import importlib, runpy, sys
+for path in sys.argv[1:]: runpy.run_path(path)
+for name in {shared}: importlib.import_module("ansible.module_utils." + name)"""
     utils = ansible_standin(tmp_path) / "ansible/module_utils"
     (utils / "common/text").mkdir(parents=True)
     for name, content in {
