@@ -118,8 +118,8 @@ def render(document: Mapping[str, Any]) -> str:
     interval = ""
     if document["low"] is not None:
         low, high = percent(document["low"]), percent(document["high"])
-        interval = f" by {percent(document['difference'])} ({low} to {high})"
-    why = f": {document['why']}" if document["why"] else ""
+        interval = f": {percent(document['difference'])} ({low} to {high})"
+    why = f"; {document['why']}" if document["why"] else ""
     text += f"\nB is {document['verdict']}{interval}, {document['judged_pairs']} pairs{why}.\n"
     if document["differs_in"]:
         text += f"The records differ in {'; '.join(document['differs_in'])}.\n"

@@ -81,7 +81,7 @@ def test_a_slower_side_is_found_while_the_machine_gets_slower(
     assert {**again, "side_a": "SPEED=200", "side_b": "SPEED=190 SIDE=b"} == document
     assert (ab(tmp_path / "ab", 200, 190), len(made)) == (document, 8)
     printed = output("ab", tmp_path / "ab" / "a", tmp_path / "ab" / "b")
-    assert "B is slower by -" in printed
+    assert "B is slower: -" in printed
 
 
 def test_no_difference_needs_an_interval_within_the_tolerance(
