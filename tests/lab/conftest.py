@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import venv
@@ -51,6 +52,19 @@ def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]
     assert mirror.is_dir()
     with Lab(tmp_path_factory.mktemp("session") / "lab").is_up(lab_nodes=2) as made:
         yield made
+
+
+@pytest.fixture
+def results_kept() -> Iterator[None]:
+    """What a test adds to results/ goes again, and what it replaces comes back."""
+    results = PROJECT / "results"
+    before, spreads = set(results.glob("*")), results / "aa.json"
+    content = spreads.read_bytes() if spreads.exists() else None
+    yield
+    for path in set(results.glob("*")) - before:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    if content is not None:
+        spreads.write_bytes(content)
 
 
 # The nodes and the workload of test_faults.py and test_controller_faults.py.

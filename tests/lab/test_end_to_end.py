@@ -228,19 +228,6 @@ def test_the_runner_gives_the_same_directory_and_resumes(provisioned: Lab, campa
     assert kept.read_bytes() == before
 
 
-@pytest.fixture
-def results_kept() -> Iterator[None]:
-    """What a test adds to results/ goes again, and what it replaces comes back."""
-    results = PROJECT / "results"
-    before, spreads = set(results.glob("*")), results / "aa.json"
-    content = spreads.read_bytes() if spreads.exists() else None
-    yield
-    for path in set(results.glob("*")) - before:
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    if content is not None:
-        spreads.write_bytes(content)
-
-
 @pytest.mark.heavy
 @pytest.mark.campaigns
 def test_repeats_are_added_until_the_interval_is_narrow_and_campaigns_until_there_are_three(

@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from captured import captured
@@ -126,6 +127,43 @@ def test_the_divided_softmax_of_arcface_is_the_whole_one(nodes: Lab, campaign: P
     one, other = (start.format(source, rank, rank) for rank in (0, 1))
     write = f"cat > /tmp/divided.py <<'END'\n{DIVIDED}END\n"
     nodes.said("node1", f"{write}set -e\n{other} &\n{one}\nwait $!")
+
+
+# Stops the programs of a node four fifths of the time: what a limit of a cgroup does, without one.
+THROTTLE = """\
+while test -e /tmp/throttle; do
+  pkill -STOP -f '[p]ytorch_nodes.py --op'; sleep 0.12
+  pkill -CONT -f '[p]ytorch_nodes.py --op'; sleep 0.03
+done
+"""
+
+
+def doctor(lab: Lab, *options: str) -> tuple[int, dict[str, Any]]:
+    """The exit status, and the document of `--json`."""
+    done = lab.command("python", "-m", "dlperf_runner", "doctor", *options, "--json")
+    assert "\n{" in done.stdout, done.stdout
+    return done.returncode, json.loads(done.stdout[done.stdout.index("\n{") :])
+
+
+def test_the_hunt_names_the_node_that_was_slowed(nodes: Lab, results_kept: None) -> None:
+    nodes.said("node2", f"touch /tmp/throttle; cat > /tmp/throttle.sh <<'END'\n{THROTTLE}END\n")
+    nodes.said("node2", "nohup bash /tmp/throttle.sh > /dev/null 2>&1 < /dev/null &")
+    try:
+        status, document = doctor(nodes, "--hunt", "compute", "--slower", "30%")
+    finally:
+        nodes.said("node2", "rm /tmp/throttle")
+    assert (status, document["exclude"]) == (1, ["node2"])
+    (hunt,) = document["hunts"]
+    slow = [each for each in hunt["verdict"]["members"] if each["is_slow"]]
+    assert {each["name"] for each in slow} == {"node2 device 0", "node2 device 1"}
+    assert max(each["ratio"] for each in slow) < 0.7
+
+
+def test_all_processes_compute_the_same_bits(nodes: Lab, results_kept: None) -> None:
+    status, document = doctor(nodes, "--same")
+    (finding,) = document["findings"]
+    assert (status, finding["status"]) == (0, "ok"), finding
+    assert " agree: " in finding["found"]
 
 
 OWN = """\
