@@ -60,10 +60,15 @@ def alike(text: str) -> list[str]:
 
 
 def shows(output: str, page: str, *, exactly: bool = True) -> None:
-    """The output has each line that the page shows; `...` stands for others."""
+    """The output has each line that the page shows, perhaps behind a question, whose answer is not
+    printed; `...` stands for others."""
     form = (lambda text: [line.strip() for line in text.splitlines()]) if exactly else alike
     printed = form(output)
-    missing = [line for line in form(page) if line.strip(" .") and line not in printed]
+    missing = [
+        line
+        for line in form(page)
+        if line.strip(" .") and not any(one.endswith(line) for one in printed)
+    ]
     assert not missing, f"{missing}\nis not in\n{output}"
 
 
@@ -147,7 +152,7 @@ def provisioned(scratch: Path, mirror: Path) -> Iterator[Site]:
 
 
 def only_sources(_: str, names: list[str]) -> list[str]:
-    return [name for name in names if name in (".venv", "build", "inventory")]
+    return [name for name in names if name in (".venv", "build")]
 
 
 shared = sharing(provisioned)
@@ -174,8 +179,9 @@ def test_an_engineer_with_slurm(shared: Shared[Site]) -> None:
     active = ". .venv/bin/activate; "
     doctor = of_page(SLURM, "Check the cluster")[0].partition(" [")[0]
     assert "0 failed" in login(site, active + doctor)
-    described = {key: DESCRIBED[key] for key in DESCRIBED if key.startswith("dlperf_")}
-    (clone / "site.yml").write_text(json.dumps({**described, "dlperf_slurm": False}))
+    left_out = ("dlperf_mirror", "dlperf_slurm", "node_base_mirror_key", "slurm_settings")
+    described = {key: value for key, value in DESCRIBED.items() if key not in left_out}
+    (clone / "site.yml").write_text(json.dumps(described))
     plan = run.replace("dlperf run", "dlperf plan")
     assert "#SBATCH" in login(site, active + plan)
     printed = login(site, active + run)
@@ -196,7 +202,7 @@ def test_an_engineer_with_slurm(shared: Shared[Site]) -> None:
     assert table in login(site, active + of_page(SBATCH, "One job", 1)[0])
     suggest, use = of_page(SBATCH, "Many jobs", 1)
     assert "none is written" in login(site, active + suggest)
-    assert f"{table}          - " in login(site, active + use.partition(" --mapping")[0])
+    assert table in login(site, active + use.partition(" --mapping")[0])
     report, compare = of_page(SBATCH, "A speed-up")
     assert "report.html" in login(site, active + report)
     assert "not comparable because of" in login(site, active + compare)
