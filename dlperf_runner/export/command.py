@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +19,6 @@ from ..core.errors import UserError, as_user_error, unknown_name
 from ..core.files import open_append, read_json, write_result
 from ..core.frame import records
 from ..options import LATEST, AboutLogs, completes, exit_with, option, reading_logs, states
-from . import mlflow, openmetrics, wandb
 from .record import ExportedCampaign, exported_cases, of_history, time_of
 
 if TYPE_CHECKING:
@@ -69,15 +70,22 @@ def command(
 
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
+_MODULES = [
+    importlib.import_module(f"{__package__}.{module.name}")
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)])
+    if module.name != Path(__file__).stem
+]
+
+
+def _of_modules(table: str) -> dict[str, Any]:
+    return {name: it for module in _MODULES for name, it in getattr(module, table, {}).items()}
+
+
 # The text of a format, or a writer to a directory, which says what to do next.
-TEXTS: Mapping[str, Callable[[Sequence[ExportedCampaign]], bytes]] = {
-    "prometheus": openmetrics.textfile,
-    "openmetrics": openmetrics.openmetrics,
-}
-DIRECTORIES: Mapping[str, Callable[[Sequence[ExportedCampaign], Path], str]] = {
-    "mlflow": mlflow.write,
-    "wandb": wandb.write,
-}
+TEXTS: Mapping[str, Callable[[Sequence[ExportedCampaign]], bytes]] = _of_modules("TEXTS")
+DIRECTORIES: Mapping[str, Callable[[Sequence[ExportedCampaign], Path], str]] = _of_modules(
+    "DIRECTORIES"
+)
 FORMATS = (*TEXTS, "github", *DIRECTORIES)
 
 

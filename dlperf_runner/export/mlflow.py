@@ -65,3 +65,6 @@ def _experiment(client: Any, place: Path, name: str) -> str:
     if found is not None:
         return str(found.experiment_id)
     return str(client.create_experiment(name, artifact_location=(place / "artifacts").as_uri()))
+
+
+DIRECTORIES = {"mlflow": write}

@@ -99,3 +99,6 @@ def _rendered(exposition: Any, samples: Iterable[_Sample], *, is_timed: bool) ->
     # All that the library asks of a registry.
     text: bytes = exposition.generate_latest(SimpleNamespace(collect=families.values))
     return text
+
+
+TEXTS = {"prometheus": textfile, "openmetrics": openmetrics}

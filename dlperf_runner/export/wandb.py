@@ -56,3 +56,6 @@ def write(campaigns: Sequence[ExportedCampaign], directory: Path) -> str:
         run.finish()
     wandb.teardown()
     return f"{counted(len(pairs), 'run')} written; wandb sync {place}/wandb/offline-run-*"
+
+
+DIRECTORIES = {"wandb": write}

@@ -1,0 +1,91 @@
+"""docs/adding-more.md, done: its launcher, stack and exporter in a copy of the package."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from captured import captured
+from plan_examples import cpu_node
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "adding-more.md").read_text(encoding="utf-8")
+FILES = dict(
+    re.findall(r"^\*\*`([^`]+)`\*\*\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+)
+OPTIONS = ("--json", "--workload", "mine", "--matrix", "published", "-i")
+TRAINING = """\
+for step in range(1, 21):
+    print(f"it {step} | {100 + step % 3}.0 img/s")
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package with the page's files; nothing that was there is touched."""
+    root = tmp_path_factory.mktemp("project")
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "dlperf_runner", root / "dlperf_runner", ignore=ignored)
+    shutil.copy(ROOT / "ansible.cfg", root)
+    for name, content in FILES.items():
+        assert not (root / name).exists(), name
+        (root / name).write_text(content, encoding="utf-8")
+    (root / "train.py").write_text(TRAINING)
+    answers = {
+        "--name": "mine",
+        "--command": "{python} train.py {total_steps} {batch_size_per_device}",
+        "--framework": "nccl",
+        "--launcher": "pinned",
+        "--regex": r"it (?P<step>\d+) \| (?P<rate>\S+) img/s",
+        "--unit": "samples",
+        "--rates-are-per": "world",
+        "--topologies": "1n1g",
+        "--total-steps": "20",
+        "--warmup-steps": "5",
+        "--file": "train.py",
+    }
+    words = [word for pair in answers.items() for word in pair]
+    dlperf(root, "--catalog", "own", "init-workload", *words)
+    return root
+
+
+def dlperf(project: Path, *argv: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": "", "ANSIBLE_CONFIG": str(project / "ansible.cfg")}
+    done = captured(sys.executable, "-m", "dlperf_runner", *argv, cwd=project, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_workload_is_planned_with_the_launcher(project: Path) -> None:
+    (project / "hosts.json").write_text(json.dumps(cpu_node("nccl")))
+    plan = json.loads(dlperf(project, "--catalog", "own", "plan", *OPTIONS, "hosts.json"))
+    (command,) = plan["runs"][0]["commands"]
+    assert command["argv"][:4] == ["taskset", "-c", "0", "/opt/dlperf/envs/nccl/bin/python"]
+
+
+def test_the_stack_is_listed_and_a_framework_can_have_an_environment_on_it(project: Path) -> None:
+    framework = project / "dlperf_runner/catalog/frameworks/nccl.yml"
+    text = framework.read_text()
+    entry = "environments:\n  cpu-trixie: {python: '>=3.13', requirements: requirements/nccl.txt, "
+    framework.write_text(text.replace("environments:\n", entry + "distribution: mpi4py}\n"))
+    try:
+        assert "cpu-trixie" in dlperf(project, "list", "stacks")
+        inventory = cpu_node("nccl")
+        inventory["nodes"]["hosts"]["node1"]["dlperf_stack"] = "cpu-trixie"
+        (project / "trixie.json").write_text(json.dumps(inventory))
+        plan = json.loads(dlperf(project, "--catalog", "own", "plan", *OPTIONS, "trixie.json"))
+        assert {run["stack"] for run in plan["runs"]} == {"cpu-trixie"}
+    finally:
+        framework.write_text(text)
+
+
+def test_the_exporter_prints_every_case(project: Path) -> None:
+    printed = dlperf(project, "export", "statsd", str(ROOT / "examples/logs")).splitlines()
+    assert len(printed) == 6
+    assert all(re.fullmatch(r"dlperf\.\w+:\d+\.\d\d\|g", line) for line in printed)
+    assert any(line.endswith(":9579.74|g") for line in printed)
