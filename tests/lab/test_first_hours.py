@@ -193,6 +193,7 @@ def test_an_engineer_with_slurm(shared: Shared[Site]) -> None:
     write(clone / "slurm-4711.out", lines)
     write(clone / "trained.txt", lines)
     (clone / "logs").mkdir()
+    (clone / "logs").chmod(0o777)
     options = [line for line in of_page(SBATCH, "Many jobs") if line.startswith("#SBATCH")]
     assert options[0] == "#SBATCH --nodes=2 --gpus-per-node=8"  # the lab's Slurm counts no GPUs
     script = ["#!/bin/bash", "#SBATCH --nodes=2", *options[1:], "cat trained.txt"]
