@@ -23,6 +23,7 @@ from ..options import (
 )
 from ..options.scheduler import of_scheduler, scheduled
 from ..plan.choice import fraction, parse_choice
+from .sides import OF_PAIRS
 
 ORDER = 90
 _Directories = Annotated[
@@ -47,7 +48,7 @@ Within = Annotated[str, option("--within", "A difference wholly within this is n
 MostPairs = Annotated[int, option("--most", "At most so many pairs.", "N", min=4)]
 
 
-@partial(chooses, further=of_scheduler())
+@partial(chooses, further=of_scheduler(), without=OF_PAIRS)
 def command(
     chosen: Chosen,
     directories: _Directories = None,

@@ -22,8 +22,9 @@ from ..plan.inventory import VARIABLES as OF_NODES
 from ..plan.inventory import read_inventory
 
 _ENVIRONMENT = re.compile(r"[A-Z][A-Z0-9_]*", re.ASCII)
-# What both sides have in common, or what follows from the pairs.
-_SHARED = ("nodes", "repeats", "run_order", "seed", "until_ci", "max_repeats")
+# What follows from the pairs, and what both sides have in common.
+OF_PAIRS = ("repeats", "order", "seed", "until_ci", "max_repeats")
+_SHARED = [key for key, item in VARIABLES.items() if item.name in ("nodes", *OF_PAIRS)]
 _CHOSEN = {key: item.name for key, item in VARIABLES.items() if key not in _SHARED}
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from ..ab.sides import OF_PAIRS
 from ..core.errors import UserError
 from ..core.files import decoded, read_bytes
 from ..core.lists import counted
@@ -50,7 +51,7 @@ _Campaign = Annotated[
 ]
 
 
-@partial(chooses, further=of_scheduler())
+@partial(chooses, further=of_scheduler(), without=OF_PAIRS)
 def command(
     chosen: Chosen,
     name: _Name = "",

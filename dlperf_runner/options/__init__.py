@@ -151,10 +151,13 @@ class Chosen:
 
 
 def chooses(
-    command: Callable[..., None], *, further: Sequence[inspect.Parameter] = ()
+    command: Callable[..., None],
+    *,
+    further: Sequence[inspect.Parameter] = (),
+    without: Collection[str] = (),
 ) -> Callable[..., None]:
     """Add the options of Choice and of the nodes to a command, and those that are `further`. The
-    command gets Chosen as first argument."""
+    command gets Chosen as first argument. `without`: the fields of Choice that it decides."""
     from ..plan.choice import OPTIONS, option_name
 
     options = [
@@ -166,6 +169,7 @@ def chooses(
             autocompletion=completes(item.name) if item.name in _NAMES else None,
         )
         for item in OPTIONS
+        if item.name not in without
     ]
     nodes = [
         keyword("parameter", ParameterTexts),
@@ -187,7 +191,7 @@ def _chosen(given: Mapping[str, Any]) -> Chosen:
         file, given = combined(read_campaign_file(path), given)
         for line in file.overridden:
             print_note(line)
-    texts = {item.name: given[item.name] for item in OPTIONS}
+    texts = {item.name: given.get(item.name, "") for item in OPTIONS}
     choice = parse_choice(texts, given["parameter"] or [])
     nodes = (given["inventory"] or (), given["limit"], given["wait"])
     return Chosen(choice, *nodes, file, frozenset(name for name in texts if texts[name]), given)

@@ -133,6 +133,7 @@ def test_what_a_side_may_say() -> None:
         (("only-one",), "two campaigns are judged, or two sides are run"),
         (("--a", "X=1", "--workload", "mxnet-resnet50v1b"), "the choice has several cases"),
         (("--a", "X=1", "--b", "nothing=2", *CHOICE), "nothing"),
+        (("--a", "X=1", "--repeats", "3", *CHOICE), "--repeats"),
     ],
 )
 def test_bad_input(made: list[str], arguments: tuple[object, ...], message: str) -> None:
