@@ -105,7 +105,7 @@ def compare_published(
     import pandas as pd
 
     numbers, rule = load_published(), rule or load_rule()
-    rates, estimates = rates_by_case(frame), _by_estimator(frame)
+    rates, estimates = rates_by_case(frame), rates_by_estimator(frame)
     rows: list[dict[str, Any]] = []
     for case in records(summarize(frame) if table is None else table):
         known = (conditions or {}).get(case_key(case), {})
@@ -215,7 +215,7 @@ def ratio_of(values: Sequence[float], number: PublishedNumber) -> tuple[float, C
     return median(values) / published, interval
 
 
-def _by_estimator(frame: pd.DataFrame) -> dict[CaseKey, dict[str, list[float]]]:
+def rates_by_estimator(frame: pd.DataFrame) -> dict[CaseKey, dict[str, list[float]]]:
     """The throughput of the valid runs of a long frame, by case and estimator."""
     of_estimator = f"{METRIC}_" + frame["estimator"].astype("str")
     is_rate = (frame["metric"] == METRIC) | (frame["metric"] == of_estimator)

@@ -228,7 +228,7 @@ def _about_telemetry(unsampled: Iterable[tuple[str, float]]) -> Iterator[str]:
 # ---- the devices
 
 
-def _busy(samples: Samples, rules: ValidityRules, column: str) -> dict[str, list[float]]:
+def of_busy(samples: Samples, rules: ValidityRules, column: str) -> dict[str, list[float]]:
     """A column of the samples in which a device was busy, by device. Devices without such samples
     are left out."""
     found: dict[str, list[float]] = {}
@@ -245,7 +245,7 @@ def _busy(samples: Samples, rules: ValidityRules, column: str) -> dict[str, list
 
 
 def _about_throttling(samples: Samples, rules: ValidityRules) -> list[str] | None:
-    busy = _busy(samples, rules, "throttle_reasons")
+    busy = of_busy(samples, rules, "throttle_reasons")
     bits = {name: THROTTLE_BITS[name] for name in rules.throttle_reasons if name in THROTTLE_BITS}
     found = []
     for device, values in busy.items():
@@ -261,7 +261,7 @@ def _about_throttling(samples: Samples, rules: ValidityRules) -> list[str] | Non
 
 
 def _about_clocks(samples: Samples, rules: ValidityRules) -> list[str] | None:
-    clocks, most = (_busy(samples, rules, c) for c in ("sm_clock_mhz", "max_sm_clock_mhz"))
+    clocks, most = (of_busy(samples, rules, c) for c in ("sm_clock_mhz", "max_sm_clock_mhz"))
     found = []
     for device in clocks.keys() & most.keys():
         clock, full = median(clocks[device]), max(most[device])

@@ -140,17 +140,48 @@ def published_interval(
     """
     if len(values) < LEAST_RUNS or min(*values, *runs, published) <= 0:
         return UNKNOWN
+    logs = published_ratio(values, published, runs, repeats)
+    reach = student(logs.freedom, LEVEL) * logs.error if logs.error else 0.0
+    ratio = median(values) / published
+    return ConfidenceInterval(ratio * finite_exp(-reach), ratio * finite_exp(reach), LEVEL)
+
+
+def published_ratio(
+    values: Sequence[float],
+    published: float,
+    runs: Sequence[float] = (),
+    repeats: int | None = None,
+) -> LogRatio:
+    """The logarithm of the ratio of `published_interval`, all numbers being positive; its error is
+    NaN for fewer than 3 values."""
+    value = math.log(median(values) / published)
+    if len(values) < LEAST_RUNS:
+        return LogRatio(value, math.nan, math.nan)
     own = variance([math.log(value) for value in values])
     size, freedom = len(values), float(len(values) - 1)
     if len(runs) > 1:
         other = variance([math.log(value) for value in runs])
         parts = ((own * of_median(size), freedom), (other * of_median(len(runs)), len(runs) - 1))
-        error, freedom = _welch(*parts)
-    else:
-        error = math.sqrt(own * (of_median(size) + of_median(repeats or 1)))
-    reach = student(freedom, LEVEL) * error if error else 0.0
-    ratio = median(values) / published
-    return ConfidenceInterval(ratio * finite_exp(-reach), ratio * finite_exp(reach), LEVEL)
+        return LogRatio(value, *_welch(*parts))
+    return LogRatio(value, math.sqrt(own * (of_median(size) + of_median(repeats or 1))), freedom)
+
+
+def mean_of_factors(factors: Sequence[float]) -> LogRatio:
+    """The mean of the logarithms of factors; its error is NaN for fewer than 2."""
+    value = fmean(map(math.log, factors))
+    known = _of_mean(factors) if len(factors) > 1 else None
+    return LogRatio(value, math.sqrt(known[0]) if known else math.nan, len(factors) - 1)
+
+
+def total(ratios: Sequence[LogRatio]) -> LogRatio:
+    """The sum of independent ratios; 0 without error of none."""
+    value = sum(ratio.value for ratio in ratios)
+    return LogRatio(value, *_welch(*((ratio.error**2, ratio.freedom) for ratio in ratios)))
+
+
+def without(ratio: LogRatio, part: LogRatio) -> LogRatio:
+    """The rest of a ratio after an independent part of it."""
+    return total([ratio, LogRatio(-part.value, part.error, part.freedom)])
 
 
 def _between(

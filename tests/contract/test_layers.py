@@ -41,6 +41,7 @@ LAYERS = (
     "accept",
     "ab",
     "bisect",
+    "explain",
 )
 # Programs that run on nodes; they know nothing of the package around them.
 APART = ("workloads",)

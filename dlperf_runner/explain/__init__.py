@@ -1,0 +1,1 @@
+"""The budget of the difference between a campaign and a published number."""

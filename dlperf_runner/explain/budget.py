@@ -1,0 +1,189 @@
+"""Budgets: the difference to a published number, its parts, and the losses that may explain it.
+
+All is computed with logarithms, in which parts add up. A publication does not state its own losses,
+so that a loss of the campaign explains between nothing and all of itself: `at most`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+from ..core.frame import ALONE_LONGEST, ALONE_MEAN, INPUT_SHARE, STEP_TIME
+from ..stats.intervals import LEVEL
+from ..stats.ratios import LogRatio, finite_exp, mean_of_factors, total, without
+from ..stats.step_parts import step_parts
+
+MEASURED, AT_MOST, NOT_MEASURED = "measured", "at most", "not measured"
+DIFFERENCE, SMALLEST, SCALING = "difference", "smallest topology", "scaling"
+INPUT, WAITING = "input", "waiting for the slowest rank"
+BUS, COMMUNICATION = "bus bandwidth", "exposed communication"
+CLOCKS, UNEXPLAINED = "clocks", "unexplained"
+OF_STEPS = (INPUT, WAITING, BUS, COMMUNICATION)
+OF_SCALING = (WAITING, BUS, COMMUNICATION)
+_LEAST_LEFT = 1e-3  # of a step, where a log says that all of it was lost
+_NO_PARTS = "the logs have no steps without communication"
+# What a loss is, and why it is not known.
+_ABOUT = {
+    INPUT: ("in this time, the program waits for data", "the logs do not state it"),
+    WAITING: ("in this part of a step, the mean rank waits", _NO_PARTS),
+    BUS: ("", "no --bandwidth given"),
+    COMMUNICATION: ("no computation hides this part of a step", _NO_PARTS),
+    CLOCKS: ("", "not every run has telemetry with the clocks of its GPUs"),
+}
+
+
+@dataclass(frozen=True)
+class BudgetItem:
+    """`relative`: the difference as a fraction of the published speed, with its interval, and its
+    logarithm; None if it is not known. Of a loss that may explain the difference, all of it."""
+
+    name: str
+    kind: str
+    detail: str
+    relative: float | None = None
+    low: float | None = None
+    high: float | None = None
+    log_ratio: float | None = None
+
+    @property
+    def width(self) -> float:
+        return 0.0 if self.low is None or self.high is None else self.high - self.low
+
+
+@dataclass(frozen=True)
+class Observations:
+    """The measurements of a case. `whole` and `base`: its speed beside the published one, and that
+    of a smaller topology, if the campaign and the publication have one. `runs`: the metrics of each
+    run. `clocks`: of each run, the mean of its devices and the lowest, as fractions of the highest
+    clock. `bus`: the bus bandwidth as a fraction of the published one. `about`: details by item."""
+
+    world_size: int
+    whole: LogRatio
+    base: LogRatio | None = None
+    runs: Sequence[Mapping[str, float]] = ()
+    clocks: Sequence[tuple[float, float]] = ()
+    bus: float | None = None
+    about: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Next:
+    """The measurement that tells most, and its command."""
+
+    item: str
+    reason: str
+    command: str
+
+
+def items_of(evidence: Observations) -> list[BudgetItem]:
+    """The difference, its two parts, the losses that may explain it, and the rest."""
+    about, whole, base = evidence.about, evidence.whole, evidence.base
+    items = [_item(DIFFERENCE, MEASURED, about.get(DIFFERENCE, ""), whole)]
+    if base is not None:
+        items.append(_item(SMALLEST, MEASURED, about.get(SMALLEST, ""), base))
+    if evidence.world_size > 1:
+        scaling = base and without(whole, base)
+        items.append(_item(SCALING, MEASURED, about.get(SCALING, ""), scaling))
+    factors = losses(evidence)
+    for name, (meaning, why_not) in _ABOUT.items():
+        if name in OF_SCALING and evidence.world_size == 1:
+            continue
+        loss = mean_of_factors(factors[name]) if name in factors else None
+        items.append(_item(name, AT_MOST, about.get(name) or (meaning if loss else why_not), loss))
+    # Between what is left if no loss explains anything, and if each explains all that it can.
+    low = whole.interval(LEVEL).low
+    least = without(whole, total([mean_of_factors(of_loss) for of_loss in factors.values()]))
+    high = least.interval(LEVEL).high
+    detail = "no loss is measured"
+    if factors and not math.isnan(high):
+        rest = "may" if high >= 0 else "cannot"
+        detail = f"the losses above {rest} explain all of what is missing"
+    return [*items, BudgetItem(UNEXPLAINED, MEASURED, detail, None, _number(low), _number(high))]
+
+
+def losses(evidence: Observations) -> dict[str, list[float]]:
+    """What each loss leaves of the speed of each run, as a fraction of what those before it left;
+    only losses that all runs state."""
+    shares = [_shares(run, evidence) for run in evidence.runs]
+    factors: dict[str, list[float]] = {}
+    lost = [0.0] * len(shares)
+    for name in OF_STEPS:
+        if shares and all(name in of_run for of_run in shares):
+            now = [before + of_run[name] for before, of_run in zip(lost, shares, strict=True)]
+            factors[name] = [_left(b) / _left(a) for a, b in zip(lost, now, strict=True)]
+            lost = now
+    if evidence.clocks and len(evidence.clocks) == len(evidence.runs):
+        # Waiting for a slow device is a loss of its own, if it was measured.
+        of_mean = WAITING in factors or evidence.world_size == 1
+        factors[CLOCKS] = [mean if of_mean else lowest for mean, lowest in evidence.clocks]
+    return factors
+
+
+def _left(lost: float) -> float:
+    return max(_LEAST_LEFT, 1 - lost)
+
+
+def _shares(run: Mapping[str, float], evidence: Observations) -> dict[str, float]:
+    """The shares of a run's step that were lost."""
+    shares = {INPUT: min(1.0, run[INPUT_SHARE])} if INPUT_SHARE in run else {}
+    case = {"step_time_median_s": run.get(f"{STEP_TIME}_median"), "slowest_rank": None}
+    case |= {f"{name}_s": run.get(name) for name in (ALONE_MEAN, ALONE_LONGEST)}
+    parts = step_parts({**case, "world_size": evidence.world_size})
+    if parts is None or evidence.world_size == 1 or parts.step <= 0:
+        return shares
+    shares[WAITING] = parts.waiting / parts.step
+    # Steps without communication do not wait for data either, so what is left of a step holds both.
+    exposed = max(0.0, parts.communication / parts.step - shares.get(INPUT, 0.0))
+    slow_bus = 0.0 if evidence.bus is None else exposed * (1 - min(1.0, evidence.bus))
+    if evidence.bus is not None:
+        shares[BUS] = slow_bus
+    return {**shares, COMMUNICATION: exposed - slow_bus}
+
+
+def _item(name: str, kind: str, detail: str, ratio: LogRatio | None) -> BudgetItem:
+    if ratio is None:
+        return BudgetItem(name, NOT_MEASURED, detail)
+    interval = ratio.interval(LEVEL)
+    low, high = _number(interval.low), _number(interval.high)
+    return BudgetItem(name, kind, detail, finite_exp(ratio.value) - 1, low, high, ratio.value)
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def what_next(
+    items: Sequence[BudgetItem], commands: Mapping[str, str], tolerance: float
+) -> Next | None:
+    """The largest loss that is not measured, or else the widest interval; None if the case is not
+    slower than published by more than the tolerance. `commands`: those that measure an item; that
+    of the difference adds runs."""
+    by_name = {item.name: item for item in items}
+    whole = by_name[DIFFERENCE]
+    if whole.low is None:
+        return Next(DIFFERENCE, "fewer than 3 runs, so no interval", commands[DIFFERENCE])
+    if whole.low >= -tolerance:
+        return None
+    unknown = [i.name for i in items if i.kind == NOT_MEASURED and i.name in commands]
+    size, name = max(
+        ((_largest_loss(n, by_name), n) for n in unknown), key=itemgetter(0), default=(0, "")
+    )
+    if size > 0:
+        return Next(name, f"not measured, may be up to {size:.1%}", commands[name])
+    widest = max(items[:-1], key=lambda item: item.width)
+    reason = f"the widest interval, {widest.width:.1%}; more runs narrow it"
+    return Next(widest.name, reason, commands[DIFFERENCE])
+
+
+def _largest_loss(name: str, items: Mapping[str, BudgetItem]) -> float:
+    """The loss of the part to which an item belongs, as a positive fraction."""
+    part = items.get(SCALING if name in OF_SCALING else SMALLEST)
+    if part is None or part.relative is None or name == INPUT:
+        part = items[DIFFERENCE]
+    sizes = [part.relative]
+    if name == BUS and items[COMMUNICATION].relative is not None:
+        sizes.append(items[COMMUNICATION].relative)
+    return min(max(0.0, -(size or 0.0)) for size in sizes)

@@ -1,0 +1,266 @@
+"""The evidence for budgets: what a campaign, its publication and a campaign of bandwidths state."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter, itemgetter
+from statistics import fmean
+from typing import Any
+
+from ..catalog.published_numbers import PublishedNumber, load_published, load_reports, load_rule
+from ..catalog.validity import catalogued_rules
+from ..compare.conditions import Values, family, read_conditions
+from ..compare.published import compare_published, rates_by_estimator
+from ..compare.verdicts import NOT_COMPARABLE
+from ..core.case import Topology
+from ..core.errors import UserError, unknown_name
+from ..core.frame import plain_rows, records
+from ..core.identity import CASE, CaseKey, case_key, topology_text
+from ..core.lists import counted, grouped, shortened
+from ..measure.validity import THROTTLE_BITS, of_busy
+from ..plan.choice import option_name
+from ..report.numbers import as_published
+from ..results.evidence import evidence_of
+from ..results.load import Results
+from ..results.run_record import FoundRun
+from ..stats.groups import rates_by_case, title
+from ..stats.ratios import LogRatio, published_ratio
+from ..stats.summary import BASELINE
+from . import budget
+from .budget import BudgetItem, Next, Observations, items_of, what_next
+
+Row = Mapping[str, Any]
+Busses = Mapping[Topology, tuple[float | None, str]]
+BANDWIDTH_WORKLOAD = "nccl-allreduce"
+# The settings of a number that its smaller topologies share.
+_SAME = (
+    *("report", "workload_model", "precision", "batch_size_per_device", "conditions.accelerator"),
+    *("conditions.data", "conditions.xla", "conditions.compile", "conditions.recipe"),
+    "conditions.sequence_length",
+)
+# The columns that name conditions.
+_CONDITIONS = {
+    "factors": "different or unknown",
+    "noted": "different, need not be equal",
+    "unknown": "not stated by the publication",
+    "stated": "only stated, not in the logs",
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    title: str
+    publication: str
+    source: str
+    items: Sequence[BudgetItem]
+    conditions: Mapping[str, str]
+    next: Next | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A case, its number, and the speed of its runs."""
+
+    row: Row
+    number: PublishedNumber
+    values: Sequence[float]
+
+    @property
+    def topology(self) -> Topology:
+        return self.number.topology
+
+    @property
+    def ratio(self) -> LogRatio:
+        number, repeats = self.number, self.number.conditions.repeats
+        return published_ratio(self.values, number.samples_per_second, number.runs, repeats)
+
+    def __str__(self) -> str:
+        published = as_published(self.number.samples_per_second)
+        runs = counted(len(self.values), "run")
+        return f"{self.row['mine']:,.2f} of {published} {self.row['unit']}, {runs}"
+
+    def has_setting_of(self, number: PublishedNumber) -> bool:
+        get = attrgetter(*_SAME)
+        return number.contradiction is None and get(number) == get(self.number)
+
+
+def check_publication(name: str) -> None:
+    """Raise UserError if no publication has this name."""
+    names = [report.name for report in load_reports()]
+    if name not in names:
+        raise unknown_name("publication", name, names, "--to")
+
+
+def budgets(
+    results: Results, report: str, stated: Values, bandwidth: Results | None
+) -> list[Budget]:
+    """The budget of the largest topology of each table of cases. Raises UserError if no case has a
+    number in the report."""
+    rule = load_rule()
+    conditions = read_conditions(results.counted, results.models, rule, stated)
+    table = records(compare_published(results.frame, conditions, rule=rule, every=True))
+    compared = [*_compared(results, [row for row in table if row["report"] == report])]
+    if not compared:
+        raise _nothing_comparable(results, table, report)
+    busses = {} if bandwidth is None else bus_bandwidths(bandwidth)
+    made = []
+    for group in grouped(compared, lambda c: itemgetter(*BASELINE)(c.row)).values():
+        nearest = grouped(group, lambda c: case_key(c.row)).values()
+        case = max((numbers[0] for numbers in nearest), key=lambda c: c.topology.world_size)
+        row, smaller = case.row, [c for c in group if case.has_setting_of(c.number)]
+        evidence, commands = _evidence(results, case, smaller, busses)
+        if (conditions.get(case_key(row)) or {}).get("data") != "synthetic":
+            commands[budget.INPUT] = _run(case, case.topology, data="synthetic")
+        items = items_of(evidence)
+        texts = {name: row[column] for column, name in _CONDITIONS.items() if row[column]}
+        after = what_next(items, commands, rule.tolerance)
+        name = f"{title(row)}, {case.topology}"
+        made.append(Budget(name, row["publication"], row["published_source"], items, texts, after))
+    return made
+
+
+def _compared(results: Results, rows: Iterable[Row]) -> Iterator[Compared]:
+    rates, by_estimator = rates_by_case(results.frame), rates_by_estimator(results.frame)
+    for row in rows:
+        key = case_key(row)
+        values = by_estimator[key][row["estimator"]] if row["by"] else rates[key].values
+        # A number of another unit is missing.
+        if row["published"] is not None and min(values) > 0:
+            yield Compared(row, next(n for n in load_published() if _is_of(n, row)), values)
+
+
+def _is_of(number: PublishedNumber, row: Row) -> bool:
+    own = (number.report, str(number.topology), number.workload_model, number.samples_per_second)
+    of_row = (row["report"], topology_text(row), row["model"], row["published"])
+    return own == of_row and row["workload"] in number.workloads
+
+
+def _nothing_comparable(results: Results, table: Sequence[Row], report: str) -> UserError:
+    """The error about a campaign of which the report has no case."""
+    of_report = (number for number in load_published() if number.report == report)
+    numbers = dict.fromkeys(f"{n.workload_model} on {n.topology}" for n in of_report)
+    cases = dict.fromkeys(f"{row['model']} on {topology_text(row)}" for row in table)
+    others = dict.fromkeys(row["report"] for row in table if row["published"] is not None)
+    return UserError(
+        f"{report} has no number for a case of this campaign",
+        where=str(results.directory),
+        expected=shortened([*numbers]),
+        found=shortened([*cases]) or "no valid run",
+        hint=f"publications that have some: {', '.join(others)}" if others else None,
+    )
+
+
+def _evidence(
+    results: Results, case: Compared, group: Sequence[Compared], busses: Busses
+) -> tuple[Observations, dict[str, str]]:
+    """The evidence of a case, and the commands that measure what it may lack."""
+    key, size = case_key(case.row), case.topology.world_size
+    smaller = [c for c in group if c.topology.world_size < size]
+    base = min(smaller, key=lambda c: c.topology.world_size, default=None)
+    has_bandwidth = any(_is_bandwidth_for(number, case) for number in load_published())
+    about, commands = {budget.DIFFERENCE: str(case)}, _commands(results, case, has_bandwidth)
+    if base is not None:
+        about[budget.SMALLEST] = f"{base.topology}: {base}"
+        about[budget.SCALING] = f"per device, from {base.topology} to {case.topology}"
+    else:
+        published = (n.topology for n in load_published() if case.has_setting_of(n))
+        first = min(published, key=lambda topology: topology.world_size, default=case.topology)
+        about[budget.SCALING] = "the publication has no smaller topology"
+        if first.world_size < size:
+            about[budget.SCALING] = f"the campaign has no runs on {first}"
+            commands[budget.SCALING] = _run(case, first)
+    of_case = [run for run in results.counted if run.case == key]
+    fractions, about[budget.CLOCKS] = _clocks(of_case)
+    no_bus = f"--bandwidth has none on {case.topology}" if busses else ""
+    no_bus = no_bus if has_bandwidth else f"none is published on {case.topology}"
+    bus, about[budget.BUS] = busses.get(case.topology, (None, no_bus))
+    runs, ratio = _runs(results, key), None if base is None else base.ratio
+    return Observations(size, case.ratio, ratio, runs, fractions, bus, about), commands
+
+
+def _is_bandwidth_for(number: PublishedNumber, case: Compared) -> bool:
+    """True if a number is a bus bandwidth on the topology and the accelerators of a case."""
+    product = family(number.conditions.accelerator)
+    is_on = number.topology == case.topology and product == family(case.row["accelerator"])
+    return is_on and BANDWIDTH_WORKLOAD in number.workloads
+
+
+def _runs(results: Results, key: CaseKey) -> list[dict[str, float]]:
+    """The metrics of each valid run of a case."""
+    frame = results.frame[results.frame["valid"] & results.frame["value"].notna()]
+    rows = zip(frame.index, frame["metric"], frame["value"], strict=True)
+    runs: dict[object, dict[str, float]] = {}
+    for (number, metric, value), of_run in zip(rows, plain_rows(frame[list(CASE)]), strict=True):
+        if of_run == key:
+            runs.setdefault(number, {})[metric] = value
+    return [*runs.values()]
+
+
+def _clocks(runs: Sequence[FoundRun]) -> tuple[list[tuple[float, float]], str]:
+    """For each run the mean of its devices and the lowest, as fractions of the highest clock that
+    the driver states, while they were busy, and a sentence on all; nothing unless telemetry has
+    each device of each run."""
+    fractions: list[tuple[float, float]] = []
+    clocks: list[float] = []
+    capped: list[bool] = []
+    columns = ("sm_clock_mhz", "max_sm_clock_mhz", "throttle_reasons")
+    for run in runs:
+        samples, rules = evidence_of(run).samples, run.rules or catalogued_rules()
+        clock, highest, reasons = (of_busy(samples, rules, column) for column in columns)
+        devices = [name for name in clock if max(highest.get(name, [0])) > 0 < max(clock[name])]
+        if len(devices) < run.topology.world_size:
+            return [], ""
+        each = [[min(1.0, now / max(highest[d])) for now in clock[d]] for d in devices]
+        fractions.append((fmean(map(fmean, each)), min(map(fmean, each))))
+        clocks += chain(*each)
+        bits = chain(*(reasons.get(name, []) for name in devices))
+        capped += [bool(int(reason) & THROTTLE_BITS["sw_power_cap"]) for reason in bits]
+    text = f"below the highest clock in {fmean(each < 1 for each in clocks):.0%} of the busy time"
+    at_limit = f", at the power limit in {fmean(capped):.0%}" if len(capped) == len(clocks) else ""
+    return fractions, text + at_limit
+
+
+def bus_bandwidths(bandwidth: Results) -> Busses:
+    """The bus bandwidth as a fraction of the nearest published one, by topology: the lower end of
+    its interval, if it has one; None beside a number that is not comparable."""
+    conditions = read_conditions(bandwidth.counted, bandwidth.models, load_rule())
+    busses: dict[Topology, tuple[float | None, str]] = {}
+    for row in records(compare_published(bandwidth.frame, conditions)):
+        if row["ratio"] is not None:
+            published = f"{as_published(row['published'])} {row['unit']} ({row['publication']})"
+            about = f"{row['mine']:,.2f} of {published}"
+            ratio = row["ratio"] if row["ratio_low"] is None else row["ratio_low"]
+            if row["verdict"] == NOT_COMPARABLE:
+                ratio, about = None, f"{about}; not comparable: {row['factors']}"
+            busses[Topology(row["nodes"], row["gpus_per_node"])] = (ratio, about)
+    return busses
+
+
+def _commands(results: Results, case: Compared, has_bandwidth: bool) -> dict[str, str]:
+    """The commands that measure an item again, or in another way."""
+    row, topology = case.row, case.topology
+    commands = {
+        budget.DIFFERENCE: _run(case, topology, repeats=max(5, 2 * len(case.values))),
+        budget.CLOCKS: _run(case, topology),
+    }
+    if has_bandwidth:
+        on = f"--nodes {topology.nodes} --gpus-per-node {topology.gpus_per_node}"
+        commands[budget.BUS] = f"dlperf run --workload {BANDWIDTH_WORKLOAD} {on}"
+    workloads = (m.workload for m in results.models if m.workload.name == row["workload"])
+    if row["source"] != "builtin" and any(w.sources.builtin for w in workloads):
+        # This project's own programs print them.
+        parts = _run(case, topology, source="builtin")
+        commands |= {budget.WAITING: parts, budget.COMMUNICATION: parts}
+    return commands
+
+
+def _run(case: Compared, topology: Topology, **further: object) -> str:
+    """The command that runs a case on a topology."""
+    names = ("workload", "model", "precision", "batch_size_per_device", "source")
+    options = {name.removesuffix("_per_device"): case.row[name] for name in names}
+    options |= {"nodes": topology.nodes, "gpus_per_node": topology.gpus_per_node, "repeats": 5}
+    texts = {option_name(name): value for name, value in {**options, **further}.items() if value}
+    return " ".join(["dlperf run", *(f"{k} {shlex.quote(str(v))}" for k, v in texts.items())])
