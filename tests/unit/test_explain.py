@@ -6,6 +6,8 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
+from statistics import median
 from typing import Any
 
 import pytest
@@ -331,3 +333,32 @@ def test_a_published_ratio_has_the_published_interval() -> None:
     of_logs = published_ratio(values, 110.0, (), 3).interval(0.95)
     ends = (interval.low - 1, interval.high - 1)
     assert (of_logs.low, of_logs.high) == pytest.approx(ends)
+
+
+@pytest.mark.parametrize(("size", "repeats"), [(5, 5), (5, 1), (3, 3)])
+def test_how_often_the_intervals_are_right(size: int, repeats: int) -> None:
+    """Runs that scatter by 1 %: 2 % slower on one device, 8 % lost by scaling, of which waiting for
+    data is 5 %. Of 4000 such campaigns, 95.7 to 97.0 % of the intervals of scaling contained it,
+    and 95.1 to 96.3 % of those of the rest both of its true ends; here of 400."""
+    random = Random(7)  # noqa: S311  not for secrets
+
+    def runs(middle: float, count: int) -> list[float]:
+        return [middle * math.exp(random.gauss(0, 0.01)) for _ in range(count)]
+
+    right = {"scaling": 0, "unexplained": 0}
+    for _ in range(400):
+        one, eight = (median(runs(middle, repeats)) for middle in (100.0, 780.0))
+        evidence = Observations(
+            8,
+            published_ratio(runs(780 * 0.98 * 0.92, size), eight, (), repeats),
+            published_ratio(runs(98.0, size), one, (), repeats),
+            runs=[{INPUT_SHARE: 1 - 0.95 * rate} for rate in runs(1.0, size)],
+        )
+        ends = {"scaling": (-0.08, -0.08), "unexplained": (0.98 * 0.92 - 1, 0.98 * 0.92 / 0.95 - 1)}
+        for item in items_of(evidence):
+            if item.name in ends:
+                assert item.low is not None
+                assert item.high is not None
+                low, high = ends[item.name]
+                right[item.name] += item.low <= low and high <= item.high
+    assert min(right.values()) >= 0.92 * 400
