@@ -20,6 +20,7 @@ from ..core.errors import UserError, unknown_name
 from ..core.frame import plain_rows, records
 from ..core.identity import CASE, CaseKey, case_key, topology_text
 from ..core.lists import counted, grouped, shortened
+from ..core.units import BANDWIDTH, per_second
 from ..measure.validity import THROTTLE_BITS, of_busy
 from ..plan.choice import option_name
 from ..report.numbers import as_published
@@ -225,10 +226,17 @@ def _clocks(runs: Sequence[FoundRun]) -> tuple[list[tuple[float, float]], str]:
 
 def bus_bandwidths(bandwidth: Results) -> Busses:
     """The bus bandwidth as a fraction of the nearest published one, by topology: the lower end of
-    its interval, if it has one; None beside a number that is not comparable."""
+    its interval, if it has one; None beside a number that is not comparable. Raises UserError if
+    nothing is a bandwidth."""
     conditions = read_conditions(bandwidth.counted, bandwidth.models, load_rule())
     busses: dict[Topology, tuple[float | None, str]] = {}
-    for row in records(compare_published(bandwidth.frame, conditions)):
+    table = records(compare_published(bandwidth.frame, conditions))
+    rows = [row for row in table if row["unit"] == per_second(BANDWIDTH)]
+    if not rows:
+        wanted = f"a campaign of {BANDWIDTH_WORKLOAD}"
+        where = f"--bandwidth {bandwidth.directory}"
+        raise UserError("no run measured a bus bandwidth", where=where, expected=wanted)
+    for row in rows:
         if row["ratio"] is not None:
             published = f"{as_published(row['published'])} {row['unit']} ({row['publication']})"
             about = f"{row['mine']:,.2f} of {published}"

@@ -254,6 +254,13 @@ def test_bandwidths_that_say_nothing(tmp_path: Path) -> None:
     assert "not comparable: accelerator (V100-SXM2-16GB" in about
 
 
+def test_a_campaign_without_bandwidths_is_refused(tmp_path: Path) -> None:
+    own = campaign(tmp_path, 1.0, 0.9)
+    called = call("explain", own, "--to", REPORT, "--bandwidth", own, status=2)
+    assert f"--bandwidth {own}: no run measured a bus bandwidth" in called.err
+    assert "expected a campaign of nccl-allreduce" in called.err
+
+
 def test_a_publication_that_is_unknown(tmp_path: Path) -> None:
     called = call("explain", tmp_path, "--to", "nvidia-pytorch-resnet50", status=2)
     assert "unknown publication 'nvidia-pytorch-resnet50'" in called.err
