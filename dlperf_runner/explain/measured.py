@@ -126,6 +126,9 @@ def budgets(
 def _compared(results: Results, rows: Iterable[Row]) -> Iterator[Compared]:
     rates, by_estimator = rates_by_case(results.frame), rates_by_estimator(results.frame)
     for row in rows:
+        if row["unit"] == per_second(BANDWIDTH):
+            hint = f"`dlperf compare {shlex.quote(str(results.directory))}` judges it"
+            raise UserError("a bandwidth has no parts", where=str(results.directory), hint=hint)
         key = case_key(row)
         values = by_estimator[key][row["estimator"]] if row["by"] else rates[key].values
         # A number of another unit is missing.

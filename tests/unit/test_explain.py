@@ -261,6 +261,13 @@ def test_a_campaign_without_bandwidths_is_refused(tmp_path: Path) -> None:
     assert "expected a campaign of nccl-allreduce" in called.err
 
 
+def test_a_bandwidth_is_not_explained(tmp_path: Path) -> None:
+    home = bandwidths(tmp_path / "bandwidth", "2n8g", 254.15)
+    called = call("explain", home, "--to", "aws-nccl-tests", status=2)
+    assert f"{home}: a bandwidth has no parts" in called.err
+    assert f"`dlperf compare {home}` judges it" in called.err
+
+
 def test_a_publication_that_is_unknown(tmp_path: Path) -> None:
     called = call("explain", tmp_path, "--to", "nvidia-pytorch-resnet50", status=2)
     assert "unknown publication 'nvidia-pytorch-resnet50'" in called.err
