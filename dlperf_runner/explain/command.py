@@ -35,7 +35,7 @@ _To = Annotated[
 ]
 _Bandwidth = Annotated[
     Path | None,
-    option("--bandwidth", "A campaign of nccl-allreduce on the same topology.", "DIR"),
+    option("--bandwidth", "A campaign of the model nccl-all-reduce on the same topology.", "DIR"),
 ]
 
 

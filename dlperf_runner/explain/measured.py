@@ -35,7 +35,7 @@ from .budget import BudgetItem, Next, Observations, items_of, what_next
 
 Row = Mapping[str, Any]
 Busses = Mapping[Topology, tuple[float | None, str]]
-BANDWIDTH_WORKLOAD = "nccl-allreduce"
+ALL_REDUCE = "nccl-all-reduce"
 # The settings of a number that its smaller topologies share.
 _SAME = (
     *("report", "workload_model", "precision", "batch_size_per_device", "conditions.accelerator"),
@@ -189,7 +189,7 @@ def _is_bandwidth_for(number: PublishedNumber, case: Compared) -> bool:
     """True if a number is a bus bandwidth on the topology and the accelerators of a case."""
     product = family(number.conditions.accelerator)
     is_on = number.topology == case.topology and product == family(case.row["accelerator"])
-    return is_on and BANDWIDTH_WORKLOAD in number.workloads
+    return is_on and number.workload_model == ALL_REDUCE
 
 
 def _runs(results: Results, key: CaseKey) -> list[dict[str, float]]:
@@ -228,15 +228,15 @@ def _clocks(runs: Sequence[FoundRun]) -> tuple[list[tuple[float, float]], str]:
 
 
 def bus_bandwidths(bandwidth: Results) -> Busses:
-    """The bus bandwidth as a fraction of the nearest published one, by topology: the lower end of
-    its interval, if it has one; None beside a number that is not comparable. Raises UserError if
-    nothing is a bandwidth."""
+    """The bus bandwidth of all-reduce as a fraction of the nearest published one, by topology: the
+    lower end of its interval, if it has one; None beside a number that is not comparable. Raises
+    UserError if nothing is one."""
     conditions = read_conditions(bandwidth.counted, bandwidth.models, load_rule())
     busses: dict[Topology, tuple[float | None, str]] = {}
     table = records(compare_published(bandwidth.frame, conditions))
-    rows = [row for row in table if row["unit"] == per_second(BANDWIDTH)]
+    rows = [row for row in table if row["model"] == ALL_REDUCE]
     if not rows:
-        wanted = f"a campaign of {BANDWIDTH_WORKLOAD}"
+        wanted = f"runs of {ALL_REDUCE}"
         where = f"--bandwidth {bandwidth.directory}"
         raise UserError("no run measured a bus bandwidth", where=where, expected=wanted)
     for row in rows:
@@ -259,7 +259,7 @@ def _commands(results: Results, case: Compared, has_bandwidth: bool) -> dict[str
     }
     if has_bandwidth:
         on = f"--nodes {topology.nodes} --gpus-per-node {topology.gpus_per_node}"
-        commands[budget.BUS] = f"dlperf run --workload {BANDWIDTH_WORKLOAD} {on}"
+        commands[budget.BUS] = f"dlperf run --model {ALL_REDUCE} {on}"
     workloads = (m.workload for m in results.models if m.workload.name == row["workload"])
     if row["source"] != "builtin" and any(w.sources.builtin for w in workloads):
         # This project's own programs print them.

@@ -258,7 +258,7 @@ def test_a_campaign_without_bandwidths_is_refused(tmp_path: Path) -> None:
     own = campaign(tmp_path, 1.0, 0.9)
     called = call("explain", own, "--to", REPORT, "--bandwidth", own, status=2)
     assert f"--bandwidth {own}: no run measured a bus bandwidth" in called.err
-    assert "expected a campaign of nccl-allreduce" in called.err
+    assert "expected runs of nccl-all-reduce" in called.err
 
 
 def test_a_bandwidth_is_not_explained(tmp_path: Path) -> None:
