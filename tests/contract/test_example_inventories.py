@@ -54,6 +54,9 @@ def test_every_workload_of_the_stack_is_planned_and_list_says_why_there_are_no_o
         has_source = any(
             not source.stacks or stack in source.stacks for _, source in entry.sources.items()
         )
+        if entry.only_if_named:
+            assert name not in planned
+            continue
         has_environment = stack in CATALOG.frameworks[entry.framework].stacks
         if entry.framework in by_operator:
             wheels = told[entry.framework]["environments"][stack]["operator_wheels"]

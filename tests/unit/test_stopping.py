@@ -60,7 +60,7 @@ def started(code: str, *words: str | Path) -> subprocess.Popen[str]:
 
 def runner(directory: Path, sleep_s: int = 60) -> subprocess.Popen[str]:
     code = RUNNER.replace("SLEEP", str(sleep_s))
-    return started(code, "run", "--nodes", "1", "--campaign", directory)
+    return started(code, "run", "-i", "inventory/local", "--nodes", "1", "--campaign", directory)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

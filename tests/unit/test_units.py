@@ -24,7 +24,7 @@ def _catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = {"name": NAME, "model": "llama-8b", "short_name": "llama", "unit": "tokens"}
     changes |= {"log_format": "torchtitan", "rule": LLAMA, "dtypes": {"bf16": "bfloat16"}}
     workload = own["mxnet-resnet50v1b"].model_copy(update=changes)
-    monkeypatch.setattr(reader, "own_workloads", lambda: {**own, NAME: workload})
+    monkeypatch.setattr(reader, "own_workloads", lambda *_: {**own, NAME: workload})
 
 
 def tokens_run(campaign: Path, topology: str, repeat: int, tps: int) -> None:
