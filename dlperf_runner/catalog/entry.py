@@ -154,8 +154,8 @@ def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) 
     """The first mistake as a UserError. The hint states the number of further mistakes."""
     problem, keys, expected, found, more = first_mistake(error)
     line, found_keys = _find(document, keys)
-    # One value may stand for a list of one, and then has no index.
-    while keys != found_keys and isinstance(keys[-1], int):
+    # One value may stand for a list of one, without an index; pydantic adds the names of types.
+    while keys != found_keys and (isinstance(keys[-1], int) or "[" in keys[-1]):
         keys = keys[:-1]
     dotted = ".".join(str(key) for key in keys)
     return UserError(

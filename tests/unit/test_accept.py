@@ -345,6 +345,7 @@ def test_names_on_the_page_are_escaped(suite: Path, results: Path, tmp_path: Pat
         ("each node", "[[node9]]", "unknown node 'node9'"),
         ("items", "margin: 8%\nitems", "a part within the margin cannot fail"),
         ("items", "margin: five\nitems", "expected a percentage like 5%"),
+        ("parts: each node", "parts: each nod", "items.0.parts: invalid value"),
         ("    parts", "    part", "part"),
         ("100 samples/s", "100 tokens/s", "the target has another unit than the runs"),
         ("100 samples/s", "{published: none}", "the report has no number for this part"),
