@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 from captured import captured
+from pages_done import copy_with, page_files
 from plan_examples import cpu_node
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "adding-more.md").read_text(encoding="utf-8")
-FILES = dict(
-    re.findall(r"^\*\*`([^`]+)`\*\*\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-)
+FILES = page_files(PAGE)
 OPTIONS = ("--json", "--workload", "mine", "--matrix", "published", "-i")
 TRAINING = """\
 for step in range(1, 21):
@@ -27,14 +25,9 @@ for step in range(1, 21):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with the page's files; nothing that was there is touched."""
+    """A copy of the package with the page's files."""
     root = tmp_path_factory.mktemp("project")
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "dlperf_runner", root / "dlperf_runner", ignore=ignored)
-    shutil.copy(ROOT / "ansible.cfg", root)
-    for name, content in FILES.items():
-        assert not (root / name).exists(), name
-        (root / name).write_text(content, encoding="utf-8")
+    copy_with(FILES, root)
     (root / "train.py").write_text(TRAINING)
     answers = {
         "--name": "mine",
