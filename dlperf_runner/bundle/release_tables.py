@@ -21,6 +21,9 @@ from ..core.errors import UserError
 from ..core.files import read_text
 from ..provision import vendor
 
+# The version of a package of which nodes install the newest.
+ANY = "*"
+
 
 class VendorItem(NamedTuple):
     """A repository's packages, or a file. `known_by`: a key, a checksum, or the variable in which
@@ -235,8 +238,11 @@ def _repositories(
 ) -> Iterator[VendorRepository]:
     """The packages of a release for every node, and those for boards with NVSwitch only."""
     yield _repository(table, entry, system, keys)
-    if "fabric_packages" in entry:
-        fabric = {**entry, "packages": entry["fabric_packages"], "pins": []}
+    if packages := dict(entry.get("fabric_packages", {})):
+        if nvlink5 := entry.get("nvlink5_packages"):
+            beside = role_variables("fabric_manager")["__fabric_manager_nvlink5_packages"]
+            packages |= nvlink5 | dict.fromkeys(beside, ANY)
+        fabric = {**entry, "packages": packages, "pins": []}
         yield _repository(replace(table, role="fabric_manager"), fabric, system, keys)
 
 

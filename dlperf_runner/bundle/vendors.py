@@ -22,7 +22,7 @@ from .apt import AptPackage, FetchError, NotThereError, Root
 from .archives import Source
 from .manifest import Item, Missing, digest, move_verified
 from .openpgp import keyring
-from .release_tables import VendorFile, VendorRepository
+from .release_tables import ANY, VendorFile, VendorRepository
 
 FOLDER = "vendor"
 PARTIAL = ".partial"
@@ -195,8 +195,9 @@ class Vendors:
         missing = []
         for one, exact in families:
             uri = self.sources[one].uri.rstrip("/")
-            for name, version in exact:
+            for name, stated in exact:
                 versions = [v for n, v, source in rows if n == name and source.startswith(uri)]
+                version = versions[0] if stated == ANY and versions else stated
                 package, role = f"{name}={version}", one.wanted_by
                 if version not in versions:
                     reason = (
@@ -205,7 +206,7 @@ class Vendors:
                     )
                     what = f"a package of {one.name}"
                     missing.append(Missing(what, role, one.item.source, reason, "Try --refresh."))
-                elif (name, version) in one.unpacked:
+                elif (name, stated) in one.unpacked:
                     unpacked[package] = role
                 else:
                     installed[role] = (*installed.get(role, ()), package)

@@ -582,3 +582,12 @@ def test_a_version_that_the_vendor_lacks_is_named_with_those_that_it_has(chosen:
             "does not have it: gone=1 is not in it; it has none",
         ],
     )
+
+
+def test_the_newest_is_kept_of_what_nodes_install_in_any_version(chosen: Chosen) -> None:
+    packages = [one("nvlsm", version) for version in ("9", "10", "10~rc1")]
+    wanted = family("fabric_manager", {"nvlsm": "*"})
+    missing = ["does not have it: gone=* is not in it; it has none"]
+    assert chosen(
+        packages, dataclasses.replace(wanted, packages=(("nvlsm", "*"), ("gone", "*")))
+    ) == (["nvlsm=10"], missing)

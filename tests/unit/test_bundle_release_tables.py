@@ -123,6 +123,18 @@ def test_what_a_cluster_of_a100_needs_on_the_oldest_system_that_it_can_have() ->
     }
 
 
+def test_boards_with_nvlink_5_need_a_subnet_manager_in_any_version() -> None:
+    items = items_of(load_catalog().stack("b200-cuda13"), "noble")
+    (name,) = (item.name for item in items if item.wanted_by == "fabric_manager")
+    driver = "580.173.02-1ubuntu1"
+    assert name.split() == [
+        f"nvidia-fabricmanager={driver}",
+        f"libnvidia-nscq={driver}",
+        f"libnvsdm={driver}",
+        "nvlsm=*",
+    ]
+
+
 def test_the_run_file_is_a_file() -> None:
     driver = Driver(version="580.105.08", method="runfile")
     stack = Stack(name="x", title="x", accelerator="gpu", driver=driver)
