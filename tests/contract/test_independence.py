@@ -10,7 +10,6 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 FILES = sorted(path for path in TESTS.rglob("*.py") if path != Path(__file__))
-BESIDE = "support/make_logs.py"  # the one file that says where it lies, as SHARED
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -39,11 +38,6 @@ def test_helpers_are_found_in_one_folder_only() -> None:
     assert [path for path in paths if path.startswith("tests")] == ["tests/support"]
 
 
-def test_what_lies_beside_the_repository_is_optional() -> None:
+def test_nothing_beside_the_repository_is_read() -> None:
     pattern = re.compile(r"""/ ["']shared["']|\.\./shared""")
-    named = [path for path in FILES if pattern.search(path.read_text())]
-    assert [str(path.relative_to(TESTS)) for path in named] == [BESIDE]
-    users = [path for path in FILES if any(".SHARED" in name for name in imports(path))]
-    assert users
-    for path in users:
-        assert re.search(r"\.(is_dir|exists)\(\)", path.read_text()), path
+    assert [path for path in FILES if pattern.search(path.read_text())] == []

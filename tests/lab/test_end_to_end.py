@@ -281,14 +281,6 @@ def test_campaign_survives_three_faults(provisioned: Lab, tmp_path: Path) -> Non
     assert campaign.statuses() == ["done", *["failed"] * len(QUICK)]
 
 
-def test_more_than_the_inventory_has_is_refused(provisioned: Lab) -> None:
-    done = provisioned.command(
-        "ansible-playbook", "bench.yml", "-e", "model=resnet50v1b", "-e", "matrix=published"
-    )
-    assert done.returncode != 0
-    assert "4n8g needs 4 nodes with 8 devices" in done.stdout
-
-
 def loss_of(log: Path, workload: str) -> tuple[float, float]:
     found = re.findall(LOSSES[workload], log.read_text(), re.MULTILINE)
     values = [
@@ -403,12 +395,6 @@ def test_a_framework_narrows_the_choice(provisioned: Lab, tmp_path: Path) -> Non
     provisioned.play("bench.yml", *choice, "-e", f"campaign={campaign}")
     name = "tensorflow-resnet50v1.5"
     check_campaign(provisioned, campaign, {name: TOPOLOGIES[name]})
-
-
-def test_a_framework_that_the_nodes_lack_is_said_before_anything_runs(provisioned: Lab) -> None:
-    done = provisioned.command("ansible-playbook", "bench.yml", "-e", "framework=oneflow")
-    assert done.returncode == 2
-    assert "oneflow-resnet50v1.5 needs oneflow, which these nodes do not have" in done.stdout
 
 
 @pytest.mark.heavy

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -170,92 +169,6 @@ def test_a_file_of_the_controller_serves_too(cluster: UsedCluster) -> None:
 
 
 @pytest.mark.usefixtures("bare")
-def test_another_key_is_refused_and_leaves_nothing(cluster: UsedCluster) -> None:
-    keys = cluster.vendors.variables["dlperf_vendor_keys"]
-    wrong = {**keys, "nvidia-machine-learning": ["A" * 40]}
-    cluster.refused(
-        "cudnn",
-        f"expected fingerprint {'A' * 40}, found " + keys["nvidia-machine-learning"][0],
-        "Compare the fingerprint with the one that the vendor publishes",
-        dlperf_vendor_keys=wrong,
-    )
-    assert "machine-learning" not in cluster.lab.said("node2", "ls /etc/apt/*")
-
-
-@pytest.mark.usefixtures("bare")
-def test_a_repository_that_another_key_signs_is_refused_and_leaves_nothing(
-    cluster: UsedCluster,
-) -> None:
-    folder = cluster.vendors.mirror / LEARNING / "repos/ubuntu1804/x86_64"
-    true = {name: (folder / name).read_bytes() for name in ("InRelease", "Release.gpg")}
-    other = cluster.vendors.mirror / "site"
-    for name in true:
-        (folder / name).write_bytes((other / name).read_bytes())
-    cluster.refused(
-        "cudnn",
-        "cudnn: repository http://10.11.0.1:8010/vendor/developer",
-        "is signed with another key than the configured one",
-    )
-    assert "machine-learning" not in cluster.lab.said("node2", "ls /etc/apt/*")
-    for name, content in true.items():
-        (folder / name).write_bytes(content)
-
-
-@pytest.mark.usefixtures("bare")
-def test_a_repository_that_is_not_there_is_named(cluster: UsedCluster) -> None:
-    nothing = "http://10.11.0.1:8010/nothing"
-    cluster.refused(
-        "cudnn",
-        f"cannot download the repository's key from {nothing}/developer",
-        "404",
-        "dlperf_mirror and dlperf_vendor_mirror",
-        dlperf_vendor_mirror=nothing,
-    )
-
-
-@pytest.mark.usefixtures("bare")
-def test_a_download_that_was_cut_off_is_said(cluster: UsedCluster) -> None:
-    folder = cluster.vendors.mirror / LEARNING / "repos/ubuntu1804/x86_64"
-    (deb,) = folder.glob("libcudnn7_7.6.5.32*cuda10.2*")
-    whole = deb.read_bytes()
-    deb.write_bytes(whole[:-500])
-    cluster.refused(
-        "cudnn", "a download was incomplete or does not match the repository's signed index"
-    )
-    deb.write_bytes(whole)
-
-
-@pytest.mark.usefixtures("bare")
-def test_a_full_disk_is_said(cluster: UsedCluster) -> None:
-    folder = "/var/cache/apt/archives"
-    mount = f"mount -t tmpfs -o size=16k tmpfs {folder} && mkdir {folder}/partial"
-    cluster.lab.said("node2", mount)
-    cluster.refused("cudnn", "the node's disk is full", "Free disk space")
-    cluster.lab.said("node2", "umount /var/cache/apt/archives")
-
-
-@pytest.mark.usefixtures("bare")
-def test_a_lock_that_somebody_holds_is_waited_for_and_named(cluster: UsedCluster) -> None:
-    holder = (
-        "import fcntl, os, time;"
-        " lock = os.open('/var/lib/dpkg/lock-frontend', os.O_RDWR | os.O_CREAT);"
-        " fcntl.lockf(lock, fcntl.LOCK_EX); print('held', flush=True); time.sleep(600)"
-    )
-    argv = cluster.lab.ssh_argv("node2", f'python3 -c "{holder}"')
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "held\n"
-        cluster.refused(
-            "cudnn",
-            "cudnn: python3, process ",
-            "has held /var/lib/dpkg/lock-frontend for 2 s",
-        )
-        cluster.lab.said(
-            "node2", "kill $(sed -n 's/.*POSIX.*WRITE \\([0-9]*\\).*/\\1/p' /proc/locks)"
-        )
-
-
-@pytest.mark.usefixtures("bare")
 def test_what_dpkg_was_interrupted_at_is_finished(cluster: UsedCluster) -> None:
     """Unpacked and not configured: what a power cut leaves."""
     folder = f"http://10.11.0.1:8010/{LEARNING}/repos/ubuntu1804/x86_64"
@@ -316,34 +229,6 @@ def test_each_role_alone_finds_its_own_and_changes_nothing(cluster: UsedCluster,
     assert re.search(r"node2 : ok=\d+ changed=0 ", output), output
 
 
-@pytest.mark.usefixtures("installed")
-def test_libraries_of_another_cuda_lie_beside_the_installed_one(cluster: UsedCluster) -> None:
-    """Of cuDNN 7 there are two versions under one name then, of which dpkg knows one."""
-    alone = {"cuda_libraries_version": "10.0.130"}
-    status, output = cluster.alone("cuda_libraries", **alone)
-    assert status == 0, output
-    assert re.search(r"node2 : ok=\d+ changed=1 ", output), output
-    links = cluster.lab.said("node2", "cd /opt/dlperf/cuda-10.0/lib && readlink -f *").split()
-    assert len(links) == 8
-    assert all(link.startswith("/opt/dlperf/cuda-10.0/usr/") for link in links)
-    version = "7.6.5.32-1+cuda10.0"
-    cudnn = f"tail -c {len(version)} /opt/dlperf/cuda-10.0/lib/libcudnn.so.7"
-    assert cluster.lab.said("node2", cudnn) == version
-    assert cluster.versions("node2", ["libcudnn7"]) == {"libcudnn7": VERSIONS["libcudnn7"]}
-    assert cluster.lab.ssh("node2", "dpkg-query -W cuda-cudart-10-0").returncode == 1
-    status, output = cluster.alone("cuda_libraries", **alone)
-    assert status == 0, output
-    assert re.search(r"node2 : ok=\d+ changed=0 ", output), output
-
-
-@pytest.mark.usefixtures("installed")
-def test_an_upgrade_of_the_node_does_not_take_the_newer_versions(cluster: UsedCluster) -> None:
-    """No simulation; not even one that overrides holds."""
-    upgrade = "DEBIAN_FRONTEND=noninteractive apt-get -y --allow-change-held-packages dist-upgrade"
-    cluster.lab.said("node2", f"{upgrade} && apt-get -y install cuda-drivers docker-ce")
-    assert cluster.versions("node2", VERSIONS) == VERSIONS
-
-
 MIRROR = "http://10.11.0.1:8010/vendor"
 SITE_CUDA = f"http://10.11.0.1:8010/{CUDA}/ubuntu1804/x86_64"
 SITE_TOOLKIT = f"{MIRROR}/nvidia.github.io/libnvidia-container"
@@ -383,7 +268,6 @@ rm -f cuda-ubuntu1804-x86_64.list nvidia-container-toolkit.list docker.sources
 rm -f /usr/share/keyrings/site-*.asc
 apt-get -q update
 """
-OURS = "find /etc/apt -name 'dlperf-*.sources' -o -name 'dlperf-*.gpg' | sort"
 
 
 # As a site may have changed them: packages without verification, another key, no component.
@@ -427,63 +311,6 @@ def test_sources_that_cannot_serve_are_refused_on_all_nodes_before_any_of_them_c
     for node, was in wrong_sources.items():
         assert re.search(rf"{node} : ok=\d+ changed=0 ", output), output
         assert cluster.state(node) == was
-
-
-def test_a_role_alone_refuses_such_sources_before_it_changes_anything(
-    cluster: UsedCluster, wrong_sources: dict[str, list[str]]
-) -> None:
-    """Also the driver's, whose settings come before its packages."""
-    for role in ("nvidia_driver", "cuda"):
-        place = "/etc/apt/sources.list.d/cuda-ubuntu1804-x86_64.list:1"
-        cluster.refused(role, f"{role}: {place} has ", **ALONE[role])
-        assert cluster.state("node2") == wrong_sources["node2"]
-
-
-@pytest.mark.usefixtures("bare")
-def test_the_sites_own_sources_of_the_vendors_serve(cluster: UsedCluster) -> None:
-    """They are there first; provisioning adds none, and decommissioning leaves them."""
-    cluster.lab.said("node2", SITE_SOURCES)
-    cluster.lab.said("node2", "apt-get -q update")
-    was = cluster.state("node2")
-    status, output = cluster.provision()
-    assert status == 0, output
-    assert cluster.versions("node2", VERSIONS) == VERSIONS
-    # What the site has no source of: cuDNN's repository, and NCCL's archive.
-    sources = [line for line in cluster.lab.said("node2", OURS).split() if ".sources" in line]
-    assert [line.partition("/dlperf-")[2] for line in sources] == [
-        "nccl-2.7.3.sources",
-        "nvidia-machine-learning.sources",
-    ]
-    cluster.lab.said("node2", "apt-get -q update && apt-get -s install hello; apt-get check")
-    status, output = cluster.provision()
-    assert status == 0, output
-    assert re.search(r"node2 : ok=\d+ changed=0 ", output), output
-    status, output = cluster.play("playbooks/decommission.yml", "--limit", "node2")
-    assert status == 0, output
-    assert cluster.state("node2") == was
-    cluster.lab.said("node2", "apt-get -q update && apt-get check")
-    cluster.lab.said("node2", NO_SITE_SOURCES)
-
-
-@pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("then", ["provision", "decommission"])
-def test_a_site_may_add_its_sources_later(
-    cluster: UsedCluster, before: list[str], then: str
-) -> None:
-    """apt is broken then, until the next run of whichever playbook."""
-    cluster.lab.said("node2", SITE_SOURCES)
-    assert "Conflicting values" in cluster.lab.ssh("node2", "apt-get -q update").stderr
-    if then == "provision":
-        status, output = cluster.provision()
-        assert status == 0, output
-        cluster.lab.said("node2", "apt-get -q update && apt-get check")
-        status, output = cluster.provision()
-        assert re.search(r"node2 : ok=\d+ changed=0 ", output), output
-    status, output = cluster.play("playbooks/decommission.yml", "--limit", "node2")
-    assert status == 0, output
-    cluster.lab.said("node2", "apt-get -q update && apt-get check")
-    cluster.lab.said("node2", NO_SITE_SOURCES)
-    assert cluster.state("node2") == before
 
 
 @pytest.mark.usefixtures("installed")

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -83,58 +79,9 @@ def check_nothing_is_left(lab: Lab, directory: Path, seconds: float) -> None:
     until("no process of the campaign anywhere", seconds, all_gone)
 
 
-def check_resumes(lab: Lab, directory: Path, *more: str) -> None:
-    """To exactly the planned runs, each done once and valid."""
-    planned = [run["id"] for run in json.loads((directory / "plan.json").read_text())["runs"]]
-    done = lab.command(*runner("run", "--resume", directory, *more))
-    assert done.returncode == 0, done.stdout
-    found = outcomes(directory)
-    assert sorted(found) == sorted(planned)
-    assert {outcome["status"] for outcome in found.values()} == {"done"}
-    assert all("controller" not in outcome for outcome in found.values())
-
-
 def arguments_of_run(directory: Path, **more: object) -> list[str]:
     chosen = {"model": "resnet50v1b", "nodes": 2, "gpus-per-node": 1, "campaign": directory}
     return [f"--{k}={v}" for k, v in (chosen | LONG | more).items()]
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_signal_ends_the_runner_its_playbook_and_the_ranks(
-    nodes: Lab, tmp_path: Path, number: signal.Signals, status: int
-) -> None:
-    directory = tmp_path / "campaign"
-    with started(nodes, *runner("run", *arguments_of_run(directory))) as process:
-        wait_for_training(nodes, directory, process)
-        process.send_signal(number)
-        if number == signal.SIGINT:  # the first one lets the run end
-            time.sleep(1)
-            process.send_signal(number)
-            number, status = signal.SIGTERM, 143
-        text, _ = process.communicate(timeout=END_S)
-    assert process.returncode == status, text
-    assert f"stopped by {number.name}; resume with: " in text
-    assert f"dlperf_runner run --resume {directory}" in text
-    check_nothing_is_left(nodes, directory, END_S)
-    assert all(nodes.ssh(node, f"test -e {LOCK}").returncode for node in NODES)
-    told = nodes.command(*runner("status", directory))
-    assert told.returncode == 1
-    assert re.search(r"failed +\| stopped: node1: stopped together with its campaign", told.stdout)
-    if number == signal.SIGTERM:
-        check_resumes(nodes, directory)
-
-
-def test_playbook_notices_that_its_runner_was_killed(nodes: Lab, tmp_path: Path) -> None:
-    directory = tmp_path / "campaign"
-    with started(nodes, *runner("run", *arguments_of_run(directory))) as process:
-        wait_for_training(nodes, directory, process)
-        process.kill()
-        process.wait()
-    check_nothing_is_left(nodes, directory, END_S)
-    assert all(nodes.ssh(node, f"test -e {LOCK}").returncode for node in NODES)
-    told = nodes.command(*runner("status", directory))
-    assert re.search(r"failed +\| stopped: node1: stopped together with its campaign", told.stdout)
-    check_resumes(nodes, directory)
 
 
 def playbook(directory: Path, **more: object) -> list[str]:
@@ -154,50 +101,6 @@ def test_term_ends_the_playbook_alone_in_order(nodes: Lab, tmp_path: Path) -> No
     assert f"-e resume={directory}" in text
     check_nothing_is_left(nodes, directory, END_S)
     assert all(nodes.ssh(node, f"test -e {LOCK}").returncode for node in NODES)
-
-
-def test_nodes_of_a_killed_playbook_are_taken_over_by_the_same_campaign_at_once(
-    nodes: Lab, tmp_path: Path
-) -> None:
-    """The nodes end what ran long before its lease ends; `status` knows that it was cut off."""
-    directory = tmp_path / "campaign"
-    with started(nodes, *playbook(directory, benchmark_run_lease_s=3600)) as process:
-        wait_for_training(nodes, directory, process)
-        for pid in playbooks(directory):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.wait()
-    told = nodes.command(*runner("status", directory))
-    assert re.search(r"cut off +\| its controller ended", told.stdout)
-    check_resumes(nodes, directory)
-
-
-def test_second_campaign_is_refused_or_waits(nodes: Lab, tmp_path: Path) -> None:
-    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
-    with started(nodes, *runner("run", *arguments_of_run(first, iterations=200))) as one:
-        wait_for_training(nodes, first, one)
-        refused = nodes.command(*runner("run", *arguments_of_run(second)))
-        assert refused.returncode == 2, refused.stdout
-        user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True)
-        host = subprocess.run(["hostname"], capture_output=True, text=True, check=True)
-        who = f"campaign {first} of {user.stdout.strip()} on {host.stdout.strip()} since 20"
-        assert f"is held by {who}" in refused.stdout
-        assert "--wait 30m" in refused.stdout
-        assert {o["status"] for o in outcomes(second).values()} == {"planned"}
-        other = nodes.command(*runner("run", *arguments_of_run(third, wait="20m")))
-        assert one.poll() is not None
-    assert other.returncode == 0, other.stdout
-    assert one.returncode == 0
-    ended = max(outcome["ended"] for outcome in outcomes(first).values())
-    begun = min(outcome["started"] for outcome in outcomes(third).values())
-    assert ended < begun
-    for directory in (first, third):
-        assert all("beside" not in o or sum_of(o) < 0.2 for o in outcomes(directory).values())
-        assert not invalid(directory)
-
-
-def sum_of(outcome: dict[str, Any]) -> float:
-    return sum(process["cores"] for process in outcome.get("beside", ()))
 
 
 def invalid(directory: Path) -> list[str]:
@@ -269,15 +172,3 @@ def test_run_that_somebody_joins_is_invalid(nodes: Lab, tmp_path: Path) -> None:
     assert outcome["status"] == "done"
     with (directory / "summary.csv").open() as table:
         assert len(table.readlines()) == 1  # no case is left
-
-
-def test_campaign_whose_lock_was_taken_away_stops(nodes: Lab, tmp_path: Path) -> None:
-    """On the node on which nothing is launched: its supervisor is on the other one."""
-    directory = tmp_path / "campaign"
-    with started(nodes, *runner("run", *arguments_of_run(directory, iterations=400))) as process:
-        wait_for_training(nodes, directory, process)
-        nodes.said("node2", "rm /run/dlperf/lock /run/dlperf/lease.*")
-        text, _ = process.communicate(timeout=120)
-    assert process.returncode == 1, text
-    assert "no longer holds one of its nodes" in str(outcomes(directory))
-    shutil.rmtree(directory)

@@ -17,7 +17,6 @@ from slurm_lab import (
     MINE,
     NODES,
     SlurmNodes,
-    cut_off,
     dlperf,
     given,
     options,
@@ -135,25 +134,6 @@ def test_a_campaign_by_ssh_gives_the_same_document(
     assert mine["versions"] == other["versions"]
 
 
-def test_mpirun_starts_programs_where_the_user_asks_for_it(cluster: Lab, folder: Path) -> None:
-    chosen = ("--workload", "nccl-allreduce", "--nodes", "2", "--mpirun")
-    status, text = run(cluster, "mpirun", *chosen)
-    assert status == 0, text
-    assert "mpi" not in outcome(folder / "mpirun")
-
-
-def test_a_runner_that_dies_is_followed_by_the_jobs_id(cluster: Lab, folder: Path) -> None:
-    process = start(cluster, *options("killed", *MINE, "--nodes", "1", "--iterations", "400"))
-    wait_for("the job", cluster, "squeue -h -o %T", "RUNNING")
-    signal_runner(cluster, "KILL")
-    process.communicate(timeout=60)
-    status, text = dlperf(cluster, *MINE[:2], "run", "--resume", "killed")
-    assert status == 0, text
-    assert "of an earlier start: 1 run" in text
-    assert outcome(folder / "killed")["status"] == "done"
-    assert [path.name for path in (folder / "killed/jobs").iterdir()] == ["1"]
-
-
 def test_control_c_cancels_the_job(cluster: Lab, folder: Path) -> None:
     process = start(cluster, *options("stopped", *LONG, "--nodes", "2"))
     wait_for_run(cluster, "stopped")
@@ -181,29 +161,6 @@ def test_a_job_that_reaches_its_time_limit(cluster: Lab, folder: Path) -> None:
     assert "ended before 1 run began" in text
 
 
-def test_a_run_that_fails_ends_no_other(cluster: Lab, folder: Path) -> None:
-    wrong = ("--parameter", "message_bytes=3", "--workload", "nccl-allreduce")
-    status, text = run(cluster, "wrong", *wrong, "--repeats", "2", "--nodes", "1")
-    assert status == 1, text
-    for record in records(folder / "wrong"):
-        told = record["outcome"]
-        assert isinstance(told, dict)
-        assert told["status"] == "failed"
-        assert told["exit_status"] not in (0, None)
-        assert "the log ends with" in told["message"]
-
-
-def test_more_nodes_than_the_partition_has_are_refused(cluster: Lab, folder: Path) -> None:
-    status, text = run(cluster, "large", *LONG, "--nodes", "3")
-    assert status == 2, text
-    assert "the plan needs more than" in text
-    assert not (folder / "large").exists()
-    status, text = run(cluster, "large", *LONG, "--nodes", "2", "--partition", "gpu")
-    assert status == 2, text
-    assert "Slurm has no partition 'gpu'" in text
-    assert "main" in text
-
-
 def test_a_job_that_waits_too_long_is_cancelled(cluster: Lab, folder: Path) -> None:
     cluster.said("node1", "scontrol update nodename=node2 state=drain reason=test")
     try:
@@ -215,18 +172,6 @@ def test_a_job_that_waits_too_long_is_cancelled(cluster: Lab, folder: Path) -> N
     assert "it waited longer than --max-wait" in text
     assert outcome(folder / "waits")["status"] == "planned"
     assert cluster.said("node1", "squeue -h -t running,pending") == ""
-
-
-def test_a_lost_node_ends_the_run(cluster: Lab, folder: Path) -> None:
-    process = start(cluster, *options("lost", *LONG, "--nodes", "2", "--on-node-loss", "stop"))
-    wait_for_run(cluster, "lost")
-    cut_off(cluster, "node2", 45)
-    output, _ = process.communicate(timeout=180)
-    assert process.returncode == 1, output
-    told = outcome(folder / "lost")
-    assert (told["status"], told["category"]) == ("failed", "node_lost"), told
-    assert "NODE_FAIL" in str(told["message"])
-    wait_for("the node", cluster, "sinfo -h -o '%D %t'", "^2 idle$", 120)
 
 
 def test_decommissioning_leaves_nothing(shared: Shared[SlurmNodes]) -> None:

@@ -10,7 +10,6 @@ import csv
 import json
 import re
 import shutil
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,28 +152,6 @@ def test_a_preempted_job_is_resumed(cluster: Lab, folder: Path) -> None:
     assert [attempt["category"] for attempt in told["earlier"]] == ["preempted"]
 
 
-def test_two_hundred_jobs_cost_one_question_a_poll(cluster: Lab, folder: Path) -> None:
-    """Counted by slurmctld. A partition that is down lets no job start."""
-    asked = "sdiag | sed -n 's/.*REQUEST_JOB_INFO .*count:\\([0-9]*\\).*/\\1/p'"
-    chosen = (*MINE, "--nodes", "1", "--repeats", "200", "--allocation", "run")
-    cluster.said("node1", "scontrol update partitionname=main state=down")
-    try:
-        process = start(cluster, *options("many", *chosen))
-        wait_for("the jobs", cluster, "squeue --noheader --user=dlperf | wc -l", "^200$", 300)
-        cluster.said("node1", "sdiag --reset")
-        # A question for each job would be 200 of them at once.
-        count = int(wait_for("some polls", cluster, asked, "^[3-9]$|..", 120))
-        signal_runner(cluster, "TERM")
-        output, _ = process.communicate(timeout=300)
-    finally:
-        cluster.said("node1", "scontrol update partitionname=main state=up")
-    assert count < 20
-    assert "position 200 in the queue" in output
-    assert process.returncode == 128 + signal.SIGTERM, output
-    assert {record["outcome"]["status"] for record in records(folder / "many")} == {"planned"}
-    assert cluster.said("node1", "squeue --noheader") == ""
-
-
 @pytest.fixture(scope="module")
 def hanging(cluster: Lab, folder: Path) -> tuple[str, ...]:
     """A choice of the user's own workload, with limits of seconds."""
@@ -219,20 +196,6 @@ def test_a_stopped_process_is_noticed_and_its_state_kept(
     check_that_it_hung(cluster, folder / "hung", "hung", why)
 
 
-def test_a_process_that_is_stopped_before_its_first_step(
-    cluster: Lab, folder: Path, hanging: tuple[str, ...]
-) -> None:
-    """The first node's program waits for it. The next run starts, and is done."""
-    stops = "until pkill -STOP -f '[t]rain[.]py 100000'; do sleep 0.02; done"
-    cluster.said("node2", f'setsid timeout 120 sh -c "{stops}" > /dev/null 2>&1 < /dev/null &')
-    status, text = run(cluster, "hung-at-start", *hanging, "--iterations", "100000")
-    assert status == 1, text
-    category = "hung before its first steps"
-    check_that_it_hung(cluster, folder / "hung-at-start", category, " on node2 was stopped for ")
-    status, text = run(cluster, "after-a-hang", *hanging, "--iterations", "60")
-    assert status == 0, text
-
-
 def test_a_run_that_needs_too_much_memory(cluster: Lab, folder: Path) -> None:
     status, text = run(cluster, "memory", *MINE, "--nodes", "1", "--iterations", "17")
     assert status == 1, text
@@ -249,31 +212,6 @@ def test_a_controller_that_restarts(cluster: Lab, folder: Path) -> None:
     assert process.returncode == 0, output
     assert outcome(folder / "restarted")["status"] == "done"
     assert "earlier" not in outcome(folder / "restarted")
-
-
-def test_two_campaigns_in_one_queue(cluster: Lab, folder: Path) -> None:
-    chosen = (*MINE, "--nodes", "2", "--iterations", "500", "--exclusive")
-    first = start(cluster, *options("one", *chosen))
-    wait_for_run(cluster, "one")
-    second = start(cluster, *options("two", *chosen))
-    outputs = [process.communicate(timeout=300)[0] for process in (first, second)]
-    assert (first.returncode, second.returncode) == (0, 0), outputs
-    assert re.search(r"job \d+: waiting \((Resources|Priority)\), position 1 in the queue",
-                     outputs[1]), outputs[1]  # fmt: skip
-    one, two = outcome(folder / "one"), outcome(folder / "two")
-    assert one["ended"] < two["started"]
-
-
-def test_two_runners_of_one_campaign(cluster: Lab, folder: Path) -> None:
-    process = start(cluster, *options("locked", *MINE, "--nodes", "1", "--iterations", "400"))
-    wait_for_run(cluster, "locked")
-    status, text = dlperf(cluster, "run", "--resume", "locked")
-    assert status == 2, text
-    assert "another controller works on this campaign" in text
-    assert "dlperf on node1 since" in text
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
-    assert outcome(folder / "locked")["status"] == "done"
 
 
 def test_another_login_node_goes_on_after_the_first_one_died(cluster: Lab, folder: Path) -> None:
@@ -293,27 +231,6 @@ def test_another_login_node_goes_on_after_the_first_one_died(cluster: Lab, folde
     assert "of an earlier start: 1 run" in text
     assert outcome(folder / "died")["status"] == "done"
     assert [path.name for path in (folder / "died/jobs").iterdir()] == ["1"]
-
-
-def test_status_knows_what_a_job_did_without_a_runner(cluster: Lab, folder: Path) -> None:
-    process = start(cluster, *options("alone", *MINE, "--nodes", "1", "--iterations", "150"))
-    wait_for_run(cluster, "alone")
-    signal_runner(cluster, "KILL")
-    process.communicate(timeout=60)
-    wait_for("its end", cluster, "ls /shared/alone/jobs/1", r"ended\.1\.json")
-    status, text = dlperf(cluster, "status", "alone")
-    assert "1 of 1 runs done" in text, (status, text)
-
-
-@pytest.mark.parametrize(("kind", "jobs"), [("case", 2), ("run", 4)])
-def test_a_job_for_each_case_or_run(cluster: Lab, folder: Path, kind: str, jobs: int) -> None:
-    # Two jobs on one node would listen on one port.
-    chosen = (*MINE, "--repeats", "2", "--allocation", kind, "--exclusive")
-    status, text = run(cluster, kind, *chosen)
-    assert status == 0, text
-    found = [record["outcome"] for record in records(folder / kind)]
-    assert [told["status"] for told in found] == ["done"] * 4
-    assert len({told["job"] for told in found}) == jobs
 
 
 def test_within_an_allocation_by_salloc(cluster: Lab, folder: Path) -> None:
@@ -347,16 +264,6 @@ def test_a_run_whose_node_was_lost_is_repeated(cluster: Lab, folder: Path) -> No
     told = outcome(folder / "repeated")
     assert told["status"] == "done"
     assert [attempt["category"] for attempt in told["earlier"]] == ["node_lost"]
-
-
-def test_time_to_stop(cluster: Lab, folder: Path) -> None:
-    chosen = (*MINE, "--nodes", "1", "--iterations", "1500", "--repeats", "3")
-    status, text = run(cluster, "time", *chosen, "--stop-after", "40s")
-    assert status == 1, text
-    assert "stopping after the current run" in text
-    states = [record["outcome"]["status"] for record in records(folder / "time")]
-    assert states[0] == "done"
-    assert states[2] == "planned"
 
 
 def test_telemetry_and_others_on_shared_nodes(cluster: Lab, folder: Path) -> None:

@@ -4,7 +4,6 @@ node, by torchrun and by mpirun, and the results have the form of a campaign by 
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from lab_under_test import PROJECT, Lab, alone
-from slurm_lab import dlperf, given, lab_with, run, shared_folder
+from slurm_lab import given, lab_with, run, shared_folder
 from trained_campaigns import check, runs_of
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.slurm]
@@ -38,12 +37,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[
         yield made
 
 
-def form(text: str) -> list[str]:
-    """The lines of the tables in a text, without their numbers and widths."""
-    lines = [line for line in text.splitlines() if " | " in line]
-    return [re.sub(r"[\d.,]+", "#", re.sub(r"\s+", " ", line)) for line in lines]
-
-
 @pytest.fixture(scope="module")
 def llama(cluster: Lab, folder: Path) -> tuple[Path, str]:
     """A campaign, and what was printed when it was run."""
@@ -61,24 +54,3 @@ def test_llama_learns_on_one_and_two_nodes(
     assert all("torch.distributed.run" in str(record["commands"]) for record, _ in found)
     place = llama[0] / "runs" / str(found[-1][0]["id"])
     assert cluster.said("node1", f"stat -c %U /shared/{place.relative_to(folder)}") == "dlperf"
-
-
-def test_the_table_is_that_of_a_campaign_by_ssh(
-    cluster: Lab, folder: Path, llama: tuple[Path, str]
-) -> None:
-    chosen = ["-e", "workload=pytorch-llama", "-e", f"campaign={folder}/ssh"]
-    cluster.play("bench.yml", "-e", json.dumps(GIVEN), *chosen)
-    tables = [dlperf(cluster, "summarize", name) for name in (llama[0].name, "ssh")]
-    assert [status for status, _ in tables] == [0, 0], tables
-    one, other = (form(text) for _, text in tables)
-    assert len(one) >= 4
-    assert one == other
-
-
-def test_mpirun_starts_it_too(cluster: Lab, folder: Path) -> None:
-    chosen = ("--workload", "pytorch-llama", "--parameter", "launcher=torch_mpirun")
-    status, text = run(cluster, "mpirun", *chosen)
-    assert status == 0, text
-    found = runs_of(folder / "mpirun")
-    check(found, ["pytorch-llama"], *TORCH)
-    assert all("mpirun" in str(record["commands"]) for record, _ in found)

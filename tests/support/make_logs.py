@@ -13,8 +13,6 @@ from dlperf_runner.measure.estimators import Rule
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "dlperf_runner" / "catalog" / "published"
-SHARED = ROOT.parent / "shared" / "data"  # of others, not there on most machines
-SHARED_LOGS = SHARED / "logs"
 
 _mean = partial(Rule, estimator="mean_of_rates")
 RULES = {

@@ -238,15 +238,6 @@ def test_a_baseline_may_have_fractions_of_a_sample_per_device(tmp_path: Path) ->
     assert (case["batch_size_per_device"], case["n_a"], case["n_b"]) == (0.5, 5, 5)
 
 
-def test_a_baseline_is_replaced_only_on_demand(tmp_path: Path) -> None:
-    form = frame(rows(FIVE))
-    save_baseline(form, "before", "a", directory=tmp_path)
-    with pytest.raises(UserError, match="the baseline before already exists"):
-        save_baseline(form, "before", "b", directory=tmp_path)
-    save_baseline(form, "before", "b", directory=tmp_path, replace=True)
-    assert json.loads((tmp_path / "before.json").read_text(encoding="utf-8"))["campaign"] == "b"
-
-
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b", "missing.json/x"])
 def test_names_that_are_none(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match="invalid baseline name"):

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from operator import itemgetter
 from statistics import stdev
 
 import pytest
 from compare_rows import RUNS, V100, compared, published_table, row, rows
-from frame_rows import Row, frame
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from frame_rows import frame
 from make_logs import published
 
 from dlperf_runner.catalog.published_numbers import load_published
@@ -64,16 +61,6 @@ def test_what_the_catalogue_changes_in_the_published_command_is_named() -> None:
         assert "- changed in the published command: --mca oob_tcp_if_include" in text
     (case,) = compared(rows(RUNS, source="builtin"))
     assert case["declared"] is None
-
-
-@pytest.mark.parametrize(
-    ("factor", "verdict"),
-    [(1.1, "faster"), (0.9, "slower"), (1.04, "reproduced"), (1.05, "undecided")],
-)
-def test_scaled_runs(factor: float, verdict: str) -> None:
-    (case,) = compared(rows([value * factor for value in RUNS]))
-    assert case["verdict"] == verdict
-    assert case["ratio"] == pytest.approx(factor, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -187,17 +174,6 @@ def test_what_is_not_recorded_is_taken_as_published_on_demand_only() -> None:
     assert case["factors"] == "accelerator (cpu, V100-SXM2-16GB)"
 
 
-def test_a_cpu_campaign_of_small_batches() -> None:
-    changes = {"batch_size_per_device": 4, "accelerator": "cpu", "driver": None}
-    conditions = {"accelerator": "cpu", "data": "synthetic", "xla": False}
-    (case,) = compared(rows([2.5], **changes), {**conditions, "steps": "2 warm-up of 8"})
-    assert case["verdict"] == "not comparable"
-    assert case["factors"].startswith(
-        "accelerator (cpu, V100-SXM2-16GB), batch size per device (4, 128), data (synthetic, real)"
-    )
-    assert (case["ratio_low"], case["published_repeats"]) == (None, 5)
-
-
 def test_what_the_publication_does_not_say_is_told_and_decides_nothing() -> None:
     changes = {"framework": "oneflow", "workload": "oneflow-resnet50v1.5", "model": "resnet50v1.5"}
     of_019 = [383.81, 384.86, 385.07, 384.91, 383.75, 384.85, 382.31]
@@ -240,12 +216,6 @@ def test_topologies_and_models_of_which_nothing_is_published() -> None:
         "no number is published for lenet of mine",
     }
     assert {case["published"] for case in cases} == {None}
-
-
-@given(st.permutations([*rows(RUNS), *rows([740.0, 751.0], gpus_per_node=2)]))
-@settings(max_examples=4, deadline=None)
-def test_the_order_of_runs_does_not_matter(mixed: list[Row]) -> None:
-    assert compared(mixed) == compared(sorted(mixed, key=itemgetter("world_size", "repeat")))
 
 
 def test_runs_that_do_not_count_do_not_count_here() -> None:

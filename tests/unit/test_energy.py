@@ -4,10 +4,7 @@ of it is unknown. Each expected number is arithmetic that stands beside it."""
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
-import re
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -169,31 +166,6 @@ def test_energy_of_the_processors_in_summary_table_and_report(tmp_path: Path) ->
     differing = call("summarize", campaign, "--verify", status=1).out
     assert "telemetry-node1.csv: changed since" in differing
     assert "power_mean" in differing
-
-
-def test_energy_in_every_export(tmp_path: Path) -> None:
-    for repeat in (1, 2):
-        run_on_cpu(tmp_path / "one", repeat)
-    for form in ("prometheus", "openmetrics"):
-        text = call("export", form, tmp_path / "one").out
-        (watts,) = re.findall(r"(?m)^dlperf_power_mean_watts\{.*\} (\S+)", text)
-        (joules,) = re.findall(r"(?m)^dlperf_energy_per_sample_joules\{.*\} (\S+)", text)
-        assert float(watts) == pytest.approx(160)
-        assert float(joules) == pytest.approx(3200 / 120 / 256)
-    call("export", "github", tmp_path / "one", "-o", tmp_path / "summary.md")
-    assert "| J/sample |" in (tmp_path / "summary.md").read_text()
-    if importlib.util.find_spec("mlflow"):
-        call("export", "mlflow", tmp_path / "one", "-o", tmp_path)
-        with sqlite3.connect(tmp_path / "mlflow.db") as base:
-            metrics = dict(base.execute("select key, value from metrics"))
-        assert metrics["power_mean_watts"] == pytest.approx(160)
-        assert metrics["energy_per_sample_joules"] == pytest.approx(3200 / 120 / 256)
-    if importlib.util.find_spec("wandb"):
-        call("export", "wandb", tmp_path / "one", "-o", tmp_path)
-        (written,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
-        assert {b"power_mean_watts", b"energy_per_sample_joules"} <= set(
-            re.findall(rb"[a-z_]+_(?:watts|joules)", written.read_bytes())
-        )
 
 
 def test_node_without_telemetry_gives_no_number(tmp_path: Path) -> None:

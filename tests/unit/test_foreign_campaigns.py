@@ -106,19 +106,6 @@ def test_a_link_in_a_campaign_is_refused(
     assert not (campaign / f"{name}.gz").exists()
 
 
-def test_names_of_temporary_files_are_not_predictable(campaign: Path, home: Path) -> None:
-    """The name had the ID of the process, which a campaign can have for all IDs."""
-    names = [path.name for path in campaign.iterdir() if path.is_file()]
-    for name in names:
-        (campaign / f".{name}.{os.getpid()}").symlink_to(home / "secret")
-        (campaign / f".{name}.gz").symlink_to(home / "secret")
-    (campaign / f".latest.{os.getpid()}").symlink_to(home / "secret")
-    before = outside(home, campaign)
-    output("summarize", campaign)
-    output("archive", campaign)
-    assert outside(home, campaign) == before
-
-
 @pytest.mark.parametrize("key", ["case", "repeat"])
 def test_a_plan_names_no_place_outside(campaign: Path, home: Path, key: str) -> None:
     plan = campaign / "plan.json"

@@ -197,13 +197,6 @@ def test_a_chinese_report_is_in_chinese_with_the_published_columns(tmp_path: Pat
     assert not re.search("[A-Za-z]", headings)
 
 
-def test_titles_are_those_of_the_summary(several: tuple[Report, Path]) -> None:
-    title = "mxnet-resnet50v1b builtin, fp32, batch size 128 per device, data=synthetic"
-    spans = page_of(several[1]).texts["span"]
-    hardware = "V100-SXM2-16GB, v100-cuda10.2"
-    assert f"{title}, version 1.6.0.post0, {hardware}, driver 440.33.01, mxnet" in spans
-
-
 def test_an_unknown_language_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="expected one of en, zh"):
         make_report([tmp_path], None, "../en")
@@ -274,13 +267,6 @@ def test_stated_conditions_decide_what_is_reproduced(here: Path) -> None:
         place = page.tables["published-1"][0].index("verdict")
         verdicts.append({row[place] for row in page.tables["published-1"][1:]})
     assert verdicts == [{"not comparable"}, {"reproduced"}]
-
-
-def test_a_problem_is_exit_status_2_and_the_report_is_there(tmp_path: Path) -> None:
-    campaign_run(tmp_path / "c", "1n1g", 1, gluoncv(384.0))
-    campaign_run(tmp_path / "c", "1n2g", 1, gluoncv(700.0, batch=64))
-    assert call("report", tmp_path / "c", status=2).err.startswith("error: ")
-    assert (tmp_path / "c" / "report" / "report.html").is_file()
 
 
 def test_a_directory_without_logs_is_told(tmp_path: Path) -> None:

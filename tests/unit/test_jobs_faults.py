@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command_line import call
-from csv_tables import table
 from job_campaigns import (
     KILL_JOB,
     campaign,
@@ -27,7 +24,6 @@ from job_campaigns import (
     within,
 )
 
-from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.campaign import jobs, lock
 from dlperf_runner.campaign.directory import read_records, remaining_plan
 from dlperf_runner.commands.verify import verify
@@ -236,59 +232,6 @@ def test_two_hundred_jobs_cost_one_call_a_poll(site: Path, monkeypatch: pytest.M
     assert "job 200: waiting (Priority), position 200 in the queue" in said
     (cancelled,) = calls(site, "cancelled")
     assert len(cancelled.split()) == 200
-
-
-def test_telemetry_is_beside_the_log_and_in_the_record(site: Path) -> None:
-    program(site.parent / "bin", "sleep 2.5; echo '# out'")
-    directory = campaign(site, nodes="2")
-    execute(directory)
-    (record,) = read_records(directory)
-    place = campaigns.run_directory(directory, record)
-    for node in ("n1", "n2"):
-        rows = table(place / f"telemetry-{node}.csv")
-        assert len(rows) >= 3
-        times = [float(row["unix_time"]) for row in rows]
-        assert times == sorted(times)
-        assert all(float(row["memory_used_mib"]) > 0 for row in rows)
-        began = record["outcome"]["started"]
-        assert times[0] < time.time() and began
-    assert verify(directory).differences == []
-
-
-@pytest.fixture
-def others() -> Iterator[list[int]]:
-    """Processes of another user, each in a session of its own: on a busy machine, too, they get
-    more than a fifth of a core together, and on one core they leave the others to other tests.
-    They end by themselves if the test cannot end them."""
-    argv = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
-    argv += ["setpriv", "--reuid=1234", "sh", "-c", "ulimit -t 300; while :; do :; done"]
-    made = [subprocess.Popen(argv, start_new_session=True) for _ in range(4)]
-    yield [process.pid for process in made]
-    for process in made:
-        process.kill()
-        process.wait()
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="needs another user's processes")
-def test_processes_of_others_are_named_on_shared_nodes(site: Path, others: list[int]) -> None:
-    program(site.parent / "bin", "sleep 2")
-    directory = campaign(site, nodes="1")
-    execute(directory)
-    (outcome,) = outcomes(directory)
-    assert outcome["status"] == "done"
-    found = [process for process in outcome["beside"] if process["pid"] in others]
-    assert {(process["host"], process["uid"]) for process in found} == {("n1", 1234)}
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="needs another user's processes")
-def test_a_run_does_not_start_on_whole_nodes_that_others_use(site: Path, others: list[int]) -> None:
-    directory = campaign(site, nodes="1", options={"exclusive": "True"})
-    execute(directory)
-    (outcome,) = outcomes(directory)
-    assert (outcome["status"], outcome["category"]) == ("failed", "node busy")
-    assert re.search(r"n1: others use \d\.\d\d cores", outcome["message"])
-    assert "Others use n1" in outcome["advice"]
-    assert len(remaining_plan(directory)["runs"]) == 1
 
 
 def test_within_an_allocation_runs_are_its_steps(

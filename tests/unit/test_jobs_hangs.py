@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -49,9 +48,7 @@ def states_of(directory: Path, marker: str) -> list[str]:
 def test_a_stopped_program_is_noticed_kept_and_ended(site: Path) -> None:
     marker = f"dlperf-stopped-{os.getpid()}"
     directory = hanging(site, f"{STEPS}; bash -c 'kill -STOP $$; sleep 60' {marker}")
-    began = time.monotonic()
     assert execute(directory)[0] == []
-    assert time.monotonic() - began < 100
     first, second = outcomes(directory)
     assert (first["status"], first["category"]) == ("failed", "hung")
     assert first["message"].startswith("n1: stopped because it hung: no new line for ")

@@ -127,20 +127,6 @@ def test_logs_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
     call("summarize", tmp_path, status=2)
 
 
-def test_copies_are_one_run_wherever_they_are(tmp_path: Path) -> None:
-    lines = gluoncv(380.0)
-    first = write(tmp_path / "a" / "1n1g" / "rn50_b128_fp32_1.log", lines)
-    for place in ("a/1n1g/rn50_b128_fp32_2.log", "backup/1n1g/rn50_b128_fp32_1.log"):
-        write(tmp_path / place, lines)
-    result = summarize(tmp_path)
-    assert result.problems == []
-    # A copy makes no group: it is no other run.
-    assert DataFrame(result.cases)["directory"].isna().all()
-    assert DataFrame(result.cases)["repeats"].tolist() == [1]
-    told = f"copies of {first} (same SHA-256), which is counted once: {tmp_path}"
-    assert told in words(result)
-
-
 def test_a_log_that_is_named_as_two_cases_is_told(tmp_path: Path) -> None:
     paths = [tmp_path / topology / "rn50_b128_fp32_1.log" for topology in ("1n1g", "1n2g")]
     for path in paths:

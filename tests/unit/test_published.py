@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 from typing import Any
 
 import pytest
 from make_logs import write
 from published_logs import (
-    NGC,
-    RUNS,
     SOURCES,
     TABLES,
     runs_of,
-    table_of,
     topology,
     workload_of,
     write_log,
 )
 
 from dlperf_runner.commands.summarize import summarize
-
-ARCFACE = "mxnet-insightface-arcface.md"
-# Tables whose single runs nobody published: their logs are made with the table's own number.
-NO_RUNS = {
-    ("mxnet-resnet50v1b.md", "resnet50v1b", "fp16", "256"): "the report prints fp32's runs only",
-    (ARCFACE, "arcface-r100", "fp32", "96"): "it prints batch size 64's only",
-    **{(ARCFACE, "arcface-y1", "fp32", batch): "as above" for batch in ("128", "256", "352")},
-    ("oneflow-resnet50v1.5.md", "resnet50v1.5", "fp32", "128"): "one run of each, in the table",
-    ("oneflow-resnet50v1.5.md", "resnet50v1.5", "fp32", "160"): "one run of each, in the table",
-    (NGC, "resnet50v1.5", "fp32", "256"): "one run of each, in the table",
-    (NGC, "resnet50v1.5", "amp", "256"): "one run of each, in the table",
-}
 
 
 @pytest.fixture(scope="module", params=SOURCES)
@@ -87,29 +71,3 @@ def test_printed_table_has_the_published_digits(report: Any) -> None:
         if entry["source"] == source:
             value = f"{float(entry['samples_per_second']):.{decimals_of(source)}f}"
             assert f"| {entry['gpus']:>7} | {value:>9} |" in text, value
-
-
-def test_speedups_of_the_ngc_table_which_prints_none(tmp_path: Path) -> None:
-    for entry in TABLES:
-        if entry["source"] == NGC:
-            write_log(tmp_path, entry, 1, float(entry["samples_per_second"]))
-    text = summarize(tmp_path, tmp_path).text
-    # 3275.93 / 414.73 = 7.8989; 12671.9 / 414.73 = 30.5546; 9310.31 / 1173.38 = 7.9346;
-    # 33317.67 / 1173.38 = 28.3946
-    for line in (
-        "|        1 |       1 |    414.73 |    1.00 |      100 % | 1 |",
-        "|        1 |       8 |   3275.93 |    7.90 |       99 % | 1 |",
-        "|        4 |      32 |  12671.90 |   30.55 |       95 % | 1 |",
-        "|        1 |       1 |   1173.38 |    1.00 |      100 % | 1 |",
-        "|        1 |       8 |   9310.31 |    7.93 |       99 % | 1 |",
-        "|        4 |      32 |  33317.67 |   28.39 |       89 % | 1 |",
-    ):
-        assert line in text
-
-
-def test_tables_without_published_runs_are_these() -> None:
-    """All others follow from their runs; no table contradicts the runs that it was made of."""
-    with_runs = {table for table, _ in RUNS}
-    assert {table_of(entry) for entry in TABLES} - with_runs == set(NO_RUNS)
-    assert len(TABLES) == 55
-    assert sum(map(len, RUNS.values())) == 75

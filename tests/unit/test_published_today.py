@@ -13,10 +13,10 @@ from compare_rows import rows
 from frame_rows import frame
 from plan_examples import gpu_nodes
 
-from dlperf_runner.catalog.published_numbers import PublishedNumber, load_published, load_rule
+from dlperf_runner.catalog.published_numbers import load_rule
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.commands import list as listing
-from dlperf_runner.compare.conditions import conditions_of, parse_stated, same_product
+from dlperf_runner.compare.conditions import conditions_of, parse_stated
 from dlperf_runner.compare.publications import side_by_side
 from dlperf_runner.compare.published import published_points
 from dlperf_runner.core.errors import UserError
@@ -27,30 +27,7 @@ from dlperf_runner.report.compare_text import render_publications
 from dlperf_runner.results.run_record import FoundRun
 from dlperf_runner.stats.summary import summarize
 
-NUMBERS = load_published()
-
-
-def of(report: str, **wanted: Any) -> list[PublishedNumber]:
-    found = [n for n in NUMBERS if n.report == report]
-    for name, value in wanted.items():
-        found = [
-            n for n in found if str(getattr(n, name, getattr(n.conditions, name, None))) == value
-        ]
-    return found
-
-
 # ---- the numbers
-
-
-def test_a_rate_of_one_device_is_that_of_all_times_their_number() -> None:
-    eager, compiled, float8 = of(
-        "torchtitan-llama3.1-h100", topology="1n8g", sequence_length="8192", model="llama3.1-8b"
-    )
-    assert [n.stated for n in (eager, compiled, float8)] == [5762, 6667, 8532]
-    assert eager.samples_per_second == 8 * 5762
-    assert (eager.unit, eager.conditions.parallelism) == ("tokens", "fsdp")
-    assert [n.conditions.compile for n in (eager, compiled, float8)] == [False, True, True]
-    assert [n.conditions.recipe for n in (eager, compiled, float8)] == ["none", "none", "float8"]
 
 
 def test_the_list_names_unit_contradiction_and_unknown_workloads() -> None:
@@ -176,19 +153,6 @@ def test_a_global_batch_size_stands_for_that_per_device() -> None:
     assert (one["verdict"], one["report"]) == ("reproduced", "mlperf-training-v5.1-llama31-8b")
     (two,) = compared(64 * 11369.9, of_mlperf, batch_size_per_device=2, **case)
     assert two["factors"] == "global batch size (128, 64)"
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "equal"),
-    [
-        ("H100-SXM 96GB HBM2e 500W", "H100-SXM5-96GB", True),
-        ("NVIDIA B200", "B200-SXM-180GB", True),
-        ("H100-SXM5-80GB", "H100-PCIe-80GB", False),
-        ("H200-SXM", "H100-SXM", False),
-    ],
-)
-def test_products_of_today(a: str, b: str, equal: bool) -> None:
-    assert same_product(a, b) is equal
 
 
 def known_conditions(

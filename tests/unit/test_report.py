@@ -65,12 +65,6 @@ def test_gpu_memory_has_a_column_where_it_was_measured() -> None:
     assert (first["gpu_memory_mib"], second["gpu_memory_mib"]) == (12565.0, None)
 
 
-def test_no_column_and_no_number_where_no_memory_was_measured() -> None:
-    table = cases([row(5.0)])
-    assert "memory" not in layout.render(table, [])
-    assert json.loads(data.summary(table, [], []))["cases"][0]["gpu_memory_mib"] is None
-
-
 def test_median_with_its_interval() -> None:
     rows = [*runs("1n1g", 100.0, 101.0, 103.0), *runs("1n2g", 190.5)]
     document = markdown.render(cases(rows), [], [])

@@ -62,25 +62,6 @@ def test_plan_that_the_log_contradicts(tmp_path: Path) -> None:
     assert (error.expected, error.found) == ("4", "2")
 
 
-REPORTED_V100 = {
-    "status": "done",
-    "hosts": {"node1": {"driver": "440.33.01", "gpus": ["Tesla V100-SXM2-16GB"]}},
-    "versions": {"mxnet": "1.9.1"},
-}
-
-
-def test_runs_on_different_accelerators_are_not_pooled(tmp_path: Path) -> None:
-    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0))
-    campaign_run(
-        tmp_path, "1n1g", 2, gluoncv(90.0), outcome=REPORTED_V100, stack="v100", accelerator="gpu"
-    )
-    text = " ".join(summarize(tmp_path).text.split())
-    assert "not pooled, because the runs differ in" in text
-    assert "accelerator (V100-SXM2-16GB, cpu)" in text
-    names = set(json.loads((tmp_path / "bz128_result.json").read_text()))
-    assert names == {"rn50_cpu_cpu", "rn50_V100-SXM2-16GB_1_440.33.01_v100"}
-
-
 @pytest.mark.parametrize(
     ("column", "changes", "values"),
     [

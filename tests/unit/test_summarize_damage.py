@@ -52,13 +52,6 @@ def test_name_that_contradicts_or_says_too_little(
     assert error.where == str(tmp_path / name)
 
 
-def test_topology_in_the_name(tmp_path: Path) -> None:
-    write(tmp_path / "rn50_b128_fp32_12n8g.log", GOOD)
-    summarize(tmp_path)
-    (row,) = table(tmp_path / "summary.csv")
-    assert (row["nodes"], row["world_size"]) == ("12", "96")
-
-
 def test_short_name_that_two_workloads_have(tmp_path: Path) -> None:
     other = known_model("mxnet-other", "other", "rn50", "gluoncv_horovod", RESNET.workload.rule)
     write(log_of(tmp_path), GOOD)
