@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from command_line import call
 from gpu_packages import cudnn_7, one
-from gpu_standins import CUDA, LEARNING
+from gpu_standins import LEARNING
 from range_server import RangeServer
 from standin_repository import FORMS, Forms, Standin, flat_repository, needs_apt, suite_repository
 from vendor_site import (
@@ -111,44 +111,6 @@ def test_all_of_a_stack_is_present_and_no_newer_version(
     (tmp_path / "downloads").mkdir()
     assert not apt.download(root, choices, tmp_path / "downloads")
     assert len(list((tmp_path / "downloads").iterdir())) == 21
-
-
-def test_a_second_run_needs_no_vendor_and_changes_nothing(output: Path, site: Site) -> None:
-    before = {path: path.stat().st_mtime_ns for path in output.rglob("*") if path.name != ".lock"}
-    # The table has the vendor's.
-    of_table = ("openmpi_sha256", "python_sha256", "nccl_source_sha256")
-    checksums = {name: site.checksums[name] for name in of_table}
-    nowhere = str(output / "nowhere")
-    again = fetch(
-        PUBLISHED,
-        "bionic",
-        settings_in(output, mirror=nowhere, keys=site.keys, checksums=checksums),
-    )
-    assert (again.missing, again.fetched, again.repaired) == ((), (), ())
-    assert before == {
-        path: path.stat().st_mtime_ns for path in output.rglob("*") if path.name != ".lock"
-    }
-
-
-def test_what_was_altered_or_lost_is_fetched_again(output: Path, site: Site) -> None:
-    cuda_folder = f"{CUDA}/ubuntu1804/x86_64"
-    altered = [
-        f"{cuda_folder}/libcublas10_10.2.2.89-1_amd64.deb",
-        f"{cuda_folder}/Packages",
-        f"{cuda_folder}/3bf863cc.pub",
-        "vendor/download.docker.com/linux/ubuntu/dists/bionic/InRelease",
-        OFED,
-    ]
-    # Not the first form of the index that would be read.
-    lost = ["vendor/nvidia.github.io/libnvidia-container/stable/ubuntu18.04/amd64/Packages.gz"]
-    right = {path: (output / path).read_bytes() for path in altered + lost}
-    for path in altered:
-        (output / path).write_bytes(right[path][:-9] + b"other bits")
-    (output / lost[0]).unlink()
-    again = fetch(PUBLISHED, "bionic", site.settings(output))
-    assert again.missing == ()
-    assert set(again.repaired) == set(again.fetched) == set(altered + lost)
-    assert {path: (output / path).read_bytes() for path in right} == right
 
 
 # ---- one repository, that has faults

@@ -87,42 +87,6 @@ def test_what_the_published_cluster_needs() -> None:
     assert source.known_by.startswith("sha256 dc7b8794373306e3")
 
 
-def test_what_a_cluster_of_a100_needs_on_the_oldest_system_that_it_can_have() -> None:
-    items = items_of(load_catalog().stack("a100-cuda11.8"), "focal")
-    assert [(item.wanted_by, *item.name.split(" ")) for item in items] == [
-        ("nvidia_driver", "nvidia-driver-535=535.309.01-1ubuntu1"),
-        (
-            "fabric_manager",
-            "nvidia-fabricmanager-535=535.309.01-1ubuntu1",
-            "libnvidia-nscq-535=535.309.01-1ubuntu1",
-        ),
-        ("cuda", "cuda-toolkit-11-8=11.8.0-1"),
-        ("cudnn", "libcudnn8=8.9.6.50-1+cuda11.8", "libcudnn8-dev=8.9.6.50-1+cuda11.8"),
-        ("nccl", "libnccl2=2.15.5-1+cuda11.8", "libnccl-dev=2.15.5-1+cuda11.8"),
-        (
-            "container_runtime",
-            "docker-ce=5:28.1.1-1~ubuntu.20.04~focal",
-            "docker-ce-cli=5:28.1.1-1~ubuntu.20.04~focal",
-            "containerd.io=1.7.27-1",
-        ),
-        (
-            "container_runtime",
-            "nvidia-container-toolkit=1.18.2-1",
-            "nvidia-container-toolkit-base=1.18.2-1",
-            "libnvidia-container-tools=1.18.2-1",
-            "libnvidia-container1=1.18.2-1",
-        ),
-        ("openmpi", "openmpi-4.1.6.tar.bz2"),
-    ]
-    # NVIDIA's repository for CUDA has all of its own, under the newer key.
-    assert {item.source for item in items if item.wanted_by in ROLES[:4]} == {
-        "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2004/x86_64/ /"
-    }
-    assert {item.known_by for item in items if item.wanted_by in ROLES[:4]} == {
-        "key EB693B3035CD5710E231E123A4B469963BF863CC"
-    }
-
-
 def test_boards_with_nvlink_5_need_a_subnet_manager_in_any_version() -> None:
     items = items_of(load_catalog().stack("b200-cuda13"), "noble")
     (name,) = (item.name for item in items if item.wanted_by == "fabric_manager")

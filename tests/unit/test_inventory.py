@@ -77,11 +77,6 @@ def test_every_variable() -> None:
     )
 
 
-def test_the_address_is_the_one_that_ansible_uses_where_none_is_named() -> None:
-    (node,) = nodes_of(listing(a={**GOOD, "ansible_host": "10.11.0.2"}))
-    assert node.address == "10.11.0.2"
-
-
 def test_a_plain_reference_is_followed() -> None:
     variables = {
         **GOOD,

@@ -153,10 +153,6 @@ def test_the_option_stands_before_or_behind_the_command(
         monkeypatch.setenv("DLPERF_CATALOG", "")
 
 
-def test_the_option_needs_its_value(folder: Path) -> None:
-    assert "requires an argument" in said("list", "workloads", "--catalog", status=2)
-
-
 def test_all_that_is_missing_is_named_at_once(folder: Path) -> None:
     text = init(without=("--name", "--regex", "--unit"), status=2)
     assert "options are missing (expected --name, --log-format, --regex, --unit)" in text
@@ -362,16 +358,10 @@ def log_of(tmp_path: Path, text: str) -> str:
         ("it 12/12 | 0.00 img/s | loss 1.0\n", "the rate is not possible in training"),
         ("it 12/12 | 1..5 img/s | loss 1.0\n", "the rate is not a number"),
         ("it 11/12 | 9.5 img/s | loss 1.0\n", "step 11 repeats"),
-        ("it 12/12 | 9.5 img/s | loss nan\n", "the loss is not finite"),
     ],
 )
 def test_damaged_logs(folder: Path, tmp_path: Path, text: str, told: str) -> None:
     init("train.py")
-    if told == "the loss is not finite":
-        with pytest.raises(AssertionError):  # invalid, not damaged: exit status 1
-            log_of(tmp_path, text)
-        assert told in said("summarize", "logs", status=1)
-        return
     assert told in log_of(tmp_path, text)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plan_examples import choose, gpu_nodes, lab_nodes, write_catalog
+from plan_examples import choose, gpu_nodes, lab_nodes
 
 from dlperf_runner.catalog.reader import Catalog, load_catalog
 from dlperf_runner.control.campaigns import memory_warnings
@@ -219,12 +218,6 @@ def test_a_precision_that_the_matrix_lacks_runs_its_batch_sizes(catalog: Catalog
     assert cases(runs) == ["fp16 b2 2n2g"]
 
 
-def test_twelve_nodes(catalog: Catalog) -> None:
-    (run,) = make_plan(choose(nodes=12), catalog, lab_nodes(16))
-    assert run.case.endswith("_12n2g")
-    assert run.hosts == tuple(f"node{number}" for number in range(1, 13))
-
-
 def test_both_sources(everything: Catalog) -> None:
     choice = choose(workload="mxnet-resnet50v1b", source="builtin,upstream", nodes=2)
     runs = make_plan(choice, everything, gpu_nodes())
@@ -298,10 +291,3 @@ def test_the_document_says_what_was_chosen(catalog: Catalog) -> None:
 @given(nodes=st.integers(1, 10**6), devices=st.integers(1, 10**3))
 def test_a_topology_is_its_text(nodes: int, devices: int) -> None:
     assert Topology.parse(str(Topology(nodes, devices))) == Topology(nodes, devices)
-
-
-def test_the_catalogue_of_the_tests_is_separate(tmp_path: Path) -> None:
-    """Adding a workload is a YAML file: one that is written here is planned at once."""
-    catalog = load_catalog(write_catalog(tmp_path, "paddle-arcface"))
-    runs = make_plan(choose(framework="paddle"), catalog, gpu_nodes())
-    assert len(runs) == 25
