@@ -6,9 +6,9 @@ python -m tools.commands_page > docs/commands.md
 from __future__ import annotations
 
 import inspect
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import typer
 
@@ -39,31 +39,54 @@ prints the same data for programs.
 """  # noqa: E501
 
 
+class _Row(NamedTuple):
+    title: str
+    text: str
+    group: str
+
+
 def render() -> str:
     """The page."""
     group: Any = typer.main.get_command(app)
     commands = {name: one for name, one in group.commands.items() if not one.hidden}
-    rows = {name: dict(_rows(command)) for name, command in commands.items()}
-    count = Counter(row for own in rows.values() for row in own.items())
-    shared = {
-        title: text
-        for (title, text), number in count.items()
-        if number >= _SHARED and title[0] == "-"
-    }
-    parts = [_HEAD, "## Shared options\n", *_table(dict(sorted(shared.items())))]
+    rows = {name: [*_rows(command)] for name, command in commands.items()}
+    count = Counter(row for own in rows.values() for row in own)
+    shared: dict[str, set[_Row]] = defaultdict(set)
+    for row, number in count.items():
+        if number >= _SHARED and row.title[0] == "-":
+            shared[row.group].add(row)
+    parts = [_HEAD, "## Shared options\n"]
+    for title, options in sorted(shared.items()):
+        parts += [*([f"### {title}\n"] if title else []), *_table(sorted(options))]
     for name, command in commands.items():
         arguments = (p.metavar for p in command.params if p.param_type_name == "argument")
         parts.append(f"## {name}\n")
         words = " ".join((name, *filter(None, arguments), "[OPTIONS]"))
         paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
         parts.append(f"`{words}`: " + "\n\n".join(" ".join(p.split()) for p in paragraphs) + "\n")
-        parts += _table({t: text for t, text in rows[name].items() if shared.get(t) != text})
-        if also := [f"`{title.split()[0].strip(',')}`" for title in rows[name] if title in shared]:
-            parts.append(f"[Shared options](#shared-options): {', '.join(also)}.\n")
+        parts += _table([row for row in rows[name] if row not in shared[row.group]])
+        if also := [*_also(rows[name], shared)]:
+            parts.append(f"Also: {'; '.join(also)}.\n")
     return "\n".join(parts)
 
 
-def _rows(command: Any) -> Iterator[tuple[str, str]]:
+def _also(rows: Sequence[_Row], shared: Mapping[str, set[_Row]]) -> Iterator[str]:
+    """The shared options of a command: the name of each group, or of those that it has of one."""
+    for title, options in sorted(shared.items()):
+        anchor = (title or "Shared options").lower().replace(" ", "-")
+        some, others = options.intersection(rows), options.difference(rows)
+        if title and len(some) > len(others):
+            without = f" without {_names(others)}" if others else ""
+            yield f"[{title}](#{anchor}){without}"
+        elif some:
+            yield f"[{_names(some)}](#{anchor})"
+
+
+def _names(rows: Iterable[_Row]) -> str:
+    return ", ".join(sorted(f"`{row.title.split()[0].strip(',')}`" for row in rows))
+
+
+def _rows(command: Any) -> Iterator[_Row]:
     """What a command takes, and its meaning, the arguments first."""
     parameters = [p for p in command.params if p.name != "help" and not getattr(p, "hidden", False)]
     for parameter in sorted(parameters, key=lambda one: one.param_type_name != "argument"):
@@ -71,15 +94,16 @@ def _rows(command: Any) -> Iterator[tuple[str, str]]:
         if parameter.param_type_name != "argument":
             title = ", ".join(parameter.opts)
             title += "" if parameter.is_flag else f" {parameter.metavar or 'TEXT'}"
-        yield title, " ".join((parameter.help or "").split())
+        group = getattr(parameter, "rich_help_panel", None) or ""
+        yield _Row(title, " ".join((parameter.help or "").split()), group)
 
 
-def _table(rows: Mapping[str, str]) -> Iterator[str]:
+def _table(rows: Sequence[_Row]) -> Iterator[str]:
     """A table for GitHub and the site, where a bar ends a cell even within code."""
     if rows:
         yield "| option | meaning |\n| - | - |"
-        for row in rows.items():
-            title, text = (part.replace("|", "\\|") for part in row)
+        for row in rows:
+            title, text = (part.replace("|", "\\|") for part in row[:2])
             yield f"| `{title}` | {text} |"
         yield ""
 

@@ -10,7 +10,7 @@ import typer
 
 from ..core import paths
 from ..core.errors import UserError
-from ..options import AsJson, Limit, completes, option, print_json, print_note, screen
+from ..options import AsJson, Limit, option, print_json, print_note, screen
 from ..plan.choice import parse_choice
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..catalog.reader import Catalog
 
 ORDER = 30
-SETTINGS = {"epilog": "Example: dlperf bundle --stack h100-cuda12.9 --suite jammy"}
 _Inventory = Annotated[
     list[str] | None,
     option(
@@ -35,7 +34,6 @@ _Stack = Annotated[
         "--stack",
         "The stack of the nodes; default: the inventory's, or cpu.",
         "NAME",
-        autocompletion=completes("stack"),
     ),
 ]
 _Suite = Annotated[
@@ -53,7 +51,6 @@ _Framework = Annotated[
         "--framework",
         "Only the environments of these frameworks; default: all of the stack.",
         "NAME[,NAME]",
-        autocompletion=completes("framework"),
     ),
 ]
 _Python = Annotated[
@@ -154,9 +151,10 @@ def command(
     list_only: _ListOnly = False,
     as_json: AsJson = False,
 ) -> None:
-    """Create a mirror directory from which nodes install offline. For stacks with GPUs, it also
-    contains the vendors' files. The exit status is 1 if a file could not be fetched; the output
-    names it."""
+    """Create a mirror directory from which nodes install offline, with the vendors' files of GPUs.
+    The exit status is 1 if a file could not be fetched.
+
+    Example: dlperf bundle --stack h100-cuda12.9 --suite jammy"""
     from ..bundle import mirror
     from ..bundle.needs import LIST_COLUMNS, listed_needs, listed_stack, of_stack, without_python
     from ..bundle.release_tables import wanted
@@ -190,8 +188,7 @@ def command(
     for skipped in needs.skipped:
         print_note(f"left out: {skipped}")
     if list_only:
-        names = listed_needs(needs)
-        return _print_listing(title, LIST_COLUMNS[:3], names, as_json)
+        return _print_listing(title, LIST_COLUMNS[:3], listed_needs(needs), as_json)
     outcome = mirror.make(needs, settings, print_note)
     _print(settings.output, outcome, has_vendors, as_json)
     raise typer.Exit(bool(outcome.missing))

@@ -16,14 +16,14 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
 from ..core.errors import Stopped, UserError
@@ -42,21 +42,34 @@ def _built(name: str, path: Path) -> Any:
     if not hasattr(module, "command"):
         return None
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(name, **getattr(module, "SETTINGS", {}))(module.command)
+    single.command(name, cls=_Command, **getattr(module, "SETTINGS", {}))(module.command)
     command: Any = typer.main.get_command(single)
     # The whole first paragraph. Typer would cut it after about 40 characters.
     command.short_help = " ".join((command.help or "").split("\n\n")[0].split())
     command.order = module.ORDER
-    for parameter in command.params:
-        if parameter.param_type_name == "argument":  # its name and its text say what it is
-            parameter.get_help_record = partial(_without_type, parameter.get_help_record)
     return command
 
 
-def _without_type(record: Any, context: Any) -> Any:
-    """An argument's line in `--help` without the name of its type in Python, such as `<str>`."""
-    name, text = record(context) or ("", "")
-    return name.rpartition(" <")[0] or name, text
+class _Command(TyperCommand):
+    """Shows its options in groups, and arguments as their metavars say."""
+
+    def collect_usage_pieces(self, _: Any) -> list[str]:
+        arguments = [one for one in self.params if one.param_type_name == "argument"]
+        return [*(one.metavar or "" for one in arguments), "[OPTIONS]"]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for one in self.get_params(ctx):
+            if record := one.get_help_record(ctx):
+                is_argument = one.param_type_name == "argument"
+                group = "Arguments" if is_argument else getattr(one, "rich_help_panel", "")
+                name, text = (one.metavar if is_argument else record[0]), record[1]
+                words = text.replace("x>=", "at least ").replace("<=x<=", " to ")
+                groups.setdefault(group or "Options", []).append((name or "", words))
+        for title, rows in groups.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 class _CommandsInFiles(Mapping[str, Any]):

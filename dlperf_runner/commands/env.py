@@ -42,9 +42,7 @@ def command(
             autocompletion=completes("framework"),
         ),
     ],
-    stack: Annotated[
-        str, option("--stack", "The stack of the nodes.", "NAME", autocompletion=completes("stack"))
-    ],
+    stack: Annotated[str, option("--stack", "The stack of the nodes.", "NAME")],
     output_dir: Annotated[
         Path | None,
         option("--output-dir", "A folder that all nodes share; default: envs/STACK.", "DIR"),

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ..stats.change_points import ChangePoint
 
 ORDER = 190
-SETTINGS = {"epilog": "Example: dlperf history --history results/history.sqlite"}
 _Plot = Annotated[
     Path | None,
     option("--plot", "With --case: also plot it to this .svg or .png file.", "FILE"),
@@ -35,16 +34,16 @@ def command(
     history: Annotated[Path, option("--history", "The history file.", "FILE")] = Path(
         "results/history.sqlite"
     ),
-    file: Annotated[Path | None, option("--file", "", hidden=True)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the results of campaigns over time, and the points where the speed of a case changed."""
+    """Show the results of campaigns over time, and the points where the speed of a case changed.
+
+    Example: dlperf history --history results/history.sqlite"""
     from ..history.store import points
     from ..options import followed
     from ..report import history_view
     from ..stats.change_points import change_points
 
-    history = file or history
     _check_plot(plot, case)
     start = _date(since)
     chosen = [

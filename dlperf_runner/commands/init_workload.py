@@ -18,7 +18,7 @@ from ..core.files import read_bytes, remove, write_whole
 from ..core.paths import own_catalog
 from ..core.units import SAMPLES
 from ..logs.pattern import DURATION, Lines, counts_steps, seconds_of
-from ..options import option, with_texts
+from ..options import completes, option, text_option, with_options
 
 ORDER = 250
 FOLDER = "workloads"
@@ -86,9 +86,37 @@ Files = Annotated[
 ]
 
 
-@with_texts(
-    (q.name, q.option, q.text + (f"; default: {q.default}." if q.default else "."), q.metavar)
-    for q in QUESTIONS
+def choices(name: str, folder: Path | None = None) -> list[str]:
+    """The answers that a question takes; empty if it takes any."""
+    from ..catalog.entry import CATALOG
+    from ..launchers import launchers
+    from ..logs import formats
+
+    if name == "framework":
+        folders = (
+            root.glob("frameworks/*.yml") for root in (CATALOG, folder or own_catalog() or CATALOG)
+        )
+        return sorted({path.stem for each in folders for path in each})
+    if name in ("launcher", "log_format"):
+        return [*launchers()] if name == "launcher" else [*formats(), OWN]
+    few: dict[str, list[str]] = {
+        "unit": [SAMPLES, "tokens"],
+        "rates_are_per": ["world", "node", "device", "step"],
+        "step_time_unit": ["s", "ms"],
+        "precision": ["fp32", "tf32", "amp", "bf16", "fp16"],
+    }
+    return few.get(name, [])
+
+
+@with_options(
+    [
+        text_option(
+            *(q.name, q.option, q.text + (f"; default: {q.default}." if q.default else ".")),
+            q.metavar,
+            autocompletion=completes(partial(choices, q.name)),
+        )
+        for q in QUESTIONS
+    ]
 )
 def command(values: Mapping[str, str], files: Files = None) -> None:
     """Describe a program of your own as a workload, in your own folder of the catalogue. On a
@@ -118,24 +146,6 @@ def command(values: Mapping[str, str], files: Files = None) -> None:
     for command in (f"plan --workload {given['name']}", f"run --workload {given['name']}"):
         print(f"  dlperf --catalog {where} {command}")
     print(f"  dlperf --catalog {where} summarize")
-
-
-def choices(name: str, folder: Path) -> list[str]:
-    """The answers that a question takes; empty if it takes any."""
-    from ..catalog.entry import CATALOG
-    from ..launchers import launchers
-    from ..logs import formats
-
-    if name == "framework":
-        folders = (root.glob("frameworks/*.yml") for root in (CATALOG, folder))
-        return sorted(path.stem for each in folders for path in each)
-    if name in ("launcher", "log_format"):
-        return [*launchers()] if name == "launcher" else [*formats(), OWN]
-    few: dict[str, list[str]] = {
-        "unit": [SAMPLES, "tokens"],
-        "rates_are_per": ["world", "node", "device", "step"],
-    }
-    return few.get(name, [])
 
 
 def checked(name: str, folder: Path, answer: str) -> str:

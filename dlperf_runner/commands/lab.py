@@ -17,7 +17,7 @@ def command(
     state: Annotated[
         str,
         typer.Argument(
-            help="Start it, stop it, or check this machine; default: up.",
+            help="Start it, stop it, or check this machine.",
             metavar="[up|down|checked]",
         ),
     ] = "up",

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..control.rounds import Policy
 
 ORDER = 80
-SETTINGS = {"epilog": "Example: dlperf run -i inventory/mine --workload pytorch-resnet50v1.5"}
 _StopAfter = Annotated[
     str,
     option(
@@ -31,7 +30,7 @@ _OnNodeLoss = Annotated[
     str,
     option(
         "--on-node-loss",
-        "What to do with the runs of a lost node: retry (default) them, shrink the plan (remove"
+        "What to do with the runs of a lost node: retry them, shrink the plan (remove"
         " them), or stop the campaign.",
         "POLICY",
     ),
@@ -67,7 +66,9 @@ def command(
 ) -> None:
     """Run the benchmarks with bench.yml, show each run and the time left, and print the results.
 
-    Ctrl-C stops after the current run; a second one, or TERM, stops the current run, too."""
+    Ctrl-C stops after the current run; a second one, or TERM, stops the current run, too.
+
+    Example: dlperf run -i inventory/mine --workload pytorch-resnet50v1.5"""
     from ..campaign import lock
     from ..campaign.directory import missing_runs
     from ..control import campaigns, controllers

@@ -166,6 +166,7 @@ def parse_stated(texts: Sequence[str]) -> dict[str, object]:
     stated: dict[str, object] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
+        name = name.lower().replace(" ", "_")  # as tables write it, such as image size
         if not equals or not value or name not in STATED:
             raise UserError(
                 "invalid condition",

@@ -19,7 +19,9 @@ from ..core.paths import cache, of_ansible, project
 PASSES_ON = {"context_settings": {"allow_extra_args": True, "ignore_unknown_options": True}}
 PlaybookOptions = Annotated[
     list[str] | None,
-    typer.Argument(help="Options of ansible-playbook.", metavar="[OPTIONS]...", show_default=False),
+    typer.Argument(
+        help="Options of ansible-playbook.", metavar="[ANSIBLE_OPTION]...", show_default=False
+    ),
 ]
 
 # Options that ask for Ansible's own text.

@@ -58,7 +58,7 @@ PLANNED = (
 )
 
 
-RETRY, SHRINK, STOP = "retry", "shrink", "stop"
+RETRY, SHRINK, STOP = POLICIES = ("retry", "shrink", "stop")
 RETRIES = 2
 RETRY_AFTER_S = 30.0  # a node that was restarted needs some time
 
@@ -72,9 +72,8 @@ class Policy:
 
     def __post_init__(self) -> None:
         parse_wait(self.stop_after, "--stop-after")
-        known = (RETRY, SHRINK, STOP)
-        if self.on_node_loss not in known:
-            raise unknown_name("policy", self.on_node_loss, known, "--on-node-loss")
+        if self.on_node_loss not in POLICIES:
+            raise unknown_name("policy", self.on_node_loss, POLICIES, "--on-node-loss")
 
     def stop_at(self) -> float | None:
         """The time of the monotonic clock at which a campaign that begins now stops, if it does."""

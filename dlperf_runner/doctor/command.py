@@ -25,7 +25,8 @@ from ..options import (
     print_note,
     refuse_given,
     screen,
-    with_texts,
+    text_option,
+    with_options,
 )
 from ..plan.choice import fraction
 from ..report.terminal import wrapped
@@ -97,9 +98,9 @@ _OF_JOBS = {
 _SCHEDULER = (
     "Check a cluster from a login node of this scheduler (slurm), instead of an inventory's nodes."
 )
-_TEXTS = [("scheduler", "--scheduler", _SCHEDULER, "NAME")]
-_TEXTS += [
-    (name, f"--{name}", f"With --scheduler: {text[0].lower()}{text[1:]}", "NAME")
+_OPTIONS = [text_option("scheduler", "--scheduler", _SCHEDULER, "NAME")]
+_OPTIONS += [
+    text_option(name, f"--{name}", text, "NAME", "With --scheduler")
     for name, text in _OF_JOBS.items()
 ]
 _Facts = Annotated[
@@ -143,7 +144,7 @@ _Slower = Annotated[
 ]
 
 
-@with_texts(_TEXTS)
+@with_options(_OPTIONS)
 def command(
     scheduled: Mapping[str, str],
     inventory: Inventories = None,

@@ -50,8 +50,8 @@ def _shown(items: Iterable[Item], total: int, doing: str) -> Iterator[Item]:
 
 
 def completes(kind: str | Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """A completion function for one name of this kind of entry, or of the given names, or for
-    several separated by commas."""
+    """A completion function for one value of this option, or of the given ones, or for several
+    separated by commas."""
 
     def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
@@ -65,9 +65,16 @@ def completes(kind: str | Callable[[], Iterable[str]]) -> Callable[[str], list[s
 
 
 def _names(kind: str) -> Iterable[str]:
+    from ..campaign.job_files import ALLOCATIONS
+    from ..catalog.published_numbers import load_reports
     from ..catalog.reader import load_catalog
+    from ..compare.baselines import BASELINES
+    from ..compare.conditions import STATED
+    from ..control.rounds import POLICIES
     from ..core.node import CONTAINER_CHOICES
-    from ..plan.choice import SOURCE_NAMES
+    from ..plan.choice import DATA, ORDERS, SOURCE_NAMES
+    from ..report.labels import LANGUAGES
+    from ..schedulers import schedulers
 
     catalog = load_catalog()
     workloads = catalog.workloads.values()
@@ -80,19 +87,44 @@ def _names(kind: str) -> Iterable[str]:
             batch.precision for w in workloads for m in w.matrices.values() for batch in m.batches
         ),
         "matrix": (name for workload in workloads for name in workload.matrices),
+        "to": (report.name for report in load_reports()),
+        "baseline": (path.stem for path in BASELINES.glob("*.json")),
+        "condition": (f"{name}=" for name in STATED),
         "source": SOURCE_NAMES,
         "container": CONTAINER_CHOICES,
+        "order": ORDERS,
+        "data": DATA,
+        "scheduler": schedulers(),
+        "allocation": ALLOCATIONS,
+        "on-node-loss": POLICIES,
+        "lang": LANGUAGES,
+        "unit": ("samples", "tokens", "steps"),
+        "rates-are-per": ("world", "node", "device", "step"),
+        "step-time-unit": ("s", "ms"),
     }
     return names[kind]
 
 
-# Options whose values shells can complete.
-_NAMES = ("model", "framework", "workload", "precision", "matrix", "source", "container")
+# Options whose values shells complete.
+COMPLETED = (
+    *("model", "framework", "workload", "stack", "precision", "matrix", "to", "baseline"),
+    *("condition", "source", "container", "order", "data", "scheduler", "allocation"),
+    *("on-node-loss", "lang", "unit", "rates-are-per", "step-time-unit"),
+)
 
 
-def option(name: str, text: str, metavar: str | None = None, **more: Any) -> Any:
-    """An option with its help text and the name of its value. `name` may be two: `--limit -l`."""
-    return typer.Option(*name.split(), help=text, metavar=metavar, **more)
+def option(name: str, text: str, metavar: str | None = None, group: str = "", **more: Any) -> Any:
+    """An option with its help text, the name of its value, and the title above it in `--help`.
+    `name` may be two: `--limit -l`."""
+    if (kind := name.split()[0].lstrip("-")) in COMPLETED:
+        more = {"autocompletion": completes(kind)} | more
+    panel = group or None
+    return typer.Option(*name.split(), help=text, metavar=metavar, rich_help_panel=panel, **more)
+
+
+# Titles in `--help`.
+_RUNS, _NODES = "Which runs", "Which nodes"
+_UNSAID, _LINES = "What neither the logs nor their names say", "Logs of any program"
 
 
 ParameterTexts = Annotated[
@@ -101,6 +133,7 @@ ParameterTexts = Annotated[
         "--parameter -p",
         "A parameter of the workload, with one or more values; may be repeated.",
         "K=V[,V]",
+        _RUNS,
     ),
 ]
 Inventories = Annotated[
@@ -109,9 +142,10 @@ Inventories = Annotated[
         "--inventory -i",
         "Ansible inventory; may be repeated. Default: the one in ansible.cfg.",
         "PATH",
+        _NODES,
     ),
 ]
-Limit = Annotated[str, option("--limit -l", "Use only these hosts.", "PATTERN")]
+Limit = Annotated[str, option("--limit -l", "Use only these hosts.", "PATTERN", _NODES)]
 Wait = Annotated[
     str,
     option(
@@ -119,6 +153,7 @@ Wait = Annotated[
         "How long to wait for nodes that another campaign uses, and before each run for nodes on"
         " which others compute, such as 90s, 30m or 2h; default: fail at once.",
         "TIME",
+        _NODES,
     ),
 ]
 Conditions = Annotated[
@@ -166,7 +201,7 @@ def chooses(
             option_name(item.name),
             item.metadata["help"],
             item.metadata["metavar"],
-            autocompletion=completes(item.name) if item.name in _NAMES else None,
+            _RUNS,
         )
         for item in OPTIONS
         if item.name not in without
@@ -229,12 +264,10 @@ _STATED = (
 )
 
 
-# What describes the lines of a program that no format reads.
 _OF_LINES = (
     (
         "regex",
-        "The lines with a rate of any program: a regular expression with the groups step, and rate"
-        " or step_time.",
+        "The lines with a rate: a regular expression with the groups step, and rate or step_time.",
         "REGEX",
     ),
     ("unit", "What the rates of --regex count: samples, tokens or steps.", "UNIT"),
@@ -258,20 +291,21 @@ def states(
         text_option(
             name,
             f"--{name.replace('_', '-')}",
-            f"{words}, if neither the logs nor their names say it"
-            + (f"; with {mode}: show only this." if name in filters else "."),
+            words + (f"; with {mode}: show only this." if name in filters else "."),
             metavar,
+            _UNSAID,
         )
         for name, words, metavar in _STATED
     ]
     options += [
-        text_option(name, f"--{name.replace('_', '-')}", text, metavar)
+        text_option(name, f"--{name.replace('_', '-')}", text, metavar, _LINES)
         for name, text, metavar in _OF_LINES
     ]
     mapping = option(
         "--mapping",
         "What ran, by the paths of the logs; default: mapping.yml in their directory.",
         "FILE",
+        _UNSAID,
     )
     file = keyword("mapping", Annotated[Path | None, mapping])
     return _with_options(command, [*options, file], about)
@@ -282,9 +316,9 @@ def keyword(name: str, kind: Any, default: Any = None) -> inspect.Parameter:
 
 
 def text_option(
-    name: str, shown: str, text: str, metavar: str | None = None, **more: Any
+    name: str, shown: str, text: str, metavar: str, group: str = "", **more: Any
 ) -> inspect.Parameter:
-    return keyword(name, Annotated[str, option(shown, text, metavar, **more)], "")
+    return keyword(name, Annotated[str, option(shown, text, metavar, group, **more)], "")
 
 
 def _with_options(
@@ -311,12 +345,10 @@ def _with_options(
     return wrapped
 
 
-def with_texts(
-    texts: Iterable[tuple[str, str, str, str]],
+def with_options(
+    options: Sequence[inspect.Parameter],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add options with texts (name, option, help, metavar) to a command. It gets their values by
-    name, empty if not given, as first argument."""
-    options = [text_option(*text) for text in texts]
+    """Add these options to a command. It gets their values by name as first argument."""
     return lambda command: _with_options(command, options, dict)
 
 

@@ -94,20 +94,18 @@ class Scheduled:
 
 _NODES = 4  # of a plan away from the scheduler, unless --nodes has more
 _TEXTS = (
-    (
-        "scheduler",
-        "Run as jobs of this scheduler (slurm), from a login node, without Ansible and SSH.",
-        "NAME",
-    ),
-    ("allocation", "With --scheduler: one job for each campaign (default), case or run.", "KIND"),
-    ("max_wait", "With --scheduler: cancel a job that waits longer, such as 2h.", "TIME"),
+    ("scheduler", "This scheduler (slurm), from a login node, without Ansible and SSH.", "NAME"),
+    ("allocation", "One job for each campaign (default), case or run.", "KIND"),
+    ("max_wait", "Cancel a job that waits longer, such as 2h.", "TIME"),
 )
+_GROUP = "As jobs of a scheduler"
 _SITE = Annotated[
     Path | None,
     option(
         "--site",
-        "With --scheduler: a YAML file of the inventory's variables for the cluster's nodes.",
+        "A YAML file of the inventory's variables for the cluster's nodes.",
         "FILE",
+        _GROUP,
     ),
 ]
 
@@ -126,13 +124,9 @@ def _of_jobs() -> dict[str, inspect.Parameter]:
     """The options of the schedulers' jobs, by name."""
     options: dict[str, inspect.Parameter] = {}
     for name, metavar, words in (each for own in schedulers().values() for each in own.options):
-        shown = (f"--{name}", f"With --scheduler: {words[0].lower()}{words[1:]}")
-        options.setdefault(
-            name,
-            text_option(name, *shown, metavar)
-            if metavar
-            else keyword(name, Annotated[bool, option(*shown)], False),
-        )
+        shown = option(f"--{name}", words, metavar or None, _GROUP)
+        kind, default = (str, "") if metavar else (bool, False)
+        options.setdefault(name, keyword(name, Annotated[kind, shown], default))
     return options
 
 
@@ -144,7 +138,10 @@ def chooses_and_schedules(command: Callable[..., None]) -> Callable[..., None]:
 
 def of_scheduler() -> list[inspect.Parameter]:
     """The options of schedulers."""
-    texts = [text_option(name, f"--{name.replace('_', '-')}", *shown) for name, *shown in _TEXTS]
+    texts = [
+        text_option(name, f"--{name.replace('_', '-')}", text, metavar, _GROUP)
+        for name, text, metavar in _TEXTS
+    ]
     return [*texts, keyword("site", _SITE), *_of_jobs().values()]
 
 

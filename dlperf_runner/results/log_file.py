@@ -19,10 +19,11 @@ from typing import Any
 from .. import logs
 from ..core.errors import UserError
 from ..core.files import open_gzip, open_read
+from ..core.lists import counted
 from ..logs.likely_lines import likely_line
 
 PIECE = 2**20
-NO_RATE = "no line of the log has a rate"
+NO_RATE = "no line has a known format"
 _SHOWN = 200  # letters of a line in messages
 _PIECES_SEARCHED = 2  # for the most likely line of an unknown program
 _GZIP = b"\x1f\x8b"
@@ -163,8 +164,8 @@ class LogFile:
                 NO_RATE if lines else "the log is empty",
                 where=str(self.path),
                 expected="lines with a rate in a known format",
-                found=f"{lines} lines without a rate" if lines else "no lines",
-                hint=f"known formats: {', '.join(dict.fromkeys(chain(*self._formats)))}",
+                found=f"{counted(lines, 'line')} without one" if lines else "no lines",
+                hint=reads_others(dict.fromkeys(chain(*self._formats))),
             )
         regex = shlex.quote(likely.regex or r"step (?P<step>\d+) .* (?P<rate>[\d.]+) samples/s")
         such_as = "this expression is a guess" if likely.regex else "with an expression like this"
@@ -178,6 +179,12 @@ class LogFile:
             "  UNIT: samples, tokens or steps; WHOSE: world (all devices), node, device or step\n"
             "or describe the program as a workload: dlperf init-workload",
         )
+
+
+def reads_others(formats: Iterable[str]) -> str:
+    """The hint after a log without a known format."""
+    others = "`dlperf summarize --regex` or `dlperf init-workload` reads others"
+    return f"known formats: {', '.join(formats)}; {others}"
 
 
 def _digested(pieces: Iterable[bytes], digest: Any, last: deque[bytes]) -> Iterator[bytes]:

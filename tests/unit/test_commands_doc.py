@@ -41,6 +41,16 @@ def test_the_help_of_every_command_has_an_example_of_its_own_options() -> None:
         assert passes_on or given <= known, name
 
 
+def test_help_names_values_by_words_and_shared_options_once() -> None:
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        text = call(name, "--help").out
+        assert not re.search(
+            r" <(str|int|path|bool|float)|\b(TEXT|INTEGER|FLOAT|BOOLEAN)\b|x[<>]=|\[\[", text
+        ), name
+        groups = {each.rich_help_panel for each in command.params if each.name != "help"}
+        assert {text.count(f"\n{group}:\n") for group in groups - {None}} <= {1}, name
+
+
 def test_the_top_level_help_shows_whole_sentences() -> None:
     listed = call("--help").out.partition("\nCommands:\n")[2].partition("\n\n")[0]
     entries = re.split(r"^  (?=\S)", listed, flags=re.MULTILINE)[1:]

@@ -333,8 +333,8 @@ def damage_of_the_trainer() -> list[Damage]:
 def logs_without_a_rate() -> list[Damage]:
     rows = (
         ("", "the log is empty", "no lines"),
-        ("nothing to see\nhere\n", "no line of the log has a rate", "2 lines without a rate"),
-        ("ÿþ", "no line of the log has a rate", "1 lines without a rate"),
+        ("nothing to see\nhere\n", "no line has a known format", "2 lines without one"),
+        ("ÿþ", "no line has a known format", "1 line without one"),
     )
     wanted = "lines with a rate in a known format"
     whole = WHOLE_LOGS["gluoncv"].text

@@ -383,7 +383,7 @@ def test_history_of_one_case_with_its_plot(years: Path) -> None:
         (["--plot", "x.svg"], "a plot shows one case"),
         (["--case", IDS[0], "--plot", "x.pdf"], "unsupported image format"),
         (["--since", "yesterday"], "invalid date"),
-        (["--file", "none.sqlite"], "no history found"),
+        (["--history", "none.sqlite"], "no history found"),
     ],
 )
 def test_bad_input(years: Path, arguments: list[str], message: str) -> None:

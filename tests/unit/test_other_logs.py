@@ -98,12 +98,12 @@ def test_what_is_skipped_is_listed_with_the_reason(here: Path) -> None:
     assert document["skipped"] == {
         "logs/1n1g/rn50_b128_fp32_1.log.node2": "not the name of a log",
         "logs/run.py": "not the name of a log",
-        "logs/LICENSE": "no line of the log has a rate",
-        "logs/setup.log": "no line of the log has a rate",
+        "logs/LICENSE": "no line has a known format",
+        "logs/setup.log": "no line has a known format",
     }
     text = call("summarize", "logs").text
     assert "not read (not the name of a log): 1n1g/rn50_b128_fp32_1.log.node2, run.py" in text
-    assert "not read (no line of the log has a rate): LICENSE, setup.log" in text
+    assert "not read (no line has a known format): LICENSE, setup.log" in text
 
 
 def test_files_and_directories_together_and_none_twice(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_files_and_directories_together_and_none_twice(tmp_path: Path) -> None:
     # A file that is named is read, whatever its name.
     other = write(tmp_path / "c" / "output.data", GOOD)
     assert load(other, model="rn50", topology="1n2g", precision="fp32").counted
-    assert "no line of the log has a rate" in only(load(write(tmp_path / "x.py", ["x"]))).problem
+    assert "no line has a known format" in only(load(write(tmp_path / "x.py", ["x"]))).problem
 
 
 def test_a_bomb_is_refused_in_little_memory(

@@ -104,10 +104,10 @@ def test_results_keep_the_unit_that_their_runs_had(
     monkeypatch.setenv("DLPERF_CATALOG", "")
     reader.forget()
     for history in ("h.sqlite", schema_2):
-        (case,) = call("history", "--file", history, "--json").document["cases"]
+        (case,) = call("history", "--history", history, "--json").document["cases"]
         assert case["points"][0]["tokens_per_second_median"] == 102
-        assert "| tokens/s |" in said("history", "--file", history)
-        assert "| tokens/s |" in said("history", "--file", history, "--case", "mine")
+        assert "| tokens/s |" in said("history", "--history", history)
+        assert "| tokens/s |" in said("history", "--history", history, "--case", "mine")
         exported = said("export", "prometheus", history)
         assert "dlperf_throughput_tokens_per_second{" in exported
         assert "samples" not in exported
@@ -129,7 +129,7 @@ def test_rates_of_two_units_are_not_compared(
     assert "count different things" in text
     assert "expected tokens/s, as on the first side, found samples/s" in text
     said("summarize", "logs", "--history", "h.sqlite")
-    cases = call("history", "--file", "h.sqlite", "--json").document["cases"]
+    cases = call("history", "--history", "h.sqlite", "--json").document["cases"]
     assert [(len(case["points"]), case["case_id"].split()[-1]) for case in cases] == [
         (1, "tokens/s"),
         (1, "samples/s"),

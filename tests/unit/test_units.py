@@ -92,8 +92,8 @@ def test_results_are_verified_and_recorded(tokens: Path) -> None:
     history = tokens.parent / "history.sqlite"
     call("summarize", tokens, "--history", history)
     call("summarize", tokens, "--verify", "--history", history)
-    assert "| tokens/s |" in call("history", "--file", history).text
-    point = call("history", "--json", "--file", history).document
+    assert "| tokens/s |" in call("history", "--history", history).text
+    point = call("history", "--json", "--history", history).document
     names = {name for case in point["cases"] for at in case["points"] for name in at}
     assert "tokens_per_second_median" in names
     assert "samples_per_second_median" not in names
