@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..campaign import lock
 from ..campaign.directory import missing_runs
-from ..campaign.job_files import read_settings
 from ..compare.verdicts import UNDECIDED
-from ..control import scheduled
-from ..control.rounds import Execution, execute_campaign, grow
+from ..control.rounds import Execution, grow
+from ..control.scheduled import execute
 from ..results.load import load_results
 from .pairs import Decide, PairedTest, judge
 
@@ -26,7 +24,7 @@ def measure(
     for size in test.sizes:
         for directory, repeats in turns(a, b, done, size):
             grow(directory, repeats, "the next pairs")
-            problems = _execute(directory, place)
+            problems = execute(directory, place)
             if missing_runs(directory):
                 where = f"{directory}: a run is not done; see `dlperf status {directory}`"
                 return _judged(a, b, test, decide), [*problems, where]
@@ -49,13 +47,6 @@ def turns(a: Path, b: Path, done: int, pairs: int) -> Iterator[tuple[Path, int]]
             turn = (side, pair)
     if turn is not None:
         yield turn
-
-
-def _execute(directory: Path, place: Execution) -> list[str]:
-    if not read_settings(directory):
-        return execute_campaign(directory, place.inventories, place.wait, place.say)
-    with lock.held(directory):
-        return scheduled.run(directory, place.say)
 
 
 def _judged(a: Path, b: Path, test: PairedTest, decide: Decide | None) -> dict[str, Any]:

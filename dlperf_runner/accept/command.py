@@ -19,8 +19,10 @@ from ..options import (
     print_json,
     print_note,
     reading_logs,
+    refuse_given,
     screen,
 )
+from ..options.scheduler import Scheduled, schedules
 
 ORDER = 175
 _MEASURED = Path("results/acceptance")
@@ -62,7 +64,9 @@ _AllowedSigners = Annotated[
 ]
 
 
+@schedules
 def command(
+    jobs: Scheduled,
     suite_file: _Suite,
     results: _Results = None,
     measure: _Measure = None,
@@ -87,16 +91,17 @@ def command(
     from .suite import read_suite
 
     _refuse_useless(page, sign, check, allowed_signers)
-    if results is not None and (measure or inventory or wait):
+    if results is not None and (measure or inventory or wait or jobs.name):
         raise UserError("nothing is run with this option", where="--results")
+    refuse_given({"nodelist": jobs.options.get("nodelist")}, "the suite names the nodes")
     if check is not None and results is None:
         raise UserError("a page is checked by logs", where="--check", hint="add --results DIR")
     suite = read_suite(suite_file, pages.recorded(check)["suite"] if check else None)
     failures: list[str] = []
     if results is None:
         results = measure or _MEASURED
-        where = Execution(inventories_of(suite, inventory), wait, print_note)
-        failures = run_missing(suite, results, where)
+        where = Execution(inventories_of(suite, inventory, jobs), wait, print_note)
+        failures = run_missing(suite, results, where, jobs)
     loaded = load(results, reading_logs)
     document = judge(suite, results, loaded)
     problems = [problem for each in loaded for problem in each.problems]

@@ -2,63 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..campaign.directory import missing_runs, read_plan
 from ..compare.verdicts import UNDECIDED
-from ..control.campaigns import run
-from ..control.rounds import Execution, execute_campaign, grow
+from ..control import scheduled
+from ..control.campaigns import prepare
+from ..control.controllers import run_at_once
+from ..control.rounds import Execution, grow
 from ..core.errors import UserError
+from ..core.lists import natural
+from ..options.scheduler import Scheduled
 from ..plan.inventory import read_inventory
 from .judge import judge, load
 from .suite import Part, Resolved, choice_of, reference_of
 
 
-def inventories_of(suite: Resolved, given: Sequence[str] | None) -> list[str]:
-    """The inventories of the command line, or else that of the suite."""
+def inventories_of(suite: Resolved, given: Sequence[str] | None, jobs: Scheduled) -> list[str]:
+    """The inventories of the command line, or else that of the suite, unless jobs run it."""
     own = suite.suite.inventory
-    if given or own is None:
+    if given or own is None or jobs.name:
         return list(given or ())
     return [own if "," in own else str(suite.path.parent / own)]
 
 
-def measure(suite: Resolved, folder: Path, where: Execution) -> list[str]:
+Wanted = tuple[int, Part, Path, int]
+
+
+def measure(suite: Resolved, folder: Path, where: Execution, jobs: Scheduled) -> list[str]:
     """Run campaigns below the folder until each part is decided or has all its planned runs.
     Returns what went wrong; a part that lacks a run gets no more."""
     problems: list[str] = []
     given_up: set[Path] = set()
-    _refuse_unlike_nodes(suite, where)
+    if not jobs.name:
+        _refuse_unlike_nodes(suite, where)
+    options = [f"--inventory={path}" for path in where.inventories]
+    options += [f"--wait={where.wait}"] if where.wait else []
     while wanted := [w for w in _wanted(suite, folder) if w[2] not in given_up]:
-        for number, part, place, repeats in wanted:
-            where.say(f"{place.name}: up to {repeats} runs")
-            problems += _run(suite, number, part, place, repeats, where)
-            if missing_runs(place):
+        for group in at_once(wanted) if suite.suite.at_once else ([each] for each in wanted):
+            for each in group:
+                _plan(suite, each, where, jobs)
+            places = [place for _, _, place, _ in group]
+            problems += run_at_once(places, options)
+            for place in filter(missing_runs, places):
                 given_up.add(place)
                 problems.append(f"{place}: a run is not done; see `dlperf status {place}`")
     return problems
 
 
-def _run(
-    suite: Resolved, number: int, part: Part, place: Path, repeats: int, where: Execution
-) -> list[str]:
-    """Make the runs of a part that it lacks."""
+def at_once(wanted: Iterable[Wanted]) -> list[list[Wanted]]:
+    """Groups of parts that share no node; each part is in the first one that it can be in."""
+    groups: list[list[Wanted]] = []
+    for each in wanted:
+        is_free = (g for g in groups if all(each[1].hosts.isdisjoint(w[1].hosts) for w in g))
+        if (group := next(is_free, None)) is None:
+            groups.append(group := [])
+        group.append(each)
+    return groups
+
+
+def _plan(suite: Resolved, wanted: Wanted, where: Execution, jobs: Scheduled) -> None:
+    """Plan the runs of a part that it lacks."""
+    number, part, place, repeats = wanted
+    where.say(f"{place.name}: up to {repeats} runs")
     if place.exists():
         grow(place, repeats, "the next look")
-        return execute_campaign(place, where.inventories, where.wait, where.say)
+        return
     choice = choice_of(suite.suite.items[number])
     choice = replace(choice, nodes=(len(part.hosts),), repeats=repeats)
-    _, problems = run(
-        *(choice, where.inventories, ",".join(sorted(part.hosts)), str(place)),
-        wait=where.wait,
-        say=where.say,
-    )
-    return problems
+    hosts = ",".join(sorted(part.hosts, key=natural))
+    if not jobs.name:
+        prepare(choice, where.inventories, hosts, str(place), "", where.wait, where.say)
+        return
+    nodes, settings = jobs.nodes({"inventory": where.inventories, "wait": where.wait})
+    settings = replace(settings, options={**settings.options, "nodelist": hosts})
+    choice = scheduled.in_order_of_jobs(choice, settings, is_given=False)
+    scheduled.create(place, choice, nodes, settings, where.say)
 
 
-def _wanted(suite: Resolved, folder: Path) -> Iterator[tuple[int, Part, Path, int]]:
+def _wanted(suite: Resolved, folder: Path) -> Iterator[Wanted]:
     """The parts that need runs: number of the item, part, campaign, and its runs in all."""
     document = judge(suite, folder, load(folder)) if any(folder.glob("*/campaign.json")) else None
     rows = iter(document["parts"] if document else ())
@@ -70,11 +95,11 @@ def _wanted(suite: Resolved, folder: Path) -> Iterator[tuple[int, Part, Path, in
         most = max(look for look, _ in needs.values())
         for part in parts:
             place = folder / f"{number + 1}-{part.name}"
-            planned = _runs_of(place)
-            look, valid = needs.get(part, (most, planned))
+            ended = _runs_of(place)
+            look, valid = needs.get(part, (most, ended))
             # Runs that do not count are made again, but not for ever.
-            repeats = min(planned + look - valid, 2 * look)
-            if repeats > planned:
+            repeats = min(ended + look - valid, 2 * look)
+            if repeats > ended:
                 yield number, part, place, repeats
 
 
@@ -91,10 +116,8 @@ def _next_look(suite: Resolved, row: dict[str, Any] | None) -> tuple[int, int]:
 
 
 def _runs_of(place: Path) -> int:
-    """The highest repeat that a part's campaign plans."""
-    if not place.exists():
-        return 0
-    return max(int(run["repeat"]) for run in read_plan(place)["runs"])
+    """The number of a part's runs that have been made."""
+    return len(read_plan(place)["runs"]) - len(missing_runs(place)) if place.exists() else 0
 
 
 def _refuse_unlike_nodes(suite: Resolved, where: Execution) -> None:

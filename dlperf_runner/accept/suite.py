@@ -94,6 +94,7 @@ class SuiteFile(Entry):
     error: Percent = "5%"
     pilot: Annotated[StrictInt, Field(ge=LEAST_RUNS)] = 5
     looks: tuple[Annotated[StrictInt, Field(ge=LEAST_RUNS)], ...] = ()
+    at_once: bool = True
     conditions: dict[Name, StrictStr | StrictInt | StrictFloat | bool] = Field(default_factory=dict)
     items: Annotated[tuple[_MODEL, ...], Field(min_length=1)]
 

@@ -278,7 +278,7 @@ def scripts(
     runs: Sequence[Mapping[str, Any]],
 ) -> dict[Path, str]:
     """The scripts of a job and of its runs, by path."""
-    own, places = scheduler(settings.scheduler), places_of(directory, settings)
+    own, places = here(settings.scheduler, os.environ), places_of(directory, settings)
     with_places = [(run, run_directory(directory, run)) for run in runs]
     found = {
         request.directory / "job.sh": job_script(own, request, with_places, places),

@@ -85,7 +85,7 @@ def command(
             *given, print_note, chosen.file
         )
         options = _options(chosen, policy, retry_failed=retry_failed, live=live)
-        pid = controllers.detach(directory, options)
+        pid = controllers.detach(directory, options).pid
         print(f"process {pid} runs {directory}; follow it: dlperf attach {directory}")
         return
     if live:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
@@ -24,7 +24,7 @@ from ..campaign import job_files, lock
 from ..campaign.execute import current_rate, since_start, time_left
 from ..campaign.manifest import CONTROLLER_LOG
 from ..catalog.reader import format_named, printed_unit
-from ..core.errors import UserError
+from ..core.errors import Stopped, UserError
 from ..core.files import open_append, open_stored, read_text
 from ..logs import parse_tail
 
@@ -32,8 +32,8 @@ INVALID = "invalid"
 START_S = 20
 
 
-def detach(directory: Path, options: Sequence[str]) -> int:
-    """Start a controller of a campaign that no terminal controls. Returns its process ID.
+def detach(directory: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a controller of a campaign that no terminal controls. Returns its process.
 
     Its output goes to a file in the campaign. Raises UserError with the end of it if the controller
     does not start.
@@ -49,12 +49,48 @@ def detach(directory: Path, options: Sequence[str]) -> int:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and not lock.owner_alive(directory):
         if process.poll() is not None and process.returncode:
-            end = read_text(printed, errors="replace").strip().splitlines()[-3:]
-            raise UserError("the controller ended", where=str(printed), found=" ".join(end))
+            raise UserError("the controller ended", where=str(printed), found=_end(printed))
         if process.returncode == 0:
             break
         time.sleep(0.1)
-    return process.pid
+    return process
+
+
+def run_at_once(directories: Iterable[Path], options: Sequence[str]) -> list[str]:
+    """Run campaigns that share no node at the same time, each by a controller of its own. Returns
+    what went wrong. INT and TERM stop all of them, as `stop` does, and then raise Stopped."""
+    problems: list[str] = []
+    running: dict[Path, subprocess.Popen[bytes]] = {}
+    received: list[int] = []
+
+    def on_signal(number: int, _: object) -> None:
+        received.append(number)
+        for directory in running:
+            stop(directory, now=number == signal.SIGTERM or len(received) > 1)
+
+    before = {
+        number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        for directory in directories:
+            try:
+                if not received:
+                    running[directory] = detach(directory, options)
+            except UserError as error:
+                problems.append(str(error))
+        for directory, process in running.items():
+            if process.wait():
+                problems.append(f"{directory}: {_end(directory / CONTROLLER_LOG)}")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if received:
+        raise Stopped(received[-1], "the same command goes on")
+    return problems
+
+
+def _end(log: Path) -> str:
+    return " ".join(read_text(log, errors="replace").strip().splitlines()[-3:])
 
 
 def stop(directory: Path, *, now: bool) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from ..campaign import directory as campaigns
-from ..campaign import job_files, jobs
+from ..campaign import job_files, jobs, lock
 from ..catalog.reader import load_catalog
 from ..core.errors import UserError, unknown_name
 from ..core.files import open_read, read_text, write_whole
@@ -28,7 +28,16 @@ from ..plan.sources import PreparedSource, prepare_source
 from ..schedulers import Allocation, here, scheduler
 from ..schedulers.job import Offer, node_script, placeholder
 from .campaigns import planned
-from .rounds import AS_PLANNED, RETRY, SHRINK, STOP, Policy, run_rounds
+from .rounds import (
+    AS_PLANNED,
+    RETRY,
+    SHRINK,
+    STOP,
+    Execution,
+    Policy,
+    execute_campaign,
+    run_rounds,
+)
 
 # Variables of an inventory that say nothing about a node that a scheduler chooses.
 _NOT_HERE = ("dlperf_address", "dlperf_container_engine")
@@ -208,6 +217,14 @@ def run(directory: Path, say: Callable[[str], None], policy: Policy = AS_PLANNED
     write_programs(Path(job_files.places_of(directory, _settings(directory)).programs))
     problems = execute() if job_files.unfinished(directory) else []
     return problems + run_rounds(directory, execute, say, policy, stop_at)
+
+
+def execute(directory: Path, place: Execution) -> list[str]:
+    """Run the unfinished runs of a campaign: with bench.yml, or as jobs if it is a scheduler's."""
+    if not job_files.read_settings(directory):
+        return execute_campaign(directory, place.inventories, place.wait, place.say)
+    with lock.held(directory):
+        return run(directory, place.say)
 
 
 def refuse_policy(policy: Policy) -> None:

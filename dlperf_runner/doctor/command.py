@@ -7,7 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -45,6 +45,9 @@ from .hunt import (
 )
 from .nodes import diagnose
 from .same import bits_of, same_findings
+
+if TYPE_CHECKING:
+    from ..core.node import Node
 
 
 def render(findings: Sequence[Finding], width: int = 100, everything: bool = False) -> str:
@@ -135,6 +138,15 @@ _Hunt = Annotated[
         "KIND[,KIND]",
     ),
 ]
+_Site = Annotated[
+    Path | None,
+    option(
+        "--site",
+        "With --hunt or --same: the variables of its nodes in YAML, as `run` takes them.",
+        "FILE",
+        "With --scheduler",
+    ),
+]
 _Same = Annotated[
     bool,
     option("--same", "Only compare, bit by bit, 50 steps of a training on each device."),
@@ -155,6 +167,7 @@ def command(
     hunt: _Hunt = "",
     same: _Same = False,
     slower: _Slower = "",
+    site: _Site = None,
     ask_become_pass: AskBecomePass = False,
     extra_vars: ExtraVariables = None,
     everything: Annotated[bool, option("--all", "Also show passing checks.")] = False,
@@ -179,15 +192,15 @@ def command(
     about_nodes = {"inventory": inventory, "limit": limit, **checks, **tests}
     use_ansible_options(ask_become_pass, extra_vars)
     hunts: list[Hunt] = []
-    if scheduled["scheduler"]:
-        findings = _of_cluster(scheduled, about_nodes)
-    elif hunt or same:
+    if not scheduled["scheduler"]:
+        refuse_given({**scheduled, "site": site}, "this option has an effect only with --scheduler")
+    if hunt or same:
         refuse_given(checks, "this option has no effect with --hunt and --same")
-        refuse_given(scheduled, "this option has an effect only with --scheduler")
-        findings, hunts = _compared(inventory or (), limit, hunt, same, slower)
+        findings, hunts = _compared(inventory or (), limit, hunt, same, slower, scheduled, site)
+    elif scheduled["scheduler"]:
+        findings = _of_cluster(scheduled, {**about_nodes, "site": site})
     else:
         refuse_given({"slower": slower}, "this option has an effect only with --hunt")
-        refuse_given(scheduled, "this option has an effect only with --scheduler")
         say = print_note if bandwidth else None
         findings = examine(inventory or (), limit, facts, dcgm, say)
     status = status_of(findings)
@@ -215,22 +228,38 @@ def _of_cluster(scheduled: Mapping[str, str], about_nodes: Mapping[str, object])
 
 
 def _compared(
-    inventories: Sequence[str], limit: str, kinds: str, same: bool, slower: str
+    inventories: Sequence[str],
+    limit: str,
+    kinds: str,
+    same: bool,
+    slower: str,
+    of_jobs: Mapping[str, str],
+    site: Path | None,
 ) -> tuple[list[Finding], list[Hunt]]:
     """The findings of the hunts of these kinds and of the comparison bit by bit, and the hunts."""
+    from ..control.rounds import Execution
+    from ..options.scheduler import Scheduled
     from ..plan.inventory import read_inventory
 
     share = fraction(slower or DEFAULT_SLOWER, "--slower")
     wanted = parse_kinds(kinds)
-    nodes = read_inventory(inventories, limit or None)
+    place = Execution(inventories, "", print_note)
+    nodes: Sequence[Node]
+    settings = None
+    if name := of_jobs["scheduler"]:
+        given = {option: of_jobs[option] for option in _OF_JOBS if of_jobs[option]}
+        without = {"inventory": inventories, "limit": limit}
+        nodes, settings = Scheduled(name, given, "", "", site).nodes(without)
+    else:
+        nodes = read_inventory(inventories, limit or None)
     hunts = [
         each
         for kind in wanted
-        for each in hunt_slow(NodeCampaign(kind, nodes, inventories, print_note), share)
+        for each in hunt_slow(NodeCampaign(kind, nodes, place, settings), share)
     ]
     findings = [finding for each in hunts for finding in hunt_findings(each)]
     if same:
-        findings += same_findings(bits_of(NodeCampaign("same", nodes, inventories, print_note)))
+        findings += same_findings(bits_of(NodeCampaign("same", nodes, place, settings)))
     return findings, hunts
 
 

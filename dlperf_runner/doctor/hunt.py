@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..campaign import directory as campaigns
+from ..campaign import job_files
 from ..catalog.reader import load_catalog
-from ..control.rounds import execute_campaign
+from ..control.rounds import Execution
+from ..control.scheduled import execute as execute_campaign
 from ..core.errors import UserError, unknown_name
 from ..core.files import read_text, stored
 from ..core.lists import counted
@@ -23,6 +25,7 @@ from .schedule import as_text, rounds_from
 from .search import Round, SearchVerdict, search
 
 if TYPE_CHECKING:
+    from ..campaign.job_files import SchedulerSettings
     from ..core.case import Run
     from ..core.node import Node
 
@@ -50,7 +53,7 @@ _HINTS = {
     "link": "look at the cables and switches between these nodes, and at their routes",
 }
 _MARK = "dlperf-nodes: "
-Execute = Callable[[Path, Sequence[str], str, Callable[[str], None]], list[str]]
+Execute = Callable[[Path, Execution], list[str]]
 
 
 @dataclass(frozen=True)
@@ -76,21 +79,23 @@ class Hunt:
 
 
 class NodeCampaign:
-    """A campaign of the workload that compares nodes; each run is a revision of its plan."""
+    """A campaign of the workload that compares nodes; each run is a revision of its plan. With
+    `settings`, a scheduler runs it, and chooses the nodes whose `names` are known after a run."""
 
     def __init__(
         self,
         operation: str,
         nodes: Sequence[Node],
-        inventories: Sequence[str],
-        say: Callable[[str], None],
+        place: Execution,
+        settings: SchedulerSettings | None = None,
         directory: Path | None = None,
         execute: Execute = execute_campaign,
     ) -> None:
-        self.operation, self.nodes, self.say = operation, nodes, say
-        self.inventories, self.execute = inventories, execute
+        self.operation, self.nodes, self.place, self.settings = operation, nodes, place, settings
+        self.execute, self.say = execute, place.say
         self.directory = (directory or campaigns.new_directory()).resolve()
         self.devices = min(node.devices_per_node for node in nodes)
+        self.names = [node.name for node in nodes]
         self.done = 0
 
     def lines(self, rounds: str = "1", steps: int = 1) -> list[dict[str, Any]]:
@@ -107,11 +112,13 @@ class NodeCampaign:
         run = replace(run, id=f"{run.case}/r{self.done}", repeat=self.done)
         if self.done == 1:
             campaigns.create_campaign(self.directory, choice, self.nodes, [run])
+            if self.settings:
+                job_files.record(self.directory, self.settings)
             self.say(f"{self.operation} on {counted(len(self.nodes), 'node')}: {self.directory}")
         else:
             why = {run.case: "the rounds before do not decide"}
             campaigns.add_revision(self.directory, [asdict(run)], why)
-        problems = self.execute(self.directory, self.inventories, "", self.say)
+        problems = self.execute(self.directory, self.place)
         return self._read(run, problems)
 
     def _read(self, run: Run, problems: Sequence[str]) -> list[dict[str, Any]]:
@@ -121,6 +128,8 @@ class NodeCampaign:
             why = record.get("outcome", {}).get("message") or "; ".join(problems)
             problem = why or "the run did not start"
             raise UserError("the nodes were not measured", where=str(log), found=str(problem))
+        if self.settings:
+            self.names = list(record["outcome"]["hosts"])
         lines = read_text(stored(log)).splitlines()
         texts = [line.partition(_MARK)[2] for line in lines if _MARK in line]
         try:
@@ -136,7 +145,7 @@ class NodeCampaign:
 
     def member(self, rank: int) -> str:
         """The name of the device of a rank."""
-        node = self.nodes[rank // self.devices].name
+        node = self.names[rank // self.devices]
         return f"{node} device {rank % self.devices}" if self.devices > 1 else node
 
 
@@ -196,9 +205,7 @@ def read_rounds(campaign: NodeCampaign, text: str, count: int) -> tuple[list[Rou
         try:
             unit, values = str(line["unit"]), dict[tuple[str, ...], float]()
             for places, value in line["values"]:
-                names = (
-                    campaign.nodes[n].name if is_paired else campaign.member(n) for n in places
-                )
+                names = (campaign.names[n] if is_paired else campaign.member(n) for n in places)
                 values[tuple(names)] = float(value)
             if not all(value > 0 for value in values.values()):
                 raise ValueError("a speed that is not above 0")

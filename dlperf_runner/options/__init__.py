@@ -346,10 +346,10 @@ def _with_options(
 
 
 def with_options(
-    options: Sequence[inspect.Parameter],
+    options: Sequence[inspect.Parameter], first: Callable[[Mapping[str, Any]], object] = dict
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add these options to a command. It gets their values by name as first argument."""
-    return lambda command: _with_options(command, options, dict)
+    """Add these options to a command. It gets what `first` makes of their values by name."""
+    return lambda command: _with_options(command, options, first)
 
 
 def refuse_given(given: Mapping[str, object], problem: str) -> None:

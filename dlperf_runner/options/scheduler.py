@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..schedulers import schedulers
-from . import Chosen, chooses, keyword, option, print_note, refuse_given, text_option
+from . import Chosen, chooses, keyword, option, print_note, refuse_given, text_option, with_options
 
 if TYPE_CHECKING:
     from ..campaign.job_files import SchedulerSettings
@@ -71,11 +71,22 @@ class Scheduled:
         self, chosen: Chosen, planned_nodes: int = 0
     ) -> tuple[Choice, tuple[Node, ...], SchedulerSettings]:
         """What is planned on the scheduler's nodes, and how its jobs are made."""
-        from ..control import scheduled
-        from ..plan.choice import parse_wait
+        from ..control.scheduled import in_order_of_jobs
 
         names = ("inventory", "limit", "wait")
         without = dict(zip(names, (chosen.inventories, chosen.limit, chosen.wait), strict=True))
+        nodes, settings = self.nodes(without, planned_nodes)
+        is_given = "order" in chosen.given
+        return in_order_of_jobs(chosen.choice, settings, is_given), nodes, settings
+
+    def nodes(
+        self, without: Mapping[str, object], planned_nodes: int = 0
+    ) -> tuple[tuple[Node, ...], SchedulerSettings]:
+        """The scheduler's nodes, and how its jobs are made. `without`: the values of options that
+        are about other nodes."""
+        from ..control import scheduled
+        from ..plan.choice import parse_wait
+
         refuse_given(without, "this option has no effect with --scheduler")
         options = dict(self.options)
         if options.get("time"):
@@ -85,11 +96,9 @@ class Scheduled:
         nodes = scheduled.nodes_of(offers, site)
         wait_s = parse_wait(self.max_wait, "--max-wait")
         allocation = self.allocation or "campaign"
-        settings = scheduled.settings_of(
+        return nodes, scheduled.settings_of(
             self.name, options, site, nodes, allocation, wait_s, offers
         )
-        is_given = "order" in chosen.given
-        return scheduled.in_order_of_jobs(chosen.choice, settings, is_given), nodes, settings
 
 
 _NODES = 4  # of a plan away from the scheduler, unless --nodes has more
@@ -145,10 +154,19 @@ def of_scheduler() -> list[inspect.Parameter]:
     return [*texts, keyword("site", _SITE), *_of_jobs().values()]
 
 
+def schedules(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of schedulers to a command. It gets Scheduled as first argument."""
+    return with_options(of_scheduler(), _scheduled)(command)
+
+
 def scheduled(chosen: Chosen) -> Scheduled:
     """The chosen scheduler with its options. Raises UserError if only its options were."""
-    of_jobs = {name: str(value) for name in _of_jobs() if (value := chosen.options[name])}
-    others = {name: chosen.options[name] for name in ("allocation", "max_wait", "site")}
-    if not (name := chosen.options["scheduler"]):
+    return _scheduled(chosen.options)
+
+
+def _scheduled(given: Mapping[str, Any]) -> Scheduled:
+    of_jobs = {name: str(value) for name in _of_jobs() if (value := given[name])}
+    others = {name: given[name] for name in ("allocation", "max_wait", "site")}
+    if not (name := given["scheduler"]):
         refuse_given(others | of_jobs, "this option has an effect only with --scheduler")
     return Scheduled(name, of_jobs, **others)

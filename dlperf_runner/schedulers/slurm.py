@@ -92,7 +92,7 @@ _SETUP = """unset SLURM_EXPORT_ENV
 export SLURM_CPUS_ON_NODE SRUN_CPUS_PER_TASK=$SLURM_CPUS_ON_NODE SLURM_CPU_BIND=none
 export SLURM_OVERLAP=1 # a run and what watches its nodes share the job's CPUs
 id=$SLURM_JOB_ID
-mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")"""
+mapfile -t nodes < <(scontrol show hostnames "${nodelist:-$SLURM_JOB_NODELIST}")"""
 # srun waits for the other tasks if one fails, unless told otherwise, and does not take over the
 # job's number of CPUs (since 22.05). Programs that it starts meet by themselves: without PMI.
 _EACH_NODE = (
@@ -237,6 +237,12 @@ _GIVEN_NODES = (
 )
 
 
+def chosen_nodes(asked: Allocation) -> tuple[str, ...]:
+    """The line that lets a script use only some of the nodes."""
+    names = asked.options.get("nodelist")
+    return (f"nodelist={shlex.quote(names)}",) if names else ()
+
+
 def processes(output: str) -> tuple[JobState, ...]:
     """4711 /bin/bash /home/me/campaign/jobs/1/job.sh"""
     rows = (line.split(maxsplit=1) for line in output.splitlines())
@@ -268,6 +274,7 @@ SCHEDULER = replace(
     steps=replace(
         SCHEDULER,
         options=(),
+        header=chosen_nodes,
         offers_argv=lambda _: ("bash", "-c", _GIVEN_NODES),
         submit_argv=lambda script: ("bash", "-c", _START, str(script)),
         job_id=lambda output: output.strip(),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bad_nodes import flipping_a_bit, throttled
 from captured import captured
 from lab_under_test import Lab
 from modules import load
@@ -129,15 +130,6 @@ def test_the_divided_softmax_of_arcface_is_the_whole_one(nodes: Lab, campaign: P
     nodes.said("node1", f"{write}set -e\n{other} &\n{one}\nwait $!")
 
 
-# Stops the programs of a node four fifths of the time: what a limit of a cgroup does, without one.
-THROTTLE = """\
-while test -e /tmp/throttle; do
-  pkill -STOP -f '[p]ytorch_nodes.py --op'; sleep 0.12
-  pkill -CONT -f '[p]ytorch_nodes.py --op'; sleep 0.03
-done
-"""
-
-
 def doctor(lab: Lab, *options: str) -> tuple[int, dict[str, Any]]:
     """The exit status, and the document of `--json`."""
     done = lab.command("python", "-m", "dlperf_runner", "doctor", *options, "--json")
@@ -146,12 +138,8 @@ def doctor(lab: Lab, *options: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_the_hunt_names_the_node_that_was_slowed(nodes: Lab, results_kept: None) -> None:
-    nodes.said("node2", f"touch /tmp/throttle; cat > /tmp/throttle.sh <<'END'\n{THROTTLE}END\n")
-    nodes.said("node2", "nohup bash /tmp/throttle.sh > /dev/null 2>&1 < /dev/null &")
-    try:
+    with throttled(nodes, "node2"):
         status, document = doctor(nodes, "--hunt", "compute", "--slower", "30%")
-    finally:
-        nodes.said("node2", "rm /tmp/throttle")
     assert (status, document["exclude"]) == (1, ["node2"])
     (hunt,) = document["hunts"]
     slow = [each for each in hunt["verdict"]["members"] if each["is_slow"]]
@@ -164,6 +152,18 @@ def test_all_processes_compute_the_same_bits(nodes: Lab, results_kept: None) -> 
     (finding,) = document["findings"]
     assert (status, finding["status"]) == (0, "ok"), finding
     assert " agree: " in finding["found"]
+
+
+def test_a_flipped_bit_names_its_node(nodes: Lab, results_kept: None) -> None:
+    with flipping_a_bit(nodes, "node2"):
+        status, document = doctor(nodes, "--same")
+    (finding,) = document["findings"]
+    assert (status, finding["node"], finding["status"]) == (1, "node2", "failed"), finding
+    first = re.fullmatch(
+        r"node2 device 1 differs from 3 devices from step (\d+) on", finding["found"]
+    )
+    assert first
+    assert int(first[1]) > 16
 
 
 OWN = """\

@@ -8,16 +8,39 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from bad_nodes import throttled
 from lab_under_test import PROJECT, Lab, alone
-from slurm_lab import given, lab_with, run, shared_folder
+from slurm_lab import add_own_workload, dlperf, given, lab_with, records, run, shared_folder
 from trained_campaigns import check, runs_of
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.slurm]
 
 GIVEN = given("pytorch")
 TORCH = "torch", "2.6.0"
+# A step sleeps for 50 ms, or as long as a variable says; on node2, twice as long.
+SLEEPS = """\
+import os, socket, sys, time
+steps, batch = map(int, sys.argv[1:])
+seconds = float(os.environ.get("SECONDS_OF_STEP", 0.05)) * (1 + (socket.gethostname() == "node2"))
+for step in range(1, steps + 1):
+    began = time.perf_counter()
+    time.sleep(seconds)
+    rate = batch / (time.perf_counter() - began)
+    if os.environ["RANK"] == "0":
+        print(f"it {step}/{steps} | {rate:.2f} img/s | loss {9 - step / steps:.4f}", flush=True)
+"""
+# One look at 3 runs; other tests run beside this, so the margin is wide.
+SUITE = """\
+nodes: [node1, node2]
+margin: 30%
+slow: 35%
+looks: [3]
+items:
+  - {workload: mine, parts: each node, target: 19.8 samples/s}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[
     directory = tmp_path_factory.mktemp("slurm") / "lab"
     with lab_with(folder, directory, lab_suite="trixie", lab_frameworks="pytorch") as made:
         made.play("provision.yml", "-e", json.dumps(GIVEN))
+        add_own_workload(made, folder, SLEEPS, "pytorch", "torchrun")
         yield made
 
 
@@ -54,3 +78,49 @@ def test_llama_learns_on_one_and_two_nodes(
     assert all("torch.distributed.run" in str(record["commands"]) for record, _ in found)
     place = llama[0] / "runs" / str(found[-1][0]["id"])
     assert cluster.said("node1", f"stat -c %U /shared/{place.relative_to(folder)}") == "dlperf"
+
+
+def in_allocation(cluster: Lab, *arguments: str) -> tuple[int, str, Any]:
+    """The exit status, all that is printed, and the document of `--json`."""
+    words = ("--catalog", "/shared/catalog", *arguments, "--json")
+    jobs = ("--scheduler", "slurm", "--site", "site.yml")
+    status, text = dlperf(cluster, *words, *jobs, within="salloc -N2 --chdir=/shared")
+    assert "\n{\n" in text, text
+    document, _ = json.JSONDecoder().raw_decode(text, text.index("\n{\n") + 1)
+    return status, text, document
+
+
+def test_each_node_of_an_allocation_is_accepted_or_not(cluster: Lab, folder: Path) -> None:
+    (folder / "suite.yml").write_text(SUITE)
+    status, text, found = in_allocation(cluster, "accept", "suite.yml", "--measure", "rack")
+    verdicts = {part["part"]: part["verdict"] for part in found["parts"]}
+    assert (status, verdicts) == (1, {"node1": "passed", "node2": "failed"}), text
+    hosts = {
+        name: {tuple(run["outcome"]["hosts"]) for run in records(folder / "rack" / f"1-{name}")}
+        for name in verdicts
+    }
+    assert hosts == {name: {(name,)} for name in verdicts}
+    # Nodes are measured at the same time.
+    times = [
+        [run["outcome"][key] for run in records(folder / "rack" / f"1-{name}")]
+        for name in verdicts
+        for key in ("started", "ended")
+    ]
+    assert max(min(times[0]), min(times[2])) < min(max(times[1]), max(times[3]))
+
+
+def test_the_hunt_names_the_slow_node_of_an_allocation(cluster: Lab) -> None:
+    with throttled(cluster, "node2"):
+        status, text, found = in_allocation(
+            cluster, "doctor", "--hunt", "compute", "--slower", "30%"
+        )
+    assert (status, found["exclude"]) == (1, ["node2"]), text
+
+
+def test_two_sides_take_turns_in_an_allocation(cluster: Lab, folder: Path) -> None:
+    sides = ("--a", "SECONDS_OF_STEP=0.05", "--b", "SECONDS_OF_STEP=0.1", "--most", "4")
+    chosen = ("--workload", "mine", "--nodes", "1", "--campaign", "ab")
+    status, text, found = in_allocation(cluster, "ab", *chosen, *sides)
+    assert (status, found["verdict"], found["judged_pairs"]) == (0, "slower", 4), text
+    jobs = {run["outcome"]["job"] for side in "ab" for run in records(folder / "ab" / side)}
+    assert len(jobs) == 1  # the allocation

@@ -83,7 +83,8 @@ def shared_folder(made: Path, *frameworks: str, python: str = "3.11") -> Path:
     uv = Path(sys.executable).with_name("uv")
     install = [uv, "pip", "install", "--quiet", "--python", sys.executable]
     install += ["--python-version", python]
-    subprocess.run([*install, "--target", made / "python", PROJECT], check=True, timeout=600)
+    package = f"{PROJECT}[report]"
+    subprocess.run([*install, "--target", made / "python", package], check=True, timeout=600)
     assert not (made / "python" / "ansible").exists()
     (made / "site.yml").write_text(SITE.format(frameworks=", ".join(frameworks)))
     made.chmod(0o777)
@@ -157,13 +158,15 @@ def run(lab: Lab, campaign: str, *arguments: str, **where: str) -> tuple[int, st
     return dlperf(lab, *options(campaign, *arguments), **where)
 
 
-def add_own_workload(lab: Lab, folder: Path) -> None:
-    (folder / "train.py").write_text(OWN)
+def add_own_workload(
+    lab: Lab, folder: Path, program: str = OWN, framework: str = "nccl", launcher: str = "jax"
+) -> None:
+    (folder / "train.py").write_text(program)
     answers = {
         "--name": "mine",
         "--command": "'{python} train.py {total_steps} {batch_size_per_device}'",
-        "--framework": "nccl",
-        "--launcher": "jax",
+        "--framework": framework,
+        "--launcher": launcher,
         "--regex": r"'it (?P<step>\d+)/\d+ \| (?P<rate>\S+) img/s \| loss (?P<loss>\S+)'",
         "--unit": "samples",
         "--rates-are-per": "world",

@@ -44,7 +44,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def nodes(*_: object, **__: object) -> tuple[Node, ...]:
         return lab_nodes()
 
-    monkeypatch.setattr("dlperf_runner.ab.turns.execute_campaign", execute)
+    monkeypatch.setattr("dlperf_runner.ab.turns.execute", execute)
     monkeypatch.setattr("dlperf_runner.ab.sides.read_inventory", nodes)
     return found
 

@@ -6,7 +6,8 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from make_logs import gluoncv, write
 from plan_examples import lab_nodes
 from recorded_campaign import end
 
+from dlperf_runner.accept.runs import at_once
+from dlperf_runner.accept.suite import Part
 from dlperf_runner.campaign.directory import remaining_plan
 from dlperf_runner.core.node import Node
 
@@ -160,8 +163,8 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Nodes whose runs have known speeds: node2 is 7 % slow. Gives the runs that were made."""
     made: list[str] = []
 
-    def execute(directory: Path, *_: object, **__: object) -> list[str]:
-        for run in remaining_plan(directory)["runs"]:
+    def execute(directories: Sequence[Path], _: object) -> list[str]:
+        for directory, run in ((d, run) for d in directories for run in remaining_plan(d)["runs"]):
             (host,) = run["hosts"]
             level = {"node1": 10.0, "node2": 9.3}[host]
             # No two logs are equal: copies do not count.
@@ -173,8 +176,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def nodes(_: object, limit: str | None = None, **__: object) -> tuple[Node, ...]:
         return tuple(n for n in lab_nodes() if limit is None or n.name in limit.split(","))
 
-    monkeypatch.setattr("dlperf_runner.control.campaigns.execute_campaign", execute)
-    monkeypatch.setattr("dlperf_runner.accept.runs.execute_campaign", execute)
+    monkeypatch.setattr("dlperf_runner.accept.runs.run_at_once", execute)
     monkeypatch.setattr("dlperf_runner.plan.inventory.read_inventory", nodes)
     monkeypatch.setattr("dlperf_runner.accept.runs.read_inventory", nodes)
     return made
@@ -201,6 +203,17 @@ def test_parts_are_measured_until_they_are_decided(tmp_path: Path, lab: list[str
     number = len(lab)
     again = call("accept", suite, "--measure", tmp_path / "measured", "--json", status=1)
     assert (again.document, len(lab)) == (first.document, number)
+
+
+def test_parts_that_share_no_node_are_measured_at_once() -> None:
+    nodes = [f"node{n}" for n in range(1, 9)]
+    pairs = [Part("+".join(pair), frozenset(pair)) for pair in combinations(nodes, 2)]
+    groups = at_once((0, pair, Path(pair.name), 5) for pair in pairs)
+    # As few groups as a tournament has rounds: each node is in one pair of each.
+    assert len(groups) == 7
+    assert all(len(group) == 4 for group in groups)
+    assert all(len({h for _, pair, *_ in group for h in pair.hosts}) == 8 for group in groups)
+    assert sorted(w[1].name for group in groups for w in group) == sorted(p.name for p in pairs)
 
 
 def test_a_changed_log_of_a_campaign_is_refused(tmp_path: Path, lab: list[str]) -> None:

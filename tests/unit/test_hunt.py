@@ -17,6 +17,7 @@ from planned_campaigns import set_outcome
 
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.control.rounds import Execution
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.doctor import hunt as hunting
@@ -31,6 +32,7 @@ from dlperf_runner.plan.make import make_plan
 from dlperf_runner.report.terminal import PIPE
 
 MARK = "dlperf-nodes: "
+QUIET = Execution((), "", lambda _: None)
 Speed = Callable[[Sequence[str]], float]
 
 
@@ -131,9 +133,7 @@ class StandIn:
         self.speed, self.nodes, self.devices = speed, nodes, devices
         self.rounds: list[str] = []
 
-    def __call__(
-        self, directory: Path, _: Sequence[str], __: str, ___: Callable[[str], None]
-    ) -> list[str]:
+    def __call__(self, directory: Path, _: Execution) -> list[str]:
         for run in campaigns.remaining_plan(directory)["runs"]:
             (command, *_) = run["commands"]
             argv = list(command["argv"])
@@ -172,7 +172,7 @@ def nodes(count: int, devices: int = 1) -> tuple[Node, ...]:
 def hunted(tmp_path: Path, kind: str, count: int, speed: Speed, devices: int = 1) -> Any:
     on = nodes(count, devices)
     stand_in = StandIn(speed, on, devices)
-    campaign = NodeCampaign(kind, on, (), lambda _: None, tmp_path / kind, stand_in)
+    campaign = NodeCampaign(kind, on, QUIET, None, tmp_path / kind, stand_in)
     return [*hunt_slow(campaign, 0.03)], stand_in
 
 
@@ -259,9 +259,7 @@ def test_a_foreign_measurement_is_refused(
 
 def test_a_run_that_failed_is_an_error(tmp_path: Path) -> None:
     on = nodes(4)
-    campaign = NodeCampaign(
-        "memory", on, (), lambda _: None, tmp_path / "c", lambda *_: ["no route"]
-    )
+    campaign = NodeCampaign("memory", on, QUIET, None, tmp_path / "c", lambda *_: ["no route"])
     with pytest.raises(UserError, match="no route"):
         campaign.lines("5")
 
@@ -303,10 +301,10 @@ def test_the_bits_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     line = {"rank": 1, "product": "H100", "torch": "2.9", "losses": ["3f"], "parameters": "aa"}
     monkeypatch.setattr(StandIn, "lines", lambda *_: [MARK + json.dumps(line)])
     on = nodes(2)
-    campaign = NodeCampaign("same", on, (), lambda _: None, tmp_path / "c", StandIn(noisy({}), on))
+    campaign = NodeCampaign("same", on, QUIET, None, tmp_path / "c", StandIn(noisy({}), on))
     assert bits_of(campaign) == [Bits("node2", "H100", "2.9", ("3f",), "aa")]
     del line["losses"]
-    campaign = NodeCampaign("same", on, (), lambda _: None, tmp_path / "d", StandIn(noisy({}), on))
+    campaign = NodeCampaign("same", on, QUIET, None, tmp_path / "d", StandIn(noisy({}), on))
     with pytest.raises(UserError, match="expected rank, product, torch, losses and parameters"):
         bits_of(campaign)
 
@@ -314,7 +312,7 @@ def test_the_bits_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_plan_of_gpus_has_the_sizes_of_gpus(tmp_path: Path) -> None:
     on = gpu_nodes(4, 8, stack="h100-cuda12.9", frameworks=("pytorch",), interface="eth0")
     stand_in = StandIn(noisy({}), on, 8)
-    campaign = NodeCampaign("memory", on, (), lambda _: None, tmp_path / "c", stand_in)
+    campaign = NodeCampaign("memory", on, QUIET, None, tmp_path / "c", stand_in)
     campaign.lines("5")
     (run,) = campaigns.read_records(tmp_path / "c")
     argv = run["commands"][0]["argv"]

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from job_campaigns import (
     within,
 )
 
-from dlperf_runner.campaign import jobs, lock
+from dlperf_runner.campaign import job_files, jobs, lock
 from dlperf_runner.campaign.directory import read_records, remaining_plan
 from dlperf_runner.commands.verify import verify
 from dlperf_runner.control import rounds, scheduled
@@ -250,6 +251,18 @@ def test_within_an_allocation_runs_are_its_steps(
     with pytest.raises(UserError, match="no effect within an allocation"):
         directory.rename(directory.with_name("other"))
         campaign(site, nodes="1", options={"account": "a"})
+
+
+def test_within_an_allocation_a_campaign_can_have_some_of_its_nodes(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    within(monkeypatch, "n1,n2", "2(x2)")
+    directory = campaign(site, nodes="1")
+    settings = job_files.read_settings(directory)
+    assert settings
+    job_files.record(directory, replace(settings, options={"nodelist": "n2"}))
+    assert execute(directory)[0] == []
+    assert [list(outcome["hosts"]) for outcome in outcomes(directory)] == [["n2"]]
 
 
 def test_within_an_allocation_a_cancelled_run_ends(
