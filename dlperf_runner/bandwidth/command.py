@@ -16,8 +16,7 @@ from ..core.printable import printable
 from ..logs.nccl_tests import NcclTests, read
 from ..options import AsJson, exit_with, print_json, screen
 from ..report.tables import Column, cell
-from ..report.terminal import PIPE, Screen, table
-from ..report.view import View
+from ..report.terminal import PIPE, Screen, View, table
 from ..results.log_file import LogFile
 
 ORDER = 230

@@ -18,7 +18,7 @@ from debian.deb822 import Deb822
 from ..core import paths
 from ..core.errors import UserError
 from ..core.lists import shortened
-from . import apt, closure, vendors, wheels
+from . import apt, vendors, wheels
 from . import manifest as manifests
 from .apt import AptPackage, FetchError, Root
 from .archives import Source
@@ -160,7 +160,7 @@ class _MirrorRun:
         indexed, debs = self.packages()
         house = wheels.bring(needs.target, requirements, output, partial, self.fetched, self.say)
         architecture, key = needs.target.architecture, self.settings.cache / "mirror-key"
-        index, fingerprint = closure.write_index(
+        index, fingerprint = apt.write_index(
             indexed, needs.suite, architecture, output / "apt", key
         )
         return (*index, *debs, *house), fingerprint
@@ -243,12 +243,12 @@ class _MirrorRun:
         for role, names in installed.items():
             wanted[role] = (*wanted.get(role, ()), *names)
         theirs = of_vendors.unpacked(root, unpacked)
-        chosen = closure.resolve(root, settings.base, wanted, where=where) if wanted else {}
+        chosen = apt.closure(root, settings.base, wanted, where=where) if wanted else {}
         if wanted:
             theirs |= of_vendors.members(root, {choice.name for choice in chosen})
         indexed: dict[AptPackage, Item] = {}
         for choice, (entry, reason) in chosen.items():
-            inside = closure.path_of(entry)
+            inside = apt.path_of(entry)
             path = of_vendors.path(choice)
             items_of = theirs if path else indexed
             items_of[choice] = choice.item(path or inside, reason.wanted_by, reason.why)

@@ -23,11 +23,11 @@ from statistics import median
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..core import extra_variables
 from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
 from ..core.files import open_append, open_read, read_json, read_text
 from ..core.paths import of_ansible, project
+from ..plan import inventory
 from .directory import UNREACHABLE
 from .lock import exists
 from .manifest import seal
@@ -142,7 +142,7 @@ def run_playbook(
             project_dir=str(project()),
             playbook=playbook,
             cmdline=shlex.join(
-                [*(f"--inventory={name}" for name in inventories), *extra_variables.options()]
+                [*(f"--inventory={name}" for name in inventories), *inventory.extra_options()]
             ),
             extravars=dict(variables),
             limit=limit or None,

@@ -18,7 +18,7 @@ from ..core.paths import PACKAGE, own_catalog
 from ..core.units import SAMPLES, Unit, per_second
 from .entry import CATALOG as CATALOG
 from .entry import display_path, load_entry, validated
-from .overrides import ADOPTED, merged, plain
+from .stack import ADOPTED, merged, plain
 from .workload import Environment, Framework, Stack, Workload
 
 

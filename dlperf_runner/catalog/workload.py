@@ -167,7 +167,7 @@ class RuleChange(Entry):
 
 
 class Attention(Enum):
-    """The way to count the FLOPs of attention (see measure/flops.py)."""
+    """The way to count the FLOPs of attention (see measure/energy.py)."""
 
     FULL = "full"
     CAUSAL = "causal"

@@ -215,7 +215,7 @@ def _loaded(directories: Sequence[Path], about: AboutLogs) -> Iterator[Results]:
 
 def _publications(wanted: Mapping[str, Any], everything: bool, as_json: bool) -> None:
     from ..catalog.published_numbers import as_record
-    from ..compare.publications import side_by_side
+    from ..compare.published import side_by_side
     from ..report.compare_text import render_publications
 
     groups = side_by_side(**wanted, every=everything)
@@ -289,7 +289,7 @@ def _finish(
     """Print or write the comparison. Returns the exit status."""
     from ..compare.verdicts import ALONE, FAILED, TOO_FEW, UNDECIDED, together
     from ..core.frame import records
-    from ..report.compare_junit import junit_cases, render
+    from ..report.compare_text import junit_cases, render
 
     cases = records(table)
     status = 0

@@ -127,8 +127,8 @@ def _check_plot(plot: Path | None, case: str) -> None:
 
 
 def _draw(plot: Path, name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) -> None:
+    from ..report.charts import draw
     from ..report.history_view import chart
-    from ..report.pictures import draw
 
     picture = draw(chart(name, points, changes))
     data = picture.png if plot.suffix == ".png" else f"{picture.svg}\n".encode()

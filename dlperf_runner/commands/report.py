@@ -30,10 +30,10 @@ from ..options import (
     reading_logs,
     states,
 )
+from ..report.charts import Picture, draw, has_chinese_font, program, workers
 from ..report.document import Campaign, Document, Figure, make_cases, make_document, make_figures
 from ..report.environment import read_campaign_record, report_command
 from ..report.labels import load_labels
-from ..report.pictures import Picture, draw, has_chinese_font, program, workers
 from ..results.destination import destination, guarded, source_document
 
 if TYPE_CHECKING:

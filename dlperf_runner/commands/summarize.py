@@ -38,7 +38,7 @@ from ..options import (
     states,
 )
 from ..report.result_files import documents
-from ..report.view import View
+from ..report.terminal import View
 from ..results.archives import scratch_of
 from ..results.destination import destination, guarded, source_document
 from ..results.discovery import CAMPAIGNS, Skipped

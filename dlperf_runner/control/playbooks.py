@@ -11,9 +11,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ..core import extra_variables
 from ..core.extras import require_cluster
 from ..core.paths import cache, of_ansible, project
+from ..plan import inventory
 
 # The settings of a command that passes its options on, and the argument for them.
 PASSES_ON = {"context_settings": {"allow_extra_args": True, "ignore_unknown_options": True}}
@@ -51,7 +51,7 @@ ExtraVariables = Annotated[
 def use_ansible_options(ask_become_pass: bool, extra_vars: Sequence[str] | None) -> None:
     """Take the options of Ansible for all playbooks that this process starts."""
     if extra_vars:
-        extra_variables.use(extra_vars)
+        inventory.use_extra_variables(extra_vars)
     if ask_become_pass:
         ask_become_password()
 

@@ -12,7 +12,8 @@ SYNTHETIC_DATASETS = "/opt/dlperf/data/synthetic"  # as catalog/datasets.yml has
 
 # The supported container engines: by SSH, and in a scheduler's jobs.
 ENGINES = ("docker", "podman")
-JOB_ENGINES = ("enroot", "apptainer", "singularity", "podman")
+# With the end of an image's file. podman has its own storage.
+JOB_ENGINES = {"enroot": ".sqsh", "apptainer": ".sif", "singularity": ".sif", "podman": ""}
 ANY_ENGINE = "auto"  # in jobs: the one that is there
 CONTAINER_CHOICES = tuple(dict.fromkeys((*ENGINES, *JOB_ENGINES, ANY_ENGINE)))
 # What carries the messages of MPI between nodes.

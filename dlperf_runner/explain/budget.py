@@ -14,7 +14,7 @@ from operator import itemgetter
 from ..core.frame import ALONE_LONGEST, ALONE_MEAN, INPUT_SHARE, STEP_TIME
 from ..stats.intervals import LEVEL
 from ..stats.ratios import LogRatio, finite_exp, mean_of_factors, total, without
-from ..stats.step_parts import step_parts
+from ..stats.summary import step_parts
 
 MEASURED, AT_MOST, NOT_MEASURED = "measured", "at most", "not measured"
 DIFFERENCE, SMALLEST, SCALING = "difference", "smallest topology", "scaling"

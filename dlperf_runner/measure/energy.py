@@ -9,10 +9,53 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from ..core.frame import ENERGY, POWER
+from ..catalog.accelerators import Peak
+from ..catalog.workload import Attention, Transformer
+from ..core.frame import ENERGY, LOG_TFLOPS_RATIO, MFU, MODEL_TFLOPS, PEAK_TFLOPS, POWER
 from ..core.units import Unit, per_one
 from .estimators import Measurement
 from .validity import Sample
+
+FORMULAS = {
+    Attention.FULL: "6N+12LdT (full attention)",
+    Attention.CAUSAL: "6N+6LdT (causal attention)",
+}
+
+
+def flops_per_token(transformer: Transformer, sequence_length: int) -> int:
+    """The FLOPs of training on one token: forward, and twice as many backward."""
+    per_pair = 12 if transformer.attention is Attention.FULL else 6
+    return _per_token(transformer, sequence_length, per_pair)
+
+
+def _per_token(transformer: Transformer, sequence_length: int, per_pair: int) -> int:
+    attention = per_pair * transformer.layers * transformer.width * sequence_length
+    return 6 * transformer.parameters + attention
+
+
+def model_flops(
+    tokens_per_second: float,
+    transformer: Transformer,
+    sequence_length: int,
+    peak: Peak | None,
+    printed: float | None = None,
+) -> Iterator[Measurement]:
+    """The model FLOPs of one device that trains on so many tokens/s, and the share of its peak. The
+    estimator is the formula. `printed`: the TFLOP/s that the program computed, by a convention of
+    its own; if they are between those of the two conventions, their ratio to the model's is 1."""
+    formula = FORMULAS[transformer.attention]
+    tflops = tokens_per_second * flops_per_token(transformer, sequence_length) / 1e12
+    yield Measurement(MODEL_TFLOPS, tflops, "TFLOP/s", formula)
+    if peak is not None:
+        yield Measurement(MFU, tflops / peak.tflops, "1", formula)
+        yield Measurement(PEAK_TFLOPS, peak.tflops, "TFLOP/s", peak.source)
+    if printed is not None:
+        low, high = (
+            tokens_per_second * _per_token(transformer, sequence_length, per_pair) / 1e12
+            for per_pair in (6, 12)
+        )
+        yield Measurement(LOG_TFLOPS_RATIO, printed / min(max(printed, low), high), "1", "both")
+
 
 # The first and the last of these samples must be within the window.
 _FEWEST = 2

@@ -20,8 +20,7 @@ from ..logs import Columns, Format, Log
 from . import settings
 from .estimators import Expected, Measured, measurements_of, of_world, published_lines
 from .numbering import LineOf, Numbering, check_sequence, numbering, uncounted
-from .step_parts import of_input
-from .step_time import log_flops, log_memory, step_times
+from .step_parts import log_flops, log_memory, of_input, step_times
 
 # How far the rate that a program prints at its end may be from the mean of the printed rates, as a
 # share of it: from the first on it is noted, from the second on refused. Both average the same

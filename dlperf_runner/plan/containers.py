@@ -20,14 +20,13 @@ from ..catalog.framework import without_tag
 from ..catalog.suites import RELEASES
 from ..core.case import Command
 from ..core.errors import UserError
-from ..core.node import ENGINES, Node
-from ..schedulers.job import ENGINES as JOB_ENGINES
-from ..schedulers.job import is_placeholder
-from . import job_containers
+from ..core.node import ANY_ENGINE, ENGINES, JOB_ENGINES, Node
+from ..schedulers.job import REMOVE_PODMAN, Inside, is_placeholder, words_before
 
 if TYPE_CHECKING:
     from ..catalog.framework import Environment
     from ..catalog.stack import Stack
+
 
 # roles/container installs it. Multi-node runs mount it at the same path in their containers.
 REMOTE_SHELL = "/opt/dlperf/container/remote_shell"
@@ -109,7 +108,7 @@ def engine_for(chosen: str | None, environment: Environment, stack: Stack, node:
     if not chosen and environment.requirements is not None and not has_image:
         return ""
     if is_placeholder(node.name):
-        return job_containers.engine_for(chosen, node)
+        return job_engine_for(chosen, node)
     if chosen in ENGINES:
         return chosen
     if chosen:
@@ -244,7 +243,7 @@ def enclose(
     options += _GPUS[image.engine] if on_gpu else ()
     options += _FABRIC if has_fabric else ()
     usual = [DATA, *host.container_data]
-    missing = job_containers.outside(data, usual)
+    missing = outside(data, usual)
     for directory in ([source] if source else []) + usual + missing:
         options += ["--volume", f"{directory}:{directory}:ro"]
     if command.cwd:
@@ -324,3 +323,78 @@ def proof_command(
     launcher = "mpirun" if mpirun else "single_process"
     (command,) = launch(launcher, program, nodes, image)
     return enclose(command, image, nodes, name)
+
+
+# ---- in a scheduler's job
+
+_EXPECTED = f"--container with one of {', '.join(JOB_ENGINES)}"
+
+
+def job_engine_for(chosen: str | None, node: Node) -> str:
+    """The chosen engine, or else the one that was found where the plan is made."""
+    named = node.container_engine if chosen in (None, ANY_ENGINE) else chosen
+    if named in JOB_ENGINES:
+        return named
+    if named:
+        raise UserError(
+            f"{named} cannot run in a scheduler's job, which has no rights of root",
+            where="--container",
+            expected=f"one of {', '.join(JOB_ENGINES)}, or {ANY_ENGINE}",
+        )
+    raise UserError(
+        "no container engine was found on this machine",
+        where="--container",
+        expected=f"{_EXPECTED}, if the nodes have it",
+    )
+
+
+def launch_in_job(
+    launcher: str,
+    program: launchers.Program,
+    hosts: tuple[Node, ...],
+    image: str,
+    *,
+    read_only: Sequence[str],
+    has_fabric: bool,
+) -> tuple[Command, ...]:
+    """The commands that start the program in containers. `read_only`: directories that they see,
+    besides those of the site. `image`: engine and image, as a run names them."""
+    site = hosts[0].container_data
+    others = outside(read_only, site)
+    inside = Inside(
+        image,
+        tuple(dict.fromkeys([*others, *site])),
+        program.cwd,
+        program.on_gpu,
+        has_fabric,
+        hosts[0].container_args,
+    )
+    before = words_before(inside)
+    bare = launchers.launch(launcher, program, hosts)
+    is_mpirun = PurePosixPath(bare[0].argv[0]).name == "mpirun"
+    engine = image.partition(" ")[0]
+    if is_mpirun and engine == "enroot":
+        raise UserError(
+            "mpirun cannot start containers of enroot: they are options of srun",
+            where="--container enroot",
+            expected="another engine, or --parameter launcher=torchrun if the workload has it",
+        )
+    if is_mpirun:
+        within = replace(program, argv=(*before, *program.argv))
+        commands = launchers.launch(launcher, within, hosts)
+    else:
+        commands = tuple(replace(each, argv=(*before, *each.argv)) for each in bare)
+    cleanup = REMOVE_PODMAN if engine == "podman" else ()
+    return tuple(
+        replace(each, cleanup=cleanup, inside={"argv": own.argv, "env": own.env}, each_rank={})
+        for each, own in zip(commands, bare, strict=True)
+    )
+
+
+def outside(paths: Sequence[str], directories: Sequence[str]) -> list[str]:
+    """The paths that are in none of the directories."""
+    return [
+        path
+        for path in paths
+        if not any(PurePosixPath(path).is_relative_to(each) for each in directories)
+    ]

@@ -19,15 +19,60 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
-from ..catalog.overrides import ADOPTED
 from ..catalog.reader import mpirun_of
+from ..catalog.stack import ADOPTED
 from ..catalog.suites import SUITES
-from ..core import extra_variables
 from ..core.errors import UserError
 from ..core.extras import require_cluster
 from ..core.node import ENGINES, MPI_TRANSPORTS, Node
 from ..core.paths import of_ansible
 from .datasets import places
+
+_VARIABLE = "DLPERF_EXTRA_VARS"
+_BEGINNINGS = ("ansible_", "dlperf_", "node_base_")
+
+
+def use_extra_variables(texts: Sequence[str]) -> None:
+    """Take the values of `-e`: NAME=VALUE, an object in JSON, or @FILE.
+
+    Raises UserError for what chooses runs, which has options of its own, and for a missing file."""
+    taken = []
+    for text in texts:
+        where = f"-e {text.partition('=')[0]}"
+        if text.startswith("@"):
+            if not Path(text[1:]).is_file():
+                raise UserError("file not found", where=where, expected="@ and a file's path")
+            taken.append(f"@{Path(text[1:]).resolve()}")
+            continue
+        wrong = [name for name in _names(text, where) if not name.startswith(_BEGINNINGS)]
+        if wrong:
+            raise UserError(
+                f"{wrong[0]} is no variable of nodes",
+                where=where,
+                expected=f"a name that begins with {', '.join(_BEGINNINGS)}",
+                hint=f"what to run has options: dlperf run --help; look for"
+                f" --{wrong[0].replace('_', '-')}",
+            )
+        taken.append(text)
+    os.environ[_VARIABLE] = json.dumps(taken)
+
+
+def _names(text: str, where: str) -> list[str]:
+    if not text.startswith("{"):
+        name, equals, _ = text.partition("=")
+        if not equals:
+            raise UserError("no value", where=where, expected="NAME=VALUE or @FILE", found=text)
+        return [name]
+    try:
+        return list(json.loads(text))
+    except ValueError as error:
+        raise UserError("invalid JSON", where="-e", found=str(error)) from None
+
+
+def extra_options() -> list[str]:
+    """The options of ansible-playbook and ansible-inventory for them."""
+    return [part for text in json.loads(os.environ.get(_VARIABLE) or "[]") for part in ("-e", text)]
+
 
 GROUP = "nodes"
 
@@ -125,7 +170,7 @@ def _list_inventory(inventories: Sequence[str], limit: str | None) -> dict[str, 
         argv += ["-i", inventory]
     if limit:
         argv += ["--limit", limit]
-    argv += extra_variables.options()
+    argv += extra_options()
     project = of_ansible()
     if Path("ansible.cfg").exists():
         del project["ANSIBLE_CONFIG"]

@@ -23,7 +23,7 @@ from ..core.lists import counted, grouped
 from ..core.node import ENVIRONMENTS, SOURCES
 from ..core.template import fill
 from ..schedulers.job import is_placeholder
-from . import containers, datasets, job_containers, parameters
+from . import containers, datasets, parameters
 from .cases import cases_of, chosen_matrix, no_case, select_workloads
 from .choice import Choice, check_choice
 
@@ -242,7 +242,7 @@ def _commands(
     unpacked = f"{SOURCES}/{run.workload}-{run.source}"
     if is_placeholder(hosts[0].name):
         seen = [unpacked, *data]
-        return job_containers.launch(
+        return containers.launch_in_job(
             launcher, program, hosts, run.container, read_only=seen, has_fabric=has_fabric
         )
     return tuple(

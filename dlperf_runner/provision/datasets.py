@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..catalog.entry import validated
-from ..catalog.overrides import plain
 from ..catalog.reader import lookup
+from ..catalog.stack import plain
 from ..catalog.workload import DataSetPlace, datasets
 
 # Keys of an entry of the inventory that the role takes as they are.
@@ -64,3 +64,21 @@ def digests(
     """The digest of the data set on each host that has it and passed the check."""
     measured = {host: hostvars[host].get("dataset_found", {}).get(name) for host in hosts}
     return {host: facts["digest"] for host, facts in measured.items() if facts}
+
+
+def of_runs(runs: Sequence[Mapping[str, Any]], host: str) -> list[str]:
+    """The data sets that the runs of a node read."""
+    names = (run.get("dataset") for run in runs if host in run["hosts"])
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def ready_runs(
+    runs: Sequence[Mapping[str, Any]], hosts: Sequence[str], hostvars: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`bench_possible`: the numbers of the runs whose nodes are all ready; and the facts of the
+    nodes that are (`bench_facts_by_host`)."""
+    facts = {
+        host: hostvars[host]["bench_facts"] for host in hosts if "bench_ready" in hostvars[host]
+    }
+    possible = [number for number, run in enumerate(runs) if facts.keys() >= set(run["hosts"])]
+    return {"bench_possible": possible, "bench_facts_by_host": facts}

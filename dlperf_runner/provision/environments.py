@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import json
 import re
+import stat
 import zipfile
 from collections.abc import Mapping, Sequence
 from email import message_from_bytes
@@ -16,6 +20,7 @@ from ..catalog.framework import Environment, Framework, OperatorWheel
 from ..catalog.reader import lookup, own_frameworks
 from ..catalog.suites import SUITES
 from ..core.errors import UserError
+from ..core.files import read_bytes, read_text
 from ..core.paths import shipped
 
 HOROVODS_FILES = ("requirements", "build_requirements")
@@ -184,3 +189,160 @@ def _other_python(takes: SpecifierSet, node: Mapping[str, Any]) -> str:
         f"use {suite.distribution.title()} {suite.version}{code} with {suite.python}, or set"
         " python_env_interpreter to another interpreter of this node"
     )
+
+
+def inputs(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Digests of the environment's pins, and what its libraries depend on."""
+    digests: dict[str, Any] = {
+        "requirements": hashlib.sha256(read_bytes(Path(environment["requirements"]))).hexdigest()
+    }
+    if device := environment.get("device"):
+        digests["device"] = device
+    if wheels := environment.get("operator_wheels"):
+        digests["operator_wheels"] = [wheel["sha256"] for wheel in wheels]
+    if libraries := environment.get("libraries"):
+        digests["libraries"], digests["variables"] = list(libraries), environment["variables"]
+    return digests
+
+
+def stand(
+    environments: Sequence[Mapping[str, Any]], complete: Sequence[str], proven: Mapping[str, Any]
+) -> bool:
+    """True if all environments are complete (by path) and verified with their current pins."""
+    return all(
+        item["path"] in complete and proven.get(f"framework-{item['name']}") == inputs(item)
+        for item in environments
+    )
+
+
+def seen(host: str, folder: str) -> dict[str, Any]:
+    """The check that a node sees what another one has written to a shared folder."""
+    name = (
+        f"the file that {host} has written, in the folder that all nodes share (dlperf_shared_dir)"
+    )
+    return {"name": name, "argv": ["cat", f"{folder}/{host}"], "expect": f"^{re.escape(host)}$"}
+
+
+def groups(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Nodes that lack the same environment, in order: the first makes it, the others take it.
+
+    Nodes whose facts provisioning has not gathered make their own, as do nodes that are alone with
+    their release and Python.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        facts = hostvars[name].get("ansible_facts", {})
+        node = hostvars[name].get("dlperf_node") if facts.get("dlperf_node") else None
+        if not node:
+            continue
+        system = [facts.get(key) for key in ("architecture", "distribution_release")]
+        for item in hostvars[name].get("framework_environments", []):
+            kind = [item["path"], system, node["python_version"], node["interpreter"], inputs(item)]
+            if item["path"] not in node["complete"]:
+                group = {"name": item["name"], "path": item["path"], "nodes": []}
+                found.setdefault(json.dumps(kind), group)["nodes"].append(name)
+    return [group for group in found.values() if len(group["nodes"]) > 1]
+
+
+def places(found: Sequence[Mapping[str, Any]], host: str, folder: str) -> list[dict[str, Any]]:
+    """A node's place in the tree of each group: `sources` are the nodes above it, up to the one
+    that makes the environment. Each node gives it to at most two others (`keep`: to any)."""
+    placed = []
+    for group in found:
+        nodes = group["nodes"]
+        if host in nodes:
+            place, sources = nodes.index(host), []
+            while place:
+                place = (place - 1) // 2
+                sources.append(nodes[place])
+            placed.append(
+                {
+                    "path": group["path"],
+                    "archive": f"{folder}/{group['name']}.tar",
+                    "sources": sources,
+                    "keep": 2 * nodes.index(host) + 1 < len(nodes),
+                }
+            )
+    return placed
+
+
+def offer(place: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """SHA-256 and size of the archive of the node that has made the environment; empty if it has
+    failed."""
+    told = hostvars[place["sources"][-1]].get("__framework_offered", {}).get("results", [])
+    keys = ("sha256", "size")
+    for one in told:
+        if one["item"]["path"] == place["path"] and "sha256" in one:
+            return {key: one[key] for key in keys}
+    return {}
+
+
+def horovod_build_options(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """The configurable inputs of a wheel's build."""
+    horovod = environment["horovod"]
+    requirements = read_text(Path(horovod["requirements"])).rstrip()
+    digest = hashlib.sha256(requirements.encode()).hexdigest()
+    return {"environment": horovod["build_environment"], "requirements": digest}
+
+
+def horovod_inputs(
+    environment: Mapping[str, Any], mpirun: str, interface: str, arguments: Sequence[str]
+) -> dict[str, Any]:
+    """The inputs of the verification, except the wheel's key, which only the node knows."""
+    variables = environment.get("variables")
+    return {
+        **({"variables": variables} if variables else {}),
+        **({"device": environment["device"]} if environment.get("device") else {}),
+        "version": environment["horovod"]["version"],
+        "options": horovod_build_options(environment),
+        "mpirun": mpirun,
+        "interface": interface,
+        "arguments": list(arguments),
+    }
+
+
+def horovod_stands(proven: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """True if these inputs were verified, with any wheel."""
+    return {key: value for key, value in proven.items() if key != "wheel"} == wanted
+
+
+def horovod_unproven(
+    environments: Sequence[Mapping[str, Any]], proven: Mapping[str, Any], *chosen: Any
+) -> list[Mapping[str, Any]]:
+    """The environments in which Horovod was not verified as chosen (see `horovod_inputs`)."""
+    return [
+        item
+        for item in environments
+        if not horovod_stands(
+            proven.get(f"horovod-{item['name']}", {}), horovod_inputs(item, *chosen)
+        )
+    ]
+
+
+def wheel_refusal(path: str) -> str:
+    """The reason why a wheel of Horovod must not be installed; empty if it is safe.
+
+    Root starts the environment's Python (uv asks for its version), which runs every .pth file. So
+    the wheel may contain only the package, its metadata and its command.
+    """
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+        strange = [m.filename for m in archive.infolist() if not is_part_of_horovod(m)]
+        for name in names - set(strange):
+            text = archive.read(name).decode(errors="replace") if ".dist-info/" in name else ""
+            if name.endswith("/RECORD"):  # what uninstalling removes
+                strange += [row[0] for row in csv.reader(text.splitlines()) if row[0] not in names]
+            elif name.endswith("/entry_points.txt"):
+                commands = re.findall(r"(?m)^\s*([^\s=\[]+)\s*=", text)
+                strange += [command for command in commands if command != "horovodrun"]
+    if not strange:
+        return ""
+    return f"{path}: {strange[0]!r} is not part of Horovod. Inspect its source before you run again"
+
+
+def is_part_of_horovod(member: zipfile.ZipInfo) -> bool:
+    name, mode = member.filename, member.external_attr >> 16
+    data = r"data/((pure|plat)lib/horovod/|scripts/horovodrun$)"
+    within = rf"horovod/|horovod-[^/]+\.(dist-info/|{data})"
+    is_plain = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFDIR) and not mode & 0o6000
+    return bool(re.match(within, name)) and ".." not in name.split("/") and is_plain

@@ -2,8 +2,104 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from ..catalog.suites import CONTROLLERS, SUITES, SYSTEMS, controller, numbers
+from ..core.paths import shipped
+
+# RHEL and its rebuilds, by their ID in os-release; CentOS Stream is ahead of them.
+REBUILDS = ("rhel", "rocky", "almalinux")
+
+
+def choice(output: str, core: str, given: str = "") -> dict[str, str]:
+    """The Python that runs the modules, from the output of find_python.sh.
+
+    `unsupported` is the name of a system whose packages the roles do not know, as CentOS 7.5.
+    `path` and `version` are empty if there is none; then `package` is the one to install, and empty
+    if none of the system's fits or it would not be the `given` interpreter. `suite` is the code
+    name of a Debian or Ubuntu. `refusal` says in one line what is wrong and what to do.
+    """
+    lines = [line.split() for line in output.splitlines() if len(line.split()) == 2]
+    system = next((name for key, name in lines if key == "system"), "")
+    pythons = [(path, version) for path, version in lines if path.startswith("/")]
+    fitting = [item for item in pythons if fits(core, item[1])]
+    path, version = fitting[0] if fitting else ("", "")
+    packages = {
+        release: package
+        for release in (core, *CONTROLLERS)
+        if (package := _package(system, release)) and given in ("", f"/usr/bin/{package}")
+    }
+    versions = [version for _, version in pythons]
+    return {
+        "path": path,
+        "version": version,
+        "package": "" if fitting else packages.get(core, ""),
+        "suite": _suite(system),
+        "refusal": "" if fitting else _refusal(versions, system, list(packages), core),
+        "unsupported": unsupported(output),
+    }
+
+
+def has_problem(output: str, core: str, given: str) -> bool:
+    """True if the inventory's interpreter cannot run the modules, or the system is unsupported."""
+    chosen = choice(output, core, given)
+    return not chosen["path"] or bool(chosen["unsupported"])
+
+
+def unsupported(output: str) -> str:
+    """The name of the system if its packages are neither Debian's nor those of RHEL 8 or 9; empty
+    if they are, or if unknown."""
+    stated = dict(line.split(":", 1) for line in output.splitlines() if re.match(r"\w+:", line))
+    if "family" not in stated or {"debian", "ubuntu"} & set(stated["family"].split()):
+        return ""
+    if re.search(rf"(?m)^system ({'|'.join(REBUILDS)})[89](\.|$)", output):
+        return ""
+    return re.sub(r" (?:Linux )?release ", " ", stated["release"].strip())
+
+
+def fits(core: str, version: str) -> bool:
+    """True if a Python runs the modules of an ansible-core; True if this release is unknown."""
+    entry = controller(core)
+    return entry is None or entry.fits(version)
+
+
+def _suite(system: str) -> str:
+    return next((name for name, other in SYSTEMS.items() if other == system), "")
+
+
+def _package(system: str, core: str) -> str:
+    """The package of the system's own Python, if it fits."""
+    if not (suite := _suite(system)):
+        return ""
+    shipped_python = SUITES[suite].python
+    if fits(core, shipped_python):
+        return "python3"
+    # Ubuntu 16.04's Python 3.5 is too old for every Ansible; its 2.7 is not.
+    return "python2.7" if numbers(shipped_python) < (3, 8) and fits(core, "2.7") else ""
+
+
+def _refusal(pythons: list[str], system: str, installable: list[str], core: str) -> str:
+    """`installable`: the releases of Ansible that run on what the system's packages bring."""
+    has = f"it has Python {', '.join(pythons)}" if pythons else "it has no Python"
+    entry = controller(core)
+    wants = f"Python {entry}" if entry else "one"
+    # The newest release of Ansible that supports one of them, or what the system brings.
+    others = [
+        other
+        for other in sorted(CONTROLLERS, key=numbers)
+        if other in installable or any(fits(other, python) for python in pythons)
+    ]
+    advice = "Install a newer Python on the node"
+    if others:
+        advice = f"Manage it with ansible-core {others[-1]}"
+        if (shipped() / f"requirements/ansible-{others[-1]}.txt").is_file():
+            advice += f" (in a clone: make setup ANSIBLE={others[-1]}, then"
+            advice += f" .venv-{others[-1]}/bin/ansible-playbook provision.yml)"
+    where = f" ({system})" if system else ""
+    return f"{has}{where}; ansible-core {core} needs {wants} on nodes. {advice}."
+
 
 # The doctor's name of each fact: suffix of the registered result.
 PARTS = {

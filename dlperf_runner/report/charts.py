@@ -1,16 +1,32 @@
-"""What a chart shows, and how it looks, as a specification of Vega-Lite.
+"""Charts of cases and runs: a specification of Vega-Lite, and what vl-convert draws by it.
 
-The same specification becomes a file (see `pictures`) and, in the page, a chart to point at.
+The same specification becomes a file and, in the page, a chart to point at. vl-convert has Vega,
+Vega-Lite and their fonts' measures built in and needs no network. It starts threads, after which a
+process must not fork: see `workers`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from html import escape
+from importlib.metadata import version
+from itertools import pairwise, starmap
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from ..core.files import read_text, write_whole
 from ..core.printable import for_xml
+from ..core.processors import processors
+from .labels import Labels
+from .numbers import as_published, rate_decimals, speedup
+from .tables import Form, cell
 
 WIDTH = 480
 PLOT_HEIGHT = 250
@@ -328,3 +344,252 @@ _CONFIG = {
         "limit": WIDTH - 16,
     },
 }
+
+
+_SCALE = 1.5  # pixels of a PNG for one of the chart
+_PICTURES_PER_WORKER = 16  # to start a worker costs as much as to draw nine
+
+
+class Picture(NamedTuple):
+    """One chart: text for a page or a file, and the same as pixels and for papers."""
+
+    svg: str
+    png: bytes
+    pdf: bytes
+
+
+def draw(chart: Chart) -> Picture:
+    """The chart on white. The same chart always gives the same bytes on one machine."""
+    import vl_convert
+
+    head, shapes = vl_convert.vegalite_to_svg(vega_lite(chart)).split(">", 1)
+    said = f"<title>{escape(chart.title)}</title><desc>{escape(chart.description)}</desc>"
+    svg = f'{head} role="img">{said}{shapes}'
+    return Picture(svg, vl_convert.svg_to_png(svg, scale=_SCALE), vl_convert.svg_to_pdf(svg))
+
+
+def has_chinese_font() -> bool:
+    """Whether this machine has Chinese letters: without, all look alike."""
+    return look_different("\u6bd4", "\u901f")
+
+
+def look_different(one: str, other: str) -> bool:
+    """Whether two letters are not the same picture in the fonts of charts. Without a font that this
+    machine has, vl-convert draws nothing."""
+    import vl_convert
+
+    text = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">'
+    text += f'<text y="16" font-family="{FONTS}">{{}}</text></svg>'
+    first, second = (vl_convert.svg_to_png(text.format(letter)) for letter in (one, other))
+    return bool(first != second)
+
+
+def program() -> str:
+    """Vega and Vega-Lite as one script, which defines `vegaEmbed`. Putting it together takes two
+    seconds, so the user's cache keeps it if it can be written."""
+    import vl_convert
+
+    # RuntimeError: the user has no home.
+    with suppress(OSError, RuntimeError, UnicodeDecodeError):
+        return read_text(_cache())
+    script = vl_convert.javascript_bundle("window.vegaEmbed=vegaEmbed")
+    with suppress(OSError, RuntimeError):
+        write_whole(_cache(), script)
+    return script
+
+
+def _cache() -> Path:
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return folder / "dlperf_runner" / f"vega-{version('vl-convert-python')}.js"
+
+
+@contextmanager
+def workers(pictures: int) -> Iterator[ProcessPoolExecutor]:
+    """New processes that draw so many pictures while this one goes on. They are not forks of this
+    one, which may have threads of vl-convert."""
+    most = min(processors(), 8)
+    wanted = min(most, 1 + pictures // _PICTURES_PER_WORKER)
+    with ProcessPoolExecutor(wanted, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+Record = Mapping[str, Any]
+_EDGE = 0.05  # room above and below a run's window, as part of its middle
+
+
+def scaling(
+    title: str,
+    lines: Mapping[str, Sequence[Record]],
+    published: Sequence[Record],
+    unit: str,
+    t: Labels,
+) -> Iterator[tuple[str, Chart]]:
+    """Throughput, throughput per device and speed-up, each with its name, of cases that may stand
+    in one chart, by the name of their line; none where no line has two points. `published` are
+    points with the `line` they belong to; `unit` is that of all rates."""
+    if all(len({record["world_size"] for record in cases}) < 2 for cases in lines.values()):
+        return
+    all_cases = [case for cases in lines.values() for case in cases]
+    ticks = tuple(sorted({float(case["world_size"]) for case in all_cases}))
+    scales = any(case["speedup"] is not None for case in all_cases)
+    for metric in ("throughput", "per_device", "speedup") if scales else ("throughput",):
+        label = {"throughput": unit, "per_device": f"{unit}/{t('device')}", "speedup": t(metric)}
+        drawn = [*_ideal(lines, metric, ticks[-1], t)]
+        for look, (name, cases) in enumerate(lines.items()):
+            if points := _chart_points(cases, metric, t):
+                drawn.append(Line(name, points, look))
+            drawn += _published_lines(name, look, published, metric, t)
+        yield (
+            metric.replace("_", "-"),
+            Chart(
+                t(metric),
+                title,
+                t("devices"),
+                label[metric],
+                tuple(drawn),
+                scale="log x" if metric == "per_device" else "log",
+                x_ticks=ticks,
+            ),
+        )
+
+
+def _ideal(
+    lines: Mapping[str, Sequence[Record]], metric: str, most: float, t: Labels
+) -> Iterator[Line]:
+    """A line from each base: the throughput grows as the devices do, or stays per device. Speed-ups
+    over as many devices share one."""
+    drawn = set()
+    for look, cases in enumerate(lines.values()):
+        base = min(cases, key=lambda case: (case["world_size"], case["nodes"]))
+        start, end = base["world_size"], max(case["world_size"] for case in cases)
+        end = most if metric == "speedup" else end
+        if base["speedup"] is None or end <= start:
+            continue
+        first, _, _ = _values(base, metric)
+        last = first if metric == "per_device" else first * end / start
+        ends = (ChartPoint(start, first), ChartPoint(end, last))
+        if ends not in drawn:
+            yield Line(t("ideal"), ends, -1 if metric == "speedup" else look, "ideal")
+        drawn.add(ends)
+
+
+def _values(case: Record, metric: str) -> tuple[Any, Any, Any]:
+    """A case's number and the ends of its interval, None if it has none."""
+    if metric == "speedup":
+        return case["speedup"], case.get("speedup_ci_low"), case.get("speedup_ci_high")
+    names = (f"samples_per_second_{name}" for name in ("median", "ci_low", "ci_high"))
+    devices = case["world_size"] if metric == "per_device" else 1
+    median, low, high = (None if (v := case.get(name)) is None else v / devices for name in names)
+    return median, low, high
+
+
+def _chart_points(cases: Sequence[Record], metric: str, t: Labels) -> tuple[ChartPoint, ...]:
+    points = []
+    for case in sorted(cases, key=lambda case: (case["world_size"], case["nodes"])):
+        value, low, high = _values(case, metric)
+        if value is None or not value > 0:
+            continue  # has no place on a logarithmic axis
+        positive = low is not None and high is not None and low > 0
+        key = f"point_{metric}_interval" if positive else f"point_{metric}"
+        form: Form = f",.{rate_decimals(case['workload'], [value])}f"
+        form = speedup if metric == "speedup" else form
+        numbers = {"value": value, "low": low, "high": high}
+        texts = {name: cell(number, form).text for name, number in numbers.items()}
+        hint = t(key, devices=case["world_size"], unit=case["unit"], **texts)
+        low, high = (low, high) if positive else (None, None)
+        points.append(ChartPoint(case["world_size"], value, low, high, hint))
+    return tuple(points)
+
+
+def _published_lines(
+    name: str, look: int, published: Sequence[Record], metric: str, t: Labels
+) -> list[Line]:
+    """The published points of a line, all under one name: there may be many publications."""
+    column = "speedup" if metric == "speedup" else "value"
+    mine = [
+        (point, round(value / point["world_size"], 4) if metric == "per_device" else value)
+        for point in published
+        if point["line"] == name and (value := point.get(column)) is not None and value > 0
+    ]
+    if not mine:
+        return []
+    points = tuple(ChartPoint(p["world_size"], value, hint=_cited(value, p)) for p, value in mine)
+    # On paper nothing else says that an A100 is no V100.
+    on = sorted({_product(str(point.get("factors") or "")) for point, _ in mine} - {""})
+    label = t("published_line", name=name)
+    return [Line(f"{label} ({', '.join(on)})" if on else label, points, look, "published")]
+
+
+def _product(factors: str) -> str:
+    """V100 of `V100-SXM2-32GB, tensorflow 1.15.4, XLA, real data`."""
+    return factors.split(",")[0].split("-")[0]
+
+
+def _cited(value: float, point: Record) -> str:
+    where = (point.get("published_title"), point.get("published_date"), point.get("factors"))
+    return ", ".join(filter(None, (as_published(value), *where)))
+
+
+# ---- speed over iterations
+
+
+def over_iterations(
+    title: str,
+    subtitle: str,
+    series: Iterable[Any],
+    left_out: set[int],
+    budget: int,
+    unit: str,
+    t: Labels,
+) -> Chart | None:
+    """The speed of each run of a case, its warm-up shaded; None where there is nothing to draw.
+
+    `left_out` are the repeats that are not counted; each line gets at most `budget` points.
+    """
+    lines: list[Line] = []
+    window: list[float] = []
+    everything: list[float] = []
+    warmup = 0.0
+    for one in sorted(series, key=lambda item: item.run.repeat):
+        pairs = list(zip(one.steps, one.samples_per_second, strict=True))
+        if not pairs:
+            continue
+        repeat = one.run.repeat
+        warmup = max(warmup, float(one.warmup_steps))
+        everything += one.samples_per_second
+        window += one.samples_per_second[bisect_right(one.steps, one.warmup_steps) :]
+        name = t("repeat_not_counted" if repeat in left_out else "repeat", repeat=repeat)
+        points = tuple(starmap(ChartPoint, thinned(pairs, budget)))
+        lines.append(Line(name, points, len(lines), "series"))
+    if not lines or len(everything) < 2:
+        return None
+    low, high = min(window or everything), max(window or everything)
+    room = max((high - low) * 0.5, abs(high) * _EDGE)
+    return Chart(
+        title,
+        subtitle,
+        t("iteration"),
+        unit,
+        tuple(lines),
+        scale="linear",
+        y_range=(max(low - room, min(everything)), min(high + room, max(everything))),
+        shade=(0.0, warmup, t("warmup")) if warmup else None,
+    )
+
+
+def thinned(pairs: Sequence[tuple[int, float]], most: int) -> Sequence[tuple[int, float]]:
+    """At most so many of the pairs, the lowest and the highest of each stretch: what sticks out
+    stays."""
+    if len(pairs) <= most:
+        return pairs
+    stretches = max(1, most // 2)
+    rates = [rate for _, rate in pairs]
+    ends = [number * len(pairs) // stretches for number in range(stretches + 1)]
+    kept: list[tuple[int, float]] = []
+    for start, end in pairwise(ends):
+        stretch = rates[start:end]
+        low, high = stretch.index(min(stretch)), stretch.index(max(stretch))
+        kept.append(pairs[start + min(low, high)])
+        if low != high:
+            kept.append(pairs[start + max(low, high)])
+    return kept

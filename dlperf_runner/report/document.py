@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ..core.frame import records
 from ..core.identity import GROUP, case_key, topology_text, value_text
 from ..core.lists import grouped
-from . import case_tables, figures
+from . import case_tables, charts
+from .case_tables import sweep_tables, time_chart, time_tables
 from .charts import Chart
 from .environment import CampaignRecord, case_commands, differences, run_command
 from .labels import Labels
 from .numbers import rate_decimals
-from .sweep_tables import sweep_tables
 from .tables import Cell, Column, Table, cell
-from .time_tables import time_chart, time_tables
 from .units import common_unit, is_bandwidth, named_record
 
 if TYPE_CHECKING:
@@ -210,7 +209,7 @@ def make_figures(
         lines = dict(zip(names, groups, strict=True))
         named = tuple(
             (f"{stem}-{kind}", chart)
-            for kind, chart in figures.scaling(title, lines, points, unit, t)
+            for kind, chart in charts.scaling(title, lines, points, unit, t)
         )
         if named:
             of_time = (
@@ -271,7 +270,7 @@ class _SeriesDrawer:
         run = series[0].run
         devices = self._t.place(run.topology.nodes, run.topology.world_size)
         left_out = self._invalid.get(key, set())
-        return figures.over_iterations(
+        return charts.over_iterations(
             devices, run.setting, series, left_out, self._budget, series[0].unit, self._t
         )
 

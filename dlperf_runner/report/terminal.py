@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
+from ..core.errors import UserError
 from ..core.printable import printable
 from .tables import Cell, Column
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
 
 _STYLES = {
     **dict.fromkeys(("slower", "failed"), "red"),
@@ -170,3 +172,13 @@ def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[s
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+class View(NamedTuple):
+    """`document`: its content for JSON. `is_negative`: a result is missing or wrong."""
+
+    name: str
+    render: Callable[[Screen], str]
+    document: Any
+    problems: Sequence[UserError]
+    is_negative: bool

@@ -12,24 +12,117 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import logs
 from ..campaign.directory import read_plan, require_existing, run_directory
+from ..catalog.entry import validated
+from ..catalog.log_pattern import SECONDS, LogPattern
 from ..catalog.validity import ValidityRules, rules_of
 from ..catalog.workload import Model
 from ..core.case import SCHEMA
 from ..core.errors import UserError
 from ..core.files import is_campaign, read_json
 from ..core.lists import grouped, natural
+from ..core.units import SAMPLES, TOKENS
 from ..logs import mllog
+from ..logs.pattern import DURATION, counts_steps, of_pattern, seconds_of
 from .archives import Member, laid_out, members_of, stem_of_archive
 from .log_file import NO_RATE, LogFile
 from .log_name import stem_of
 from .named_run import is_named_like_a_run, named_formats, named_run
 from .run_record import FoundRun, planned_run
-from .stated_format import WITHOUT_MATCH, sample_of, stated_format
 from .statement import NOTHING, Statement, Statements
+
+NAME = "regex"
+WITHOUT_MATCH = "the expression matches no line of some logs, which known formats read"
+_ABOUT = ("unit", "rates_are_per", "step_time_unit")
+_STEPS = "steps"
+
+
+def sample_of(log: LogFile, statement: Statement) -> str | None:
+    """The first line of a log that the stated expression matches; None if none is stated, or if
+    another format reads the log. Raises UserError if nothing reads it."""
+    stated = statement.get("regex")
+    if stated is None:
+        return None
+    form = of_pattern(NAME, stated.value, "")
+    with log.errors():
+        sample = logs.first_line(form, log.pieces())
+    if sample is None:
+        try:
+            _ = log.form
+        except UserError as error:
+            raise UserError(
+                "the expression matches no line of the log",
+                where=str(log.path),
+                expected=f"lines that match {stated.value}",
+                found=error.found,
+                hint="RE2 searches it in each line, without labels of launchers and colours; the"
+                " step is an integer",
+            ) from None
+    return sample
+
+
+def stated_format(statement: Statement, sample: str, where: str) -> logs.Format:
+    """The format that the user states for a log. The unit of the sample is that of all rates.
+    Raises UserError if nothing says what the rates are."""
+    regex = statement["regex"]
+    unit = LogPattern.model_construct(regex=regex.value, sample=sample).unit
+    about = {field: statement[field].value for field in _ABOUT if field in statement}
+    is_duration = f"(?P<{DURATION}>" in regex.value
+    of_time = about.get("step_time_unit", "s")
+    if is_duration and "step_time_unit" not in about:
+        of_time = next((n for n, s in SECONDS.items() if s == seconds_of(unit)), None)
+    described = {"regex": regex.value, "sample": sample, "step_time_unit": of_time or "s"}
+    form = validated(described, LogPattern, f"{where}: {regex.by}").format_named(NAME)
+    whose = _whose(about, per_step=is_duration or counts_steps(unit))
+    counted = about.get("unit", _counted(unit))
+    if counted == _STEPS or (whose == "step" and counted is None):
+        counted = SAMPLES  # of which a step has as many as the batch
+    if missing := [*_missing(counted, whose, of_time)]:
+        raise UserError(
+            "nothing says what the rates of the expression are",
+            where=where,
+            expected=", ".join(missing),
+            found=sample,
+            hint="state it with these options, or in mapping.yml",
+        )
+    return replace(form, unit=counted, rates_are_per=whose)
+
+
+def _whose(about: dict[str, Any], *, per_step: bool) -> Any:
+    """Whose rates they are; None if nothing says it. Raises UserError if they are those of steps,
+    and something else is stated."""
+    whose = about.get("rates_are_per")
+    per_step = per_step or about.get("unit") == _STEPS
+    if per_step and whose not in (None, "step"):
+        raise UserError(
+            "the rates are those of steps",
+            where="--rates-are-per",
+            expected="step, because the lines or --unit say so",
+            found=whose,
+        )
+    return "step" if per_step else whose
+
+
+def _counted(unit: str) -> str | None:
+    """What the unit behind a rate says that it counts; None if it says nothing."""
+    what = unit.partition("/")[0].lower()
+    if what in ("tok", "toks", "token", "tokens"):
+        return TOKENS
+    return SAMPLES if what in ("img", "imgs", "image", "images", "sample", "samples") else None
+
+
+def _missing(unit: str | None, whose: str | None, seconds: str | None) -> Iterator[str]:
+    """The options that must be given."""
+    if seconds is None:
+        yield "--step-time-unit s or ms"
+    if unit is None:
+        yield "--unit samples or tokens"
+    if whose is None:
+        yield "--rates-are-per world (all devices), node, device or step (steps per second)"
+
 
 # Files of this tool in a directory of logs.
 _OWN = re.compile(

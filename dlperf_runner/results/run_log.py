@@ -19,9 +19,8 @@ from ..core.frame import LOG_TFLOPS
 from ..core.identity import precision_of_recipe, read_parameters
 from ..core.lists import grouped
 from ..core.units import SAMPLES, TOKENS, per_second
-from ..measure.energy import energy
+from ..measure.energy import energy, model_flops
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
-from ..measure.flops import model_flops
 from ..measure.numbering import uncounted
 from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness

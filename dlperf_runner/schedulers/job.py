@@ -15,13 +15,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..core.errors import UserError
-from ..core.node import ENVIRONMENTS, SOURCES
+from ..core.node import ENVIRONMENTS, JOB_ENGINES, SOURCES
 
 # Where a plan has images that jobs make from a registry's; see Places.
 IMAGES = "/opt/dlperf/images"
 OWN_NODE = "@own@"  # node_facts.py knows its name
-# Each with the end of an image's file. podman has its own storage.
-ENGINES = {"apptainer": ".sif", "singularity": ".sif", "enroot": ".sqsh", "podman": ""}
 # The name is in `$0`, what follows in `$@`. The working directory is that of the command.
 _START = "exec {argv} {more}" + ' "$@"'
 _MORE = {
@@ -102,9 +100,9 @@ def image_word(container: str) -> str:
     file: the site's, or the one that the job makes of a registry's image."""
     engine, _, reference = container.partition(" ")
     path, _, digest = reference.rpartition("@")
-    if not ENGINES.get(engine):
+    if not JOB_ENGINES.get(engine):
         return reference
-    return path if path.startswith("/") else f"{IMAGES}/{digest[-64:]}{ENGINES[engine]}"
+    return path if path.startswith("/") else f"{IMAGES}/{digest[-64:]}{JOB_ENGINES[engine]}"
 
 
 def prepare(container: str) -> str:

@@ -19,7 +19,7 @@ from dlperf_runner.plan.choice import Choice
 from dlperf_runner.plan.containers import engine_for
 from dlperf_runner.plan.inventory import nodes_of
 from dlperf_runner.plan.make import make_plan
-from dlperf_runner.provision import adoption, arguments, stacks
+from dlperf_runner.provision import adoption, arguments
 
 H100, V100 = "h100-cuda12.9", "v100-cuda10.2"
 NGC = "nvcr.io/nvidia/tensorflow:20.12-tf1-py3"
@@ -106,19 +106,21 @@ def test_the_inventory_names_the_release() -> None:
     assert read("noble").suite == "noble"
     with pytest.raises(UserError, match=r"host a: dlperf_suite: .*noble.*found 'nobel'"):
         read("nobel")
-    assert stacks.release_refusal("noble", "noble") == stacks.release_refusal("", "jammy") == ""
-    assert "the node is jammy" in stacks.release_refusal("noble", "jammy")
+    assert (
+        arguments.release_refusal("noble", "noble") == arguments.release_refusal("", "jammy") == ""
+    )
+    assert "the node is jammy" in arguments.release_refusal("noble", "jammy")
 
 
 def test_a_podman_without_cdi_is_refused_for_gpus() -> None:
-    assert "this node's is 3.4" in stacks.engine_refusal("podman", "jammy", "")
-    assert "this node's is none" in stacks.engine_refusal("podman", "focal", None)
+    assert "this node's is 3.4" in arguments.engine_refusal("podman", "jammy", "")
+    assert "this node's is none" in arguments.engine_refusal("podman", "focal", None)
     # What counts is the node's own, such as one of another repository.
-    assert stacks.engine_refusal("podman", "jammy", "4.6.2") == ""
-    assert "this node's is 3.4.4" in stacks.engine_refusal("podman", "noble", "3.4.4")
+    assert arguments.engine_refusal("podman", "jammy", "4.6.2") == ""
+    assert "this node's is 3.4.4" in arguments.engine_refusal("podman", "noble", "3.4.4")
     assert (
-        stacks.engine_refusal("podman", "noble", "")
-        == stacks.engine_refusal("docker", "jammy", "")
+        arguments.engine_refusal("podman", "noble", "")
+        == arguments.engine_refusal("docker", "jammy", "")
         == ""
     )
 

@@ -25,7 +25,7 @@ from gpu_packages import cuda_10_0_libraries, one, shared_library
 from standin_repository import flat_repository
 from standins import PROJECT, interpreter, program
 
-from dlperf_runner.provision import environments, horovod, vendor
+from dlperf_runner.provision import environments, vendor
 
 pytestmark = [
     pytest.mark.heavy,
@@ -247,7 +247,7 @@ def test_horovod_with_nccl_is_compiled_for_mxnet_and_processes_sum(
     pip += ["--no-cache-dir", "-r", environment["horovod"]["requirements"]]
     run(python, "-m", "pip", "wheel", *pip, "--wheel-dir", tmp_path, **variables)
     (made,) = tmp_path.glob("horovod-*.whl")
-    assert horovod.wheel_refusal(str(made)) == ""
+    assert environments.wheel_refusal(str(made)) == ""
 
     moved = Path(environment["path"]).rename(tmp_path / "environments/moved")
     python = f"{moved}/bin/python"

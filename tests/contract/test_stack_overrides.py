@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from provisioning_choices import choice, node
 
-from dlperf_runner.catalog.overrides import merged
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.catalog.stack import Stack
+from dlperf_runner.catalog.stack import Stack, merged
 from dlperf_runner.catalog.suites import RELEASES
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan.inventory import nodes_of
-from dlperf_runner.provision import arguments, stacks
+from dlperf_runner.provision import arguments
 
 H100 = "h100-cuda12.9"
 
@@ -73,7 +72,7 @@ def test_an_override_reaches_the_roles_and_the_doctor_alike(overrides: dict[str,
     assert told["openmpi_packages"] == packages
     method = told["gpu_node_stack"]["openmpi"]["method"]
     assert told["openmpi_method"] == method
-    assert told["openmpi_mpirun"] == stacks.mpirun(H100, overrides)
+    assert told["openmpi_mpirun"] == arguments.stack_mpirun(H100, overrides)
 
 
 def test_a_part_that_is_null_is_not_installed() -> None:
@@ -98,7 +97,7 @@ def test_a_part_that_is_null_is_not_installed() -> None:
 )
 def test_a_key_that_would_change_nothing_is_refused(overrides: dict[str, Any], said: str) -> None:
     for where, refusing in (
-        ("dlperf_stack_overrides", lambda: stacks.document(H100, overrides)),
+        ("dlperf_stack_overrides", lambda: arguments.stack_document(H100, overrides)),
         ("host a: dlperf_stack_overrides", lambda: read(overrides)),
     ):
         with pytest.raises(UserError) as caught:
@@ -110,13 +109,13 @@ def test_a_key_that_would_change_nothing_is_refused(overrides: dict[str, Any], s
 @pytest.mark.parametrize("method", ["sourc", ["source"]])
 def test_an_unknown_way_to_get_openmpi_is_refused(method: object) -> None:
     with pytest.raises(UserError, match=r"openmpi.method.*'package' or 'source'"):
-        stacks.mpirun(H100, {"openmpi": {"method": method}})
+        arguments.stack_mpirun(H100, {"openmpi": {"method": method}})
     with pytest.raises(UserError, match=r"dlperf_stack_overrides: openmpi.method"):
         read({"openmpi": {"method": method}})
 
 
 def test_the_rails_are_those_of_dlperf_env_or_of_the_stack() -> None:
     overrides = {"infiniband": {"rails": "mlx5_0"}}
-    assert stacks.rails(H100, overrides, {}) == "mlx5_0"
-    assert stacks.rails(H100, overrides, {"NCCL_IB_HCA": "^mlx5_4"}) == "^mlx5_4"
-    assert stacks.rails(H100, {}, {}) == stacks.rails("cpu", {}, {}) == ""
+    assert arguments.stack_rails(H100, overrides, {}) == "mlx5_0"
+    assert arguments.stack_rails(H100, overrides, {"NCCL_IB_HCA": "^mlx5_4"}) == "^mlx5_4"
+    assert arguments.stack_rails(H100, {}, {}) == arguments.stack_rails("cpu", {}, {}) == ""

@@ -18,7 +18,7 @@ from framework_standins import KINDS, TENSORS
 from provisioning_choices import choice, node
 from standins import PROJECT
 
-from dlperf_runner.provision import arguments, frameworks, horovod
+from dlperf_runner.provision import arguments, environments
 
 COMPUTE = PROJECT / "roles/framework/files/compute.py"
 ALL_REDUCE = PROJECT / "roles/horovod/files/all_reduce.py"
@@ -146,10 +146,12 @@ def test_only_gpu_stacks_ask_for_the_gpu_and_prove_again() -> None:
     (entry, *_) = found["v100-cuda10.2"]["horovod_environments"]
     before = {key: value for key, value in entry.items() if key != "device"}
     chosen = ("/usr/bin/mpirun", "ib0", ())
-    assert horovod.wanted(entry, *chosen) != horovod.wanted(before, *chosen)
+    assert environments.horovod_inputs(entry, *chosen) != environments.horovod_inputs(
+        before, *chosen
+    )
     (entry, *_) = found["v100-cuda10.2"]["framework_environments"]
-    assert frameworks.inputs(entry) != frameworks.inputs(entry | {"device": ""})
+    assert environments.inputs(entry) != environments.inputs(entry | {"device": ""})
     (entry, *_) = found["cpu"]["framework_environments"]
     del entry["device"]
-    assert frameworks.inputs(entry) == frameworks.inputs(entry | {"device": ""})
+    assert environments.inputs(entry) == environments.inputs(entry | {"device": ""})
     assert json.dumps(found)

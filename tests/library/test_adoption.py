@@ -12,9 +12,9 @@ import pytest
 from provisioning_choices import choice, node
 from standins import call, needed, program, tree
 
-from dlperf_runner.provision import adoption, arguments, stacks
+from dlperf_runner.provision import adoption, arguments
 
-H100 = stacks.document("h100-cuda12.9")
+H100 = arguments.stack_document("h100-cuda12.9")
 SMI = "| NVIDIA-SMI 535.161.07    Driver Version: 535.161.07    CUDA Version: {}     |"
 DPKG = r"""
 for name; do case "$name" in
@@ -105,7 +105,7 @@ def test_what_an_adopted_driver_means_for_the_workloads(
 
 def test_before_cuda_11_a_newer_cuda_needs_a_newer_driver() -> None:
     own = {"driver": {"version": "418.87.00", "cuda": "10.1"}}
-    told = adoption.meanings(["driver"], own, stacks.document("v100-cuda10.2"))
+    told = adoption.meanings(["driver"], own, arguments.stack_document("v100-cuda10.2"))
     assert "the stack's CUDA 10.2.89 does not run on it" in told["problems"][0]
 
 

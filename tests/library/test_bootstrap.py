@@ -11,7 +11,7 @@ import pytest
 from executed_modules import playbook
 from standins import program, tree
 
-from dlperf_runner.provision import bootstrap
+from dlperf_runner.provision import preflight
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +46,7 @@ XENIAL, BIONIC = "system ubuntu16.04\r\n", "system ubuntu18.04\r\n"
     ],
 )
 def test_the_python_that_fits(found: str, core: str, given: str, path: str, package: str) -> None:
-    chosen = bootstrap.choice(found, core, given)
+    chosen = preflight.choice(found, core, given)
     assert (chosen["path"], chosen["package"]) == (path, package)
     assert bool(chosen["suite"]) == any(name in found for name in ("ubuntu", "debian"))
     assert bool(chosen["refusal"]) == (not path)
@@ -94,7 +94,7 @@ def test_a_system_whose_packages_are_unknown_is_told_by_its_name(
     old = program(tmp_path, "python2.6", "echo 2.6.6") / "python2.6"
     found = found_on(tmp_path, files, str(old), "no-such-python")
     assert found.startswith(f"{old} 2.6.6\nsystem ")
-    assert bootstrap.choice(found, core)["unsupported"] == name
+    assert preflight.choice(found, core)["unsupported"] == name
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_rhel_8_is_told_which_ansible_manages_it(tmp_path: Path, name: str, rele
     old = program(tmp_path, "platform-python", "echo 3.6.8") / "platform-python"
     found = found_on(tmp_path, rhel(name, "8.10", release), str(old))
     for core, path in {"2.16.19": str(old), "2.19.4": ""}.items():
-        chosen = bootstrap.choice(found, core)
+        chosen = preflight.choice(found, core)
         assert (chosen["path"], chosen["package"], chosen["unsupported"]) == (path, "", "")
     assert chosen["refusal"] == (
         f"it has Python 3.6.8 ({name}8.10); ansible-core 2.19.4 needs Python 3.8 to 3.13 on nodes."

@@ -16,7 +16,7 @@ from standins import PROJECT, program
 
 from dlperf_runner.catalog.reader import mpirun_of
 from dlperf_runner.doctor import fabric, links
-from dlperf_runner.provision import infiniband, mpi, stacks, vendor
+from dlperf_runner.provision import arguments, infiniband, mpi, vendor
 
 RELEASES = {"4.0.0": {"url": "https://v.example/o.tar.gz", "sha256": "1" * 64}}
 PREFIX, BUILT = "/usr/local/openmpi", "/usr/local/openmpi/bin/mpirun"
@@ -61,9 +61,13 @@ def test_the_mpirun_of_a_build_is_its_own() -> None:
 
 def test_a_build_of_the_role_is_where_the_catalogue_says() -> None:
     defaults = yaml.safe_load((PROJECT / "roles/openmpi/defaults/main.yml").read_text())
-    assert stacks.mpirun("v100-cuda10.2") == defaults["openmpi_prefix"] + "/bin/mpirun"
+    assert arguments.stack_mpirun("v100-cuda10.2") == defaults["openmpi_prefix"] + "/bin/mpirun"
     other = {"openmpi": {"method": "package", "version": None}}
-    assert stacks.mpirun("v100-cuda10.2", other) == stacks.mpirun("cpu") == "/usr/bin/mpirun"
+    assert (
+        arguments.stack_mpirun("v100-cuda10.2", other)
+        == arguments.stack_mpirun("cpu")
+        == "/usr/bin/mpirun"
+    )
     # An unknown stack is refused where it is validated.
     assert mpirun_of("no such stack") == "/usr/bin/mpirun"
 

@@ -13,7 +13,7 @@ import yaml
 from executed_modules import call
 from provisioning_choices import NAMES, choice, node, settings
 
-from dlperf_runner.provision import arguments, environments, frameworks, horovod, ssh_mesh
+from dlperf_runner.provision import arguments, environments, ssh_mesh
 
 PROJECT = Path(__file__).parents[2]
 
@@ -304,14 +304,14 @@ def test_frameworks_stand_where_each_is_complete_and_proven_with_its_pins(tmp_pa
     pins = tmp_path / "net.txt"
     pins.write_text("net==1.0\n")
     net = {"name": "net", "path": "/e", "requirements": str(pins)}
-    proven = {"framework-net": frameworks.inputs(net)}
-    assert frameworks.stand([net], ["/e"], proven)
-    assert frameworks.stand([], [], {})
-    assert not frameworks.stand([net], [], proven)
-    assert not frameworks.stand([net], ["/e"], {})
-    assert not frameworks.stand([{**net, "operator_wheels": [{"sha256": "a"}]}], ["/e"], proven)
+    proven = {"framework-net": environments.inputs(net)}
+    assert environments.stand([net], ["/e"], proven)
+    assert environments.stand([], [], {})
+    assert not environments.stand([net], [], proven)
+    assert not environments.stand([net], ["/e"], {})
+    assert not environments.stand([{**net, "operator_wheels": [{"sha256": "a"}]}], ["/e"], proven)
     pins.write_text("net==2.0\n")
-    assert not frameworks.stand([net], ["/e"], proven)
+    assert not environments.stand([net], ["/e"], proven)
 
 
 def test_nodes_that_lack_the_same_environment_are_a_tree_below_the_first(tmp_path: Path) -> None:
@@ -329,9 +329,9 @@ def test_nodes_that_lack_the_same_environment_are_a_tree_below_the_first(tmp_pat
     hosts["node3"] = host(complete=(net["path"],))
     hosts["node5"] = host("trixie")  # alone with its release
     hosts["alone"] = {"ansible_facts": {}}  # a role that is run without provision.yml
-    (group,) = frameworks.groups(list(hosts), hosts)
+    (group,) = environments.groups(list(hosts), hosts)
     assert group["nodes"] == ["node1", "node2", "node4", "node6", "node7", "node8"]
-    placed = {name: frameworks.places([group], name, "/c") for name in hosts}
+    placed = {name: environments.places([group], name, "/c") for name in hosts}
     assert placed["node3"] == placed["node5"] == placed["alone"] == []
     first = {"path": net["path"], "archive": "/c/net.tar", "sources": [], "keep": True}
     assert placed["node1"] == [first]
@@ -347,10 +347,10 @@ def test_nodes_that_lack_the_same_environment_are_a_tree_below_the_first(tmp_pat
         "node8": ["node4", "node1"],
     }
     (place,) = placed["node8"]
-    assert frameworks.offer(place, hosts) == {}  # the first has failed
+    assert environments.offer(place, hosts) == {}  # the first has failed
     told = {"item": {"path": net["path"]}, "sha256": "a", "size": 1, "changed": False}
     hosts["node1"]["__framework_offered"] = {"results": [told]}
-    assert frameworks.offer(place, hosts) == {"sha256": "a", "size": 1}
+    assert environments.offer(place, hosts) == {"sha256": "a", "size": 1}
 
 
 def test_horovod_stands_with_any_wheel_but_no_other_choice(tmp_path: Path) -> None:
@@ -358,16 +358,20 @@ def test_horovod_stands_with_any_wheel_but_no_other_choice(tmp_path: Path) -> No
     pins.write_text("horovod==1\n")
     build = {"version": "1", "requirements": str(pins), "build_environment": {"A": "1"}}
     environment = {"horovod": build}
-    wanted = horovod.wanted(environment, "/usr/bin/mpirun", "eth0", [])
+    wanted = environments.horovod_inputs(environment, "/usr/bin/mpirun", "eth0", [])
     proven = {**wanted, "wheel": "horovod-1_net-1.0"}
-    assert horovod.stands(proven, wanted)
-    assert not horovod.stands({}, wanted)
-    assert not horovod.stands(proven, horovod.wanted(environment, "/usr/bin/mpirun", "ib0", []))
+    assert environments.horovod_stands(proven, wanted)
+    assert not environments.horovod_stands({}, wanted)
+    assert not environments.horovod_stands(
+        proven, environments.horovod_inputs(environment, "/usr/bin/mpirun", "ib0", [])
+    )
     chosen = ("/usr/bin/mpirun", "eth0", [])
     named = [{"name": "net", **environment}, {"name": "other", **environment}]
-    assert horovod.unproven(named, {"horovod-net": proven}, *chosen) == named[1:]
+    assert environments.horovod_unproven(named, {"horovod-net": proven}, *chosen) == named[1:]
     build["build_environment"] = {"A": "2"}
-    assert not horovod.stands(proven, horovod.wanted(environment, "/usr/bin/mpirun", "eth0", []))
+    assert not environments.horovod_stands(
+        proven, environments.horovod_inputs(environment, "/usr/bin/mpirun", "eth0", [])
+    )
 
 
 @pytest.mark.parametrize(
@@ -398,5 +402,5 @@ def test_a_wheel_brings_horovod_and_nothing_that_root_would_run(
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in (files | extra).items():
             archive.writestr(name, content)
-    found = horovod.wheel_refusal(str(path))
+    found = environments.wheel_refusal(str(path))
     assert refused in found if refused else found == ""

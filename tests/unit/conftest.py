@@ -30,7 +30,7 @@ def _one_process_draws() -> Iterator[None]:
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(
-            "dlperf_runner.report.pictures.ProcessPoolExecutor", lambda *_, **__: nullcontext(pool)
+            "dlperf_runner.report.charts.ProcessPoolExecutor", lambda *_, **__: nullcontext(pool)
         )
         yield
 

@@ -10,7 +10,7 @@ import pytest
 from debian.deb822 import Deb822
 from refusals import refusal
 
-from dlperf_runner.bundle import apt, archives, closure, manifest
+from dlperf_runner.bundle import apt, archives, manifest
 from dlperf_runner.bundle.manifest import Item, MirrorManifest, SkippedNeed, digest
 
 DEB822 = """\
@@ -170,8 +170,8 @@ def entry(name: str, depends: str = "", **fields: str) -> Deb822:
 
 def test_an_entry_cannot_leave_the_folder() -> None:
     for filename in ("/etc/x.deb", "pool/../../x.deb", "pool/x"):
-        assert "outside" in refusal(closure.path_of, entry("a", Filename=filename))
-    assert closure.path_of(entry("a", Filename="./pool/a_1_all.deb")) == "apt/pool/a_1_all.deb"
+        assert "outside" in refusal(apt.path_of, entry("a", Filename=filename))
+    assert apt.path_of(entry("a", Filename="./pool/a_1_all.deb")) == "apt/pool/a_1_all.deb"
 
 
 def test_reasons_are_the_shortest_way_from_a_role() -> None:
@@ -185,13 +185,13 @@ def test_reasons_are_the_shortest_way_from_a_role() -> None:
         entry("base-files", Priority="required"),
         entry("loop", "mpi, loop"),
     ]
-    reasons = closure.reasons(entries, {"openmpi": ["mpi"], "ssh": ["openssh-client"]})
-    assert reasons["mpi"] == closure.Reason(("openmpi",), "mpi")
+    reasons = apt.reasons(entries, {"openmpi": ["mpi"], "ssh": ["openssh-client"]})
+    assert reasons["mpi"] == apt.Reason(("openmpi",), "mpi")
     assert reasons["openssh-client"].why == "mpi > plm > openssh-client"
     assert reasons["openssh-client"].wanted_by == ("openmpi", "ssh")
     assert reasons["libc"].why == "mpi > libmpi > hwloc > libc"
     assert reasons["libc"].wanted_by == ("openmpi", "ssh", "base system")
-    assert reasons["base-files"] == closure.Reason(("base system",), "base-files")
+    assert reasons["base-files"] == apt.Reason(("base system",), "base-files")
 
 
 # ---- the manifest

@@ -19,8 +19,7 @@ from dlperf_runner.compare.campaigns import COLUMNS, compare_campaigns
 from dlperf_runner.compare.verdicts import published_limit, together
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import records
-from dlperf_runner.report.compare_junit import JUnitCase, junit_cases, render
-from dlperf_runner.report.compare_text import render_campaigns
+from dlperf_runner.report.compare_text import JUnitCase, junit_cases, render, render_campaigns
 from dlperf_runner.report.terminal import Screen
 
 FIVE = [100.0, 101.0, 102.0, 103.0, 104.0]

@@ -13,7 +13,7 @@ from dlperf_runner.compare.conditions import (
     same_product,
     values_agree,
 )
-from dlperf_runner.compare.publications import side_by_side
+from dlperf_runner.compare.published import side_by_side
 from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.identity import short_product

@@ -18,8 +18,7 @@ from dlperf_runner.compare.published import (
 )
 from dlperf_runner.compare.verdicts import published_verdict
 from dlperf_runner.core.frame import records
-from dlperf_runner.report.compare_junit import junit_cases
-from dlperf_runner.report.compare_text import render_published
+from dlperf_runner.report.compare_text import junit_cases, render_published
 from dlperf_runner.stats.intervals import UNKNOWN, ConfidenceInterval
 from dlperf_runner.stats.ratios import published_interval
 from dlperf_runner.stats.summary import summarize

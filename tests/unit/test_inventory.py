@@ -10,7 +10,6 @@ import pytest
 from refusals import refusal
 
 from dlperf_runner.control.campaigns import plan_of_playbook
-from dlperf_runner.core import extra_variables
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan import inventory
@@ -194,8 +193,8 @@ def test_extra_variables_of_a_command_are_the_nodes(
     (tmp_path / "hosts.yml").write_text("nodes: {hosts: {a: {dlperf_devices_per_node: 8}}}")
     (tmp_path / "more.json").write_text(json.dumps({"dlperf_stack": "cpu"}))
     given = ["@more.json", '{"dlperf_env": {"A": "b c"}}', "dlperf_accelerator=cpu"]
-    extra_variables.use(given)
-    assert extra_variables.options()[:2] == ["-e", f"@{tmp_path}/more.json"]
+    inventory.use_extra_variables(given)
+    assert inventory.extra_options()[:2] == ["-e", f"@{tmp_path}/more.json"]
     monkeypatch.chdir("/")
     (node,) = read_inventory([str(tmp_path / "hosts.yml")])
     assert (node.stack, node.accelerator, node.env) == ("cpu", "cpu", {"A": "b c"})
@@ -216,5 +215,5 @@ def test_an_extra_variable_that_would_change_nothing_is_refused(
 ) -> None:
     monkeypatch.setenv("DLPERF_EXTRA_VARS", "[]")
     with pytest.raises(UserError, match=problem):
-        extra_variables.use([text])
-    assert extra_variables.options() == []
+        inventory.use_extra_variables([text])
+    assert inventory.extra_options() == []

@@ -14,9 +14,9 @@ from dlperf_runner.catalog.reader import own_workloads
 from dlperf_runner.catalog.workload import Attention, Transformer
 from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError
+from dlperf_runner.measure.energy import flops_per_token, model_flops
 from dlperf_runner.measure.estimators import Expected
-from dlperf_runner.measure.flops import flops_per_token, model_flops
-from dlperf_runner.measure.step_time import percentile
+from dlperf_runner.measure.step_parts import percentile
 from dlperf_runner.workloads.llama_sizes import SIZES, Size
 from dlperf_runner.workloads.pytorch_bert import SIZES as BERT_SIZES
 from dlperf_runner.workloads.pytorch_llama import PEAK_FLOPS

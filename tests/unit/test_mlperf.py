@@ -17,8 +17,13 @@ from read_logs import pieces
 
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.logs import LineError, mllog
-from dlperf_runner.mlperf.result import MlperfRun, measure_run, olympic_mean
-from dlperf_runner.mlperf.round import MlperfResult, read_round
+from dlperf_runner.mlperf.round import (
+    MlperfResult,
+    MlperfRun,
+    measure_run,
+    olympic_mean,
+    read_round,
+)
 
 
 def measured(content: list[str] | bytes, size: int | None = None) -> MlperfRun:

@@ -17,8 +17,7 @@ from dlperf_runner.catalog.published_numbers import load_rule
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.commands import list as listing
 from dlperf_runner.compare.conditions import conditions_of, parse_stated
-from dlperf_runner.compare.publications import side_by_side
-from dlperf_runner.compare.published import published_points
+from dlperf_runner.compare.published import published_points, side_by_side
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.identity import parameters_text
 from dlperf_runner.plan.choice import parse_choice

@@ -19,11 +19,19 @@ from report_examples import (
 from report_page import PUBLISHED, live_charts, page_of
 
 from dlperf_runner.commands.report import Report, data_files, make_report
-from dlperf_runner.report import pictures
-from dlperf_runner.report.charts import COLOURS, Chart, ChartPoint, Line, Scale, vega_lite
-from dlperf_runner.report.figures import thinned
+from dlperf_runner.report import charts
+from dlperf_runner.report.charts import (
+    COLOURS,
+    Chart,
+    ChartPoint,
+    Line,
+    Scale,
+    draw,
+    look_different,
+    thinned,
+    vega_lite,
+)
 from dlperf_runner.report.labels import load_labels
-from dlperf_runner.report.pictures import draw, look_different
 
 
 def test_each_chart_draws_its_points_and_says_them_in_words(several: tuple[Report, Path]) -> None:
@@ -196,14 +204,14 @@ def test_the_program_of_the_page_is_kept_and_made_anew_where_it_cannot_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    made = pictures.program()
+    made = charts.program()
     assert "window.vegaEmbed=" in made
     assert "</script" not in made
     (kept,) = (tmp_path / "dlperf_runner").iterdir()
     assert kept.read_text(encoding="utf-8") == made
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert pictures.program() == made
+    assert charts.program() == made
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", no_home)
-    assert pictures.program() == made
+    assert charts.program() == made

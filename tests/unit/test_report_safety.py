@@ -23,9 +23,8 @@ from report_examples import (
 from report_page import Page, page_of
 
 from dlperf_runner.commands.report import Report, make_report
-from dlperf_runner.report.charts import Chart, ChartPoint, Line
+from dlperf_runner.report.charts import Chart, ChartPoint, Line, draw
 from dlperf_runner.report.markdown import code, text
-from dlperf_runner.report.pictures import draw
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from make_logs import arcface_torch, dllogger_pytorch, gluoncv, torchtitan, writ
 from nccl_logs import nccl_tests
 
 from dlperf_runner.core.identity import topology_text
-from dlperf_runner.stats.step_parts import StepParts, step_parts
+from dlperf_runner.stats.summary import StepParts, step_parts
 
 TEXT = "seconds of a step without communication, by rank: "
 KERNELS = "seconds of NCCL kernels in a step, by rank: "

@@ -25,7 +25,7 @@ from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import choice_of_variables, parse_choice
 from dlperf_runner.plan.make import make_plan
-from dlperf_runner.stats.sweeps import setting, sweeps
+from dlperf_runner.stats.groups import setting, sweeps
 
 CASE = "mxnet-resnet50v1b-builtin{}_fp32_b2_{}"
 
