@@ -42,7 +42,6 @@ from dlperf_runner.stats.intervals import (
     ratio_interval,
 )
 from dlperf_runner.stats.ratios import pooled_interval, published_interval, relative_difference
-from dlperf_runner.stats.repeats import relative_half_width, wanted_repeats
 from dlperf_runner.stats.sequential import (
     LOOKS,
     MOST_RUNS,
@@ -52,6 +51,8 @@ from dlperf_runner.stats.sequential import (
     look_sizes,
     planned_runs,
     pooled_deviation,
+    relative_half_width,
+    wanted_repeats,
 )
 
 Random = np.random.Generator

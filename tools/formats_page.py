@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from dlperf_runner import logs
-from dlperf_runner.catalog.programs import program_model
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.catalog.workload import program_model
 from dlperf_runner.logs import Format
 
 TEMPLATE = Path(__file__).with_suffix(".md")

@@ -22,9 +22,8 @@ from debian.deb822 import Deb822, PkgRelation
 
 from ..core.errors import UserError
 from ..core.files import write_whole
-from .archives import DISTRIBUTIONS, Source
+from .archives import DISTRIBUTIONS, Source, sign
 from .manifest import Item, digest, digests
-from .openpgp import sign
 
 # Every node has these before provisioning; what is installed may need newer versions of them.
 BASE = ("?essential", "?priority(required)")

@@ -19,9 +19,8 @@ from ..core.errors import UserError
 from ..core.files import read_bytes, write_whole
 from . import apt
 from .apt import AptPackage, FetchError, NotThereError, Root
-from .archives import Source
+from .archives import Source, keyring
 from .manifest import Item, Missing, digest, move_verified
-from .openpgp import keyring
 from .release_tables import ANY, VendorFile, VendorRepository
 
 FOLDER = "vendor"

@@ -11,9 +11,8 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from ..core.case import Run
-from ..core.template import fill, placeholders
 from .entry import CATALOG, load_entry
-from .types import Entry, Name, Regex, refuse_unknown
+from .types import Entry, Name, Regex, fill, placeholders, refuse_unknown
 
 
 class Pattern(Entry):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+import string
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
@@ -100,3 +101,37 @@ class Entry(BaseModel):
             for key in data:
                 refuse_unknown("unknown key", key, cls.model_fields, str(key))
         return data
+
+
+_FORMATTER = string.Formatter()
+
+
+def placeholders(template: str) -> tuple[str, ...]:
+    """The names between braces, in order. `{{` and `}}` are literal braces.
+
+    Raises ValueError if the text between braces is not a plain name: attributes, indices,
+    conversions and format specifications are not supported.
+    """
+    names = []
+    for _, name, specification, conversion in _FORMATTER.parse(template):
+        if name is None:
+            continue
+        if not name.isidentifier() or specification or conversion:
+            raise ValueError(f"{template!r} has a placeholder that is not a plain {{name}}")
+        names.append(name)
+    return tuple(names)
+
+
+def fill(templates: Iterable[str], values: Mapping[str, object]) -> tuple[str, ...]:
+    """Replace the placeholders in each template.
+
+    One template always gives one argument, even if a value contains spaces. Raises KeyError if
+    `values` lacks a name; loading the catalogue already checks that.
+    """
+    return tuple(
+        "".join(
+            literal + ("" if name is None else str(values[name]))
+            for literal, name, _, _ in _FORMATTER.parse(template)
+        )
+        for template in templates
+    )

@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from .. import launchers, logs
-from ..core import template
 from ..core.identity import data_of
 from ..core.units import SAMPLES, Unit
+from ..logs import Format
+from . import types
 from .entry import CATALOG, first_mistake, load_entry
 from .framework import Environment as Environment
 from .framework import Framework as Framework
@@ -357,7 +358,7 @@ class Workload(Entry):
                 allowed = PREPARE_KEYS if keys[0] == "prepare" else known
                 where = ("sources", source_name, *keys)
                 try:
-                    names = template.placeholders(text)
+                    names = types.placeholders(text)
                 except ValueError as error:
                     raise entry_error(str(error), "{name}", text, *where) from None
                 for name in names:
@@ -403,7 +404,7 @@ class Workload(Entry):
         entry = self.sources.named(source)
         if entry is None:
             return dict(values)
-        used = {name for _, text in entry.texts for name in template.placeholders(text)}
+        used = {name for _, text in entry.texts for name in types.placeholders(text)}
         usual = {n for n in self.if_changed if str(values.get(n)) == str(self.parameters[n])}
         left_out = {*self.unmeasured, *usual}
         data: object = entry.data
@@ -494,3 +495,50 @@ class Model:
         measured = max(total_steps - warmup_steps, 0)
         dropped = usual.drop_first_values * measured // (usual.total_steps - usual.warmup_steps)
         return usual.model_copy(update={**steps, "drop_first_values": dropped})
+
+
+# Steps are those of the log; the share of the warm-up is that of most workloads of the catalogue.
+_RULE = Rule(total_steps=100, warmup_steps=20, estimator="mean_of_rates")
+
+
+def workload_name(form: Format) -> str:
+    """The name of the workload of a program: that of its log format."""
+    return form.name.replace("_", "-")
+
+
+def program_model(
+    form: Format, model: str, framework: str | None, workloads: Mapping[str, Workload]
+) -> Model:
+    """A model that no workload of the catalogue has, with the rates that the format prints. What
+    the format does not say is as in the first of the workloads with this format."""
+    same = next((w for w in workloads.values() if w.log_format == form.name), None)
+    by_format = next(iter(form.frameworks), same.framework if same else "unknown")
+    unit = form.unit or (same.unit if same else "samples")
+    workload = _program(form, framework or by_format, model, unit)
+    return workload.models[0]
+
+
+def _rule_of_program(form: Format) -> dict[str, object]:
+    rule = {**_RULE.model_dump(), "rates_are_per": form.rates_are_per}
+    rule["warmup_steps"], rule["total_steps"] = form.warmup
+    if form.rates_are_per == "step":  # each is of as many steps, so their durations have a mean
+        rule["estimator"] = "harmonic_mean_of_rates"
+    if form.whole_run:
+        rule |= {"total_steps": 1, "warmup_steps": 0, "estimator": "whole_run"}
+    return rule | {"warmup_steps": 0} if form.silent_warmup else rule
+
+
+@functools.lru_cache(maxsize=256)  # the logs of a tree are of few models
+def _program(form: Format, framework: str, model: str, unit: str) -> Workload:
+    return Workload.model_validate(
+        {
+            "name": workload_name(form),
+            "title": form.name,
+            "framework": framework,
+            "model": model,
+            "short_name": model,
+            "log_format": form.name,
+            "unit": unit,
+            "rule": _rule_of_program(form),
+        }
+    )

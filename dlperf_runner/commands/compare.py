@@ -140,7 +140,7 @@ def command(
 
 def _save(results: Results, name: str, *, replace: bool) -> None:
     from ..campaign.directory import name_of
-    from ..compare.baselines import save_baseline
+    from ..compare.campaigns import save_baseline
 
     campaign = name_of(results.directory)
     print(save_baseline(results.frame, name, campaign, results.logs, replace=replace))
@@ -258,7 +258,7 @@ def _two_campaigns(
     from ..results.repeats import about_other_starts
 
     if baseline:
-        from ..compare.baselines import logs_of_baseline, read_baseline
+        from ..compare.campaigns import logs_of_baseline, read_baseline
 
         first, name = read_baseline(baseline), f"baseline {baseline}"
         logs = logs_of_baseline(baseline)

@@ -31,8 +31,16 @@ from ..options import (
     states,
 )
 from ..report.charts import Picture, draw, has_chinese_font, program, workers
-from ..report.document import Campaign, Document, Figure, make_cases, make_document, make_figures
-from ..report.environment import read_campaign_record, report_command
+from ..report.document import (
+    Campaign,
+    Document,
+    Figure,
+    make_cases,
+    make_document,
+    make_figures,
+    read_campaign_record,
+    report_command,
+)
 from ..report.labels import load_labels
 from ..results.destination import destination, guarded, source_document
 
@@ -306,7 +314,7 @@ def _data(document: Document, options: Mapping[str, Any]) -> dict[str, bytes]:
 def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
     """All cases with all computed values. A text that a spreadsheet would read as a formula gets a
     leading apostrophe; numbers are unchanged."""
-    from ..report.data import csv
+    from ..report.result_files import csv
 
     return csv(cases)
 

@@ -24,7 +24,7 @@ from ..stats.ratios import (
     pooled_interval,
     student,
 )
-from ..stats.repeats import MOST_MORE, more_runs, separates
+from ..stats.sequential import MOST_MORE, more_runs, separates
 
 if TYPE_CHECKING:
     from ..stats.between_campaigns import Spread

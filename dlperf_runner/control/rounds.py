@@ -32,7 +32,7 @@ from ..core.frame import SAMPLES_PER_SECOND, records
 from ..core.identity import CaseKey, case_key, parameters_text
 from ..core.lists import counted
 from ..plan.choice import MOST_ADAPTIVE_REPEATS, fraction, option_name, parse_wait, recorded_choice
-from ..stats.repeats import relative_half_width, wanted_repeats
+from ..stats.sequential import relative_half_width, wanted_repeats
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ from ..catalog.holes import hole_in
 from ..catalog.stack import Stack
 from ..catalog.suites import CONTROLLERS, SYSTEMS, controller
 from ..core.node import Node
-from ..provision.sites import sudo_hint
+from ..provision.preflight import sudo_hint
 from .fabric import fabric_findings
 from .findings import Facts, Finding, Status, check_finding, disk_findings
 from .gpu import compute_finding, gpu_findings

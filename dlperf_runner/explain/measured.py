@@ -24,8 +24,8 @@ from ..core.units import BANDWIDTH, per_second
 from ..measure.validity import THROTTLE_BITS, of_busy
 from ..plan.choice import option_name
 from ..report.numbers import as_published
-from ..results.evidence import evidence_of
 from ..results.load import Results
+from ..results.run_log import evidence_of
 from ..results.run_record import FoundRun
 from ..stats.groups import rates_by_case, title
 from ..stats.ratios import LogRatio, published_ratio

@@ -20,7 +20,7 @@ from ..core.lists import shortened
 from ..core.printable import printable
 from ..core.processors import processors
 from ..options import AsJson, exit_with, option, print_json, print_note, screen
-from ..report.data import csv
+from ..report.result_files import csv
 from ..report.tables import Cell, Column, cell, without_empty
 from ..report.terminal import PIPE, Screen, View, table
 from .round import SUCCESS, MlperfResult, MlperfRun

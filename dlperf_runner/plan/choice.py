@@ -13,7 +13,7 @@ from ..core.node import CONTAINER_CHOICES
 SOURCE_NAMES = ("builtin", "upstream")
 ORDERS = ("interleaved", "grouped", "random")
 DATA = ("real", "synthetic-dataset", "synthetic")
-# An interval of the median needs this many runs (see stats/repeats.py, which checks the number).
+# An interval of the median needs this many runs (see stats/sequential.py, which checks the number).
 LEAST_ADAPTIVE_REPEATS = 5
 MOST_ADAPTIVE_REPEATS = 20
 _SECONDS = {"s": 1, "m": 60, "h": 3600}

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from .. import launchers
 from ..catalog.reader import lookup
+from ..catalog.types import fill
 from ..core.case import SCHEMA, Case, Command, Run, Window
 from ..core.errors import UserError
 from ..core.lists import counted, grouped
 from ..core.node import ENVIRONMENTS, SOURCES
-from ..core.template import fill
 from ..schedulers.job import is_placeholder
 from . import containers, datasets, parameters
 from .cases import cases_of, chosen_matrix, no_case, select_workloads

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..catalog.types import fill
 from ..core.case import Command, Topology
-from ..core.template import fill
 from .parameters import values_of
 
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ from pathlib import Path, PurePosixPath
 
 from ..catalog.reader import Catalog, folder_of
 from ..catalog.source import Patch, Source, UpstreamSource
+from ..catalog.types import fill
 from ..core import paths
 from ..core.errors import UserError
 from ..core.files import read_bytes, read_text, write_whole
 from ..core.node import ENVIRONMENTS, SOURCES
-from ..core.template import fill
 
 # Git hooks set these variables. They would make git use the repository of the hook.
 _OTHER_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")

@@ -12,8 +12,7 @@ from typing import Any
 
 from .. import logs
 from ..catalog.accelerators import may_use_tf32
-from ..catalog.programs import workload_name
-from ..catalog.workload import Model
+from ..catalog.workload import Model, workload_name
 from ..core.errors import UserError
 from ..core.identity import (
     as_batch_size,

@@ -13,8 +13,7 @@ from typing import Any
 from .. import logs
 from ..catalog.accelerators import may_use_tf32
 from ..catalog.names import names
-from ..catalog.programs import program_model, workload_name
-from ..catalog.workload import Model, Workload
+from ..catalog.workload import Model, Workload, program_model, workload_name
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.identity import RECIPES, as_batch_size

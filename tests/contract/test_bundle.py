@@ -21,7 +21,7 @@ from refusals import refusal
 from standin_repository import Standin, needs_apt
 from tiny_index import only_this_index, wheel
 
-from dlperf_runner.bundle import apt, openpgp
+from dlperf_runner.bundle import apt, archives
 from dlperf_runner.bundle import manifest as manifests
 from dlperf_runner.bundle.manifest import digest
 from dlperf_runner.bundle.wheels import RequirementsFile
@@ -135,7 +135,7 @@ def in_every_packages_file(site: Site) -> None:
 
 def signed_by_another_key(site: Site) -> None:
     release = (site.mirror / f"{DISTS}/Release").read_bytes()
-    signed = openpgp.sign(release, site.folder / "another-key")
+    signed = archives.sign(release, site.folder / "another-key")
     (site.mirror / f"{DISTS}/InRelease").write_bytes(signed.inline)
 
 

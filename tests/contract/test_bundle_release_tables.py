@@ -9,7 +9,7 @@ from ansible.module_utils import deb_family, openpgp_key
 from standin_repository import flat_repository
 
 from dlperf_runner.bundle import release_tables
-from dlperf_runner.bundle.openpgp import keyring
+from dlperf_runner.bundle.archives import keyring
 from dlperf_runner.bundle.release_tables import VendorRepository
 from dlperf_runner.bundle.vendors import preferences
 from dlperf_runner.catalog.reader import load_catalog

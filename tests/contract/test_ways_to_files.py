@@ -21,7 +21,7 @@ OWN_DIRECTORY = "makes a directory of its own with a random name"
 OF_DOWNLOADS = "moves and removes its downloads in the mirror folder that the user named"
 ON_NODES = "runs on nodes and cannot import the package; links are refused by O_EXCL or O_NOFOLLOW"
 EXCEPTIONS = {
-    "report/data.py": ({"to_csv"}, "makes a text, which another module writes"),
+    "report/result_files.py": ({"to_csv"}, "makes a text, which another module writes"),
     "core/files.py": (WAYS, "is the reader and writer"),
     "core/paths.py": (WAYS, "unpacks this package itself into the user's data directory"),
     "plan/sources.py": ({"open"}, "opens a git repository, and a tar in memory"),
@@ -44,7 +44,7 @@ EXCEPTIONS = {
         {"TemporaryDirectory", "open"},
         OWN_DIRECTORY + ", and opens members of archives that core/files.py opened",
     ),
-    "bundle/openpgp.py": ({"TemporaryDirectory", "chmod"}, OWN_DIRECTORY),
+    "bundle/archives.py": ({"TemporaryDirectory", "chmod"}, OWN_DIRECTORY),
     "bundle/wheels.py": ({"TemporaryDirectory"}, OWN_DIRECTORY),
     "bundle/apt.py": (
         {"unlink", "TemporaryDirectory"},

@@ -17,7 +17,7 @@ from apt_node import Node, make_site, vendor_node
 from standin_repository import Standin, flat_repository, needs_apt
 
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.provision.sites import proxy_environment
+from dlperf_runner.provision.preflight import proxy_environment
 
 HOST = "packages.example"
 PROXY = "http://127.0.0.1:3128"

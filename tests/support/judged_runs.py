@@ -9,7 +9,7 @@ from make_logs import KNOWN, campaign_run, gluoncv
 from dlperf_runner.catalog.validity import catalogued_rules
 from dlperf_runner.measure.validity import Verdict, judge
 from dlperf_runner.results.discovery import Skipped, find, run_at
-from dlperf_runner.results.evidence import evidence_of
+from dlperf_runner.results.run_log import evidence_of
 
 START = 1795243315
 HEADER = (

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_runner.bundle.openpgp import sign
+from dlperf_runner.bundle.archives import sign
 
 needs_apt = pytest.mark.skipif(
     not all(map(shutil.which, ("apt-get", "dpkg-deb", "gpg", "gpgv"))),

@@ -17,7 +17,7 @@ from recorded_campaign import LOG, replace
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.commands import archive as commands
 from dlperf_runner.results.discovery import Skipped, find, run_at
-from dlperf_runner.results.evidence import evidence_of
+from dlperf_runner.results.run_log import evidence_of
 
 SAME = "everything that was compared is as it was recorded\n"
 

@@ -14,8 +14,7 @@ from compare_rows import CASE, row, rows
 from frame_rows import Row, frame
 from scipy.stats import mannwhitneyu
 
-from dlperf_runner.compare.baselines import read_baseline, save_baseline
-from dlperf_runner.compare.campaigns import COLUMNS, compare_campaigns
+from dlperf_runner.compare.campaigns import COLUMNS, compare_campaigns, read_baseline, save_baseline
 from dlperf_runner.compare.verdicts import published_limit, together
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import records

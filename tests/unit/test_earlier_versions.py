@@ -12,7 +12,7 @@ from gpu_campaigns import RATES, V100, campaign, on
 from make_logs import write
 
 from dlperf_runner.commands.summarize import summarize
-from dlperf_runner.compare.baselines import read_baseline
+from dlperf_runner.compare.campaigns import read_baseline
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.history.store import points
 

@@ -15,8 +15,7 @@ from pandas import DataFrame
 
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.commands.summarize import summarize
-from dlperf_runner.compare.baselines import BaselineCase
-from dlperf_runner.compare.campaigns import pairs
+from dlperf_runner.compare.campaigns import BaselineCase, pairs
 from dlperf_runner.core.frame import COLUMNS
 from dlperf_runner.core.identity import (
     CASE,

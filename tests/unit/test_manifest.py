@@ -21,7 +21,7 @@ from dlperf_runner.campaign import execute
 from dlperf_runner.campaign.manifest import FILE, append, parse, read, seal, seal_run
 from dlperf_runner.commands.report import make_report
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.report import data, units
+from dlperf_runner.report import result_files, units
 
 
 def in_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -228,7 +228,7 @@ def test_results_of_an_earlier_version_lack_the_columns_of_later_ones(
 
     with monkeypatch.context() as patched:
         patched.setattr(units, "named_record", earlier)
-        patched.setattr(data, "named_record", earlier)
+        patched.setattr(result_files, "named_record", earlier)
         output("summarize", "logs")
     printed = output("summarize", "--verify", "logs")
     assert "results of an earlier version, without 2 columns of this one" in printed

@@ -14,7 +14,7 @@ from dlperf_runner.compare.verdicts import to_decide, to_decide_published
 from dlperf_runner.core.frame import records
 from dlperf_runner.stats.between_campaigns import Spread
 from dlperf_runner.stats.ratios import published_interval
-from dlperf_runner.stats.repeats import MOST_MORE, more_runs
+from dlperf_runner.stats.sequential import MOST_MORE, more_runs
 
 
 def scattered(size: int, cv: float = 0.01, middle: float = 100.0) -> list[float]:

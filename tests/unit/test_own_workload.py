@@ -22,7 +22,7 @@ from dlperf_runner import logs
 from dlperf_runner.campaign.directory import read_plan
 from dlperf_runner.catalog import reader
 from dlperf_runner.commands import init_workload as command
-from dlperf_runner.compare.baselines import read_baseline
+from dlperf_runner.compare.campaigns import read_baseline
 from dlperf_runner.provision import environments
 
 LOG = "logs/1n2g/mine_b4_fp32_1.log"

@@ -8,14 +8,14 @@ import json
 
 from frame_rows import Row, cases, frame, row, runs
 
-from dlperf_runner.report import data, layout, markdown
+from dlperf_runner.report import layout, markdown, result_files
 from dlperf_runner.report.terminal import PIPE, Screen
 
 NAMES = {("mxnet-resnet50v1b", "resnet50v1b"): "rn50"}
 
 
 def result_names(*rows: Row) -> list[str]:
-    (document,) = data.results_by_batch(frame(rows), cases(rows), NAMES).values()
+    (document,) = result_files.results_by_batch(frame(rows), cases(rows), NAMES).values()
     return sorted(json.loads(document))
 
 
@@ -35,8 +35,8 @@ def test_absent_speedup_is_a_dash_and_null() -> None:
     assert [column.label for column in columns] == names
     (cells,) = lines
     assert [cell.text for cell in cells] == ["1", "2", "5.00", "-", "-", "1"]
-    assert json.loads(data.summary(table, [], []))["cases"][0]["speedup"] is None
-    (document,) = data.results_by_batch(frame(rows), table, NAMES).values()
+    assert json.loads(result_files.summary_json(table, [], []))["cases"][0]["speedup"] is None
+    (document,) = result_files.results_by_batch(frame(rows), table, NAMES).values()
     speeds = {"average_speed": 5.0, "median_speed": 5.0, "speedup": None}
     assert json.loads(document) == {"rn50": {"1n2g": {**speeds, "batch_size_per_device": 128}}}
 
@@ -61,7 +61,7 @@ def test_gpu_memory_has_a_column_where_it_was_measured() -> None:
         "| 1        | 1       | 383.760   | 1.00    | 100 %      | 1 | 12565            |\n"
         "| 1        | 2       | 747.295   | 1.95    | 97 %       | 1 | -                |\n"
     ) in markdown.render(table, [], [])
-    first, second = json.loads(data.summary(table, [], []))["cases"]
+    first, second = json.loads(result_files.summary_json(table, [], []))["cases"]
     assert (first["gpu_memory_mib"], second["gpu_memory_mib"]) == (12565.0, None)
 
 
@@ -127,13 +127,15 @@ def test_nothing_counted() -> None:
     document = markdown.render(table, ["a reason"], ["log:3: bad\n  try again"])
     assert "No run could be counted." in document
     assert "## Not counted\n\n- log:3: bad\n    try again\n" in document
-    assert data.results_by_batch(frame([]), table, NAMES) == {}
-    summary = json.loads(data.summary(table, [], ["bad"]))
+    assert result_files.results_by_batch(frame([]), table, NAMES) == {}
+    summary = json.loads(result_files.summary_json(table, [], ["bad"]))
     assert summary == {"cases": [], "notes": [], "problems": ["bad"]}
 
 
 def test_csv_has_nothing_for_what_is_absent() -> None:
-    header, line = data.csv_of(frame([row(None, valid=False, why_invalid="a, b")])).splitlines()
+    header, line = result_files.csv_of(
+        frame([row(None, valid=False, why_invalid="a, b")])
+    ).splitlines()
     found = dict(zip(header.split(","), line.split(","), strict=False))
     assert (found["value"], found["driver"], found["valid"]) == ("", "", "False")
     assert line.endswith('"a, b",')  # nothing is only stated
@@ -142,7 +144,9 @@ def test_csv_has_nothing_for_what_is_absent() -> None:
 def test_csv_is_read_back_as_it_was() -> None:
     values = ["plain", 'a "word"', "a,b", "a\nb", "a;b", None, "=1+1", "-x", "", " "]
     numbers = [0.0, -0.0, 1e-7, 1e22, 0.1, 1.0, 2.5, None, -3.0, 5.0]
-    text = data.csv([{"text": v, "number": n} for v, n in zip(values, numbers, strict=True)])
+    text = result_files.csv(
+        [{"text": v, "number": n} for v, n in zip(values, numbers, strict=True)]
+    )
     read = list(csv.reader(io.StringIO(text, newline=""), strict=True))
     quoted = ["'=1+1" if value == "=1+1" else "'-x" if value == "-x" else value for value in values]
     assert read[0] == ["text", "number"]

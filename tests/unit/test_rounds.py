@@ -26,7 +26,7 @@ from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.results.load import load_results
 from dlperf_runner.stats.intervals import FEW, median_interval
-from dlperf_runner.stats.repeats import relative_half_width, wanted_repeats
+from dlperf_runner.stats.sequential import relative_half_width, wanted_repeats
 
 STEADY = "mxnet-resnet50v1b-builtin_fp32_b2_1n1g"
 UNSTEADY = "mxnet-resnet50v1b-builtin_fp32_b2_1n2g"
