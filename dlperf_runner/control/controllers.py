@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import os
@@ -292,18 +290,20 @@ def _present(place: Path) -> list[dict[str, Any]]:
 
 def _devices(place: Path) -> list[dict[str, Any]]:
     """The telemetry of an ended run, by device."""
+    from ..results.run_log import finite_number, sampler_rows
+
     found: list[dict[str, Any]] = []
     names = {path.name.removesuffix(".gz") for path in place.glob("telemetry-*.csv*")}
     for name in sorted(names):
         node = name.removeprefix("telemetry-").removesuffix(".csv")
         samples: dict[int, dict[str, list[float]]] = {}
-        for row in _rows(place / name):
-            device = _number(row.get("device"))
+        for row in sampler_rows(place / name):
+            device = finite_number(row.get("device"))
             if device is None:
                 continue
             own = samples.setdefault(int(device), {name: [] for name in _TELEMETRY})
             for column, values in own.items():
-                if (value := _number(row.get(column))) is not None:
+                if (value := finite_number(row.get(column))) is not None:
                     values.append(value)
         found += [
             {"node": node, "device": device}
@@ -313,24 +313,7 @@ def _devices(place: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    with (
-        suppress(*_UNREADABLE, csv.Error),
-        open_stored(path) as content,
-        io.TextIOWrapper(content, encoding="utf-8", errors="replace", newline="") as file,
-    ):
-        return list(csv.DictReader(file))
-    return []
-
-
-def _number(text: object) -> float | None:
-    with suppress(TypeError, ValueError):
-        value = float(str(text))
-        return value if math.isfinite(value) else None
-    return None
-
-
-def poll_campaign(directory: Path, every_s: float = EVERY_S) -> Iterator[dict[str, Any]]:
+def poll_campaign(directory: Path) -> Iterator[dict[str, Any]]:
     """The shown state of a campaign, again and again until its controller has ended."""
     watch = CampaignWatch(directory)
     while True:
@@ -338,4 +321,4 @@ def poll_campaign(directory: Path, every_s: float = EVERY_S) -> Iterator[dict[st
         yield document
         if document["controller"] is None:
             return
-        time.sleep(every_s)
+        time.sleep(EVERY_S)

@@ -68,7 +68,7 @@ def _names(kind: str) -> Iterable[str]:
     from ..campaign.job_files import ALLOCATIONS
     from ..catalog.published_numbers import load_reports
     from ..catalog.reader import load_catalog
-    from ..compare.baselines import BASELINES
+    from ..compare.campaigns import BASELINES
     from ..compare.conditions import STATED
     from ..control.rounds import POLICIES
     from ..core.node import CONTAINER_CHOICES

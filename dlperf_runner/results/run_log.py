@@ -89,8 +89,10 @@ def _telemetry(
     used = dict(run.devices)
     for host in dict.fromkeys((*used, *run.hosts)):
         for row in _rows(run, "telemetry", host):
-            numbers = {name: n for name in _COLUMNS if (n := _number(row.get(name))) is not None}
-            device = _number(row.get("device"))
+            numbers = {
+                name: n for name in _COLUMNS if (n := finite_number(row.get(name))) is not None
+            }
+            device = finite_number(row.get("device"))
             if row.get("device") == "":
                 nodes.setdefault(host, []).append(numbers)
             elif device is not None and int(device) in used.get(host, ()):
@@ -107,7 +109,7 @@ def _xids(run: FoundRun) -> list[XidError] | None:
     return [
         XidError(
             host,
-            _number(row.get("xid")),
+            finite_number(row.get("xid")),
             f"Xid {row.get('xid')} on {row.get('bus_id')}: {row.get('message')}",
         )
         for host, _ in run.devices
@@ -123,7 +125,7 @@ def _health(run: FoundRun) -> Iterator[HealthReport]:
             names = ("entity", "system", "health", "message")
             report = HealthReport(host, *(row.get(name, "") for name in names))
             kind, _, number = report.entity.partition(" ")
-            if report.entity and (kind != "GPU" or _number(number) in devices):
+            if report.entity and (kind != "GPU" or finite_number(number) in devices):
                 yield report
 
 
@@ -131,7 +133,7 @@ def _gpu_processes(run: FoundRun) -> Iterator[GpuProcess]:
     for host, devices in run.devices:
         for row in _rows(run, "processes", host):
             names = ("device", "pid", "uid", "run_uid", "age_s", "run_age_s")
-            device, *numbers = (_number(row.get(name)) for name in names)
+            device, *numbers = (finite_number(row.get(name)) for name in names)
             known = [number for number in numbers if number is not None]
             if device in devices and len(known) == len(numbers):
                 yield GpuProcess(host, int(device), *known)
@@ -143,10 +145,13 @@ def _path(run: FoundRun, kind: str, host: str) -> Path:
 
 
 def _rows(run: FoundRun, kind: str, host: str) -> Iterator[dict[str, str]]:
-    """The readable rows of a sampler's file."""
     path = _path(run, kind, host)
-    if not run.has(path.name):
-        return
+    if run.has(path.name):
+        yield from sampler_rows(path)
+
+
+def sampler_rows(path: Path) -> Iterator[dict[str, str]]:
+    """The readable rows of a sampler's file."""
     try:
         with open_stored(path) as file:
             lines = iter(partial(file.readline, LONGEST), b"")
@@ -156,7 +161,7 @@ def _rows(run: FoundRun, kind: str, host: str) -> Iterator[dict[str, str]]:
         return
 
 
-def _number(text: str | None) -> float | None:
+def finite_number(text: str | None) -> float | None:
     """The number in a text such as 97, 287.51 or 0x0000000000000004; None for any other text."""
     if not text:
         return None
