@@ -317,7 +317,7 @@ def comparisons(rows: Sequence[Case], whole: Table, t: Labels) -> Iterator[Table
 
 
 # Columns of a comparison: what was only stated, the estimator, conditions, the publication.
-_BELOW = range(9, 16)
+_BELOW = range(9, 17)
 _ONLY_STATED = 9
 
 
@@ -352,6 +352,7 @@ def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Tabl
         Column(t("stated")),
         Column(t("factor_estimator")),
         Column(t("factors")),
+        Column(t("to_state")),
         Column(t("noted")),
         Column(t("declared")),
         Column(t("not_stated")),
@@ -376,7 +377,9 @@ def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
         Cell(verdict_text(verdict, t), verdict, mark=verdict),
         cell(t.conditions(row["stated"])),
         cell(row["estimator"]),
-        *(cell(t.conditions(row.get(name))) for name in ("factors", "noted")),
+        cell(t.conditions(row.get("factors"))),
+        cell(row.get("to_state")),
+        cell(t.conditions(row.get("noted"))),
         cell(row.get("declared")),
         cell(t.conditions(row.get("unknown"))),
         cell(publication or None),
