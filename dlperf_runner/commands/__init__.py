@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import locale
 import os
 import signal
 import sys
@@ -172,6 +173,8 @@ def main() -> None:
     codecs.register_error("escaped", _escaped)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="escaped")
+    if locale.getlocale()[1] != "UTF-8":
+        os.environ["LC_ALL"] = "C.UTF-8"  # Ansible refuses others, such as LC_ALL=C
     app(prog_name="dlperf")
 
 

@@ -15,7 +15,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 from command_line import call
-from make_logs import campaign_run, gluoncv
+from make_logs import ROOT, campaign_run, gluoncv
 from plan_examples import gpu_nodes, lab_nodes
 from planned_campaigns import end, set_outcome
 
@@ -26,8 +26,6 @@ from dlperf_runner.core.lists import name_ranges
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan import inventory
 from dlperf_runner.results.statement import Statements
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -375,6 +373,39 @@ def test_time_to_wait_is_checked_first_and_the_plan_has_it_in_seconds(tmp_path: 
     arguments = ["plan", "--nodes", "1", "--json", "--campaign", str(tmp_path / "c")]
     assert call(*arguments, "--wait", "30m").document["wait_s"] == 1800
     assert "wait_s" not in json.loads((tmp_path / "c" / "plan.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (
+            (
+                "plan",
+                "-i",
+                str(ROOT / "inventory" / "example-h100"),
+                "--workload",
+                "nccl-allreduce",
+            ),
+            0,
+        ),
+        (("summarize", "été"), 2),
+        (("run", "--model", "été"), 2),
+        (("list", "published"), 0),
+    ],
+)
+def test_no_command_needs_a_locale_with_utf8(
+    tmp_path: Path, words: Sequence[str], status: int
+) -> None:
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "dlperf_runner", *words],
+        cwd=tmp_path,
+        env={**os.environ, **ascii_only},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert b"Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
