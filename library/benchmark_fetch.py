@@ -6,19 +6,22 @@ from __future__ import absolute_import, division, print_function
 
 __metaclass__ = type
 
-DOCUMENTATION = r"""
-module: benchmark_fetch
-short_description: Return a part of a large file written by a benchmark
-description:
-  - For large files that M(benchmark_job) describes but does not return.
-  - Reads only regular files owned by the user that runs it, never a link, FIFO or device. Changes nothing.
-options:
-  path: {description: The file., type: path, required: true}
-  identity: {description: "Identity of the file from M(benchmark_job). Another file at the same path is refused.", type: str, required: true}
-  offset: {description: First byte., type: int, required: true}
-  count: {description: Number of bytes., type: int, required: true}
-author: [dlperf_runner]
-"""
+DOCUMENTATION = {
+    "module": "benchmark_fetch",
+    "short_description": "Return a part of a large file written by a benchmark",
+    "description": [
+        "For large files that M(benchmark_job) describes but does not return.",
+        "Reads only regular files owned by the user that runs it, never a link, FIFO or device. Changes nothing.",
+    ],
+    "options": {
+        "path": {"type": "path", "required": True, "description": "The file."},
+        "identity": {"type": "str", "required": True, "description":
+            "Identity of the file from M(benchmark_job). Another file at the same path is refused."},
+        "offset": {"type": "int", "required": True, "description": "First byte."},
+        "count": {"type": "int", "required": True, "description": "Number of bytes."},
+    },
+    "author": ["dlperf_runner"],
+}  # fmt: skip
 
 EXAMPLES = r"""
 - name: Read the first MiB of a log
@@ -39,15 +42,7 @@ from ansible.module_utils.run_agent.owned_file import OwnedFile, Refused
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "identity": {"type": "str", "required": True},
-            "offset": {"type": "int", "required": True},
-            "count": {"type": "int", "required": True},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     path = module.params["path"]
     try:
         with OwnedFile(path) as source:

@@ -6,61 +6,59 @@ from __future__ import absolute_import, division, print_function
 
 __metaclass__ = type
 
-DOCUMENTATION = r"""
-module: benchmark_job
-short_description: Launch a command detached from the connection and wait for it to finish
-description:
-  - The first call with a new O(launch) starts its C(argv) under a small supervisor that outlives the
-    connection. Each call waits at most C(wait_s) seconds and returns whether the command has finished.
-  - The supervisor stops the command's whole process group after C(timeout_s), or when no call came within
-    C(lease_s) seconds, so that a lost controller leaves no load on the cluster. It also stops the group at
-    once on O(order), and when a node of the run no longer has the C(lock).
-  - A command hangs if its log has not grown for C(hung_after_s) seconds and for C(hung_after_lines) times the median time between two lines
-    before. Until the log has a rhythm of five times, a command hangs if the log has not grown for C(hung_after_s) seconds and one of its
-    processes was stopped or waited for a device for as long, or none of them did anything, or the log has not grown for C(first_step_s).
-    Before the supervisor stops it, it keeps the state of the run's processes in a file beside the log, on this node and on C(hosts).
-  - If a command fails or is stopped, its processes on C(hosts) are killed too, and RV(left) lists what is left anywhere.
-  - The command does not start while others use more than C(most_cores_beside) cores of a node, or one of its GPUs; this is waited for up to
-    C(idle_wait_s) seconds. Other users' processes that use the CPU during the command are recorded, on this node and on C(hosts).
-  - Standard output and standard error go to one log. The command does not pass through a shell.
-  - The command can write to C(directory). The module reads only regular files there that belong to its own user, never a link
-    or a FIFO.
-  - While the command runs, each host in C(sample_hosts) is sampled every C(sample_s) seconds - its CPU, memory, disks and network, and with
-    C(sample_gpus) its GPUs, the processes on them and the Xid errors of the kernel's log (see C(module_utils/run_agent/node_sampler.py)). If that
-    would take more than 0.5 % of a core, samples are rarer. Failures of this sampling never affect the command.
-options:
-  launch:
-    description:
-      - The launch, as C(dlperf_runner/campaign/launch.py) makes it of a run. Its C(launch) identifies it; another value in the same C(directory)
-        is another launch.
-      - C(argv) is executed in C(cwd), or else in C(directory), with the variables C(env) besides HOME, USER, LOGNAME, PATH and LANG.
-        C(cleanup) is a command that removes what C(argv) may leave outside of its process group, such as a container. It is executed before
-        the command and after its end.
-      - C(runs) is the directory of all runs of this node, CAMPAIGN/CASE/rN, of which the last C(keep) stay.
-      - C(host) is the name of this node. C(hosts) are the nodes of the run without a launch of their own, and C(idle) those that the
-        campaign holds but the run does not use, as C(ssh) addresses by name. C(is_only_launch) says whether all processes of the run are
-        those of this launch.
-      - C(lock) has C(directory), C(token) and C(lease_s) of the campaign's M(node_lock). Every call renews it on this node, and the supervisor
-        on the others.
-      - C(sample_hosts) are sampled every C(sample_s) seconds, if that is not 0. C(sample_devices) is how many devices the command uses on each
-        host, the first ones, or the first ones in CUDA_VISIBLE_DEVICES; only they count for the peak memory. 0 means all.
-      - Files up to C(at_once_bytes) are returned with their content. Larger ones are read by M(benchmark_fetch).
-    type: dict
-    required: true
-  launched:
-    description: Whether an earlier call has started this launch. If so, nothing is started, even if its state is lost.
-    type: bool
-    default: false
-  order:
-    description: >-
-      V(stopped) - stop the command now; V(peer) - another launch of the same run has failed, so keep the state as for a hang, and stop the
-      command.
-    type: str
-    choices: ["", stopped, peer]
-    default: ""
-  wait_s: {description: "The longest time that one call waits, in seconds.", type: float, default: 5}
-author: [dlperf_runner]
-"""
+DOCUMENTATION = {
+    "module": "benchmark_job",
+    "short_description": "Launch a command detached from the connection and wait for it to finish",
+    "description": [
+        "The first call with a new O(launch) starts its C(argv) under a small supervisor that outlives the connection. Each call waits at "
+        "most C(wait_s) seconds and returns whether the command has finished.",
+        "The supervisor stops the command's whole process group after C(timeout_s), or when no call came within C(lease_s) seconds, so "
+        "that a lost controller leaves no load on the cluster. It also stops the group at once on O(order), and when a node of the run no "
+        "longer has the C(lock).",
+        "A command hangs if its log has not grown for C(hung_after_s) seconds and for C(hung_after_lines) times the median time between "
+        "two lines before. Until the log has a rhythm of five times, a command hangs if the log has not grown for C(hung_after_s) seconds "
+        "and one of its processes was stopped or waited for a device for as long, or none of them did anything, or the log has not grown "
+        "for C(first_step_s). Before the supervisor stops it, it keeps the state of the run's processes in a file beside the log, on this "
+        "node and on C(hosts).",
+        "If a command fails or is stopped, its processes on C(hosts) are killed too, and RV(left) lists what is left anywhere.",
+        "The command does not start while others use more than C(most_cores_beside) cores of a node, or one of its GPUs; this is waited "
+        "for up to C(idle_wait_s) seconds. Other users' processes that use the CPU during the command are recorded, on this node and on "
+        "C(hosts).",
+        "Standard output and standard error go to one log. The command does not pass through a shell.",
+        "The command can write to C(directory). The module reads only regular files there that belong to its own user, never a link or a "
+        "FIFO.",
+        "While the command runs, each host in C(sample_hosts) is sampled every C(sample_s) seconds - its CPU, memory, disks and network, "
+        "and with C(sample_gpus) its GPUs, the processes on them and the Xid errors of the kernel's log (see "
+        "C(module_utils/run_agent/node_sampler.py)). If that would take more than 0.5 % of a core, samples are rarer. Failures of this "
+        "sampling never affect the command.",
+    ],
+    "options": {
+        "launch": {"type": "dict", "required": True, "description": [
+            "The launch, as C(dlperf_runner/campaign/launch.py) makes it of a run. Its C(launch) identifies it; another value in the same "
+            "C(directory) is another launch.",
+            "C(argv) is executed in C(cwd), or else in C(directory), with the variables C(env) besides HOME, USER, LOGNAME, PATH and "
+            "LANG. C(cleanup) is a command that removes what C(argv) may leave outside of its process group, such as a container. It is "
+            "executed before the command and after its end.",
+            "C(runs) is the directory of all runs of this node, CAMPAIGN/CASE/rN, of which the last C(keep) stay.",
+            "C(host) is the name of this node. C(hosts) are the nodes of the run without a launch of their own, and C(idle) those that "
+            "the campaign holds but the run does not use, as C(ssh) addresses by name. C(is_only_launch) says whether all processes of "
+            "the run are those of this launch.",
+            "C(lock) has C(directory), C(token) and C(lease_s) of the campaign's M(node_lock). Every call renews it on this node, and the "
+            "supervisor on the others.",
+            "C(sample_hosts) are sampled every C(sample_s) seconds, if that is not 0. C(sample_devices) is how many devices the command "
+            "uses on each host, the first ones, or the first ones in CUDA_VISIBLE_DEVICES; only they count for the peak memory. 0 means "
+            "all.",
+            "Files up to C(at_once_bytes) are returned with their content. Larger ones are read by M(benchmark_fetch).",
+        ]},
+        "launched": {"type": "bool", "default": False, "description":
+            "Whether an earlier call has started this launch. If so, nothing is started, even if its state is lost."},
+        "order": {"type": "str", "choices": ["", "stopped", "peer"], "default": "", "description":
+            "V(stopped) - stop the command now; V(peer) - another launch of the same run has failed, so keep the state as for a hang, and "
+            "stop the command."},
+        "wait_s": {"type": "float", "default": 5.0, "description": "The longest time that one call waits, in seconds."},
+    },
+    "author": ["dlperf_runner"],
+}  # fmt: skip
 
 EXAMPLES = r"""
 - name: Launch a training and wait for it for 5 seconds
@@ -147,15 +145,7 @@ def files(launch, log_file):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "launch": {"type": "dict", "required": True},
-            "launched": {"type": "bool", "default": False},
-            "order": {"type": "str", "choices": ["", "stopped", "peer"], "default": ""},
-            "wait_s": {"type": "float", "default": 5.0},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     launch = module.params["launch"]
     log_file = os.path.join(launch["directory"], launch["log"])
     if module.check_mode:

@@ -1,23 +1,26 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function, unicode_literals
 
-DOCUMENTATION = r"""
-module: build_archive
-short_description: Check the archive of a build for unsafe contents and install it
-description:
-  - Unlike C(unarchive), it checks the whole archive (a tar file compressed with gzip) before it writes the first file. It
-    refuses setuid, setgid and sticky bits, world-writable files, devices, FIFOs, absolute paths and paths with C(..),
-    links that leave O(path), duplicate names, names below a link, and names with control characters.
-  - All installed files belong to root. Executable files get mode 0755, others 0644.
-  - The archive is unpacked next to O(path) and renamed, so an interrupted run never leaves a partial build. Existing contents of O(path) are removed.
-  - Only root may have write access to the folders above O(path).
-options:
-  archive: {description: The archive., type: path, required: true}
-  path: {description: The folder to install into., type: path, required: true}
-  key: {description: "Name of the build, written to C(.dlperf-build) in O(path).", type: str, required: true, no_log: false}
-attributes:
-  check_mode: {support: partial, details: The archive is checked; nothing is written.}
-"""
+DOCUMENTATION = {
+    "module": "build_archive",
+    "short_description": "Check the archive of a build for unsafe contents and install it",
+    "description": [
+        "Unlike C(unarchive), it checks the whole archive (a tar file compressed with gzip) before it writes the first file. It refuses "
+        "setuid, setgid and sticky bits, world-writable files, devices, FIFOs, absolute paths and paths with C(..), links that leave "
+        "O(path), duplicate names, names below a link, and names with control characters.",
+        "All installed files belong to root. Executable files get mode 0755, others 0644.",
+        "The archive is unpacked next to O(path) and renamed, so an interrupted run never leaves a partial build. Existing contents of "
+        "O(path) are removed.",
+        "Only root may have write access to the folders above O(path).",
+    ],
+    "options": {
+        "archive": {"type": "path", "required": True, "description": "The archive."},
+        "path": {"type": "path", "required": True, "description": "The folder to install into."},
+        "key": {"type": "str", "required": True, "no_log": False, "description":
+            "Name of the build, written to C(.dlperf-build) in O(path)."},
+    },
+    "attributes": {"check_mode": {"support": "partial", "details": "The archive is checked; nothing is written."}},
+}  # fmt: skip
 
 import errno
 import io
@@ -178,14 +181,7 @@ def unpack(archive, contents, new, key):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "archive": {"type": "path", "required": True},
-            "path": {"type": "path", "required": True},
-            "key": {"type": "str", "required": True, "no_log": False},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     os.umask(0o022)
     source, path = module.params["archive"], module.params["path"].rstrip("/")
     new = path + ".dlperf-new"

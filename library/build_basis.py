@@ -1,21 +1,22 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: build_basis
-short_description: Return what a build from source depends on, and which build is installed
-description:
-  - A build can be reused if its source, options, path, C library and machine type are the same. Together they form a key.
-  - In check mode it returns C(changed) if the build with this key is not installed.
-options:
-  name: {description: "Name of the software in lower case; the key begins with it.", type: str, required: true}
-  version: {description: Version of the software., type: str, required: true}
-  sha256: {description: Checksum of the source., type: str, required: true}
-  options: {description: "Options of configure.", type: list, elements: str, default: []}
-  path: {description: Installation directory., type: path, required: true}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "build_basis",
+    "short_description": "Return what a build from source depends on, and which build is installed",
+    "description": [
+        "A build can be reused if its source, options, path, C library and machine type are the same. Together they form a key.",
+        "In check mode it returns C(changed) if the build with this key is not installed.",
+    ],
+    "options": {
+        "name": {"type": "str", "required": True, "description": "Name of the software in lower case; the key begins with it."},
+        "version": {"type": "str", "required": True, "description": "Version of the software."},
+        "sha256": {"type": "str", "required": True, "description": "Checksum of the source."},
+        "options": {"type": "list", "elements": "str", "default": [], "description": "Options of configure."},
+        "path": {"type": "path", "required": True, "description": "Installation directory."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 key: {description: Key of the build; also the name of its folder., returned: always, type: str}
@@ -37,16 +38,7 @@ STAMP = ".dlperf-build"  # inside the build, so it exists only if the build is c
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True},
-            "version": {"type": "str", "required": True},
-            "sha256": {"type": "str", "required": True},
-            "options": {"type": "list", "elements": "str", "default": []},
-            "path": {"type": "path", "required": True},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     given = module.params
     basis = {
         "name": given["name"],

@@ -1,28 +1,28 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: container_image
-short_description: Build an image from this node's packages and one environment
-description:
-  - The image contains the unmodified files of the installed packages and O(environment). It contains no other files of the node and no
-    edited configuration.
-  - It is rebuilt if the node's packages or the environment's distributions have changed. The image is written as one archive that
-    engines can load; its digests are computed while writing. Nothing is pulled, and no image builder runs.
-  - The node's files are read, and the archive is written, with the permissions of O(user). Only this user can read it.
-  - After a build the archive stays at O(archive), so that other nodes can load it. O(keep) writes it again.
-options:
-  name: {description: "Name of the image, without a tag.", type: str, required: true}
-  environment: {description: The environment to include., type: path, required: true}
-  mpirun:
-    description: The C(mpirun) to include. A build in its own folder below C(/opt) or C(/usr/local) is copied too.
-    type: path
-  archive: {description: Path of the archive., type: path, required: true}
-  user: {description: The user who owns the image., type: str, required: true}
-  keep: {description: Write the archive even if the image exists., type: bool, default: false}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "container_image",
+    "short_description": "Build an image from this node's packages and one environment",
+    "description": [
+        "The image contains the unmodified files of the installed packages and O(environment). It contains no other files of the node and "
+        "no edited configuration.",
+        "It is rebuilt if the node's packages or the environment's distributions have changed. The image is written as one archive that "
+        "engines can load; its digests are computed while writing. Nothing is pulled, and no image builder runs.",
+        "The node's files are read, and the archive is written, with the permissions of O(user). Only this user can read it.",
+        "After a build the archive stays at O(archive), so that other nodes can load it. O(keep) writes it again.",
+    ],
+    "options": {
+        "name": {"type": "str", "required": True, "description": "Name of the image, without a tag."},
+        "environment": {"type": "path", "required": True, "description": "The environment to include."},
+        "mpirun": {"type": "path", "description":
+            "The C(mpirun) to include. A build in its own folder below C(/opt) or C(/usr/local) is copied too."},
+        "archive": {"type": "path", "required": True, "description": "Path of the archive."},
+        "user": {"type": "str", "required": True, "description": "The user who owns the image."},
+        "keep": {"type": "bool", "default": False, "description": "Write the archive even if the image exists."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 digest: {description: Digest of the image's manifest; empty if there is none yet., returned: always, type: str}
@@ -64,17 +64,7 @@ class Podman(object):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True},
-            "environment": {"type": "path", "required": True},
-            "mpirun": {"type": "path"},
-            "archive": {"type": "path", "required": True},
-            "user": {"type": "str", "required": True},
-            "keep": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     given = module.params
     try:
         user = pwd.getpwnam(given["user"])

@@ -1,26 +1,29 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: dataset_info
-short_description: Check a data set on this node
-description:
-  - Compares files, sizes and counts with what is expected, and reads the first records of the first and the last file as a training
-    program would. Changes nothing.
-  - It counts the records of RecordIO files by their index. The number of records in other formats is known only if the role
-    made the data set.
-options:
-  path: {description: Folder of the data set., type: path, required: true}
-  format: {description: Record format., type: str, choices: [recordio, tfrecord, ofrecord], required: true}
-  files: {description: "Files that the data set must have, as paths below O(path).", type: list, elements: str, required: true}
-  pattern: {description: "A glob that matches all of O(files). Other files that match it are a problem: programs would read them, too.", type: str}
-  classes: {description: Number of classes; labels must be smaller., type: int, required: true}
-  records: {description: Expected number of records., type: int}
-  width: {description: Width of every image; 0 accepts any., type: int, default: 0}
-  faces: {description: Whether it has the records of identities and the file C(property)., type: bool, default: false}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "dataset_info",
+    "short_description": "Check a data set on this node",
+    "description": [
+        "Compares files, sizes and counts with what is expected, and reads the first records of the first and the last file as a training "
+        "program would. Changes nothing.",
+        "It counts the records of RecordIO files by their index. The number of records in other formats is known only if the role made "
+        "the data set.",
+    ],
+    "options": {
+        "path": {"type": "path", "required": True, "description": "Folder of the data set."},
+        "format": {"type": "str", "required": True, "choices": ["ofrecord", "recordio", "tfrecord"], "description": "Record format."},
+        "files": {"type": "list", "elements": "str", "required": True, "description":
+            "Files that the data set must have, as paths below O(path)."},
+        "pattern": {"type": "str", "description":
+            "A glob that matches all of O(files). Other files that match it are a problem: programs would read them, too."},
+        "classes": {"type": "int", "required": True, "description": "Number of classes; labels must be smaller."},
+        "records": {"type": "int", "description": "Expected number of records."},
+        "width": {"type": "int", "default": 0, "description": "Width of every image; 0 accepts any."},
+        "faces": {"type": "bool", "default": False, "description": "Whether it has the records of identities and the file C(property)."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 problems: {description: What differs from the expected data set., returned: always, type: list}
@@ -124,19 +127,7 @@ def property_problems(given):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "format": {"type": "str", "choices": sorted(READ), "required": True},
-            "files": {"type": "list", "elements": "str", "required": True},
-            "pattern": {"type": "str"},
-            "classes": {"type": "int", "required": True},
-            "records": {"type": "int"},
-            "width": {"type": "int", "default": 0},
-            "faces": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     given = module.params
     found = {"files": 0, "bytes": 0, "records": None, "digest": "", "sample": None}
     if not os.path.isdir(given["path"]):

@@ -1,33 +1,35 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function, unicode_literals
 
-DOCUMENTATION = r"""
-module: dataset_make
-short_description: Bring a data set to a folder of this node, or remove one that this module brought
-description:
-  - Unpacks an archive whose checksum is known, packs a folder of JPEGs into a record format, or makes synthetic images of the size,
-    number and classes of the real ones.
-  - Everything is written next to O(path) and renamed, so a data set is whole or missing. A folder that this module did not make is
-    neither replaced nor removed.
-options:
-  path: {description: Folder of the data set., type: path, required: true}
-  state: {description: Whether the data set is there., type: str, choices: [present, absent], default: present}
-  format: {description: Record format., type: str, choices: [recordio, tfrecord, ofrecord]}
-  files: {description: "Files of the data set, as paths below O(path).", type: list, elements: str, default: []}
-  faces: {description: Add the records of identities and the file C(property) that insightface reads., type: bool, default: false}
-  archive: {description: "A tar archive: a path on this node, or a URL.", type: str}
-  sha256: {description: SHA-256 of the archive., type: str}
-  images: {description: Folder with a folder of JPEGs per class., type: path}
-  records: {description: Number of synthetic images., type: int}
-  classes: {description: Number of classes of synthetic images., type: int}
-  width: {description: Width of synthetic images., type: int}
-  height: {description: Height of synthetic images., type: int}
-  mean_bytes: {description: Mean size of synthetic images., type: int}
-  seed: {description: Seed of the synthetic images and of the order of O(images)., type: int, default: 0}
-  processors: {description: Number of processes; 0 takes all processors., type: int, default: 0}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "dataset_make",
+    "short_description": "Bring a data set to a folder of this node, or remove one that this module brought",
+    "description": [
+        "Unpacks an archive whose checksum is known, packs a folder of JPEGs into a record format, or makes synthetic images of the size, "
+        "number and classes of the real ones.",
+        "Everything is written next to O(path) and renamed, so a data set is whole or missing. A folder that this module did not make is "
+        "neither replaced nor removed.",
+    ],
+    "options": {
+        "path": {"type": "path", "required": True, "description": "Folder of the data set."},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present", "description": "Whether the data set is there."},
+        "format": {"type": "str", "choices": ["recordio", "tfrecord", "ofrecord"], "description": "Record format."},
+        "files": {"type": "list", "elements": "str", "default": [], "description": "Files of the data set, as paths below O(path)."},
+        "faces": {"type": "bool", "default": False, "description":
+            "Add the records of identities and the file C(property) that insightface reads."},
+        "archive": {"type": "str", "description": "A tar archive: a path on this node, or a URL."},
+        "sha256": {"type": "str", "description": "SHA-256 of the archive."},
+        "images": {"type": "path", "description": "Folder with a folder of JPEGs per class."},
+        "records": {"type": "int", "description": "Number of synthetic images."},
+        "classes": {"type": "int", "description": "Number of classes of synthetic images."},
+        "width": {"type": "int", "description": "Width of synthetic images."},
+        "height": {"type": "int", "description": "Height of synthetic images."},
+        "mean_bytes": {"type": "int", "description": "Mean size of synthetic images."},
+        "seed": {"type": "int", "default": 0, "description": "Seed of the synthetic images and of the order of O(images)."},
+        "processors": {"type": "int", "default": 0, "description": "Number of processes; 0 takes all processors."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 import hashlib
 import io
@@ -131,21 +133,8 @@ def replace(path, made_of, given, kind):
 
 
 def main():
-    numbers = dict((name, {"type": "int"}) for name in ("records", "classes", "width", "height", "mean_bytes"))
     module = AnsibleModule(
-        argument_spec=dict(
-            numbers,
-            path={"type": "path", "required": True},
-            state={"type": "str", "choices": ["present", "absent"], "default": "present"},
-            format={"type": "str", "choices": ["recordio", "tfrecord", "ofrecord"]},
-            files={"type": "list", "elements": "str", "default": []},
-            faces={"type": "bool", "default": False},
-            archive={"type": "str"},
-            sha256={"type": "str"},
-            images={"type": "path"},
-            seed={"type": "int", "default": 0},
-            processors={"type": "int", "default": 0},
-        ),
+        DOCUMENTATION["options"],
         mutually_exclusive=[sorted(KINDS)],
         required_together=[("archive", "sha256"), ("classes", "width", "height", "mean_bytes")],
         required_by={"images": ["format"], "records": ["format", "classes"]},

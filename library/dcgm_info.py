@@ -1,18 +1,20 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: dcgm_info
-short_description: Run DCGM's diagnostics on a node's GPUs
-description:
-  - Runs C(dcgmi diag -r LEVEL -j). It computes on all GPUs, so nothing else may use them. Changes nothing, and never fails because of a GPU.
-options:
-  level: {description: "1 checks software and settings in seconds, 2 also memory and PCIe in minutes, 3 also load, power and NVLink in up to an hour.",
-    type: int, required: true, choices: [1, 2, 3]}
-  timeout: {description: Time limit in seconds; by default 2 minutes for level 1; 15 for 2; 90 for 3., type: int}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "dcgm_info",
+    "short_description": "Run DCGM's diagnostics on a node's GPUs",
+    "description":
+        "Runs C(dcgmi diag -r LEVEL -j). It computes on all GPUs, so nothing else may use them. Changes nothing, and never fails because "
+        "of a GPU.",
+    "options": {
+        "level": {"type": "int", "required": True, "choices": [1, 2, 3], "description":
+            "1 checks software and settings in seconds, 2 also memory and PCIe in minutes, 3 also load, power and NVLink in up to an "
+            "hour."},
+        "timeout": {"type": "int", "description": "Time limit in seconds; by default 2 minutes for level 1; 15 for 2; 90 for 3."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 level: {description: The level that was asked for., returned: always, type: int}
@@ -127,10 +129,7 @@ def facts(level, timeout):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={"level": {"type": "int", "required": True, "choices": [1, 2, 3]}, "timeout": {"type": "int"}},
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     level = module.params["level"]
     module.exit_json(changed=False, **facts(level, module.params["timeout"] or TIMEOUTS[level]))
 

@@ -1,29 +1,23 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: deb_packages
-short_description: Install the distribution's packages that the node does not have yet
-description:
-  - Differs from C(ansible.builtin.apt) in three ways that a bare cluster needs. It needs no python-apt on the node,
-    so check mode works on a fresh node. If everything is installed, it runs one C(dpkg-query) instead of loading
-    an apt cache. It refreshes the package lists only before an installation.
-  - On the RHEL family it installs the packages with dnf, by the names that module_utils/node_packages.py gives.
-  - It records what it installs in C(/var/lib/dlperf/undo/packages.json), so that C(package_family) can remove it.
-options:
-  names:
-    description: Packages as C(name) or C(name=version), by Debian's names.
-    type: list
-    elements: str
-    required: true
-  lock_timeout:
-    description: How many seconds to wait for another package manager.
-    type: int
-    default: 300
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "deb_packages",
+    "short_description": "Install the distribution's packages that the node does not have yet",
+    "description": [
+        "Differs from C(ansible.builtin.apt) in three ways that a bare cluster needs. It needs no python-apt on the node, so check mode "
+        "works on a fresh node. If everything is installed, it runs one C(dpkg-query) instead of loading an apt cache. It refreshes the "
+        "package lists only before an installation.",
+        "On the RHEL family it installs the packages with dnf, by the names that module_utils/node_packages.py gives.",
+        "It records what it installs in C(/var/lib/dlperf/undo/packages.json), so that C(package_family) can remove it.",
+    ],
+    "options": {
+        "names": {"type": "list", "elements": "str", "required": True, "description":
+            "Packages as C(name) or C(name=version), by Debian's names."},
+        "lock_timeout": {"type": "int", "default": 300, "description": "How many seconds to wait for another package manager."},
+    },
+    "attributes": {"check_mode": {"support": "full"}, "diff_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 versions:
@@ -92,13 +86,7 @@ def difference(before, after):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "names": {"type": "list", "elements": "str", "required": True},
-            "lock_timeout": {"type": "int", "default": 300},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     # {name: version, or None for any version}
     wanted = dict((name.split("=", 1) + [None])[:2] for name in module.params["names"])
     if not wanted:

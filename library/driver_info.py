@@ -1,25 +1,19 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: driver_info
-short_description: Gather the state of NVIDIA's driver on a node, and conflicting software
-description:
-  - Reads C(/proc), C(/sys) and the list of installed packages. Changes nothing and needs no driver.
-options:
-  root: {description: The node's root directory; tests set another one., type: path, default: /}
-  build:
-    description: Also say whether the running kernel can have, has and may load the driver's module (modinfo, dkms, mokutil).
-    type: bool
-    default: false
-  signing_keys:
-    description: Public keys with which dkms may sign modules. Under Secure Boot, one that exists must be enrolled.
-    type: list
-    elements: path
-    default: []
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "driver_info",
+    "short_description": "Gather the state of NVIDIA's driver on a node, and conflicting software",
+    "description": "Reads C(/proc), C(/sys) and the list of installed packages. Changes nothing and needs no driver.",
+    "options": {
+        "root": {"type": "path", "default": "/", "description": "The node's root directory; tests set another one."},
+        "build": {"type": "bool", "default": False, "description":
+            "Also say whether the running kernel can have, has and may load the driver's module (modinfo, dkms, mokutil)."},
+        "signing_keys": {"type": "list", "elements": "path", "default": [], "description":
+            "Public keys with which dkms may sign modules. Under Secure Boot, one that exists must be enrolled."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 running: {description: Version of the loaded kernel module; null if none is loaded., returned: always, type: str}
@@ -103,14 +97,7 @@ def build(root, kernel, keys):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "root": {"type": "path", "default": "/"},
-            "build": {"type": "bool", "default": False},
-            "signing_keys": {"type": "list", "elements": "path", "default": []},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     root, kernel = module.params["root"], platform.release()
     packages = [name for name in all_names() if DRIVER_PACKAGE.match(name)]
     built = build(root, kernel, module.params["signing_keys"]) if module.params["build"] else {}

@@ -1,21 +1,22 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: fabric_info
-short_description: Gather facts about a node's InfiniBand and RoCE ports and their state
-description:
-  - Reads C(/sys/class/infiniband), its network interfaces and the kernel's modules, and runs C(ip) and C(ofed_info) if they
-    are installed. Changes nothing, and never fails because of a port.
-options:
-  root: {description: The node's root directory. Tests set another one with recorded files., type: path, default: /}
-  user: {description: "User whose limit of locked memory to read; by default that of the module's own process.", type: str}
-  interface: {description: "A network interface to include, even if it does not belong to an RDMA device.", type: str}
-  rails: {description: "The ports that NCCL uses, in the syntax of NCCL_IB_HCA, such as C(=mlx5_0:1,mlx5_1:1) or C(^mlx5_4).", type: str}
-  timeout: {description: Time limit of each program in seconds., type: int, default: 20}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "fabric_info",
+    "short_description": "Gather facts about a node's InfiniBand and RoCE ports and their state",
+    "description":
+        "Reads C(/sys/class/infiniband), its network interfaces and the kernel's modules, and runs C(ip) and C(ofed_info) if they are "
+        "installed. Changes nothing, and never fails because of a port.",
+    "options": {
+        "root": {"type": "path", "default": "/", "description": "The node's root directory. Tests set another one with recorded files."},
+        "user": {"type": "str", "description": "User whose limit of locked memory to read; by default that of the module's own process."},
+        "interface": {"type": "str", "description": "A network interface to include, even if it does not belong to an RDMA device."},
+        "rails": {"type": "str", "default": "", "description":
+            "The ports that NCCL uses, in the syntax of NCCL_IB_HCA, such as C(=mlx5_0:1,mlx5_1:1) or C(^mlx5_4)."},
+        "timeout": {"type": "int", "default": 20, "description": "Time limit of each program in seconds."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 devices:
@@ -57,16 +58,7 @@ from ansible.module_utils.fabric_facts import facts
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "root": {"type": "path", "default": "/"},
-            "user": {"type": "str"},
-            "interface": {"type": "str"},
-            "rails": {"type": "str", "default": ""},
-            "timeout": {"type": "int", "default": 20},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     given = module.params
     module.exit_json(changed=False, **facts(*(given[name] for name in ("root", "user", "interface", "rails", "timeout"))))
 

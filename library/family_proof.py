@@ -1,24 +1,22 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: family_proof
-short_description: Verify that a family of packages has its versions and will keep them
-description:
-  - On Debian and Ubuntu, checks versions and holds in dpkg, candidates and priorities in apt's policy, and the packages' files.
-  - On the RHEL family, checks versions in rpm, the upgrades that dnf would install, and the packages' files.
-  - Does not rely on the records of the module C(package_family).
-options:
-  name: {description: "Name of the family, for messages.", type: str, required: true}
-  packages: {description: "Packages, with their exact versions.", type: dict, required: true}
-  files:
-    description: Globs of the packages' files. Each glob must match a file.
-    type: list
-    elements: str
-    default: []
-attributes:
-  check_mode: {support: partial, details: Verifies nothing if the packages are not installed yet.}
-"""
+DOCUMENTATION = {
+    "module": "family_proof",
+    "short_description": "Verify that a family of packages has its versions and will keep them",
+    "description": [
+        "On Debian and Ubuntu, checks versions and holds in dpkg, candidates and priorities in apt's policy, and the packages' files.",
+        "On the RHEL family, checks versions in rpm, the upgrades that dnf would install, and the packages' files.",
+        "Does not rely on the records of the module C(package_family).",
+    ],
+    "options": {
+        "name": {"type": "str", "required": True, "description": "Name of the family, for messages."},
+        "packages": {"type": "dict", "required": True, "description": "Packages, with their exact versions."},
+        "files": {"type": "list", "elements": "str", "default": [], "description":
+            "Globs of the packages' files. Each glob must match a file."},
+    },
+    "attributes": {"check_mode": {"support": "partial", "details": "Verifies nothing if the packages are not installed yet."}},
+}  # fmt: skip
 
 import glob
 import re
@@ -94,14 +92,7 @@ def problems_of_dnf(module, packages):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True},
-            "packages": {"type": "dict", "required": True},
-            "files": {"type": "list", "elements": "str", "default": []},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     packages = module.params["packages"]
     there, problems = (problems_of_dnf if has_rpm() else problems_of_apt)(module, packages)
     if module.check_mode and set(there) != set(packages):

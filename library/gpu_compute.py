@@ -1,20 +1,22 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: gpu_compute
-short_description: Prove that every GPU of a node computes, with nothing but the driver
-description:
-  - Creates a CUDA context on each GPU, lets the driver compile a kernel from PTX, runs it, and compares each of its results. It calls
-    C(libcuda.so.1) directly, so it needs neither the toolkit nor a framework.
-  - It works in a child process with a time limit, because a driver that hangs or crashes would take the module along.
-options:
-  root: {description: The node's root directory; tests set another one., type: path, default: /}
-  library: {description: The driver's library; tests set another one., type: str, default: libcuda.so.1}
-  timeout: {description: Time limit in seconds. The first context on eight GPUs without persistence takes up to a minute., type: int, default: 180}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "gpu_compute",
+    "short_description": "Prove that every GPU of a node computes, with nothing but the driver",
+    "description": [
+        "Creates a CUDA context on each GPU, lets the driver compile a kernel from PTX, runs it, and compares each of its results. It "
+        "calls C(libcuda.so.1) directly, so it needs neither the toolkit nor a framework.",
+        "It works in a child process with a time limit, because a driver that hangs or crashes would take the module along.",
+    ],
+    "options": {
+        "root": {"type": "path", "default": "/", "description": "The node's root directory; tests set another one."},
+        "library": {"type": "str", "default": "libcuda.so.1", "description": "The driver's library; tests set another one."},
+        "timeout": {"type": "int", "default": 180, "description":
+            "Time limit in seconds. The first context on eight GPUs without persistence takes up to a minute."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 devices: {description: Names of the GPUs that computed., returned: success, type: list, elements: str}
@@ -33,14 +35,7 @@ from ansible.module_utils.cuda_proof import explained, in_child
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "root": {"type": "path", "default": "/"},
-            "library": {"type": "str", "default": "libcuda.so.1"},
-            "timeout": {"type": "int", "default": 180},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     result = in_child(module.params["library"], module.params["timeout"])
     if "kind" in result:
         told = explained(result, module.params["root"])

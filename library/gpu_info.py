@@ -1,19 +1,21 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: gpu_info
-short_description: Gather facts about a node's GPUs, their state and their processes
-description:
-  - Reads nvidia-smi, C(/proc), C(/sys), CUDA's headers and libraries, and the kernel's log. Changes nothing, and never fails because of
-    a GPU - a driver that does not answer or a lost GPU is reported in C(error).
-  - A value that a GPU or its driver does not support is null, never 0. An invalid value, such as C(ERR!), is listed in the GPU's C(errors).
-options:
-  root: {description: The node's root directory. Tests set another one with recorded files., type: path, default: /}
-  timeout: {description: Time limit of each nvidia-smi command in seconds., type: int, default: 30}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "gpu_info",
+    "short_description": "Gather facts about a node's GPUs, their state and their processes",
+    "description": [
+        "Reads nvidia-smi, C(/proc), C(/sys), CUDA's headers and libraries, and the kernel's log. Changes nothing, and never fails "
+        "because of a GPU - a driver that does not answer or a lost GPU is reported in C(error).",
+        "A value that a GPU or its driver does not support is null, never 0. An invalid value, such as C(ERR!), is listed in the GPU's "
+        "C(errors).",
+    ],
+    "options": {
+        "root": {"type": "path", "default": "/", "description": "The node's root directory. Tests set another one with recorded files."},
+        "timeout": {"type": "int", "default": 30, "description": "Time limit of each nvidia-smi command in seconds."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 error:
@@ -54,10 +56,7 @@ from ansible.module_utils.gpu_facts import facts
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={"root": {"type": "path", "default": "/"}, "timeout": {"type": "int", "default": 30}},
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     module.exit_json(changed=False, **facts(module.params["root"], module.params["timeout"]))
 
 

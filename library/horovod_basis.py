@@ -1,22 +1,23 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: horovod_basis
-short_description: Return what a Horovod wheel for an environment depends on, and which wheel is installed
-description:
-  - A wheel can be reused if Horovod's version and build options, the framework, the interpreter, OpenMPI, the C library
-    and the machine type are the same. O(options) and the node's values together form a key.
-  - In check mode it returns C(changed) if the wheel with this key is not installed.
-options:
-  environment: {description: Path of the virtual environment., type: path, required: true}
-  distribution: {description: The framework's distribution in it., type: str, required: true}
-  version: {description: Version of Horovod., type: str, required: true}
-  options: {description: Other values that the wheel depends on., type: dict, default: {}}
-  mpirun: {description: The mpirun of the OpenMPI that it is built against., type: path, default: /usr/bin/mpirun}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "horovod_basis",
+    "short_description": "Return what a Horovod wheel for an environment depends on, and which wheel is installed",
+    "description": [
+        "A wheel can be reused if Horovod's version and build options, the framework, the interpreter, OpenMPI, the C library and the "
+        "machine type are the same. O(options) and the node's values together form a key.",
+        "In check mode it returns C(changed) if the wheel with this key is not installed.",
+    ],
+    "options": {
+        "environment": {"type": "path", "required": True, "description": "Path of the virtual environment."},
+        "distribution": {"type": "str", "required": True, "description": "The framework's distribution in it."},
+        "version": {"type": "str", "required": True, "description": "Version of Horovod."},
+        "options": {"type": "dict", "default": {}, "description": "Other values that the wheel depends on."},
+        "mpirun": {"type": "path", "default": "/usr/bin/mpirun", "description": "The mpirun of the OpenMPI that it is built against."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 key:
@@ -87,16 +88,7 @@ def files_of(given, have):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "environment": {"type": "path", "required": True},
-            "distribution": {"type": "str", "required": True},
-            "version": {"type": "str", "required": True},
-            "options": {"type": "dict", "default": {}},
-            "mpirun": {"type": "path", "default": "/usr/bin/mpirun"},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     given = module.params
     have = distributions(given["environment"])
     distribution = normalised(given["distribution"])

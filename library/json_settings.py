@@ -1,21 +1,22 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: json_settings
-short_description: Merge settings into an existing JSON file, or restore the previous settings
-description:
-  - Keys that are not in O(settings) stay as they are. The values before the first merge are recorded. O(state=absent) restores them key by
-    key, so that later changes by others stay.
-options:
-  path: {description: The file., type: path, required: true}
-  settings: {description: "Settings for the file; dictionaries are merged, all other values replaced.", type: dict, default: {}}
-  state: {description: Whether to merge the settings or restore the previous ones., type: str, choices: [present, absent], default: present}
-  undo: {description: Folder of the records., type: path, default: /var/lib/dlperf/settings}
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "json_settings",
+    "short_description": "Merge settings into an existing JSON file, or restore the previous settings",
+    "description":
+        "Keys that are not in O(settings) stay as they are. The values before the first merge are recorded. O(state=absent) restores them "
+        "key by key, so that later changes by others stay.",
+    "options": {
+        "path": {"type": "path", "required": True, "description": "The file."},
+        "settings": {"type": "dict", "default": {}, "description":
+            "Settings for the file; dictionaries are merged, all other values replaced."},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present", "description":
+            "Whether to merge the settings or restore the previous ones."},
+        "undo": {"type": "path", "default": "/var/lib/dlperf/settings", "description": "Folder of the records."},
+    },
+    "attributes": {"check_mode": {"support": "full"}, "diff_mode": {"support": "full"}},
+}  # fmt: skip
 
 import copy
 import json
@@ -58,15 +59,7 @@ def restored(value, settings, before):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "settings": {"type": "dict", "default": {}},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "undo": {"type": "path", "default": "/var/lib/dlperf/settings"},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     path, undo = module.params["path"], module.params["undo"]
     note = os.path.join(undo, path.strip("/").replace("/", "-"))
     record = json.loads((read_bytes(note) or b"null").decode("utf-8"))

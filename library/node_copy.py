@@ -1,29 +1,32 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: node_copy
-short_description: Copy a folder from node to node over the nodes' own SSH
-description:
-  - With C(copy) or C(synchronize), the controller would send an environment of gigabytes to each node; here each copy is a source of others.
-  - With O(state=offered), packs O(path) into O(archive), which all users of the node can read, and returns its size and SHA-256.
-  - With O(state=taken), fetches the archive as O(user) from the first of O(sources) that offers it, waiting for each, and offers it to
-    others in turn. Root unpacks it only if size and SHA-256 are right, so the user's account and the network need not be trusted.
-  - O(path) is replaced as a whole. An interrupted copy leaves the folder as it was.
-  - If no source offers the archive, nothing changes and RV(taken) is false.
-options:
-  path: {description: The folder., type: path, required: true}
-  archive: {description: The archive on this node and on each source., type: path, required: true}
-  state: {description: What to do., type: str, choices: [offered, taken], required: true}
-  sources: {description: "Names of nodes to fetch from, in order.", type: list, elements: str, default: []}
-  user: {description: "User whose SSH key the sources accept.", type: str}
-  sha256: {description: SHA-256 of the archive., type: str, default: ""}
-  size: {description: Size of the archive in bytes., type: int, default: 0}
-  keep: {description: Whether to keep the fetched archive for other nodes., type: bool, default: true}
-  timeout: {description: The longest time in seconds to wait for a source and to read from it., type: int, default: 600}
-attributes:
-  check_mode: {support: none}
-"""
+DOCUMENTATION = {
+    "module": "node_copy",
+    "short_description": "Copy a folder from node to node over the nodes' own SSH",
+    "description": [
+        "With C(copy) or C(synchronize), the controller would send an environment of gigabytes to each node; here each copy is a source "
+        "of others.",
+        "With O(state=offered), packs O(path) into O(archive), which all users of the node can read, and returns its size and SHA-256.",
+        "With O(state=taken), fetches the archive as O(user) from the first of O(sources) that offers it, waiting for each, and offers it "
+        "to others in turn. Root unpacks it only if size and SHA-256 are right, so the user's account and the network need not be "
+        "trusted.",
+        "O(path) is replaced as a whole. An interrupted copy leaves the folder as it was.",
+        "If no source offers the archive, nothing changes and RV(taken) is false.",
+    ],
+    "options": {
+        "path": {"type": "path", "required": True, "description": "The folder."},
+        "archive": {"type": "path", "required": True, "description": "The archive on this node and on each source."},
+        "state": {"type": "str", "required": True, "choices": ["offered", "taken"], "description": "What to do."},
+        "sources": {"type": "list", "elements": "str", "default": [], "description": "Names of nodes to fetch from, in order."},
+        "user": {"type": "str", "description": "User whose SSH key the sources accept."},
+        "sha256": {"type": "str", "default": "", "description": "SHA-256 of the archive."},
+        "size": {"type": "int", "default": 0, "description": "Size of the archive in bytes."},
+        "keep": {"type": "bool", "default": True, "description": "Whether to keep the fetched archive for other nodes."},
+        "timeout": {"type": "int", "default": 600, "description": "The longest time in seconds to wait for a source and to read from it."},
+    },
+    "attributes": {"check_mode": {"support": "none"}},
+}  # fmt: skip
 
 RETURN = r"""
 sha256: {description: SHA-256 of the archive., returned: when offered, type: str}
@@ -117,20 +120,7 @@ def take(module, path, archive):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "archive": {"type": "path", "required": True},
-            "state": {"type": "str", "choices": ["offered", "taken"], "required": True},
-            "sources": {"type": "list", "elements": "str", "default": []},
-            "user": {"type": "str"},
-            "sha256": {"type": "str", "default": ""},
-            "size": {"type": "int", "default": 0},
-            "keep": {"type": "bool", "default": True},
-            "timeout": {"type": "int", "default": 600},
-        },
-        required_if=[("state", "taken", ["user", "sha256", "size"])],
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], required_if=[("state", "taken", ["user", "sha256", "size"])])
     os.umask(0o022)
     path, archive = module.params["path"].rstrip("/"), module.params["archive"]
     for folder in (os.path.dirname(archive), os.path.dirname(path)):

@@ -1,25 +1,25 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: node_facts
-short_description: Gather all facts that provisioning needs before it changes a node
-description:
-  - Gathers the release, the interpreters, packages, a user, virtual environments, and past verifications (the stamps of
-    the module C(proof)). If the node needs no change, no further module has to run.
-options:
-  packages: {description: Packages whose versions to return., type: list, elements: str, default: []}
-  user: {description: User to look for., type: str}
-  environments: {description: Paths of virtual environments., type: list, elements: path, default: []}
-  links: {description: Paths of links., type: list, elements: path, default: []}
-  builds: {description: Paths of builds from source., type: list, elements: path, default: []}
-  limits: {description: Limits in the form of C(node_files)., type: dict, default: {}}
-  names: {description: Names of nodes that the name service must resolve., type: list, elements: str, default: []}
-  interpreter: {description: Python interpreter for the environments., type: path, default: /usr/bin/python3}
-  stamps: {description: Folder of the stamps., type: path, default: /opt/dlperf/stamps}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "node_facts",
+    "short_description": "Gather all facts that provisioning needs before it changes a node",
+    "description":
+        "Gathers the release, the interpreters, packages, a user, virtual environments, and past verifications (the stamps of the module "
+        "C(proof)). If the node needs no change, no further module has to run.",
+    "options": {
+        "packages": {"type": "list", "elements": "str", "default": [], "description": "Packages whose versions to return."},
+        "user": {"type": "str", "description": "User to look for."},
+        "environments": {"type": "list", "elements": "path", "default": [], "description": "Paths of virtual environments."},
+        "links": {"type": "list", "elements": "path", "default": [], "description": "Paths of links."},
+        "builds": {"type": "list", "elements": "path", "default": [], "description": "Paths of builds from source."},
+        "limits": {"type": "dict", "default": {}, "description": "Limits in the form of C(node_files)."},
+        "names": {"type": "list", "elements": "str", "default": [], "description": "Names of nodes that the name service must resolve."},
+        "interpreter": {"type": "path", "default": "/usr/bin/python3", "description": "Python interpreter for the environments."},
+        "stamps": {"type": "path", "default": "/opt/dlperf/stamps", "description": "Folder of the stamps."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 ansible_facts:
@@ -104,20 +104,7 @@ def unresolved(names):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "interpreter": {"type": "path", "default": "/usr/bin/python3"},
-            "stamps": {"type": "path", "default": "/opt/dlperf/stamps"},
-            "packages": {"type": "list", "elements": "str", "default": []},
-            "user": {"type": "str"},
-            "limits": {"type": "dict", "default": {}},
-            "names": {"type": "list", "elements": "str", "default": []},
-            "environments": {"type": "list", "elements": "path", "default": []},
-            "links": {"type": "list", "elements": "path", "default": []},
-            "builds": {"type": "list", "elements": "path", "default": []},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     interpreter = module.params["interpreter"]
     version = None
     refuse_program(module, interpreter)

@@ -1,50 +1,43 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function, unicode_literals
 
-DOCUMENTATION = r"""
-module: node_files
-short_description: Manage several files, directories and text blocks on a node in one execution
-description:
-  - Does for a list of paths what C(copy), C(file) and C(blockinfile) do for one. A loop would execute a module for each item
-    on every node; this module executes once.
-  - Every file is written under a temporary name and then renamed, so it is never incomplete.
-  - As root it refuses a path below a folder that other users can write to, because they could place a link there. To write to a
-    user's home, run it as that user (C(become_user)).
-options:
-  entries:
-    description: The paths, processed in this order.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      path: {description: Absolute path., type: path, required: true}
-      state:
-        description:
-          - C(file) contains exactly O(entries[].content). C(block) puts it between two marker lines and keeps the rest of
-            the file. C(hosts) is a block of /etc/hosts with a line C(ADDRESS NAME) for each host; other lines that give a name of the block a
-            loopback address become comments, which an empty text restores. C(directory) creates a directory, C(absent) removes the path.
-          - C(blank) removes a file that contains only white space or a directory without files, and keeps any other.
-          - C(keyring) is a binary file of the armored key in O(entries[].content), because apt before 1.4 cannot read armored files.
-          - C(limits) is a file for pam_limits. A container cannot raise a limit above its own, and pam_limits would then
-            refuse every login of the user. So each limit is tried first (in a child process). A limit that is too high
-            is reduced to what the node allows, with a warning.
-        type: str
-        choices: [file, block, hosts, directory, absent, blank, keyring, limits]
-        default: file
-      content: {description: "Text of the file or block. For an empty text, the block is removed.", type: str, default: ""}
-      marker: {description: Name in the marker lines of a block., type: str, default: dlperf_runner}
-      user: {description: The user to whom the limits apply., type: str}
-      limits:
-        description: "Limits by their names in limits.conf(5), in its units (memlock in KiB, nofile a number), or C(unlimited)."
-        type: dict
-        default: {}
-      mode: {description: "Mode; the default is 0644 for new files and 0755 for new directories.", type: str}
-      owner: {description: Owner., type: str}
-      group: {description: Group., type: str}
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "node_files",
+    "short_description": "Manage several files, directories and text blocks on a node in one execution",
+    "description": [
+        "Does for a list of paths what C(copy), C(file) and C(blockinfile) do for one. A loop would execute a module for each item on "
+        "every node; this module executes once.",
+        "Every file is written under a temporary name and then renamed, so it is never incomplete.",
+        "As root it refuses a path below a folder that other users can write to, because they could place a link there. To write to a "
+        "user's home, run it as that user (C(become_user)).",
+    ],
+    "options": {
+        "entries": {"type": "list", "elements": "dict", "required": True, "description": "The paths, processed in this order.", "options": {
+            "path": {"type": "path", "required": True, "description": "Absolute path."},
+            "state": {"type": "str", "choices": ["file", "block", "hosts", "directory", "absent", "blank", "keyring", "limits"], "default": "file", "description": [
+                "C(file) contains exactly O(entries[].content). C(block) puts it between two marker lines and keeps the rest of the file. "
+                "C(hosts) is a block of /etc/hosts with a line C(ADDRESS NAME) for each host; other lines that give a name of the block a "
+                "loopback address become comments, which an empty text restores. C(directory) creates a directory, C(absent) removes the "
+                "path.",
+                "C(blank) removes a file that contains only white space or a directory without files, and keeps any other.",
+                "C(keyring) is a binary file of the armored key in O(entries[].content), because apt before 1.4 cannot read armored "
+                "files.",
+                "C(limits) is a file for pam_limits. A container cannot raise a limit above its own, and pam_limits would then refuse "
+                "every login of the user. So each limit is tried first (in a child process). A limit that is too high is reduced to what "
+                "the node allows, with a warning.",
+            ]},
+            "content": {"type": "str", "default": "", "description": "Text of the file or block. For an empty text, the block is removed."},
+            "marker": {"type": "str", "default": "dlperf_runner", "description": "Name in the marker lines of a block."},
+            "user": {"type": "str", "description": "The user to whom the limits apply."},
+            "limits": {"type": "dict", "default": {}, "description":
+                "Limits by their names in limits.conf(5), in its units (memlock in KiB, nofile a number), or C(unlimited)."},
+            "mode": {"type": "str", "description": "Mode; the default is 0644 for new files and 0755 for new directories."},
+            "owner": {"type": "str", "description": "Owner."},
+            "group": {"type": "str", "description": "Group."},
+        }},
+    },
+    "attributes": {"check_mode": {"support": "full"}, "diff_mode": {"support": "full"}},
+}  # fmt: skip
 
 import errno
 import grp
@@ -266,31 +259,7 @@ class Node(object):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "entries": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {
-                    "path": {"type": "path", "required": True},
-                    "state": {
-                        "type": "str",
-                        "default": "file",
-                        "choices": ["file", "block", "hosts", "directory", "absent", "blank", "keyring", "limits"],
-                    },
-                    "content": {"type": "str", "default": ""},
-                    "marker": {"type": "str", "default": "dlperf_runner"},
-                    "mode": {"type": "str"},
-                    "user": {"type": "str"},
-                    "limits": {"type": "dict", "default": {}},
-                    "owner": {"type": "str"},
-                    "group": {"type": "str"},
-                },
-            }
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     node = Node(module)
     for entry in module.params["entries"]:
         try:

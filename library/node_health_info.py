@@ -1,25 +1,23 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: node_health_info
-short_description: Gather facts about system, Python, disk, clock, MPI and package sources of a node
-description:
-  - Gathers the facts that preflight.yml needs, except those about GPUs and fabric. Changes nothing.
-options:
-  root: {description: The node's root directory; tests set another one., type: path, default: /}
-  paths: {description: Folders whose filesystems to return; for a missing folder, the nearest existing parent., type: list, elements: path, default: [/]}
-  mpirun: {description: The mpirun whose version to return., type: path, default: /usr/bin/mpirun}
-  mirror:
-    description: >-
-      URL or path of the mirror folder that the node installs from. If set, only apt sources in this mirror are checked: other sources of a node
-      that is not provisioned yet do not matter.
-    type: str
-  stamps: {description: Folder of the stamps of the module C(proof)., type: path, default: /opt/dlperf/stamps}
-  timeout: {description: Time limit of each program or URL in seconds., type: int, default: 15}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "node_health_info",
+    "short_description": "Gather facts about system, Python, disk, clock, MPI and package sources of a node",
+    "description": "Gathers the facts that preflight.yml needs, except those about GPUs and fabric. Changes nothing.",
+    "options": {
+        "root": {"type": "path", "default": "/", "description": "The node's root directory; tests set another one."},
+        "paths": {"type": "list", "elements": "path", "default": ["/"], "description":
+            "Folders whose filesystems to return; for a missing folder, the nearest existing parent."},
+        "mpirun": {"type": "path", "default": "/usr/bin/mpirun", "description": "The mpirun whose version to return."},
+        "mirror": {"type": "str", "description":
+            "URL or path of the mirror folder that the node installs from. If set, only apt sources in this mirror are checked: other "
+            "sources of a node that is not provisioned yet do not matter."},
+        "stamps": {"type": "path", "default": "/opt/dlperf/stamps", "description": "Folder of the stamps of the module C(proof)."},
+        "timeout": {"type": "int", "default": 15, "description": "Time limit of each program or URL in seconds."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 time: {description: The node's clock in seconds since 1970., returned: always, type: float}
@@ -169,17 +167,7 @@ def proven(folder):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "root": {"type": "path", "default": "/"},
-            "paths": {"type": "list", "elements": "path", "default": ["/"]},
-            "mpirun": {"type": "path", "default": "/usr/bin/mpirun"},
-            "mirror": {"type": "str"},
-            "stamps": {"type": "path", "default": "/opt/dlperf/stamps"},
-            "timeout": {"type": "int", "default": 15},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     given = module.params
     now = time.time()
     root, timeout = given["root"], given["timeout"]

@@ -6,31 +6,32 @@ from __future__ import absolute_import, division, print_function
 
 __metaclass__ = type
 
-DOCUMENTATION = r"""
-module: node_lock
-short_description: Lock a node for one campaign, or release it
-description:
-  - Only one campaign at a time can hold a node. The lock contains its campaign, owner, controller and start time.
-  - The running campaign renews the lease of its lock as O(user) (see C(module_utils/run_agent/lock.py)). Another campaign can take over a lock
-    with an expired lease; the old holder then notices that its lease is missing.
-  - The same campaign of the same O(owner) on the same O(host) takes its lock over at once. It has only one controller at a time, so the
-    one that held the node was killed.
-options:
-  state:
-    description: V(held) locks the node or renews the lease, V(free) waits until no other campaign holds it, V(absent) releases it.
-    type: str
-    choices: [held, free, absent]
-    default: held
-  token: {description: "Identifies the holder; must be unique.", type: str, required: true}
-  campaign: {description: "Campaign that holds the lock.", type: str, default: ""}
-  owner: {description: "User who started the campaign.", type: str, default: ""}
-  host: {description: "Controller of the campaign.", type: str, default: ""}
-  user: {description: "User who renews the lease; empty for the user that runs the module.", type: str, default: ""}
-  lease_s: {description: "The holder is considered dead after this many seconds without a renewal.", type: int, default: 120}
-  wait_s: {description: "How many seconds V(free) waits at most.", type: int, default: 0}
-  directory: {description: "Directory of the lock; the same for all campaigns on a node.", type: path, default: /run/dlperf}
-author: [dlperf_runner]
-"""
+DOCUMENTATION = {
+    "module": "node_lock",
+    "short_description": "Lock a node for one campaign, or release it",
+    "description": [
+        "Only one campaign at a time can hold a node. The lock contains its campaign, owner, controller and start time.",
+        "The running campaign renews the lease of its lock as O(user) (see C(module_utils/run_agent/lock.py)). Another campaign can take "
+        "over a lock with an expired lease; the old holder then notices that its lease is missing.",
+        "The same campaign of the same O(owner) on the same O(host) takes its lock over at once. It has only one controller at a time, so "
+        "the one that held the node was killed.",
+    ],
+    "options": {
+        "state": {"type": "str", "choices": ["held", "free", "absent"], "default": "held", "description":
+            "V(held) locks the node or renews the lease, V(free) waits until no other campaign holds it, V(absent) releases it."},
+        "token": {"type": "str", "required": True, "no_log": False, "description": "Identifies the holder; must be unique."},
+        "campaign": {"type": "str", "default": "", "description": "Campaign that holds the lock."},
+        "owner": {"type": "str", "default": "", "description": "User who started the campaign."},
+        "host": {"type": "str", "default": "", "description": "Controller of the campaign."},
+        "user": {"type": "str", "default": "", "description": "User who renews the lease; empty for the user that runs the module."},
+        "lease_s": {"type": "int", "default": 120, "description":
+            "The holder is considered dead after this many seconds without a renewal."},
+        "wait_s": {"type": "int", "default": 0, "description": "How many seconds V(free) waits at most."},
+        "directory": {"type": "path", "default": "/run/dlperf", "description":
+            "Directory of the lock; the same for all campaigns on a node."},
+    },
+    "author": ["dlperf_runner"],
+}  # fmt: skip
 
 EXAMPLES = r"""
 - name: Lock the node
@@ -59,7 +60,7 @@ import re
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.run_agent.lock import DIRECTORY, age, boot_id, holder, lease_path, renew
+from ansible.module_utils.run_agent.lock import age, boot_id, holder, lease_path, renew
 
 POLL_S = 1
 
@@ -120,20 +121,7 @@ def check(module, token, user):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["held", "free", "absent"], "default": "held"},
-            "token": {"type": "str", "required": True, "no_log": False},
-            "campaign": {"type": "str", "default": ""},
-            "owner": {"type": "str", "default": ""},
-            "host": {"type": "str", "default": ""},
-            "user": {"type": "str", "default": ""},
-            "lease_s": {"type": "int", "default": 120},
-            "wait_s": {"type": "int", "default": 0},
-            "directory": {"type": "path", "default": DIRECTORY},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     params, state, changed = module.params, module.params["state"], False
     directory, token = params["directory"], params["token"]
     check(module, token, params["user"])

@@ -1,38 +1,37 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function, unicode_literals
 
-DOCUMENTATION = r"""
-module: node_tuning
-short_description: Set clocks, persistence mode, CPU governor and NUMA balancing, or restore the previous values
-description:
-  - Records the value of each setting before its first change. O(state=absent) restores this value, unless somebody has changed the setting since.
-  - A setting that the node does not support or does not own (a container shares its host's kernel and GPUs) is skipped, with the reason in
-    RV(skipped). A setting that is no longer named is restored.
-  - Changes only the current values. The role installs a service that sets them again after each boot.
-options:
-  state: {description: Whether to set the values or restore the previous ones., type: str, choices: [present, absent], default: present}
-  cpu_governor: {description: Governor of every CPU., type: str}
-  numa_balancing: {description: Whether the kernel moves memory between NUMA nodes., type: bool}
-  persistence: {description: Whether the driver keeps idle GPUs initialised., type: bool}
-  application_clocks:
-    description: Clocks of the GPUs under load, in MHz.
-    type: dict
-    suboptions:
-      memory: {description: Memory clock., type: int, required: true}
-      graphics: {description: GPU clock., type: int, required: true}
-  locked_clocks:
-    description: Range of the GPUs' clocks, in MHz. Earlier locks cannot be queried, so restoring unlocks the clocks.
-    type: dict
-    suboptions:
-      minimum: {description: Lowest clock., type: int, required: true}
-      maximum: {description: Highest clock., type: int, required: true}
-  root: {description: The node's root directory. Tests set another one with recorded files., type: path, default: /}
-  record: {description: File with the previous values., type: path, default: /var/lib/dlperf/tuning.json}
-  timeout: {description: Time limit of each nvidia-smi command in seconds., type: int, default: 30}
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "node_tuning",
+    "short_description": "Set clocks, persistence mode, CPU governor and NUMA balancing, or restore the previous values",
+    "description": [
+        "Records the value of each setting before its first change. O(state=absent) restores this value, unless somebody has changed the "
+        "setting since.",
+        "A setting that the node does not support or does not own (a container shares its host's kernel and GPUs) is skipped, with the "
+        "reason in RV(skipped). A setting that is no longer named is restored.",
+        "Changes only the current values. The role installs a service that sets them again after each boot.",
+    ],
+    "options": {
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present", "description":
+            "Whether to set the values or restore the previous ones."},
+        "cpu_governor": {"type": "str", "description": "Governor of every CPU."},
+        "numa_balancing": {"type": "bool", "description": "Whether the kernel moves memory between NUMA nodes."},
+        "persistence": {"type": "bool", "description": "Whether the driver keeps idle GPUs initialised."},
+        "application_clocks": {"type": "dict", "description": "Clocks of the GPUs under load, in MHz.", "options": {
+            "memory": {"type": "int", "required": True, "description": "Memory clock."},
+            "graphics": {"type": "int", "required": True, "description": "GPU clock."},
+        }},
+        "locked_clocks": {"type": "dict", "description":
+            "Range of the GPUs' clocks, in MHz. Earlier locks cannot be queried, so restoring unlocks the clocks.", "options": {
+            "minimum": {"type": "int", "required": True, "description": "Lowest clock."},
+            "maximum": {"type": "int", "required": True, "description": "Highest clock."},
+        }},
+        "root": {"type": "path", "default": "/", "description": "The node's root directory. Tests set another one with recorded files."},
+        "record": {"type": "path", "default": "/var/lib/dlperf/tuning.json", "description": "File with the previous values."},
+        "timeout": {"type": "int", "default": 30, "description": "Time limit of each nvidia-smi command in seconds."},
+    },
+    "attributes": {"check_mode": {"support": "full"}, "diff_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 settings: {description: Current value of each setting; in check mode, the value it would get., returned: always, type: dict}
@@ -205,22 +204,7 @@ def planned(current, wanted, record, boot):
 
 
 def main():
-    clocks = {"memory": {"type": "int", "required": True}, "graphics": {"type": "int", "required": True}}
-    limits = {"minimum": {"type": "int", "required": True}, "maximum": {"type": "int", "required": True}}
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "cpu_governor": {"type": "str"},
-            "numa_balancing": {"type": "bool"},
-            "persistence": {"type": "bool"},
-            "application_clocks": {"type": "dict", "options": clocks},
-            "locked_clocks": {"type": "dict", "options": limits},
-            "root": {"type": "path", "default": "/"},
-            "record": {"type": "path", "default": "/var/lib/dlperf/tuning.json"},
-            "timeout": {"type": "int", "default": 30},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     given = module.params
     wanted = values(given) if given["state"] == "present" else {}
     record = json.loads((read_bytes(given["record"]) or b"{}").decode("utf-8"))

@@ -1,24 +1,26 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: package_installer
-short_description: Run a vendor's package installer and record what it changed
-description:
-  - Records the installed packages first, so that C(package_family) with the same O(name) and C(state=absent) can remove what the installer installed
-    and reinstall what it removed.
-  - Runs the installer at every call. The caller must know whether this is needed.
-options:
-  name: {description: Name of the family for the record of the packages., type: str, required: true}
-  argv: {description: The installer and its options., type: list, elements: str, required: true}
-  chdir: {description: Working directory of the installer., type: path, required: true}
-  expect: {description: Text that the installer prints on success; its exit status alone is not reliable., type: str, required: true}
-  logs: {description: "Path of its logs on the node, for messages.", type: str, default: ""}
-  lock_timeout: {description: How many seconds to wait for another apt or dpkg., type: int, default: 300}
-  undo: {description: Folder of the records., type: path, default: /var/lib/dlperf/undo}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "package_installer",
+    "short_description": "Run a vendor's package installer and record what it changed",
+    "description": [
+        "Records the installed packages first, so that C(package_family) with the same O(name) and C(state=absent) can remove what the "
+        "installer installed and reinstall what it removed.",
+        "Runs the installer at every call. The caller must know whether this is needed.",
+    ],
+    "options": {
+        "name": {"type": "str", "required": True, "description": "Name of the family for the record of the packages."},
+        "argv": {"type": "list", "elements": "str", "required": True, "description": "The installer and its options."},
+        "chdir": {"type": "path", "required": True, "description": "Working directory of the installer."},
+        "expect": {"type": "str", "required": True, "description":
+            "Text that the installer prints on success; its exit status alone is not reliable."},
+        "logs": {"type": "str", "default": "", "description": "Path of its logs on the node, for messages."},
+        "lock_timeout": {"type": "int", "default": 300, "description": "How many seconds to wait for another apt or dpkg."},
+        "undo": {"type": "path", "default": "/var/lib/dlperf/undo", "description": "Folder of the records."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 removed: {description: Packages that were removed., returned: always, type: list, elements: str}
@@ -34,18 +36,7 @@ LINES = 15
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True},
-            "argv": {"type": "list", "elements": "str", "required": True},
-            "chdir": {"type": "path", "required": True},
-            "expect": {"type": "str", "required": True},
-            "logs": {"type": "str", "default": ""},
-            "lock_timeout": {"type": "int", "default": 300},
-            "undo": {"type": "path", "default": "/var/lib/dlperf/undo"},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     given = module.params
     if module.check_mode:
         module.exit_json(changed=True, removed=[])

@@ -1,44 +1,36 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: proof
-short_description: Verify a node by commands whose output is checked, once per set of inputs
-description:
-  - Runs the commands as a user. Each must exit with status 0 and print the expected output.
-  - A stamp, which only root can write, records the inputs of the verification and the state of the files that it depends on. If the
-    stamp is valid for the same inputs, nothing is run.
-options:
-  name: {description: Name of the verification and of its stamp., type: str, required: true}
-  commands:
-    description: The commands. They run in parallel.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      name: {description: "Name of the command, for messages.", type: str, required: true}
-      argv: {description: The command., type: list, elements: str, required: true}
-      expect: {description: Regular expression that must match in its standard output., type: str, required: true}
-  inputs:
-    description: Inputs of the verification. The commands do not count, so that another partner node does not cause a new verification.
-    type: dict
-    default: {}
-  files:
-    description: >-
-      Paths, with wildcards, that the verification depends on. If a file changes, disappears or appears, the stamp becomes invalid. A new
-      verification for the same inputs does not count as a change of the node.
-    type: list
-    elements: path
-    default: []
-  user: {description: User who runs them., type: str, required: true}
-  environment: {description: Additional environment variables., type: dict, default: {}}
-  stamps: {description: Folder of the stamps., type: path, default: /opt/dlperf/stamps}
-  timeout: {description: Time limit of each command in seconds., type: int, default: 120}
-  parallel: {description: How many commands run at a time., type: int, default: 8}
-  force: {description: Run even if the stamp is valid., type: bool, default: false}
-attributes:
-  check_mode: {support: partial, details: Runs nothing; only returns whether it would.}
-"""
+DOCUMENTATION = {
+    "module": "proof",
+    "short_description": "Verify a node by commands whose output is checked, once per set of inputs",
+    "description": [
+        "Runs the commands as a user. Each must exit with status 0 and print the expected output.",
+        "A stamp, which only root can write, records the inputs of the verification and the state of the files that it depends on. If the "
+        "stamp is valid for the same inputs, nothing is run.",
+    ],
+    "options": {
+        "name": {"type": "str", "required": True, "description": "Name of the verification and of its stamp."},
+        "commands": {"type": "list", "elements": "dict", "required": True, "description":
+            "The commands. They run in parallel.", "options": {
+            "name": {"type": "str", "required": True, "description": "Name of the command, for messages."},
+            "argv": {"type": "list", "elements": "str", "required": True, "description": "The command."},
+            "expect": {"type": "str", "required": True, "description": "Regular expression that must match in its standard output."},
+        }},
+        "inputs": {"type": "dict", "default": {}, "description":
+            "Inputs of the verification. The commands do not count, so that another partner node does not cause a new verification."},
+        "files": {"type": "list", "elements": "path", "default": [], "description":
+            "Paths, with wildcards, that the verification depends on. If a file changes, disappears or appears, the stamp becomes "
+            "invalid. A new verification for the same inputs does not count as a change of the node."},
+        "user": {"type": "str", "required": True, "description": "User who runs them."},
+        "environment": {"type": "dict", "default": {}, "description": "Additional environment variables."},
+        "stamps": {"type": "path", "default": "/opt/dlperf/stamps", "description": "Folder of the stamps."},
+        "timeout": {"type": "int", "default": 120, "description": "Time limit of each command in seconds."},
+        "parallel": {"type": "int", "default": 8, "description": "How many commands run at a time."},
+        "force": {"type": "bool", "default": False, "description": "Run even if the stamp is valid."},
+    },
+    "attributes": {"check_mode": {"support": "partial", "details": "Runs nothing; only returns whether it would."}},
+}  # fmt: skip
 
 RETURN = r"""
 proven:
@@ -149,30 +141,7 @@ def execute_all(given, user):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True},
-            "commands": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {
-                    "name": {"type": "str", "required": True},
-                    "argv": {"type": "list", "elements": "str", "required": True},
-                    "expect": {"type": "str", "required": True},
-                },
-            },
-            "inputs": {"type": "dict", "default": {}},
-            "files": {"type": "list", "elements": "path", "default": []},
-            "user": {"type": "str", "required": True},
-            "environment": {"type": "dict", "default": {}},
-            "stamps": {"type": "path", "default": "/opt/dlperf/stamps"},
-            "timeout": {"type": "int", "default": 120},
-            "parallel": {"type": "int", "default": 8},
-            "force": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     given = module.params
     after = {"proven": given["name"], "inputs": given["inputs"]}
     if given["files"]:

@@ -1,34 +1,30 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: python_environment
-short_description: Create a virtual environment from hash-pinned requirements
-description:
-  - Creates the environment with O(interpreter) and installs the requirements with checked hashes, using uv, or
-    the environment's own pip if O(uv) is not set.
-  - Reads the installed distributions from the environment itself, so that a second run starts no installer.
-  - Recreates an environment that was made with another version of Python, or whose installation was interrupted.
-  - As root it starts no interpreter, uv or environment that other users can write to. All users can read the result.
-options:
-  path: {description: Path of the environment., type: path, required: true}
-  interpreter: {description: "Absolute path of the Python interpreter.", type: path, default: /usr/bin/python3}
-  requirements:
-    description: Content of a requirements file, with lines C(name==version) or C(name @ file:///path.whl) and their hashes.
-    type: str
-    default: ""
-  uv: {description: Path of uv., type: path}
-  find_links:
-    description: Folder or URL of a wheelhouse, which is then the only source.
-    type: str
-    default: ""
-  system_packages: {description: Whether the environment sees the Python packages of the distribution., type: bool, default: false}
-  dependencies: {description: Whether to install dependencies of the requirements., type: bool, default: true}
-  name: {description: "Name of the environment, for messages.", type: str, default: ""}
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "python_environment",
+    "short_description": "Create a virtual environment from hash-pinned requirements",
+    "description": [
+        "Creates the environment with O(interpreter) and installs the requirements with checked hashes, using uv, or the environment's "
+        "own pip if O(uv) is not set.",
+        "Reads the installed distributions from the environment itself, so that a second run starts no installer.",
+        "Recreates an environment that was made with another version of Python, or whose installation was interrupted.",
+        "As root it starts no interpreter, uv or environment that other users can write to. All users can read the result.",
+    ],
+    "options": {
+        "path": {"type": "path", "required": True, "description": "Path of the environment."},
+        "interpreter": {"type": "path", "default": "/usr/bin/python3", "description": "Absolute path of the Python interpreter."},
+        "requirements": {"type": "str", "default": "", "description":
+            "Content of a requirements file, with lines C(name==version) or C(name @ file:///path.whl) and their hashes."},
+        "uv": {"type": "path", "description": "Path of uv."},
+        "find_links": {"type": "str", "default": "", "description": "Folder or URL of a wheelhouse, which is then the only source."},
+        "system_packages": {"type": "bool", "default": False, "description":
+            "Whether the environment sees the Python packages of the distribution."},
+        "dependencies": {"type": "bool", "default": True, "description": "Whether to install dependencies of the requirements."},
+        "name": {"type": "str", "default": "", "description": "Name of the environment, for messages."},
+    },
+    "attributes": {"check_mode": {"support": "full"}, "diff_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 python_version:
@@ -223,19 +219,7 @@ class Environment(object):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "interpreter": {"type": "path", "default": "/usr/bin/python3"},
-            "requirements": {"type": "str", "default": ""},
-            "uv": {"type": "path"},
-            "find_links": {"type": "str", "default": ""},
-            "system_packages": {"type": "bool", "default": False},
-            "dependencies": {"type": "bool", "default": True},
-            "name": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     os.umask(0o022)
     environment = Environment(module)
     for program in (module.params["interpreter"], module.params["uv"], os.path.join(module.params["path"], "bin/python")):

@@ -1,25 +1,22 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: slurm_drain
-short_description: Drain a node in Slurm and wait until its jobs end, or give it back
-description:
-  - Asks Slurm by C(scontrol) on the node itself, as root. A node on which no slurmd runs is left alone.
-  - A node that somebody else drained keeps its reason, and is not given back.
-options:
-  state:
-    description: >-
-      C(drained) drains the node and waits until its jobs end. C(resumed) gives back a node that this module drained. C(checked) changes nothing
-      and fails unless the node is drained and without jobs.
-    type: str
-    choices: [drained, resumed, checked]
-    required: true
-  timeout: {description: How many seconds to wait for the jobs., type: int, default: 3600}
-  root: {description: The node's root directory. Tests set another one., type: path, default: /}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "slurm_drain",
+    "short_description": "Drain a node in Slurm and wait until its jobs end, or give it back",
+    "description": [
+        "Asks Slurm by C(scontrol) on the node itself, as root. A node on which no slurmd runs is left alone.",
+        "A node that somebody else drained keeps its reason, and is not given back.",
+    ],
+    "options": {
+        "state": {"type": "str", "required": True, "choices": ["checked", "drained", "resumed"], "description":
+            "C(drained) drains the node and waits until its jobs end. C(resumed) gives back a node that this module drained. C(checked) "
+            "changes nothing and fails unless the node is drained and without jobs."},
+        "timeout": {"type": "int", "default": 3600, "description": "How many seconds to wait for the jobs."},
+        "root": {"type": "path", "default": "/", "description": "The node's root directory. Tests set another one."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 jobs: {description: Numbers of the jobs that run on the node., returned: always, type: list, elements: str}
@@ -93,14 +90,7 @@ class Node(object):
 
 def main():
     states = {"drained": Node.drain, "resumed": Node.resume, "checked": Node.check}
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": sorted(states), "required": True},
-            "timeout": {"type": "int", "default": 3600},
-            "root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     node = Node(module)
     changed = node.has_slurmd and states[module.params["state"]](node)
     module.exit_json(changed=changed, jobs=jobs(node.root))

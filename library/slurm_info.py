@@ -1,16 +1,16 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: slurm_info
-short_description: Gather what a node has of Slurm and whom it belongs to
-description: Run as root, because configurations and keys may be readable by their owner only. Changes nothing.
-options:
-  marker: {description: Text in each configuration that provisioning wrote., type: str, required: true}
-  root: {description: The node's root directory. Tests set another one., type: path, default: /}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "slurm_info",
+    "short_description": "Gather what a node has of Slurm and whom it belongs to",
+    "description": "Run as root, because configurations and keys may be readable by their owner only. Changes nothing.",
+    "options": {
+        "marker": {"type": "str", "required": True, "description": "Text in each configuration that provisioning wrote."},
+        "root": {"type": "path", "default": "/", "description": "The node's root directory. Tests set another one."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 hostname: {description: The node's name without its domain, as slurmd uses it., returned: always, type: str}
@@ -43,10 +43,7 @@ def foreign_keys(root):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={"marker": {"type": "str", "required": True}, "root": {"type": "path", "default": "/"}},
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     root = module.params["root"]
     module.exit_json(
         changed=False,

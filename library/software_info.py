@@ -1,16 +1,18 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: software_info
-short_description: Gather the driver, container engine, OFED and OpenMPI that a node has, whoever installed them
-description: Provisioning records what a node keeps (C(dlperf_adopt)), and asks before it replaces what somebody else installed. Changes nothing.
-options:
-  root: {description: The node's root directory. Tests set another one., type: path, default: /}
-  mpirun: {description: Path of the mpirun that the inventory names., type: path}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "software_info",
+    "short_description": "Gather the driver, container engine, OFED and OpenMPI that a node has, whoever installed them",
+    "description":
+        "Provisioning records what a node keeps (C(dlperf_adopt)), and asks before it replaces what somebody else installed. Changes "
+        "nothing.",
+    "options": {
+        "root": {"type": "path", "default": "/", "description": "The node's root directory. Tests set another one."},
+        "mpirun": {"type": "path", "description": "Path of the mpirun that the inventory names."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 driver: {description: "C(version), C(cuda) (the newest CUDA that it supports natively) and C(is_ours); null if none is loaded.", returned: always, type: dict}
@@ -95,10 +97,7 @@ def recorded(root):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={"root": {"type": "path", "default": "/"}, "mpirun": {"type": "path"}},
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     root, mpirun = module.params["root"], module.params["mpirun"]
     openmpi = first(r"\(Open MPI\) (\S+)", told(mpirun, "--version")) if mpirun and os.access(mpirun, os.X_OK) else None
     versions = dict((name, library(pattern)) for name, pattern in LIBRARIES.items())

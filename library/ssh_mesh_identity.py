@@ -1,26 +1,24 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: ssh_mesh_identity
-short_description: Return a user's SSH key and the node's host keys for the other nodes of a cluster
-description:
-  - Creates an ed25519 key if the user has none, and returns the public key with the node's public host keys.
-  - Nodes that share the home share the key. Whichever is first creates it, and all return the same one.
-  - An empty file in C(.ssh/dlperf_nodes) records that the node uses the home.
-  - Reads the host keys from the node's own files, over Ansible's authenticated connection.
-options:
-  user: {description: The user., type: str, required: true}
-  comment: {description: Comment of a new key., type: str, required: true}
-  node: {description: Name of this node. The home then records that the node uses it., type: str}
-  host_key_files:
-    description: Files of the public host keys that sshd presents. Existing ones are returned.
-    type: list
-    elements: path
-    default: [/etc/ssh/ssh_host_ed25519_key.pub]
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "ssh_mesh_identity",
+    "short_description": "Return a user's SSH key and the node's host keys for the other nodes of a cluster",
+    "description": [
+        "Creates an ed25519 key if the user has none, and returns the public key with the node's public host keys.",
+        "Nodes that share the home share the key. Whichever is first creates it, and all return the same one.",
+        "An empty file in C(.ssh/dlperf_nodes) records that the node uses the home.",
+        "Reads the host keys from the node's own files, over Ansible's authenticated connection.",
+    ],
+    "options": {
+        "user": {"type": "str", "required": True, "description": "The user."},
+        "comment": {"type": "str", "required": True, "description": "Comment of a new key."},
+        "node": {"type": "str", "default": "", "description": "Name of this node. The home then records that the node uses it."},
+        "host_key_files": {"type": "list", "elements": "path", "default": ["/etc/ssh/ssh_host_ed25519_key.pub"], "description":
+            "Files of the public host keys that sshd presents. Existing ones are returned."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 public_key:
@@ -75,19 +73,7 @@ def key_of(path):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "user": {"type": "str", "required": True},
-            "comment": {"type": "str", "required": True},
-            "node": {"type": "str", "default": ""},
-            "host_key_files": {
-                "type": "list",
-                "elements": "path",
-                "default": ["/etc/ssh/ssh_host_ed25519_key.pub"],
-            },
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     host_keys = [key_of(path) for path in module.params["host_key_files"] if os.path.exists(path)]
     if not host_keys:
         module.fail_json(

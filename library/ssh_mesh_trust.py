@@ -1,42 +1,32 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function, unicode_literals
 
-DOCUMENTATION = r"""
-module: ssh_mesh_trust
-short_description: Let the members of a cluster log in to this node, and register their host keys
-description:
-  - Manages one block in the user's authorized_keys and one in the node's known hosts. Lines outside the blocks stay
-    as they are.
-  - Nodes that share the user's home write one file, one after the other, and none overwrites what another has written meanwhile.
-  - A member whose keys are unknown in this run (because it is down or was not selected) keeps its existing entry, with the
-    current addresses. Entries of former members are removed.
-options:
-  user: {description: The user., type: str, required: true}
-  members:
-    description: All members of the cluster.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      name: {description: Host name., type: str, required: true}
-      addresses: {description: Its addresses in the cluster., type: list, elements: str, required: true}
-      public_key: {description: The user's public key on this member., type: str}
-      host_keys: {description: Its public host keys., type: list, elements: str}
-  leaves:
-    description:
-      - Name of this node if it leaves the cluster. If other nodes have recorded that they use the home (C(.ssh/dlperf_nodes)), its
-        C(authorized_keys) stays as it is.
-    type: str
-  known_hosts: {description: File of the known hosts of all users., type: path, default: /etc/ssh/ssh_known_hosts}
-  options:
-    description: Restrictions on a member's key.
-    type: list
-    elements: str
-    default: [no-agent-forwarding, no-port-forwarding, no-X11-forwarding]
-attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "ssh_mesh_trust",
+    "short_description": "Let the members of a cluster log in to this node, and register their host keys",
+    "description": [
+        "Manages one block in the user's authorized_keys and one in the node's known hosts. Lines outside the blocks stay as they are.",
+        "Nodes that share the user's home write one file, one after the other, and none overwrites what another has written meanwhile.",
+        "A member whose keys are unknown in this run (because it is down or was not selected) keeps its existing entry, with the current "
+        "addresses. Entries of former members are removed.",
+    ],
+    "options": {
+        "user": {"type": "str", "required": True, "description": "The user."},
+        "members": {"type": "list", "elements": "dict", "required": True, "description": "All members of the cluster.", "options": {
+            "name": {"type": "str", "required": True, "description": "Host name."},
+            "addresses": {"type": "list", "elements": "str", "required": True, "description": "Its addresses in the cluster."},
+            "public_key": {"type": "str", "no_log": False, "description": "The user's public key on this member."},
+            "host_keys": {"type": "list", "elements": "str", "no_log": False, "description": "Its public host keys."},
+        }},
+        "leaves": {"type": "str", "description":
+            "Name of this node if it leaves the cluster. If other nodes have recorded that they use the home (C(.ssh/dlperf_nodes)), its "
+            "C(authorized_keys) stays as it is."},
+        "known_hosts": {"type": "path", "default": "/etc/ssh/ssh_known_hosts", "description": "File of the known hosts of all users."},
+        "options": {"type": "list", "elements": "str", "default": ["no-agent-forwarding", "no-port-forwarding", "no-X11-forwarding"], "description":
+            "Restrictions on a member's key."},
+    },
+    "attributes": {"check_mode": {"support": "full"}, "diff_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 members:
@@ -232,24 +222,7 @@ def others_in(module, authorized_keys):
 
 
 def main():
-    optional = {"type": "str", "no_log": False}
-    strings = {"type": "list", "elements": "str"}
-    member = {
-        "name": {"type": "str", "required": True},
-        "addresses": dict(strings, required=True),
-        "public_key": optional,
-        "host_keys": dict(strings, no_log=False),
-    }
-    module = AnsibleModule(
-        argument_spec={
-            "user": {"type": "str", "required": True},
-            "members": {"type": "list", "elements": "dict", "required": True, "options": member},
-            "leaves": {"type": "str"},
-            "known_hosts": {"type": "path", "default": "/etc/ssh/ssh_known_hosts"},
-            "options": dict(strings, default=["no-agent-forwarding", "no-port-forwarding", "no-X11-forwarding"]),
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     members = sorted(module.params["members"], key=lambda member: member["name"])
     refuse_members(module, members)
     try:

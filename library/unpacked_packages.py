@@ -1,28 +1,25 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function
 
-DOCUMENTATION = r"""
-module: unpacked_packages
-short_description: Unpack exact versions of Debian packages into a folder without installing them
-description:
-  - For libraries that must lie beside installed ones of another version. dpkg does not learn of them, and apt's own sources, lists and
-    pins neither count nor change.
-  - apt downloads the packages in a temporary folder and verifies each by the SHA-256 in the repository's signed index. The key's fingerprint
-    is verified first.
-  - The folder C(lib) in O(path) has a link to each shared library, wherever its package keeps it.
-options:
-  path: {description: The folder. It belongs to this module., type: path, required: true}
-  parts:
-    description: The packages, by repository.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      packages: {description: Packages with their exact versions., type: dict, required: true}
-      repository: {description: "The repository, as in the module package_family.", type: dict, required: true}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "unpacked_packages",
+    "short_description": "Unpack exact versions of Debian packages into a folder without installing them",
+    "description": [
+        "For libraries that must lie beside installed ones of another version. dpkg does not learn of them, and apt's own sources, lists "
+        "and pins neither count nor change.",
+        "apt downloads the packages in a temporary folder and verifies each by the SHA-256 in the repository's signed index. The key's "
+        "fingerprint is verified first.",
+        "The folder C(lib) in O(path) has a link to each shared library, wherever its package keeps it.",
+    ],
+    "options": {
+        "path": {"type": "path", "required": True, "description": "The folder. It belongs to this module."},
+        "parts": {"type": "list", "elements": "dict", "required": True, "description": "The packages, by repository.", "options": {
+            "packages": {"type": "dict", "required": True, "description": "Packages with their exact versions."},
+            "repository": {"type": "dict", "required": True, "description": "The repository, as in the module package_family."},
+        }},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 RETURN = r"""
 packages: {description: Version and SHA-256 of each unpacked package., returned: always, type: dict}
@@ -116,14 +113,7 @@ class Unpacking(object):
 
 
 def main():
-    part = {"packages": {"type": "dict", "required": True}, "repository": {"type": "dict", "required": True}}
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "parts": {"type": "list", "elements": "dict", "required": True, "options": part},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     path = module.params["path"]
     wanted = dict(item for each in module.params["parts"] for item in each["packages"].items())
     there = unpacked(path)

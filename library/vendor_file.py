@@ -1,26 +1,26 @@
 #!/usr/bin/python
 from __future__ import absolute_import, division, print_function, unicode_literals
 
-DOCUMENTATION = r"""
-module: vendor_file
-short_description: Place a vendor's file on a node and verify its checksum
-description:
-  - Differs from C(get_url) in these points. The checksum is required and verified before the file gets to O(path), so that a wrong download
-    does not replace a right file (ansible-core 2.16, which old nodes need, verifies afterwards). Check mode needs neither the source nor
-    the folder of O(path), without which C(get_url) fails. Errors name the source and the remedy. A Debian package can be unpacked without
-    being installed, and is then not downloaded again.
-options:
-  path: {description: Path of the file on the node., type: path, required: true}
-  source: {description: "URL, or a path on the node (with or without C(file:)); O(path) itself if the file was copied there.", type: str, required: true}
-  sha256: {description: SHA-256 of the file., type: str, required: true}
-  unpack:
-    description: Folder into which to unpack the file, a Debian package. A stamp in it records the checksum.
-    type: path
-  mode: {description: File mode., type: str, default: "0644"}
-  remedy: {description: Advice in the message about a wrong checksum., type: str, default: ""}
-attributes:
-  check_mode: {support: full}
-"""
+DOCUMENTATION = {
+    "module": "vendor_file",
+    "short_description": "Place a vendor's file on a node and verify its checksum",
+    "description":
+        "Differs from C(get_url) in these points. The checksum is required and verified before the file gets to O(path), so that a wrong "
+        "download does not replace a right file (ansible-core 2.16, which old nodes need, verifies afterwards). Check mode needs neither "
+        "the source nor the folder of O(path), without which C(get_url) fails. Errors name the source and the remedy. A Debian package "
+        "can be unpacked without being installed, and is then not downloaded again.",
+    "options": {
+        "path": {"type": "path", "required": True, "description": "Path of the file on the node."},
+        "source": {"type": "str", "required": True, "description":
+            "URL, or a path on the node (with or without C(file:)); O(path) itself if the file was copied there."},
+        "sha256": {"type": "str", "required": True, "description": "SHA-256 of the file."},
+        "unpack": {"type": "path", "description":
+            "Folder into which to unpack the file, a Debian package. A stamp in it records the checksum."},
+        "mode": {"type": "str", "default": "0644", "description": "File mode."},
+        "remedy": {"type": "str", "default": "", "description": "Advice in the message about a wrong checksum."},
+    },
+    "attributes": {"check_mode": {"support": "full"}},
+}  # fmt: skip
 
 import hashlib
 import io
@@ -109,17 +109,7 @@ class VendorFile(object):
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "source": {"type": "str", "required": True},
-            "sha256": {"type": "str", "required": True},
-            "unpack": {"type": "path"},
-            "mode": {"type": "str", "default": "0644"},
-            "remedy": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     file = VendorFile(module)
     missing = not os.path.isfile(file.path) or module.sha256(file.path) != file.sha256
     unpack = file.unpack is not None and not file.is_unpacked()
