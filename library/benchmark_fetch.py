@@ -1,10 +1,5 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
-"""Return a part of a file written by a benchmark, read as the user that runs the module."""
-
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 DOCUMENTATION = {
     "module": "benchmark_fetch",
@@ -20,18 +15,7 @@ DOCUMENTATION = {
         "offset": {"type": "int", "required": True, "description": "First byte."},
         "count": {"type": "int", "required": True, "description": "Number of bytes."},
     },
-    "author": ["dlperf_runner"],
 }  # fmt: skip
-
-EXAMPLES = r"""
-- name: Read the first MiB of a log
-  benchmark_fetch:
-    path: /opt/dlperf/runs/example/r1/train.log
-    identity: "2049:131075"
-    offset: 0
-    count: 1048576
-  register: part
-"""
 
 RETURN = r"""
 content: {description: "The bytes, compressed by zlib, in Base64.", type: str, returned: success}

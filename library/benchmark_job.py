@@ -1,10 +1,5 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
-"""Launch a detached command on a node and poll it."""
-
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 DOCUMENTATION = {
     "module": "benchmark_job",
@@ -57,15 +52,7 @@ DOCUMENTATION = {
             "stop the command."},
         "wait_s": {"type": "float", "default": 5.0, "description": "The longest time that one call waits, in seconds."},
     },
-    "author": ["dlperf_runner"],
 }  # fmt: skip
-
-EXAMPLES = r"""
-- name: Launch a training and wait for it for 5 seconds
-  benchmark_job:
-    launch: "{{ lookup('ansible.builtin.file', 'launch.json') | from_json }}"
-  register: job
-"""
 
 RETURN = r"""
 finished: {description: "Whether the command has finished.", type: bool, returned: always}

@@ -31,6 +31,7 @@ import zlib
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trusted_path import distrust
+from ansible.module_utils.whole_files import make_folder
 
 STAMP = ".dlperf-build"
 MAX_LINKS = 40
@@ -201,8 +202,7 @@ def main():
             if module.check_mode:
                 module.exit_json(changed=True)
             remove(new)
-            if not os.path.isdir(os.path.dirname(path)):
-                os.makedirs(os.path.dirname(path), 0o755)
+            make_folder(os.path.dirname(path))
             unpack(archive, contents, new, module.params["key"])
         remove(path)
         os.rename(new, path)

@@ -20,10 +20,7 @@ DOCUMENTATION = {
 }  # fmt: skip
 
 RETURN = r"""
-versions:
-  description: Version of each installed package, by name.
-  returned: always
-  type: dict
+versions: {description: "Version of each installed package, by name.", returned: always, type: dict}
 """
 
 from ansible.module_utils.apt_family import ENVIRONMENT, AptPackages
@@ -36,6 +33,7 @@ from ansible.module_utils.dpkg_locks import run_when_free
 from ansible.module_utils.node_packages import has_rpm, own_name, versions
 from ansible.module_utils.package_family import message
 from ansible.module_utils.rpm_family import explanation as rpm_explanation
+from ansible.module_utils.whole_files import difference
 
 UNDO = "/var/lib/dlperf/undo"
 
@@ -80,9 +78,8 @@ def install_by_apt(module, names, is_downgrade):
         )
 
 
-def difference(before, after):
-    texts = ["".join("%s %s\n" % item for item in sorted(versions.items())) for versions in (before, after)]
-    return {"before_header": "packages", "after_header": "packages", "before": texts[0], "after": texts[1]}
+def listing(packages):
+    return "".join("%s %s\n" % item for item in sorted(packages.items()))
 
 
 def main():
@@ -102,7 +99,7 @@ def main():
         # With what they depend on, if the node has lists of packages.
         more = None if has_rpm() else AptPackages(module).rehearsed(["apt-get", "-s", "install", "--no-install-recommends"] + names)
         before, after = (dict(before, **more[0]), dict(after, **more[1])) if more else (before, after)
-        module.exit_json(changed=True, versions=there, diff=difference(before, after))
+        module.exit_json(changed=True, versions=there, diff=difference("packages", *map(listing, (before, after))))
     if has_rpm():
         install_by_dnf(module, names)
     else:
@@ -111,7 +108,7 @@ def main():
     absent = [name for name in missing if name not in after]
     if absent:
         module.fail_json(msg="the installation succeeded, but these packages are not installed: " + ", ".join(absent))
-    module.exit_json(changed=True, versions=after, diff=difference(before, after))
+    module.exit_json(changed=True, versions=after, diff=difference("packages", *map(listing, (before, after))))
 
 
 if __name__ == "__main__":

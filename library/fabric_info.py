@@ -31,10 +31,7 @@ devices:
   type: list
   elements: dict
 missing_rails: {description: Names in O(rails) that no port matches., returned: always, type: list, elements: str}
-interfaces:
-  description: C(state mtu addresses) of the devices' interfaces and of O(interface), by name.
-  returned: always
-  type: dict
+interfaces: {description: "C(state mtu addresses) of the devices' interfaces and of O(interface), by name.", returned: always, type: dict}
 acs: {description: PCI addresses of bridges that redirect traffic between devices (ACS); null in a virtual machine., returned: always, type: list}
 iommu: {description: "Kinds of address translation of the network cards, such as C(DMA-FQ) or C(identity); null in a virtual machine.", returned: always, type: list}
 modules: {description: Versions of the loaded kernel modules for RDMA and peer memory., returned: always, type: dict}

@@ -20,14 +20,8 @@ DOCUMENTATION = {
 }  # fmt: skip
 
 RETURN = r"""
-key:
-  description: Key of the wheel, also the name of its folder; null if something is missing.
-  returned: always
-  type: str
-basis:
-  description: The values that form the key.
-  returned: always
-  type: dict
+key: {description: "Key of the wheel, also the name of its folder; null if something is missing.", returned: always, type: str}
+basis: {description: The values that form the key., returned: always, type: dict}
 files:
   description: Paths, with wildcards, of the files that were read. As long as they stay unchanged, so does the result.
   returned: always

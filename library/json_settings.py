@@ -23,7 +23,7 @@ import json
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deb_undo import read_bytes, remove_if_empty, write_whole
+from ansible.module_utils.whole_files import difference, make_folder, read_bytes, remove_if_empty, write_whole
 
 NOTHING = "dlperf_runner: nothing was there"
 
@@ -82,7 +82,7 @@ def main():
     gone = module.params["state"] == "absent" and not new and record["text"] is None
     if module.params["state"] == "absent" and (record["text"] or "").strip() and json.loads(record["text"]) == new:
         text = record["text"]  # with its original formatting
-    diff = {"before_header": path, "after_header": path, "before": (content or b"").decode("utf-8"), "after": "" if gone else text}
+    diff = difference(path, (content or b"").decode("utf-8"), "" if gone else text)
     if not changed or module.check_mode:
         module.exit_json(changed=changed, diff=diff)
     if module.params["state"] == "present":
@@ -94,8 +94,7 @@ def main():
         record["before"] = merged(before, record["before"])[0]
         record["settings"] = merged(record["settings"], module.params["settings"])[0]
         for folder in (undo, os.path.dirname(path)):
-            if not os.path.isdir(folder):
-                os.makedirs(folder, 0o755)
+            make_folder(folder)
         write_whole(note, json.dumps(record, sort_keys=True).encode("utf-8"), 0o600)
         write_whole(path, text.encode("utf-8"), 0o644 if content is None else os.stat(path).st_mode & 0o777)
     else:

@@ -41,6 +41,7 @@ import subprocess
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.whole_files import make_folder
 
 try:
     from shlex import quote
@@ -124,8 +125,7 @@ def main():
     os.umask(0o022)
     path, archive = module.params["path"].rstrip("/"), module.params["archive"]
     for folder in (os.path.dirname(archive), os.path.dirname(path)):
-        if not os.path.isdir(folder):
-            os.makedirs(folder, 0o755)
+        make_folder(folder)
     work = {"offered": offer, "taken": take}[module.params["state"]]
     try:
         result = work(module, path, archive)

@@ -52,7 +52,7 @@ from ansible.module_utils.common.text.converters import to_bytes, to_text
 from ansible.module_utils.openpgp_key import dearmored
 from ansible.module_utils.trusted_path import root_distrusts
 from ansible.module_utils.user_limits import LIMITS, reachable
-
+from ansible.module_utils.whole_files import difference
 
 MAX_BYTES = 1 << 24
 
@@ -153,9 +153,6 @@ class Node(object):
         self.module = module
         self.diffs = []
 
-    def note(self, path, before, after):
-        self.diffs.append({"before_header": path, "after_header": path, "before": before, "after": after})
-
     def own(self, entry, existed):
         """Set mode, owner and group of a path. In check mode, an unknown owner is accepted: an earlier task would create it."""
         path, changed = entry["path"], False
@@ -171,7 +168,7 @@ class Node(object):
         if entry["group"] is not None and self.known(grp.getgrnam, entry["group"]):
             changed |= self.module.set_group_if_different(path, entry["group"], False)
         if changed and path not in [diff["after_header"] for diff in self.diffs]:
-            self.note(path, "", "mode, owner: %s %s\n" % (mode, entry["owner"]))
+            self.diffs.append(difference(path, "", "mode, owner: %s %s\n" % (mode, entry["owner"])))
 
     def known(self, lookup, name):
         try:
@@ -216,7 +213,7 @@ class Node(object):
         existed = os.path.lexists(path)
         if state in ("absent", "blank"):
             if existed and (state == "absent" or is_blank(path)):
-                self.note(path, "present\n", "absent\n")
+                self.diffs.append(difference(path, "present\n", "absent\n"))
                 if really:
                     # Unlike Python 2's rmtree, rm does not follow a link that is created while it runs.
                     self.module.run_command(["rm", "-rf", "--one-file-system", "--", path], check_rc=True, cwd="/")
@@ -225,7 +222,7 @@ class Node(object):
             if existed and not os.path.isdir(path):
                 self.module.fail_json(msg="%s is a file, expected a directory" % path)
             if not existed:
-                self.note(path, "absent\n", "directory\n")
+                self.diffs.append(difference(path, "absent\n", "directory\n"))
                 if really:
                     os.makedirs(path)
         elif state == "keyring":
@@ -234,7 +231,7 @@ class Node(object):
             except ValueError as error:
                 self.module.fail_json(msg="%s: invalid key: %s" % (path, error))
             if read_bytes(path) != key:
-                self.note(path, "", "a keyring of %d bytes\n" % len(key))
+                self.diffs.append(difference(path, "", "a keyring of %d bytes\n" % len(key)))
                 if really:
                     self.write(path, key)
         else:
@@ -252,7 +249,7 @@ class Node(object):
             elif after and not after.endswith("\n"):
                 after += "\n"
             if before != after or (state not in ("block", "hosts") and not existed):
-                self.note(path, before, after)
+                self.diffs.append(difference(path, before, after))
                 if really:
                     self.write(path, to_bytes(after, errors="surrogate_or_strict"))
         self.own(entry, existed)

@@ -1,10 +1,5 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
-"""Lock a node for one campaign, or release it."""
-
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 DOCUMENTATION = {
     "module": "node_lock",
@@ -30,21 +25,7 @@ DOCUMENTATION = {
         "directory": {"type": "path", "default": "/run/dlperf", "description":
             "Directory of the lock; the same for all campaigns on a node."},
     },
-    "author": ["dlperf_runner"],
 }  # fmt: skip
-
-EXAMPLES = r"""
-- name: Lock the node
-  node_lock:
-    token: 5f0c
-    campaign: /srv/results/20260101T000000Z
-    owner: alice
-    host: head
-    user: dlperf
-  become: true
-  register: lock
-  failed_when: not lock.held
-"""
 
 RETURN = r"""
 held: {description: "Whether O(token) holds the node.", type: bool, returned: always}

@@ -44,8 +44,8 @@ import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deb_undo import read_bytes, remove_if_empty, write_whole
 from ansible.module_utils.node_probes import bounded, is_container, names, program, text
+from ansible.module_utils.whole_files import difference, make_folder, read_bytes, remove_if_empty, write_whole
 
 CONTAINER = "this node is a container, and %s"
 NUMA = "proc/sys/kernel/numa_balancing"
@@ -220,17 +220,13 @@ def main():
         current[name] = noted.get("set") if noted.get("boot") == boot else None
     changes, new = planned(current, wanted, record, boot)
     after = dict(current, **changes)
-    diff = {
-        "before_header": "settings",
-        "after_header": "settings",
-        "before": "".join("%s %s\n" % (name, current[name]) for name in sorted(changes)),
-        "after": "".join("%s %s\n" % (name, after[name]) for name in sorted(changes)),
-    }
+    lines = [["%s %s\n" % (name, side[name]) for name in sorted(changes)] for side in (current, after)]
+    diff = difference("settings", *map("".join, lines))
     if (changes or new != record) and not module.check_mode:
         # Recorded before the change, so that an interrupted run can be undone.
         folder = os.path.dirname(given["record"])
-        if new and not os.path.isdir(folder):
-            os.makedirs(folder, 0o755)
+        if new:
+            make_folder(folder)
         write_record(given["record"], dict(record, **new))
         for name, value in sorted(changes.items()):
             node.write(name, value)

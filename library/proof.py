@@ -33,84 +33,33 @@ DOCUMENTATION = {
 }  # fmt: skip
 
 RETURN = r"""
-proven:
-  description: C(now), C(before) (the stamp is valid), or C(no) in check mode.
-  returned: always
-  type: str
+proven: {description: "C(now), C(before) (the stamp is valid), or C(no) in check mode.", returned: always, type: str}
 """
 
 import json
 import os
 import pwd
 import re
-import signal
-import subprocess
-import tempfile
 import threading
 
 from ansible.module_utils import stamps
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deb_undo import write_whole
-
-
-MAX_BYTES = 1 << 24
-
-
-def text(stream):
-    stream.seek(0)
-    return stream.read(MAX_BYTES).decode("utf-8", "replace")
-
-
-def execute(command, argv, environment, timeout, results):
-    """Run one command in its own session, and kill the whole session at the time limit.
-
-    The output goes to files, because a process that the command starts in another session could hold a pipe open forever.
-    """
-    with open(os.devnull) as nothing, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        try:
-            process = subprocess.Popen(
-                argv,
-                stdin=nothing,
-                stdout=output,
-                stderr=errors,
-                env=environment,
-                cwd="/",
-                preexec_fn=os.setsid,
-            )
-        except OSError as error:
-            results[command["name"]] = (None, "", str(error), False)
-            return
-        late = []
-
-        def end():
-            late.append(True)
-            os.killpg(process.pid, signal.SIGKILL)
-
-        timer = threading.Timer(timeout, end)
-        timer.start()
-        try:
-            process.wait()
-        finally:
-            timer.cancel()
-        results[command["name"]] = (process.returncode, text(output), text(errors), bool(late))
+from ansible.module_utils.node_probes import bounded
+from ansible.module_utils.whole_files import make_folder, write_whole
 
 
 def complaint(command, result, timeout):
     """Why a command failed the verification; None if it passed."""
-    code, output, errors, late = result
+    code, output, errors = result["code"], result["output"], result["errors"]
     said = (errors.strip() or output.strip())[-1500:] or "nothing"
-    if late:
+    if result["late"]:
         return "%s: not finished within %d s; output: %s" % (command["name"], timeout, said)
     if code is None:
         return "%s: cannot be started: %s" % (command["name"], errors)
     if code != 0:
         return "%s: exit status %s; output: %s" % (command["name"], code, said)
     if not re.search(command["expect"], output, re.MULTILINE):
-        return "%s: expected output matching %r, found: %s" % (
-            command["name"],
-            command["expect"],
-            output.strip()[-1500:] or "nothing",
-        )
+        return "%s: expected output matching %r, found: %s" % (command["name"], command["expect"], output.strip()[-1500:] or "nothing")
     return None
 
 
@@ -130,7 +79,7 @@ def execute_all(given, user):
         with slots:
             # runuser opens a session, so the limits are those of the user's login.
             prefix = ["runuser", "-u", user.pw_name, "--"]
-            execute(command, prefix + command["argv"], environment, given["timeout"], results)
+            results[command["name"]] = bounded(prefix + command["argv"], given["timeout"], environment)
 
     threads = [threading.Thread(target=work, args=(command,)) for command in given["commands"]]
     for thread in threads:
@@ -166,8 +115,7 @@ def main():
             os.unlink(stamp)  # the recorded verification is no longer valid
         module.fail_json(msg="verification of %s failed: %s" % (given["name"], "\n".join(complaints)), proven="no")
     if before != after:
-        if not os.path.isdir(given["stamps"]):
-            os.makedirs(given["stamps"], 0o755)
+        make_folder(given["stamps"])
         write_whole(stamp, json.dumps(after, sort_keys=True, indent=1).encode("utf-8"), 0o644)
     module.exit_json(changed=changed, proven="now")
 

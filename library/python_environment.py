@@ -27,14 +27,8 @@ DOCUMENTATION = {
 }  # fmt: skip
 
 RETURN = r"""
-python_version:
-  description: Full version of the interpreter; null in check mode if it is not installed yet.
-  returned: always
-  type: str
-packages:
-  description: Version of each installed required distribution, by normalised name.
-  returned: always
-  type: dict
+python_version: {description: Full version of the interpreter; null in check mode if it is not installed yet., returned: always, type: str}
+packages: {description: "Version of each installed required distribution, by normalised name.", returned: always, type: dict}
 """
 
 import ast
@@ -49,6 +43,7 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.python_distributions import UNFINISHED, distributions, normalised, python_version, url_of
 from ansible.module_utils.trusted_path import refuse_program
+from ansible.module_utils.whole_files import difference, make_folder
 
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(?:==\s*(?P<version>[^\s;\\]+)|@\s*(?P<url>[^\s;\\]+))")
 
@@ -175,9 +170,7 @@ class Environment(object):
 
     def make(self):
         interpreter, uv = self.module.params["interpreter"], self.module.params["uv"]
-        parent = os.path.dirname(self.path)
-        if not os.path.isdir(parent):
-            os.makedirs(parent, 0o755)
+        make_folder(os.path.dirname(self.path))
         if os.path.lexists(self.path):
             shutil.rmtree(self.path)
         seen = ["--system-site-packages"] if self.module.params["system_packages"] else []
@@ -254,12 +247,7 @@ def main():
         changed=not made or after != before,
         python_version=version,
         packages=dict((name, after[name][0]) for name in wanted if name in after),
-        diff={
-            "before_header": path,
-            "after_header": path,
-            "before": listing(before),
-            "after": listing(after),
-        },
+        diff=difference(path, listing(before), listing(after)),
     )
 
 

@@ -21,15 +21,8 @@ DOCUMENTATION = {
 }  # fmt: skip
 
 RETURN = r"""
-public_key:
-  description: Type and key; null in check mode if it would be created.
-  returned: always
-  type: str
-host_keys:
-  description: Type and key of each host key.
-  returned: always
-  type: list
-  elements: str
+public_key: {description: Type and key; null in check mode if it would be created., returned: always, type: str}
+host_keys: {description: Type and key of each host key., returned: always, type: list, elements: str}
 """
 
 import io

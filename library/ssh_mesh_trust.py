@@ -29,20 +29,9 @@ DOCUMENTATION = {
 }  # fmt: skip
 
 RETURN = r"""
-members:
-  description: Names of the members that now have both entries.
-  returned: always
-  type: list
-  elements: str
-others:
-  description: Names of the other nodes that use the home, if this node leaves it.
-  returned: always
-  type: list
-  elements: str
-digest:
-  description: SHA-256 of both blocks.
-  returned: always
-  type: str
+members: {description: Names of the members that now have both entries., returned: always, type: list, elements: str}
+others: {description: "Names of the other nodes that use the home, if this node leaves it.", returned: always, type: list, elements: str}
+digest: {description: SHA-256 of both blocks., returned: always, type: str}
 """
 
 import hashlib
@@ -53,6 +42,7 @@ import socket
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.selinux_labels import RELABEL
+from ansible.module_utils.whole_files import difference
 
 BEGIN = "# BEGIN dlperf_runner ssh_mesh"
 END = "# END dlperf_runner ssh_mesh"
@@ -137,7 +127,7 @@ class TextFile(object):
             if after == text:
                 return block, None
             if self.module.check_mode or self.write(content, after):
-                return block, {"before_header": self.path, "after_header": self.path, "before": text, "after": after}
+                return block, difference(self.path, text, after)
         self.module.fail_json(msg="%s: others have changed it %d times in a row. Run again." % (self.path, ATTEMPTS))
 
 

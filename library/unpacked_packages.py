@@ -34,8 +34,8 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deb_family import explanation, source_text
-from ansible.module_utils.deb_undo import read_bytes, write_whole
 from ansible.module_utils.package_family import fetched_key, message
+from ansible.module_utils.whole_files import make_folder, read_bytes, write_whole
 
 STAMP = ".dlperf-unpacked"
 # A stub lacks the functions of the library that it is named after.
@@ -122,8 +122,7 @@ def main():
     changed = dict((name, found["version"]) for name, found in there.items()) != wanted
     if changed and not module.check_mode:
         parent = os.path.dirname(path.rstrip("/"))
-        if not os.path.isdir(parent):
-            os.makedirs(parent, 0o755)
+        make_folder(parent)
         # Beside the folder, because hundreds of megabytes may not fit into /tmp.
         folder = tempfile.mkdtemp(prefix=".dlperf-packages-", dir=parent)
         try:

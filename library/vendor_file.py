@@ -31,6 +31,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.package_family import unreached
 from ansible.module_utils.site_proxy import proxied
 from ansible.module_utils.urls import fetch_url
+from ansible.module_utils.whole_files import make_folder
 
 STAMP = ".dlperf-unpacked"
 CHUNK = 1 << 20
@@ -118,8 +119,7 @@ def main():
     folders = [os.path.dirname(path) for path in (file.path, file.unpack) if path]
     if not module.check_mode and (missing or unpack):
         for folder in folders:
-            if not os.path.isdir(folder):
-                os.makedirs(folder, 0o755)
+            make_folder(folder)
         if missing:
             file.bring()
         if unpack:

@@ -17,9 +17,9 @@ from ansible.module_utils.deb_family import (
     simulated,
     source_text,
 )
-from ansible.module_utils.deb_undo import write_whole
 from ansible.module_utils.dpkg_locks import REMEDY, run_when_free, wait_for_locks
 from ansible.module_utils.package_family import Family
+from ansible.module_utils.whole_files import write_whole
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "APT_LISTCHANGES_FRONTEND": "none"}
 APT = [

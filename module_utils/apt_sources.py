@@ -9,8 +9,8 @@ import glob
 import os
 import re
 
-from ansible.module_utils.deb_undo import read_bytes
 from ansible.module_utils.openpgp_key import ARMOR, dearmored, fingerprints
+from ansible.module_utils.whole_files import read_bytes
 
 OURS = "dlperf-"
 KEYRINGS = "/etc/apt/keyrings"

@@ -2,12 +2,12 @@
 
 from __future__ import absolute_import, division, print_function, unicode_literals
 
+import collections
 import hashlib
 import io
 import json
 import os
 import random
-import shutil
 import sys
 
 from ansible.module_utils.noise_jpeg import NoiseJpegs
@@ -16,8 +16,6 @@ from ansible.module_utils.record_formats import PACK, Sample
 # The role writes it into every data set that it made. It names what the set was made of, and the size of each file.
 MANIFEST = "dlperf-dataset.json"
 IMAGES = (".jpeg", ".jpg")
-# Parts of one RecordIO file, which are then joined. A fixed number, so that the result does not depend on the node's processors.
-PIECES = 64
 
 
 class Noise(object):
@@ -77,7 +75,7 @@ def write_set(folder, form, files, source, processors, is_faces=False):
         if not os.path.isdir(below):
             os.makedirs(below)
     if form == "recordio":
-        write_recordio(os.path.join(folder, files[0]), source, processors, is_faces)
+        write_recordio(os.path.join(folder, files[0]), source, is_faces)
         return
     jobs = [(os.path.join(folder, name), numbers) for name, numbers in zip(files, parts(source.count, len(files)))]
 
@@ -90,46 +88,28 @@ def write_set(folder, form, files, source, processors, is_faces=False):
     in_parallel(write, jobs, processors)
 
 
-def write_recordio(path, source, processors, is_faces):
+def write_recordio(path, source, is_faces):
     """One file of records and its index: a line of number and offset for each. `is_faces`: as in faces_emore, record 0 says which
-    records are identities, and each identity which images it has."""
-    first = 1 if is_faces else 0
-    jobs = list(enumerate(parts(source.count, min(PIECES, max(1, source.count)))))
+    records are identities, and each identity which images it has.
 
-    def write(job):
-        piece, numbers = job
-        with io.open("%s.%d" % (path, piece), "wb") as stream, io.open("%s.%d.idx" % (path, piece), "w") as index:
-            for number, sample in zip(numbers, source.samples(numbers)):
-                index.write("%d\t%d\n" % (number + first, stream.tell()))
-                stream.write(PACK["recordio"](number + first, sample))
-
-    in_parallel(write, jobs, processors)
+    One process writes it: parts that are joined afterwards would write hundreds of gigabytes twice.
+    """
     with io.open(path, "wb") as stream, io.open(os.path.splitext(path)[0] + ".idx", "w") as index:
 
-        def meta(number, *labels):
+        def write(number, sample):
             index.write("%d\t%d\n" % (number, stream.tell()))
-            stream.write(PACK["recordio"](number, Sample(0, b"", labels)))
+            stream.write(PACK["recordio"](number, sample))
 
         if is_faces:
-            meta(0, source.count + 1, source.count + 1 + source.classes)
-        for piece, _numbers in jobs:
-            base, part = stream.tell(), "%s.%d" % (path, piece)
-            with io.open(part + ".idx") as lines:
-                for line in lines:
-                    number, offset = line.split()
-                    index.write("%s\t%d\n" % (number, int(offset) + base))
-            with io.open(part, "rb") as content:
-                shutil.copyfileobj(content, stream, 1 << 20)
-            os.unlink(part)
-            os.unlink(part + ".idx")
+            write(0, Sample(0, b"", (source.count + 1, source.count + 1 + source.classes)))
+        for number, sample in enumerate(source.samples(range(source.count)), int(is_faces)):
+            write(number, sample)
         if is_faces:
-            ends = [0] * source.classes
-            for number in range(source.count):
-                ends[source.label(number)] += 1
+            counts = collections.Counter(map(source.label, range(source.count)))
             begin = 1
-            for identity, count in enumerate(ends):
-                meta(source.count + 1 + identity, begin, begin + count)
-                begin += count
+            for identity in range(source.classes):
+                write(source.count + 1 + identity, Sample(0, b"", (begin, begin + counts[identity])))
+                begin += counts[identity]
 
 
 def in_parallel(work, jobs, processors):

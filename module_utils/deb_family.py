@@ -13,64 +13,32 @@ QUERY_FORMAT = r"${binary:Package}\t${Version}\t${Status}\n"
 
 # (pattern in the output of apt or dpkg, explanation, remedy). The first match counts.
 MEANINGS = (
-    (
-        r"No space left on device|don't have enough free space in (\S+)\b|not enough free disk space",
-        "the node's disk is full",
-        "free disk space (df -h; apt-get clean) and run again",
-    ),
-    (
-        r"NO_PUBKEY ([0-9A-F]+)|following signatures couldn't be verified",
-        "the repository is signed with another key than the configured one",
-        "compare the key's fingerprint with the vendor's; a mirror must keep the vendor's signature",
-    ),
-    (
-        r"BADSIG|is not signed|EXPKEYSIG|REVKEYSIG|invalid signature|clearsigned file isn't valid",
-        "the repository's signature is invalid",
-        "copy the repository again, including its Release files",
-    ),
-    (
-        r"Hash Sum mismatch|File has unexpected size|unexpected end of file|Connection closed prematurely"
-        r"|wrong size|did not match",
-        "a download was incomplete or does not match the repository's signed index",
-        "run again; if the error persists, copy the repository again and check proxies in between",
-    ),
-    (
-        r"404 +(?:Not Found|File not found)|does not have a Release file|no longer has a Release file",
-        "the repository or one of its files does not exist (404)",
-        "check the URL, or the mirror in dlperf_mirror and dlperf_vendor_mirror",
-    ),
-    (
-        r"Could not (?:resolve|connect)|Temporary failure resolving|Connection (?:refused|timed out)"
-        r"|Network is unreachable|Unable to connect|No route to host",
-        "the node cannot reach the repository",
-        "set dlperf_mirror to a mirror that the node can reach",
-    ),
-    (
-        r"Conflicting values set for option Signed-By",
-        "two sources on the node have the same repository with different keys, and no apt command works",
-        "remove one of them (grep -r '^[^#].*URL' /etc/apt/sources.list*)",
-    ),
-    (
-        LOST,
-        "another apt or dpkg is running on the node",
-        REMEDY,
-    ),
-    (
-        r"Version '([^']+)' for '([^']+)' was not found",
-        "the repository does not have this version",
-        "choose a version that it has (apt-cache madison NAME), or add this one to the mirror",
-    ),
-    (
-        r"Unable to locate package (\S+)|has no installation candidate",
-        "none of the node's sources has the package",
-        "check that the repository is for this system",
-    ),
-    (
-        r"unmet dependencies|held broken packages|have been held back",
-        "the packages conflict with installed packages",
-        "see apt's message; remove the conflicting packages, or release their holds (apt-mark unhold)",
-    ),
-)
+    (r"No space left on device|don't have enough free space in (\S+)\b|not enough free disk space",
+     "the node's disk is full", "free disk space (df -h; apt-get clean) and run again"),
+    (r"NO_PUBKEY ([0-9A-F]+)|following signatures couldn't be verified",
+     "the repository is signed with another key than the configured one",
+     "compare the key's fingerprint with the vendor's; a mirror must keep the vendor's signature"),
+    (r"BADSIG|is not signed|EXPKEYSIG|REVKEYSIG|invalid signature|clearsigned file isn't valid",
+     "the repository's signature is invalid", "copy the repository again, including its Release files"),
+    (r"Hash Sum mismatch|File has unexpected size|unexpected end of file|Connection closed prematurely"
+     r"|wrong size|did not match", "a download was incomplete or does not match the repository's signed index",
+     "run again; if the error persists, copy the repository again and check proxies in between"),
+    (r"404 +(?:Not Found|File not found)|does not have a Release file|no longer has a Release file",
+     "the repository or one of its files does not exist (404)", "check the URL, or the mirror in dlperf_mirror and dlperf_vendor_mirror"),
+    (r"Could not (?:resolve|connect)|Temporary failure resolving|Connection (?:refused|timed out)"
+     r"|Network is unreachable|Unable to connect|No route to host",
+     "the node cannot reach the repository", "set dlperf_mirror to a mirror that the node can reach"),
+    (r"Conflicting values set for option Signed-By",
+     "two sources on the node have the same repository with different keys, and no apt command works",
+     "remove one of them (grep -r '^[^#].*URL' /etc/apt/sources.list*)"),
+    (LOST, "another apt or dpkg is running on the node", REMEDY),
+    (r"Version '([^']+)' for '([^']+)' was not found",
+     "the repository does not have this version", "choose a version that it has (apt-cache madison NAME), or add this one to the mirror"),
+    (r"Unable to locate package (\S+)|has no installation candidate",
+     "none of the node's sources has the package", "check that the repository is for this system"),
+    (r"unmet dependencies|held broken packages|have been held back", "the packages conflict with installed packages",
+     "see apt's message; remove the conflicting packages, or release their holds (apt-mark unhold)"),
+)  # fmt: skip
 
 
 def explanation(output, meanings=MEANINGS):

@@ -3,49 +3,14 @@
 from __future__ import absolute_import, division, print_function
 
 import base64
-import errno
 import glob
-import io
 import json
 import os
 import re
 import shutil
 
 from ansible.module_utils.deb_family import merged
-
-
-def read_bytes(path):
-    """Content of a file; None if it does not exist."""
-    try:
-        with io.open(path, "rb") as stream:
-            return stream.read()
-    except (IOError, OSError) as error:
-        if error.errno == errno.ENOENT:
-            return None
-        raise
-
-
-def write_whole(path, content, mode):
-    temporary = "%s.dlperf-new" % path
-    try:
-        with io.open(temporary, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, mode)
-        os.rename(temporary, path)
-    except EnvironmentError:  # such as a full disk
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
-
-
-def remove_if_empty(folder):
-    try:
-        os.rmdir(folder)
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
-            raise
+from ansible.module_utils.whole_files import difference, make_folder, read_bytes, remove_if_empty, write_whole
 
 
 class Undo(object):
@@ -67,8 +32,7 @@ class Undo(object):
         return json.loads(content.decode("utf-8")) if content else {}
 
     def save(self):
-        if not os.path.isdir(self.folder):
-            os.makedirs(self.folder, 0o755)
+        make_folder(self.folder)
         self.write_record(self.path, self.record)
 
     def write_record(self, path, record):
@@ -239,9 +203,6 @@ class Undo(object):
         for path, content in sorted(files.items()):
             was = read_bytes(path)
             if was != content or (os.stat(path).st_mode & 0o777) != 0o644 or path not in (self.record.get("files") or {}):
-                differences.append(self.difference(path, was, content))
-        return differences + [self.difference(path, read_bytes(path), None) for path in stale]
-
-    def difference(self, path, before, after):
-        sides = [(side or b"").decode("utf-8", "replace") for side in (before, after)]
-        return {"before_header": path, "after_header": path, "before": sides[0], "after": sides[1]}
+                differences.append((path, (was, content)))
+        differences += [(path, (read_bytes(path), None)) for path in stale]
+        return [difference(path, *((side or b"").decode("utf-8", "replace") for side in sides)) for path, sides in differences]

@@ -6,7 +6,7 @@ import os
 import time
 
 from ansible.module_utils.deb_family import is_member
-from ansible.module_utils.deb_undo import Undo, read_bytes, write_whole
+from ansible.module_utils.deb_undo import Undo
 from ansible.module_utils.openpgp_key import armored
 from ansible.module_utils.package_family import Family
 from ansible.module_utils.rpm_family import (
@@ -24,6 +24,7 @@ from ansible.module_utils.rpm_family import (
     stream_text,
     without_epoch,
 )
+from ansible.module_utils.whole_files import read_bytes, write_whole
 
 ENVIRONMENT = {"LC_ALL": "C"}
 # obsoletes: NVIDIA renames packages between branches, and an old name would give the new branch.

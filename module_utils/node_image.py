@@ -1,8 +1,11 @@
 """Select the contents of a node's image and write its archive.
 
-The image contains only an allow-list of files: unmodified files of packages (according to dpkg's lists and
-checksums), folders named by the caller, and the few names below. No other file of the node is included. In
-addition, only files that all users on the node can read are packed.
+The image contains only an allow-list of files: unmodified files of packages (according to dpkg's lists and checksums), folders named by the
+caller, and the few names below. No other file of the node is included. In addition, only files that all users on the node can read are packed.
+
+`podman build` cannot do this: a Containerfile copies by name, and here dpkg's checksum of each file decides. It would replace only the few
+lines of `write`, and with its --timestamp, which the same digest needs, all files get that time (podman-build(1)): Python would compile all
+modules anew at every start.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -232,8 +235,8 @@ def is_compiled(stream, root, source, known):
         return facts in (header[4:12], header[8:16]) and checksum(text) in known
 
 
-def checksum(stream):
-    digest = hashlib.md5()
+def checksum(stream, kind=hashlib.md5):
+    digest = kind()
     for block in iter(lambda: stream.read(1 << 20), b""):
         digest.update(block)
     return digest.hexdigest()
@@ -271,56 +274,6 @@ def write_layer(stream, root, folders):
     return packed
 
 
-class Hashed(object):
-    """A stream for tarfile that computes the size and digest of the written data."""
-
-    def __init__(self, stream):
-        self.stream, self.size, self.digest = stream, 0, hashlib.sha256()
-
-    def write(self, data):
-        self.stream.write(data)
-        self.size += len(data)
-        self.digest.update(data)
-
-    def tell(self):
-        return self.size
-
-
-class Archive(object):
-    """A new archive in the format of `docker save`: a layer, the image's configuration, and a manifest."""
-
-    def __init__(self, path):
-        self.stream = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b")
-
-    def add(self, name, data):
-        self.stream.write(self.header(name, len(data)) + data)
-        self.pad(len(data))
-
-    def add_layer(self, root, folders):
-        """Add a layer, whose header is written last; returns its digest and the packed names."""
-        start, layer = self.stream.tell(), Hashed(self.stream)
-        self.stream.write(b"\0" * tarfile.BLOCKSIZE)
-        packed = write_layer(layer, root, folders)
-        self.pad(layer.size)
-        end = self.stream.tell()
-        self.stream.seek(start)
-        self.stream.write(self.header("layer.tar", layer.size))
-        self.stream.seek(end)
-        return "sha256:" + layer.digest.hexdigest(), packed
-
-    def header(self, name, size):
-        member = tarfile.TarInfo(name)
-        member.size = size
-        return member.tobuf(tarfile.GNU_FORMAT)
-
-    def pad(self, size):
-        self.stream.write(b"\0" * (-size % tarfile.BLOCKSIZE))
-
-    def close(self):
-        self.stream.write(b"\0" * tarfile.BLOCKSIZE * 2)
-        self.stream.close()
-
-
 def compact(document):
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("utf-8")
 
@@ -340,27 +293,41 @@ def contents(environment, folders, root="/"):
 
 
 def write(path, name, label, folders, needed=(), root="/"):
-    """Write an image of the packages and these folders. `needed` lists programs that it must contain."""
-    archive = Archive(path)
-    layer, packed = archive.add_layer(root, folders)
-    for program in needed:
-        real = os.path.realpath(os.path.join(root, program.lstrip("/")))
-        if os.path.relpath(real, os.path.realpath(root)) not in packed:
-            raise RuntimeError(
-                "%s cannot be included: expected an unmodified file of a package, or a file in %s, readable by all users; "
-                "found %s" % (program, ", ".join(folders), real)
-            )
-    config = {
+    """Write an image of the packages and these folders as `docker save` does. `needed` lists programs that it must contain."""
+    # Created before the layer: a link in its place is refused.
+    with new_file(path) as stream, new_file(path + ".layer") as layer:
+        os.unlink(path + ".layer")
+        packed = write_layer(layer, root, folders)
+        for program in needed:
+            real = os.path.realpath(os.path.join(root, program.lstrip("/")))
+            if os.path.relpath(real, os.path.realpath(root)) not in packed:
+                raise RuntimeError(
+                    "%s cannot be included: expected an unmodified file of a package, or a file in %s, readable by all users; "
+                    "found %s" % (program, ", ".join(folders), real)
+                )
+        layer.seek(0)
+        config = compact(configuration(label, checksum(layer, hashlib.sha256)))
+        file_name = hashlib.sha256(config).hexdigest() + ".json"
+        manifest = compact([{"Config": file_name, "RepoTags": ["%s:%s" % (name, TAG)], "Layers": ["layer.tar"]}])
+        archive = tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT)
+        for member_name, content in (("layer.tar", layer), (file_name, io.BytesIO(config)), ("manifest.json", io.BytesIO(manifest))):
+            member = tarfile.TarInfo(member_name)
+            member.size = content.seek(0, os.SEEK_END) or content.tell()
+            content.seek(0)
+            archive.addfile(member, content)
+        archive.close()
+
+
+def new_file(path):
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b")
+
+
+def configuration(label, layer):
+    return {
         "architecture": MACHINES.get(platform.machine(), platform.machine()),
         "os": "linux",
         "created": "1970-01-01T00:00:00Z",
         "config": {"Env": ["PATH=" + PATH, "LANG=C.UTF-8"], "Labels": {LABEL: label}},
-        "rootfs": {"type": "layers", "diff_ids": [layer]},
+        "rootfs": {"type": "layers", "diff_ids": ["sha256:" + layer]},
         "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "the packages of a node and an environment"}],
     }
-    data = compact(config)
-    file_name = hashlib.sha256(data).hexdigest() + ".json"
-    archive.add(file_name, data)
-    document = [{"Config": file_name, "RepoTags": ["%s:%s" % (name, TAG)], "Layers": ["layer.tar"]}]
-    archive.add("manifest.json", compact(document))
-    archive.close()

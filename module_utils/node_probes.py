@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-
+MAX_BYTES = 1 << 24  # of a program's output
 SBIN = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 
 
@@ -98,15 +98,17 @@ def output(timeout, name, *arguments):
     return result["output"].strip() if result["code"] == 0 else None
 
 
-def bounded(argv, timeout):
-    """Run a program with a time limit; returns {code, output, errors, late}, with code None if it cannot be started.
+def bounded(argv, timeout, environment=None):
+    """Run a program in a session of its own, which is killed at the time limit; returns {code, output, errors, late}, with code None if it
+    cannot be started.
 
-    The output goes to files, because a program that hangs in the driver cannot be killed and would block a pipe's reader.
+    The output goes to files, because a program that hangs in the driver cannot be killed, and one that left the session may live on: both
+    would block a pipe's reader.
     """
-    environment = dict(os.environ, LC_ALL="C")
+    environment = environment or dict(os.environ, LC_ALL="C")
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, open(os.devnull) as nothing:
         try:
-            process = subprocess.Popen(argv, stdin=nothing, stdout=output, stderr=errors, env=environment, preexec_fn=os.setsid)
+            process = subprocess.Popen(argv, stdin=nothing, stdout=output, stderr=errors, env=environment, cwd="/", preexec_fn=os.setsid)
         except OSError as error:
             return {"code": None, "output": "", "errors": "%s" % error, "late": False}
         deadline = time.time() + timeout
@@ -122,5 +124,5 @@ def bounded(argv, timeout):
         result = {"code": process.poll(), "late": late}
         for name, stream in (("output", output), ("errors", errors)):
             stream.seek(0)
-            result[name] = stream.read().decode("utf-8", "replace")
+            result[name] = stream.read(MAX_BYTES).decode("utf-8", "replace")
         return result

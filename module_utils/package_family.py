@@ -9,10 +9,11 @@ import hashlib
 from collections import namedtuple
 
 from ansible.module_utils.deb_family import base, is_member, listings, obsolete, wrong_versions
-from ansible.module_utils.deb_undo import Undo, read_bytes
+from ansible.module_utils.deb_undo import Undo
 from ansible.module_utils.openpgp_key import dearmored, key_problem
 from ansible.module_utils.site_proxy import proxied
 from ansible.module_utils.urls import fetch_url
+from ansible.module_utils.whole_files import difference, read_bytes
 
 
 TEXT, NEEDED = {"type": "str"}, {"type": "str", "required": True}
@@ -128,16 +129,9 @@ class Family(object):
         stale = [path for path in record.get("files") or {} if path not in files and path != self.keyring_path()]
         diff = self.undo.diff(files, stale)
         if self.repository and not self.keyring_is_right():
-            diff.append(
-                {
-                    "before_header": self.keyring(),
-                    "after_header": self.keyring(),
-                    "before": "",
-                    "after": "".join(f + "\n" for f in self.repository["fingerprints"]),
-                }
-            )
+            diff.append(difference(self.keyring(), "", "".join(f + "\n" for f in self.repository["fingerprints"])))
         if wrong or unheld or drop:
-            diff.append(self.package_diff(there, wrong, drop))
+            diff.append(difference("packages of %s" % self.name, *listings(there, wrong, drop)))
         changed = bool(diff or is_interrupted or record.get("unfinished"))
         return Lack(there, is_interrupted, files, stale, wrong, drop, diff, changed)
 
@@ -180,22 +174,17 @@ class Family(object):
         self.undo.finish(self.snapshot())
         self.module.exit_json(changed=True, diff=diff, versions=versions(there), removed=drop)
 
-    def package_diff(self, there, wrong, drop):
-        before, after = listings(there, wrong, drop)
-        header = "packages of %s" % self.name
-        return {"before_header": header, "after_header": header, "before": before, "after": after}
-
     def rehearsal(self, lack):
         """({name: version} before, after) of the packages that the transaction would change; None if that is unknown."""
 
     def dependencies(self, wrong, drop, before, after):
-        """The diff of the packages that are not in `package_diff`. Those that a pin matches are held."""
-        header, texts = "packages that %s needs" % self.name, []
+        """The diff of the packages that `listings` does not have. Those that a pin matches are held."""
+        texts = []
         for side, ending in ((before, ""), (after, " held")):
             lines = ["%s %s%s\n" % (name, version, ending if is_member(name, self.members) else "") for name, version in sorted(side.items())
                      if not wrong.get(name) and name not in drop]  # fmt: skip
             texts.append("".join(lines))
-        return {"before_header": header, "after_header": header, "before": texts[0], "after": texts[1]}
+        return difference("packages that %s needs" % self.name, *texts)
 
     def refuse_foreign_holds(self, there, wrong):
         foreign = self.foreign_holds(there, wrong)
@@ -234,12 +223,7 @@ class Family(object):
         back = dict((name, version) for name, version in old.items() if now.get(name) != version)
         before = "".join("%s %s\n" % (name, now[name]) for name in sorted(set(ours) | set(back)) if name in now)
         after = "".join("%s %s\n" % item for item in sorted(back.items()))
-        diff = {
-            "before_header": "packages of %s" % self.name,
-            "after_header": "packages of %s" % self.name,
-            "before": before,
-            "after": after,
-        }
+        diff = difference("packages of %s" % self.name, before, after)
         if self.module.check_mode:
             self.module.exit_json(changed=True, versions={}, removed=ours, kept=[], diff=diff)
         self.lock()

@@ -18,57 +18,29 @@ FOREIGN = ("i386", "i686")
 
 # (pattern in dnf's output, explanation, remedy). The first match counts.
 MEANINGS = (
-    (
-        r"No space left on device|more space needed on",
-        "the node's disk is full",
-        "free disk space (df -h; dnf clean packages) and run again",
-    ),
-    (
-        r"GPG check FAILED|not correct for this package|Public key for \S+ is not installed|is not signed|BAD, key ID|signature .*NOT OK",
-        "its packages are not signed with the repository's configured key",
-        "compare the key's fingerprint with the vendor's; a mirror must keep the vendor's signatures",
-    ),
-    (
-        r"checksum doesn't match|Checksum error|Downloading successful, but checksum",
-        "a download was incomplete or does not match the repository's index",
-        "run again; if the error persists, copy the repository again and check proxies in between",
-    ),
-    (
-        r"Status code: 404|Cannot download repomd\.xml|Cannot find a valid baseurl|Couldn't open file",
-        "the repository or one of its files does not exist",
-        "check the URL, or the mirror in dlperf_vendor_mirror",
-    ),
-    (
-        r"Could(?:n't| not) (?:resolve|connect)|Connection refused|timed out|Network is unreachable|No route to host",
-        "the node cannot reach the repository",
-        "set dlperf_vendor_mirror to a mirror that the node can reach",
-    ),
-    (
-        r"nothing provides (\S+)",
-        "the packages need others that none of the node's repositories has",
-        "enable the distribution's repositories (BaseOS, AppStream, CRB or PowerTools) and EPEL, which has dkms",
-    ),
-    (
-        r"filtered out by modular filtering",
-        "another stream of the package's module is enabled",
-        "see dnf module list",
-    ),
-    (
-        r"Unable to find a match|No match for argument",
-        "none of the node's repositories has the package in this version",
-        "choose a version that they have (dnf --showduplicates list NAME), or add this one to the mirror",
-    ),
-    (
-        r"conflicting requests|conflicts with|cannot install the best candidate|cannot install both",
-        "the packages conflict with installed packages",
-        "see dnf's message; remove the conflicting packages, or release their locks (dnf versionlock delete)",
-    ),
-    (
-        r"already locked by \d+|The application with PID \d+ is|(?:Failed to obtain|can't create) (?:the )?transaction lock",
-        "another dnf or rpm is running on the node",
-        "wait for it or stop it, then run again; dlperf_lock_timeout sets how long to wait",
-    ),
-)
+    (r"No space left on device|more space needed on",
+     "the node's disk is full", "free disk space (df -h; dnf clean packages) and run again"),
+    (r"GPG check FAILED|not correct for this package|Public key for \S+ is not installed|is not signed|BAD, key ID|signature .*NOT OK",
+     "its packages are not signed with the repository's configured key",
+     "compare the key's fingerprint with the vendor's; a mirror must keep the vendor's signatures"),
+    (r"checksum doesn't match|Checksum error|Downloading successful, but checksum",
+     "a download was incomplete or does not match the repository's index",
+     "run again; if the error persists, copy the repository again and check proxies in between"),
+    (r"Status code: 404|Cannot download repomd\.xml|Cannot find a valid baseurl|Couldn't open file",
+     "the repository or one of its files does not exist", "check the URL, or the mirror in dlperf_vendor_mirror"),
+    (r"Could(?:n't| not) (?:resolve|connect)|Connection refused|timed out|Network is unreachable|No route to host",
+     "the node cannot reach the repository", "set dlperf_vendor_mirror to a mirror that the node can reach"),
+    (r"nothing provides (\S+)", "the packages need others that none of the node's repositories has",
+     "enable the distribution's repositories (BaseOS, AppStream, CRB or PowerTools) and EPEL, which has dkms"),
+    (r"filtered out by modular filtering", "another stream of the package's module is enabled", "see dnf module list"),
+    (r"Unable to find a match|No match for argument", "none of the node's repositories has the package in this version",
+     "choose a version that they have (dnf --showduplicates list NAME), or add this one to the mirror"),
+    (r"conflicting requests|conflicts with|cannot install the best candidate|cannot install both",
+     "the packages conflict with installed packages",
+     "see dnf's message; remove the conflicting packages, or release their locks (dnf versionlock delete)"),
+    (r"already locked by \d+|The application with PID \d+ is|(?:Failed to obtain|can't create) (?:the )?transaction lock",
+     "another dnf or rpm is running on the node", "wait for it or stop it, then run again; dlperf_lock_timeout sets how long to wait"),
+)  # fmt: skip
 
 
 def explanation(output):

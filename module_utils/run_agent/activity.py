@@ -1,9 +1,6 @@
-# -*- coding: utf-8 -*-
 """Whether a run hangs. Until its log has a rhythm, what its processes do is judged, too."""
 
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 import collections
 import os

@@ -1,4 +1,3 @@
-# -*- coding: utf-8 -*-
 """The GPUs of a node, by the driver's library NVML, whose functions nvidia-ml-py calls, too; without it by what AMD's driver has in sysfs, or
 else by nvidia-smi.
 
@@ -8,8 +7,6 @@ and `errors` the bus ID and the number of new Xid errors; it is None if the driv
 """
 
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 import glob
 import io

@@ -1,4 +1,3 @@
-# -*- coding: utf-8 -*-
 """A node's lock: only one campaign at a time holds it, and renews a lease to show that it is alive.
 
     lock           the holder: campaign, owner, host, since, token, lease_s, boot_id
@@ -10,8 +9,6 @@ directory is on a tmpfs; `boot_id` detects a reboot if it is not.
 """
 
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 import errno
 import json

@@ -1,4 +1,3 @@
-# -*- coding: utf-8 -*-
 """A supervisor with connections to other nodes stays for the campaign's next run, whose module gives it the launch.
 
 RUNS/.supervisor.NODE.TOKEN           the process ID of the supervisor, while it waits
@@ -6,8 +5,6 @@ RUNS/.supervisor.NODE.TOKEN.launch    the options of the next launch. Whoever re
 """
 
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 import os
 import time

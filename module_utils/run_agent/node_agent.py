@@ -1,4 +1,3 @@
-# -*- coding: utf-8 -*-
 """The program that each node of a run executes for its supervisor, over one connection for all runs of a campaign or job.
 
 It is executed from the source of its modules (see node_agents.py) by Python 2.7 or 3.5 and newer, and needs no package. Each line of its
@@ -22,8 +21,6 @@ It ends with its standard input, or if nothing was asked for IDLE_S seconds.
 """
 
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 import json
 import os

@@ -1,9 +1,6 @@
-# -*- coding: utf-8 -*-
 """A connection to each node of a run, which its supervisor keeps for the campaign's next runs, and one node_agent behind it."""
 
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 import errno
 import fcntl

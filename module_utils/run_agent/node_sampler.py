@@ -1,4 +1,3 @@
-# -*- coding: utf-8 -*-
 """The program that samples a node. It prints lines until its standard input ends, then a last sample.
 
 It is executed on each node of a run from its source (see telemetry.py) by Python 2.7 or 3.5 and newer, and needs no package: it reads
@@ -15,8 +14,6 @@ A byte on standard input asks for a sample at once.
 """
 
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 import os
 import re

@@ -1,9 +1,6 @@
-# -*- coding: utf-8 -*-
 """Other processes that use a run's nodes, and leases of nodes without a launch of their own."""
 
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 import os
 import time

@@ -1,9 +1,6 @@
-# -*- coding: utf-8 -*-
 """Read and write files safely in a directory that others can write to: never through a link or a FIFO."""
 
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 import base64
 import hashlib

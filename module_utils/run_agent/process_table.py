@@ -1,9 +1,6 @@
-# -*- coding: utf-8 -*-
 """The processes of a node: which there are, whose, and what they do. node_agent has this source, too."""
 
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 import errno
 import os

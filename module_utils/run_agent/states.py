@@ -1,9 +1,6 @@
-# -*- coding: utf-8 -*-
 """When a command hangs, what its processes are doing then, and how they end on the other nodes of the run."""
 
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 import json
 import os

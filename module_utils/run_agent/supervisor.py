@@ -1,9 +1,6 @@
-# -*- coding: utf-8 -*-
 """The supervisor of a run's command: it starts it, watches it, ends it, and proves that nothing of it is left."""
 
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 import json
 import os

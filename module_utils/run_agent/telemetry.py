@@ -1,9 +1,6 @@
-# -*- coding: utf-8 -*-
 """The telemetry of a run's nodes, kept by its supervisor: a file of samples for each node."""
 
 from __future__ import absolute_import, division, print_function
-
-__metaclass__ = type
 
 import os
 import re
