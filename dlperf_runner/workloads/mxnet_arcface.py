@@ -133,9 +133,8 @@ def train(
     return [read(loss) for loss in losses]
 
 
-def make_blocks(arguments: argparse.Namespace, shares: list[int]):
-    """The network (images of 0 to 255 in, embeddings out), and per share of the classes a head
-    (embeddings and labels in, scaled logits with margin out)."""
+def block_classes() -> tuple:
+    """Scale, PReLU, Residual and Margin: the blocks that Gluon lacks."""
     from mxnet.gluon import nn
     from mxnet.initializer import Constant, Normal
 
@@ -184,6 +183,16 @@ def make_blocks(arguments: argparse.Namespace, shares: list[int]):
             )
             return SCALE * (cosine + change)
 
+    return Scale, PReLU, Residual, Margin
+
+
+def make_blocks(arguments: argparse.Namespace, shares: list[int]):
+    """The network (images of 0 to 255 in, embeddings out), and per share of the classes a head
+    (embeddings and labels in, scaled logits with margin out)."""
+    from mxnet.gluon import nn
+
+    Scale, PReLU, Residual, Margin = block_classes()  # noqa: N806 (classes)
+
     def chain(*blocks):
         sequence = nn.HybridSequential()
         sequence.add(*blocks)
@@ -230,58 +239,85 @@ def make_blocks(arguments: argparse.Namespace, shares: list[int]):
     return chain(*layers), [Margin(classes, size) for classes in shares]
 
 
-def make_step(arguments: argparse.Namespace):
-    """The network, its data and its optimiser on all devices, as one callable step."""
-    import mxnet as mx
-    import numpy as np
-    from mxnet import autograd, gluon, nd
+class Training:
+    """The network, its data and its optimisers on all devices."""
 
-    number = arguments.devices
-    contexts = [mx.cpu(i) if arguments.no_cuda else mx.gpu(i) for i in range(number)]
-    mx.random.seed(arguments.seed)
-    size, classes = arguments.image_size, arguments.classes
-    images, labels = [], []
-    for i, context in enumerate(contexts):
-        own = np.random.RandomState(arguments.seed + 1 + i)
-        shape = (arguments.batch_size, 3, size, size)
-        images.append(nd.array(own.randint(0, 256, shape), context))
-        labels.append(nd.array(own.randint(0, classes, arguments.batch_size), context))
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        import mxnet as mx
+        import numpy as np
+        from mxnet import gluon, nd
 
-    by_model = arguments.parallel == "model"
-    shares = [classes // number + (i < classes % number) for i in range(number)]
-    network, heads = make_blocks(arguments, shares if by_model else [classes])
-    he = mx.init.Xavier(rnd_type="gaussian", factor_type="out", magnitude=2)
-    network.initialize(he, ctx=contexts)
-    for i, head in enumerate(heads):
-        head.initialize(ctx=contexts[i] if by_model else contexts)
-    for block in (network, *heads):
-        block.hybridize(static_alloc=True, static_shape=True)
+        number, classes = arguments.devices, arguments.classes
+        self.contexts = [mx.cpu(i) if arguments.no_cuda else mx.gpu(i) for i in range(number)]
+        mx.random.seed(arguments.seed)
+        self.rows, self.global_batch_size = arguments.batch_size, arguments.batch_size * number
+        shape = (arguments.batch_size, 3, arguments.image_size, arguments.image_size)
+        self.images, self.labels = [], []
+        for i, context in enumerate(self.contexts):
+            generator = np.random.RandomState(arguments.seed + 1 + i)
+            self.images.append(nd.array(generator.randint(0, 256, shape), context))
+            self.labels.append(nd.array(generator.randint(0, classes, self.rows), context))
 
-    options = {"learning_rate": arguments.lr, "momentum": MOMENTUM, "wd": WEIGHT_DECAY}
-    store = "device" if number > 1 else None
-    global_batch_size = arguments.batch_size * number
+        by_model = arguments.parallel == "model"
+        shares = [classes // number + (i < classes % number) for i in range(number)]
+        self.starts = [sum(shares[:i]) for i in range(number)]
+        self.network, self.heads = make_blocks(arguments, shares if by_model else [classes])
+        he = mx.init.Xavier(rnd_type="gaussian", factor_type="out", magnitude=2)
+        self.network.initialize(he, ctx=self.contexts)
+        for i, head in enumerate(self.heads):
+            head.initialize(ctx=self.contexts[i] if by_model else self.contexts)
+        for block in (self.network, *self.heads):
+            block.hybridize(static_alloc=True, static_shape=True)
 
-    def mean(parts):
-        return sum(part.mean().as_in_context(contexts[0]) for part in parts) / len(parts)
+        options = {"learning_rate": arguments.lr, "momentum": MOMENTUM, "wd": WEIGHT_DECAY}
+        parameters = self.network.collect_params()
+        if not by_model:
+            parameters.update(self.heads[0].collect_params())
+        store = "device" if number > 1 else None
+        self.trainers = [
+            gluon.Trainer(parameters, "sgd", options, kvstore=store),
+            *(
+                gluon.Trainer(head.collect_params(), "sgd", options, kvstore=None)
+                for head in self.heads
+                if by_model
+            ),
+        ]
+        self.cross_entropy = gluon.loss.SoftmaxCrossEntropyLoss()
 
-    def data_parallel():
+    def update(self) -> None:
+        for trainer in self.trainers:
+            trainer.step(self.global_batch_size)
+
+    def mean(self, parts):
+        return sum(part.mean().as_in_context(self.contexts[0]) for part in parts) / len(parts)
+
+    def data_parallel(self):
+        from mxnet import autograd
+
         losses, hits = [], []
         with autograd.record():
-            for x, label in zip(images, labels):  # noqa: B905 (Python 3.7 of MXNet 1.6)
-                logits = heads[0](network(x), label)
-                losses.append(cross_entropy(logits, label))
+            for x, label in zip(self.images, self.labels):  # noqa: B905 (Python 3.7 of MXNet 1.6)
+                logits = self.heads[0](self.network(x), label)
+                losses.append(self.cross_entropy(logits, label))
                 hits.append(logits.argmax(axis=1) == label)
         autograd.backward(losses)
-        trainer.step(global_batch_size)
-        return mean(hits), mean(losses)
+        self.update()
+        return self.mean(hits), self.mean(losses)
 
-    def model_parallel():
-        first = contexts[0]
+    def model_parallel(self):
+        from mxnet import autograd, nd
+
+        first = self.contexts[0]
+
+        def joined(parts):
+            return nd.concat(*[part.as_in_context(first) for part in parts], dim=0)
+
         with autograd.record():
-            embeddings = [network(x) for x in images]
-        together = nd.concat(*[part.detach().as_in_context(first) for part in embeddings], dim=0)
+            embeddings = [self.network(x) for x in self.images]
+        together = joined(part.detach() for part in embeddings)
+        all_labels = joined(self.labels)
         inputs, logits, chosen = [], [], []
-        for context, head, start in zip(contexts, heads, starts):  # noqa: B905
+        for context, head, start in zip(self.contexts, self.heads, self.starts):  # noqa: B905
             x = together.copyto(context)
             x.attach_grad()
             label = all_labels.as_in_context(context) - start
@@ -301,30 +337,13 @@ def make_step(arguments: argparse.Namespace):
         for part, power, one in zip(logits, powers, chosen):  # noqa: B905
             part.backward(power / total.as_in_context(part.context) - one)
         gradient = sum(x.grad.as_in_context(first) for x in inputs)
-        rows = arguments.batch_size
         parts = [
-            gradient[i * rows : (i + 1) * rows].as_in_context(context)
-            for i, context in enumerate(contexts)
+            gradient[i * self.rows : (i + 1) * self.rows].as_in_context(context)
+            for i, context in enumerate(self.contexts)
         ]
         autograd.backward(embeddings, parts)
-        trainer.step(global_batch_size)
-        for head_trainer in head_trainers:
-            head_trainer.step(global_batch_size)
+        self.update()
         return (target >= top).mean(), (nd.log(total) + top - target).mean()
-
-    parameters = network.collect_params()
-    if by_model:
-        starts = [sum(shares[:i]) for i in range(number)]
-        all_labels = nd.concat(*[label.as_in_context(contexts[0]) for label in labels], dim=0)
-        head_trainers = [
-            gluon.Trainer(head.collect_params(), "sgd", options, kvstore=None) for head in heads
-        ]
-        trainer = gluon.Trainer(parameters, "sgd", options, kvstore=store)
-        return model_parallel
-    parameters.update(heads[0].collect_params())
-    cross_entropy = gluon.loss.SoftmaxCrossEntropyLoss()
-    trainer = gluon.Trainer(parameters, "sgd", options, kvstore=store)
-    return data_parallel
 
 
 def main(argv: list[str] | None = None) -> str | None:
@@ -338,7 +357,9 @@ def main(argv: list[str] | None = None) -> str | None:
         problem = f"{arguments.devices} GPUs expected, found {mx.context.num_gpus()}; try --no-cuda"
     else:
         say_start(arguments, print)
-        step = make_step(arguments)
+        training = Training(arguments)
+        is_model = arguments.parallel == "model"
+        step = training.model_parallel if is_model else training.data_parallel
         read = operator.methodcaller("asscalar")
         losses = train(arguments, step, mx.nd.waitall, read, logging.info)
         # train_parall.py prints no loss; this line is no part of its format.

@@ -153,82 +153,81 @@ def make_blocks(paddle, arguments: argparse.Namespace, classes: int):
     return nn.Sequential(*layers), Cosines()
 
 
-def make_step(arguments: argparse.Namespace) -> Callable[[], float]:
-    """The network, its data and its optimiser on this process's device, as one callable step."""
-    import numpy as np
-    import paddle
-    import paddle.distributed as dist
-    import paddle.nn.functional as functional
+def with_margin(paddle, cosine, label):
+    """s * cos(t), and s * cos(t + m) for the label, which is returned as one-hot too; a label of
+    another share of the classes has no effect."""
+    functional, classes = paddle.nn.functional, cosine.shape[1]
+    known = paddle.cast((label >= 0) & (label < classes), "float32").unsqueeze(1)
+    chosen = functional.one_hot(paddle.clip(label, 0, classes - 1), classes) * known
+    target = (cosine * chosen).sum(axis=1, keepdim=True)
+    # cos(t + m) without arccos, whose slope is infinite where a sample is learnt by heart
+    inner = paddle.clip(target, -1 + 1e-6, 1 - 1e-6)
+    moved = inner * math.cos(MARGIN) - paddle.sqrt(1 - inner * inner) * math.sin(MARGIN)
+    return SCALE * (cosine + chosen * (moved - target)), chosen
 
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    by_model = arguments.parallel == "model" and world_size > 1
-    first, own_classes = share_of(arguments.classes, world_size if by_model else 1, by_model * rank)
-    paddle.seed(arguments.seed)
-    network, cosines = make_blocks(paddle, arguments, own_classes)
-    if by_model:  # each process its own weights of the classifier, unlike the network's
-        paddle.seed(arguments.seed + 1 + rank)
-        cosines.weight.set_value(paddle.randn(cosines.weight.shape) * float(cosines.weight.std()))
-    parameters = [*network.parameters(), *cosines.parameters()]
-    optimizer = paddle.optimizer.Momentum(
-        arguments.lr, MOMENTUM, parameters=parameters, weight_decay=WEIGHT_DECAY
-    )
 
-    own = np.random.RandomState(arguments.seed + 1 + rank)
-    shape = (arguments.batch_size, 3, arguments.image_size, arguments.image_size)
-    pixels = own.randint(0, 256, shape).astype("float32")
-    images = paddle.to_tensor((pixels - 127.5) / 128)
-    labels = paddle.to_tensor(own.randint(0, arguments.classes, arguments.batch_size))
+class Training:
+    """The network, its data and its optimiser on this process's device."""
 
-    def with_margin(cosine, label):
-        """s * cos(t), and s * cos(t + m) for the label; a label of another share has no effect."""
-        known = paddle.cast((label >= 0) & (label < own_classes), "float32").unsqueeze(1)
-        chosen = functional.one_hot(paddle.clip(label, 0, own_classes - 1), own_classes) * known
-        target = (cosine * chosen).sum(axis=1, keepdim=True)
-        # cos(t + m) without arccos, whose slope is infinite where a sample is learnt by heart
-        inner = paddle.clip(target, -1 + 1e-6, 1 - 1e-6)
-        moved = inner * math.cos(MARGIN) - paddle.sqrt(1 - inner * inner) * math.sin(MARGIN)
-        return SCALE * (cosine + chosen * (moved - target)), chosen
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        import numpy as np
+        import paddle
+        import paddle.distributed as dist
 
-    class Whole(paddle.nn.Layer):
-        """Network and classifier as one, for the gradients of both to be averaged."""
+        self.is_cuda = not arguments.no_cuda
+        self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
+        self.by_model = arguments.parallel == "model" and self.world_size > 1
+        shares = self.world_size if self.by_model else 1
+        self.first, own = share_of(arguments.classes, shares, self.by_model * self.rank)
+        paddle.seed(arguments.seed)
+        network, self.cosines = make_blocks(paddle, arguments, own)
+        weight = self.cosines.weight
+        if self.by_model:  # each process its own weights of the classifier, unlike the network's
+            paddle.seed(arguments.seed + 1 + self.rank)
+            weight.set_value(paddle.randn(weight.shape) * float(weight.std()))
+        parameters = [*network.parameters(), *self.cosines.parameters()]
+        self.optimizer = paddle.optimizer.Momentum(
+            arguments.lr, MOMENTUM, parameters=parameters, weight_decay=WEIGHT_DECAY
+        )
+        generator = np.random.RandomState(arguments.seed + 1 + self.rank)
+        shape = (arguments.batch_size, 3, arguments.image_size, arguments.image_size)
+        pixels = generator.randint(0, 256, shape).astype("float32")
+        self.images = paddle.to_tensor((pixels - 127.5) / 128)
+        labels = generator.randint(0, arguments.classes, arguments.batch_size)
+        self.labels = paddle.to_tensor(labels)
+        # With the classifier, for the gradients of both to be averaged.
+        self.model = network if self.by_model else paddle.nn.Sequential(network, self.cosines)
+        if self.world_size > 1:
+            self.model = paddle.DataParallel(self.model)
+        self.all_labels = gathered(self.labels) if self.by_model else self.labels
 
-        def __init__(self):
-            super().__init__()
-            self.network, self.cosines = network, cosines
+    def step(self) -> float:
+        """A training step; returns its loss."""
+        import paddle
 
-        def forward(self, x):
-            return self.cosines(self.network(x))
-
-    model = network if by_model else Whole()
-    if world_size > 1:
-        model = paddle.DataParallel(model)
-
-    def wait():
-        if not arguments.no_cuda:
+        loss = self.model_parallel() if self.by_model else self.data_parallel()
+        self.optimizer.step()
+        self.optimizer.clear_grad()
+        if self.is_cuda:
             paddle.device.cuda.synchronize()
-
-    def update():
-        optimizer.step()
-        optimizer.clear_grad()
-        wait()
-
-    def data_parallel() -> float:
-        logits, _ = with_margin(model(images), labels)
-        loss = functional.cross_entropy(logits, labels)
-        loss.backward()
-        update()
         return float(loss)
 
-    def gathered(tensor):
-        parts: list = []
-        dist.all_gather(parts, tensor)
-        return paddle.concat(parts)
+    def data_parallel(self):
+        import paddle
 
-    def model_parallel() -> float:
-        embeddings = model(images)
+        logits, _ = with_margin(paddle, self.model(self.images), self.labels)
+        loss = paddle.nn.functional.cross_entropy(logits, self.labels)
+        loss.backward()
+        return loss
+
+    def model_parallel(self):
+        import paddle
+        import paddle.distributed as dist
+
+        embeddings = self.model(self.images)
         x = gathered(embeddings.detach())
         x.stop_gradient = False
-        logits, chosen = with_margin(cosines(x), all_labels - first)
+        logits, chosen = with_margin(paddle, self.cosines(x), self.all_labels - self.first)
         # the softmax over all classes, of which each process knows its own
         with paddle.no_grad():
             top = logits.max(axis=1, keepdim=True)
@@ -239,19 +238,26 @@ def make_step(arguments: argparse.Namespace) -> Callable[[], float]:
             target = (logits * chosen).sum(axis=1, keepdim=True)
             dist.all_reduce(target)
             loss = (paddle.log(total) + top - target).mean()
-            slope = (powers / total - chosen) / len(all_labels)
+            slope = (powers / total - chosen) / len(self.all_labels)
         logits.backward(slope)
         # Each share of the classes adds to the gradient of every sample. DataParallel takes the
         # mean over the processes of what is a sum.
         gradient = x.grad.detach()
         dist.all_reduce(gradient)
-        rows = arguments.batch_size
-        embeddings.backward(gradient[rank * rows : (rank + 1) * rows] * float(world_size))
-        update()
-        return float(loss)
+        rows = len(self.labels)
+        part = gradient[self.rank * rows : (self.rank + 1) * rows]
+        embeddings.backward(part * float(self.world_size))
+        return loss
 
-    all_labels = gathered(labels) if by_model else labels
-    return model_parallel if by_model else data_parallel
+
+def gathered(tensor):
+    """The parts of all processes as one."""
+    import paddle
+    import paddle.distributed as dist
+
+    parts: list = []
+    dist.all_gather(parts, tensor)
+    return paddle.concat(parts)
 
 
 def make_say(rank: int) -> Callable[[str], None]:
@@ -290,7 +296,7 @@ def main(argv: list[str] | None = None) -> str | None:
         if arguments.lr is None:
             arguments.lr = 0.1 * arguments.batch_size * world_size / 1024
         say_start(arguments, rank, world_size, say)
-        problem = check(train(arguments, world_size, make_step(arguments), say))
+        problem = check(train(arguments, world_size, Training(arguments).step, say))
     return problem and f"paddle_arcface.py: rank {rank}: {problem}"
 
 

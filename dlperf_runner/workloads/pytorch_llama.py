@@ -205,11 +205,24 @@ def state(log: Callable[[str], None], arguments: argparse.Namespace, world_size:
     )
 
 
+def make_model(torch, arguments: argparse.Namespace, device):
+    """The model without memory. Exits if the recipe is FP8 and the GPU has none."""
+    from pytorch_llama_model import Llama
+
+    linear = torch.nn.Linear
+    if arguments.recipe == "float8":
+        import pytorch_float8
+
+        refuse_float8(torch.cuda.get_device_capability(device), torch.cuda.get_device_name(device))
+        linear = pytorch_float8.Float8Linear
+    with torch.device("meta"):
+        return Llama(SIZES[arguments.model], arguments.sequence_length, arguments.recompute, linear)
+
+
 def train(arguments: argparse.Namespace) -> list[float]:
     """Train, and return the losses of the lines; only rank 0 says anything."""
     # Imported here so that --help and a wrong option need no framework.
     import torch
-    from pytorch_llama_model import Llama
 
     place, device = join(torch, not arguments.no_cuda)
     arguments.parallel = method(arguments.parallel, can_shard(torch, device))
@@ -221,14 +234,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
 
     torch.manual_seed(arguments.seed + place.rank)
     size = SIZES[arguments.model]
-    linear = torch.nn.Linear
-    if arguments.recipe == "float8":
-        import pytorch_float8
-
-        refuse_float8(torch.cuda.get_device_capability(device), torch.cuda.get_device_name(device))
-        linear = pytorch_float8.Float8Linear
-    with torch.device("meta"):
-        model = Llama(size, arguments.sequence_length, arguments.recompute, linear)
+    model = make_model(torch, arguments, device)
     log(f"Model {arguments.model} size: {size.parameters:,} total parameters")
     model = distributed(torch, model, arguments, device)
     is_cuda = device.type == "cuda"
