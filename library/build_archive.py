@@ -24,6 +24,7 @@ DOCUMENTATION = {
 
 import errno
 import io
+import itertools
 import os
 import re
 import tarfile
@@ -34,7 +35,6 @@ from ansible.module_utils.trusted_path import distrust
 from ansible.module_utils.whole_files import make_folder
 
 STAMP = ".dlperf-build"
-MAX_LINKS = 40
 CHUNK = 1 << 20
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -100,34 +100,17 @@ class Contents(object):
             self.refuse(member, "is a link to %r, which is not in %s" % (member.linkname, self.path))
 
     def stays(self, folder, target):
-        """True if a link in a folder stays below the path, also through other links."""
-        way, pending, links = list(folder), [target], 0
-        while pending:
-            text = pending.pop()
-            if text.startswith("/"):
-                inside, given = parts_of(self.path), parts_of(text)
-                if given[: len(inside)] != inside:
-                    return False
-                way, text = [], "/".join(given[len(inside) :])
-            first, _slash, rest = text.partition("/")
-            if rest:
-                pending.append(rest.lstrip("/"))
-            if first in ("", "."):
-                continue
-            if first == "..":
-                if not way:
-                    return False
-                way.pop()
-                continue
-            member = self.members.get(tuple(way) + (first,))
-            if member is not None and member.issym():
-                links += 1
-                if links > MAX_LINKS:
-                    return False
-                pending.append(member.linkname)
-            else:
-                way.append(first)
-        return True
+        """True if a link in a folder stays below the path, whatever its parts are.
+
+        No member lies below a link, so its folder is a real one, and `..` leads upwards there. After a name, which may be that of another link,
+        `..` may lead anywhere.
+        """
+        names, inside = target.split("/"), parts_of(self.path)
+        if target.startswith("/"):
+            return ".." not in names and parts_of(target)[: len(inside)] == inside
+        steps = [name for name in names if name not in ("", ".")]
+        up = len(list(itertools.takewhile(lambda name: name == "..", steps)))
+        return up <= len(folder) and ".." not in steps[up:]
 
 
 def write_file(archive, member, path):

@@ -4,9 +4,12 @@ from __future__ import absolute_import, division, print_function
 DOCUMENTATION = {
     "module": "json_settings",
     "short_description": "Merge settings into an existing JSON file, or restore the previous settings",
-    "description":
+    "description": [
         "Keys that are not in O(settings) stay as they are. The values before the first merge are recorded. O(state=absent) restores them "
         "key by key, so that later changes by others stay.",
+        "C(slurp), C(stat) and C(copy) with the filter C(combine) merge, too, but restore nothing. An unchanged file costs 0.28 s of CPU time a "
+        "node with this module and 1.06 s with those (benchmarks/README.md).",
+    ],
     "options": {
         "path": {"type": "path", "required": True, "description": "The file."},
         "settings": {"type": "dict", "default": {}, "description":

@@ -5,8 +5,8 @@ DOCUMENTATION = {
     "module": "node_files",
     "short_description": "Manage several files, directories and text blocks on a node in one execution",
     "description": [
-        "Does for a list of paths what C(copy), C(file) and C(blockinfile) do for one. A loop would execute a module for each item on "
-        "every node; this module executes once.",
+        "Does for a list of paths what C(copy), C(file) and C(blockinfile) do for one, in one execution. Four unchanged paths cost 0.29 s of "
+        "CPU time a node with it, and 1.4 s as four tasks with those modules (benchmarks/README.md).",
         "Every file is written under a temporary name and then renamed, so it is never incomplete.",
         "As root it refuses a path below a folder that other users can write to, because they could place a link there. To write to a "
         "user's home, run it as that user (C(become_user)).",
@@ -52,7 +52,7 @@ from ansible.module_utils.common.text.converters import to_bytes, to_text
 from ansible.module_utils.openpgp_key import dearmored
 from ansible.module_utils.trusted_path import root_distrusts
 from ansible.module_utils.user_limits import LIMITS, reachable
-from ansible.module_utils.whole_files import difference
+from ansible.module_utils.whole_files import around_block, difference, with_block
 
 MAX_BYTES = 1 << 24
 
@@ -75,22 +75,6 @@ def read_bytes(path):
 def read(path):
     """Text of a file; empty if it does not exist."""
     return to_text(read_bytes(path) or b"", errors="surrogate_or_strict")
-
-
-def with_block(text, block, marker):
-    """The text with its block replaced, appended or (if empty) removed; None if its markers do not match."""
-    begin, end = "# BEGIN %s" % marker, "# END %s" % marker
-    lines = text.splitlines()
-    starts = [index for index, line in enumerate(lines) if line.strip() == begin]
-    ends = [index for index, line in enumerate(lines) if line.strip() == end]
-    if len(starts) != len(ends) or len(starts) > 1 or (starts and ends[0] < starts[0]):
-        return None
-    new = [begin] + block.splitlines() + [end] if block.strip() else []
-    if starts:
-        lines[starts[0] : ends[0] + 1] = new
-    else:
-        lines += new
-    return "\n".join(lines) + "\n" if lines else ""
 
 
 def is_blank(path):
@@ -240,12 +224,11 @@ class Node(object):
             after = self.limits(entry) if state == "limits" else to_text(entry["content"])
             if state in ("block", "hosts"):
                 text, block = without_loopback(before, after, entry["marker"]) if state == "hosts" else (before, after)
-                after = with_block(text, block, entry["marker"])
-                if after is None:
-                    self.module.fail_json(
-                        msg="%s: expected one line '# BEGIN %s' followed by one '# END', found another number or order of markers"
-                        % (path, entry["marker"])
-                    )
+                try:
+                    above, _block, below = around_block(text, entry["marker"])
+                except ValueError as error:
+                    self.module.fail_json(msg="%s: %s" % (path, error))
+                after = with_block(above, block.splitlines() if block.strip() else [], below, entry["marker"])
             elif after and not after.endswith("\n"):
                 after += "\n"
             if before != after or (state not in ("block", "hosts") and not existed):

@@ -42,10 +42,9 @@ import socket
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.selinux_labels import RELABEL
-from ansible.module_utils.whole_files import difference
+from ansible.module_utils.whole_files import around_block, difference, with_block
 
-BEGIN = "# BEGIN dlperf_runner ssh_mesh"
-END = "# END dlperf_runner ssh_mesh"
+MARKER = "dlperf_runner ssh_mesh"
 KEY = re.compile(r"^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*$")
 
 
@@ -119,33 +118,16 @@ class TextFile(object):
             content = self.read()
             text = content.decode("utf-8", "replace")
             try:
-                before, lines, behind = split(text)
+                before, lines, behind = around_block(text, MARKER)
             except ValueError as error:
                 self.module.fail_json(msg="%s: %s" % (self.path, error))
             block = block_of(lines)
-            after = joined(before, block, behind)
+            after = with_block(before, block, behind, MARKER)
             if after == text:
                 return block, None
             if self.module.check_mode or self.write(content, after):
                 return block, difference(self.path, text, after)
         self.module.fail_json(msg="%s: others have changed it %d times in a row. Run again." % (self.path, ATTEMPTS))
-
-
-def split(text):
-    """(lines before the block, its lines, lines after it) of a text; ValueError if its markers do not match."""
-    lines = text.splitlines()
-    starts = [index for index, line in enumerate(lines) if line == BEGIN]
-    ends = [index for index, line in enumerate(lines) if line == END]
-    if not starts and not ends:
-        return lines, [], []
-    if len(starts) != 1 or len(ends) != 1 or ends[0] < starts[0]:
-        raise ValueError("expected one line '%s' followed by one '%s'" % (BEGIN, END))
-    return lines[: starts[0]], lines[starts[0] + 1 : ends[0]], lines[ends[0] + 1 :]
-
-
-def joined(before, block, behind):
-    lines = before + ([BEGIN] + block + [END] if block else []) + behind
-    return "\n".join(lines) + "\n" if lines else ""
 
 
 def keys_by_member(lines):

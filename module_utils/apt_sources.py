@@ -169,17 +169,8 @@ def keys_in(files):
 
 def where(module):
     """(sources.list, sources.list.d, architecture) of apt; on a node with a mirror, apt reads another folder."""
-    argv = [
-        "apt-config",
-        "shell",
-        "MAIN",
-        "Dir::Etc::sourcelist/f",
-        "PARTS",
-        "Dir::Etc::sourceparts/d",
-        "ARCHITECTURE",
-        "APT::Architecture",
-    ]
-    output = module.run_command(argv)[1]
+    names = "MAIN Dir::Etc::sourcelist/f PARTS Dir::Etc::sourceparts/d ARCHITECTURE APT::Architecture"
+    output = module.run_command(["apt-config", "shell"] + names.split())[1]
     values = dict(re.findall(r"(?m)^([A-Z]+)='(.*)'$", output))
     return (values.get("MAIN", "/etc/apt/sources.list"), values.get("PARTS", "/etc/apt/sources.list.d/"),
             values.get("ARCHITECTURE", "amd64"))  # fmt: skip

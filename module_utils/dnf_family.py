@@ -102,8 +102,11 @@ class DnfFamily(Family, RpmPackages):
     def locks(self):
         return (read_bytes(LOCKS) or b"").decode("utf-8")
 
-    def wanted_locks(self):
-        return locked(self.locks(), self.name, lock_lines(self.packages, self.pins))
+    def wanted_locks(self, lines=None):
+        try:
+            return locked(self.locks(), self.name, lock_lines(self.packages, self.pins) if lines is None else lines)
+        except ValueError as error:
+            self.module.fail_json(msg="%s: %s: %s. Correct the file and run again." % (self.name, LOCKS, error))
 
     def keyring(self):
         return "/etc/pki/rpm-gpg/dlperf-" + self.repository["name"]
@@ -184,7 +187,7 @@ class DnfFamily(Family, RpmPackages):
 
     def release(self, _record):
         if os.path.exists(LOCKS):
-            self.write_locks(locked(self.locks(), self.name, []))
+            self.write_locks(self.wanted_locks([]))
 
     def would_remove(self, names):
         packages = [name for name in names if not is_key(name)]

@@ -6,6 +6,7 @@ import fnmatch
 import re
 
 from ansible.module_utils.deb_family import explanation as explained
+from ansible.module_utils.whole_files import around_block, with_block
 
 HEADER = "# Made by dlperf_runner\n"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
@@ -91,12 +92,8 @@ def lock_lines(packages, pins):
 
 def locked(text, family, lines):
     """The list of locks with the family's lines, or without any if there are none. Other lines stay where they are."""
-    begin, end = "# BEGIN dlperf_runner %s\n" % family, "# END dlperf_runner %s\n" % family
-    block = begin + "".join(line + "\n" for line in lines) + end if lines else ""
-    before, found, rest = text.partition(begin)
-    if found:
-        return before + block + rest.partition(end)[2]
-    return before + ("\n" if block and before and not before.endswith("\n") else "") + block
+    before, _lines, behind = around_block(text, "dlperf_runner " + family)
+    return with_block(before, lines, behind, "dlperf_runner " + family)
 
 
 def foreign_locks(text, wanted):

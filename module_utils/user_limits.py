@@ -1,4 +1,8 @@
-"""The highest session limits that this node allows, in the names and units of limits.conf(5). Python 2.7 and 3.6+."""
+"""The highest session limits that this node allows, in the names and units of limits.conf(5). Python 2.7 and 3.6+.
+
+No module of ansible.builtin tries a limit, and pam_limits refuses every login of a user whose limit the node does not allow. The facts and the
+file take it from here without a task of its own.
+"""
 
 from __future__ import absolute_import, division, print_function
 

@@ -46,6 +46,24 @@ def remove_if_empty(folder):
             raise
 
 
+def around_block(text, marker):
+    """(lines before a marked block, its lines, lines after it); ValueError if its markers do not match."""
+    begin, end, lines = "# BEGIN " + marker, "# END " + marker, text.splitlines()
+    starts = [index for index, line in enumerate(lines) if line.strip() == begin]
+    ends = [index for index, line in enumerate(lines) if line.strip() == end]
+    if not starts and not ends:
+        return lines, [], []
+    if len(starts) != 1 or len(ends) != 1 or ends[0] < starts[0]:
+        raise ValueError("expected one line '%s' followed by one '%s', found another number or order of markers" % (begin, end))
+    return lines[: starts[0]], lines[starts[0] + 1 : ends[0]], lines[ends[0] + 1 :]
+
+
+def with_block(before, block, behind, marker):
+    """The text of these lines; without the block, and its markers, if it is empty."""
+    lines = before + (["# BEGIN " + marker] + block + ["# END " + marker] if block else []) + behind
+    return "".join(line + "\n" for line in lines)
+
+
 def difference(header, before, after):
     """An entry of a module's diff."""
     return {"before_header": header, "after_header": header, "before": before, "after": after}

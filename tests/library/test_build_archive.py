@@ -77,8 +77,6 @@ def test_links_that_leave_by_another_link_are_refused(tmp_path: Path) -> None:
     out = member("./escape", tarfile.SYMTYPE, link="share/doc/here/../etc")
     result = unpack(tmp_path, inward, out)
     assert "'./escape' is a link" in result["msg"]
-    circle = [member("./a", tarfile.SYMTYPE, link="b"), member("./b", tarfile.SYMTYPE, link="a")]
-    assert "is a link" in unpack(tmp_path, *circle)["msg"]
 
 
 def test_nothing_lies_below_a_link(tmp_path: Path) -> None:
