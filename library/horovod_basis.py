@@ -41,8 +41,11 @@ import platform
 import re
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.node_probes import openmpi
 from ansible.module_utils.python_distributions import distributions, normalised, url_of
 from ansible.module_utils.trusted_path import refuse_program
+
+TIMEOUT_S = 60
 
 
 def python_of(environment):
@@ -50,15 +53,6 @@ def python_of(environment):
     for folder in glob.glob(os.path.join(environment, "lib", "python3.*", "site-packages")):
         return "cp3" + folder.split("/python3.")[1].split("/")[0]
     return None
-
-
-def openmpi_of(module, mpirun):
-    if not os.access(mpirun, os.X_OK):
-        return None
-    refuse_program(module, mpirun)
-    _code, output, _errors = module.run_command([mpirun, "--version"], cwd="/")
-    match = re.search(r"Open MPI\) (\S+)", output)
-    return match.group(1) if match else None
 
 
 def key_of(have):
@@ -84,13 +78,14 @@ def files_of(given, have):
 def main():
     module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     given = module.params
+    refuse_program(module, given["mpirun"])
     have = distributions(given["environment"])
     distribution = normalised(given["distribution"])
     basis = {
         "horovod": given["version"],
         "framework": distribution + "-" + have[distribution][0] if distribution in have else None,
         "python": python_of(given["environment"]),
-        "openmpi": openmpi_of(module, given["mpirun"]),
+        "openmpi": openmpi(given["mpirun"], TIMEOUT_S),
         "libc": os.confstr(2).replace(" ", "-"),  # CS_GNU_LIBC_VERSION, a name that Python 2 lacks
         "machine": platform.machine(),
         "options": given["options"],

@@ -52,7 +52,7 @@ import time
 
 from ansible.module_utils import stamps
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_probes import bounded, disk, names, os_release, program, text
+from ansible.module_utils.node_probes import bounded, disk, names, openmpi, os_release, program, text
 from ansible.module_utils.site_proxy import proxied
 from ansible.module_utils.trusted_path import root_distrusts
 
@@ -88,15 +88,6 @@ def synchronized():
 def time_services(root):
     running = set(text(root, "proc", name, "comm") for name in names(root, "proc") if name.isdigit())
     return sorted(name for name in TIME_SERVICES if name in running)
-
-
-def openmpi(path, timeout):
-    """mpirun (Open MPI) 4.0.0"""
-    if not os.access(path, os.X_OK) or root_distrusts(path):
-        return None
-    told = bounded([path, "--version"], timeout)["output"]
-    match = re.search(r"Open ?MPI\)? v?(\d+\.\d+\.\d+\w*)", told)
-    return match.group(1) if match else None
 
 
 def apt_addresses(timeout):
@@ -185,7 +176,7 @@ def main():
         architecture=platform.machine(),
         cpus=os.sysconf("SC_NPROCESSORS_ONLN"),
         disks=dict((path, disk(path)) for path in given["paths"]),
-        openmpi=openmpi(given["mpirun"], timeout),
+        openmpi=None if root_distrusts(given["mpirun"]) else openmpi(given["mpirun"], timeout),
         addresses=dict((address, complaint(address, timeout)) for address in asked),
         signatures=signatures(root, timeout),
         stamps=proven(given["stamps"]),

@@ -29,13 +29,12 @@ gpu_processes: {description: "Processes that use the GPUs, such as C(python3 (41
 """
 
 import json
-import os
 import re
 
 from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_packages import all_names, versions
-from ansible.module_utils.node_probes import output, text
+from ansible.module_utils.node_probes import openmpi, output, text
 
 LIBRARIES = {"cuda": r"cuda-toolkit-\d+-\d+$", "cudnn": r"libcudnn\d+(-cuda-\d+)?$", "nccl": r"libnccl2?$"}
 ENGINES = {"docker": ("docker-ce", "docker.io"), "podman": ("podman",)}
@@ -99,7 +98,7 @@ def recorded(root):
 def main():
     module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     root, mpirun = module.params["root"], module.params["mpirun"]
-    openmpi = first(r"\(Open MPI\) (\S+)", told(mpirun, "--version")) if mpirun and os.access(mpirun, os.X_OK) else None
+    mpi = openmpi(mpirun, TIMEOUT_S) if mpirun else None
     versions = dict((name, library(pattern)) for name, pattern in LIBRARIES.items())
     facts = dict(
         changed=False,
@@ -113,7 +112,7 @@ def main():
             "rdma_core": packages(["rdma-core"]).get("rdma-core"),
         },
         containerd=next(iter(packages(["containerd.io", "containerd"]).values()), None),
-        openmpi={"version": openmpi} if openmpi else None,
+        openmpi={"version": mpi} if mpi else None,
         containers=told("docker", "ps", "--format", "{{.Names}}").split(),
         recorded=recorded(root),
         gpu_processes=nvidia_kernel.processes(root),

@@ -98,6 +98,13 @@ def output(timeout, name, *arguments):
     return result["output"].strip() if result["code"] == 0 else None
 
 
+def openmpi(mpirun, timeout):
+    """4.0.0 of `mpirun (Open MPI) 4.0.0`; None without such a program."""
+    told = bounded([mpirun, "--version"], timeout)["output"] if os.access(mpirun, os.X_OK) else ""
+    match = re.search(r"Open ?MPI\)? v?(\d\S*)", told)
+    return match.group(1) if match else None
+
+
 def bounded(argv, timeout, environment=None):
     """Run a program in a session of its own, which is killed at the time limit; returns {code, output, errors, late}, with code None if it
     cannot be started.
