@@ -86,8 +86,8 @@ def file_problems(given, manifest):
     if empty:
         yield "%d files are empty: %s" % (len(empty), some(empty))
     if given["pattern"]:
-        there = [os.path.relpath(path, folder) for path in glob.glob(os.path.join(folder, given["pattern"]))]
-        surplus = sorted(set(there) - set(given["files"]))
+        present = [os.path.relpath(path, folder) for path in glob.glob(os.path.join(folder, given["pattern"]))]
+        surplus = sorted(set(present) - set(given["files"]))
         if surplus:
             yield "%d files would be read, too, that do not belong to it: %s" % (len(surplus), some(surplus))
     recorded = (manifest or {}).get("files", {})
@@ -129,35 +129,35 @@ def property_problems(given):
 def main():
     module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     given = module.params
-    found = {"files": 0, "bytes": 0, "records": None, "digest": "", "sample": None}
+    result = {"files": 0, "bytes": 0, "records": None, "digest": "", "sample": None}
     if not os.path.isdir(given["path"]):
-        module.exit_json(changed=False, problems=["there is no folder %s" % given["path"]], **found)
+        module.exit_json(changed=False, problems=["there is no folder %s" % given["path"]], **result)
     manifest = read_manifest(given["path"])
     problems = list(file_problems(given, manifest))
-    there = sizes_of(given["path"], given["files"])
-    found.update(files=len(there), bytes=sum(there.values()), digest=digest(there))
+    present = sizes_of(given["path"], given["files"])
+    result.update(files=len(present), bytes=sum(present.values()), digest=digest(present))
     if not problems:
         try:
             count, sample = check_records(given)
-            found["records"] = (manifest or {}).get("records") if count is None else count
-            found["sample"] = described(sample)
+            result["records"] = (manifest or {}).get("records") if count is None else count
+            result["sample"] = described(sample)
             if given["faces"]:
                 problems += property_problems(given)
         except (BrokenRecord, IOError, OSError, ValueError) as error:
             problems.append("cannot read it as %s: %s" % (given["format"], error))
-    if found["sample"]:
-        problems += sample_problems(given, found)
-    module.exit_json(changed=False, problems=problems, **found)
+    if result["sample"]:
+        problems += sample_problems(given, result)
+    module.exit_json(changed=False, problems=problems, **result)
 
 
-def sample_problems(given, found):
-    sample = found["sample"]
+def sample_problems(given, result):
+    sample = result["sample"]
     if not 0 <= sample["label"] < given["classes"]:
         yield "the first image has the label %d, but there are %d classes" % (sample["label"], given["classes"])
     if given["width"] and sample["width"] != given["width"]:
         yield "the first image is %d pixels wide, not %d" % (sample["width"], given["width"])
-    if given["records"] and found["records"] not in (None, given["records"]):
-        yield "it has %d images, not %d" % (found["records"], given["records"])
+    if given["records"] and result["records"] not in (None, given["records"]):
+        yield "it has %d images, not %d" % (result["records"], given["records"])
 
 
 if __name__ == "__main__":

@@ -56,14 +56,14 @@ def results_of(output):
     status (pass, fail, warn, skip), the devices that it is about, and messages with their severity, None if unknown."""
     try:
         document = json.loads(output[output.index("{") : output.rindex("}") + 1])
-        told = next(document[name] for name in NAMES if name in document)
-        version = document.get("metadata", {}).get("version") or told.get("version")
+        answer = next(document[name] for name in NAMES if name in document)
+        version = document.get("metadata", {}).get("version") or answer.get("version")
         return {
             "version": version,
-            "error": told.get("runtime_error"),
+            "error": answer.get("runtime_error"),
             "tests": [
                 one_test(category["category"], test)
-                for category in told.get("test_categories") or ()
+                for category in answer.get("test_categories") or ()
                 for test in category.get("tests") or ()
             ],
         }
@@ -110,21 +110,21 @@ def facts(level, timeout):
         gathered["error"] = {"kind": "no_dcgmi", "message": "dcgmi is not installed"}
         return gathered
     result = bounded([dcgmi, "diag", "-r", str(level), "-j"], timeout)
-    said = (result["output"] + result["errors"]).strip()[-500:]
+    messages = (result["output"] + result["errors"]).strip()[-500:]
     gathered["exit_status"] = result["code"]
     if result["late"]:
         gathered["error"] = {"kind": "timeout", "message": "dcgmi diag did not finish within %d s" % timeout}
         return gathered
     if result["code"] is None:
-        gathered["error"] = {"kind": "cannot_start", "message": said}
+        gathered["error"] = {"kind": "cannot_start", "message": messages}
         return gathered
-    told = results_of(result["output"])
-    if told is None:
-        gathered["error"] = {"kind": "unreadable", "message": said or "nothing"}
+    answer = results_of(result["output"])
+    if answer is None:
+        gathered["error"] = {"kind": "unreadable", "message": messages or "nothing"}
         return gathered
-    gathered.update(version=told["version"], tests=told["tests"])
-    if told["error"]:
-        gathered["error"] = {"kind": "runtime_error", "message": told["error"][-500:]}
+    gathered.update(version=answer["version"], tests=answer["tests"])
+    if answer["error"]:
+        gathered["error"] = {"kind": "runtime_error", "message": answer["error"][-500:]}
     return gathered
 
 

@@ -42,8 +42,8 @@ def install_by_dnf(module, names):
     own = [own_name(name).replace("=", "-") for name in names]
     code, output, errors = install_others(module, UNDO, own)
     if code != 0:
-        said = (output + "\n" + errors).strip()
-        problem = rpm_explanation(said) or (said[-1500:], "fix this and run again")
+        messages = (output + "\n" + errors).strip()
+        problem = rpm_explanation(messages) or (messages[-1500:], "fix this and run again")
         module.fail_json(msg=message(["installing " + ", ".join(own)], *problem), rc=code, stdout=output, stderr=errors)
 
 
@@ -52,7 +52,7 @@ def install_by_apt(module, names, is_downgrade):
     downgrade = ["--allow-downgrades"] if is_downgrade else []
 
     def install():
-        said = ""
+        messages = ""
         for argv in (
             # Finish packages that an interrupted run left half installed.
             ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"],
@@ -60,19 +60,19 @@ def install_by_apt(module, names, is_downgrade):
             apt + ["install", "--no-install-recommends"] + downgrade + names,
         ):
             code, output, errors = run_when_free(module, argv, module.params["lock_timeout"], ENVIRONMENT)
-            said = (said + errors)[-3000:]
+            messages = (messages + errors)[-3000:]
             if code != 0:
                 break
-        return code == 0, (code, argv, output, errors, said)
+        return code == 0, (code, argv, output, errors, messages)
 
     undo = Undo(UNDO, "packages")
     make_way(module, undo)
-    is_done, (code, argv, output, errors, said) = undo.during(AptPackages(module), install)
+    is_done, (code, argv, output, errors, messages) = undo.during(AptPackages(module), install)
     if not is_done:
         _meaning, remedy = explanation(errors) or ("", "")
         module.fail_json(
             msg="installing %s: %s failed: %s\n%s"
-            % (", ".join(names), " ".join(argv), (said or output[-3000:]).strip(), remedy[:1].upper() + remedy[1:]),
+            % (", ".join(names), " ".join(argv), (messages or output[-3000:]).strip(), remedy[:1].upper() + remedy[1:]),
             rc=code,
             stdout=output,
         )
@@ -94,12 +94,12 @@ def main():
         module.exit_json(changed=False, versions=before)
     names = [name if wanted[name] is None else name + "=" + wanted[name] for name in missing]
     if module.check_mode:
-        there = before
+        present = before
         after = dict(before, **dict((name, wanted[name] or "newest") for name in missing))
         # With what they depend on, if the node has lists of packages.
         more = None if has_rpm() else AptPackages(module).rehearsed(["apt-get", "-s", "install", "--no-install-recommends"] + names)
         before, after = (dict(before, **more[0]), dict(after, **more[1])) if more else (before, after)
-        module.exit_json(changed=True, versions=there, diff=difference("packages", *map(listing, (before, after))))
+        module.exit_json(changed=True, versions=present, diff=difference("packages", *map(listing, (before, after))))
     if has_rpm():
         install_by_dnf(module, names)
     else:

@@ -72,15 +72,15 @@ def offers_headers(root, kernel):
     """A repository of the RHEL family has the newest minor release only; kernels before it are in the vault."""
     if not has_rpm(root):
         return None
-    found = output(TIMEOUT_S, "dnf", "-q", "repoquery", "kernel-devel-" + kernel)
-    return None if found is None else bool(found)
+    result = output(TIMEOUT_S, "dnf", "-q", "repoquery", "kernel-devel-" + kernel)
+    return None if result is None else bool(result)
 
 
 def image(root):
     """DGX_NAME="DGX Server" and more lines; an update over the network adds DGX_OTA_VERSION="7.1.0"."""
-    found = dict(re.findall(r'(?m)^(DGX_\w+)="?([^"\n]*)', text(root, "etc/dgx-release") or ""))
-    version = found.get("DGX_OTA_VERSION") or found.get("DGX_SWBUILD_VERSION") or ""
-    return ("DGX OS " + version).strip() if found else None
+    result = dict(re.findall(r'(?m)^(DGX_\w+)="?([^"\n]*)', text(root, "etc/dgx-release") or ""))
+    version = result.get("DGX_OTA_VERSION") or result.get("DGX_SWBUILD_VERSION") or ""
+    return ("DGX OS " + version).strip() if result else None
 
 
 def build(root, kernel, keys):

@@ -56,11 +56,11 @@ def policies(output):
 def problems_of_apt(module, packages):
     """(versions of the installed ones, what is wrong with them)."""
     environment = {"LC_ALL": "C"}
-    there = dict((base(n), state) for n, state in installed(AptPackages(module).query(sorted(packages))).items())
+    existing = dict((base(n), state) for n, state in installed(AptPackages(module).query(sorted(packages))).items())
     problems = []
     policy = policies(module.run_command(["apt-cache", "policy"] + sorted(packages), environ_update=environment)[1])
     for name, version in sorted(packages.items()):
-        present, held = there.get(name, ("nothing", False))
+        present, held = existing.get(name, ("nothing", False))
         if present == version and not held:
             problems.append("%s is not on hold" % name)
         candidate, priorities = policy.get(name, (None, {}))
@@ -69,37 +69,37 @@ def problems_of_apt(module, packages):
                 "apt would install %s %s, and version %s has priority %s instead of at least 1001"
                 % (name, candidate, version, priorities.get(version, "none"))
             )
-    return dict((name, version) for name, (version, _held) in there.items()), problems
+    return dict((name, version) for name, (version, _held) in existing.items()), problems
 
 
 def problems_of_dnf(module, packages):
     """The same. dnf offers no version that the locks hide."""
     environment = {"LC_ALL": "C"}
-    found = RpmPackages(module).snapshot()
-    there = dict((name, without_epoch(found[name])) for name in packages if name in found)
-    if not there:
-        return there, []
+    result = RpmPackages(module).snapshot()
+    present = dict((name, without_epoch(result[name])) for name in packages if name in result)
+    if not present:
+        return present, []
     # repoquery would ignore the locks. Without an index in the cache, dnf has to fetch it.
     for option in (["-C"], []):
-        query = ["dnf"] + option + ["--assumeno", "upgrade"] + sorted(there)
+        query = ["dnf"] + option + ["--assumeno", "upgrade"] + sorted(present)
         code, output, errors = module.run_command(query, environ_update=environment)
-        said = output + errors
-        if code == 0 or "Operation aborted" in said:
-            found = transaction(output)
-            news = [name for heading in ("Upgrading", "Installing") for name in found.get(heading, [])]
-            return there, ["dnf would install another version of %s" % ", ".join(sorted(news))] if news else []
-    return there, ["dnf --assumeno upgrade failed: %s" % said.strip()[-500:]]
+        messages = output + errors
+        if code == 0 or "Operation aborted" in messages:
+            result = transaction(output)
+            news = [name for heading in ("Upgrading", "Installing") for name in result.get(heading, [])]
+            return present, ["dnf would install another version of %s" % ", ".join(sorted(news))] if news else []
+    return present, ["dnf --assumeno upgrade failed: %s" % messages.strip()[-500:]]
 
 
 def main():
     module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     packages = module.params["packages"]
-    there, problems = (problems_of_dnf if has_rpm() else problems_of_apt)(module, packages)
-    if module.check_mode and set(there) != set(packages):
+    present, problems = (problems_of_dnf if has_rpm() else problems_of_apt)(module, packages)
+    if module.check_mode and set(present) != set(packages):
         module.exit_json(changed=False)
     for name, version in sorted(packages.items()):
-        if there.get(name) != version:
-            problems.insert(0, "%s should have version %s, found %s" % (name, version, there.get(name, "nothing")))
+        if present.get(name) != version:
+            problems.insert(0, "%s should have version %s, found %s" % (name, version, present.get(name, "nothing")))
     for pattern in module.params["files"]:
         if not glob.glob(pattern):
             problems.append("%s is missing" % pattern)

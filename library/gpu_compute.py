@@ -38,8 +38,8 @@ def main():
     module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     result = in_child(module.params["library"], module.params["timeout"])
     if "kind" in result:
-        told = explained(result, module.params["root"])
-        module.fail_json(msg=told["msg"], kind=told["kind"], code=told["code"])
+        answer = explained(result, module.params["root"])
+        module.fail_json(msg=answer["msg"], kind=answer["kind"], code=answer["code"])
     module.exit_json(changed=False, **result)
 
 

@@ -86,8 +86,8 @@ def environment_of(path):
     version = python_version(path)
     if not version:
         return None
-    found = distributions(path).items()
-    return {"python": version, "distributions": dict((name, {"version": v, "url": url_of(folder)}) for name, (v, folder) in found)}
+    result = distributions(path).items()
+    return {"python": version, "distributions": dict((name, {"version": v, "url": url_of(folder)}) for name, (v, folder) in result)}
 
 
 def unresolved(names):
@@ -116,14 +116,14 @@ def main():
     # The key written by the role source_build
     builds = dict((path, text(path, ".dlperf-build")) for path in module.params["builds"])
     others = glob.glob("/usr/bin/python3.*[0-9]") + glob.glob("/usr/local/bin/python3.*[0-9]")
-    found = {
+    result = {
         "interpreter": interpreter,
         "python_version": version,
         "interpreters": sorted(path for path in others if os.path.realpath(path) != os.path.realpath(interpreter)),
         "packages": versions(module.params["packages"]),
         "user": user_of(module.params["user"]) if module.params["user"] else {},
         "limits": dict((name, reachable(name, str(wanted))) for name, wanted in module.params["limits"].items() if name in LIMITS),
-        "environments": dict((path, found) for path, found in environments.items() if found),
+        "environments": dict((path, result) for path, result in environments.items() if result),
         "links": dict((path, os.readlink(path)) for path in module.params["links"] if os.path.islink(path)),
         "unresolved": unresolved(module.params["names"]),
         "builds": dict((path, key) for path, key in builds.items() if key),
@@ -138,7 +138,7 @@ def main():
             "distribution_version": release.get("VERSION_ID"),
             # Early releases of Ubuntu 16.04 have only the latter.
             "distribution_release": release.get("VERSION_CODENAME") or release.get("UBUNTU_CODENAME"),
-            "dlperf_node": found,
+            "dlperf_node": result,
         },
     )
 

@@ -79,10 +79,10 @@ UNSYNCHRONIZED = 0x40  # STA_UNSYNC of <sys/timex.h>
 def synchronized():
     timex = (ctypes.c_long * 64)()  # struct timex: modes, offset, freq, maxerror, esterror, status and more
     try:
-        told = ctypes.CDLL(None).adjtimex(timex)
+        answer = ctypes.CDLL(None).adjtimex(timex)
     except (OSError, AttributeError):
         return None
-    return None if told == -1 else not timex[5] & UNSYNCHRONIZED
+    return None if answer == -1 else not timex[5] & UNSYNCHRONIZED
 
 
 def time_services(root):
@@ -93,8 +93,8 @@ def time_services(root):
 def apt_addresses(timeout):
     """The signed lists of apt's sources: 'http://mirror/apt/dists/bookworm/InRelease' mirror_..._InRelease 0"""
     apt = program("apt-get")
-    told = bounded([apt, "--print-uris", "update"], timeout)["output"] if apt else ""
-    return re.findall(r"(?m)^'(\S+/InRelease)' ", told)
+    answer = bounded([apt, "--print-uris", "update"], timeout)["output"] if apt else ""
+    return re.findall(r"(?m)^'(\S+/InRelease)' ", answer)
 
 
 def signatures(root, timeout):
@@ -125,12 +125,12 @@ def signatures(root, timeout):
             "Acquire::http::Timeout=%d" % timeout,
             "Acquire::https::Timeout=%d" % timeout,
         ]
-        told = bounded([apt, "update", "-q"] + [part for option in options for part in ("-o", option)], 4 * timeout)
-        errors = re.findall(r"(?m)^[EW]: (.*)$", told["errors"] + told["output"])
-        if told["late"]:
+        answer = bounded([apt, "update", "-q"] + [part for option in options for part in ("-o", option)], 4 * timeout)
+        errors = re.findall(r"(?m)^[EW]: (.*)$", answer["errors"] + answer["output"])
+        if answer["late"]:
             errors.append("apt-get update did not finish within %d s" % (4 * timeout))
-        elif told["code"] and not errors:
-            errors.append("apt-get update failed with exit status %s" % told["code"])
+        elif answer["code"] and not errors:
+            errors.append("apt-get update failed with exit status %s" % answer["code"])
         return sorted(set(line[:300] for line in errors))
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -98,14 +98,14 @@ class Node(object):
             if wanted:
                 self.skip(kind, "nvidia-smi is not installed")
             return {}
-        told = bounded([self.smi, "--query-gpu=index," + query, "--format=csv,noheader,nounits"], self.timeout)
-        if told["code"] != 0:
+        reply = bounded([self.smi, "--query-gpu=index," + query, "--format=csv,noheader,nounits"], self.timeout)
+        if reply["code"] != 0:
             if wanted:
-                said = (told["errors"] or told["output"]).strip().split("\n")[0]
-                self.skip(kind, "nvidia-smi did not answer in time" if told["late"] else "nvidia-smi failed: " + said)
+                messages = (reply["errors"] or reply["output"]).strip().split("\n")[0]
+                self.skip(kind, "nvidia-smi did not answer in time" if reply["late"] else "nvidia-smi failed: " + messages)
             return {}
         answers = {}
-        for line in told["output"].splitlines():
+        for line in reply["output"].splitlines():
             index, _comma, answer = line.partition(",")
             answer = re.sub(r"\s*,\s*", ",", answer.strip())
             if re.search(r"N/A|Not Supported|Unknown", answer):
@@ -160,10 +160,10 @@ class Node(object):
 
     def ask(self, index, *options):
         argv = [self.smi, "-i", index] + list(options)
-        told = bounded(argv, self.timeout)
-        if told["code"] != 0:
-            said = "no answer within %d s" % self.timeout if told["late"] else (told["errors"] or told["output"]).strip()
-            self.module.fail_json(msg="%s failed: %s" % (" ".join(argv), said), rc=told["code"])
+        answer = bounded(argv, self.timeout)
+        if answer["code"] != 0:
+            messages = "no answer within %d s" % self.timeout if answer["late"] else (answer["errors"] or answer["output"]).strip()
+            self.module.fail_json(msg="%s failed: %s" % (" ".join(argv), messages), rc=answer["code"])
 
 
 def values(given):

@@ -43,8 +43,8 @@ def main():
 
     def install():
         code, output, errors = module.run_command(given["argv"], cwd=given["chdir"], environ_update=ENVIRONMENT)
-        said = output + "\n" + errors
-        return code == 0 and given["expect"] in said, (code, said.strip().splitlines()[-LINES:])
+        messages = output + "\n" + errors
+        return code == 0 and given["expect"] in messages, (code, messages.strip().splitlines()[-LINES:])
 
     problem = wait_for_locks(given["lock_timeout"])
     if problem:

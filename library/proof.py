@@ -51,13 +51,13 @@ from ansible.module_utils.whole_files import make_folder, write_whole
 def complaint(command, result, timeout):
     """Why a command failed the verification; None if it passed."""
     code, output, errors = result["code"], result["output"], result["errors"]
-    said = (errors.strip() or output.strip())[-1500:] or "nothing"
+    messages = (errors.strip() or output.strip())[-1500:] or "nothing"
     if result["late"]:
-        return "%s: not finished within %d s; output: %s" % (command["name"], timeout, said)
+        return "%s: not finished within %d s; output: %s" % (command["name"], timeout, messages)
     if code is None:
         return "%s: cannot be started: %s" % (command["name"], errors)
     if code != 0:
-        return "%s: exit status %s; output: %s" % (command["name"], code, said)
+        return "%s: exit status %s; output: %s" % (command["name"], code, messages)
     if not re.search(command["expect"], output, re.MULTILINE):
         return "%s: expected output matching %r, found: %s" % (command["name"], command["expect"], output.strip()[-1500:] or "nothing")
     return None

@@ -56,8 +56,8 @@ class Node(object):
 
     def state(self):
         """(state such as MIXED+DRAIN, reason)"""
-        said = self.scontrol("show", "node", self.name, "--oneliner")
-        state, reason = re.search(r" State=(\S+)", said), re.search(r" Reason=(.*?)(?: \[\S+\]|\s*$)", said)
+        messages = self.scontrol("show", "node", self.name, "--oneliner")
+        state, reason = re.search(r" State=(\S+)", messages), re.search(r" Reason=(.*?)(?: \[\S+\]|\s*$)", messages)
         return state.group(1) if state else "", reason.group(1) if reason else ""
 
     def drain(self):

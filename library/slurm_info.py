@@ -34,12 +34,12 @@ def foreign_keys(root):
     """Keys of munge that neither provisioning nor a package that it installed has made."""
     installed = (Undo(os.path.join(root, "var/lib/dlperf/undo"), "packages").record or {}).get("installed") or {}
     made = any(name.partition(":")[0] == "munge" for name in installed)
-    found = []
+    result = []
     for key in KEYS:
         path = os.path.join(root, key)
         if os.path.lexists(path) and not (key == KEYS[0] and made) and not OUR_KEY.match(content(path) or ""):
-            found.append("/%s" % key)
-    return found
+            result.append("/%s" % key)
+    return result
 
 
 def main():

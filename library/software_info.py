@@ -53,21 +53,21 @@ def first(pattern, output):
 
 def packages(names):
     """{name: version} of the installed ones; 28.2.2 for 5:28.2.2-1~ubuntu.22.04~jammy."""
-    found = versions(names)
-    return dict((name, re.sub(r"^\d+:|[-+~].*$", "", version)) for name, version in found.items())
+    result = versions(names)
+    return dict((name, re.sub(r"^\d+:|[-+~].*$", "", version)) for name, version in result.items())
 
 
 def engines(root):
     known = packages([name for names in ENGINES.values() for name in names])
     is_ours = nvidia_kernel.is_ours(root, "container_engine")
-    found = {}
+    result = {}
     for engine, names in ENGINES.items():
         package = next((name for name in names if name in known), None)
         # Docker version 28.2.2, build e6534b4; podman version 4.3.1
         version = known.get(package) or first(r"version (\d+[\d.]*)", told(engine, "--version"))
         if version:
-            found[engine] = {"version": version, "package": package, "is_ours": is_ours}
-    return found
+            result[engine] = {"version": version, "package": package, "is_ours": is_ours}
+    return result
 
 
 def driver(root):
@@ -81,18 +81,18 @@ def driver(root):
 
 def library(pattern):
     """The newest of the installed versions."""
-    found = packages([name for name in all_names() if re.match(pattern, name)]).values()
-    newest = sorted(found, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])
+    result = packages([name for name in all_names() if re.match(pattern, name)]).values()
+    newest = sorted(result, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])
     return {"version": newest[-1]} if newest else None
 
 
 def recorded(root):
     """The record of an earlier provisioning; None if there is none, or if it is damaged."""
     try:
-        found = json.loads(text(root, RECORD) or "null")
+        result = json.loads(text(root, RECORD) or "null")
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return result if isinstance(result, dict) else None
 
 
 def main():

@@ -69,10 +69,10 @@ class Unpacking(object):
 
     def run(self, argv, doing, cwd=None):
         code, output, errors = self.module.run_command(argv, cwd=cwd, environ_update={"LC_ALL": "C"})
-        said = "\n" + output + "\n" + errors
+        messages = "\n" + output + "\n" + errors
         # apt-get update exits with 0 if a repository cannot be read.
-        if code != 0 or (argv[-1] == "update" and ("\nErr:" in said or "\nW: Failed to fetch" in said)):
-            problem, remedy = explanation(said) or (said.strip()[-1500:], "fix this and run again")
+        if code != 0 or (argv[-1] == "update" and ("\nErr:" in messages or "\nW: Failed to fetch" in messages)):
+            problem, remedy = explanation(messages) or (messages.strip()[-1500:], "fix this and run again")
             self.fail("%s: %s" % (doing, problem), remedy)
 
     def download(self, number, part):
@@ -97,39 +97,39 @@ class Unpacking(object):
         return dict((name, glob.glob(os.path.join(debs, name + "_*.deb"))[0]) for name in part["packages"])
 
     def unpack(self):
-        there, new = {}, os.path.join(self.folder, "tree")
+        present, new = {}, os.path.join(self.folder, "tree")
         for number, part in enumerate(self.module.params["parts"]):
             for name, deb in sorted(self.download(number, part).items()):
                 self.run(["dpkg-deb", "-x", deb, new], "unpacking " + name)
-                there[name] = {"version": part["packages"][name], "sha256": self.module.sha256(deb)}
+                present[name] = {"version": part["packages"][name], "sha256": self.module.sha256(deb)}
                 os.unlink(deb)
         link_libraries(new)
         os.chmod(new, 0o755)
-        write_whole(os.path.join(new, STAMP), json.dumps(there, sort_keys=True, indent=1).encode("ascii"), 0o644)
+        write_whole(os.path.join(new, STAMP), json.dumps(present, sort_keys=True, indent=1).encode("ascii"), 0o644)
         if os.path.isdir(self.path):
             shutil.rmtree(self.path)
         os.rename(new, self.path)
-        return there
+        return present
 
 
 def main():
     module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     path = module.params["path"]
     wanted = dict(item for each in module.params["parts"] for item in each["packages"].items())
-    there = unpacked(path)
-    if os.path.lexists(path) and not there:
+    present = unpacked(path)
+    if os.path.lexists(path) and not present:
         module.fail_json(msg="%s exists and is not this project's. Remove or rename it, then run again." % path)
-    changed = dict((name, found["version"]) for name, found in there.items()) != wanted
+    changed = dict((name, result["version"]) for name, result in present.items()) != wanted
     if changed and not module.check_mode:
         parent = os.path.dirname(path.rstrip("/"))
         make_folder(parent)
         # Beside the folder, because hundreds of megabytes may not fit into /tmp.
         folder = tempfile.mkdtemp(prefix=".dlperf-packages-", dir=parent)
         try:
-            there = Unpacking(module, folder).unpack()
+            present = Unpacking(module, folder).unpack()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    module.exit_json(changed=changed, packages=there)
+    module.exit_json(changed=changed, packages=present)
 
 
 if __name__ == "__main__":

@@ -70,11 +70,11 @@ class AptFamily(Family, AptPackages):
 
     def run(self, argv, doing):
         code, output, errors = self.apt(argv)
-        said = output + "\n" + errors
+        messages = output + "\n" + errors
         # apt-get update exits with 0 if a repository cannot be read but an old index exists.
-        if code != 0 or (argv[-1] == "update" and "\nErr:" in "\n" + said):
-            meaning, remedy = explanation(said) or (
-                "%s failed with status %d: %s" % (" ".join(argv), code, said.strip()[-1500:]),
+        if code != 0 or (argv[-1] == "update" and "\nErr:" in "\n" + messages):
+            meaning, remedy = explanation(messages) or (
+                "%s failed with status %d: %s" % (" ".join(argv), code, messages.strip()[-1500:]),
                 "fix this and run again",
             )
             self.fail("%s: %s" % (doing, meaning), remedy, rc=code, stdout=output, stderr=errors)
@@ -124,9 +124,9 @@ class AptFamily(Family, AptPackages):
             contents[self.source()] = source_text(self.repository, self.keyring()).encode("utf-8")
         return contents
 
-    def foreign_holds(self, there, wrong):
+    def foreign_holds(self, present, wrong):
         ours = self.undo.record.get("held") or []
-        return sorted(n for n, (_v, hold) in there.items() if hold and base(n) in wrong and n not in ours)
+        return sorted(n for n, (_v, hold) in present.items() if hold and base(n) in wrong and n not in ours)
 
     # Present
 
@@ -147,9 +147,9 @@ class AptFamily(Family, AptPackages):
         self.check_update(*self.updated(self.source()))
 
     def check_update(self, code, output, errors):
-        said = "\n" + output + "\n" + errors
-        if code != 0 or "\nErr:" in said or "\nW: Failed to fetch" in said:
-            meaning, remedy = explanation(said) or (said.strip()[-1500:], "see apt's message")
+        messages = "\n" + output + "\n" + errors
+        if code != 0 or "\nErr:" in messages or "\nW: Failed to fetch" in messages:
+            meaning, remedy = explanation(messages) or (messages.strip()[-1500:], "see apt's message")
             self.fail("repository %s: %s" % (self.repository["uri"], meaning), remedy, rc=code, stdout=output, stderr=errors)
 
     def updated(self, source, options=()):
@@ -179,13 +179,13 @@ class AptFamily(Family, AptPackages):
                 copy = os.path.join(folder, os.path.basename(os.path.dirname(source)), os.path.basename(source))
                 self.check_update(*self.updated(copy, options))
             argv = APT + options + ["-s"] + self.transaction(lack.wrong, lack.drop)
-            found = self.rehearsed(argv)
-            if found is None:  # as without lists of the other sources
+            result = self.rehearsed(argv)
+            if result is None:  # as without lists of the other sources
                 self.apt(APT + options + ["-o", "APT::Get::List-Cleanup=0", "update"])
-                found = self.rehearsed(argv)
-            if found:
-                self.refuse_removals(set(found[0]) - set(found[1]), lack.drop)
-            return found
+                result = self.rehearsed(argv)
+            if result:
+                self.refuse_removals(set(result[0]) - set(result[1]), lack.drop)
+            return result
         finally:
             shutil.rmtree(folder)
 
@@ -258,11 +258,11 @@ class AptFamily(Family, AptPackages):
             for name in names if code != 0 else []:
                 if self.apt(APT + ["install", name])[0] != 0:
                     lost.append(name)
-        there = self.snapshot()
-        autos = sorted(name for name in back if name in record["before"]["autos"] and name in there)
+        present = self.snapshot()
+        autos = sorted(name for name in back if name in record["before"]["autos"] and name in present)
         if autos:
             self.run(["apt-mark", "auto"] + autos, "marking packages as automatically installed")
-        holds = sorted(name for name in record["before"]["holds"] if name in back and name in there)
+        holds = sorted(name for name in record["before"]["holds"] if name in back and name in present)
         if holds:
             self.run(["apt-mark", "hold"] + holds, "restoring holds")
         return lost

@@ -135,10 +135,10 @@ def in_parallel(work, jobs, processors):
     errors = []
     for child, reading in children.items():
         with io.open(reading, "rb") as stream:
-            said = stream.read().decode("utf-8", "replace")
+            messages = stream.read().decode("utf-8", "replace")
         _pid, status = os.waitpid(child, 0)
         if status:
-            errors.append(said or "a process that writes the data set was killed (status %d)" % status)
+            errors.append(messages or "a process that writes the data set was killed (status %d)" % status)
     if errors:
         raise RuntimeError(errors[0])
 
@@ -148,13 +148,13 @@ def in_parallel(work, jobs, processors):
 
 def sizes(folder):
     """The size of every file below the folder, but for the manifest, by its name."""
-    found = {}
+    result = {}
     for where, _folders, names in os.walk(folder, followlinks=True):
         for name in names:
             path = os.path.join(where, name)
             if os.path.relpath(path, folder) != MANIFEST and os.path.isfile(path):
-                found[os.path.relpath(path, folder)] = os.stat(path).st_size
-    return found
+                result[os.path.relpath(path, folder)] = os.stat(path).st_size
+    return result
 
 
 def sizes_of(folder, names):
@@ -163,8 +163,8 @@ def sizes_of(folder, names):
     return dict((name, os.path.getsize(path)) for name, path in paths if os.path.isfile(path))
 
 
-def digest(found):
-    return hashlib.sha256(json.dumps(sorted(found.items())).encode("utf-8")).hexdigest()[:16]
+def digest(result):
+    return hashlib.sha256(json.dumps(sorted(result.items())).encode("utf-8")).hexdigest()[:16]
 
 
 def read_manifest(folder):

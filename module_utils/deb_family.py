@@ -165,9 +165,9 @@ def obsolete(record, packages, pins):
     return sorted(name for name in ours if is_member(name, old) and not is_member(name, new))
 
 
-def listings(there, wrong, drop):
+def listings(present, wrong, drop):
     """The family before and after a run, as text; `there` is from `installed`, `wrong` from `wrong_versions`."""
-    before = dict((base(name), (version, hold)) for name, (version, hold) in there.items())
+    before = dict((base(name), (version, hold)) for name, (version, hold) in present.items())
     after = dict((name, (wrong.get(name) or version, True)) for name, (version, _hold) in before.items())
     after.update((name, (version, True)) for name, version in wrong.items() if version)
     gone = [base(name) for name in drop]

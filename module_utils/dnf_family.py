@@ -89,15 +89,15 @@ class DnfFamily(Family, RpmPackages):
         return output
 
     def explain(self, doing, code, output, errors):
-        said = (output + "\n" + errors).strip()
-        meaning, remedy = explanation(said) or ("dnf failed with status %d: %s" % (code, said[-1500:]), "fix this and run again")
+        messages = (output + "\n" + errors).strip()
+        meaning, remedy = explanation(messages) or ("dnf failed with status %d: %s" % (code, messages[-1500:]), "fix this and run again")
         self.fail("%s: %s" % (doing, meaning), remedy, rc=code, stdout=output, stderr=errors)
 
     def state(self):
         """The members, {name: (version without epoch, locked)}; rpm leaves none of them unfinished."""
         is_locked = self.locks() == self.wanted_locks()
-        there = self.snapshot().items()
-        return dict((n, (without_epoch(version), is_locked)) for n, version in there if is_member(n, self.members)), False
+        present = self.snapshot().items()
+        return dict((n, (without_epoch(version), is_locked)) for n, version in present if is_member(n, self.members)), False
 
     def locks(self):
         return (read_bytes(LOCKS) or b"").decode("utf-8")

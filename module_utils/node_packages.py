@@ -60,17 +60,17 @@ def printed(argv):
 
 def own_versions(names, run=printed):
     """{name: version} of the installed ones, by the names that were asked for. `run`: argv to standard output."""
-    there = installed(run(QUERY))
-    found = {}
+    present = installed(run(QUERY))
+    result = {}
     for name in names:
         # kernel-devel-5.14.0-427.13.1.el9_4.x86_64 is asked for by the kernel's release, and has no architecture there.
         own = re.sub(r"\.(x86_64|aarch64)$", "", own_name(name))
-        if own not in there:  # python36 is RHEL 8's python3
+        if own not in present:  # python36 is RHEL 8's python3
             providers = run(["rpm", "-q", "--whatprovides", "--qf"] + QUERY[3:] + [own])
-            there[own] = next(iter(installed("\n".join(line for line in providers.splitlines() if "\t" in line)).values()), None)
-        if there[own]:
-            found[name] = there[own]
-    return found
+            present[own] = next(iter(installed("\n".join(line for line in providers.splitlines() if "\t" in line)).values()), None)
+        if present[own]:
+            result[name] = present[own]
+    return result
 
 
 def versions(names):

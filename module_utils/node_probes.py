@@ -100,8 +100,8 @@ def output(timeout, name, *arguments):
 
 def openmpi(mpirun, timeout):
     """4.0.0 of `mpirun (Open MPI) 4.0.0`; None without such a program."""
-    told = bounded([mpirun, "--version"], timeout)["output"] if os.access(mpirun, os.X_OK) else ""
-    match = re.search(r"Open ?MPI\)? v?(\d\S*)", told)
+    answer = bounded([mpirun, "--version"], timeout)["output"] if os.access(mpirun, os.X_OK) else ""
+    match = re.search(r"Open ?MPI\)? v?(\d\S*)", answer)
     return match.group(1) if match else None
 
 

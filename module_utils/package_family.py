@@ -120,20 +120,20 @@ class Family(object):
 
     def lack(self):
         """The packages of the family that the node lacks; `changed`: whether it lacks anything."""
-        there, is_interrupted = self.state()
+        present, is_interrupted = self.state()
         files = self.files()
         record = self.undo.record
-        wrong = wrong_versions(there, self.packages, self.pins)
-        unheld = sorted(name for name, (_version, hold) in there.items() if not hold)
+        wrong = wrong_versions(present, self.packages, self.pins)
+        unheld = sorted(name for name, (_version, hold) in present.items() if not hold)
         drop = obsolete(record, self.packages, self.pins)
         stale = [path for path in record.get("files") or {} if path not in files and path != self.keyring_path()]
         diff = self.undo.diff(files, stale)
         if self.repository and not self.keyring_is_right():
             diff.append(difference(self.keyring(), "", "".join(f + "\n" for f in self.repository["fingerprints"])))
         if wrong or unheld or drop:
-            diff.append(difference("packages of %s" % self.name, *listings(there, wrong, drop)))
+            diff.append(difference("packages of %s" % self.name, *listings(present, wrong, drop)))
         changed = bool(diff or is_interrupted or record.get("unfinished"))
-        return Lack(there, is_interrupted, files, stale, wrong, drop, diff, changed)
+        return Lack(present, is_interrupted, files, stale, wrong, drop, diff, changed)
 
     def moved(self, lack):
         """Packages of another version, `libnccl2 2.30.7-1 by 2.29.7-1`, that this project did not install."""
@@ -143,15 +143,15 @@ class Family(object):
 
     def present(self):
         lack = self.lack()
-        there, is_interrupted, files, stale, wrong, drop, diff, changed = lack
+        present, is_interrupted, files, stale, wrong, drop, diff, changed = lack
         problem = self.source_problem() if changed else None
         if problem:
             self.fail(*problem)
-        self.refuse_foreign_holds(there, wrong)
+        self.refuse_foreign_holds(present, wrong)
         if not changed or self.module.check_mode:
             more = self.rehearsal(lack) if wrong or drop else None
             diff += [self.dependencies(wrong, drop, *more)] if more else []
-            self.module.exit_json(changed=changed, diff=diff, versions=versions(there), removed=drop)
+            self.module.exit_json(changed=changed, diff=diff, versions=versions(present), removed=drop)
         self.lock()
         binary = self.fetched_keyring()
         definition = {"packages": self.packages, "pins": self.pins}
@@ -164,15 +164,15 @@ class Family(object):
             self.hold()
         except EnvironmentError as error:
             self.fail(str(error), "fix this and run again")
-        there, _is_interrupted = self.state()
-        left = wrong_versions(there, self.packages, self.pins)
+        present, _is_interrupted = self.state()
+        left = wrong_versions(present, self.packages, self.pins)
         if left:
             self.fail(
                 "%s succeeded, but these packages have wrong versions: %s" % (self.manager, ", ".join(sorted(left))),
                 "see what its sources have",
             )
         self.undo.finish(self.snapshot())
-        self.module.exit_json(changed=True, diff=diff, versions=versions(there), removed=drop)
+        self.module.exit_json(changed=True, diff=diff, versions=versions(present), removed=drop)
 
     def rehearsal(self, lack):
         """({name: version} before, after) of the packages that the transaction would change; None if that is unknown."""
@@ -186,8 +186,8 @@ class Family(object):
             texts.append("".join(lines))
         return difference("packages that %s needs" % self.name, *texts)
 
-    def refuse_foreign_holds(self, there, wrong):
-        foreign = self.foreign_holds(there, wrong)
+    def refuse_foreign_holds(self, present, wrong):
+        foreign = self.foreign_holds(present, wrong)
         if foreign:
             self.fail(
                 "another version of %s is held on the node" % ", ".join(foreign),
@@ -255,5 +255,5 @@ class Family(object):
         return [name for name in ours if name not in kept], kept
 
 
-def versions(there):
-    return dict((base(name), version) for name, (version, _hold) in there.items())
+def versions(present):
+    return dict((base(name), version) for name, (version, _hold) in present.items())

@@ -196,8 +196,8 @@ def tfrecord_read(stream):
     content = exactly(stream, length, "a record")
     if exactly(stream, 4, "a checksum") != masked_crc32c(content):
         raise BrokenRecord("a record has a wrong checksum")
-    found = sample_of(dict(fields(content)).get(1, b""), TENSORFLOW)
-    return found._replace(label=found.label - 1)
+    result = sample_of(dict(fields(content)).get(1, b""), TENSORFLOW)
+    return result._replace(label=result.label - 1)
 
 
 # ---- OFRecord

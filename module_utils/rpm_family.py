@@ -99,7 +99,7 @@ def locked(text, family, lines):
 def foreign_locks(text, wanted):
     """Others' locks in the list that do not allow the wanted versions. `wanted`: {name: version, or None for any}."""
     others = re.sub(r"(?ms)^# BEGIN dlperf_runner (\S+)\n.*?^# END dlperf_runner \1\n", "", text)
-    found = []
+    result = []
     for line in others.splitlines():
         # !nvidia-driver-3:535.104.12-1.el9.*
         match = re.match(r"!?([^#\s]+?)-(?:\d+:)?(\d[^-]*-[^-]+)$", line.strip())
@@ -107,8 +107,8 @@ def foreign_locks(text, wanted):
             version = wanted[match.group(1)]
             is_excluded = line.startswith("!")
             if version and fnmatch.fnmatchcase(version + ".x86_64", match.group(2) + "*") is is_excluded:
-                found.append(line.strip())
-    return found
+                result.append(line.strip())
+    return result
 
 
 def transaction(output):
@@ -135,6 +135,6 @@ def removals(output):
     return sorted(set(name for heading, names in transaction(output).items() if heading.startswith("Removing") for name in names))
 
 
-def is_aborted(said):
+def is_aborted(messages):
     """True if dnf --assumeno found a transaction; it exits with 1 then, too."""
-    return "Operation aborted" in said
+    return "Operation aborted" in messages

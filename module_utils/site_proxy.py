@@ -23,16 +23,16 @@ TIMEOUT_S = 15
 
 def apt_proxy(address, settings):
     """The proxy in the output of C(apt-config dump): Acquire::http::Proxy::mirror.example "DIRECT"; None if apt uses none."""
-    found = dict((name.lower(), value) for name, value in re.findall(r'(?m)^(Acquire::\S+) "(.*)";$', settings))
+    result = dict((name.lower(), value) for name, value in re.findall(r'(?m)^(Acquire::\S+) "(.*)";$', settings))
     parts = urlsplit(address)
     # apt's method https reads the settings of http, too.
     for scheme in (parts.scheme, "http"):
         for name in ("acquire::%s::proxy::%s" % (scheme, parts.hostname), "acquire::%s::proxy" % scheme):
-            if found.get(name):
-                return None if found[name] == "DIRECT" else found[name]
-    if any(re.match("acquire::https?::proxy-?auto-?detect$", name) for name in found):
-        told = output(TIMEOUT_S, "/usr/lib/apt/apt-helper", "auto-detect-proxy", address) or ""
-        match = re.match("Using proxy '(http[^']+)'", told)
+            if result.get(name):
+                return None if result[name] == "DIRECT" else result[name]
+    if any(re.match("acquire::https?::proxy-?auto-?detect$", name) for name in result):
+        answer = output(TIMEOUT_S, "/usr/lib/apt/apt-helper", "auto-detect-proxy", address) or ""
+        match = re.match("Using proxy '(http[^']+)'", answer)
         return match.group(1) if match else None
     return None
 

@@ -18,12 +18,12 @@ KEYS = ("etc/munge/munge.key", "etc/slurm/slurm.key", "opt/slurm/etc/munge.key")
 
 def command_lines(root, program):
     """{process number: its arguments} of the processes of a program."""
-    found = {}
+    result = {}
     for pid in names(root, "proc"):
         # slurmstepd: [1234.batch] sets its title, so its name is that of /proc/PID/comm.
         if pid.isdigit() and (text(root, "proc", pid, "comm") or "")[:15] == program[:15]:
-            found[int(pid)] = (text(root, "proc", pid, "cmdline") or "").replace("\0", " ").split()
-    return found
+            result[int(pid)] = (text(root, "proc", pid, "cmdline") or "").replace("\0", " ").split()
+    return result
 
 
 def jobs(root):
@@ -43,20 +43,20 @@ def content(path):
 
 def foreign(root, marker):
     """What belongs to a Slurm cluster of somebody else, as one phrase each: files without the marker, and running daemons that read others."""
-    found = []
+    result = []
     for folder in CONFIGS:
         for name in FILES:
             path = os.path.join(root, folder, name)
             if os.path.lexists(path) and marker not in (content(path) or ""):
-                found.append("/%s/%s%s" % (folder, name, "" if content(path) is not None else " (unreadable)"))
+                result.append("/%s/%s%s" % (folder, name, "" if content(path) is not None else " (unreadable)"))
     for pattern in OPTIONS:
         for path in glob.glob(os.path.join(root, pattern)):
             if re.search(r"(?m)^[^#\n]*(--conf-server|SLURM_CONF=)", content(path) or ""):
-                found.append("/%s (names a configuration elsewhere)" % os.path.relpath(path, root))
+                result.append("/%s (names a configuration elsewhere)" % os.path.relpath(path, root))
     ours = any(marker in (content(os.path.join(root, "etc/slurm", name)) or "") for name in FILES[:1])
     for program in ("slurmd", "slurmctld", "slurmdbd"):
         for pid, words in sorted(command_lines(root, program).items()):
             elsewhere = [word for word in words[1:] if re.match(r"--conf-server|-f|/\S*slurm\.conf", word)]
             if elsewhere or not ours:
-                found.append("%s (process %d)" % (" ".join([program] + elsewhere), pid))
-    return found
+                result.append("%s (process %d)" % (" ".join([program] + elsewhere), pid))
+    return result

@@ -107,9 +107,9 @@ class Activity(object):
             if line.startswith(("doing,", "helper,")) and host in self.lines:
                 self.lines[host].append(line)
             elif line == "did" and host in self.lines:
-                told = self.lines.pop(host)
-                helpers = [line[len("helper,") :] for line in told if line.startswith("helper,")]
-                own = [line for line in told if line.startswith("doing,")]
+                answer = self.lines.pop(host)
+                helpers = [line[len("helper,") :] for line in answer if line.startswith("helper,")]
+                own = [line for line in answer if line.startswith("doing,")]
                 self.nodes[host].take(own + helpers, 2 * self.every, set(Row(line).pid for line in helpers))
 
     def state(self):

@@ -216,8 +216,8 @@ class Program(object):
             for uuid, pid, mib in self.gpus.processes() if self.gpus else ():
                 owner = self.owner(pid)
                 if owner:
-                    told = (uuid, pid, owner[0], owner[1], mib, os.getuid(), int(clock() - self.began), owner[2])
-                    yield "process," + ",".join(str(part) for part in told)
+                    answer = (uuid, pid, owner[0], owner[1], mib, os.getuid(), int(clock() - self.began), owner[2])
+                    yield "process," + ",".join(str(part) for part in answer)
             yield "looked"
         yield line_of(now, "", "", self.node.sample())
 

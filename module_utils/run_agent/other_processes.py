@@ -60,15 +60,15 @@ class OtherProcesses(object):
             return []
         time.sleep(MEASURED_S)
         self.wait()
-        found = []
+        result = []
         for host in sorted(set(key[0] for key in self.seen)):
             begin, end = self.times[host]
             own = [(last - first, key, row) for key, (first, last, row) in self.seen.items() if key[0] == host]
             cores = sum(ticks for ticks, _, _ in own) / TICKS / max(end - begin, 0.01)
             if cores > most:
                 _, key, row = max(own)
-                found.append("%s: others use %.2f cores, mostly %s (%d) of user %d" % (host, cores, row[0], key[1], row[1]))
-        return found
+                result.append("%s: others use %.2f cores, mostly %s (%d) of user %d" % (host, cores, row[0], key[1], row[1]))
+        return result
 
     def is_active(self, host, start, ticks):
         """Whether a process has used 0.2 s, and 0.02 cores since its start: unlike the sshd through which Ansible comes."""
@@ -128,9 +128,9 @@ class OtherProcesses(object):
             self.lost = late[0] if late else ""
             self.away |= set(late)
 
-    def take_remote(self, host, told):
+    def take_remote(self, host, answer):
         try:
-            now, own = float(told[0]), int(told[1])
+            now, own = float(answer[0]), int(answer[1])
             rows = [[int(cell) for cell in row[:5]] + [row[5]] for row in self.listed.pop(host)]
         except (IndexError, ValueError):
             return
@@ -194,10 +194,10 @@ def held(params, agents):
     """Sentences about campaigns that hold nodes of a run without a lock of its own."""
     if params["lock"]:
         return []
-    told = agents.gather(params["hosts"], "holder", "held", agents.answer_s)
+    answer = agents.gather(params["hosts"], "holder", "held", agents.answer_s)
     here = holder(DIRECTORY)
-    told[params["host"]] = ["%s of %s" % (here.get("campaign"), here.get("owner"))] if here else []
-    return ["%s: held by %s" % (host, line) for host in sorted(told) for line in told[host]]
+    answer[params["host"]] = ["%s of %s" % (here.get("campaign"), here.get("owner"))] if here else []
+    return ["%s: held by %s" % (host, line) for host in sorted(answer) for line in answer[host]]
 
 
 def observe(params, agents, telemetry):

@@ -175,13 +175,13 @@ class Telemetry(object):
     def busy(self):
         """Sentences about the processes that are on the run's devices now, before its command is."""
         self.wait()
-        found = []
+        result = []
         for host, processes in sorted(self.present.items()):
             for fields in processes:
                 device = self.device_of(host, fields)
                 if self.is_used(host, device, fields[0]):
-                    found.append("%s: %s (%s) of user %s is on GPU %d" % (host, fields[7], fields[1], fields[2], device))
-        return found
+                    result.append("%s: %s (%s) of user %s is on GPU %d" % (host, fields[7], fields[1], fields[2], device))
+        return result
 
     def wait(self):
         """Wait for the first look at the devices."""
@@ -203,10 +203,10 @@ class Telemetry(object):
         """End all samplers, which take a last sample; return what to add to the state."""
         lost = self.rest()
         peaks = dict((host, devices) for host, devices in self.peaks.items() if devices)
-        found = {"gpu_memory_mib": peaks} if any(self.devices.values()) else {}
+        result = {"gpu_memory_mib": peaks} if any(self.devices.values()) else {}
         if lost:
-            found["unsampled_from_s"] = dict((host, round(self.last.get(host, self.began) - self.began, 1)) for host in lost)
-        return found
+            result["unsampled_from_s"] = dict((host, round(self.last.get(host, self.began) - self.began, 1)) for host in lost)
+        return result
 
     def end(self):
         """Ask all samplers for a last sample, unless that was done."""
@@ -272,7 +272,7 @@ def file_names(hosts):
 
 def latest(params):
     """The last sample of each device while a run goes on: host, index, and the columns in SHOWN."""
-    columns, found = HEADERS["telemetry"], {}
+    columns, result = HEADERS["telemetry"], {}
     for host in params["sample_hosts"] if params["sample_s"] > 0 and params["sample_gpus"] else ():
         end = size_and_end(os.path.join(params["directory"], file_name("telemetry", host)), LATEST_BYTES)[1]
         for line in end.decode("utf-8", "replace").splitlines()[1:]:
@@ -280,5 +280,5 @@ def latest(params):
             if cells.get("device", "").isdigit() and len(cells) == len(columns):
                 device = {"host": host, "device": int(cells["device"])}
                 device.update((name, float(cells[name]) if NUMBER.match(cells[name]) else None) for name in SHOWN)
-                found[host, device["device"]] = device
-    return [found[key] for key in sorted(found)]
+                result[host, device["device"]] = device
+    return [result[key] for key in sorted(result)]
