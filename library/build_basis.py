@@ -15,7 +15,6 @@ DOCUMENTATION = {
         "options": {"type": "list", "elements": "str", "default": [], "description": "Options of configure."},
         "path": {"type": "path", "required": True, "description": "Installation directory."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

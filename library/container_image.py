@@ -21,7 +21,6 @@ DOCUMENTATION = {
         "user": {"type": "str", "required": True, "description": "The user who owns the image."},
         "keep": {"type": "bool", "default": False, "description": "Write the archive even if the image exists."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

@@ -22,7 +22,6 @@ DOCUMENTATION = {
         "width": {"type": "int", "default": 0, "description": "Width of every image; 0 accepts any."},
         "faces": {"type": "bool", "default": False, "description": "Whether it has the records of identities and the file C(property)."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

@@ -28,7 +28,6 @@ DOCUMENTATION = {
         "seed": {"type": "int", "default": 0, "description": "Seed of the synthetic images and of the order of O(images)."},
         "processors": {"type": "int", "default": 0, "description": "Number of processes; 0 takes all processors."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 import hashlib

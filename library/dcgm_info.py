@@ -13,7 +13,6 @@ DOCUMENTATION = {
             "hour."},
         "timeout": {"type": "int", "description": "Time limit in seconds; by default 2 minutes for level 1; 15 for 2; 90 for 3."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

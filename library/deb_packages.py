@@ -16,7 +16,6 @@ DOCUMENTATION = {
             "Packages as C(name) or C(name=version), by Debian's names."},
         "lock_timeout": {"type": "int", "default": 300, "description": "How many seconds to wait for another package manager."},
     },
-    "attributes": {"check_mode": {"support": "full"}, "diff_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

@@ -12,7 +12,6 @@ DOCUMENTATION = {
         "signing_keys": {"type": "list", "elements": "path", "default": [], "description":
             "Public keys with which dkms may sign modules. Under Secure Boot, one that exists must be enrolled."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

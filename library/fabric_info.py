@@ -15,7 +15,6 @@ DOCUMENTATION = {
             "The ports that NCCL uses, in the syntax of NCCL_IB_HCA, such as C(=mlx5_0:1,mlx5_1:1) or C(^mlx5_4)."},
         "timeout": {"type": "int", "default": 20, "description": "Time limit of each program in seconds."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

@@ -15,7 +15,6 @@ DOCUMENTATION = {
         "timeout": {"type": "int", "default": 180, "description":
             "Time limit in seconds. The first context on eight GPUs without persistence takes up to a minute."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

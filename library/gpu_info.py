@@ -14,7 +14,6 @@ DOCUMENTATION = {
         "root": {"type": "path", "default": "/", "description": "The node's root directory. Tests set another one with recorded files."},
         "timeout": {"type": "int", "default": 30, "description": "Time limit of each nvidia-smi command in seconds."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

@@ -16,7 +16,6 @@ DOCUMENTATION = {
         "options": {"type": "dict", "default": {}, "description": "Other values that the wheel depends on."},
         "mpirun": {"type": "path", "default": "/usr/bin/mpirun", "description": "The mpirun of the OpenMPI that it is built against."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

@@ -18,7 +18,6 @@ DOCUMENTATION = {
             "Whether to merge the settings or restore the previous ones."},
         "undo": {"type": "path", "default": "/var/lib/dlperf/settings", "description": "Folder of the records."},
     },
-    "attributes": {"check_mode": {"support": "full"}, "diff_mode": {"support": "full"}},
 }  # fmt: skip
 
 import copy

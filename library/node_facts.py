@@ -18,7 +18,6 @@ DOCUMENTATION = {
         "interpreter": {"type": "path", "default": "/usr/bin/python3", "description": "Python interpreter for the environments."},
         "stamps": {"type": "path", "default": "/opt/dlperf/stamps", "description": "Folder of the stamps."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

@@ -36,7 +36,6 @@ DOCUMENTATION = {
             "group": {"type": "str", "description": "Group."},
         }},
     },
-    "attributes": {"check_mode": {"support": "full"}, "diff_mode": {"support": "full"}},
 }  # fmt: skip
 
 import errno

@@ -16,7 +16,6 @@ DOCUMENTATION = {
         "stamps": {"type": "path", "default": "/opt/dlperf/stamps", "description": "Folder of the stamps of the module C(proof)."},
         "timeout": {"type": "int", "default": 15, "description": "Time limit of each program or URL in seconds."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

@@ -30,7 +30,6 @@ DOCUMENTATION = {
         "record": {"type": "path", "default": "/var/lib/dlperf/tuning.json", "description": "File with the previous values."},
         "timeout": {"type": "int", "default": 30, "description": "Time limit of each nvidia-smi command in seconds."},
     },
-    "attributes": {"check_mode": {"support": "full"}, "diff_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

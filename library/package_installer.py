@@ -19,7 +19,6 @@ DOCUMENTATION = {
         "lock_timeout": {"type": "int", "default": 300, "description": "How many seconds to wait for another apt or dpkg."},
         "undo": {"type": "path", "default": "/var/lib/dlperf/undo", "description": "Folder of the records."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

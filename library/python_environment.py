@@ -23,7 +23,6 @@ DOCUMENTATION = {
         "dependencies": {"type": "bool", "default": True, "description": "Whether to install dependencies of the requirements."},
         "name": {"type": "str", "default": "", "description": "Name of the environment, for messages."},
     },
-    "attributes": {"check_mode": {"support": "full"}, "diff_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

@@ -15,7 +15,6 @@ DOCUMENTATION = {
         "timeout": {"type": "int", "default": 3600, "description": "How many seconds to wait for the jobs."},
         "root": {"type": "path", "default": "/", "description": "The node's root directory. Tests set another one."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

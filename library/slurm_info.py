@@ -9,7 +9,6 @@ DOCUMENTATION = {
         "marker": {"type": "str", "required": True, "description": "Text in each configuration that provisioning wrote."},
         "root": {"type": "path", "default": "/", "description": "The node's root directory. Tests set another one."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

@@ -11,7 +11,6 @@ DOCUMENTATION = {
         "root": {"type": "path", "default": "/", "description": "The node's root directory. Tests set another one."},
         "mpirun": {"type": "path", "description": "Path of the mpirun that the inventory names."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

@@ -17,7 +17,6 @@ DOCUMENTATION = {
         "host_key_files": {"type": "list", "elements": "path", "default": ["/etc/ssh/ssh_host_ed25519_key.pub"], "description":
             "Files of the public host keys that sshd presents. Existing ones are returned."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

@@ -25,7 +25,6 @@ DOCUMENTATION = {
         "options": {"type": "list", "elements": "str", "default": ["no-agent-forwarding", "no-port-forwarding", "no-X11-forwarding"], "description":
             "Restrictions on a member's key."},
     },
-    "attributes": {"check_mode": {"support": "full"}, "diff_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

@@ -18,7 +18,6 @@ DOCUMENTATION = {
             "repository": {"type": "dict", "required": True, "description": "The repository, as in the module package_family."},
         }},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 RETURN = r"""

@@ -19,7 +19,6 @@ DOCUMENTATION = {
         "mode": {"type": "str", "default": "0644", "description": "File mode."},
         "remedy": {"type": "str", "default": "", "description": "Advice in the message about a wrong checksum."},
     },
-    "attributes": {"check_mode": {"support": "full"}},
 }  # fmt: skip
 
 import hashlib
