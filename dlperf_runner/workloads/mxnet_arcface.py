@@ -239,7 +239,7 @@ def make_blocks(arguments: argparse.Namespace, shares: list[int]):
     return chain(*layers), [Margin(classes, size) for classes in shares]
 
 
-class Training:
+class DeviceTraining:
     """The network, its data and its optimisers on all devices."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -357,7 +357,7 @@ def main(argv: list[str] | None = None) -> str | None:
         problem = f"{arguments.devices} GPUs expected, found {mx.context.num_gpus()}; try --no-cuda"
     else:
         say_start(arguments, print)
-        training = Training(arguments)
+        training = DeviceTraining(arguments)
         is_model = arguments.parallel == "model"
         step = training.model_parallel if is_model else training.data_parallel
         read = operator.methodcaller("asscalar")

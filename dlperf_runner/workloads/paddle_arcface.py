@@ -166,7 +166,7 @@ def with_margin(paddle, cosine, label):
     return SCALE * (cosine + chosen * (moved - target)), chosen
 
 
-class Training:
+class ProcessTraining:
     """The network, its data and its optimiser on this process's device."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -296,7 +296,7 @@ def main(argv: list[str] | None = None) -> str | None:
         if arguments.lr is None:
             arguments.lr = 0.1 * arguments.batch_size * world_size / 1024
         say_start(arguments, rank, world_size, say)
-        problem = check(train(arguments, world_size, Training(arguments).step, say))
+        problem = check(train(arguments, world_size, ProcessTraining(arguments).step, say))
     return problem and f"paddle_arcface.py: rank {rank}: {problem}"
 
 
