@@ -117,13 +117,16 @@ def join(torch: Any, use_cuda: bool) -> tuple[PyTorchProcess, Any]:
 
 
 def leave(program: str, problem: str | None) -> NoReturn:
-    """End this process when all have come here, with status 1 if there is a problem."""
+    """End this process when all have come here, with status 1 if there is a problem.
+
+    The process group is not destroyed: until pytorch/pytorch#154976 its end holds the interpreter's
+    lock while it waits for a thread of Gloo that may need the lock (pytorch/pytorch#56297).
+    """
     distributed = importlib.import_module("torch.distributed")
 
     def part() -> None:
         if distributed.is_initialized():
             distributed.barrier()
-            distributed.destroy_process_group()
 
     end(program, problem, part)
 

@@ -66,7 +66,9 @@ from types import ModuleType
 
 class Standin(ModuleType):
     def __getattr__(self, name):
-        return parted if name in ("shutdown", "destroy_process_group") else lambda: 1
+        if name == "destroy_process_group":  # may never return
+            os._exit(3)
+        return parted if name in ("shutdown", "barrier") else lambda: 1
 
 def parted():
     sys.stdout.write("parted, ")
