@@ -5,9 +5,10 @@ A format's examples are the folder `dlperf_runner/logs/examples/<format>`: logs,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +60,37 @@ EXAMPLES = [
     for form, document in documents().items()
     for entry in document["examples"]
 ]
+
+
+@cache
+def _text_of(name: str) -> str:
+    return example(name).data.decode()
+
+
+def lines_of(name: str) -> list[str]:
+    """The lines of the example of that name."""
+    return _text_of(name).splitlines()
+
+
+def _value(words: str) -> str:
+    """A pattern of the value that stands behind these words, which are a group of their own."""
+    start = r"\b" if words[0].isalnum() else ""
+    return rf"({start}{re.escape(words)}\W+)[\w.:-]+(?:[,+]\d+)*+"
+
+
+def setting(line: str, name: str) -> str:
+    """What the line says of that setting: its name, its value, and what is between."""
+    found = re.search(rf"{_value(name)}'?", line)
+    assert found, f"{name} is not in {line!r}"
+    return found[0]
+
+
+def reworded(
+    line: str, values: Mapping[str, object], *, everywhere: bool = True, **more: object
+) -> str:
+    """The line with other values behind these words. Not `everywhere`: each may be absent."""
+    for words, value in {**values, **more}.items():
+        changed, number = re.subn(_value(words), rf"\g<1>{value}", line)
+        assert number or not everywhere, f"{words} is not in {line!r}"
+        line = changed
+    return line

@@ -1,4 +1,4 @@
-"""Logs made for tests: whose runs have given speeds, and campaigns around them."""
+"""Logs made for tests of the examples: whose runs have given speeds, and campaigns around them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from csv_tables import table
+from log_examples import lines_of, reworded, setting
 
 from dlperf_runner.catalog.workload import Model, Workload
 from dlperf_runner.measure.estimators import Rule
@@ -78,17 +79,22 @@ def gluoncv(
 ) -> list[str]:
     """A log of GluonCV. The rates vary, their mean inside the window is `speed`; those of the
     warm-up and of the epoch are far off, so that counting one of them is noticed."""
-    lines = ["INFO:root:ResNetV1b("]
-    if batch is not None:
-        lines.append(f"INFO:root:Namespace(batch_size={batch}, dtype='{dtype}', log_interval=1)")
-    if world is not None:
-        lines.append(f"INFO:root:world_size={world}")
+    options, places, loss, accuracy, rate, *_, epoch = lines_of(
+        "gluoncv_horovod/rn50_b2_fp32_2n2g_builtin_cpu"
+    )
+    stated = ("batch_size", batch), ("dtype", dtype), ("log_interval", 1)
+    own = ", ".join(reworded(setting(options, name), {name: value}) for name, value in stated)
+    lines = [lines_of("gluoncv_horovod/rn50_upstream_b2_fp32_1n2g_cpu")[2]]
+    lines += [f"INFO:root:Namespace({own})"] if batch is not None else []
+    lines += [reworded(places, {"world_size": world})] if world is not None else []
     for step in range(1, steps + 1):
-        rate = 7.5 if step <= warmup else speed + (0.25 if step % 2 else -0.25)
-        lines.append(f"INFO:root:Epoch[0] Batch[{step}] Loss[{8 - step / 100:.3f}]")
-        lines.append(f"INFO:root:Epoch[0] Rank[0] Batch[{step}]\taccuracy=0.000000\tlr=0.000000")
-        lines.append(f"INFO:root:Epoch[0] Batch[{step}]\tSpeed: {rate:.2f} samples/sec")
-    return [*lines, "INFO:root:Epoch[0]\tSpeed: 3.00 samples/sec"]
+        of_step = 7.5 if step <= warmup else speed + (0.25 if step % 2 else -0.25)
+        lines += [
+            reworded(loss, {"Batch": step, "Loss": f"{8 - step / 100:.3f}"}),
+            reworded(accuracy, {"Batch": step, "lr": "0.000000"}),
+            reworded(rate, {"Batch": step, "Speed": f"{of_step:.2f}"}),
+        ]
+    return [*lines, reworded(epoch, {"Speed": "3.00"})]
 
 
 def speedometer(speed: float) -> list[str]:
@@ -96,20 +102,26 @@ def speedometer(speed: float) -> list[str]:
     tenths = round(speed * 50)  # the sum of the five
     rates = [tenths // 5 + delta for delta in (-2, 2, 0, 0, 0)]
     rates[2] += tenths % 5
-    lines = ["INFO:root:Epoch[0] Batch [0-20]\tSpeed: 12.34 samples/sec\tacc=0.0\tlossvalue=41.5"]
-    for number, rate in enumerate(rates, start=1):
-        # 0.02 and 0.04 vanish in the rounding to one digit.
-        printed = rate / 10 + 0.02 * (number % 3)
-        batches = f"{20 * number}-{20 * number + 20}"
-        lines.append(f"INFO:root:Epoch[0] Batch [{batches}]\tSpeed: {printed:.2f} samples/sec")
-    return lines
+    # 0.02 and 0.04 vanish in the rounding to one digit.
+    printed = [12.34, *(rate / 10 + 0.02 * (number % 3) for number, rate in enumerate(rates, 1))]
+    line = lines_of("mxnet_speedometer/settings")[1]
+    return [
+        reworded(
+            line, {"Batch": f"{20 * n}-{20 * n + 20}", "Speed": f"{rate:.2f}"}, lossvalue=41 - n
+        )
+        for n, rate in enumerate(printed)
+    ]
 
 
 def plsc(speed: float) -> list[str]:
+    (line,) = lines_of("plsc/wording")
     return [
-        f"INFO 2021-03-12 10:{n // 60:02d}:{n % 60:02d},250 entry.py:1029] "
-        f"Pass:0 batch:{n} lr:0.00039063 loss:{40.5 - n / 100:.6f} "
-        f"qps:{1.5 if not 50 <= n < 150 else speed + (0.25 if n % 2 else -0.25):.2f}"
+        reworded(
+            line,
+            {"2026-11-20": f"10:{n // 60:02d}:{n % 60:02d},250", "batch": n},
+            loss=f"{40.5 - n / 100:.6f}",
+            qps=f"{1.5 if not 50 <= n < 150 else speed + (0.25 if n % 2 else -0.25):.2f}",
+        )
         for n in range(151)
     ]
 
@@ -117,14 +129,19 @@ def plsc(speed: float) -> list[str]:
 def plsc_of(trainers: int, every: int = 1, lose: int | None = None) -> list[str]:
     """The log of a node whose trainers all print: trainer k says 100 + k; the line of that number
     is lost."""
-    stamp = "INFO 2021-03-12 10:00:00,000 entry.py:203]"
-    lines = [f"{stamp} trainer_id: {k}, num_trainers: {trainers}" for k in range(trainers)]
-    lines.append(f"{stamp} Set log period to {every}.")
+    stated = lines_of("plsc/r50_b2_1n1g_upstream_cpu")
+    (trainer,) = (line for line in stated if "trainer_id" in line)
+    (period,) = (line for line in stated if "Set log period" in line)
+    (line,) = lines_of("plsc/wording")
+    of = {"num_trainers": trainers}
+    lines = [reworded(trainer, {"trainer_id": k, **of}) for k in range(trainers)]
+    lines.append(reworded(period, {"log period to": f"{every}."}))
     for batch in range(0, 151, every):
-        time = f"INFO 2021-03-12 10:{batch // 60:02d}:{batch % 60:02d},000 entry.py:1029]"
+        time = f"10:{batch // 60:02d}:{batch % 60:02d},000"
         # Who comes first differs from batch to batch, and one may be a line late.
         order = sorted(range(trainers), key=lambda k: (k + batch) % trainers)
-        lines += [f"{time} Pass:0 batch:{batch} lr:0.1 loss:40.5 qps:{100 + k}.00" for k in order]
+        values = {"2026-11-20": time, "batch": batch, "loss": 40.5}
+        lines += [reworded(line, {**values, "qps": f"{100 + k}.00"}) for k in order]
         if batch % (7 * every) == 0 and batch:
             lines[-trainers], lines[-trainers - 1] = lines[-trainers - 1], lines[-trainers]
     return [line for number, line in enumerate(lines, 1) if number != lose]
@@ -132,11 +149,11 @@ def plsc_of(trainers: int, every: int = 1, lose: int | None = None) -> list[str]
 
 def oneflow(speed: float, *, times: bool = False) -> list[str]:
     """A log of OneFlow: the first of ten rates is far off, the mean of the others is `speed`."""
-    deltas = (0.25, -0.25) * 4 + (0.0,)
-    rates = [7.5, *(speed + delta for delta in deltas)]
+    rates = [7.5, *(speed + delta for delta in ((0.25, -0.25) * 4 + (0.0,)))]
+    line, *_ = lines_of("oneflow_benchmark/rn50_b128_fp32_1n1g_report")
     return [
-        f"train: epoch 0, iter {20 * n}, loss: {7 - n / 10:.6f}, top_1: 0.000000, top_k: 0.000000,"
-        f" samples/s: {rate:.3f}" + (f" {1597050000 + 7 * n}.123456" if times else "")
+        reworded(line, {"iter": 20 * n, "loss": f"{7 - n / 10:.6f}", "samples/s": f"{rate:.3f}"})
+        + (f" {1597050000 + 7 * n}.123456" if times else "")
         for n, rate in enumerate(rates, start=1)
     ]
 
@@ -153,19 +170,24 @@ def dllogger(
 ) -> list[str]:
     """A log of DLLogger: five rates that are far off, then `speed`; `final` is the program's own
     mean. Only the mode train prints losses."""
-    rate, rest = "total_ips", ""
+    options, _, world, _, _, line, *_, end = lines_of("dllogger/tf_rn50_b2_2n2g_builtin_cpu")
+    stated = {"batch_size": batch, "num_iter": 500, "iter_unit": "batch", "warmup_steps": 200}
+    stated |= {"display_every": 10, "amp": amp}
+    own = "  ".join(reworded(setting(options, name), {name: v}) for name, v in stated.items())
+    words, rest = "total_ips", ""
     if mode == "train":
-        rate, rest = "imgs_per_sec", " cross_entropy : {}  l2_loss : 0.98  total_loss : 7.5 "
-    stamp = f"{tag}DLL 2022-06-14 15:40:21.026182 -"
+        words, rest = "imgs_per_sec", " cross_entropy : {}  l2_loss : 0.98  total_loss : 7.5 "
+    line = line.replace("total_ips", words)
     return [
-        f"{stamp} PARAMETER batch_size : {batch}  num_iter : 500  iter_unit : batch"
-        f"  warmup_steps : 200  display_every : 10  amp : {amp} ",
-        f"{tag}Num GPUs {devices}",
+        f"{tag}{options.partition('arch')[0]}{own} ",
+        tag + reworded(world, {"GPUs": devices}),
         *(
-            f"{stamp} (0, {n}) {rate} : {1.0 if n < 250 else speed} {rest.format(7 - n / 1000)}"
+            tag
+            + reworded(line, {"(0": n, words: 1.0 if n < 250 else speed})
+            + rest.format(7 - n / 1000)
             for n in range(200, 500, 10)
         ),
-        f"{stamp} () train_throughput : {final} images/s",
+        f"{tag}{reworded(end, {'train_throughput': final}).rstrip()} images/s",
     ]
 
 
@@ -180,26 +202,23 @@ def torchtitan(
     warmup: int = 20,
 ) -> list[str]:
     """A log of torchtitan: `tokens` per second and device after the warm-up."""
-    start = "[titan] 2025-12-01 12:{:02d}:{:02d},123 - root - INFO - "
     per_step = batch * length / tokens
-    lines = [
-        f"{start.format(0, 0)}Building device mesh with parallelism: pp=1, dp_replicate=1,"
-        f" dp_shard={world}, cp=1, tp=1, ep=1",
-        f"{start.format(0, 0)}Trainer is initialized with local batch size {batch}, global batch"
-        f" size {batch * world}, gradient accumulation steps 1, sequence length {length}, total"
-        f" steps {steps} (warmup 2)",
-    ]
+    mesh, options, _, line, _, validation = lines_of("torchtitan/settings")
+    stated = {"local batch size": batch, "global batch size": batch * world}
+    stated |= {"sequence length": length, "total steps": steps}
+    lines = [reworded(mesh, {"dp_shard": world}), reworded(options, stated)]
     for step in sorted({1, *range(every, steps + 1, every)}):
         second = round(step * per_step)
-        rate = tokens if step > warmup else tokens // 3
         lines.append(
-            f"{start.format(second // 60, second % 60)}step: {step:2}  loss: {8 - step / 100:8.5f}"
-            f"  grad_norm:  1.2345  memory: 40.50GiB(51.20%)  tps: {rate:,}  tflops: 12.30"
-            "  mfu: 1.20%"
+            reworded(
+                line,
+                {"2025-12-01": f"12:{second // 60:02d}:{second % 60:02d},123"},
+                step=f"{step:2}",
+                loss=f"{8 - step / 100:.5f}",
+                tps=f"{tokens if step > warmup else tokens // 3:,}",
+            )
         )
-    lines.insert(
-        5, f"{start.format(9, 0)}validate step: 20  loss:  8.1  memory: 40.50GiB(51.20%)  tps: 9"
-    )
+    lines.insert(5, validation)
     return lines
 
 
@@ -207,35 +226,28 @@ def dllogger_pytorch(
     speed: float, *, batch: int = 256, world: int = 1, as_json: bool = False
 ) -> list[str]:
     """A log of DLLogger as PyTorch ConvNets print it, 100 steps; `speed` after the first 20."""
-    stamp = "DLL 2022-06-14 15:{:02d}:{:02d}.026182 - "
-    options = {"data": "/data", "arch": "resnet50", "print_freq": 10, "prof": 100}
-    options |= {"batch_size": batch, "amp": True, "world_size": world}
-    if as_json:
-        started = {"timestamp": "1655221200.5", "elapsedtime": "1.0", "type": "LOG"}
-        lines = [json.dumps({**started, "step": "PARAMETER", "data": options})]
-        for step in range(10, 101, 10):
-            rate = speed if step > 20 else speed / 3
-            data = {"train.loss": 7 - step / 100, "train.total_ips": rate, "train.lr": 0.1}
-            stamped = {"timestamp": f"{1655221200 + step}.5", "type": "LOG", "step": [0, step]}
-            lines.append(json.dumps({**stamped, "data": data}))
-        return [f"DLLL {line}" for line in lines]
-    shown = " ".join(f"{name} : {value} " for name, value in options.items())
-    lines = [f"{stamp.format(0, 0)}PARAMETER {shown}"]
+    options, line, *_ = lines_of(f"dllogger_pytorch/settings{'_json' * as_json}")
+    lines = [reworded(options, {"batch_size": batch, "world_size": world})]
     for step in range(10, 101, 10):
         rate = speed if step > 20 else speed / 3
-        lines.append(
-            f"{stamp.format(step // 60, step % 60)}Epoch: 0 Iteration: {step} "
-            f" train.loss : {7 - step / 100:.5f}  train.compute_ips : {rate + 9:.2f} img/s"
-            f" train.total_ips : {rate:.2f} img/s train.lr : 0.10000 "
-        )
-    mean = (
-        f"train.loss : 6.50000  train.compute_ips : {speed:.2f} img/s train.total_ips : 1.00 img/s"
-    )
-    return [
-        *lines,
-        f"{stamp.format(2, 0)}Epoch: 0  {mean} ",
-        f"{stamp.format(2, 0)}Summary: {mean} ",
-    ]
+        values: dict[str, object]
+        if as_json:
+            values = {"timestamp": f"{1655221200 + step}.5", "[0": step, "total_ips": rate}
+            values |= {"loss": 7 - step / 100}
+        else:
+            values = {
+                "2022-06-14": f"15:{step // 60:02d}:{step % 60:02d}.026182",
+                "Iteration": step,
+            }
+            values |= {"loss": f"{7 - step / 100:.5f}", "total_ips": f"{rate:.2f}"}
+            values |= {"compute_ips": f"{rate + 9:.2f}"}
+        lines.append(reworded(line, values))
+    if as_json:
+        return lines
+    means = {"2022-06-14": "15:02:00.026182", "compute_ips": f"{speed:.2f}", "total_ips": "1.00"}
+    *_, summary, _, _ = lines_of("dllogger_pytorch/rn50_b4_fp32_1n2g_builtin_cpu")
+    end = reworded(summary.replace("2026-11-24", "2022-06-14"), means)
+    return [*lines, end.replace("Summary: ", "Epoch: 0  "), end]
 
 
 def arcface_torch(
@@ -243,18 +255,15 @@ def arcface_torch(
 ) -> list[str]:
     """A log of insightface's arcface_torch, 100 steps; `speed` after the first 20. The first
     interval has no line."""
-    start = "Training: 2022-03-01 10:{:02d}:{:02d},123-"
-    options = {"network": "r50", "sample_rate": 0.1, "fp16": True, "batch_size": batch}
-    options |= {"rec": "synthetic", "num_classes": classes, "frequent": every, "dali": False}
-    options |= {"total_batch_size": batch * world, "total_step": 100}
-    lines = [f"{start.format(0, 0)}: {name:<25}{value}" for name, value in options.items()]
+    lines = lines_of("arcface_torch/settings")
+    line = next(line for line in lines if "Speed" in line)
+    stated = {"batch_size": batch, "num_classes": classes, "frequent": every}
+    stated |= {"total_batch_size": batch * world}
+    lines = [reworded(line, stated, everywhere=False) for line in lines if "Speed" not in line]
     for step in range(2 * every, 101, every):
-        rate = speed if step > 20 else speed / 3
-        lines.append(
-            f"{start.format(step // 60, step % 60)}Speed {rate:.2f} samples/sec"
-            f"   Loss {40 - step / 100:.4f}   LearningRate 0.100000   Epoch: 0"
-            f"   Global Step: {step}   Fp16 Grad Scale: 65536   Required: 1 hours"
-        )
+        values = {"2022-03-01": f"10:{step // 60:02d}:{step % 60:02d},123", "Global Step": step}
+        values |= {"Speed": f"{speed if step > 20 else speed / 3:.2f}"}
+        lines.append(reworded(line, values, Loss=f"{40 - step / 100:.4f}"))
     return lines
 
 
@@ -262,16 +271,15 @@ def maxtext(
     tokens: float, *, batch: int = 4, length: int = 2048, world: int = 1, steps: int = 30
 ) -> list[str]:
     """A log of MaxText: `tokens` per second and device after the first third."""
-    options = {"dtype": "bfloat16", "max_target_length": length, "steps": steps}
-    lines = [f"Config param {k}: {v}" for k, v in options.items()]
-    lines += [f"Config param per_device_batch_size: {batch}.0", f"Num_devices: {world}, shape (1,)"]
+    *options, line, _ = lines_of("maxtext/settings")
+    stated = {"max_target_length": length, "steps": steps, "Num_devices": world}
+    stated |= {"per_device_batch_size": f"{batch}.0"}
+    lines = [reworded(option, stated, everywhere=False) for option in options]
     for step in range(steps):
         rate = tokens if 3 * step >= steps else 20 * tokens
-        lines.append(
-            f"completed step: {step}, seconds: {batch * length / rate:.3f}, TFLOP/s/device: 134.9"
-            f"09, Tokens/s/device: {rate:.3f}, total_weights: {batch * length * world},"
-            f" loss: {10 - step / 100:.3f}"
-        )
+        values = {"step": step, "seconds": f"{batch * length / rate:.3f}"}
+        values |= {"Tokens/s/device": f"{rate:.3f}", "total_weights": batch * length * world}
+        lines.append(reworded(line, values, loss=f"{10 - step / 100:.3f}"))
     return lines
 
 
@@ -279,18 +287,20 @@ def megatron(
     milliseconds: float, *, batch: int = 16, length: int = 4096, world: int = 8, steps: int = 100
 ) -> list[str]:
     """A log of Megatron-LM: steps of that duration after the first fifth."""
-    arguments = {"bf16": True, "fp16": False, "global_batch_size": batch, "log_interval": 10}
-    arguments |= {"seq_length": length, "train_iters": steps, "world_size": world}
-    lines = ["------------------------ arguments ------------------------"]
-    lines += [f"  {name} {'.' * (48 - len(name))} {value}" for name, value in arguments.items()]
+    title, *lines = lines_of("megatron/settings")
+    line = next(line for line in lines if "iteration" in line)
+    stated = {"global_batch_size": batch, "seq_length": length, "train_iters": steps}
+    stated |= {"world_size": world}
+    options = [reworded(each, stated, everywhere=False) for each in lines if "..." in each]
+    lines = [title, *options]
     for step in (1, *range(10, steps + 1, 10)):
-        duration = milliseconds if 5 * step > steps else 5 * milliseconds
-        lines.append(
-            f" [2026-04-27 00:00:{step // 2:02d}.123456] iteration {step:8d}/{steps:8d} | consumed "
-            f"samples: {step * batch:12d} | elapsed time per iteration (ms): {duration:.1f} |"
-            f" learning rate: 1.000000E-04 | global batch size: {batch:5d} |"
-            f" lm loss: {8 - step / 100:.6E} | loss scale: 1.0 | grad norm: 1.000 |"
-        )
+        values = {"2026-04-27": f"00:00:{step // 2:02d}.123456", "/": steps, "] iteration": step}
+        values |= {"consumed samples": step * batch, "global batch size": batch}
+        values |= {"lm loss": f"{8 - step / 100:.6E}"}
+        values |= {
+            "iteration (ms)": f"{milliseconds if 5 * step > steps else 5 * milliseconds:.1f}"
+        }
+        lines.append(reworded(line, values))
     return lines
 
 

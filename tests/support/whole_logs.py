@@ -77,12 +77,6 @@ def _falling(lines: Sequence[str]) -> list[str]:
     ]
 
 
-def _with_losses(lines: Sequence[str]) -> list[str]:
-    """As train.py prints it, where metrics are computed."""
-    rates = [line for line in lines if "Speed: " in line]
-    return [f"{line}\tacc=0.000000\tlossvalue={40 - n}.25" for n, line in enumerate(rates)]
-
-
 _GLUONCV = ("gluoncv_horovod", "1n1g/rn50_b128_fp32_1.log")
 _GLUONCV_LOSS = r"(?<=Loss\[)[\d.]+"
 _CONVNETS = ("dllogger_pytorch", "1n8g/rn50_b256_amp_1.log")
@@ -121,7 +115,7 @@ WHOLE_LOGS = {
         loss=_GLUONCV_LOSS,
     ),
     "speedometer": WholeLog(
-        *("mxnet_speedometer", "1n8g/r100_b128_fp32_1.log", _with_losses(speedometer(234.2))),
+        *("mxnet_speedometer", "1n8g/r100_b128_fp32_1.log", speedometer(234.2)),
         *(234.2, r"(?<=lossvalue=)[\d.]+"),
         [
             "Called with argument: Namespace(per_batch_size=128, ctx_num=8, dtype='float32',"

@@ -115,19 +115,6 @@ def test_settings_that_contradict_what_is_expected_are_refused() -> None:
         run(FORM, bert(0.25, train_batch_size=64), RULE, "1n1g", "fp32", batch=128)
 
 
-def test_a_directory_of_such_logs_is_summarized(tmp_path: Path) -> None:
-    for world, seconds in ((1, 0.25), (8, 0.3125)):
-        for repeat in (1, 2):
-            log = bert(seconds, world=world, steps=121, as_json=repeat == 1)
-            write(tmp_path / "logs" / f"1n{world}g" / f"bertlarge_b128_fp32_{repeat}.log", log)
-    assert call("summarize", str(tmp_path / "logs"), "--output-dir", str(tmp_path)).status == 0
-    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    cases = {case["world_size"]: case for case in summary["cases"]}
-    assert cases[8]["workload"] == "nvidia-bert"
-    assert cases[8]["samples_per_second_median"] == approx(8 * 128 / 0.3125)
-    assert cases[8]["speedup"] == approx(6.4)
-
-
 # Precision, batch size, sequence length, topology, accumulation steps, published sequences/s.
 PUBLISHED = [
     ("amp", 256, 128, "1n1g", 1, 580),

@@ -17,7 +17,7 @@ import pytest
 from command_line import call
 from make_logs import ROOT, campaign_run, gluoncv
 from plan_examples import gpu_nodes, lab_nodes
-from planned_campaigns import end, set_outcome
+from planned_campaigns import set_outcome
 
 from dlperf_runner import __version__
 from dlperf_runner.commands import main
@@ -70,20 +70,6 @@ def test_a_python_without_the_requirements_says_what_to_do() -> None:
     assert ". .venv/bin/activate" in done.stderr
     assert "make setup" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_importing_the_catalogue_builds_no_schema() -> None:
-    """A default value that is an instance would need one, in each command."""
-    code = (
-        "import sys, dlperf_runner.catalog.publication, dlperf_runner.catalog.reader\n"
-        "import dlperf_runner.results.statement\n"
-        "from dlperf_runner.catalog.types import Entry\n"
-        "def models(of): return {m for c in of.__subclasses__() for m in (c, *models(c))}\n"
-        "found = models(Entry)\n"
-        "built = sorted(m.__name__ for m in found if m.__pydantic_complete__)\n"
-        "sys.exit(', '.join(built) or len(found) < 20)"
-    )
-    run_python(code)
 
 
 def test_no_command_starts_another_thread(tmp_path: Path) -> None:
@@ -336,20 +322,6 @@ def test_run_plans_once_and_has_the_plan_carried_out(
     call("run", "--resume", "results/one", "--wait", "30m", *retried, status=status)
     again = [] if outcome == "done" else [(directory, [], "30m")]
     assert asked[1:] == again
-
-
-def test_resuming_what_is_done_only_summarizes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def summarize(sources: list[Path], output_dir: Path | None, **_: object) -> SimpleNamespace:
-        return summary(f"table of {sources[0].name}")
-
-    fake(monkeypatch, "campaign.execute", execute=None)
-    fake_summarize(monkeypatch, summarize)
-    arguments = ("--nodes", "2", "--campaign", str(tmp_path / "c"), "--json")
-    (run,) = call("plan", *arguments).document["runs"]
-    end(tmp_path / "c", run, status="done")
-    assert call("run", "--resume", str(tmp_path / "c")).out == "table of c\n"
 
 
 def test_status_tells_of_a_run_that_was_cut_off(tmp_path: Path) -> None:

@@ -143,12 +143,6 @@ def test_one_node_needs_no_way_to_others() -> None:
     assert command.env == {"OMP_NUM_THREADS": "1"}
 
 
-def test_the_run_says_in_what_it_was_made() -> None:
-    run = make_plan(Choice(framework=("tensorflow",)), load_catalog(), v100_nodes())[0]
-    assert run.container == f"docker nvcr.io/nvidia/tensorflow@{DIGEST}"
-    assert run.case == "tensorflow-resnet50v1.5-builtin-docker_fp32_b256_1n1g"
-
-
 def test_podman_gives_the_gpus_by_its_own_name_and_raises_no_limit() -> None:
     nodes = v100_nodes(container_engine="podman")
     argv = planned(nodes, precision=("fp32",), nodes=(1,), gpus_per_node=(1,))[0].argv

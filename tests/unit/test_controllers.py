@@ -185,12 +185,11 @@ def test_owner_is_dead_only_if_that_is_known(
 def test_playbook_of_a_killed_controller_is_waited_for(tmp_path: Path) -> None:
     create(tmp_path)
     ended = subprocess.Popen(["true"])
-    with subprocess.Popen(["sleep", "1.5"]) as playbook:
+    with subprocess.Popen(["sleep", "1"]) as playbook:
         lock.acquire(tmp_path, ended.pid, playbook.pid)
         ended.wait()
-        began = time.monotonic()
         lock.acquire(tmp_path)
-        assert 0.5 < time.monotonic() - began < 10
+        assert playbook.poll() is not None
 
 
 def test_only_one_of_many_controllers_gets_a_dead_one_s_campaign(tmp_path: Path) -> None:

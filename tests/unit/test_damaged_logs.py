@@ -391,7 +391,7 @@ DAMAGES = [
     *(
         Damage("megatron", old, new, f"the {what} changes during the run", line=1)
         for old, new, what in (
-            ("batch size:   128", "batch size:   256", "global batch size"),
+            ("batch size:    128", "batch size:    256", "global batch size"),
             ("/     100 ", "/     200 ", "number of steps"),
         )
     ),

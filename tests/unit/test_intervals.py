@@ -154,17 +154,6 @@ def test_ratio_of_few_runs_claims_no_coverage() -> None:
     assert all(math.isnan(interval.coverage) for interval in found)
 
 
-@of_either_kind
-def test_difference_interval_covers_at_least_what_it_says(size: int, draw: Draw) -> None:
-    random = np.random.default_rng(size)
-    found = [
-        relative_difference(draw(random, size), draw(random, size)).interval
-        for _ in range(SIMULATED)
-    ]
-    held = np.mean([interval.low <= 0 <= interval.high for interval in found])
-    assert held >= min(interval.coverage for interval in found) - LEEWAY
-
-
 @pytest.mark.parametrize("cases", [1, 6, 12])
 @pytest.mark.parametrize(("sizes", "spreads"), [((20, 5), (0.1, 1)), ((6, 12), (2, 0.2))])
 def test_interval_is_nowhere_inside_welchs_as_scipy_has_it(
@@ -191,12 +180,6 @@ def test_a_noisy_few_beside_a_quiet_many_are_no_difference() -> None:
     assert case_verdict(result, found) == NO_DIFFERENCE
     # And it may be up to 1 % slower.
     assert -0.01 < found.at_worst < -0.002
-
-
-def test_the_test_rejects_no_more_often_than_it_says() -> None:
-    random = np.random.default_rng(7)
-    values = [compare_samples(normal(random, 5), normal(random, 5)).p_value for _ in range(3000)]
-    assert np.mean([value <= 0.05 for value in values]) <= 0.05 + LEEWAY
 
 
 # ---- ratios

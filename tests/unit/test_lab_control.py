@@ -32,36 +32,6 @@ def ordinary_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
 
-def test_root_gets_no_user_namespace(control: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert control.unshare_argv(network=True) == [
-        "unshare", "--net", "--uts", "--ipc", "--mount", "--propagation", "private",
-        "--pid", "--fork", "--kill-child", "--mount-proc", "--",
-    ]  # fmt: skip
-
-
-@pytest.mark.usefixtures("ordinary_user")
-def test_an_ordinary_user_gets_one(control: ModuleType) -> None:
-    assert control.unshare_argv(network=False) == [
-        "unshare", "--user", "--map-auto", "--map-root-user", "--mount", "--propagation", "private",
-        "--pid", "--fork", "--kill-child", "--mount-proc", "--",
-    ]  # fmt: skip
-
-
-@pytest.mark.usefixtures("ordinary_user")
-def test_ssh_gets_in_through_the_labs_namespaces(control: ModuleType) -> None:
-    lines = control.ssh_config(Path("/home/me/100% mine/.lab"), 2, 4711).splitlines()
-    assert lines[1:5] == [
-        "Host node1", "  HostName 10.11.0.2", "Host node2", "  HostName 10.11.0.3",
-    ]  # fmt: skip
-    assert '  IdentityFile "/home/me/100%% mine/.lab/id_ed25519"' in lines
-    assert "  StrictHostKeyChecking yes" in lines
-    assert (
-        "  ProxyCommand nsenter --preserve-credentials --user --net --target 4711 "
-        "nc.openbsd -w 5 -F %h %p"
-    ) in lines
-
-
 def test_ssh_takes_the_configuration(control: ModuleType, tmp_path: Path) -> None:
     config = tmp_path / "ssh_config"
     config.write_text(control.ssh_config(tmp_path / "100% mine", 12, 1))

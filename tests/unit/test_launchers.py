@@ -10,7 +10,7 @@ from plan_examples import gpu_nodes, lab_nodes
 
 from dlperf_runner.core.case import Command
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.launchers import Program, in_run_directory, launch, launchers, torchrun
+from dlperf_runner.launchers import Program, in_run_directory, launch, torchrun
 
 BETWEEN_NODES = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_SOCKET_IFNAME": "ib0"}
 PYTHON = "/opt/dlperf/envs/mxnet/bin/python"
@@ -333,11 +333,3 @@ def test_a_program_that_writes_is_started_in_the_runs_own_directory() -> None:
     moved = in_run_directory(program())
     assert moved.argv[:3] == (PYTHON, "-u", f"{SOURCE}/train.py")
     assert moved.cwd == ""
-
-
-def test_every_launcher_is_covered_here() -> None:
-    assert set(launchers()) == {
-        *("direct", "mpirun", "single_process", "same_command_everywhere"),
-        *("paddle_launch", "paddle_launch_1", "torchrun", "torch_mpirun", "jax", "jax_mpirun"),
-        "tensorflow_workers",
-    }

@@ -57,17 +57,6 @@ def test_each_kind_has_its_table(logs: Path) -> None:
     call("summarize", "logs", "--verify", "--output-dir", "out")
 
 
-def test_an_archive_gives_the_same(logs: Path) -> None:
-    plain = call("summarize", "logs", "--json").document
-    with tarfile.open("logs.tar.gz", "w:gz") as archive:
-        archive.add("logs", ".")
-    packed = call("summarize", "logs.tar.gz", "--json").document
-    assert packed["mlperf"]["results"] == plain["mlperf"]["results"]
-    assert [*packed["bandwidth"].values()] == [*plain["bandwidth"].values()]
-    assert [*packed["mlperf"]["runs"]] == ["logs.tar.gz/mlperf.log"]
-    assert packed["cases"] == plain["cases"]
-
-
 def test_results_without_training_runs_write_nothing(logs: Path) -> None:
     called = call("summarize", logs / RESULTS, "--output-dir", "out")
     assert "MLPerf's time to train" in called.out and "No run" not in called.out

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from builtin_common import ALONE_STEPS
 from command_line import call
-from make_logs import dllogger_pytorch, torchtitan, write
+from make_logs import torchtitan, write
 
 from dlperf_runner.workloads import pytorch_common as common
 
@@ -158,12 +158,6 @@ def test_the_report_says_for_how_long(
     assert told in text
     assert {"en": "NCCL kernels |", "zh": "NCCL 内核 |"}[language] in text
     assert "nccl_kernels,0.64,s,profiled_steps" in measured(tmp_path)
-
-
-def test_dllogger_has_them_too(tmp_path: Path) -> None:
-    log = [*dllogger_pytorch(100.0, world=2), f"{TEXT}0.500000 0.400000"]
-    write(tmp_path / "logs" / "1n2g" / "rn50_b256_amp_1.log", log)
-    assert "nccl_kernels,0.45,s,profiled_steps" in measured(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,12 @@ def test_a_program_trains_any_model(
     assert (run.workload, run.framework, run.model) == found
 
 
+def test_what_neither_name_nor_log_says_follows_from_the_program(tmp_path: Path) -> None:
+    """One dtype, and the number of devices without that of nodes."""
+    write(tmp_path / "arcface_y1_b2_train_cpu.log", speedometer("y1"))
+    assert cases(load(tmp_path)) == [("mxnet-arcface", "fp32", 2, "1n1g", 1)]
+
+
 @pytest.mark.parametrize(
     "name", ["rn50_b128_b64_fp32_1n1g.log", "rn50_b128_fp32_1n1g_2n8g.log", "rn50_fp32_bf16_b1.log"]
 )

@@ -154,6 +154,7 @@ def test_the_option_stands_before_or_behind_the_command(
 
 
 def test_all_that_is_missing_is_named_at_once(folder: Path) -> None:
+    assert "requires an argument" in said("list", "workloads", "--catalog", status=2)
     text = init(without=("--name", "--regex", "--unit"), status=2)
     assert "options are missing (expected --name, --log-format, --regex, --unit)" in text
     text = init(without=("--regex",), log_format="own", status=2)

@@ -77,17 +77,6 @@ def test_published_script_and_own_estimator_are_both_reported(
     assert found[METRIC] == pytest.approx(fmean(own), rel=1e-12)
 
 
-def test_eight_trainers_of_a_node_are_counted_from_the_first_batches(tmp_path: Path) -> None:
-    lines = [
-        re.sub(r"batch:(\d+)(.*) qps:.*", r"batch:\1\2 qps:\g<1>.50", line)
-        for line in node_log("1n8g", 1.0)
-    ]
-    # Lines 6 to 15: three of batch 0 (0.5) and seven of batch 10 (10.5).
-    found = metrics(load(tmp_path, "1n8g", lines))
-    assert found[f"{METRIC}_mean_of_lines"] == pytest.approx((3 * 0.5 + 7 * 10.5) / 10)
-    assert found["warmup_lines"] == 10
-
-
 def test_no_published_estimator_of_a_log_with_another_interval(tmp_path: Path) -> None:
     found = metrics(load(tmp_path, "1n4g", node_log("1n4g", 400.0, every=1, other=300.0)))
     assert not {f"{METRIC}_mean_of_lines", "warmup_lines"} & found.keys()

@@ -218,14 +218,3 @@ def test_arcface_stands_beside_the_number_of_its_sample_rate(
         assert "parallelism (partial FC, sample ratio 0.2, " in found["factors"]
     else:
         assert (found["verdict"], found["published"]) == ("reproduced", published)
-
-
-def test_bert_stands_beside_the_number_of_its_length_with_the_accumulation_named() -> None:
-    texts = "accumulation_steps=32 compile=off data=/wiki sequence_length=128"
-    case = {"workload": "pytorch-bert-large", "model": "bert-large", "precision": "amp"}
-    a100 = {"batch_size_per_device": 256, "accelerator": "A100-SXM4-80GB"}
-    known = known_conditions(case["workload"], "upstream", texts)
-    for nodes, published, noted in ((1, 4553, False), (2, 9191, True)):
-        (found,) = compared(published, known, **case, **a100, nodes=nodes)
-        assert (found["verdict"], found["published"]) == ("reproduced", published)
-        assert ("accumulation steps (32, 16)" in (found["noted"] or "")) == noted

@@ -99,18 +99,6 @@ def rows_of(printed: str) -> dict[str, list[str]]:
     return {label.strip(): [cell.strip() for cell in cells] for label, *cells in rows}
 
 
-def test_the_command_computes_every_row_of_the_page(tmp_path: Path) -> None:
-    run = command(tmp_path, "--trials", "12")
-    assert (run.returncode, run.stderr) == (0, "")
-    printed = rows_of(run.stdout)
-    assert {label: len(cells) for label, cells in printed.items()} == {
-        label: len(shares) for label, shares in stated().items()
-    }
-    assert all(re.fullmatch(r"\d+(\.\d)? %", cell) for cells in printed.values() for cell in cells)
-    for name in NAMES:
-        assert f"\n{name}: " in f"\n{run.stdout}"
-
-
 def test_the_command_computes_one_simulation_by_its_name(tmp_path: Path) -> None:
     run = command(tmp_path, "--only", "steady", "--trials", "20")
     printed = rows_of(run.stdout)

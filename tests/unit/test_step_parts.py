@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from command_line import call
 from csv_tables import table
-from make_logs import arcface_torch, dllogger_pytorch, gluoncv, torchtitan, write
+from make_logs import arcface_torch, dllogger_pytorch, torchtitan, write
 from nccl_logs import nccl_tests
 
 from dlperf_runner.core.identity import topology_text
@@ -48,13 +48,6 @@ def test_times_of_all_ranks(tmp_path: Path) -> None:
     rows = (tmp_path / "out" / "measurements.csv").read_text()
     assert "slowest_rank,3" in rows
     assert "steps_without_communication" in rows
-
-
-def test_dllogger_has_them_too(tmp_path: Path) -> None:
-    log = [*dllogger_pytorch(100.0, world=2), f"{TEXT}0.500000 0.400000"]
-    write(tmp_path / "logs" / "1n2g" / "rn50_b256_amp_1.log", log)
-    case = cases(tmp_path)["1n2g"]
-    assert (case["alone_longest_s"], case["slowest_rank"]) == ("0.5", "0.0")
 
 
 def test_arcface_has_them_too(tmp_path: Path) -> None:
@@ -217,11 +210,3 @@ def test_an_all_reduce_without_its_end_is_none(tmp_path: Path) -> None:
 def test_a_report_without_these_times_has_no_such_part(tmp_path: Path) -> None:
     write(tmp_path / "logs" / "2n2g" / "llama8b_b2_bf16_1.log", titan(None))
     assert "Where the time goes" not in report(tmp_path)
-
-
-def test_the_log_of_mxnet_has_these_times(tmp_path: Path) -> None:
-    log = [*gluoncv(100.0, world=2), f"INFO:root:{TEXT}0.400000 0.500000", f"INFO:root:{REDUCED}"]
-    write(tmp_path / "logs" / "1n2g" / "rn50_b128_fp32_1.log", log)
-    case = cases(tmp_path)["1n2g"]
-    assert (case["alone_longest_s"], case["slowest_rank"]) == ("0.5", "1.0")
-    assert float(case["all_reduce_bus_bandwidth"]) == pytest.approx(16e6 / 0.02 / 1e9)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from csv_tables import table
-from make_logs import campaign_run, dllogger, gluoncv, published, published_tree, write
+from make_logs import campaign_run, dllogger, gluoncv, published_tree, write
 from pandas import DataFrame
 from summaries import log_of, problem, summarize
 
@@ -37,21 +37,6 @@ def test_published_runs_give_the_published_result_file(tmp_path: Path) -> None:
     names = {"summary.csv", "measurements.csv", "summary.json", "summary.md", "bz128_result.json"}
     assert {path.name for path in result.paths} == names
     assert {path.name for path in (tmp_path / "out").iterdir()} == names | {"manifest.jsonl"}
-
-
-def test_every_run_is_measured_as_published(tmp_path: Path) -> None:
-    for source in {run["source"] for run in published("published_runs")}:
-        published_tree(tmp_path, source)
-    summarize(tmp_path)
-    found = {
-        (row["model"], f"{row['nodes']}n{row['gpus_per_node']}g", row["repeat"]): row["value"]
-        for row in table(tmp_path / "measurements.csv")
-        if row["metric"] == "samples_per_second"
-    }
-    assert {key: round(float(value), 2) for key, value in found.items()} == {
-        (run["model"], run["topology"], run["repeat"]): float(run["samples_per_second"])
-        for run in published("published_runs")
-    }
 
 
 def test_results_can_be_made_again_beside_the_logs(tmp_path: Path) -> None:

@@ -18,18 +18,6 @@ def test_the_defaults_are_the_published_runs() -> None:
     assert (found.image_size, found.classes, found.dtype) == (112, 85742, "float32")
 
 
-def test_a_line_of_train_py() -> None:
-    line = program.speed_line("data", 20, 20, 1.32, 0.0, 41.563661)
-    assert line == (
-        "Epoch[0] Batch [0-20]\tSpeed: 1.32 samples/sec\tacc=0.000000\tlossvalue=41.563661"
-    )
-
-
-def test_a_line_of_train_parall_py() -> None:
-    line = program.speed_line("model", 20, 20, 5.968, 0.0, 41.5)
-    assert line == "Iter[0] Batch [20]\tSpeed: 5.97 samples/sec"
-
-
 def test_the_clock_starts_behind_the_first_batch_and_waits_for_the_last() -> None:
     said: list[str] = []
     happened: list[str] = []

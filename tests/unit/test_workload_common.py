@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import graphlib
 import sys
@@ -16,12 +15,20 @@ from program_options import refusal
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.workloads import builtin_common as common
 from dlperf_runner.workloads import (
+    jax_llama,
+    jax_resnet50,
     mxnet_arcface,
     mxnet_resnet50,
     oneflow_resnet50,
+    paddle3_resnet50,
     paddle_arcface,
+    tensorflow2_resnet50,
     tensorflow_resnet50,
 )
+from dlperf_runner.workloads import pytorch_arcface as arcface
+from dlperf_runner.workloads import pytorch_bert as bert
+from dlperf_runner.workloads import pytorch_llama as llama
+from dlperf_runner.workloads import pytorch_resnet50 as resnet
 
 PROJECT = Path(__file__).parents[2]
 
@@ -104,18 +111,11 @@ def test_a_finished_process_parts_from_the_others_and_ends_before_the_interprete
     assert problem in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "expected"),
-    [
-        (common.positive, "0", "a number from 1"),
-        (common.count, "-1", "a number from 0"),
-        (common.multiple_of_16, "120", "a multiple of 16"),
-        (common.multiple_of_16, "0", "a multiple of 16"),
-    ],
-)
-def test_an_option_that_does_not_fit(kind: object, text: str, expected: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match=f"{expected} expected, found {text}"):
-        kind(text)  # type: ignore[operator]
+COMMON_MISTAKES = [
+    (["--no-cuda", "--precision", "tf32"], "--precision tf32 needs a GPU"),
+    (["--log-interval", "500"], "--log-interval must not exceed"),
+    (["--batch-size", "0"], "a number from 1 expected"),
+]
 
 
 @pytest.mark.parametrize(
@@ -153,6 +153,40 @@ def test_an_option_that_does_not_fit(kind: object, text: str, expected: str) -> 
             "fewer than the 5 iterations expected",
         ),
         (tensorflow_resnet50, ["--precision", "fp16"], "invalid choice: 'fp16'"),
+        *((p, *mistake) for p in (resnet, llama, bert, arcface) for mistake in COMMON_MISTAKES),
+        *((p, ["--compile", "maybe"], "on or off expected") for p in (resnet, llama, bert)),
+        (
+            llama,
+            ["--recipe", "float8", "--no-cuda"],
+            "--recipe float8 needs a GPU; a CPU takes none",
+        ),
+        (
+            *(llama, ["--recipe", "float8", "--precision", "tf32"]),
+            "--recipe float8 goes with --precision bf16",
+        ),
+        (
+            *(llama, ["--recipe", "float8", "--sequence-length", "1000"]),
+            "--recipe float8 needs a multiple of 16 tokens per device",
+        ),
+        (bert, ["--sequence-length", "513"], "--sequence-length must not exceed 512"),
+        (bert, ["--accumulation-steps", "0"], "a number from 1 expected"),
+        (arcface, ["--sample-rate", "0"], "a share above 0, at most 1 expected, found 0"),
+        (arcface, ["--image-size", "100"], "a multiple of 16 expected, found 100"),
+        (jax_resnet50, ["--no-cuda", "--precision", "tf32"], "--precision tf32 needs a GPU"),
+        (jax_resnet50, ["--batch-size", "0"], "a number from 1 expected"),
+        (jax_llama, ["--devices", "0"], "a number from 1 expected"),
+        (jax_llama, ["--no-cuda", "--attention", "cudnn"], "--attention cudnn needs a GPU"),
+        (jax_llama, ["--dtype", "float32", "--attention", "cudnn"], "and --dtype bfloat16"),
+        (jax_llama, ["--model", "llama-9b"], "invalid choice: 'llama-9b'"),
+        *(
+            (program, *mistake)
+            for program in (tensorflow2_resnet50, paddle3_resnet50)
+            for mistake in (
+                COMMON_MISTAKES[0],
+                COMMON_MISTAKES[2],
+                (["--no-cuda"], "--precision amp needs a GPU; a CPU takes fp32 and bf16"),
+            )
+        ),
     ],
 )
 def test_wrong_options(program: ModuleType, options: list[str], message: str) -> None:

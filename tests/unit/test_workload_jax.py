@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from program_options import refusal
 from read_logs import read, together
 
-from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.workloads import dllogger_lines as dllogger
 from dlperf_runner.workloads import jax_common as common
 from dlperf_runner.workloads import jax_llama as llama
-from dlperf_runner.workloads import jax_resnet50 as resnet
 from dlperf_runner.workloads.llama_sizes import SIZES
 
 MEETING = {"JAX_COORDINATOR_ADDRESS": "10.0.0.1:29500", "JAX_NUM_PROCESSES": "2"}
@@ -84,23 +79,6 @@ def test_a_step_is_timed_from_one_end_to_the_next_and_the_device_never_waits() -
 
 
 @pytest.mark.parametrize(
-    ("program", "options", "told"),
-    [
-        (resnet, ["--no-cuda", "--precision", "tf32"], "--precision tf32 needs a GPU"),
-        (resnet, ["--batch-size", "0"], "a number from 1 expected"),
-        (llama, ["--devices", "0"], "a number from 1 expected"),
-        (llama, ["--no-cuda", "--attention", "cudnn"], "--attention cudnn needs a GPU"),
-        (llama, ["--dtype", "float32", "--attention", "cudnn"], "and --dtype bfloat16"),
-        (llama, ["--model", "llama-9b"], "invalid choice: 'llama-9b'"),
-    ],
-)
-def test_options_that_cannot_work_are_refused(
-    program: ModuleType, options: list[str], told: str
-) -> None:
-    assert told in refusal(program, options)
-
-
-@pytest.mark.parametrize(
     ("options", "attention"),
     [([], "cudnn"), (["--no-cuda"], "xla"), (["--dtype", "float32"], "xla")],
 )
@@ -127,38 +105,6 @@ def test_the_log_of_llama_confirms_the_plan() -> None:
     assert (told["batch_size_per_device"], told["world_size"], told["total_steps"]) == (2, 16, 3)
     assert told["precision"] == "bf16"
     assert told["parameters"] == {"recompute": "selective", "sequence_length": "64"}
-
-
-def test_the_log_of_resnet_confirms_the_plan() -> None:
-    arguments = resnet.parse_arguments(["--batch-size", "64", "--iterations", "3"])
-    now = datetime.datetime(2026, 11, 22, 12, 0, 1, 5)
-    values = {"train.loss": 6.5, "train.compute_ips": 2000.0, "train.total_ips": 2000.0}
-    lines = [
-        dllogger.line("PARAMETER", dllogger.parameters(arguments, 16), now),
-        *(dllogger.line(f"Epoch: 0 Iteration: {step} ", values, now) for step in (1, 2, 3)),
-    ]
-    (header,), steps = read("dllogger_pytorch", "\n".join(lines) + "\n")
-    assert [s.samples_per_second for s in steps] == [2000.0] * 3
-    assert (header.batch_size_per_device, header.world_size, header.total_steps) == (64, 16, 3)
-    assert (header.precision, header.network) == ("bf16", "resnet50")
-
-
-def test_every_network_of_the_catalogue_has_a_size() -> None:
-    entry = load_catalog().workloads["jax-llama"]
-    assert {entry.model_name(variant) for variant in entry.variants} <= set(SIZES)
-
-
-@pytest.mark.parametrize(
-    ("model", "parameters"),
-    [
-        # Of the published checkpoints' own counts.
-        ("llama-2-7b", 6_738_415_616),
-        ("llama-3.1-8b", 8_030_261_248),
-        ("llama-3.1-405b", 405_853_388_800),
-    ],
-)
-def test_sizes_are_those_of_the_published_models(model: str, parameters: int) -> None:
-    assert SIZES[model].parameters == parameters
 
 
 def test_model_flops_are_counted_as_maxtext_does() -> None:

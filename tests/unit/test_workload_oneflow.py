@@ -52,38 +52,29 @@ def test_a_line_is_the_reports_to_the_letter() -> None:
     assert timed == f"{line} 1597050000.5"
 
 
-def test_a_line_every_n_iterations_counts_all_devices() -> None:
+def test_a_line_every_n_iterations_counts_all_devices_and_is_read() -> None:
+    started: list[str] = []
     said: list[str] = []
-    read: list[int] = []
+    taken: list[int] = []
     steps = iter(range(1, 6))
     ticks = iter([0.0, 8.0, 8.0, 12.0, 12.0])
 
     def read_step(step: object) -> tuple[float, float, float]:
-        read.append(int(str(step)))
+        taken.append(int(str(step)))
         return 7.0 - int(str(step)), 0.5, 1.0
 
     options = arguments(
         *("--iterations", "5", "--log-interval", "2", "--batch-size", "3"),
         *("--nodes", "2", "--devices", "2", "--node_ips=a,b"),
     )
+    program.say_start(options, started.append)
     found = program.train(options, lambda: next(steps), read_step, said.append, lambda: next(ticks))
     # the first step, each with a line, and the last
-    assert read == [1, 2, 4, 5]
+    assert taken == [1, 2, 4, 5]
     assert found == [6.0, 5.0, 3.0, 2.0]
     assert [line.rpartition(" ")[2] for line in said] == ["3.000", "6.000"]
     assert said[1].startswith("train: epoch 0, iter 4, loss: 3.000000, top_1: 0.500000, top_k: 1.0")
-
-
-def test_the_projects_parser_reads_the_lines() -> None:
-    said: list[str] = []
-    options = arguments(
-        *("--iterations", "4", "--log-interval", "2", "--batch-size", "3"),
-        *("--nodes", "2", "--devices", "2", "--node_ips=a,b"),
-    )
-    ticks = iter([0.0, 8.0, 8.0, 12.0, 12.0])
-    program.say_start(options, said.append)
-    program.train(options, lambda: 0, lambda _: (1.0, 0, 0), said.append, lambda: next(ticks))
-    headers, steps = read("oneflow_benchmark", "\n".join(said) + "\n")
-    assert [(step.step, step.samples_per_second) for step in steps] == [(2, 3.0), (4, 6.0)]
+    headers, rates = read("oneflow_benchmark", "\n".join([*started, *said]) + "\n")
+    assert [(line.step, line.samples_per_second) for line in rates] == [(2, 3.0), (4, 6.0)]
     told = {"batch_size_per_device": 3, "world_size": 4, "log_every": 2}
     assert told.items() <= together(headers).items()

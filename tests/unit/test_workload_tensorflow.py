@@ -26,12 +26,6 @@ def test_a_line_is_dlloggers_to_the_letter() -> None:
     assert line == "DLL 2026-11-20 14:02:53.644242 - (0, 2) total_ips : 3.192439778844046 "
 
 
-def test_a_line_of_parameters_has_two_blanks_between_them() -> None:
-    now = datetime(2026, 11, 20, 14, 2, 39, 529600)
-    line = program.dll_line(now, "PARAMETER", {"arch": "resnet50", "amp": False})
-    assert line == "DLL 2026-11-20 14:02:39.529600 - PARAMETER arch : resnet50  amp : False "
-
-
 def test_every_nth_step_after_the_warmup_has_a_line() -> None:
     said: list[str] = []
     # step 0 takes 1 s, step 1 takes 2 s, ...; 8 images of 2 processes a step
