@@ -137,12 +137,6 @@ def test_the_network_is_the_labs_own(bare: Lab) -> None:
     assert "lab0" not in Path("/proc/net/dev").read_text()
 
 
-def test_ansible_reaches_the_nodes(bare: Lab) -> None:
-    done = bare.command("ansible", "nodes", "-m", "ansible.builtin.command", "-a", "hostname")
-    assert done.returncode == 0, done.stdout
-    assert all(f"\n{node}\n" in done.stdout for node in NODES)
-
-
 def test_a_second_up_changes_nothing_and_check_mode_says_so(bare: Lab) -> None:
     mirror = bare.state["mirror_dir"]
     before = bare.state

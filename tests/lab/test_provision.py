@@ -220,37 +220,11 @@ def test_the_keys_open_nothing_from_outside_of_the_cluster(lab: Lab, tmp_path: P
     assert "Permission denied" in refused.stderr
 
 
-def test_a_strangers_key_stays(lab: Lab) -> None:
-    line = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFE8 a colleague"
-    lab.said("node3", f"echo '{line}' >> ~dlperf/.ssh/authorized_keys")
-    assert provision(lab, "--tags", "ssh_mesh", "--limit", "node3").of("changed") == {"node3": 0}
-    assert line in lab.said("node3", "cat ~dlperf/.ssh/authorized_keys")
-
-
-def test_mpirun_starts_on_other_nodes_as_the_ordinary_user(lab: Lab) -> None:
-    hosts = ",".join(f"{node}:1" for node in NODES)
-    argv = f"mpirun --bind-to none --mca oob_tcp_if_include eth0 --host {hosts} hostname"
-    started = lab.ssh("node1", f"cd / && runuser -u dlperf -- {argv}")
-    assert sorted(started.stdout.split()) == list(NODES), started.stderr
-
-
 def test_an_interface_that_is_not_there_is_no_proof(lab: Lab) -> None:
     chosen = ("--tags", "openmpi", "--limit", "node2,node3", "-e", "dlperf_interface=ib0")
     refused = provision(lab, *chosen, status=2)
     assert refused.of("failed") == {"node2": 1, "node3": 1}
     assert "verification of openmpi failed" in refused.output
-
-
-def test_a_python_that_no_environment_takes_is_refused_before_anything_changes(
-    lab: Lab,
-) -> None:
-    old = "#!/bin/sh\necho 3.13.5\n"
-    lab.said("node3", f"printf '{old}' > /usr/local/bin/other && chmod +x /usr/local/bin/other")
-    chosen = ("--limit", "node3", "-e", "python_env_interpreter=/usr/local/bin/other")
-    refused = provision(lab, *chosen, status=2)
-    assert refused.of("changed") == {"node3": 0}
-    assert "/usr/local/bin/other is 3.13.5" in refused.output
-    assert "this node also has /usr/bin/python3.11" in refused.output
 
 
 def test_a_dead_node_is_reported_and_the_others_go_on(shared: Shared[Nodes]) -> None:
