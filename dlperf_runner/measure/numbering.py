@@ -267,6 +267,7 @@ def wrong_step(
     step = steps[index]
     if index == 0:
         problem, hint = f"the first step is {step}", "is the beginning of the log missing?"
+        hint += "" if step else " If the program counts from 0: `first_step: 0` under log_pattern"
     elif step == steps[index - 1]:
         problem = f"step {step} repeats line {line_of(index - 1)}"
         hint = "do several processes or runs write to this log?"

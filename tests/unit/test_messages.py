@@ -1,0 +1,61 @@
+"""Messages name what to type next, and what they name works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from command_line import call
+from make_logs import ROOT
+
+from dlperf_runner.measure.numbering import wrong_step
+
+LOGS = ROOT / "examples" / "logs"
+
+
+def test_not_comparable_names_the_options_that_decide() -> None:
+    text = call("compare", LOGS).text
+    assert "6 not comparable" in text
+    options = re.findall(r"--condition (\S+)", text)
+    assert options == ["accelerator=V100-SXM2-16GB", "data=real", "image_size=224"]
+    given = [word for option in options for word in ("--condition", option)]
+    assert "6 reproduced" in call("compare", LOGS, *given).text
+    # A condition may be written as the table does.
+    written = [word.replace("image_size", "image size") for word in given]
+    assert call("compare", LOGS, *written).text == call("compare", LOGS, *given).text
+
+
+@pytest.mark.parametrize(
+    ("step", "hint"),
+    [(0, "missing? If the program counts from 0: `first_step: 0`"), (70, "missing?")],
+)
+def test_a_first_step_of_0_names_the_key_that_states_it(step: int, hint: str) -> None:
+    error = wrong_step([step], 0, 50, lambda _: 1, "train.log")
+    assert f"train.log:1: the first step is {step} (expected 50, found {step})" in str(error)
+    assert hint in str(error)
+    assert ("first_step" in str(error)) == (step == 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["plan", "--model", "resnet"], "did you mean resnet50?"),
+        (["explain", LOGS, "--to", "mxnet-resnet50"], "did you mean mxnet-resnet50v1b?"),
+        (["compare", LOGS, "--condition", "imagesize=224"], "NAME=VALUE, where NAME is one of"),
+        (["summarize"], "name a directory of logs: dlperf summarize DIR"),
+        (["status"], "no campaign has been run below ./results"),
+        (["stop"], "no campaign has been run below ./results"),
+        (["archive"], "no campaign has been run below ./results"),
+        (["list", "workload"], "did you mean workloads?"),
+        (["init", "--from", "h10"], "did you mean h100?"),
+    ],
+)
+def test_errors_name_what_to_type_next(
+    words: list[object], wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    error = call(*words, status=2).err
+    assert wanted in error
+    assert "found nothing" not in error
+    assert "None" not in error
