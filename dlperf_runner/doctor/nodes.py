@@ -2,20 +2,72 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import getitem
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from ..catalog.holes import hole_in
+from pydantic import Field
+
+from ..catalog.entry import CATALOG, load_entry
 from ..catalog.stack import Stack
 from ..catalog.suites import CONTROLLERS, SYSTEMS, controller
+from ..catalog.types import Entry, Name
 from ..core.node import Node
 from ..provision.preflight import sudo_hint
 from .fabric import fabric_findings
 from .findings import Facts, Finding, Status, check_finding, disk_findings
 from .gpu import compute_finding, gpu_findings
+
+Dotted = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
+
+
+class Hole(Entry):
+    """`branch`: the first number of the versions; without it, all. `fixed`: the first version
+    without the hole. `ended`: the month since when the branch gets no fixes."""
+
+    part: Literal["driver", "docker", "containerd"]
+    branch: Dotted | None = None
+    fixed: Dotted | None = None
+    ended: Annotated[str, Field(pattern=r"^\d{4}-\d{2}$")] | None = None
+    source: str
+
+
+class KnownHoles(Entry):
+    """`as_of`: the day when the list was made."""
+
+    name: Name
+    as_of: str
+    holes: tuple[Hole, ...]
+
+
+def hole_in(part: str, version: str | None) -> str:
+    """Published security holes of a release: `fixed from 580.159.03 on (SOURCE, as of DAY)`; empty
+    if nothing."""
+    known = _known_holes()
+    for hole in known.holes:
+        own = _numbers(version or "")
+        if hole.part != part or not own or hole.branch not in (None, str(own[0])):
+            continue
+        told = f"({hole.source}; as of {known.as_of})"
+        if hole.fixed and own < _numbers(hole.fixed):
+            return f"has published holes, closed from {hole.fixed} on {told}"
+        if hole.ended:
+            return f"is of branch {hole.branch}, which gets no fixes since {hole.ended} {told}"
+    return ""
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+@functools.cache
+def _known_holes() -> KnownHoles:
+    return load_entry(CATALOG / "known_holes.yml", KnownHoles)
+
 
 # Why there are no results -> what to do.
 SILENCE = {

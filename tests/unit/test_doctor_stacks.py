@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from doctor_facts import NODES, document, healthy
 
-from dlperf_runner.catalog import holes
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.doctor import nodes
 from dlperf_runner.doctor.fabric import fabric_findings
 from dlperf_runner.doctor.gpu import gpu_findings
 from dlperf_runner.doctor.nodes import diagnose
@@ -101,7 +101,7 @@ def test_nobody_is_asked_to_go_back_to_an_older_driver(driver: str, status: str,
     ],
 )
 def test_releases_with_published_holes_are_known(part: str, version: str | None, said: str) -> None:
-    told = holes.hole_in(part, version)
+    told = nodes.hole_in(part, version)
     assert said in told and bool(said) == bool(told)
     assert not said or "as of 2026-" in told
 

@@ -17,8 +17,7 @@ from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.core.case import Run
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
-from dlperf_runner.plan.published_command import differences, flags_of, is_declared
-from tools.reproducing_pages import pages
+from tools.reproducing_pages import differences, flags_of, is_declared, pages
 
 REPORTS = {report.name: report for report in reproduced_reports()}
 IMAGES = {"nvcr.io/nvidia/tensorflow:20.12-tf1-py3": "sha256:" + "0" * 64}
