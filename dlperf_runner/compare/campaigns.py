@@ -175,17 +175,17 @@ def without_effect(a: pd.DataFrame, b: pd.DataFrame, allowed: Collection[str]) -
     return [name for name in dict.fromkeys(allowed) if name not in names]
 
 
-def _numbers(result: SampleComparison, found: RelativeDifference) -> dict[str, Any]:
+def _numbers(result: SampleComparison, difference: RelativeDifference) -> dict[str, Any]:
     return {
         "difference": result.difference,
-        "relative": found.relative,
-        "relative_low": found.interval.low,
-        "relative_high": found.interval.high,
-        "coverage": found.interval.coverage,
-        "at_worst": found.at_worst,
-        "log_ratio": found.log_ratio.value,
-        "log_ratio_error": found.log_ratio.error,
-        "log_ratio_freedom": found.log_ratio.freedom,
+        "relative": difference.relative,
+        "relative_low": difference.interval.low,
+        "relative_high": difference.interval.high,
+        "coverage": difference.interval.coverage,
+        "at_worst": difference.at_worst,
+        "log_ratio": difference.log_ratio.value,
+        "log_ratio_error": difference.log_ratio.error,
+        "log_ratio_freedom": difference.log_ratio.freedom,
         "p_value": result.p_value,
         "test": result.test,
         "effect_size": result.effect_size,
@@ -265,17 +265,17 @@ def pairs(a: Sequence[CaseKey], b: Sequence[CaseKey], allowed: Collection[str] =
 def differences(a: CaseKey, b: CaseKey) -> tuple[Differing, ...]:
     """Fields in which two cases differ; parameters by their own names. An unknown value differs
     from every known one."""
-    found = []
+    differing = []
     for column, x, y in zip(CASE, a, b, strict=True):
         if x == y:
             continue
-        own, other = (read_parameters(v) if column == "parameters" else {} for v in (x, y))
-        if not own and not other:  # no parameters, or one side unknown and the other without any
-            found.append(Differing(column, column, x, y))
-        for name in sorted({*own, *other}):
-            if own.get(name) != other.get(name):
-                found.append(Differing(column, name, own.get(name), other.get(name)))
-    return tuple(found)
+        of_a, of_b = (read_parameters(v) if column == "parameters" else {} for v in (x, y))
+        if not of_a and not of_b:  # no parameters, or one side unknown and the other without any
+            differing.append(Differing(column, column, x, y))
+        for name in sorted({*of_a, *of_b}):
+            if of_a.get(name) != of_b.get(name):
+                differing.append(Differing(column, name, of_a.get(name), of_b.get(name)))
+    return tuple(differing)
 
 
 def distinctions(paired: Sequence[Pair]) -> list[str | None]:
@@ -298,19 +298,19 @@ def _distinguishing_conditions(pair: Pair, others: Sequence[CaseKey]) -> Iterato
 def refuse_unlike(compared: Sequence[Pair], allowed: Collection[str]) -> None:
     """Raise UserError if a gate would compare cases that are not alike, or would miss a case
     because it is another experiment now. `allowed` names what may differ."""
-    found: dict[str, Differing] = {}
+    unlike: dict[str, Differing] = {}
     for pair in compared:
         for item in pair.differing:
             names = {item.name, item.column}
             if item.column in _SAME_IN_A_GATE and not names & set(allowed):
-                found.setdefault(item.name, item)
-    if found:
-        options = " ".join(f"--allow-different {name}" for name in found)
+                unlike.setdefault(item.name, item)
+    if unlike:
+        options = " ".join(f"--allow-different {name}" for name in unlike)
         raise UserError(
             "the two sides are not alike, so a difference in speed would have another cause",
             where="--fail-if-slower",
-            expected=f"the same {' and '.join(map(label, found))}",
-            found="; ".join(map(str, found.values())),
+            expected=f"the same {' and '.join(map(label, unlike))}",
+            found="; ".join(map(str, unlike.values())),
             hint=f"measure again under the same conditions, or compare all the same with {options}",
         )
 

@@ -398,8 +398,8 @@ def _bounds(name: str, interval: ConfidenceInterval) -> dict[str, float]:
     return {f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
-def _text(found: Sequence[Difference]) -> str | None:
-    return ", ".join(map(str, found)) or None
+def _text(differences: Sequence[Difference]) -> str | None:
+    return ", ".join(map(str, differences)) or None
 
 
 # ---- the published numbers for a case
@@ -426,7 +426,7 @@ def nearest(
 ) -> Iterator[tuple[PublishedNumber, list[Difference]]]:
     """The numbers for the topology of the case, the nearest first."""
     topology = Topology(case["nodes"], case["gpus_per_node"])
-    found = []
+    ranked = []
     for number in numbers:
         if number.topology == topology:
             of_number = published_conditions(number)
@@ -440,8 +440,8 @@ def nearest(
             comparable = all(item.other is None for item in needed)
             nearness = (len(needed), len(differing), batch)
             order = (bool(number.contradiction), not comparable, not number.reproduced, *nearness)
-            found.append((order, number, differing))
-    for _, number, differing in sorted(found, key=lambda item: item[0]):
+            ranked.append((order, number, differing))
+    for _, number, differing in sorted(ranked, key=lambda item: item[0]):
         yield number, differing
 
 
@@ -488,5 +488,5 @@ def estimator_of(number: PublishedNumber, usual: str, estimates: Collection[str]
     return next((name for name in estimates if name == number.conditions.estimator), usual)
 
 
-def needed_differences(found: Sequence[Difference], rule: ComparisonRule) -> list[Difference]:
-    return [item for item in found if item.factor in rule.must_be_equal]
+def needed_differences(differences: Sequence[Difference], rule: ComparisonRule) -> list[Difference]:
+    return [item for item in differences if item.factor in rule.must_be_equal]

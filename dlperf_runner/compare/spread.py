@@ -142,34 +142,34 @@ def read_spreads(path: Path = SPREADS) -> dict[CaseKey, Spread]:
 def spread_of(spreads: Mapping[CaseKey, Spread], a: CaseKey, b: CaseKey) -> Spread | None:
     """The spread for a case of two campaigns, in either of their environments: the larger one if
     it is known in both, None if in neither."""
-    found = [spreads[key] for key in (a, b) if key in spreads]
-    return max(found, key=lambda spread: spread.variance_of_means, default=None)
+    measured = [spreads[key] for key in (a, b) if key in spreads]
+    return max(measured, key=lambda spread: spread.variance_of_means, default=None)
 
 
 def widened(
-    found: RelativeDifference, spread: Spread | None, row: Mapping[str, Any], cases: int = 1
+    difference: RelativeDifference, spread: Spread | None, row: Mapping[str, Any], cases: int = 1
 ) -> RelativeDifference:
     """The difference with an interval, a bound and an error that are at least as wide as the spread
     between campaigns makes them. `row` has the numbers of runs; the interval is one of `cases`.
 
     What is unknown stays unknown.
     """
-    if spread is None or math.isnan(found.interval.low):
-        return found
-    n_a, n_b, ratio = row["n_a"], row["n_b"], 1 + found.relative
+    if spread is None or math.isnan(difference.interval.low):
+        return difference
+    n_a, n_b, ratio = row["n_a"], row["n_b"], 1 + difference.relative
     level = 1 - (1 - LEVEL) / cases
     reach = difference_half_width(spread, n_a, n_b, level)
     low, high = ratio * finite_exp(-reach) - 1, ratio * finite_exp(reach) - 1
-    interval = found.interval
+    interval = difference.interval
     if low < interval.low or high > interval.high:
         interval = ConfidenceInterval(min(low, interval.low), max(high, interval.high), level)
     one_sided = difference_half_width(spread, n_a, n_b, 1 - 2 * (1 - LEVEL))
     error = difference_error(spread, n_a, n_b)
-    logs = found.log_ratio
+    logs = difference.log_ratio
     if not error <= logs.error:
         logs = replace(logs, error=error, freedom=spread.campaigns - 1)
-    at_worst = min(found.at_worst, ratio * finite_exp(-one_sided) - 1)
-    return replace(found, interval=interval, at_worst=at_worst, log_ratio=logs)
+    at_worst = min(difference.at_worst, ratio * finite_exp(-one_sided) - 1)
+    return replace(difference, interval=interval, at_worst=at_worst, log_ratio=logs)
 
 
 def refuse_copies(campaigns: Iterable[tuple[str, Mapping[str, str]]]) -> None:

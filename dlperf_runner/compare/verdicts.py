@@ -65,9 +65,9 @@ def case_verdict(
     say nothing where the spread is known."""
     if too_few(result):
         return TOO_FEW
-    found = side(difference.interval)
-    if found != NO_DIFFERENCE or result.p_value >= SIGNIFICANCE or spread is not None:
-        return found
+    together_verdict = side(difference.interval)
+    if together_verdict != NO_DIFFERENCE or result.p_value >= SIGNIFICANCE or spread is not None:
+        return together_verdict
     alone = side(difference.log_ratio.interval(LEVEL))
     return {FASTER: PERHAPS_FASTER, SLOWER: PERHAPS_SLOWER}.get(alone, NO_DIFFERENCE)
 
@@ -144,11 +144,11 @@ def together(rows: Sequence[Mapping[str, Any]]) -> Together | None:
     ratios = [LogRatio(*(row[name] for name in names)) for row in rows if _is_number(row[names[1]])]
     if len(ratios) < 2:
         return None
-    found = pooled_interval(ratios)
+    mean = pooled_interval(ratios)
     if any(_is_number(row["between_campaigns"]) for row in rows):
         error, freedom = fmean(r.error for r in ratios), min(r.freedom for r in ratios)
-        found = LogRatio(fmean(r.value for r in ratios), error, freedom).interval(LEVEL)
-    return Together(len(ratios), found.low, found.high, side(found))
+        mean = LogRatio(fmean(r.value for r in ratios), error, freedom).interval(LEVEL)
+    return Together(len(ratios), mean.low, mean.high, side(mean))
 
 
 def _is_number(value: float | None) -> bool:

@@ -287,25 +287,27 @@ def read_results(
     for path, run in zip(paths, _read_all(paths, jobs, contents), strict=True):
         if batch_size is None or isinstance(run, UserError) or run.global_batch_size == batch_size:
             folders.setdefault(path.parent, {})[path] = run
-    found = Round()
+    mlperf_round = Round()
     for folder, logs in folders.items():
         runs, copies = _without_copies(logs)
         ended = [run for run in runs if isinstance(run, MlperfRun)]
         failed = sum(run.status != SUCCESS for run in ended)
         name = folder.relative_to(root) if folder.is_relative_to(root) else folder
         if failed:
-            found.notes.append(f"{name}: {failed} of {len(runs)} runs did not reach their target")
+            mlperf_round.notes.append(
+                f"{name}: {failed} of {len(runs)} runs did not reach their target"
+            )
         if why := _why_no_score(runs, benchmarks().get(folder.name)):
-            found.notes.append(f"{name}: no time to train, because {why}")
-        found.problems += [run for run in runs if isinstance(run, UserError)] + copies
+            mlperf_round.notes.append(f"{name}: no time to train, because {why}")
+        mlperf_round.problems += [run for run in runs if isinstance(run, UserError)] + copies
         try:
             _refuse_batch_sizes(folder, logs)
             scored, excess = _scored(folder, runs, consecutive)
-            found.results.append(_result(folder, scored, contents, is_scored=excess is None))
+            mlperf_round.results.append(_result(folder, scored, contents, is_scored=excess is None))
         except UserError as error:
             excess = error
-        found.problems += [excess] if excess else []
-    return found
+        mlperf_round.problems += [excess] if excess else []
+    return mlperf_round
 
 
 def result_logs(directory: Path) -> list[Path]:

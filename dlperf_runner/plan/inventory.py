@@ -26,7 +26,7 @@ from ..core.errors import UserError
 from ..core.extras import require_cluster
 from ..core.node import ENGINES, MPI_TRANSPORTS, Node
 from ..core.paths import of_ansible
-from .datasets import places
+from .parameters import places
 
 _VARIABLE = "DLPERF_EXTRA_VARS"
 _BEGINNINGS = ("ansible_", "dlperf_", "node_base_")

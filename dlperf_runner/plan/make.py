@@ -23,7 +23,7 @@ from ..core.errors import UserError
 from ..core.lists import counted, grouped
 from ..core.node import ENVIRONMENTS, SOURCES
 from ..schedulers.job import is_placeholder
-from . import containers, datasets, parameters
+from . import containers, parameters
 from .cases import cases_of, chosen_matrix, no_case, select_workloads
 from .choice import Choice, check_choice
 
@@ -145,11 +145,11 @@ def _runs(
     image = _image(choice, catalog, entry, environment, python, hosts)
     case = replace(case, container=image.engine if image else "")
     defaults = parameters.parameters_of(choice, workload, matrix, case)
-    dataset, filled = datasets.fill_data(choice, workload.name, source, defaults, hosts)
+    dataset, filled = parameters.fill_data(choice, workload.name, source, defaults, hosts)
     parameters.refuse_lacking(workload, source, case, filled)
     short_name = (workload.variants.get(case.variant) or workload).short_name
     batch, topology = case.batch, case.topology
-    data = datasets.mounted(source.data, filled, workload.name) if image else ()
+    data = parameters.mounted(source.data, filled, workload.name) if image else ()
     # An image with a definition of its own (`container`) has its variables in it.
     variables = dict(entry.variables) if not image or entry.container is None else {}
     if on_gpu and fabric and fabric.rails and topology.nodes > 1:

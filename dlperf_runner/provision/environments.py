@@ -51,8 +51,8 @@ def installed(
 
 def images(names: Sequence[str], stack: str, digests: Mapping[str, str]) -> list[str]:
     """Registry names of the images that are environments."""
-    found = (_environment(name, stack)[1].image_with(digests) for name in names)
-    return [image for image in found if image]
+    named = (_environment(name, stack)[1].image_with(digests) for name in names)
+    return [image for image in named if image]
 
 
 def _environment(name: str, stack: str) -> tuple[Framework, Environment]:
@@ -229,7 +229,7 @@ def groups(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> l
     Nodes whose facts provisioning has not gathered make their own, as do nodes that are alone with
     their release and Python.
     """
-    found: dict[str, dict[str, Any]] = {}
+    lacking: dict[str, dict[str, Any]] = {}
     for name in names:
         facts = hostvars[name].get("ansible_facts", {})
         node = hostvars[name].get("dlperf_node") if facts.get("dlperf_node") else None
@@ -240,15 +240,15 @@ def groups(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> l
             kind = [item["path"], system, node["python_version"], node["interpreter"], inputs(item)]
             if item["path"] not in node["complete"]:
                 group = {"name": item["name"], "path": item["path"], "nodes": []}
-                found.setdefault(json.dumps(kind), group)["nodes"].append(name)
-    return [group for group in found.values() if len(group["nodes"]) > 1]
+                lacking.setdefault(json.dumps(kind), group)["nodes"].append(name)
+    return [group for group in lacking.values() if len(group["nodes"]) > 1]
 
 
-def places(found: Sequence[Mapping[str, Any]], host: str, folder: str) -> list[dict[str, Any]]:
+def places(groups: Sequence[Mapping[str, Any]], host: str, folder: str) -> list[dict[str, Any]]:
     """A node's place in the tree of each group: `sources` are the nodes above it, up to the one
     that makes the environment. Each node gives it to at most two others (`keep`: to any)."""
     placed = []
-    for group in found:
+    for group in groups:
         nodes = group["nodes"]
         if host in nodes:
             place, sources = nodes.index(host), []
@@ -269,11 +269,11 @@ def places(found: Sequence[Mapping[str, Any]], host: str, folder: str) -> list[d
 def offer(place: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """SHA-256 and size of the archive of the node that has made the environment; empty if it has
     failed."""
-    told = hostvars[place["sources"][-1]].get("__framework_offered", {}).get("results", [])
+    offered = hostvars[place["sources"][-1]].get("__framework_offered", {}).get("results", [])
     keys = ("sha256", "size")
-    for one in told:
-        if one["item"]["path"] == place["path"] and "sha256" in one:
-            return {key: one[key] for key in keys}
+    for result in offered:
+        if result["item"]["path"] == place["path"] and "sha256" in result:
+            return {key: result[key] for key in keys}
     return {}
 
 

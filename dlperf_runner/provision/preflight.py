@@ -146,10 +146,10 @@ def facts_of(host: Mapping[str, Any]) -> dict[str, Any]:
     for name in PROOFS:
         result = host.get(f"preflight_{name}") or {"skipped": True}
         is_bad = result.get("failed") or result.get("unreachable")
-        told: dict[str, Any] = {"failed": one_line(result) if is_bad else None}
+        proof: dict[str, Any] = {"failed": one_line(result) if is_bad else None}
         if name == "compute":
-            told |= {"kind": result.get("kind"), "count": len(result.get("devices") or ())}
-        facts[name] = None if result.get("skipped") else told
+            proof |= {"kind": result.get("kind"), "count": len(result.get("devices") or ())}
+        facts[name] = None if result.get("skipped") else proof
     if facts["ssh_mesh"] is not None:
         facts["ssh_mesh"]["called"] = len(host.get("preflight_partners") or [])
     times = (host.get("preflight_asked"), host.get("preflight_answered"))
@@ -159,13 +159,13 @@ def facts_of(host: Mapping[str, Any]) -> dict[str, Any]:
 
 def one_line(result: Mapping[str, Any]) -> str:
     """The error message, or the last output line of a module that crashed."""
-    said = str(result.get("msg") or "")
+    message = str(result.get("msg") or "")
     module = str(result.get("module_stderr") or result.get("module_stdout") or "").strip()
     # The second is ansible-core's since 2.19, also where sudo printed an error.
     silent = ("MODULE FAILURE", "Module result deserialization failed")
-    if module and (not said or said.startswith(silent)):
-        said = module.splitlines()[-1]
-    return " ".join(said.split())[-600:]
+    if module and (not message or message.startswith(silent)):
+        message = module.splitlines()[-1]
+    return " ".join(message.split())[-600:]
 
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")

@@ -209,8 +209,10 @@ def answers(
         yield Answer(head, rest, t("sentences", first=head, second=rest))
 
 
-def _details(best: Case, own: Sequence[Case], verdicts: Sequence[Case], t: Labels) -> Iterator[str]:
-    campaigns = {case["campaign"] for case in own}
+def _details(
+    best: Case, cases: Sequence[Case], verdicts: Sequence[Case], t: Labels
+) -> Iterator[str]:
+    campaigns = {case["campaign"] for case in cases}
     if len(campaigns) > 1:
         yield t("answer_campaign", name=best["campaign"], n=len(campaigns))
     scales = not is_bandwidth(best)
@@ -224,7 +226,7 @@ def _details(best: Case, own: Sequence[Case], verdicts: Sequence[Case], t: Label
         yield t("answer_interval", low=f"{low:{form}}", high=f"{high:{form}}", coverage=percent)
     if scales and best["speedup"] is None:
         yield t("answer_no_speedup")
-    yield t("answer_runs", n=best["repeats"], cases=len(own))
+    yield t("answer_runs", n=best["repeats"], cases=len(cases))
     counts = Counter(str(row["verdict"]) for row in verdicts)
     if counts:
         texts = (f"{count} {verdict_text(verdict, t)}" for verdict, count in counts.items())
@@ -458,21 +460,21 @@ def has_parts(group: Sequence[Case]) -> bool:
 
 
 def _is_explained(group: Sequence[Case]) -> bool:
-    told = ("nccl_network", ALL_REDUCE_BUS, INPUT_SHARE)
+    columns = ("nccl_network", ALL_REDUCE_BUS, INPUT_SHARE)
     on_several = [case for case in group if case["world_size"] > 1]
-    is_told = any(nccl_share(case) or any(map(case.get, told)) for case in on_several)
-    return has_parts(group) or is_told
+    is_recorded = any(nccl_share(case) or any(map(case.get, columns)) for case in on_several)
+    return has_parts(group) or is_recorded
 
 
 def _measured_bandwidth(groups: Sequence[Sequence[Case]]) -> dict[str, float]:
     """The highest bus bandwidth of nccl-allreduce in the campaign, by topology."""
-    found: dict[str, float] = {}
+    highest: dict[str, float] = {}
     for case in (case for group in groups for case in group):
         rate = case[f"{SAMPLES_PER_SECOND}_median"]
         if is_bandwidth(case) and "all-reduce" in case["model"] and rate:
             topology = topology_text(case)
-            found[topology] = max(rate, found.get(topology, 0.0))
-    return found
+            highest[topology] = max(rate, highest.get(topology, 0.0))
+    return highest
 
 
 def time_tables(groups: Sequence[Sequence[Case]], t: Labels) -> Iterator[Table]:
@@ -503,8 +505,8 @@ def time_tables(groups: Sequence[Sequence[Case]], t: Labels) -> Iterator[Table]:
 
 def _share(case: Case, bandwidth: Mapping[str, float]) -> float | None:
     """What the all-reduce of the gradients reached of the campaign's nccl-allreduce."""
-    own, measured = case.get(ALL_REDUCE_BUS), bandwidth.get(topology_text(case))
-    return own / measured if own and measured else None
+    reached, measured = case.get(ALL_REDUCE_BUS), bandwidth.get(topology_text(case))
+    return reached / measured if reached and measured else None
 
 
 def _time_row(
@@ -532,30 +534,30 @@ def _paragraph(
 ) -> str:
     """What is known of a case on several nodes, and which part was not measured; empty if nothing
     is known."""
-    topology, said = topology_text(case), []
+    topology, sentences = topology_text(case), []
     if parts is not None:
         shares = {name: f"{getattr(parts, name) / parts.step:.1%}" for name in _PARTS}
-        said.append(t("time_of_step", topology=topology, step=seconds(parts.step), **shares))
+        sentences.append(t("time_of_step", topology=topology, step=seconds(parts.step), **shares))
     if parts is not None and parts.slowest_rank is not None and parts.has_straggler:
         node = parts.slowest_rank // case["gpus_per_node"] + 1
-        said.append(t("time_straggler", rank=parts.slowest_rank, node=node))
+        sentences.append(t("time_straggler", rank=parts.slowest_rank, node=node))
     if (share := nccl_share(case)) is not None:
-        said.append(t("time_nccl", topology=topology, share=f"{share:.1%}"))
+        sentences.append(t("time_nccl", topology=topology, share=f"{share:.1%}"))
     if reduced := case.get(ALL_REDUCE_BUS):
         what = case.get("all_reduce_of") or ""
-        said.append(t("time_all_reduce", topology=topology, rate=f"{reduced:.2f}", what=what))
+        sentences.append(t("time_all_reduce", topology=topology, rate=f"{reduced:.2f}", what=what))
     if share := _share(case, bandwidth):
-        said.append(t("time_of_measured", share=f"{share:.1%}"))
+        sentences.append(t("time_of_measured", share=f"{share:.1%}"))
     if network := case.get("nccl_network"):
-        said.append(t("time_network", topology=topology, network=network))
+        sentences.append(t("time_network", topology=topology, network=network))
     waited = case.get(INPUT_SHARE)
-    if not said and waited is None:
+    if not sentences and waited is None:
         return ""
     if waited is not None:
-        said.append(t("time_input", topology=topology, share=f"{waited:.1%}"))
+        sentences.append(t("time_input", topology=topology, share=f"{waited:.1%}"))
     missing = {"time_no_parts": parts, "time_no_input": waited}
-    said += [t(label, topology=topology) for label, known in missing.items() if known is None]
-    return t("between_sentences").join(said)
+    sentences += [t(label, topology=topology) for label, known in missing.items() if known is None]
+    return t("between_sentences").join(sentences)
 
 
 def time_chart(title: str, group: Sequence[Case], t: Labels) -> Chart | None:
@@ -563,12 +565,12 @@ def time_chart(title: str, group: Sequence[Case], t: Labels) -> Chart | None:
     if not has_parts(group):
         return None
     ordered = sorted(group, key=lambda case: (case["world_size"], case["nodes"]))
-    found = [(case["world_size"], parts) for case in ordered if (parts := step_parts(case))]
+    timed = [(case["world_size"], parts) for case in ordered if (parts := step_parts(case))]
     lines = []
     for look, last in enumerate(_PARTS, start=1):
         points = tuple(
             ChartPoint(devices, total, hint=f"{seconds(total)} s")
-            for devices, parts in found
+            for devices, parts in timed
             for total in [sum(getattr(parts, name) for name in _PARTS[:look])]
         )
         lines.append(Line(t(f"line_{last}"), points, look - 1))
@@ -579,5 +581,5 @@ def time_chart(title: str, group: Sequence[Case], t: Labels) -> Chart | None:
         t("part_step"),
         tuple(lines),
         scale="log x",
-        x_ticks=tuple(float(devices) for devices, _ in found),
+        x_ticks=tuple(float(devices) for devices, _ in timed),
     )

@@ -109,8 +109,8 @@ class Chart:
     def description(self) -> str:
         """The chart in words, for people who cannot see it."""
         hints = ((line.name, [p.hint for p in line.points if p.hint]) for line in self.lines)
-        said = "; ".join(f"{name}: " + ", ".join(words) for name, words in hints if words)
-        return plain(f"{self.title}; {self.subtitle}. {said}")
+        words_of_lines = "; ".join(f"{name}: " + ", ".join(words) for name, words in hints if words)
+        return plain(f"{self.title}; {self.subtitle}. {words_of_lines}")
 
 
 def plain(text: str) -> str:
@@ -224,16 +224,16 @@ def _layers(
     do; Vega-Lite would add points to a line that had a shape."""
     points = {**points, "tooltip": {"field": "hint", "type": "nominal"}}
     if "ideal" in kinds:
-        own = {"stroke": {"field": "colour", "type": "nominal", "scale": None}}
-        yield _line("ideal", {**dashes, **own})
+        stroke = {"stroke": {"field": "colour", "type": "nominal", "scale": None}}
+        yield _line("ideal", {**dashes, **stroke})
     if "series" in kinds:
         yield _line("series", dashes)
-        said = {
+        hint = {
             "calculate": "datum.line+', '+datum.x+': '+format(datum.y,datum.y<10?'.3g':',.2f')",
             "as": "hint",
         }
         unseen = {"type": "point", "strokeOpacity": 0, "strokeWidth": 10}
-        yield _layer("series", unseen, points, said)
+        yield _layer("series", unseen, points, hint)
     if "measured" in kinds:
         known = {"filter": "isValid(datum.low)"}
         low, high = ({"field": end, "type": "quantitative"} for end in ("low", "high"))
@@ -363,8 +363,8 @@ def draw(chart: Chart) -> Picture:
     import vl_convert
 
     head, shapes = vl_convert.vegalite_to_svg(vega_lite(chart)).split(">", 1)
-    said = f"<title>{escape(chart.title)}</title><desc>{escape(chart.description)}</desc>"
-    svg = f'{head} role="img">{said}{shapes}'
+    texts = f"<title>{escape(chart.title)}</title><desc>{escape(chart.description)}</desc>"
+    svg = f'{head} role="img">{texts}{shapes}'
     return Picture(svg, vl_convert.svg_to_png(svg, scale=_SCALE), vl_convert.svg_to_pdf(svg))
 
 
@@ -506,16 +506,16 @@ def _published_lines(
 ) -> list[Line]:
     """The published points of a line, all under one name: there may be many publications."""
     column = "speedup" if metric == "speedup" else "value"
-    mine = [
+    placed = [
         (point, round(value / point["world_size"], 4) if metric == "per_device" else value)
         for point in published
         if point["line"] == name and (value := point.get(column)) is not None and value > 0
     ]
-    if not mine:
+    if not placed:
         return []
-    points = tuple(ChartPoint(p["world_size"], value, hint=_cited(value, p)) for p, value in mine)
+    points = tuple(ChartPoint(p["world_size"], value, hint=_cited(value, p)) for p, value in placed)
     # On paper nothing else says that an A100 is no V100.
-    on = sorted({_product(str(point.get("factors") or "")) for point, _ in mine} - {""})
+    on = sorted({_product(str(point.get("factors") or "")) for point, _ in placed} - {""})
     label = t("published_line", name=name)
     return [Line(f"{label} ({', '.join(on)})" if on else label, points, look, "published")]
 

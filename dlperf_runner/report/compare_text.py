@@ -107,8 +107,8 @@ def render_campaigns(
         lines += [*wrapped(heading, screen.prose), ""]
         lines += [_campaign_table(group, screen, limit)]
         # What neither side recorded matters to a gate only.
-        told = group if limit is not None else [{**row, "unrecorded": None} for row in group]
-        for text in (notes := _notes(told, ["distinction"])):
+        noted = group if limit is not None else [{**row, "unrecorded": None} for row in group]
+        for text in (notes := _notes(noted, ["distinction"])):
             lines += wrapped(text, screen.prose, first="- ", rest="  ")
         lines += [""] if notes else []
     cases = [row for row in rows if row["p_value"] is not None]
@@ -274,10 +274,10 @@ def _where(rows: Sequence[Record], group: Sequence[Record], names: Sequence[str]
     """`1n1g, 1n2g`, with the names before: `report-a; report-b 1n1g, 1n2g`."""
     every = _grouped(group, names)
     places = []
-    for key, own in _grouped(rows, names).items():
+    for key, of_name in _grouped(rows, names).items():
         words = [word for word in key if word]
-        if not words or len(own) < len(every[key]):
-            words.append(", ".join(map(topology_text, own)))
+        if not words or len(of_name) < len(every[key]):
+            words.append(", ".join(map(topology_text, of_name)))
         places.append(" ".join(words))
     return "; ".join(places)
 

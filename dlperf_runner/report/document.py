@@ -89,27 +89,29 @@ def read_campaign_record(directory: Path) -> CampaignRecord:
     return CampaignRecord(readable_json(directory / "campaign.json"), runs, facts, by_name)
 
 
-def _in_turn(found: Iterable[tuple[str, str, object]]) -> dict[str, dict[str, str]]:
+def _in_turn(facts: Iterable[tuple[str, str, object]]) -> dict[str, dict[str, str]]:
     """Texts by host or environment, then by name; of one that changed meanwhile, each in its
     turn."""
     turns: dict[str, dict[str, dict[str, None]]] = {}
-    for place, name, value in found:
+    for place, name, value in facts:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         turns.setdefault(place, {}).setdefault(name, {})[text] = None
     return {
-        place: {name: " → ".join(texts) for name, texts in own.items()}
-        for place, own in sorted(turns.items())
+        place: {name: " → ".join(texts) for name, texts in of_place.items()}
+        for place, of_place in sorted(turns.items())
     }
 
 
 def differences(facts: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, list[str]]]:
     """What nodes differ in: a fact, one of its values, and the nodes that have it. The value of a
     node that has not got the fact is an empty text."""
-    names = dict.fromkeys(name for own in facts.values() for name in own if name not in _NAMES)
+    names = dict.fromkeys(
+        name for of_host in facts.values() for name in of_host if name not in _NAMES
+    )
     for name in names:
         hosts: dict[str, list[str]] = {}
-        for host, own in facts.items():
-            hosts.setdefault(own.get(name, ""), []).append(host)
+        for host, of_host in facts.items():
+            hosts.setdefault(of_host.get(name, ""), []).append(host)
         if len(hosts) > 1:
             for value, having in sorted(hosts.items(), key=lambda item: (-len(item[1]), item[0])):
                 yield name, value, having

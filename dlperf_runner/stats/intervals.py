@@ -219,8 +219,8 @@ def _rank_sum_test(a: Sequence[float], b: Sequence[float]) -> tuple[str, float]:
         value: 2 * together.index(value) + together.count(value) + 1 for value in set(together)
     }
     counts = _subset_sums(tuple(doubled[value] for value in together), len(a))
-    found = sum(doubled[value] for value in a)
-    tail = min(float(counts[: found + 1].sum()), float(counts[found:].sum()))
+    rank_sum = sum(doubled[value] for value in a)
+    tail = min(float(counts[: rank_sum + 1].sum()), float(counts[rank_sum:].sum()))
     name = "Mann-Whitney, exact" + ("" if len(doubled) == len(together) else " with ties")
     return name, min(1.0, 2 * tail / float(counts.sum()))
 

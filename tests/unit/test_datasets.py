@@ -20,9 +20,9 @@ from dlperf_runner.core.case import Run
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan.choice import Choice, parse_choice
-from dlperf_runner.plan.datasets import places
 from dlperf_runner.plan.inventory import nodes_of
 from dlperf_runner.plan.make import make_plan, plan_document
+from dlperf_runner.plan.parameters import places
 from dlperf_runner.report.plan_text import render
 
 WHERE = "host node1: dlperf_datasets"
