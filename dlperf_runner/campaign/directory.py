@@ -207,7 +207,6 @@ def add_revision(
     directory: Path,
     runs: Sequence[Mapping[str, Any]],
     reasons: Mapping[str, Any],
-    now: datetime | None = None,
     removed: Sequence[str] = (),
 ) -> Path:
     """Add runs to the plan of a campaign, or remove some, in a new file. `reasons` says why, by
@@ -217,7 +216,7 @@ def add_revision(
     document = {
         "schema": read_campaign(directory)["schema"],
         "revision": number,
-        "created": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "reasons": reasons,
         "runs": runs,
         **({"removed": list(removed)} if removed else {}),

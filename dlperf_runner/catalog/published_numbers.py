@@ -85,8 +85,8 @@ def reproduced_reports() -> tuple[PublishedReport, ...]:
 
 
 @cache
-def load_rule(root: Path = PUBLISHED) -> ComparisonRule:
-    return load_entry(root / f"{RULE}.yml", ComparisonRule)
+def load_rule() -> ComparisonRule:
+    return load_entry(PUBLISHED / f"{RULE}.yml", ComparisonRule)
 
 
 def as_record(number: PublishedNumber) -> dict[str, Any]:

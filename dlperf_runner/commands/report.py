@@ -117,7 +117,6 @@ def make_report(
     directories: Sequence[Path],
     output_dir: Path | None = None,
     language: str = "en",
-    models: Sequence[Model] | None = None,
     conditions: Sequence[str] = (),
     statements: Statements | None = None,
     one_chart: bool = False,
@@ -138,7 +137,7 @@ def make_report(
         conditions = with_conditions(conditions, statements or NOTHING, directories[0])
     options = {"lang": language, "conditions": list(conditions), "one_chart": one_chart}
     command = _command(directories, statements, options)
-    campaigns = list(_campaigns(directories, models, statements))
+    campaigns = list(_campaigns(directories, None, statements))
     is_one = output_dir is None and len(directories) == 1
     source = source_document(directories) if is_one else {}
     if output_dir is None:

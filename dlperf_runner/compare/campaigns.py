@@ -488,10 +488,10 @@ def read_baseline(name: str, directory: Path = BASELINES) -> pd.DataFrame:
     )
 
 
-def logs_of_baseline(name: str, directory: Path = BASELINES) -> dict[str, str]:
+def logs_of_baseline(name: str) -> dict[str, str]:
     """The logs of a baseline, by what only copies have in common; none if it does not record them.
     Raises the same errors."""
-    return _read(name, directory).logs
+    return _read(name, BASELINES).logs
 
 
 def _read(name: str, directory: Path) -> Baseline:

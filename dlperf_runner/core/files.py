@@ -237,16 +237,16 @@ class _Expanded(RawIOBase):
         super().close()
 
 
-def read_bytes(path: Path, inside: Path | None = None, most: int = MOST_BYTES) -> bytes:
+def read_bytes(path: Path, inside: Path | None = None) -> bytes:
     """The content of a regular file. Raises as `open_read` does, and UserError if it is too
     large."""
     with open_read(path, inside) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > most:
+        if size > MOST_BYTES:
             raise UserError(
                 "the file is too large",
                 where=str(path),
-                expected=f"at most {most // 2**20} MiB",
+                expected=f"at most {MOST_BYTES // 2**20} MiB",
                 found=f"{size // 2**20} MiB",
             )
         return file.read()

@@ -153,16 +153,16 @@ def _medians(values: Rates) -> Rates:
     return medians
 
 
-def mser(values: Rates, batch: int = MSER_BATCH) -> NDArray[np.int64]:
+def mser(values: Rates) -> NDArray[np.int64]:
     """The number of values to drop at the beginning of each run to minimise the standard error of
-    the mean of the rest. Works on means of `batch` values. -1 if it would drop half of the values
-    or more, or if there are fewer than 10 means."""
+    the mean of the rest. Works on means of MSER_BATCH values. -1 if it would drop half of the
+    values or more, or if there are fewer than 10 means."""
     from ..core.arrays import np
 
-    number = values.shape[1] // batch
+    number = values.shape[1] // MSER_BATCH
     if number < 10:
         return np.full(len(values), -1)
-    means = values[:, : number * batch].reshape(len(values), number, batch).mean(axis=2)
+    means = values[:, : number * MSER_BATCH].reshape(len(values), number, MSER_BATCH).mean(axis=2)
     # Sums of the kept values, relative to one of them to avoid cancellation.
     distance = (means - means[:, -1:])[:, ::-1]
     total = distance.cumsum(axis=1)[:, ::-1]
@@ -170,4 +170,4 @@ def mser(values: Rates, batch: int = MSER_BATCH) -> NDArray[np.int64]:
     kept = np.arange(number, 0, -1)
     errors = np.maximum(squares - total * total / kept, 0) / kept**2
     best = errors[:, kept >= 5].argmin(axis=1)  # the last few values may be equal by chance
-    return np.where(best < number // 2, best * batch, -1)
+    return np.where(best < number // 2, best * MSER_BATCH, -1)
