@@ -9,11 +9,10 @@ from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..compare.verdicts import FASTER, NO_DIFFERENCE, SLOWER, TOO_FEW, UNDECIDED, side
+from ..compare.verdicts import FASTER, NO_DIFFERENCE, SLOWER, UNDECIDED, side
 from ..core.errors import UserError
 from ..core.frame import records, throughput
 from ..core.identity import CASE, label, value_text
-from ..core.lists import counted
 from ..stats.intervals import ConfidenceInterval
 from ..stats.sequential import judged, mean_of_logs
 
@@ -69,9 +68,9 @@ def judge(a: Results, b: Results, test: PairedTest, decide: Decide | None = None
         lambda size: test.interval(differences[:size]),
         decide or test.decide,
         UNDECIDED,
+        "pair",
     )
     first, second = (next(iter(own.values()), {}) for own in rows)
-    low, high = look.interval.low, look.interval.high
     return {
         "a": str(a.directory),
         "b": str(b.directory),
@@ -84,10 +83,10 @@ def judge(a: Results, b: Results, test: PairedTest, decide: Decide | None = None
         "difference": math.exp(math.fsum(differences[: look.size]) / look.size) - 1
         if look.size
         else None,
-        "low": None if math.isnan(low) else low,
-        "high": None if math.isnan(high) else high,
+        "low": look.low,
+        "high": look.high,
         "verdict": look.verdict,
-        "why": _why(len(common), test) if look.verdict == UNDECIDED else None,
+        "why": look.why,
         "differs_in": [text for name in CASE if (text := _differing(name, first, second))],
     }
 
@@ -111,12 +110,3 @@ def _differing(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> str | N
     if not a or not b or before == after:
         return None
     return f"{label(name)} {value_text(before)} and {value_text(after)}"
-
-
-def _why(pairs: int, test: PairedTest) -> str:
-    if pairs < test.sizes[0]:
-        return f"{TOO_FEW}: {counted(pairs, 'pair')}; the first look is at {test.sizes[0]}"
-    further = next((size for size in test.sizes if size > pairs), None)
-    if further:
-        return f"{counted(pairs, 'pair')}; the next look is at {further}"
-    return f"the interval is not decided after {test.most} pairs"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from ..core.lists import natural
 from ..core.units import per_second
 from ..results.discovery import CAMPAIGNS
 from ..results.load import catalogued, load_results
-from ..stats.sequential import Gate, Look, judged, look_sizes, planned_runs, pooled_deviation
+from ..stats.sequential import Gate, judged, look_sizes, planned_runs, pooled_deviation
 from .suite import (
     Item,
     Part,
@@ -163,23 +162,8 @@ def _decided(gate: Gate, plan: Plan, sample: Sample, target: float | list[float]
         return on_limit(interval.low, interval.high, gate.margin)
 
     look = judged(available, plan.sizes, interval_of, decide, UNDECIDED)
-    low, high = look.interval.low, look.interval.high
-    return {
-        "judged_runs": look.size,
-        "low": None if math.isnan(low) else low,
-        "high": None if math.isnan(high) else high,
-        "verdict": look.verdict,
-        "why": _why(look, plan, available) if look.verdict == UNDECIDED else None,
-    }
-
-
-def _why(look: Look, plan: Plan, available: int) -> str:
-    if plan.why:
-        return plan.why
-    further = [size for size in plan.sizes if size > available]
-    if further:
-        return f"{available} runs; the next look is at {further[0]} runs"
-    return f"the interval crosses the margin after all {look.size} planned runs"
+    row = {"judged_runs": look.size, "low": look.low, "high": look.high, "verdict": look.verdict}
+    return {**row, "why": plan.why or look.why}
 
 
 class _Undecided(Exception):  # noqa: N818  this is no error
@@ -195,12 +179,11 @@ def plan_of(suite: Resolved, item: Item, samples: Mapping[Part, Sample]) -> Plan
     if suite.suite.looks:
         return Plan(tuple(sorted(set(suite.suite.looks))), None)
     size = suite.suite.pilot
-    started = {part: s.values for part, s in samples.items() if s.values}
-    waiting = [part.name for part, values in started.items() if len(values) < size]
-    if waiting or not started:
-        few = f" ({waiting[0]} has {len(_of(started, waiting[0]))})" if waiting else ""
-        return Plan((), None, f"the pilot needs {size} runs of each part{few}")
-    deviation = pooled_deviation([values[:size] for values in started.values()])
+    started = {part.name: s.values[:size] for part, s in samples.items() if s.values}
+    few = [f" ({name} has {len(values)})" for name, values in started.items() if len(values) < size]
+    if few or not started:
+        return Plan((), None, f"the pilot needs {size} runs of each part{''.join(few[:1])}")
+    deviation = pooled_deviation([*started.values()])
     by_reference = reference_of(item) is not None
     gate, promise = suite.gate(item), suite.promise()
     planned = planned_runs(gate, promise, deviation, by_reference=by_reference, least=size)
@@ -208,10 +191,6 @@ def plan_of(suite: Resolved, item: Item, samples: Mapping[Part, Sample]) -> Plan
         why = f"the runs scatter by {deviation:.1%}: too much for this margin"
         return Plan((), deviation, why)
     return Plan(look_sizes(size, planned), deviation)
-
-
-def _of(values: Mapping[Part, list[float]], name: str) -> list[float]:
-    return next(own for part, own in values.items() if part.name == name)
 
 
 # ---- targets

@@ -24,6 +24,7 @@ from ..report.html import environment, policy
 from ..report.numbers import as_published, decimals, percent
 from ..report.tables import Cell, Column
 from ..report.terminal import Screen, table
+from .suite import SuiteFile
 
 HTML, JSON = "acceptance.html", "acceptance.json"
 _STYLE = """
@@ -79,7 +80,8 @@ def summary(document: Mapping[str, Any]) -> str:
 
 
 def _method(document: Mapping[str, Any]) -> Iterator[str]:
-    suite = {**_DEFAULTS, **document["suite"]}
+    defaults = {name: field.default for name, field in SuiteFile.model_fields.items()}
+    suite = {**defaults, **document["suite"]}
     number = counted(len(document["parts"]), "verdict")
     yield (
         "A part passes if the interval of its difference to the target is wholly above the margin,"
@@ -104,9 +106,6 @@ def _method(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"{item}: looks at so many runs: {looks}{of_pilot}{published}."
 
 
-_DEFAULTS = {"error": "5%", "good_passes": "95%", "slow": "7%", "slow_fails": "95%"}
-
-
 def page(document: Mapping[str, Any]) -> str:
     """The page, in HTML that loads and runs nothing."""
     from markupsafe import Markup
@@ -114,7 +113,7 @@ def page(document: Mapping[str, Any]) -> str:
     template = environment().from_string(read_text(Path(__file__).with_name("page.html.j2")))
     return template.render(
         document=document,
-        suite={"name": "acceptance", **document["suite"]},
+        suite={"name": SuiteFile.model_fields["name"].default, **document["suite"]},
         summary=summary(document),
         labels=[column.label for column in _COLUMNS],
         rows=list(_rows(document)),
@@ -149,19 +148,25 @@ class RecordedSuite(Entry):
 def recorded(folder: Path) -> dict[str, Any]:
     """The document of a page, which anybody may have written. Raises UserError if it is none."""
     document = read_json(folder / JSON)
-    suite, parts = document.get("suite"), document.get("parts")
-    if not isinstance(suite, dict) or not isinstance(parts, list) or not all(map(_is_part, parts)):
-        raise UserError("no document of an acceptance", where=str(folder / JSON))
-    own = {name: suite.get(name) for name in RecordedSuite.model_fields}
+    try:
+        own = {name: document["suite"].get(name) for name in RecordedSuite.model_fields}
+        _by_name(document)
+    except (AttributeError, KeyError, TypeError):
+        raise UserError("no document of an acceptance", where=str(folder / JSON)) from None
     validated(own, RecordedSuite, f"{folder / JSON}: suite", "no document of an acceptance")
     return document
 
 
-def _is_part(part: object) -> bool:
-    logs = part.get("logs") if isinstance(part, dict) else None
-    return isinstance(logs, list) and all(
-        isinstance(log, dict) and isinstance(log.get("log"), str) for log in logs
-    )
+def _by_name(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with its parts and their logs by name, in which each value has a place."""
+    parts = {
+        f"{part['item']} {part['part']}": {
+            **part,
+            "logs": {log["log"]: log for log in part["logs"]},
+        }
+        for part in document["parts"]
+    }
+    return {**document, "parts": parts}
 
 
 def check(
@@ -176,40 +181,20 @@ def check(
         found.append(f"{folder}: the manifest does not record {HTML} and {JSON}")
     before = recorded(folder)
     after = {"version": before.get("version"), **document}
-    found += _compared(before, after)
+    found += _differences(_by_name(before), _by_name(after), JSON)
     if not found and read_text(folder / HTML) != page(after):
         found.append(f"{HTML}: not the page of {JSON}")
     return found, notes
 
 
-def _compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each difference of two documents."""
-    if before["suite"] != after["suite"]:
-        names = sorted({*before["suite"], *after["suite"]})
-        differing = [n for n in names if before["suite"].get(n) != after["suite"].get(n)]
-        yield f"{JSON}: the suite differs in {', '.join(differing)}"
-    parts = {(part["item"], part["part"]): part for part in after["parts"]}
-    for part in before["parts"]:
-        name = f"{part.get('item')} {part.get('part')}"
-        other = parts.pop((str(part.get("item")), str(part.get("part"))), None)
-        if other is None:
-            yield f"{JSON}: {name}: not in the suite"
-            continue
-        yield from _of_logs(name, part["logs"], other["logs"])
-        for key in sorted({*part, *other} - {"logs"}):
-            if part.get(key) != other.get(key):
-                yield f"{name}: {key} is {part.get(key)} on the page, but {other.get(key)} here"
-    yield from (f"{JSON}: {item} {part}: missing" for item, part in parts)
-    if before.get("verdict") != after["verdict"]:
-        yield f"the verdict is {before.get('verdict')} on the page, but {after['verdict']} here"
-
-
-def _of_logs(name: str, before: list[Any], after: list[Any]) -> Iterator[str]:
-    here = {log["log"]: log for log in after}
-    for log in before:
-        other = here.pop(log["log"], None)
-        if other is None:
-            yield f"{name}: {log['log']}: not among the valid logs here"
-        elif other["sha256"] != log.get("sha256"):
-            yield f"{name}: {log['log']}: another log than on the page (SHA-256 differs)"
-    yield from (f"{name}: {log}: not on the page" for log in here)
+def _differences(before: Any, after: Any, where: str) -> Iterator[str]:
+    """A sentence for each place in which two documents differ."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted({*before, *after}):
+            yield from _differences(before.get(key), after.get(key), f"{where} {key}")
+    elif before != after:
+        page, here = (
+            "missing" if each is None else "present" if isinstance(each, dict) else each
+            for each in (before, after)
+        )
+        yield f"{where}: {page} on the page, {here} here"

@@ -295,12 +295,8 @@ def excluded(hunts: Sequence[Hunt]) -> list[str]:
 
 
 def document_of(result: Hunt) -> Mapping[str, Any]:
-    """The document of `--json`; a size that is not finite is None."""
-    document = {**asdict(result), "is_decided": result.is_decided}
-    size = result.verdict.detectable
-    if size is not None and size >= 1:
-        document["verdict"]["detectable"] = None
-    return document
+    """The document of `--json`."""
+    return {**asdict(result), "is_decided": result.is_decided}
 
 
 SHOWN = 10

@@ -49,7 +49,7 @@ class RankedMember:
 @dataclass(frozen=True)
 class SearchVerdict:
     """The members, slowest first. `detectable`: the slowdown, as a share, that these rounds find
-    in 95 % of cases; None if they can find none."""
+    in 95 % of cases; 1 if the noise hides any, None if there is nothing to compare with."""
 
     members: tuple[RankedMember, ...]
     detectable: float | None
@@ -154,7 +154,7 @@ def _test(rounds: Sequence[Round], permutations: int) -> tuple[dict[str, float],
     # Members that always take the smallest value by chance could not be told from a slow one.
     decidable = (1 + int(np.searchsorted(lows, lows[0] + 1e-12, side="right"))) / (done + 1)
     if decidable > ALPHA and math.isclose(lows[0], limit):
-        return p_values, math.inf
+        return p_values, 1.0
     return p_values, 1 - math.exp(limit - _POWER * deviation)
 
 

@@ -16,6 +16,7 @@ from functools import lru_cache
 from statistics import fmean, median, variance
 from typing import TYPE_CHECKING
 
+from ..core.lists import counted
 from .intervals import FEW, LEVEL, UNKNOWN, ConfidenceInterval, median_interval
 from .ratios import LEAST_RUNS, LogRatio, relative_difference, student
 
@@ -52,11 +53,14 @@ class Gate:
 
 @dataclass(frozen=True)
 class Look:
-    """The verdict of the last look, on the first `size` runs; 0 if there were too few for one."""
+    """The verdict of the last look, on the first `size` runs; 0 if there were too few for one.
+    `why`: what is missing if it decides nothing."""
 
     verdict: str
-    interval: ConfidenceInterval
+    low: float | None
+    high: float | None
     size: int
+    why: str | None
 
 
 def mean_of_logs(logs: Sequence[float]) -> LogRatio:
@@ -72,17 +76,24 @@ def judged(
     interval_of: Callable[[int], ConfidenceInterval],
     decide: Decide,
     undecided: str,
+    what: str = "run",
 ) -> Look:
-    """The first look that decides, or the last one that `available` runs allow."""
-    last = Look(undecided, UNKNOWN, 0)
+    """The first look that decides, or the last one that `available` runs or pairs allow."""
+    verdict, interval, made = undecided, UNKNOWN, 0
+    why: str | None = (
+        f"the interval crosses a limit after all {counted(max(sizes, default=0), what)}"
+    )
     for size in sizes:
         if size > available:
+            why = f"{counted(available, what)}; the next look is at {size}"
             break
-        interval = interval_of(size)
-        last = Look(decide(interval), interval, size)
-        if last.verdict != undecided:
+        interval, made = interval_of(size), size
+        verdict = decide(interval)
+        if verdict != undecided:
+            why = None
             break
-    return last
+    low, high = (None if math.isnan(end) else end for end in (interval.low, interval.high))
+    return Look(verdict, low, high, made, why)
 
 
 def look_sizes(pilot: int, planned: int) -> tuple[int, ...]:
