@@ -12,18 +12,11 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from statistics import fmean, median, variance
-from typing import TYPE_CHECKING
 
 from ..core.lists import counted
 from .intervals import FEW, LEVEL, UNKNOWN, ConfidenceInterval, median_interval
 from .ratios import LEAST_RUNS, LogRatio, relative_difference, student
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 # After the pilot, at half of the planned runs, and at all of them.
 LOOKS = 3
@@ -129,10 +122,12 @@ def planned_runs(
 ) -> int | None:
     """The runs of each unit with which the gate keeps the promise; None if more than MOST_RUNS.
 
-    The power is that of Student's interval: the mean over the distribution of the standard error.
-    It is exact for a number. For a reference, it is that of Welch's interval of samples that
-    scatter alike, with a degree of freedom less, as `relative_difference` has it.
+    The power is that of Student's interval, by the noncentral t distribution. It is exact for a
+    number. For a reference, it is that of Welch's interval of samples that scatter alike, with a
+    degree of freedom less, as `relative_difference` has it.
     """
+    from scipy.special import nctdtr
+
     to_margin = -math.log(1 - gate.margin)
     far, near = to_margin, -math.log(1 - promise.slow) - to_margin
 
@@ -140,30 +135,12 @@ def planned_runs(
         freedom = 2 * size - 3 if by_reference else size - 1
         error = deviation * math.sqrt((2 if by_reference else 1) / size)
         bound = student(freedom, 1 - 2 * gate.error)
-        return _power(freedom, bound, distance / error) if error else 1.0
+        return float(nctdtr(freedom, -distance / error, -bound)) if error else 1.0
 
     def keeps(size: int) -> bool:
         return power(far, size) >= promise.good_passes and power(near, size) >= promise.slow_fails
 
     return next((n for n in range(max(least, LEAST_RUNS), MOST_RUNS + 1) if keeps(n)), None)
-
-
-def _power(freedom: int, bound: float, distance: float) -> float:
-    """The probability that a mean that is `distance` standard errors away is beyond the bound."""
-    from scipy.special import ndtr
-
-    return float(ndtr(distance - bound * _estimated_errors(freedom)).mean())
-
-
-@lru_cache(maxsize=2 * MOST_RUNS)
-def _estimated_errors(freedom: int) -> NDArray[np.float64]:
-    """Quantiles of the estimated standard error, over the true one."""
-    import numpy as np
-    from scipy.special import chdtri
-
-    tails = (np.arange(1000) + 0.5) / 1000
-    errors: NDArray[np.float64] = np.sqrt(chdtri(freedom, tails) / freedom)
-    return errors
 
 
 # Nobody makes more than this to decide one case; the estimate would not hold so long either.
