@@ -16,11 +16,12 @@ Tflops = Annotated[float, Field(gt=0)]
 
 class Product(Entry):
     """A product by the names that drivers report. `tflops`: of one device, for dense matrices, by
-    precision."""
+    precision. `memory`: its bandwidth in GB/s, if all of these names have the same."""
 
     names: Regex
     source: str
     tflops: dict[Name, Tflops]
+    memory: Annotated[float, Field(gt=0)] | None = None
 
 
 class Accelerators(Entry):
@@ -41,11 +42,21 @@ class Peak(NamedTuple):
 @functools.cache
 def peak_of(accelerator: str | None, precision: str) -> Peak | None:
     """The peak of a product at a precision; None if either is unknown."""
+    product = _product(accelerator)
+    tflops = product and product.tflops.get(precision)
+    return Peak(tflops, f"dense {precision}, {product.source}") if product and tflops else None
+
+
+def memory_of(accelerator: str | None) -> tuple[float, str] | None:
+    """The memory bandwidth of a product in GB/s, and who states it; None if it is unknown."""
+    product = _product(accelerator)
+    return (product.memory, product.source) if product and product.memory else None
+
+
+def _product(accelerator: str | None) -> Product | None:
     for product in _accelerators().products:
-        if not re.fullmatch(product.names, accelerator or "", re.ASCII | re.IGNORECASE):
-            continue
-        if tflops := product.tflops.get(precision):
-            return Peak(tflops, f"dense {precision}, {product.source}")
+        if re.fullmatch(product.names, accelerator or "", re.ASCII | re.IGNORECASE):
+            return product
     return None
 
 

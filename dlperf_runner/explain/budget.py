@@ -21,6 +21,7 @@ DIFFERENCE, SMALLEST, SCALING = "difference", "smallest topology", "scaling"
 INPUT, WAITING = "input", "waiting for the slowest rank"
 BUS, COMMUNICATION = "bus bandwidth", "exposed communication"
 CLOCKS, UNEXPLAINED = "clocks", "unexplained"
+MATRIX, MEMORY = "matrix products", "memory bandwidth"
 OF_STEPS = (INPUT, WAITING, BUS, COMMUNICATION)
 OF_SCALING = (WAITING, BUS, COMMUNICATION)
 _LEAST_LEFT = 1e-3  # of a step, where a log says that all of it was lost
@@ -32,6 +33,8 @@ _ABOUT = {
     BUS: ("", "no --bandwidth given"),
     COMMUNICATION: ("no computation hides this part of a step", _NO_PARTS),
     CLOCKS: ("", "not every run has telemetry with the clocks of its GPUs"),
+    MATRIX: ("", ""),
+    MEMORY: ("", ""),
 }
 
 
@@ -58,7 +61,8 @@ class Observations:
     """The measurements of a case. `whole` and `base`: its speed beside the published one, and that
     of a smaller topology, if the campaign and the publication have one. `runs`: the metrics of each
     run. `clocks`: of each run, the mean of its devices and the lowest, as fractions of the highest
-    clock. `bus`: the bus bandwidth as a fraction of the published one. `about`: details by item."""
+    clock. `bus`: the bus bandwidth as a fraction of the published one. `devices`: rates of a device
+    as fractions of the data sheet's, by item. `about`: details by item."""
 
     world_size: int
     whole: LogRatio
@@ -66,6 +70,7 @@ class Observations:
     runs: Sequence[Mapping[str, float]] = ()
     clocks: Sequence[tuple[float, float]] = ()
     bus: float | None = None
+    devices: Mapping[str, float] = field(default_factory=dict)
     about: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -91,6 +96,8 @@ def items_of(evidence: Observations) -> list[BudgetItem]:
     for name, (meaning, why_not) in _ABOUT.items():
         if name in OF_SCALING and evidence.world_size == 1:
             continue
+        if name in (MATRIX, MEMORY) and name not in about:
+            continue  # no data sheet is known
         loss = mean_of_factors(factors[name]) if name in factors else None
         items.append(_item(name, AT_MOST, about.get(name) or (meaning if loss else why_not), loss))
     # Between what is left if no loss explains anything, and if each explains all that it can.
@@ -119,6 +126,10 @@ def losses(evidence: Observations) -> dict[str, list[float]]:
         # Waiting for a slow device is a loss of its own, if it was measured.
         of_mean = WAITING in factors or evidence.world_size == 1
         factors[CLOCKS] = [mean if of_mean else lowest for mean, lowest in evidence.clocks]
+    for name, rate in evidence.devices.items():
+        # Lower clocks are counted already; they slow matrix products down, too.
+        clocks = factors.get(CLOCKS) if name == MATRIX else None
+        factors[name] = [min(1.0, rate / clock) for clock in clocks or [1.0] * len(evidence.runs)]
     return factors
 
 

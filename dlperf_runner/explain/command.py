@@ -37,6 +37,14 @@ _Bandwidth = Annotated[
     Path | None,
     option("--bandwidth", "A campaign of the model nccl-all-reduce on the same topology.", "DIR"),
 ]
+_Hunts = Annotated[
+    list[Path] | None,
+    option(
+        "--hunt",
+        "A campaign of `doctor --hunt compute` or `memory` on these nodes; may be repeated.",
+        "DIR",
+    ),
+]
 
 
 @partial(states)
@@ -45,6 +53,7 @@ def command(
     campaign: _Campaign,
     to: _To,
     bandwidth: _Bandwidth = None,
+    hunt: _Hunts = None,
     condition: Conditions = None,
     as_json: AsJson = False,
 ) -> None:
@@ -62,11 +71,12 @@ def command(
     load = partial(load_results, progress=reading_logs)
     results = load(campaign, catalogued([campaign]), statements=statements)
     busses = None if bandwidth is None else load(bandwidth, catalogued([bandwidth]))
-    problems = [*results.problems, *(busses.problems if busses else ())]
+    hunts = [load(path, catalogued([path])) for path in hunt or ()]
+    problems = [p for each in (results, busses, *hunts) if each for p in each.problems]
     if not results.counted:
         exit_with(problems)
     stated = parse_stated(with_conditions(condition or [], statements, campaign))
-    explained = budgets(results, to, stated, busses)
+    explained = budgets(results, to, stated, busses, hunts)
     if as_json:
         print_json({"campaign": str(campaign), "budgets": [asdict(budget) for budget in explained]})
     else:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter, itemgetter
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
+from ..catalog.accelerators import memory_of, peak_of
 from ..catalog.published_numbers import PublishedNumber, load_published, load_reports, load_rule
 from ..catalog.validity import catalogued_rules
 from ..compare.conditions import Values, family, read_conditions
@@ -17,8 +18,8 @@ from ..compare.published import compare_published, rates_by_estimator
 from ..compare.verdicts import NOT_COMPARABLE
 from ..core.case import Topology
 from ..core.errors import UserError, unknown_name
-from ..core.frame import plain_rows, records
-from ..core.identity import CASE, CaseKey, case_key, topology_text
+from ..core.frame import plain_rows, records, throughput
+from ..core.identity import CASE, CaseKey, case_key, read_parameters, topology_text
 from ..core.lists import counted, grouped, shortened
 from ..core.units import BANDWIDTH, per_second
 from ..measure.validity import THROTTLE_BITS, of_busy
@@ -96,7 +97,11 @@ def check_publication(name: str) -> None:
 
 
 def budgets(
-    results: Results, report: str, stated: Values, bandwidth: Results | None
+    results: Results,
+    report: str,
+    stated: Values,
+    bandwidth: Results | None,
+    hunts: Sequence[Results] = (),
 ) -> list[Budget]:
     """The budget of the largest topology of each table of cases. Raises UserError if no case has a
     number in the report."""
@@ -112,7 +117,7 @@ def budgets(
         nearest = grouped(group, lambda c: case_key(c.row)).values()
         case = max((numbers[0] for numbers in nearest), key=lambda c: c.topology.world_size)
         row, smaller = case.row, [c for c in group if case.has_setting_of(c.number)]
-        evidence, commands = _evidence(results, case, smaller, busses)
+        evidence, commands = _evidence(results, case, smaller, busses, [results, *hunts])
         if (conditions.get(case_key(row)) or {}).get("data") != "synthetic":
             commands[budget.INPUT] = _run(case, case.topology, data="synthetic")
         items = items_of(evidence)
@@ -158,7 +163,11 @@ def _nothing_comparable(results: Results, table: Sequence[Row], report: str) -> 
 
 
 def _evidence(
-    results: Results, case: Compared, group: Sequence[Compared], busses: Busses
+    results: Results,
+    case: Compared,
+    group: Sequence[Compared],
+    busses: Busses,
+    hunts: Sequence[Results],
 ) -> tuple[Observations, dict[str, str]]:
     """The evidence of a case, and the commands that measure what it may lack."""
     key, size = case_key(case.row), case.topology.world_size
@@ -182,7 +191,8 @@ def _evidence(
     no_bus = no_bus if has_bandwidth else f"none is published on {case.topology}"
     bus, about[budget.BUS] = busses.get(case.topology, (None, no_bus))
     runs, ratio = _runs(results, key), None if base is None else base.ratio
-    return Observations(size, case.ratio, ratio, runs, fractions, bus, about), commands
+    devices = _of_devices(case, hunts, about, commands)
+    return Observations(size, case.ratio, ratio, runs, fractions, bus, devices, about), commands
 
 
 def _is_bandwidth_for(number: PublishedNumber, case: Compared) -> bool:
@@ -248,6 +258,35 @@ def bus_bandwidths(bandwidth: Results) -> Busses:
                 ratio, about = None, f"{about}; not comparable: {row['factors']}"
             busses[Topology(row["nodes"], row["gpus_per_node"])] = (ratio, about)
     return busses
+
+
+def _of_devices(
+    case: Compared, hunts: Sequence[Results], about: dict[str, str], commands: dict[str, str]
+) -> dict[str, float]:
+    """The rates of matrix products and copies as fractions of the data sheet's, if the catalogue
+    has that. Hunts multiply in bf16."""
+    product = case.row["accelerator"]
+    rows = [row for hunt in hunts for row in records(throughput(hunt.frame))]
+    fractions = {}
+    # A product of matrices with n rows is 2 n**3 operations; a copy of n bytes moves 2 n.
+    for name, kind, peak, unit, power, scale in (
+        (budget.MATRIX, "compute", peak_of(product, "bf16"), "TFLOP/s", 3, 1e12),
+        (budget.MEMORY, "memory", memory_of(product), "GB/s", 1, 1e9),
+    ):
+        if peak is None:
+            continue
+        commands[name] = f"dlperf doctor --hunt {kind}"
+        about[name] = f"no --hunt has {kind} on {product}"
+        rates = [
+            row["value"] * 2 * float(read_parameters(row["parameters"])["size"]) ** power / scale
+            for row in rows
+            if row["model"] == f"nodes-{kind}" and family(row["accelerator"]) == family(product)
+        ]
+        if rates:
+            highest, source = peak
+            fractions[name] = min(1.0, median(rates) / highest)
+            about[name] = f"{median(rates):,.4g} of {highest:,g} {unit} ({source})"
+    return fractions
 
 
 def _commands(results: Results, case: Compared, has_bandwidth: bool) -> dict[str, str]:

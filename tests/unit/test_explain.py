@@ -183,7 +183,8 @@ def test_without_telemetry_and_a_base_the_base_comes_next(tmp_path: Path) -> Non
 
 def test_one_device_has_no_scaling(tmp_path: Path) -> None:
     found = explained(campaign(tmp_path, 0.9, 0))
-    assert [*found["items"]] == ["difference", "input", "clocks", "unexplained"]
+    of_devices = ("clocks", "matrix products", "memory bandwidth")
+    assert [*found["items"]] == ["difference", "input", *of_devices, "unexplained"]
     assert found["next"]["item"] == "clocks"
 
 
@@ -252,6 +253,42 @@ def test_bandwidths_that_say_nothing(tmp_path: Path) -> None:
     ((ratio, about),) = bus_bandwidths(load_results(other)).values()
     assert ratio is None
     assert "not comparable: accelerator (V100-SXM2-16GB" in about
+
+
+def hunted(campaign: Path, operation: str, size: int, rate: float) -> Path:
+    """A campaign of `doctor --hunt` on A100s; `rate`: steps per second."""
+    facts = {"hostname": "node1", "driver": "550.54.15", "gpus": [A100] * 8}
+    changes = {
+        "workload": "pytorch-nodes",
+        "framework": "pytorch",
+        "model": f"nodes-{operation}",
+        "batch_size_per_device": 1,
+        "total_steps": 5,
+        "warmup_steps": 0,
+        "stack": "cuda",
+        "accelerator": "gpu",
+        "log_format": "pytorch_nodes",
+        "parameters": {"operation": operation, "rounds": "5", "size": size, "iterations": 400},
+        "outcome": {"status": "done", "hosts": {"node1": facts}, "versions": {"torch": "2.4.0"}},
+    }
+    lines = [f"round {number}: {rate:.6g} samples/s" for number in range(1, 6)]
+    campaign_run(campaign, "1n8g", 1, lines, **changes)
+    return campaign
+
+
+def test_matrix_products_and_memory_are_compared_with_the_data_sheet(tmp_path: Path) -> None:
+    """An A100 of 80 GB has 312 TFLOP/s and 2039 GB/s. At 90 % of its clock, 72 % of the former are
+    80 % of what it can do."""
+    own = campaign(tmp_path / "own", 1.0, 0.9, samples=[GOOD, SLOW] * 10)
+    compute = hunted(tmp_path / "compute", "compute", 8192, 0.72 * 312e12 / (2 * 8192**3))
+    memory = hunted(tmp_path / "memory", "memory", 2**32, 0.95 * 2039e9 / 2**33)
+    items = explained(own, "--hunt", compute, "--hunt", memory)["items"]
+    assert items["clocks"]["relative"] == pytest.approx(-0.1, abs=1e-3)
+    assert items["matrix products"]["relative"] == pytest.approx(-0.2, abs=1e-3)
+    assert items["memory bandwidth"]["relative"] == pytest.approx(-0.05, abs=1e-3)
+    assert "of 312 TFLOP/s (dense bf16, NVIDIA A100 data" in items["matrix products"]["detail"]
+    alone = explained(own, "--hunt", memory)["items"]
+    assert alone["matrix products"]["kind"] == "not measured"
 
 
 def test_a_campaign_without_bandwidths_is_refused(tmp_path: Path) -> None:
