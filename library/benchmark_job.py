@@ -59,10 +59,9 @@ finished: {description: "Whether the command has finished.", type: bool, returne
 exit_status: {description: "Exit status; the negative signal number if a signal ended it.", type: int, returned: when finished}
 started: {description: "Start in seconds since the epoch, by the node's clock.", type: float, returned: always}
 ended: {description: "End in seconds since the epoch, by the node's clock.", type: float, returned: when finished}
-reason:
-  description: "Why the supervisor stopped the command: V(timeout), V(lease), V(stopped), V(lock), V(busy), V(hung), V(hung_at_start), V(peer) or empty."
-  type: str
-  returned: when finished
+reason: {type: str, returned: when finished, description:
+  "Why the supervisor stopped the command: V(timeout), V(lease), V(stopped), V(lock), V(busy), V(hung), V(hung_at_start), V(peer) or
+  empty."}
 silent_s: {description: "How long the log had not grown.", type: float, returned: when RV(reason) is hung or hung_at_start}
 sign: {description: "The end of the sentence that says why this is a hang.", type: str, returned: when RV(reason) is hung or hung_at_start}
 left: {description: "Processes of the command that did not end, and hosts that could not be checked for them.", type: list, elements: str, returned: when finished}
@@ -70,25 +69,15 @@ lost: {description: "Whether the command's supervisor is gone, as after a restar
 log: {description: "Path of the log.", type: str, returned: always}
 log_bytes: {description: "Current size of the log.", type: int, returned: always}
 tail: {description: "The end of the log.", type: str, returned: always}
-beside:
-  description: Other users' processes that used the CPU during the command, with C(host), C(pid), C(uid), C(command) and the average C(cores).
-  type: list
-  elements: dict
-  returned: when finished
+beside: {type: list, elements: dict, returned: when finished, description:
+  "Other users' processes that used the CPU during the command, with C(host), C(pid), C(uid), C(command) and the average C(cores)."}
 busy: {description: "Who used the nodes, if the command was not started.", type: list, elements: str, returned: when finished}
-gpu_memory_mib:
-  description: Peak memory of each used device in MiB, by host and device index.
-  type: dict
-  returned: when finished and a GPU was seen
-unsampled_from_s:
-  description: Hosts whose sampling ended before the command, or did not begin, with the seconds until their last sample.
-  type: dict
-  returned: when finished and there is such a host
-devices:
-  description: The last sample of each GPU, with C(host), C(device), C(memory_used_mib), C(utilization_percent), C(temperature_c) and C(power_w).
-  returned: while the command runs
-  type: list
-  elements: dict
+gpu_memory_mib: {type: dict, returned: when finished and a GPU was seen, description:
+  "Peak memory of each used device in MiB, by host and device index."}
+unsampled_from_s: {type: dict, returned: when finished and there is such a host, description:
+  "Hosts whose sampling ended before the command, or did not begin, with the seconds until their last sample."}
+devices: {returned: while the command runs, type: list, elements: dict, description:
+  "The last sample of each GPU, with C(host), C(device), C(memory_used_mib), C(utilization_percent), C(temperature_c) and C(power_w)."}
 files:
   description:
     - The log, the samples, CSV files per host (telemetry, processes, xid), and the state of a run that hung, by file name.

@@ -17,21 +17,14 @@ DOCUMENTATION = {
 
 RETURN = r"""
 level: {description: The level that was asked for., returned: always, type: int}
-error:
-  description: >-
-    Why there are no results; null if there are. C(kind) is no_dcgmi, timeout, cannot_start, unreadable or runtime_error; C(message) is what
-    dcgmi printed.
-  returned: always
-  type: dict
+error: {returned: always, type: dict, description:
+  "Why there are no results; null if there are. C(kind) is no_dcgmi, timeout, cannot_start, unreadable or runtime_error; C(message) is
+  what dcgmi printed."}
 exit_status: {description: dcgmi's exit status. 226 is a failed test and 205 one whose GPU must not be used., returned: always, type: int}
 version: {description: DCGM's version., returned: always, type: str}
-tests:
-  description: >-
-    Each with C(category), C(name) and C(results), which have a C(status) (pass, fail, warn, skip), C(devices) such as C(GPU 3), and
-    C(messages) with C(text) and C(severity).
-  returned: always
-  type: list
-  elements: dict
+tests: {returned: always, type: list, elements: dict, description:
+  "Each with C(category), C(name) and C(results), which have a C(status) (pass, fail, warn, skip), C(devices) such as C(GPU 3), and
+  C(messages) with C(text) and C(severity)."}
 """
 
 import json

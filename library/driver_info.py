@@ -23,20 +23,16 @@ nouveau: {description: Whether the module nouveau is loaded., returned: always, 
 has_runfile_driver: {description: Whether a driver from a run file is installed., returned: always, type: bool}
 driver_packages: {description: Installed driver packages., returned: always, type: list, elements: str}
 nvswitches: {description: PCI addresses of the board's NVSwitches., returned: always, type: list, elements: str}
-switch_functions:
-  description: Those of them that are functions of ConnectX (NVLink 5); the fabric manager then needs nvlsm and InfiniBand's modules.
-  returned: always
-  type: list
-  elements: str
+switch_functions: {returned: always, type: list, elements: str, description:
+  "Those of them that are functions of ConnectX (NVLink 5); the fabric manager then needs nvlsm and InfiniBand's modules."}
 is_ours: {description: Whether the driver's packages or run file were installed by provisioning., returned: always, type: bool}
 gpu_processes: {description: "Processes that use the GPUs, such as C(python3 (41327)).", returned: always, type: list, elements: str}
 rebooted_for: {description: The driver for which the role rebooted the node last; null if none., returned: always, type: str}
 image: {description: "The vendor's system image whose part the driver is, such as C(DGX OS 7.1.0); null if there is none.", returned: always, type: str}
 has_headers: {description: Whether the running kernel's headers are installed., returned: O(build), type: bool}
-offers_headers:
-  description: Whether dnf's repositories have the running kernel's headers, if they are not installed; null on other systems, and if dnf does not say.
-  returned: O(build)
-  type: bool
+offers_headers: {returned: "O(build)", type: bool, description:
+  "Whether dnf's repositories have the running kernel's headers, if they are not installed; null on other systems, and if dnf does not
+  say."}
 module: {description: Version of the module nvidia that the running kernel would load; null if there is none., returned: O(build), type: str}
 dkms: {description: Lines of C(dkms status) about this driver., returned: O(build), type: list, elements: str}
 secure_boot: {description: Whether the firmware enforces Secure Boot., returned: O(build), type: bool}

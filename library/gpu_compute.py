@@ -20,12 +20,9 @@ DOCUMENTATION = {
 RETURN = r"""
 devices: {description: Names of the GPUs that computed., returned: success, type: list, elements: str}
 cuda: {description: The newest CUDA version that the driver supports., returned: success, type: str}
-kind:
-  description: >-
-    Why it failed - no_library, stub_library, not_loaded, no_uvm, version_mismatch, fabric, compat, no_devices, no_permission, busy, memory, jit,
-    wrong_result, timeout, crashed or failed.
-  returned: failure
-  type: str
+kind: {returned: failure, type: str, description:
+  "Why it failed - no_library, stub_library, not_loaded, no_uvm, version_mismatch, fabric, compat, no_devices, no_permission, busy,
+  memory, jit, wrong_result, timeout, crashed or failed."}
 code: {description: The driver's error number., returned: failure, type: int}
 """
 

@@ -21,15 +21,10 @@ DOCUMENTATION = {
 RETURN = r"""
 key: {description: "Key of the wheel, also the name of its folder; null if something is missing.", returned: always, type: str}
 basis: {description: The values that form the key., returned: always, type: dict}
-files:
-  description: Paths, with wildcards, of the files that were read. As long as they stay unchanged, so does the result.
-  returned: always
-  type: list
-  elements: str
-installed_key:
-  description: Key of the wheel installed in the environment; null if this project did not build it.
-  returned: always
-  type: str
+files: {returned: always, type: list, elements: str, description:
+  "Paths, with wildcards, of the files that were read. As long as they stay unchanged, so does the result."}
+installed_key: {returned: always, type: str, description:
+  "Key of the wheel installed in the environment; null if this project did not build it."}
 """
 
 import glob

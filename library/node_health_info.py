@@ -30,12 +30,9 @@ cpus: {description: Number of online processors., returned: always, type: int}
 disks: {description: 'C(free_mib), C(total_mib) and C(read_only) by path; null if unknown.', returned: always, type: dict}
 openmpi: {description: Version of OpenMPI; null if not installed., returned: always, type: str}
 addresses: {description: 'For each address of a package source, null if it can be reached, else the error.', returned: always, type: dict}
-signatures:
-  description: >-
-    apt's errors about the signed lists of the sources that provisioning set up (such as an expired or wrong key, or an unreachable
-    address); empty if there are no errors, null if there are no such sources.
-  returned: always
-  type: list
+signatures: {returned: always, type: list, description:
+  "apt's errors about the signed lists of the sources that provisioning set up (such as an expired or wrong key, or an unreachable
+  address); empty if there are no errors, null if there are no such sources."}
 stamps: {description: "Inputs of past verifications, by name.", returned: always, type: dict}
 """
 

@@ -18,16 +18,11 @@ attributes:
 """
 
 RETURN = r"""
-problems:
-  description: One message a problem, with the families that need the source, its file and line, and what to do.
-  returned: always
-  type: list
-  elements: str
+problems: {returned: always, type: list, elements: str, description:
+  "One message a problem, with the families that need the source, its file and line, and what to do."}
 lacking: {description: Families of which packages would be installed or removed., returned: always, type: list, elements: str}
-foreign:
-  description: "Packages of other versions that provisioning did not install and would replace, by family, such as C(libnccl2 2.30.7-1 by 2.29.7-1)."
-  returned: always
-  type: dict
+foreign: {returned: always, type: dict, description:
+  "Packages of other versions that provisioning did not install and would replace, by family, such as C(libnccl2 2.30.7-1 by 2.29.7-1)."}
 """
 
 from ansible.module_utils.apt_family import AptFamily
