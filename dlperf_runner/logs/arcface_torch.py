@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Statement
+from .records import Format, Statement, stated
 from .statements import EXACT
 
 _SETTING = "-: "
@@ -28,7 +28,7 @@ _OPTION = re.compile(r": (\w{1,64}+) {1,80}+(\S{1,1000}+)", re.ASCII)
 
 
 def _option(name: str, value: str) -> Statement:
-    return Statement(_SETTING, re.compile(rf": {name} +{value}(?!\S)", re.ASCII))
+    return stated(_SETTING, rf": {name} +{value}(?!\S)")
 
 
 FORMAT = Format(
@@ -42,9 +42,7 @@ FORMAT = Format(
     ),
     rate=rb"\d+\.\d\d",
     statements=(
-        Statement(text.ALONE, text.SECONDS_OF_RANKS),
-        Statement(text.NCCL, text.NCCL_OF_RANKS),
-        Statement(text.ALL_REDUCE, text.TIME_OF_ALL_REDUCE),
+        *text.PARTS_OF_STEP,
         Statement(
             _SETTING,
             _OPTION,

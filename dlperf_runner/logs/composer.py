@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Statement
+from .records import Format, stated
 
 FORMAT = Format(
     name="composer",
@@ -35,17 +35,14 @@ FORMAT = Format(
     ),
     rate=rb"\d+\.\d{4}",
     statements=(
-        Statement(
-            "[batch=",
-            re.compile(r"(?<!\])\[batch=\d{1,12}+/(?P<total_steps>\d{1,12}+)\]:", re.ASCII),
-        ),
-        Statement(
+        stated("[batch=", r"(?<!\])\[batch=\d{1,12}+/(?P<total_steps>\d{1,12}+)\]:"),
+        stated(
             "global_train_batch_size: ",
-            re.compile(r"\bglobal_train_batch_size: (?P<global_batch_size>\d{1,12}+)$", re.ASCII),
+            r"\bglobal_train_batch_size: (?P<global_batch_size>\d{1,12}+)$",
         ),
-        Statement(
+        stated(
             "precision: ",
-            re.compile(r"^precision: (?P<precision>amp_bf16|amp_fp16|fp32)$", re.ASCII),
+            r"^precision: (?P<precision>amp_bf16|amp_fp16|fp32)$",
             values={"amp_bf16": "bf16", "amp_fp16": "amp", "fp32": "float32"},
         ),
     ),

@@ -29,11 +29,11 @@ from dataclasses import replace
 
 from . import text
 from .hf_trainer import STATEMENTS
-from .records import Format, Refusal, Statement
+from .records import Format, Refusal, Statement, stated
 
 
 def _setting(name: str, value: str) -> Statement:
-    return Statement(f"  {name} ", re.compile(rf"  {name} \.{{0,32}}+ {value}(?!\S)", re.ASCII))
+    return stated(f"  {name} ", rf"  {name} \.{{0,32}}+ {value}(?!\S)")
 
 
 _STATEMENTS = (
@@ -42,11 +42,8 @@ _STATEMENTS = (
     _setting("train_micro_batch_size_per_gpu", r"(?P<micro_batch_size>\d{1,18}+)"),
     _setting("gradient_accumulation_steps", r"(?P<accumulation_steps>\d{1,18}+)"),
     _setting("steps_per_print", r"(?P<log_every>\d{1,18}+)"),
-    Statement("  fp16_enabled ..", re.compile(r"  (?P<precision>fp16)_enabled \.{1,32}+ True")),
-    Statement(
-        "  bfloat16_enabled ..",
-        re.compile(r"  (?P<precision>bfloat16)_enabled \.{1,32}+ True"),
-    ),
+    stated("  fp16_enabled ..", r"  (?P<precision>fp16)_enabled \.{1,32}+ True"),
+    stated("  bfloat16_enabled ..", r"  (?P<precision>bfloat16)_enabled \.{1,32}+ True"),
 )
 _RATE = rb"RunningAvgSamplesPerSec=[^\s,]{1,64}+, CurrSamplesPerSec=(?P<rate>[^\s,]{1,64}+),"
 
@@ -55,7 +52,7 @@ _OF_STEPS = Format(
     sample="epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=1402.05, CurrSamples...",
     marker=b", CurrSamplesPerSec=",
     entry=re.compile(rb"/global_step=(?P<step>\d{1,12}+), %s" % _RATE),
-    rate=rb"\d+\.\d+(?:e[+-]\d+)?",
+    rate=text.FLOAT,
     statements=_STATEMENTS,
     one_step=True,
     is_library=True,
@@ -67,9 +64,9 @@ _OF_BATCHES = replace(
     entry=re.compile(rb"\d/(?P<step>\d{1,12}+), %s" % _RATE),
     statements=(
         *_STATEMENTS,
-        Statement(
+        stated(
             "  gradient_accumulation_steps ",
-            re.compile(r"accumulation_steps \.{1,32}+ (?!1(?!\d))\d{1,18}+", re.ASCII),
+            r"accumulation_steps \.{1,32}+ (?!1(?!\d))\d{1,18}+",
             refusal=Refusal(
                 "rates are of single batches, of which some update no weights",
                 expected="no accumulated batches",

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from . import text
-from .records import Format, Statement
+from .records import Format, Statement, stated
 from .statements import EXACT
 
 _PARAMETER = "PARAMETER"
@@ -72,11 +72,9 @@ _JSON = Format(
     rate=rb"\d+\.\d+|\d(?:\.\d+)?e-\d\d",
     statements=(
         *_settings('": "?'),
-        Statement(
+        stated(
             '"train_throughput": ',
-            re.compile(
-                r'"train_throughput": (?P<final_samples_per_second>[^\s,}]{1,64}+)', re.ASCII
-            ),
+            r'"train_throughput": (?P<final_samples_per_second>[^\s,}]{1,64}+)',
         ),
     ),
     zero_based=True,
@@ -95,7 +93,7 @@ FORMAT = Format(
     rate=rb"\d+\.\d+|\d(?:\.\d+)?e-\d\d",
     statements=(
         *_settings(" : "),
-        Statement("Num GPUs ", re.compile(r"\bNum GPUs (?P<world_size>\d{1,18}+)", re.ASCII)),
+        stated("Num GPUs ", r"\bNum GPUs (?P<world_size>\d{1,18}+)"),
         Statement(
             "train_throughput : ",
             re.compile(

@@ -57,9 +57,7 @@ FORMAT = Format(
     statements=(
         # In 2019 and 2020, before AMP.
         option("fp16", r"(?P<precision>[Tt]rue)\b", {"True": "fp16", "true": "fp16"}),
-        Statement(text.ALONE, text.SECONDS_OF_RANKS),
-        Statement(text.NCCL, text.NCCL_OF_RANKS),
-        Statement(text.ALL_REDUCE, text.TIME_OF_ALL_REDUCE),
+        *text.PARTS_OF_STEP,
         Statement(
             _PARAMETER,
             _OPTION,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Statement
+from .records import Format, Statement, stated
 from .statements import NAMESPACE
 
 # The last lines of an epoch, here and in train_imagenet.py: "[Epoch 0] speed: 2758 samples/sec".
@@ -33,8 +33,7 @@ FORMAT = Format(
     ),
     rate=text.NUMBER,
     statements=(
-        Statement(text.ALONE, text.SECONDS_OF_RANKS),
-        Statement(text.ALL_REDUCE, text.TIME_OF_ALL_REDUCE),
+        *text.PARTS_OF_STEP,
         Statement(
             "Namespace(",
             NAMESPACE,
@@ -49,19 +48,17 @@ FORMAT = Format(
                 "classes": "classes",
             },
         ),
-        Statement(
-            "Namespace(",  # the order of the options depends on the version of Python
-            re.compile(
-                r"\A(?=.{0,4000}?\buse_rec=True\b)(?>.{0,4000}?\brec_train=')"
-                r"(?P<data>[^']{0,1000}+)'",
-                re.ASCII,
-            ),
+        # the order of the options depends on the version of Python
+        stated(
+            "Namespace(",
+            r"\A(?=.{0,4000}?\buse_rec=True\b)(?>.{0,4000}?\brec_train=')"
+            r"(?P<data>[^']{0,1000}+)'",
         ),
         # What changes the work of a step, unless it is as usual.
         *(
-            Statement("Namespace(", re.compile(rf"\b{option}=(?P<{option}>True)\b", re.ASCII))
+            stated("Namespace(", rf"\b{option}=(?P<{option}>True)\b")
             for option in ("mixup", "use_se")
         ),
-        Statement("world_size=", re.compile(r"\bworld_size=(?P<world_size>\d{1,18}+)", re.ASCII)),
+        stated("world_size=", r"\bworld_size=(?P<world_size>\d{1,18}+)"),
     ),
 )

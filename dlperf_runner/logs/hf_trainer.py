@@ -32,13 +32,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from .records import Format, Refusal, Statement
+from .records import Format, Refusal, Statement, stated
 
 _COUNT = r"(?P<{}>[\d,]{{1,24}}+)"
 
 
 def _setting(words: str, field: str) -> Statement:
-    return Statement(words, re.compile(re.escape(words) + _COUNT.format(field), re.ASCII))
+    return stated(words, re.escape(words) + _COUNT.format(field))
 
 
 STATEMENTS = (
@@ -46,13 +46,10 @@ STATEMENTS = (
     _setting("(w. parallel, distributed & accumulation) = ", "global_batch_size"),
     _setting("  Gradient Accumulation steps = ", "accumulation_steps"),
     _setting("  Total optimization steps = ", "total_steps"),
-    Statement(
+    stated(
         "Process rank: ",
-        re.compile(
-            r"Process rank: \d{1,9}+(?:, world size: (?P<world_size>\d{1,9}+))?, device: "
-            r"[^\r\n]{1,160}?, compute dtype: torch\.(?P<precision>bfloat16|float16|float32)\b",
-            re.ASCII,
-        ),
+        r"Process rank: \d{1,9}+(?:, world size: (?P<world_size>\d{1,9}+))?, device: "
+        r"[^\r\n]{1,160}?, compute dtype: torch\.(?P<precision>bfloat16|float16|float32)\b",
     ),
 )
 _RESUMED = Refusal(
@@ -79,17 +76,13 @@ _OF_SAMPLES = Format(
     rate=rb"\d+(?:\.\d+)?(?:e[+-]\d\d)?",
     statements=(
         *STATEMENTS,
-        Statement(
-            "  Num Epochs = ",
-            re.compile(r"  Num Epochs = (?P<number_of_epochs>\d{1,6}+)(?![\d,])", re.ASCII),
+        stated("  Num Epochs = ", r"  Num Epochs = (?P<number_of_epochs>\d{1,6}+)(?![\d,])"),
+        stated(
+            "'train_samples_per_second': ", r"'epoch': '?(?P<number_of_epochs>\d{1,6}+)(?:\.0)?'?\}"
         ),
-        Statement(
-            "'train_samples_per_second': ",
-            re.compile(r"'epoch': '?(?P<number_of_epochs>\d{1,6}+)(?:\.0)?'?\}", re.ASCII),
-        ),
-        Statement(
+        stated(
             " training from ",
-            re.compile(r"  Continuing training from global step [1-9]\d{0,11}+", re.ASCII),
+            r"  Continuing training from global step [1-9]\d{0,11}+",
             refusal=_RESUMED,
         ),
     ),

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Statement
+from .records import Format, stated
 
 FORMAT = Format(
     name="horovod_synthetic",
@@ -29,12 +29,11 @@ FORMAT = Format(
     entry=re.compile(rb"Iter #(?P<step>\d{1,9}+): (?P<rate>%s) img/sec per [CG]PU" % text.WORD),
     rate=rb"\d+\.\d",
     statements=(
-        Statement("Model: ", re.compile(r"\AModel: (?P<network>\S{1,100}+)")),
-        Statement("Batch size: ", re.compile(r"\ABatch size: (?P<batch_size_per_device>\d{1,9}+)")),
-        Statement("Number of ", re.compile(r"\ANumber of [CG]PUs: (?P<world_size>\d{1,9}+)")),
-        Statement(
-            "mg/sec per ",
-            re.compile(r"\AImg/sec per [CG]PU: (?P<final_samples_per_second>[^\s+]{1,64}+) \+-"),
+        stated("Model: ", r"\AModel: (?P<network>\S{1,100}+)"),
+        stated("Batch size: ", r"\ABatch size: (?P<batch_size_per_device>\d{1,9}+)"),
+        stated("Number of ", r"\ANumber of [CG]PUs: (?P<world_size>\d{1,9}+)"),
+        stated(
+            "mg/sec per ", r"\AImg/sec per [CG]PU: (?P<final_samples_per_second>[^\s+]{1,64}+) \+-"
         ),
     ),
     zero_based=True,

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from . import text
 from .reader import blocks
-from .records import Columns, Format, LineError, Refusal, Statement, StepTable
+from .records import Columns, Format, LineError, Refusal, StepTable, stated
 from .statements import headers
 from .steps import first_rank
 
@@ -145,9 +145,7 @@ _BARS = Format(
     marker=b"s/step",
     entry=_ENTRY,
     rate=rb"\d+",
-    statements=(
-        Statement("Train on ", re.compile(r"\ATrain on \d{1,12}+ samples"), refusal=_SAMPLES),
-    ),
+    statements=(stated("Train on ", r"\ATrain on \d{1,12}+ samples", refusal=_SAMPLES),),
     rates_are_per="step",
     framework="tensorflow2|tensorflow|jax|pytorch",
 )

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from . import text
 from .reader import blocks
-from .records import Columns, Format, Header, LineError, Statement, StepTable
+from .records import Columns, Format, Header, LineError, StepTable, stated
 from .statements import headers
 from .steps import first_rank
 
@@ -213,10 +213,10 @@ _TQDM = Format(
     entry=_TQDM_BAR,
     rate=rb"\d+\.\d+",
     statements=(
-        Statement("MEMBER: ", re.compile(r"\bMEMBER: \d{1,9}+/(?P<world_size>\d{1,9}+)")),
-        Statement(
+        stated("MEMBER: ", r"\bMEMBER: \d{1,9}+/(?P<world_size>\d{1,9}+)"),
+        stated(
             "utomatic Mixed Precision (AMP)",
-            re.compile(r"Using (?P<precision>16|bf16|bfloat16) ?(?:bit )?(?:native )?Automatic"),
+            r"Using (?P<precision>16|bf16|bfloat16) ?(?:bit )?(?:native )?Automatic",
             values={"16": "amp"},
         ),
     ),

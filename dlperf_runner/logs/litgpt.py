@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import re
 
-from .records import Format, Statement
+from .records import Format, Statement, stated
 
 
 def _setting(name: str, value: str, **values: str) -> Statement:
-    return Statement(f"'{name}': ", re.compile(rf"'{name}': {value}", re.ASCII), values=values)
+    return stated(f"'{name}': ", rf"'{name}': {value}", values=values)
 
 
 _PRECISIONS = {

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 
-from .records import Format, Statement
+from .records import Format, stated
 
 FORMAT = Format(
     name="llmc",
@@ -29,18 +29,15 @@ FORMAT = Format(
     ),
     rate=rb"\d+",
     statements=(
-        Statement(
+        stated(
             "batch_size B=",
-            re.compile(
-                r"B=(?P<micro_batch_size>\d{1,9}+) \* seq_len T=(?P<sequence_length>\d{1,9}+)"
-                r" \* num_processes=(?P<world_size>\d{1,9}+)"
-                r" and total_batch_size=(?P<tokens_per_step>\d{1,12}+)",
-                re.ASCII,
-            ),
+            r"B=(?P<micro_batch_size>\d{1,9}+) \* seq_len T=(?P<sequence_length>\d{1,9}+)"
+            r" \* num_processes=(?P<world_size>\d{1,9}+)"
+            r" and total_batch_size=(?P<tokens_per_step>\d{1,12}+)",
         ),
-        Statement(
+        stated(
             "| precision ",
-            re.compile(r"\| precision {1,40}+\| (?P<precision>[A-Z\d]{1,8}+) ", re.ASCII),
+            r"\| precision {1,40}+\| (?P<precision>[A-Z\d]{1,8}+) ",
             values={"BF16": "bf16", "FP16": "fp16", "FP32": "fp32", "TF32": "tf32"},
         ),
     ),

@@ -24,7 +24,7 @@ import re
 from collections.abc import Mapping
 
 from . import text
-from .records import Format, Statement
+from .records import Format, Statement, stated
 
 # The axes of the mesh, by their names in parameters like ici_fsdp_parallelism.
 _AXES = {
@@ -49,7 +49,7 @@ def _config(key: str, value: str, values: Mapping[str, str] | None = None) -> St
 
 
 _STATEMENTS = (
-    Statement(text.ALONE, text.SECONDS_OF_RANKS),
+    *text.PARTS_OF_STEP,
     _config("per_device_batch_size", r"(?P<batch_size_per_device>\d{1,18}+(?:\.\d{1,18}+)?)"),
     _config("gradient_accumulation_steps", r"(?P<accumulation_steps>\d{1,18}+)"),
     _config("max_target_length", r"(?P<sequence_length>\d{1,18}+)"),
@@ -62,7 +62,7 @@ _STATEMENTS = (
         for place, prefix in (("ici", ""), ("dcn", "dcn_"))
         for axis, name in _AXES.items()
     ),
-    Statement("Num_devices: ", re.compile(r"\bNum_devices: (?P<world_size>\d{1,18}+)", re.ASCII)),
+    stated("Num_devices: ", r"\bNum_devices: (?P<world_size>\d{1,18}+)"),
 )
 # Of 2023. The rate is in steps per second.
 _EARLIEST = Format(

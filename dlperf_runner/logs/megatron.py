@@ -35,7 +35,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from . import text
-from .records import Format, Statement
+from .records import Format, Statement, stated
 
 # The fields before a field, each with its separator.
 _FIELDS = rb"(?:[^|\r\n]{0,120}+\|){0,25}?"
@@ -70,22 +70,19 @@ _STATEMENTS = (
     _argument("fp8_recipe", r"(?P<fp8_recipe>\w{1,64}+)"),
     _argument("fp4", r"(?P<fp4>None|False|\w{1,64}+)"),
     _argument("recompute_granularity", r"(?P<recompute>\w{1,64}+)", {"None": "none"}),
-    Statement(
+    stated(
         "using world size: ",
-        re.compile(
-            r"using world size: (?P<world_size>\d{1,18}+), data-parallel[- ]size: \d{1,18}+,"
-            r"(?: context-parallel size: (?P<mesh_cp>\d{1,18}+),)?"
-            r"(?:[^,]{0,64}sizes: [^,]{0,64}+,)?"
-            r" tensor-model-parallel size: (?P<mesh_tp>\d{1,18}+),"
-            r" pipeline-model-parallel size: (?P<mesh_pp>\d{1,18}+)",
-            re.ASCII,
-        ),
+        r"using world size: (?P<world_size>\d{1,18}+), data-parallel[- ]size: \d{1,18}+,"
+        r"(?: context-parallel size: (?P<mesh_cp>\d{1,18}+),)?"
+        r"(?:[^,]{0,64}sizes: [^,]{0,64}+,)?"
+        r" tensor-model-parallel size: (?P<mesh_tp>\d{1,18}+),"
+        r" pipeline-model-parallel size: (?P<mesh_pp>\d{1,18}+)",
     ),
-    Statement("  bf16 ..", re.compile(r"  (?P<precision>bf16) \.{1,64}+ True(?!\S)", re.ASCII)),
-    Statement("  fp16 ..", re.compile(r"  (?P<precision>fp16) \.{1,64}+ True(?!\S)", re.ASCII)),
+    stated("  bf16 ..", r"  (?P<precision>bf16) \.{1,64}+ True(?!\S)"),
+    stated("  fp16 ..", r"  (?P<precision>fp16) \.{1,64}+ True(?!\S)"),
     # Again, so that a restart without it is noticed.
-    Statement("  bf16 ..", re.compile(r"  bf16 \.{1,64}+ (?P<bf16>True|False)(?!\S)", re.ASCII)),
-    Statement("  fp16 ..", re.compile(r"  fp16 \.{1,64}+ (?P<fp16>True|False)(?!\S)", re.ASCII)),
+    stated("  bf16 ..", r"  bf16 \.{1,64}+ (?P<bf16>True|False)(?!\S)"),
+    stated("  fp16 ..", r"  fp16 \.{1,64}+ (?P<fp16>True|False)(?!\S)"),
 )
 
 

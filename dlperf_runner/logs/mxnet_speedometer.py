@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Statement
+from .records import Format, Statement, stated
 from .statements import NAMESPACE
 
 FORMAT = Format(
@@ -45,26 +45,18 @@ FORMAT = Format(
                 "dataset_path": "data",
             },
         ),
-        Statement(
-            "Namespace(", re.compile(r"'image_shape': \((?P<image_size>\d{1,18}+),", re.ASCII)
-        ),
-        Statement(  # 0: no limit
-            "Namespace(",
-            re.compile(r"\bmax_steps(?:=|': )(?P<total_steps>(?!0\b)\S{1,20}?)[,})]", re.ASCII),
-        ),
+        stated("Namespace(", r"'image_shape': \((?P<image_size>\d{1,18}+),"),
+        # 0: no limit
+        stated("Namespace(", r"\bmax_steps(?:=|': )(?P<total_steps>(?!0\b)\S{1,20}?)[,})]"),
         # What changes the work of a step, unless it is as usual.
-        Statement("Namespace(", re.compile(r"'memonger': (?P<memonger>True)\b", re.ASCII)),
+        stated("Namespace(", r"'memonger': (?P<memonger>True)\b"),
         # Only train_parall.py has the first option, and train.py does not print the second.
-        Statement(
-            "Namespace(",
-            re.compile(r"\b(?P<parallel>ctx_num_classes)=", re.ASCII),
-            values={"ctx_num_classes": "model"},
+        stated(
+            "Namespace(", r"\b(?P<parallel>ctx_num_classes)=", values={"ctx_num_classes": "model"}
         ),
-        Statement(
+        stated(
             "Called with argument: ",
-            re.compile(
-                r"(?P<parallel>Called)(?!.{0,2000}?\b(?:ctx_num_classes|parallel)=)", re.ASCII
-            ),
+            r"(?P<parallel>Called)(?!.{0,2000}?\b(?:ctx_num_classes|parallel)=)",
             values={"Called": "data"},
         ),
     ),

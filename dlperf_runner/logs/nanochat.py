@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Statement
+from .records import Format, stated
 
 FORMAT = Format(
     name="nanochat",
@@ -31,19 +31,14 @@ FORMAT = Format(
     ),
     rate=rb"\d+\.\d\d|\d{1,3}(?:,\d{3})*+",
     statements=(
-        Statement(
+        stated(
             "Tokens / micro-batch / rank: ",
-            re.compile(
-                r"rank: (?P<micro_batch_size>\d{1,9}+) x (?P<sequence_length>\d{1,9}+) = ", re.ASCII
-            ),
+            r"rank: (?P<micro_batch_size>\d{1,9}+) x (?P<sequence_length>\d{1,9}+) = ",
         ),
-        Statement(
+        stated(
             "Total batch size ",
-            re.compile(
-                r"Total batch size (?P<tokens_per_step>[\d,]{1,24}+) => gradient accumulation"
-                r" steps: (?P<accumulation_steps>\d{1,9}+)",
-                re.ASCII,
-            ),
+            r"Total batch size (?P<tokens_per_step>[\d,]{1,24}+) => gradient accumulation"
+            r" steps: (?P<accumulation_steps>\d{1,9}+)",
         ),
     ),
     zero_based=True,

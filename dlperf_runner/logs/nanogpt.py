@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Statement
+from .records import Format, stated
 
 FORMAT = Format(
     name="nanogpt",
@@ -30,9 +30,9 @@ FORMAT = Format(
     ),
     rate=text.NUMBER,
     statements=(
-        Statement(
+        stated(
             "tokens per iteration will be: ",
-            re.compile(r"will be: (?P<tokens_per_step>\d{1,3}+(?:,\d{3}){1,6}+)(?!\S)", re.ASCII),
+            r"will be: (?P<tokens_per_step>\d{1,3}+(?:,\d{3}){1,6}+)(?!\S)",
         ),
     ),
     zero_based=True,

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Statement
+from .records import Format, stated
 
 FORMAT = Format(
     name="olmo_core",
@@ -30,12 +30,7 @@ FORMAT = Format(
         rb"\[step=(?P<step>\d{1,12}+)/|throughput/device/TPS=%s" % text.rate_until(text.END)
     ),
     rate=rb"\d{1,3}(?:,\d{3})*+(?:\.\d+)?|\d+(?:\.\d+)?(?:[Ee][+-]?\d+)?",
-    statements=(
-        Statement(
-            "[step=",
-            re.compile(r"\[step=\d{1,12}+/(?P<total_steps>\d{1,12}+),", re.ASCII),
-        ),
-    ),
+    statements=(stated("[step=", r"\[step=\d{1,12}+/(?P<total_steps>\d{1,12}+),"),),
     skips_first=True,
     one_step=True,
     rates_are_per="device",

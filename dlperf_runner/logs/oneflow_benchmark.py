@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Statement
+from .records import Format, Statement, stated
 
 
 def _stated(marker: str, value: str) -> Statement:
-    return Statement(marker, re.compile(rf"\b{marker}{value}", re.ASCII))
+    return stated(marker, rf"\b{marker}{value}")
 
 
 FORMAT = Format(
@@ -34,26 +34,22 @@ FORMAT = Format(
         _stated(
             "num_gpu_per_node = ", r"(?P<devices_per_node>\d{1,9}), num_nodes = (?P<nodes>\d{1,9})"
         ),
-        Statement("num_nodes = ", re.compile(r"(?:^|\s)num_nodes = (?P<nodes>\d{1,9})\s{0,8}\Z")),
+        stated("num_nodes = ", r"(?:^|\s)num_nodes = (?P<nodes>\d{1,9})\s{0,8}\Z"),
         # What changes the work of a step, unless it is as usual.
         *(
             _stated(f"{option} = ", f"(?P<{option}>True)")
             for option in ("channel_last", "fuse_bn_relu", "fuse_bn_add_relu", "pad_output")
         ),
-        Statement("Running ", re.compile(r"\bRunning (?P<network>[\w.-]+):", re.ASCII)),
-        Statement("model = ", re.compile(r"(?:^|\s)model = (?P<network>[\w.-]+)", re.ASCII)),
+        stated("Running ", r"\bRunning (?P<network>[\w.-]+):"),
+        stated("model = ", r"(?:^|\s)model = (?P<network>[\w.-]+)"),
         _stated("image_size = ", r"(?P<image_size>\d{1,18}+)"),
-        Statement(
-            "train_data_dir = ",
-            re.compile(r"\btrain_data_dir = (?P<data>\S+)", re.ASCII),
-            values={"None": ""},
-        ),
+        stated("train_data_dir = ", r"\btrain_data_dir = (?P<data>\S+)", values={"None": ""}),
         _stated("batch_size_per_device = ", r"(?P<batch_size_per_device>\d{1,18}+)"),
         _stated("loss_print_every_n_iter = ", r"(?P<log_every>\d{1,18}+)"),
         _stated("num_iters = ", r"(?P<total_steps>\d{1,18}+)"),
-        Statement(
+        stated(
             "use_fp16 = ",
-            re.compile(r"use_fp16 = (?P<precision>\w{1,64}+)", re.ASCII),
+            r"use_fp16 = (?P<precision>\w{1,64}+)",
             values={"True": "fp16", "False": "fp32", "None": "fp32"},
         ),
     ),

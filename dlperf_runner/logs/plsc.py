@@ -13,12 +13,12 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Statement
+from .records import Format, Statement, stated
 from .statements import EXACT
 
 
 def _set(what: str, value: str) -> Statement:
-    return Statement(f"Set {what} to", re.compile(rf"Set {what} to {value}", re.ASCII))
+    return stated(f"Set {what} to", rf"Set {what} to {value}")
 
 
 FORMAT = Format(
@@ -38,20 +38,17 @@ FORMAT = Format(
         _set("log period", r"(?P<log_every>\d{1,18}+)"),
         _set("num_classes", r"(?P<classes>\d{1,18}+)"),
         # trainer_id: 0, num_trainers: 1
-        Statement(
+        stated(
             "num_trainers:",
-            re.compile(
-                r"\btrainer_id: (?P<writer>\d{1,9}), num_trainers: (?P<world_size>\d{1,18}+)",
-                re.ASCII,
-            ),
+            r"\btrainer_id: (?P<writer>\d{1,9}), num_trainers: (?P<world_size>\d{1,18}+)",
         ),
         # Only this project's scripts print the next three.
         _set("noise", r"(?P<noise>\w[\w ]*)"),
         _set("dtype", r"(?P<precision>\w{1,64}+)"),
         _set("number of batches", r"(?P<total_steps>\d{1,18}+)"),
-        Statement(
+        stated(
             "Use mixed precision training:",
-            re.compile(r"Use mixed precision training: (?P<precision>True|False)", re.ASCII),
+            r"Use mixed precision training: (?P<precision>True|False)",
             values={"True": "fp16", "False": EXACT},
         ),
     ),

@@ -23,7 +23,7 @@ import re
 from dataclasses import replace
 
 from . import text
-from .records import Format, Statement
+from .records import Format, stated
 
 _LINE = (
     rb"Epoch: \[(?P<epoch>\d{1,6}+)\]\[ {0,8}+(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)\]"
@@ -39,7 +39,7 @@ _SPEED = Format(
         rb"(?:(?>[^\r\n]{0,80}?Loss )(?P<loss>%(w)s))?" % {b"w": text.WORD}
     ),
     rate=rb"\d+\.\d{3}",
-    statements=(Statement("=> ", re.compile(_NETWORK)),),
+    statements=(stated("=> ", _NETWORK),),
     framework="pytorch",
 )
 FORMAT = replace(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from ..core.units import Unit
@@ -130,6 +131,17 @@ class Statement:
     @cached_property
     def is_final(self) -> bool:
         return "final_samples_per_second" in self.pattern.groupindex
+
+
+def stated(
+    marker: str,
+    expression: str,
+    *,
+    values: Mapping[str, str] = MappingProxyType({}),
+    refusal: Refusal | None = None,
+) -> Statement:
+    """The statement of an expression with named groups."""
+    return Statement(marker, re.compile(expression, re.ASCII), values=values, refusal=refusal)
 
 
 class Matched(Protocol):

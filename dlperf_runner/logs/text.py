@@ -6,30 +6,33 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from .records import CUT, Format, LineError
+from .records import CUT, Format, LineError, stated
 
 # A number between other texts, which show that it is whole. Its programs print decimals.
 NUMBER = rb"\d++\.\d++"
+FLOAT = rb"\d+\.\d+(?:e[+-]\d+)?"  # of Python
 WORD = rb"\S{1,64}+"
 END = rb" ?(?=[\r\n]|\Z)"
 # A line that begins with digits: the rest of a number if the line before was wrapped.
 WRAPPED = rb"\r?\n[\d.]{1,40}+(?=(?: images/s)?%s)" % END
 
-# What this project's own programs print after their training.
+# What this project's own programs print after their training, by rank: seconds of a step.
 _SECONDS = r"\d{1,9}+\.\d{6}"
-ALONE = "seconds of a step without communication, by rank: "
-SECONDS_OF_RANKS = re.compile(
-    rf"{ALONE}(?P<alone>{_SECONDS}(?: {_SECONDS}){{0,2000}}+)\r?$", re.ASCII
-)
-
-NCCL = "seconds of NCCL kernels in a step, by rank: "
-NCCL_OF_RANKS = re.compile(rf"{NCCL}(?P<nccl>{_SECONDS}(?: {_SECONDS}){{0,2000}}+)\r?$", re.ASCII)
-
-ALL_REDUCE = "all-reduce of the gradients alone: "
-TIME_OF_ALL_REDUCE = re.compile(
-    rf"{ALL_REDUCE}(?P<reduced_bytes>[1-9]\d{{0,14}}) bytes in (?P<reduced_s>\d{{1,6}}\.\d{{6}}) s"
-    r"(?: through (?P<interface>[\w.:-]{1,64}+))?\r?$",
-    re.ASCII,
+_OF_RANKS = rf"{_SECONDS}(?: {_SECONDS}){{0,2000}}+)\r?$"
+PARTS_OF_STEP = (
+    stated(
+        "seconds of a step without communication, by rank: ",
+        rf"communication, by rank: (?P<alone>{_OF_RANKS}",
+    ),
+    stated(
+        "seconds of NCCL kernels in a step, by rank: ",
+        rf"kernels in a step, by rank: (?P<nccl>{_OF_RANKS}",
+    ),
+    stated(
+        "all-reduce of the gradients alone: ",
+        r"gradients alone: (?P<reduced_bytes>[1-9]\d{0,14}) bytes"
+        r" in (?P<reduced_s>\d{1,6}\.\d{6}) s(?: through (?P<interface>[\w.:-]{1,64}+))?\r?$",
+    ),
 )
 
 # No cluster trains faster, and sums of such numbers are still finite.

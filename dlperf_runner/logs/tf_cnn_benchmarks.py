@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Refusal, Statement
+from .records import Format, Refusal, stated
 
 _NO_TRAINING = Refusal(
     "the rate is not that of a training",
@@ -35,15 +35,10 @@ FORMAT = Format(
     entry=re.compile(rb"(?P<step>)total images/sec: %s" % text.rate_before(text.END)),
     rate=rb"\d+\.\d\d",
     statements=(
-        Statement("Model:  ", re.compile(r"\bModel: {1,12}+(?P<network>\S{1,100}+)")),
-        Statement(
-            " global", re.compile(r"\bBatch size: {1,12}+(?P<global_batch_size>\d{1,9}+) global")
-        ),
-        Statement(
-            " per device",
-            re.compile(r"\A {1,20}+(?P<batch_size_per_device>\d{1,9}+) per device"),
-        ),
-        Statement("Mode:  ", re.compile(r"\bMode: {1,12}+(?!training)"), refusal=_NO_TRAINING),
+        stated("Model:  ", r"\bModel: {1,12}+(?P<network>\S{1,100}+)"),
+        stated(" global", r"\bBatch size: {1,12}+(?P<global_batch_size>\d{1,9}+) global"),
+        stated(" per device", r"\A {1,20}+(?P<batch_size_per_device>\d{1,9}+) per device"),
+        stated("Mode:  ", r"\bMode: {1,12}+(?!training)", refusal=_NO_TRAINING),
     ),
     whole_run=True,
     framework="tensorflow",

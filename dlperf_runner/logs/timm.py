@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Statement
+from .records import Format, stated
 
 FORMAT = Format(
     name="timm",
@@ -28,21 +28,19 @@ FORMAT = Format(
     ),
     rate=rb"\d+\.\d\d",
     statements=(
-        Statement("Model ", re.compile(r"\bModel (?P<network>\S{1,100}+) created, param count:")),
-        Statement("Training in distributed mode", re.compile(r"\btotal (?P<world_size>\d{1,9}+)")),
-        Statement(
+        stated("Model ", r"\bModel (?P<network>\S{1,100}+) created, param count:"),
+        stated("Training in distributed mode", r"\btotal (?P<world_size>\d{1,9}+)"),
+        stated(
             "Training with a single process",
-            re.compile(r"Training with a (?P<world_size>single) process"),
+            r"Training with a (?P<world_size>single) process",
             values={"single": "1"},
         ),
-        Statement(
+        stated(
             "AMP",
-            re.compile(r"Using (?P<precision>native Torch AMP|NVIDIA APEX AMP)\. Training"),
+            r"Using (?P<precision>native Torch AMP|NVIDIA APEX AMP)\. Training",
             values={"native Torch AMP": "amp", "NVIDIA APEX AMP": "amp"},
         ),
-        Statement(
-            "AMP not enabled", re.compile(r"AMP not enabled\. Training in (?P<precision>float32)")
-        ),
+        stated("AMP not enabled", r"AMP not enabled\. Training in (?P<precision>float32)"),
     ),
     zero_based=True,
     one_step=True,

@@ -34,7 +34,7 @@ import re
 from itertools import combinations
 
 from . import text
-from .records import Format, Statement
+from .records import Format, Statement, stated
 
 _AXES = {
     "pp": "mesh_pp",
@@ -50,9 +50,9 @@ _ACCUMULATION = r"gradient accumulation steps (?P<accumulation_steps>\d{1,18}+)"
 def _earlier_mesh(*axes: str) -> Statement:
     names = ", ".join(f"'{axis}'" for axis in axes)
     sizes = ", ".join(rf"(?P<{_AXES[axis]}>\d{{1,18}}+)" for axis in axes)
-    return Statement(
+    return stated(
         f"Building {len(axes)}-D device mesh with ",
-        re.compile(rf"device mesh with \[{names}\], \[{sizes}\](?P<whole_mesh>)", re.ASCII),
+        rf"device mesh with \[{names}\], \[{sizes}\](?P<whole_mesh>)",
     )
 
 
@@ -79,68 +79,52 @@ FORMAT = Format(
     ),
     rate=rb"\d{1,3}(?:,\d{3})*+",
     statements=(
-        Statement(text.ALONE, text.SECONDS_OF_RANKS),
-        Statement(text.NCCL, text.NCCL_OF_RANKS),
-        Statement(text.ALL_REDUCE, text.TIME_OF_ALL_REDUCE),
-        Statement(
+        *text.PARTS_OF_STEP,
+        stated(
             "with local batch size ",
-            re.compile(
-                r"with local batch size (?P<micro_batch_size>\d{1,18}+),"
-                r" global batch size (?P<global_batch_size>\d{1,18}+)"
-                rf"(?:(?:,| \() ?{_ACCUMULATION}\)?)?,"
-                r" sequence length (?P<sequence_length>\d{1,18}+),"
-                r" total steps (?P<total_steps>\d{1,18}+)",
-                re.ASCII,
-            ),
+            r"with local batch size (?P<micro_batch_size>\d{1,18}+),"
+            r" global batch size (?P<global_batch_size>\d{1,18}+)"
+            rf"(?:(?:,| \() ?{_ACCUMULATION}\)?)?,"
+            r" sequence length (?P<sequence_length>\d{1,18}+),"
+            r" total steps (?P<total_steps>\d{1,18}+)",
         ),
-        Statement(
+        stated(
             " tokens per train step, ",
-            re.compile(
-                rf"(?P<tokens_per_step>\d{{1,18}}+) tokens per train step, {_ACCUMULATION},"
-                r" maximum context length (?P<sequence_length>\d{1,18}+),"
-                r" total steps (?P<total_steps>\d{1,18}+)",
-                re.ASCII,
-            ),
+            rf"(?P<tokens_per_step>\d{{1,18}}+) tokens per train step, {_ACCUMULATION},"
+            r" maximum context length (?P<sequence_length>\d{1,18}+),"
+            r" total steps (?P<total_steps>\d{1,18}+)",
         ),
-        Statement(
+        stated(
             " training active",
-            re.compile(
-                r"(?P<recipe>Float8)(?: tensorwise scaled)? training active(?! with)", re.ASCII
-            ),
+            r"(?P<recipe>Float8)(?: tensorwise scaled)? training active(?! with)",
             values={"Float8": "float8"},
         ),
-        Statement(
+        stated(
             " training active",
-            re.compile(r"\bFloat8 training active with recipe (?P<recipe>\w{1,64}+)", re.ASCII),
+            r"\bFloat8 training active with recipe (?P<recipe>\w{1,64}+)",
             values={
                 "tensorwise": "float8",
                 "rowwise": "float8-rowwise",
                 "rowwise_with_gw_hp": "float8-rowwise-gw-hp",
             },
         ),
-        Statement(
+        stated(
             "Converted Linear layers to ",
-            re.compile(r"layers to (?P<recipe>MXFP8|NVFP4)Linear\b", re.ASCII),
+            r"layers to (?P<recipe>MXFP8|NVFP4)Linear\b",
             values={"MXFP8": "mxfp8", "NVFP4": "nvfp4"},
         ),
         # As this project starts it, and its own program.
-        Statement(
+        stated(
             "Starting job: ",
-            re.compile(
-                r"Starting job: (?P<network>[^\s,]{1,64}+), precision (?P<precision>\w{1,32}+),"
-                r"(?: recipe (?P<recipe>\w{1,32}+),)?",
-                re.ASCII,
-            ),
+            r"Starting job: (?P<network>[^\s,]{1,64}+), precision (?P<precision>\w{1,32}+),"
+            r"(?: recipe (?P<recipe>\w{1,32}+),)?",
         ),
-        Statement(
+        stated(
             "device mesh with parallelism: ",
-            re.compile(
-                r"\bpp=(?P<mesh_pp>\d{1,18}+), dp_replicate=(?P<mesh_ddp>\d{1,18}+),"
-                r" dp_shard=(?P<mesh_fsdp>\d{1,18}+), cp=(?P<mesh_cp>\d{1,18}+),"
-                r" tp=(?P<mesh_tp>\d{1,18}+)"
-                r"(?:, ep=(?P<mesh_ep>\d{1,18}+))?(?P<whole_mesh>)\b",
-                re.ASCII,
-            ),
+            r"\bpp=(?P<mesh_pp>\d{1,18}+), dp_replicate=(?P<mesh_ddp>\d{1,18}+),"
+            r" dp_shard=(?P<mesh_fsdp>\d{1,18}+), cp=(?P<mesh_cp>\d{1,18}+),"
+            r" tp=(?P<mesh_tp>\d{1,18}+)"
+            r"(?:, ep=(?P<mesh_ep>\d{1,18}+))?(?P<whole_mesh>)\b",
         ),
         *_EARLIER_MESHES,  # until 2025
     ),

@@ -24,7 +24,7 @@ FORMAT = Format(
         rb"Step (?P<step>\d{1,12}+) \| loss:(?P<loss>%s) (?:[a-z_/]{1,64}+:\S{1,64}+ ){0,8}?"
         rb"tokens_per_second_per_gpu:%s" % (text.WORD, text.rate_until(rb"(?: |%s)" % text.END))
     ),
-    rate=rb"\d+\.\d+(?:e[+-]\d+)?",
+    rate=text.FLOAT,
     statements=(),
     one_step=True,
     rates_are_per="device",

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Statement
+from .records import Format, Statement, stated
 from .statements import EXACT, NAMESPACE
 
 FORMAT = Format(
@@ -32,9 +32,7 @@ FORMAT = Format(
     ),
     rate=rb"\d+\.(?:\d{4}|\d{6})",
     statements=(
-        Statement(
-            "Not using distributed", re.compile(r"(?P<world_size>Not) using"), values={"Not": "1"}
-        ),
+        stated("Not using distributed", r"(?P<world_size>Not) using", values={"Not": "1"}),
         Statement(
             "Namespace(",
             NAMESPACE,

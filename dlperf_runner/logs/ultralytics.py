@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from .records import Format, Statement
+from .records import Format, stated
 from .statements import EXACT
 
 _ROW = (
@@ -40,16 +40,11 @@ _FAST = Format(
     ),
     rate=rb"\d+\.\d\d",
     statements=(
-        Statement(_SETTINGS, re.compile(r"\bbatch=(?P<global_batch_size>\d{1,9}+)\b")),
-        Statement(
-            _SETTINGS,
-            re.compile(r"\bamp=(?P<precision>True|False)\b"),
-            values={"True": "amp", "False": EXACT},
+        stated(_SETTINGS, r"\bbatch=(?P<global_batch_size>\d{1,9}+)\b"),
+        stated(
+            _SETTINGS, r"\bamp=(?P<precision>True|False)\b", values={"True": "amp", "False": EXACT}
         ),
-        Statement(
-            _SETTINGS,
-            re.compile(r"\bmodel=(?:[^\s,]{0,200}/)?(?P<network>[\w-]{1,64}+)\.(?:pt|yaml)\b"),
-        ),
+        stated(_SETTINGS, r"\bmodel=(?:[^\s,]{0,200}/)?(?P<network>[\w-]{1,64}+)\.(?:pt|yaml)\b"),
     ),
     rates_are_per="step",
     framework="pytorch",

@@ -26,7 +26,7 @@ FORMAT = Format(
         rb"(?<![/\w])step:(?P<step>\d{1,12}+) - | - perf/throughput:%s"
         % text.rate_until(rb"(?: - |%s)" % text.END)
     ),
-    rate=rb"\d+\.\d+(?:e[+-]\d+)?",
+    rate=text.FLOAT,
     statements=(),
     one_step=True,
     rates_are_per="device",

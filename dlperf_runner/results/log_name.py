@@ -92,6 +92,7 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
     return words._replace(repeat=words.repeat or repeat, **of_directories)
 
 
+@functools.lru_cache(maxsize=16)  # each name is asked for twice
 def _words_of_name(name: str, by: str) -> PathWords:
     """What one name says."""
     found: dict[str, Any] = {}

@@ -72,8 +72,9 @@ def named_formats(
         return {}
     found = _words_at(path, directories)
     stated = [statement["model"].value] if "model" in statement else [*found.first, *found.others]
-    forms = {m.workload.log_format for m in models if not {*stated}.isdisjoint(m.names)}
-    return {name: own[name] for name in sorted(forms & own.keys())}
+    of_user = [model for model in models if model.workload.log_format in own]
+    forms = {m.workload.log_format for m in of_user if not {*stated}.isdisjoint(m.names)}
+    return {name: own[name] for name in sorted(forms)}
 
 
 class _Identification:
