@@ -249,7 +249,7 @@ def parse_tail(form: Format | None, tail: str) -> float | None:
     for _, block in _blocks(form, [tail.encode("utf-8", "replace")]):
         for match in steps.with_rate(form, block.data):
             try:
-                rates.append(text.rate(match["rate"], form))
+                rates.append(text.rate_in(match, form))
             except LineError:
                 continue
     return rates[-1] if rates else None

@@ -32,7 +32,12 @@ _RATE_WORD = re.compile(
     re.IGNORECASE,
 )
 _TIME_UNIT = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)\b")
-_TIME_WORD = re.compile(r"(?:time|timing|elapsed|dt)[^\d|,]{0,24}$", re.IGNORECASE)
+_TIME_OF_STEP = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch)\b")
+# Not the time of a part of a step.
+_TIME_WORD = re.compile(
+    r"(?<!data[ _])(?<!forward[ _])(?<!backward[ _])(?:time|timing|elapsed|dt)[^\d|,]{0,24}$",
+    re.IGNORECASE,
+)
 
 
 @dataclass
@@ -60,7 +65,7 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
             continue
         kind = kinds.setdefault(shape, _Kind())
         kind.number += 1
-        if len(kind.lines) <= _ENOUGH:
+        if len(kind.lines) <= _ENOUGH and line not in kind.lines:
             kind.lines.append(line)
     repeated = [kind for kind in kinds.values() if kind.number >= _ENOUGH]
     repeated.sort(key=lambda kind: -kind.number)
@@ -88,13 +93,17 @@ def _step(lines: Sequence[str]) -> int | None:
         texts = [match[0] for match in column]
         if not all(text.isdigit() for text in texts):
             continue
-        if all(int(a) < int(b) for a, b in pairwise(texts)):
-            start, end = column[0].span()
-            around = lines[0][max(0, start - 1) : start] + lines[0][end : end + 1]
-            if not set(around) & set(":-"):
-                grows.append(place)
+        is_growing = all(int(a) < int(b) for a, b in pairwise(texts))
+        if is_growing and not _in_time(lines[0], column[0]):
+            grows.append(place)
     named = (n for n in grows if _STEP_WORD.search(lines[0][: rows[0][n].start()]))
     return next(named, grows[0] if grows else None)
+
+
+def _in_time(line: str, number: re.Match[str]) -> bool:
+    """Whether a number is a part of a date or of a time of day."""
+    before = re.search(r"\d[:-]$", line[: number.start()])
+    return bool(before or re.match(r"[:-]\d", line[number.end() : number.end() + 2]))
 
 
 def _rate(line: str, numbers: Sequence[re.Match[str]]) -> tuple[int, str] | None:
@@ -106,8 +115,9 @@ def _rate(line: str, numbers: Sequence[re.Match[str]]) -> tuple[int, str] | None
         named = [n for n, m in enumerate(numbers) if word.search(line[: m.start()])]
         in_unit = [n for n, m in enumerate(numbers) if unit.match(line, m.end())]
         if group == DURATION:
-            in_unit = [n for n in in_unit if n in named]
-        if places := in_unit or named:
+            of_step = [n for n, m in enumerate(numbers) if _TIME_OF_STEP.match(line, m.end())]
+            in_unit = of_step or [n for n in in_unit if n in named]
+        if places := [n for n in in_unit or named if not _in_time(line, numbers[n])]:
             return places[0], group
     return None
 
@@ -121,7 +131,7 @@ def _expression(lines: Sequence[str]) -> str | None:
         return None
     place, group = rate
     wanted = [(row[step][0].encode(), row[place][0].encode()) for row in rows]
-    for longest in (0, 24):
+    for longest in (0, 12, 24):
         regex = _joined(lines[0], rows[0], {step: "step", place: group}, longest)
         try:
             described = Lines(regex)

@@ -16,8 +16,8 @@ The last two are lines of the files `vis_data/*.json` of mmengine and `*.log.jso
 only the first epoch counts. Steps count from 1, in epochs or in all.
 
 The program prints every 50 steps, or as its configuration says; only rank 0 prints. Before 2019,
-mmcv printed no memory. `base_lr`, and a learning rate for each group of parameters, may be among
-the rates. Data without `eta` has no time.
+mmcv printed no memory, and in 2018 no `eta`. `base_lr`, and a learning rate for each group of
+parameters, may be among the rates.
 
 Source: open-mmlab/mmengine 2543429, mmengine/runner/log_processor.py; open-mmlab/mmcv 9db49e5
 (2018), 0d5332a (2020) and 9185eee (2022), mmcv/runner/hooks/logger/text.py and log_buffer.py.
@@ -34,7 +34,7 @@ from .records import Format
 _COUNTED = rb" {0,8}+(?P<step>\d{1,9}+)/"
 _LOSS = rb"(?:(?>[^\r\n]{0,2000}?\bloss: )(?P<loss>[^\s,]{1,64}+))?"
 _OLD_TIME = (
-    rb"[ \t]{1,8}+(?>[^\r\n]{0,400}?\beta: [^\r\n]{1,40}?, time: )(?P<rate>[^\s,]{1,64}+), "
+    rb"[ \t]{1,8}+(?>[^\r\n]{0,400}?(?<!\w)time: )(?P<rate>[^\s,]{1,64}+), "
     rb"data_time: " + _LOSS
 )
 _NEW_TIME = rb"  (?>[^\r\n]{0,400}?  time: )(?P<rate>%s)  data_time: " % text.WORD + _LOSS

@@ -29,7 +29,7 @@ class Ranks:
         for match, rank in zip(matches, writers, strict=True):
             if rank is not None and match["rate"] and match["step"]:
                 try:
-                    rate = text.rate(match["rate"], form)
+                    rate = text.rate_in(match, form)
                 except LineError:
                     continue  # that of the rank whose steps count is reported
                 line = block.line(match.start("rate"))

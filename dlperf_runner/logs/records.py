@@ -170,9 +170,10 @@ class Format:
     `entry` matches a line with a rate. Its named groups are `step`, `rate`, and optionally `loss`,
     `time`, `epoch` with `of_epoch` (steps count in each epoch anew, and each has so many steps),
     `memory_gib`, `tflops` (of a device), `mfu` (in percent), `compute` (the rate without
-    waiting for data), `skipped` (the steps since the line before that changed no weight), and what
-    each of these lines states of the whole run: `batch`, the global batch size, and `total`, the
-    number of steps, or `last`, the number of the last step, counted from 0.
+    waiting for data), `skipped` (the steps since the line before that changed no weight), `inverse`
+    (the unit, if `rate` is the duration of a step in seconds), and what each of these lines states
+    of the whole run: `batch`, the global batch size, and `total`, the number of steps, or `last`,
+    the number of the last step, counted from 0.
     A match without a rate gives the loss of a step whose rate follows. `marker` is a literal text
     that each match contains. `rate`
     matches a whole rate, so that a number that was cut or wrapped is noticed. `sample` is a line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, repeat
 
@@ -96,6 +96,8 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         epochs, lengths = ([int(group[g][n]) for n in with_rate] for g in ("epoch", "of_epoch"))
         counted = tuple(_of_epochs(epochs, lengths, counted, seen))
     per_second = _rates(form, block, rates)
+    if "inverse" in group:
+        per_second = _inverted(per_second, group)
     if form.running_mean is not None:
         amounts = [int(amount) for amount in group["amount"]] if "amount" in group else counted
         per_second = list(_since_line_before(form.running_mean, amounts, per_second, seen))
@@ -221,6 +223,13 @@ def first_rank(form: Format, block: Block) -> str | None:
     """The rank that wrote the first rate in a block, if launchers name it."""
     lines = zip(block.data.split(b"\n"), block.ranks, strict=True) if block.ranks else ()
     return next((rank for line, rank in lines if rank and any(with_rate(form, line))), None)
+
+
+def _inverted(rates: Sequence[float], group: Mapping[str, Sequence[bytes]]) -> list[float]:
+    """The rates, of which some are printed as durations."""
+    printed = zip(group["rate"], group["inverse"], strict=True)
+    units = [unit for rate, unit in printed if rate]
+    return [1 / n if unit else n for n, unit in zip(rates, units, strict=True)]
 
 
 def _rates(form: Format, block: Block, printed: Sequence[bytes]) -> list[float]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from .records import CUT, Format, LineError, stated
+from .records import CUT, Format, LineError, Matched, stated
 
 # A number between other texts, which show that it is whole. Its programs print decimals.
 NUMBER = rb"\d++\.\d++"
@@ -83,6 +83,12 @@ def rate(printed: bytes, form: Format, others: Sequence[bytes] = ()) -> float:
     else:
         problem, expected, shown = "the rate is not a number", "a number", repr(shown)
     raise LineError(0, problem, expected=expected, found=shown)
+
+
+def rate_in(match: Matched, form: Format) -> float:
+    """The rate of a match. Raises LineError as `rate` does."""
+    printed = rate(match["rate"], form)
+    return 1 / printed if "inverse" in form.entry.groupindex and match["inverse"] else printed
 
 
 _CUT = CUT.encode()

@@ -28,15 +28,17 @@ _ROW = (
     rb"(?P<epoch>\d{1,6}+)/\d{1,6}+ {1,12}+[\d.]{1,8}+G (?>[^\r\n%%|]{10,200}?: {1,4}+100%%)%s"
     rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) %s(?=[ \t]{0,8}+\r?(?:\n|\Z))"
 )
+_UNIT = rb"(?:it/s|(?P<inverse>s/it))"
 _TQDM = rb"\|[^|\r\n]{0,400}+\| "
 _OTHER = rb"|100%\|"  # a bar of validation, or one before its last state: it has no rate here
 _SETTINGS = "engine/trainer: "
-_FAST = Format(
+_BAR = Format(
     name="ultralytics",
     sample="1/100      6.73G      1.081 ...   640: 100%|███| 16/16 [00:05<00:00,  2.78it/s]",
     marker=b"100%|",
     entry=re.compile(
-        _ROW % (_TQDM, rb"\[[\d:]{4,12}+<00:00, {0,8}+(?P<rate>[^\s\]]{1,64}?)it/s\]") + _OTHER
+        _ROW % (_TQDM, rb"\[[\d:]{4,12}+<00:00, {0,8}+(?P<rate>[^\s\]]{1,64}?)%s\]" % _UNIT)
+        + _OTHER
     ),
     rate=rb"\d+\.\d\d",
     statements=(
@@ -49,16 +51,8 @@ _FAST = Format(
     rates_are_per="step",
     framework="pytorch",
 )
-_SLOW = replace(
-    _FAST,
-    sample="1/100      6.73G      1.081 ...   640: 100%|███| 99/99 [01:52<00:00,  1.14s/it]",
-    entry=re.compile(
-        _ROW % (_TQDM, rb"\[[\d:]{4,12}+<00:00, {0,8}+(?P<rate>[^\s\]]{1,64}?)s/it\]") + _OTHER
-    ),
-    seconds=1.0,
-)
 _NEW = replace(
-    _FAST,
+    _BAR,
     sample="12/300      3.87G       3.63 ...   640: 100% ━━━━━━━━━━━━ 8/8 3.1it/s 2.6s",
     marker=b"it/s ",
     entry=re.compile(
@@ -67,4 +61,4 @@ _NEW = replace(
     ),
     rate=rb"\d+\.\d",
 )
-FORMAT = replace(_FAST, variants=(_SLOW, _NEW))
+FORMAT = replace(_BAR, variants=(_NEW,))

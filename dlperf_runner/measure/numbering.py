@@ -93,7 +93,7 @@ def numbering(
         every = epoch_length  # one line in each epoch
     every = every or min(steps[0], rule.log_every)
     if len(places) > 1:
-        _check_epochs(places, within, steps, line_of, name)
+        _check_epochs(places, within, steps, epoch_length or every, line_of, name)
     if steps[-1] > rule.total_steps + rule.surplus_steps:
         beyond = next(n for n, step in enumerate(steps) if step > rule.total_steps)
         raise _too_many(rule, steps[beyond], line_of(beyond), name, hint)
@@ -151,13 +151,17 @@ def _check_epochs(
     places: Sequence[Sequence[int]],
     within: Sequence[int],
     steps: Sequence[int],
+    length: int,
     line_of: LineOf,
     name: str,
 ) -> None:
-    """Raise UserError if an epoch does not have the same lines as the others; the log may begin
-    and end within one."""
-    index = 0
+    """Raise UserError if an epoch is missing or does not have the same lines as the others; the log
+    may begin and end within one."""
+    index, next_epoch = 0, (steps[0] - 1) // length
     for number, epoch in enumerate(places):
+        if missing := (steps[index] - 1) // length - next_epoch:
+            raise wrong_step(steps, index, steps[index] - missing * length, line_of, name)
+        next_epoch += 1
         wanted = list(within)
         if number == 0:
             wanted = wanted[len(wanted) - len(epoch) :]

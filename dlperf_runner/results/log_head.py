@@ -85,13 +85,13 @@ def batch_of(
     micro = printed.get("micro_batch_size")
     of_log = next((h for h in headers if h.batch_size_per_device is not None), None)
     one = int(micro) if micro and _COUNT.fullmatch(micro) else None
+    of_all = ((h.line, h.global_batch_size) for h in headers if h.global_batch_size is not None)
+    shared = next((Stated(as_batch_size(n / world_size), by(line)) for line, n in of_all), None)
     if not form.batch_of_step:
-        stated = Stated(of_log.batch_size_per_device, by(of_log.line)) if of_log else None
+        stated = Stated(of_log.batch_size_per_device, by(of_log.line)) if of_log else shared
         return stated, one
-    for header in headers:
-        if header.global_batch_size is not None:
-            batch = as_batch_size(header.global_batch_size / world_size)
-            return Stated(batch, by(header.line)), one
+    if shared:
+        return shared, one
     if of_log is None or of_log.batch_size_per_device is None:
         return _batch_of_replica(headers, printed, one), one
     one_batch = of_log.batch_size_per_device

@@ -342,6 +342,11 @@ def logs_without_a_rate() -> list[Damage]:
 
 
 DAMAGES = [
+    Damage(
+        "ultralytics/whole",
+        *("1.061     0.4706      1.084         10        640: 100%", "torn"),
+        *("step 48 follows 16", "32", "48", 5),
+    ),
     *damage_of_the_trainer(),
     *logs_without_a_rate(),
     *impossible_rates(),
