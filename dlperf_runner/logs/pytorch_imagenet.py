@@ -53,4 +53,6 @@ FORMAT = replace(
     seconds=1.0,
     rates_are_per="step",
     variants=(_SPEED,),
+    caveat="a line has the time of one step: if steps between the lines waited for data, as the"
+    " means in parentheses show, the rate is too high",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, repeat
+from itertools import islice, pairwise, repeat
 
 from . import text
 from .reader import REPLACED, Block, holds
@@ -69,18 +69,7 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         steps = [step or b"1" for step in steps]
     empty: Sequence[bytes] = (b"",) * len(kept)
     printed, times = group.get("loss", empty), group.get("time", empty)
-    for name in [name for name in OF_RUN if name in group]:
-        if stated := set(filter(None, group[name])):
-            seen.of_run.setdefault(name, set()).update(stated)
-    if "memory_gib" in group:
-        seen.memory_gib = max(seen.memory_gib or 0, *map(float, group["memory_gib"]))
-    if "compute" in group:
-        seen.compute_rates += text.optional_numbers(group["compute"])
-    for name, column in (("tflops", seen.tflops), ("mfu", seen.mfu)):
-        if name in group:
-            column.extend(text.optional_numbers([n.replace(b",", b"") for n in group[name]]))
-    if "skipped" in group:
-        seen.skipped += [int(number or 0) for number in group["skipped"]]
+    _add(seen, group)
     if seen.losses or not all(rates):
         writers = _writers(form, block)
         if len(kept) < len(entries):
@@ -99,7 +88,7 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     if "inverse" in group:
         per_second = _inverted(per_second, group)
     if form.running_mean is not None:
-        amounts = [int(amount) for amount in group["amount"]] if "amount" in group else counted
+        amounts = _amounts(form, block, group, seen) if "amount" in group else counted
         per_second = list(_since_line_before(form.running_mean, amounts, per_second, seen))
     return Columns(
         [number + 1 for number in counted] if form.zero_based else list(counted),
@@ -107,6 +96,40 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         text.optional_numbers(printed),
         text.unix_times(times),
     )
+
+
+def _add(seen: Seen, group: Mapping[str, Sequence[bytes]]) -> None:
+    """Add what the lines print besides steps and rates."""
+    for name in [name for name in OF_RUN if name in group]:
+        if stated := set(filter(None, group[name])):
+            seen.of_run.setdefault(name, set()).update(stated)
+    if "memory_gib" in group:
+        seen.memory_gib = max(seen.memory_gib or 0, *map(float, group["memory_gib"]))
+    if "compute" in group:
+        seen.compute_rates += text.optional_numbers(group["compute"])
+    for name, column in (("tflops", seen.tflops), ("mfu", seen.mfu)):
+        if name in group:
+            column.extend(text.optional_numbers([n.replace(b",", b"") for n in group[name]]))
+    if "skipped" in group:
+        seen.skipped += [int(number or 0) for number in group["skipped"]]
+
+
+def _amounts(
+    form: Format, block: Block, group: Mapping[str, Sequence[bytes]], seen: Seen
+) -> list[int]:
+    """What the steps counted up to each line. Raises LineError if that does not grow."""
+    before = seen.running_mean[0] if seen.running_mean else 0
+    amounts = [int(amount) for amount in group["amount"]]
+    for index, (earlier, amount) in enumerate(pairwise([before, *amounts])):
+        if amount <= earlier:
+            match = next(islice(with_rate(form, block.data), index, None))
+            raise LineError(
+                block.line(match.start("rate")),
+                "the number of tokens does not grow",
+                expected=f"more than {earlier}",
+                found=str(amount),
+            )
+    return amounts
 
 
 def _of_first_epoch(group: dict[str, Sequence[bytes]], seen: Seen) -> Collection[int]:

@@ -343,6 +343,11 @@ def logs_without_a_rate() -> list[Damage]:
 
 DAMAGES = [
     Damage(
+        "llama_factory/whole",
+        *('"total_tokens": 249872', '"total_tokens": 24987'),
+        *("the number of tokens does not grow", "more than 185980", "24987"),
+    ),
+    Damage(
         "ultralytics/whole",
         *("1.061     0.4706      1.084         10        640: 100%", "torn"),
         *("step 48 follows 16", "32", "48", 5),
