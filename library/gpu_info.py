@@ -31,7 +31,12 @@ rocm: {description: Version of ROCm., returned: always, type: str}
 pci: {description: "PCI addresses of all GPUs, even those unknown to the driver; null if unknown.", returned: always, type: list}
 pcie: {description: "C(width max_width speed max_speed) of the GPUs' PCIe links by their address, speeds in GT/s.", returned: always, type: dict}
 nvswitches: {description: PCI addresses of what manages the board's NVSwitches., returned: always, type: list, elements: str}
-imex: {description: C(is_active) of the service nvidia-imex and the number of its C(channels); null without GPUs of NVL72., returned: always, type: dict}
+imex:
+  description: >-
+    C(is_active) of the service nvidia-imex, the number of its C(channels), the state of the C(domain) and its nodes that are C(missing); null without
+    GPUs of NVL72.
+  returned: always
+  type: dict
 fabric_manager: {description: C(version) and C(is_active) of the fabric manager; null on boards without NVSwitch., returned: always, type: dict}
 driver: {description: Version of the driver according to nvidia-smi., returned: always, type: str}
 driver_running: {description: Version of the loaded kernel module., returned: always, type: str}

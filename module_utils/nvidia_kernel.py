@@ -63,8 +63,21 @@ def is_active(service, timeout):
 
 
 def imex(root, timeout):
-    """{is_active, channels} of what shares memory between the nodes of an NVLink domain (NVL72)."""
-    return {"is_active": is_active("nvidia-imex", timeout), "channels": len(names(root, "dev/nvidia-caps-imex-channels"))}
+    """What shares memory between the nodes of an NVLink domain (NVL72). Its control prints of each node
+
+    Node #0   - 10.136.206.48   - READY
+    Node #1   * 10.136.206.49 * - UNAVAILABLE - Version: 580.105.08
+    Domain State: DEGRADED
+    """
+    table = output(timeout, "nvidia-imex-ctl", "-N") or ""
+    domain = re.search(r"Domain State: *(\w+)", table)
+    nodes = re.findall(r"(?m)^Node #\d+[ *-]+(\S+)[ *-]+([A-Z_]+)", table)
+    return {
+        "is_active": is_active("nvidia-imex", timeout),
+        "channels": len(names(root, "dev/nvidia-caps-imex-channels")),
+        "domain": domain.group(1) if domain else None,
+        "missing": [name for name, state in nodes if state != "READY"],
+    }
 
 
 def secure_boot(root):

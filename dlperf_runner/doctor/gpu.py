@@ -171,14 +171,7 @@ def _fabric(name: str, facts: Facts) -> Iterator[Finding]:
                 name, "fabric manager version", "failed", str(driver), version or "none", hint
             )
     if imex := facts["imex"]:
-        is_good = None if imex["is_active"] is None else imex["is_active"] and imex["channels"] > 0
-        found = f"{'active' if imex['is_active'] else 'not active'}, {imex['channels']} channels"
-        hint = (
-            "systemctl enable --now nvidia-imex, with all nodes of the NVLink domain in"
-            " /etc/nvidia-imex/nodes_config.cfg; options nvidia NVreg_CreateImexChannel0=1 makes a"
-            " channel. Without it NCCL reaches other nodes by the network only, or fails"
-        )
-        yield check_finding(name, "imex", is_good, "active, with a channel", found, hint)
+        yield _imex(name, imex)
     if bad := _of(facts["gpus"], _unregistered):
         expected = "Completed, Success"
         hint = (
@@ -190,6 +183,22 @@ def _fabric(name: str, facts: Facts) -> Iterator[Finding]:
         yield Finding(name, "nvlink fabric", "failed", expected, bad, hint)
     elif any(gpu["fabric"] for gpu in facts["gpus"]):
         yield Finding(name, "nvlink fabric", "ok", "Completed, Success", "Completed, Success")
+
+
+def _imex(name: str, imex: Any) -> Finding:
+    """Check that the node shares GPU memory with the other nodes of its NVLink domain."""
+    is_up = imex["domain"] in (None, "UP")
+    is_good = None if imex["is_active"] is None else imex["is_active"] and imex["channels"] > 0
+    found = f"{'active' if imex['is_active'] else 'not active'}, {imex['channels']} channels"
+    if not is_up:
+        found += f", domain {imex['domain']}, not ready: {', '.join(imex['missing']) or 'unknown'}"
+    hint = (
+        "set dlperf_nvlink_domain to the name of the node's rack and provision all its nodes (role"
+        " imex), or write them into /etc/nvidia-imex/nodes_config.cfg, the same on each, and"
+        " restart nvidia-imex. Without it NCCL reaches other nodes by the network only, or fails"
+    )
+    expected = "active, with a channel, domain UP"
+    return check_finding(name, "imex", is_good and is_up, expected, found, hint)
 
 
 def _unregistered(gpu: Any) -> str:

@@ -22,7 +22,7 @@ from ..core.errors import UserError
 from ..core.files import read_text
 from ..core.node import ENVIRONMENTS
 from ..core.paths import shipped
-from . import adoption, environments, ssh_mesh
+from . import adoption, environments, nvlink, ssh_mesh
 
 # The parts of a stack whose release tables have packages for this processor only.
 PROCESSOR = "x86_64"
@@ -267,6 +267,7 @@ def of_all(
     return {
         "node_base_hosts": hosts,
         "slurm_addresses": {name: name for name in names} | hosts,
+        "imex_domains": nvlink.domains({name: name for name in names} | hosts, hostvars),
         "ssh_mesh_addresses": ssh_mesh.addresses(names, hostvars),
         "provision_mesh": ssh_mesh.agreed(stamps),
     }

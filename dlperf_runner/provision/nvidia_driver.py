@@ -3,6 +3,7 @@ driver_info."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -137,8 +138,9 @@ def reboot_needed(
 
 
 def pins(release: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A release's pins, with those of the fabric manager's packages: they move with the driver
-    wherever they are installed."""
-    fabric = {**release.get("fabric_packages", {}), **release.get("nvlink5_packages", {})}
-    own = [{"packages": [name], "version": version} for name, version in fabric.items()]
+    """A release's pins, with those of NVLink's packages: they move with the driver wherever they
+    are installed."""
+    parts = (release.get(f"{part}_packages", {}) for part in ("fabric", "nvlink5", "imex"))
+    exact = [*itertools.chain.from_iterable(part.items() for part in parts)]
+    own = [{"packages": [name], "version": version} for name, version in exact]
     return [*release["pins"], *own]

@@ -76,17 +76,6 @@ def conf(
 OLD = ("xenial", "bionic", "focal", "jammy", "noble", "buster", "bullseye", "bookworm")
 
 
-def domains(
-    names: Mapping[str, str], hostvars: Mapping[str, Mapping[str, Any]]
-) -> dict[str, list[str]]:
-    """The nodes, by their names in Slurm, of each NVLink domain (`dlperf_nvlink_domain`)."""
-    found: dict[str, list[str]] = {}
-    for name, own in names.items():
-        if domain := hostvars[name].get("dlperf_nvlink_domain"):
-            found.setdefault(str(domain), []).append(own)
-    return found
-
-
 def topology(blocks: Mapping[str, Sequence[str]]) -> str:
     """The lines of topology.conf: an NVLink domain is a block, whose nodes a job gets together."""
     return "".join(f"BlockName={name} Nodes={','.join(own)}\n" for name, own in blocks.items())
@@ -101,7 +90,8 @@ def topology_refusal(domain: object, release: str, system: str) -> str:
     if release in OLD or system.startswith("rhel"):
         return (
             "Slurm of this release has no topology/block of 24.05, which dlperf_nvlink_domain"
-            " needs. Leave the variable out, or use Debian 13"
+            " needs. Set slurm_nvlink_domain: '' for all nodes (jobs may then be spread over"
+            " domains), or use Debian 13"
         )
     return ""
 

@@ -72,13 +72,16 @@ show) test -e /srv/started-$unit && state=active || state=inactive
   printf "Id=$2\\nLoadState=loaded\\nActiveState=$state\\n" ;;
 is-enabled) test -e /srv/enabled-$unit && echo enabled || { echo disabled; exit 1; } ;;
 enable | disable) rm -f /srv/enabled-$unit; test $1 = disable || touch /srv/enabled-$unit ;;
-start | stop) rm -f /srv/started-$unit; test $1 = stop || touch /srv/started-$unit ;;
+start | stop | restart) rm -f /srv/started-$unit; echo $1 $unit >> /srv/services
+  test $1 = stop || touch /srv/started-$unit ;;
 esac
 case "$1 $unit" in
 "start nvidia-fabricmanager") rm -f /srv/cuda-fails ;;
 "stop nvidia-fabricmanager") echo cuInit 802 > /srv/cuda-fails ;;
 esac
 true""",
+    # The nodes of the lab may make no devices.
+    "mknod": 'test "$1 $2 $4 $5 $6" = "-m 0666 c 234 0" && : > "$3"',
     # What a boot loads lies in /srv/boot/at: an initial file system may bring the old driver again.
     "shutdown": f"""
 trap '' HUP
@@ -88,6 +91,7 @@ setsid sh -c 'sleep 2; . /srv/boot/at; echo $$ > /srv/boot/id' > /dev/null 2>&1 
 PREPARED = f"""
 mkdir -p /etc/modprobe.d /srv/boot /run/systemd/system {TREE}/sys/bus/pci/devices/0000:05:00.0
 mkdir -p $(dirname {LOADED}) && ln -s /lib /run /var /usr {TREE} && : > /srv/boot/at
+printf 'Character devices:\n195 nvidia\n234 nvidia-caps-imex-channels\n' > {TREE}/proc/devices
 echo 0x10de > {TREE}/sys/bus/pci/devices/0000:05:00.0/vendor
 echo 0x068000 > {TREE}/sys/bus/pci/devices/0000:05:00.0/class
 echo cuInit 802 > /srv/cuda-fails
@@ -147,10 +151,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverCluster]
         lab.said("node1", PREPARED)
         for name, script in PROGRAMS.items():
             place(lab, f"/usr/sbin/{name}", f"#!/bin/sh\n# stand-in\n{script}\n".encode())
-        lab.said("node1", "ln -sf /usr/sbin/systemctl /usr/sbin/nvidia-smi /usr/bin")
+        lab.said(
+            "node1", "ln -sf /usr/sbin/systemctl /usr/sbin/nvidia-smi /usr/sbin/mknod /usr/bin"
+        )
         library = libcuda(scratch, "/srv/cuda-fails")
         place(lab, "/usr/lib/x86_64-linux-gnu/libcuda.so.1", library.read_bytes())
-        given = {"nvidia_driver_root": TREE, "fabric_manager_root": TREE}
+        given = {"nvidia_driver_root": TREE, "fabric_manager_root": TREE, "imex_root": TREE}
         yield DriverCluster(lab, vendors, scratch, vendors.variables | given)
     finally:
         lab.down()
@@ -257,6 +263,59 @@ def test_nvswitches_of_nvlink_5_get_their_subnet_manager(cluster: DriverCluster)
     cluster.lab.said("node1", f"rm -r {device}")
     assert status == 0, output
     assert re.search(r"node1 : ok=\d+ changed=0 ", output), output
+
+
+def test_nodes_of_an_nvlink_domain_share_gpu_memory(cluster: DriverCluster) -> None:
+    """GB200 NVL72 (NVIDIA/nccl#2186)."""
+    cluster.runs(NEW)
+    was = cluster.state("node1")
+    rack = {"dlperf_nvlink_domain": "rack1"}
+    two = rack | {"imex_domains": {"rack1": ["10.11.0.2", "10.11.0.3"]}}
+    status, output = cluster.role(**two)
+    assert status == 0, output
+    wanted = {"nvidia-imex": f"{NEW}-1ubuntu1"}
+    assert cluster.versions("node1", wanted) == wanted
+    nodes, channel = "/etc/nvidia-imex/nodes_config.cfg", "/dev/nvidia-caps-imex-channels/channel0"
+    said = cluster.lab.said
+    assert said("node1", f"cat {nodes}").split() == ["10.11.0.2", "10.11.0.3"]
+    assert "NVreg_CreateImexChannel0=1" in said("node1", "cat /etc/modprobe.d/dlperf-imex.conf")
+    said("node1", f"ls {channel} /srv/enabled-nvidia-imex /srv/started-nvidia-imex")
+    assert "nvidia-imex" in said("node1", "apt-mark showhold").split()
+    status, output = cluster.role(**two)
+    assert status == 0, output
+    assert re.search(r"node1 : ok=\d+ changed=0 ", output), output
+
+    # Another node of the rack: the service reads the list when it starts, which would end work.
+    three = rack | {"imex_domains": {"rack1": ["10.11.0.2", "10.11.0.3", "10.11.0.4"]}}
+    process = f"{TREE}/proc/41327"
+    said("node1", f"mkdir -p {process}/fd; echo python3 > {process}/comm")
+    said("node1", f"ln -s /dev/nvidia0 {process}/fd/3")
+    now = cluster.state("node1")
+    status, output = cluster.role(**three)
+    said("node1", f"rm -r {process}")
+    assert status == 2, output
+    assert "IMEX restarts, while processes use the GPUs: python3 (41327)" in output
+    assert cluster.state("node1") == now
+    status, output = cluster.role(**three)
+    assert status == 0, output
+    assert said("node1", "tail -1 /srv/services") == "restart nvidia-imex"
+
+    status, output = cluster.role(role="imex", part="absent")
+    assert status == 0, output
+    assert said("node1", f"ls {nodes} /srv/*-nvidia-imex 2> /dev/null || true") == ""
+    cluster.remove()
+    said("node1", f"rm {channel}")
+    cluster.runs(NEW)
+    assert cluster.state("node1") == was
+
+
+def test_an_older_driver_knows_no_nvlink_domain(cluster: DriverCluster) -> None:
+    was = cluster.state("node1")
+    given = {"dlperf_nvlink_domain": "rack1", "imex_domains": {"rack1": ["10.11.0.2"]}}
+    status, output = cluster.role(version=OLD, **given)
+    assert status == 2, output
+    assert "need the package nvidia-imex, and none is known for driver 535" in output
+    assert cluster.state("node1") == was
 
 
 def test_driver_and_fabric_manager_move_in_one_transaction(cluster: DriverCluster) -> None:

@@ -128,6 +128,19 @@ def test_a_gpu_of_today(tmp_path: Path) -> None:
 
 
 # Azure/azhpc-images#506: no value is N/A, and the fabric is not there.
+IMEX = """\
+N - Never Connected
+C - Connected - Ready for operation
+
+3/25/2025 10:39:43.659
+Nodes:
+Node #0   * 10.136.206.48 * - READY
+Node #1   - 10.136.206.49   - UNAVAILABLE
+
+ Nodes From\\To  0   1
+       0        C   N
+Domain State: DEGRADED
+"""
 FABRIC = """<fabric>
 <state>Completed</state><status>Insufficient Resources</status><cliqueId>0</cliqueId>
 <clusterUuid>00000000-0000-0000-0000-000000000000</clusterUuid>
@@ -162,8 +175,15 @@ def test_nvlink_between_nodes_has_a_service_and_channels(tmp_path: Path) -> None
     xml = H100.replace("NVIDIA H100 80GB HBM3", "NVIDIA GB200")
     smi = nvidia_smi(tmp_path / "bin", xml, "", index_of(1))
     program(tmp_path / "bin", "systemctl", 'test "$2" = nvidia-imex && echo active')
+    # A daemon printed it with one node (NVIDIA/k8s-dra-driver-gpu#264); the second node is made up.
+    program(tmp_path / "bin", "nvidia-imex-ctl", f"cat <<'END'\n{IMEX}END")
     root = tree(tmp_path / "root", {"dev/nvidia-caps-imex-channels/channel0": ""})
-    assert facts(tmp_path, smi, root=root)["imex"] == {"is_active": True, "channels": 1}
+    assert facts(tmp_path, smi, root=root)["imex"] == {
+        "is_active": True,
+        "channels": 1,
+        "domain": "DEGRADED",
+        "missing": ["10.136.206.49"],
+    }
     assert facts(tmp_path, nvidia_smi(tmp_path / "bin", H100, "", index_of(1)))["imex"] is None
 
 

@@ -106,7 +106,22 @@ def fabric(version: str, ending: str = "", revision: str = "1") -> list[Standin]
     says = {program: f"#!/bin/sh\necho 'Fabric Manager version is : {version}'\n"}
     more = {"files": says, "executables": frozenset({program})}
     names = (f"nvidia-fabricmanager{ending}", f"libnvidia-nscq{ending}")
-    return [one(names[0], exact, **more), one(names[1], exact), one(f"libnvsdm{ending}", exact)]
+    made = [one(names[0], exact, **more), one(names[1], exact), one(f"libnvsdm{ending}", exact)]
+    return [*made, imex(version, exact, ending)]
+
+
+def imex(version: str, exact: str, ending: str) -> Standin:
+    """As NVIDIA/gpu-driver-container#200 lists it; its control says what a daemon says or lacks
+    (bottlerocket-kernel-kit#204)."""
+    programs = {
+        "nvidia-imex": f"echo 'IMEX version is: {version}'",
+        "nvidia-imex-ctl": """test -e /srv/started-nvidia-imex && echo READY || {
+  echo "Unable to connect to IMEX daemon" >&2; exit 1; }""",
+    }
+    files = {f"/usr/bin/{name}": f"#!/bin/sh\n{text}\n" for name, text in programs.items()}
+    config = {"/etc/nvidia-imex/config.cfg": "SERVER_PORT=50000\n"}
+    name = f"nvidia-imex{ending}"
+    return one(name, exact, files=files | config, executables=frozenset(files))
 
 
 def driver_of_branch(branch: str, modules: str, fabric_ending: str, version: str) -> list[Standin]:

@@ -31,6 +31,9 @@ def test_a_healthy_cluster_has_no_finding_but_good_ones() -> None:
     assert {"nvlink topology", "rdma rates", "kernel", "mtu", "application clocks"} <= compared
 
 
+IMEX = {"is_active": True, "channels": 1, "domain": "UP", "missing": []}
+
+
 def process(kind: str) -> dict[str, Any]:
     return {"pid": 41327, "name": "python3", "type": kind, "memory_mib": 70}
 
@@ -156,8 +159,14 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
         *("fabric manager version", "failed", "418.87.00"),
     ),
     # NVIDIA/nccl#2186: NVLink between nodes needs IMEX.
-    (of("gpu", imex={"is_active": False, "channels": 1}), "imex", "failed", "not active"),
-    (of("gpu", imex={"is_active": True, "channels": 0}), "imex", "failed", "active, 0 channels"),
+    (of("gpu", imex=IMEX | {"is_active": False}), "imex", "failed", "not active"),
+    (of("gpu", imex=IMEX | {"channels": 0}), "imex", "failed", "active, 0 channels"),
+    (
+        of("gpu", imex=IMEX | {"domain": "DEGRADED", "missing": ["10.136.206.49"]}),
+        "imex",
+        "failed",
+        "active, 1 channels, domain DEGRADED, not ready: 10.136.206.49",
+    ),
     # NVIDIA/gpu-operator#2781: nvidia-smi looks healthy, and CUDA fails with 802.
     (
         of("compute", failed="No GPU computation: cuInit returned 802", kind="fabric"),
