@@ -18,11 +18,13 @@ from ..core.files import read_bytes, read_text, write_whole
 
 @dataclass(frozen=True)
 class Distribution:
-    """Debian or Ubuntu. `name`: its ID in os-release; `security`: suffix of the archive's address
+    """Debian or Ubuntu. `name`: its ID in os-release; `ports`: the archive for
+    Arm; `security`: suffix of the archive's address
     for security updates; `gpu_components`: what NVIDIA's packages need in addition."""
 
     name: str
     archive: str
+    ports: str
     security: str
     components: tuple[str, ...]
     gpu_components: tuple[str, ...]
@@ -33,6 +35,7 @@ class Distribution:
 DEBIAN = Distribution(
     name="debian",
     archive="http://deb.debian.org/debian",
+    ports="http://deb.debian.org/debian",
     security="-security",
     components=("main",),
     gpu_components=("contrib",),
@@ -42,6 +45,7 @@ DEBIAN = Distribution(
 UBUNTU = Distribution(
     name="ubuntu",
     archive="http://archive.ubuntu.com/ubuntu",
+    ports="http://ports.ubuntu.com/ubuntu-ports",
     security="",
     components=("main", "universe"),
     gpu_components=(),

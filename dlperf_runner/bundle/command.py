@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +18,7 @@ from ..plan.choice import parse_choice
 if TYPE_CHECKING:
     from ..bundle.archives import Source
     from ..bundle.mirror import MirrorOutcome
+    from ..bundle.wheels import Target
     from ..catalog.reader import Catalog
 
 ORDER = 30
@@ -43,6 +46,14 @@ _Suite = Annotated[
         "Debian or Ubuntu release of the nodes; default: the inventory's dlperf_suite, or the"
         " first one of the stack.",
         "NAME",
+    ),
+]
+_Processor = Annotated[
+    str,
+    option(
+        "--processor",
+        "Processor of the nodes of a stack with GPUs; default: the first one of the stack.",
+        "x86_64|aarch64",
     ),
 ]
 _Framework = Annotated[
@@ -137,6 +148,7 @@ def command(
     limit: Limit = "",
     stack: _Stack = "",
     suite: _Suite = "",
+    processor: _Processor = "",
     framework: _Framework = "",
     python: _Python = "",
     output_dir: _OutputDir = None,
@@ -156,11 +168,21 @@ def command(
 
     Example: dlperf bundle --stack h100-cuda12.9 --suite jammy"""
     from ..bundle import mirror
-    from ..bundle.needs import LIST_COLUMNS, listed_needs, listed_stack, of_stack, without_python
+    from ..bundle.needs import (
+        LIST_COLUMNS,
+        listed_needs,
+        listed_stack,
+        of_stack,
+        on_processor,
+        without_python,
+    )
     from ..bundle.release_tables import wanted
 
     further = tuple(package or ())
     catalog, stack, suite = _system(inventory, limit, stack, suite)
+    if processor:
+        changed = on_processor(catalog.stack(stack), processor)
+        catalog = dataclasses.replace(catalog, stacks={**catalog.stacks, stack: changed})
     chosen = without_python(catalog.stack(stack)) if python else catalog.stack(stack)
     given = {"--checksum": checksum, "--file": file, "--vendor-key": vendor_key}
     has_gpus = chosen.accelerator == "gpu"
@@ -178,7 +200,7 @@ def command(
     settings = mirror.Settings(
         output_dir or mirror.default_output(stack, suite),
         paths.cache(),
-        _sources(suite, debian_mirror, debian_security_mirror, has_gpus=has_gpus),
+        _sources(suite, debian_mirror, debian_security_mirror, needs.target, has_gpus=has_gpus),
         refresh,
         mirror=vendor_mirror,
         checksums=checksums,
@@ -219,12 +241,16 @@ def _refuse_useless(given: Mapping[str, object], stack: str) -> None:
         raise UserError(problem, where=useless[0], found=f"stack {stack}")
 
 
-def _sources(suite: str, mirror: str, security: str, *, has_gpus: bool) -> tuple[Source, ...]:
+def _sources(
+    suite: str, mirror: str, security: str, target: Target, *, has_gpus: bool
+) -> tuple[Source, ...]:
     """The archives of the distribution: the mirror's, or as this machine has them."""
     from ..bundle.archives import DISTRIBUTIONS, host_sources, sources_of
     from ..catalog.suites import SUITES
 
     distribution = DISTRIBUTIONS[SUITES[suite].distribution]
+    if target.markers["platform_machine"] != platform.machine():
+        mirror = mirror or (distribution.ports if target.architecture == "arm64" else "")
     if mirror:
         return sources_of(distribution, suite, mirror, security, has_gpus=has_gpus)
     return host_sources(suite, distribution=distribution, has_gpus=has_gpus)

@@ -303,7 +303,7 @@ class _MirrorRun:
 
     def index(self, one: VendorRepository, signed: Mapping[str, Path]) -> list[Item]:
         """Have a repository's signed index in the folder; the items of that and of its key."""
-        index = vendors.bring_index(one, signed, self.fetcher)
+        index = vendors.bring_index(one, signed, self.fetcher, self.needs.target.architecture)
         kinds = {self.fetcher.path(one.key): "key", **dict.fromkeys(index, "index")}
         by, why, output = self.wanters(one.name), f"repository {one.name}", self.output
         sizes = {path: (output / path).stat().st_size for path in kinds}

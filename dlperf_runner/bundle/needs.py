@@ -73,8 +73,8 @@ def of_stack(
     require_suite(stack, suite_name)
     suite = SUITES[suite_name]
     version = ".".join(stack.python.version.split(".")[:2]) if stack.python else suite.python
-    # Vendors have packages for amd64 only.
-    architecture = "amd64" if stack.accelerator == "gpu" else host_architecture()
+    of_stack = {python: debian for debian, python in MACHINES.items()}[stack.processors[0]]
+    architecture = of_stack if stack.accelerator == "gpu" else host_architecture()
     target = Target(python or version, suite.glibc, architecture)
     packages = dict(stack.apt_packages)
     packages |= {role: tuple(names) for role, names in of_distribution(stack, suite_name)}
@@ -191,6 +191,18 @@ def _changed_stack(catalog: Catalog, node: Node) -> Stack:
         return stack
     with_engine = runtime.model_copy(update={"engine": node.container_engine})
     return stack.model_copy(update={"container_runtime": with_engine})
+
+
+def on_processor(stack: Stack, processor: str) -> Stack:
+    """The stack for nodes with this processor only. Raises UserError if it has no packages."""
+    if processor not in stack.processors:
+        raise UserError(
+            f"the stack {stack.name} has no packages for this processor",
+            where="--processor",
+            expected=" or ".join(stack.processors),
+            found=processor,
+        )
+    return stack.model_copy(update={"processors": (processor,)})
 
 
 def without_python(stack: Stack) -> Stack:

@@ -119,7 +119,7 @@ def wanted(
 ) -> list[VendorRepository | VendorFile]:
     """Everything that the stack's roles fetch from vendors for one system, without what a role
     refuses there. `keys`: as dlperf_vendor_keys."""
-    system = SYSTEMS.get(suite, suite)
+    system = _system(stack, suite)
     things: list[VendorRepository | VendorFile] = []
     for table in tables(RELEASES.on(suite, stack)):
         if not table.refusal(system):
@@ -198,9 +198,14 @@ def require_suite(stack: Stack, suite: str) -> None:
 
 def refusals(stack: Stack, suite: str) -> list[str]:
     """The reason why the versions of the stack cannot be installed on a system."""
-    system = SYSTEMS.get(suite, suite)
+    system = _system(stack, suite)
     of_suite = tables(RELEASES.on(suite, stack))
     return [reason for table in of_suite if (reason := table.refusal(system))]
+
+
+def _system(stack: Stack, suite: str) -> str:
+    """The name of the suite, with the processor of the folder's nodes, in the tables."""
+    return vendor.on_processor(SYSTEMS.get(suite, suite), stack.processors[0])
 
 
 def tables(stack: Stack) -> Iterator[ReleaseTable]:
@@ -236,14 +241,18 @@ def tables(stack: Stack) -> Iterator[ReleaseTable]:
 def _repositories(
     table: ReleaseTable, entry: Mapping[str, Any], system: str, keys: Mapping[str, list[str]]
 ) -> Iterator[VendorRepository]:
-    """The packages of a release for every node, and those for boards with NVSwitch only."""
+    """The packages of a release for every node, and those for boards with NVSwitch, or with Arm
+    processors for NVLink domains (NVL72), whose NVSwitches are in trays of their own."""
     yield _repository(table, entry, system, keys)
-    if packages := dict(entry.get("fabric_packages", {})):
-        if nvlink5 := entry.get("nvlink5_packages"):
-            beside = role_variables("fabric_manager")["__fabric_manager_nvlink5_packages"]
-            packages |= nvlink5 | dict.fromkeys(beside, ANY)
-        fabric = {**entry, "packages": packages, "pins": []}
-        yield _repository(replace(table, role="fabric_manager"), fabric, system, keys)
+    role, packages = "fabric_manager", dict(entry.get("fabric_packages", {}))
+    if system.endswith(vendor.ARM):
+        role, packages = "imex", entry.get("imex_packages", {})
+    elif nvlink5 := entry.get("nvlink5_packages"):
+        beside = role_variables(role)["__fabric_manager_nvlink5_packages"]
+        packages |= nvlink5 | dict.fromkeys(beside, ANY)
+    if packages:
+        more = {**entry, "packages": packages, "pins": []}
+        yield _repository(replace(table, role=role), more, system, keys)
 
 
 def _repository(

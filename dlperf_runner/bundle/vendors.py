@@ -125,7 +125,9 @@ def _key_problem(one: VendorRepository, content: bytes) -> str:
     return f"fingerprint {expected} was expected, found {', '.join(fingerprints)}"
 
 
-def bring_index(one: VendorRepository, signed: Mapping[str, Path], fetcher: Fetcher) -> list[str]:
+def bring_index(
+    one: VendorRepository, signed: Mapping[str, Path], fetcher: Fetcher, architecture: str
+) -> list[str]:
     """Have the repository's index in the folder, with its vendor's own signature: all forms that
     the vendor has, because nodes' apts differ in which they ask for. `signed`: the files that apt
     has verified. Returns the paths."""
@@ -133,7 +135,7 @@ def bring_index(one: VendorRepository, signed: Mapping[str, Path], fetcher: Fetc
     contents = {name: read_bytes(path) for name, path in signed.items()}
     fields = deb822.Release(contents.get("InRelease") or contents["Release"])
     by_hash = fields.get("Acquire-By-Hash") == "yes"
-    folders = [f"{c}/binary-{a}/" for c in one.components for a in ("amd64", "all")] or [""]
+    folders = [f"{c}/binary-{a}/" for c in one.components for a in (architecture, "all")] or [""]
     paths = []
     for entry in fields.get("SHA256", []):
         name, sha256 = entry["name"].removeprefix("./"), entry["sha256"]

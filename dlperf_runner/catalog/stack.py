@@ -160,6 +160,9 @@ class Stack(Entry):
     # Further systems, of which no mirror can be made. RHEL's are also those of its rebuilds.
     systems: tuple[Literal["rhel8", "rhel9"], ...] = ()
     apt_packages: dict[str, tuple[str, ...]] = {}
+    # Those for which the vendors' parts, and the wheels of the environments, exist; a mirror folder
+    # is for the first.
+    processors: tuple[Literal["x86_64", "aarch64"], ...] = ("x86_64",)
     gpu: Gpu | None = None
     driver: Driver | None = None
     cuda: Release | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain, zip_longest
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from ..core.node import Node
 
 
+_GRACE = re.compile(r"\bG[BH]\d{3}")
+
+
 def make_plan(choice: Choice, catalog: Catalog, nodes: Sequence[Node]) -> tuple[Run, ...]:
     """The runs in the chosen order, with the cases in the order of the matrices."""
     check_choice(choice)
@@ -51,6 +55,7 @@ def make_plan(choice: Choice, catalog: Catalog, nodes: Sequence[Node]) -> tuple[
     if not planned:
         raise no_case(choice, workloads)
     hosts_of = _place([case for _, _, case in planned], nodes)
+    _refuse_processor(catalog, nodes[0])
     _refuse_mixed_nodes([host for hosts in hosts_of.values() for host in hosts])
     runs = [
         run
@@ -303,6 +308,22 @@ def _on_gpu(catalog: Catalog, node: Node) -> bool:
             found=node.accelerator,
         )
     return on_gpu
+
+
+def _refuse_processor(catalog: Catalog, node: Node) -> None:
+    """Raise UserError if the stack has no packages for the processors beside these GPUs: GH200,
+    GB200 and GB300 have Arm's."""
+    stack = catalog.stack_of(node)
+    if _GRACE.search(node.accelerator) and "aarch64" not in stack.processors:
+        fitting = [each.name for each in catalog.stacks.values() if "aarch64" in each.processors]
+        raise UserError(
+            f"the stack {stack.name} has no packages for the Arm processors of {node.accelerator}",
+            where=f"host {node.name}: dlperf_stack",
+            expected=" or ".join(fitting),
+            found=node.stack,
+            hint="choose such a stack; or keep the nodes' own software (dlperf_adopt: all), with"
+            " images of the frameworks and dlperf_stack_overrides: {processors: [aarch64]}",
+        )
 
 
 def _environment(catalog: Catalog, workload: Workload, source: Source, node: Node) -> str:

@@ -17,15 +17,15 @@ from packaging.requirements import Requirement
 
 from ..catalog.reader import changed_stack, lookup, mpirun_of, own_stacks
 from ..catalog.stack import Stack
-from ..catalog.suites import RELEASES
+from ..catalog.suites import RELEASES, SYSTEMS
 from ..core.errors import UserError
 from ..core.files import read_text
 from ..core.node import ENVIRONMENTS
 from ..core.paths import shipped
 from . import adoption, environments, nvlink, ssh_mesh
+from .vendor import listed, title
 
-# The parts of a stack whose release tables have packages for this processor only.
-PROCESSOR = "x86_64"
+# The parts of a stack that its vendors have packages of.
 PARTS = {
     "driver": "the driver",
     "cuda": "CUDA",
@@ -71,25 +71,51 @@ def stack_rails(
     return str(variables.get("NCCL_IB_HCA", (fabric and fabric.rails) or ""))
 
 
-def processor_refusal(stack: Mapping[str, Any], processor: str, node: str) -> str:
-    """Everything of the stack that a node with another processor cannot have; empty if nothing."""
-    if processor in ("", PROCESSOR):
+# Systems that are newer than the release tables, and what is known of them (November 2026).
+NEWER = {
+    "ubuntu26.04": "NVIDIA's repository for it begins with driver 595 and has no CUDA 13.0",
+    "debian13": "NVIDIA's repository for it begins with driver 590 and CUDA 13.1",
+    "rhel10": "which versions NVIDIA's repository for it has is not known here",
+}
+
+
+def system_refusal(stack: Mapping[str, Any], system: str, node: str) -> str:
+    """Everything of the stack that a node cannot have because of its system (as release tables name
+    it), or of its processor; empty if nothing."""
+    name, _, processor = system.partition(" ")
+    fits = not processor or processor in stack.get("processors", ())
+    missing = _vendors_parts(stack)
+    if not missing or (fits and name not in NEWER):
         return ""
-    missing = [
-        f"{title} {stack[part].get('version') or ''}".strip()
-        for part, title in PARTS.items()
+    remedy = (
+        "install them yourself and keep them (dlperf_adopt: [driver, container_runtime]), with"
+        " dlperf_stack_overrides that leave out the others, or use an image of the frameworks."
+    )
+    lacks = f"Missing for stack {stack['name']}: {', '.join(missing)}"
+    if name in NEWER:
+        systems = [SYSTEMS.get(suite, suite) for suite in stack.get("suites", ())]
+        known = listed([title(each) for each in [*systems, *stack.get("systems", ())]])
+        return (
+            f"{node} has {title(name)}, for which no versions are known here: {NEWER[name]}."
+            f" {lacks}. Use {known}; or {remedy}"
+        )
+    others = [each.name for each in own_stacks().values() if processor in each.processors]
+    return (
+        f"{node} is {processor}, and the release tables have packages for x86_64 only. {lacks}."
+        f" For {processor}, use the stack {listed(others)} (dlperf_stack) on Ubuntu; or {remedy}"
+    )
+
+
+def _vendors_parts(stack: Mapping[str, Any]) -> list[str]:
+    """The parts of the stack that vendors have, with their versions."""
+    parts = [
+        f"{name} {stack[part].get('version') or ''}".strip()
+        for part, name in PARTS.items()
         if part in stack and stack[part].get("method") != "adopted"
     ]
     if (runtime := stack.get("container_runtime")) and "toolkit" in runtime:
-        missing.append(f"NVIDIA's container toolkit {runtime['toolkit']}")
-    if not missing:
-        return ""
-    return (
-        f"{node} is {processor}, and the release tables have packages for {PROCESSOR} only. Missing"
-        f" for stack {stack['name']}: {', '.join(missing)}. Install them yourself and keep them"
-        " (dlperf_adopt: [driver, container_runtime]), with dlperf_stack_overrides that leave out"
-        " the others, or use an image of the frameworks."
-    )
+        parts.append(f"NVIDIA's container toolkit {runtime['toolkit']}")
+    return parts
 
 
 def default_engine(release: str) -> str:

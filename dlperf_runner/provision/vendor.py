@@ -14,6 +14,9 @@ from ..core.files import read_text
 from ..core.paths import cache, shipped
 
 REPOSITORIES = "playbooks/vars/vendor_repositories.yml"
+# The processor that a system's name does not have, and Arm's with its names in repositories.
+X86, ARM = "x86_64", "aarch64"
+_MACHINES = {X86: {"cuda": "x86_64", "debian": "amd64"}, ARM: {"cuda": "sbsa", "debian": "arm64"}}
 # How many last lines of a failed command's output to show.
 LINES = 12
 TITLES = {"ubuntu": "Ubuntu", "debian": "Debian", "rhel": "RHEL"}
@@ -22,9 +25,16 @@ REBUILDS = ("rocky", "almalinux", "redhat", "red", "rhel")
 
 
 def system_of(facts: Mapping[str, Any]) -> str:
-    """The node's system as release tables name it: ubuntu18.04, and rhel9 for Rocky Linux 9.4."""
+    """The node's system as release tables name it: ubuntu18.04, and rhel9 for Rocky Linux 9.4;
+    `ubuntu24.04 aarch64` with an Arm processor."""
     name, version = str(facts["distribution"]).lower(), str(facts["distribution_version"])
-    return f"rhel{version.partition('.')[0]}" if name in REBUILDS else name + version
+    system = f"rhel{version.partition('.')[0]}" if name in REBUILDS else name + version
+    return on_processor(system, str(facts.get("architecture") or X86))
+
+
+def on_processor(system: str, processor: str) -> str:
+    """The name of a system with this processor in the release tables."""
+    return system if processor == X86 else f"{system} {processor}"
 
 
 def title(system: str) -> str:
@@ -60,25 +70,30 @@ def release(
         known = listed(newest_first(list(releases)))
         raise UserError(f"{what} {version} is unknown ({variable}); known versions: {known}")
     entry = dict(releases[like])
-    systems = entry.pop("systems")
-    if system not in systems:
-        others = [v for v in newest_first(list(releases)) if system in releases[v]["systems"]]
+    if system not in (served := _served(entry)):
+        others = [v for v in newest_first(list(releases)) if system in _served(releases[v])]
         # The next newer version, or else the newest.
         newer = [v for v in others if numbers(v) > numbers(version)]
         nearest = (
             f"use {what} {(newer or others[:1])[-1]}" if others else "no known version is available"
         )
-        where = listed([title(name) for name in systems])
+        where = listed([title(name) for name in served])
         why = f" ({entry['why']})" if entry.get("why") else ""
         raise UserError(
             f"{what} {version} does not support {title(system)}{why}, only {where};"
             f" for {title(system)}, {nearest} ({variable})"
         )
-    own = systems[system] if isinstance(systems, Mapping) else {}
+    systems = entry.pop("systems")
+    own = systems[system.partition(" ")[0]] if isinstance(systems, Mapping) else {}
     merged: dict[str, Any] = {**entry, **own, "version": version, "system": system}
     merged |= {"packages": dict(packages)} if packages else {}
     own_names = {key: text for key, text in merged.items() if isinstance(text, str)}
     return dict(substituted(merged, own_names | names_of(system)))
+
+
+def _served(entry: Mapping[str, Any]) -> list[str]:
+    """The systems of a release; `aarch64` lists those whose packages there are for Arm, too."""
+    return [*entry["systems"], *(on_processor(name, ARM) for name in entry.get(ARM, ()))]
 
 
 def _like(releases: Mapping[str, Any], version: str, has_packages: bool) -> str | None:
@@ -97,9 +112,13 @@ def is_newer(version: str, other: str) -> bool:
 
 
 def names_of(system: str) -> dict[str, str]:
-    """Forms of a node's system in URLs and versions: ubuntu1804, ubuntu18.04, ubuntu; el9."""
+    """Forms of a node's system in URLs and versions: ubuntu1804, ubuntu18.04, ubuntu; el9; and of
+    its processor: aarch64, sbsa in NVIDIA's repositories, arm64 in Debian's names."""
+    system, _, processor = system.partition(" ")
     name = re.match(r"[a-z]*", system)
     return {
+        "machine": processor or X86,
+        **_MACHINES[processor or X86],
         "system": system.replace(".", ""),
         "distribution": system,
         "os": name.group() if name else "",

@@ -71,7 +71,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "framework_places": environments.places,
     "framework_seen": environments.seen,
     "framework_stand": environments.stand,
-    "gpu_node_processor_refusal": arguments.processor_refusal,
+    "gpu_node_system_refusal": arguments.system_refusal,
     "gres_conf": slurm.gres,
     "horovod_options": environments.horovod_build_options,
     "horovod_unproven": environments.horovod_unproven,

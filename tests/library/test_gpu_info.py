@@ -176,7 +176,7 @@ def test_nvlink_between_nodes_has_a_service_and_channels(tmp_path: Path) -> None
     smi = nvidia_smi(tmp_path / "bin", xml, "", index_of(1))
     program(tmp_path / "bin", "systemctl", 'test "$2" = nvidia-imex && echo active')
     # A daemon printed it with one node (NVIDIA/k8s-dra-driver-gpu#264); the second node is made up.
-    program(tmp_path / "bin", "nvidia-imex-ctl", f"cat <<'END'\n{IMEX}END")
+    program(tmp_path / "bin", "nvidia-imex-ctl", f"printf '%s' '{IMEX}'")
     root = tree(tmp_path / "root", {"dev/nvidia-caps-imex-channels/channel0": ""})
     assert facts(tmp_path, smi, root=root)["imex"] == {
         "is_active": True,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dlperf_runner.provision import vendor
+from dlperf_runner.provision import arguments, vendor
 
 PROJECT = Path(__file__).parents[2]
 
@@ -77,6 +77,46 @@ def test_a_refusal_says_the_reason_and_the_nearest_that_works(
 def test_rebuilds_of_rhel_are_rhel(distribution: str, version: str, system: str) -> None:
     facts = {"distribution": distribution, "distribution_version": version}
     assert vendor.system_of(facts) == system
+
+
+ARM = "ubuntu24.04 aarch64"  # GB200
+
+
+def test_packages_for_arm_have_repositories_and_places_of_their_own() -> None:
+    facts = {"distribution": "Ubuntu", "distribution_version": "24.04", "architecture": "aarch64"}
+    assert vendor.system_of(facts) == ARM
+    assert vendor.system_of(facts | {"architecture": "x86_64"}) == "ubuntu24.04"
+    driver = vendor.release(releases("nvidia_driver"), "580.173.02", ARM, "the driver", "x")
+    assert driver["packages"] == {"nvidia-driver-580-open": "580.173.02-1ubuntu1"}
+    assert driver["imex_packages"] == {"nvidia-imex": "580.173.02-1ubuntu1"}
+    nccl = vendor.release(releases("nccl"), "2.28.9", ARM, "NCCL", "x")
+    assert nccl["files"] == ["/usr/lib/aarch64-linux-gnu/libnccl.so.2"]
+    uris = {name: vendor.repository(name, ARM, None, {})["uri"] for name in vendor.repositories()}
+    assert uris["nvidia-cuda"].endswith("/compute/cuda/repos/ubuntu2404/sbsa/")
+    assert uris["nvidia-container"].endswith("/stable/deb/arm64/")
+    said = vendor.refusal(releases("nvidia_driver"), "535.309.01", ARM, "the driver", "x")
+    assert said.startswith("the driver 535.309.01 does not support Ubuntu 24.04 aarch64 (")
+    assert "for Ubuntu 24.04 aarch64, use the driver 580." in said
+
+
+@pytest.mark.parametrize(
+    ("system", "said"),
+    [
+        (ARM, ""),
+        ("ubuntu24.04", ""),
+        ("ubuntu26.04", "n1 has Ubuntu 26.04, for which no versions are known here: NVIDIA's"),
+        ("debian13 aarch64", "n1 has Debian 13, for which no versions are known here: NVIDIA's"),
+        ("rhel10", "n1 has RHEL 10, for which no versions are known here: which versions"),
+    ],
+)
+def test_a_system_that_is_too_new_is_one_sentence(system: str, said: str) -> None:
+    stack = arguments.stack_document("b200-cuda13")
+    refusal = arguments.system_refusal(stack, system, "n1")
+    assert refusal.startswith(said) and bool(refusal) == bool(said)
+    if said:
+        assert "Missing for stack b200-cuda13: the driver 580.173.02, CUDA 13.0.2" in refusal
+        assert "Use Ubuntu 22.04, Ubuntu 24.04, RHEL 8 or RHEL 9; or install them" in refusal
+    assert arguments.system_refusal(arguments.stack_document("mi300-rocm7"), system, "n1") == ""
 
 
 def test_rpm_packages_have_repositories_and_versions_of_their_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,21 @@ def test_boards_with_nvlink_5_need_a_subnet_manager_in_any_version() -> None:
         f"libnvsdm={driver}",
         "nvlsm=*",
     ]
+
+
+def test_nodes_with_arm_processors_have_packages_of_their_own() -> None:
+    stack = needs.on_processor(load_catalog().stack("b200-cuda13"), "aarch64")
+    assert release_tables.refusals(stack, "noble") == []
+    items = {item.wanted_by: item for item in items_of(stack, "noble")}
+    assert items["imex"].name == "nvidia-imex=580.173.02-1ubuntu1"
+    assert "fabric_manager" not in items
+    assert items["nccl"].source.endswith("/cuda/repos/ubuntu2404/sbsa/ /")
+    catalog = load_catalog()
+    catalog = dataclasses.replace(catalog, stacks={stack.name: stack})
+    target = needs.of_stack(catalog, stack.name, "noble", PROJECT).target
+    assert (target.architecture, target.platforms[0]) == ("arm64", "manylinux_2_39_aarch64")
+    with pytest.raises(UserError, match="has no packages for this processor"):
+        needs.on_processor(load_catalog().stack("h100-cuda12.9"), "aarch64")
 
 
 def test_the_run_file_is_a_file() -> None:

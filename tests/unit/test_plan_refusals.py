@@ -177,6 +177,15 @@ def test_todays_nodes_run_what_exists_for_them_and_the_plan_says_what_does_not(s
     )
 
 
+def test_arm_processors_need_a_stack_that_has_packages_for_them() -> None:
+    shipped, chosen = load_catalog(), choose(workload="pytorch-llama")
+    nodes = gpu_nodes(stack="h100-cuda12.9", accelerator="NVIDIA GB200")
+    said = refusal(chosen, shipped, nodes)
+    assert "h100-cuda12.9 has no packages for the Arm processors of NVIDIA GB200" in said
+    assert "expected b200-cuda13" in said
+    assert make_plan(chosen, shipped, gpu_nodes(stack="b200-cuda13", accelerator="NVIDIA GB200"))
+
+
 def test_the_launcher_is_a_parameter_of_pytorch() -> None:
     shipped, nodes = load_catalog(), lab_nodes(2, frameworks=("pytorch",))
     chosen = choose(workload="pytorch-llama", nodes=2)
