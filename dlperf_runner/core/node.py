@@ -31,7 +31,8 @@ class Node:
     `datasets` are the paths and numbers of parts of data sets by name.
     `suite` is the node's release, such as noble; empty if the inventory does not say it.
     `stack_overrides` are the inventory's changes of the stack. `adopted` are parts of the stack in
-    whose place the node keeps what it has.
+    whose place the node keeps what it has. `nvlink_domain`: the nodes of one name reach each other
+    by NVLink (GB200 NVL72); empty if only the node's own GPUs do.
     """
 
     name: str
@@ -56,3 +57,4 @@ class Node:
     stack_overrides: dict[str, Any] = field(default_factory=dict)
     adopted: tuple[str, ...] = ()
     mpi_transport: str = "tcp"
+    nvlink_domain: str = ""

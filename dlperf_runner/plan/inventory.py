@@ -253,6 +253,7 @@ _Mounts = tuple[Annotated[str, Field(pattern=r"^/[^:\x00-\x1f\x7f]*$")], ...]
 _Digests = dict[_Text, _Text]
 _Engine = Annotated[str, Field(pattern=f"^({'|'.join(ENGINES)})?$")]
 _Suite = Annotated[str, Field(pattern=f"^({'|'.join(SUITES)})?$")]
+_Domain = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9_-]*)?$")]
 _Transport = Annotated[str, Field(pattern=f"^({'|'.join(MPI_TRANSPORTS)})$")]
 # A leading dash would be an option of mpirun. A comma would add a second interface.
 _Interface = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.:@-]*)?$")]
@@ -277,6 +278,7 @@ VARIABLES: dict[str, tuple[str, Any, str]] = {
     "dlperf_mpirun": ("mpirun", _Path, "an absolute path"),
     "dlperf_mpirun_args": ("mpirun_args", _Texts, "a list of arguments"),
     "dlperf_mpi_transport": ("mpi_transport", _Transport, f"one of {', '.join(MPI_TRANSPORTS)}"),
+    "dlperf_nvlink_domain": ("nvlink_domain", _Domain, "letters, digits, - and _"),
     "dlperf_container_engine": ("container_engine", _Engine, f"one of {', '.join(ENGINES)}"),
     "dlperf_container_images": ("container_images", _Digests, "image names with digests"),
     "dlperf_registry": ("registry", _Registry, "a registry, like registry.example:5000/ngc"),

@@ -77,14 +77,18 @@ def plan_document(choice: Choice, nodes: Sequence[Node], runs: Sequence[Run]) ->
 
 
 def _place(cases: Sequence[Case], nodes: Sequence[Node]) -> dict[str, tuple[Node, ...]]:
-    """The hosts per case: the first hosts in inventory order that have enough devices."""
+    """The hosts per case: the first hosts in inventory order that have enough devices, within one
+    NVLink domain if one has so many, else domain by domain."""
     placed, missing = {}, []
     for case in cases:
         topology = case.topology
         fitting = [node for node in nodes if node.devices_per_node >= topology.gpus_per_node]
         if len(fitting) < topology.nodes:
             missing.append(topology)
-        placed[case.id] = tuple(fitting[: topology.nodes])
+        domains = grouped(fitting, attrgetter("nvlink_domain"))
+        enough = (own for name, own in domains.items() if name and len(own) >= topology.nodes)
+        by_domain = [*chain.from_iterable(domains.values())]
+        placed[case.id] = tuple(next(enough, by_domain)[: topology.nodes])
     if missing:
         needs = (
             f"{topology} needs {counted(topology.nodes, 'node')}"

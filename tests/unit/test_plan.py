@@ -14,6 +14,7 @@ from dlperf_runner.control.campaigns import memory_warnings
 from dlperf_runner.core.case import Run, Topology
 from dlperf_runner.plan.choice import Choice, parse_choice
 from dlperf_runner.plan.make import make_plan, plan_document
+from dlperf_runner.report.plan_text import render
 
 
 def cases(runs: tuple[Run, ...]) -> list[str]:
@@ -33,6 +34,32 @@ def test_the_rails_of_the_stack_are_those_that_nccl_takes(catalog: Catalog) -> N
     for hosts, expected in ((usual, None), (nodes, "=mlx5_0,mlx5_1"), (own, "^mlx5_4")):
         (run, *_) = make_plan(choose(workload="mxnet-resnet50v1b", nodes=2), catalog, hosts)
         assert run.commands[0].env.get("NCCL_IB_HCA") == expected
+
+
+@pytest.mark.parametrize(
+    ("domains", "nodes", "hosts", "across"),
+    [
+        # The first domain that has enough nodes, though others come first in the inventory.
+        (["r1", "r2", "r2", "r2"], 2, ["node2", "node3"], ""),
+        (["r1", "r2", "r1", "r2"], 2, ["node1", "node3"], ""),
+        # As few domains as possible, one after the other.
+        (["r1", "r2", "r1", "r2"], 4, ["node1", "node3", "node2", "node4"], "2 NVLink domains"),
+        (["", "", "r2", "r2"], 2, ["node3", "node4"], ""),
+        (["", "", "", ""], 2, ["node1", "node2"], ""),
+    ],
+)
+def test_a_run_stays_within_an_nvlink_domain_that_has_enough_nodes(
+    catalog: Catalog, domains: list[str], nodes: int, hosts: list[str], across: str
+) -> None:
+    racks = tuple(
+        replace(node, nvlink_domain=domain)
+        for node, domain in zip(lab_nodes(), domains, strict=True)
+    )
+    choice = choose(nodes=nodes)
+    runs = make_plan(choice, catalog, racks)
+    assert list(runs[0].hosts) == hosts
+    shown = render(plan_document(choice, racks, runs))
+    assert ("across" in shown, across in shown) == (bool(across), True)
 
 
 def test_smoke_is_the_labs_default(catalog: Catalog) -> None:
