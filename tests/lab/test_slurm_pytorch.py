@@ -18,7 +18,7 @@ from trained_campaigns import check, runs_of
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.slurm]
 
-GIVEN = given("pytorch")
+GIVEN = given("pytorch") | {"dlperf_nvlink_domain": "rack1"}
 TORCH = "torch", "2.6.0"
 # A step sleeps for 50 ms, or as long as a variable says; on node2, twice as long.
 SLEEPS = """\
@@ -67,6 +67,14 @@ def llama(cluster: Lab, folder: Path) -> tuple[Path, str]:
     status, text = run(cluster, "llama", "--workload", "pytorch-llama")
     assert status == 0, text
     return folder / "llama", text
+
+
+def test_an_nvlink_domain_is_a_block_of_slurms_topology(cluster: Lab) -> None:
+    """Slurm 24.11 keeps a job within it; the nodes have no NVLink (NVIDIA/nccl#2186)."""
+    block = cluster.said("node1", "scontrol show topology")
+    assert block == "BlockName=rack1 BlockIndex=0 Nodes=node1,node2 BlockSize=2"
+    said = cluster.said("node1", "runuser -u dlperf -- srun --chdir=/ -N2 hostname")
+    assert sorted(said.split()) == ["node1", "node2"]
 
 
 def test_llama_learns_on_one_and_two_nodes(
