@@ -168,26 +168,16 @@ def command(
 
     Example: dlperf bundle --stack h100-cuda12.9 --suite jammy"""
     from ..bundle import mirror
-    from ..bundle.needs import (
-        LIST_COLUMNS,
-        listed_needs,
-        listed_stack,
-        of_stack,
-        on_processor,
-        without_python,
-    )
+    from ..bundle.needs import LIST_COLUMNS, listed_needs, listed_stack, of_stack, without_python
     from ..bundle.release_tables import wanted
 
     further = tuple(package or ())
-    catalog, stack, suite = _system(inventory, limit, stack, suite)
-    if processor:
-        changed = on_processor(catalog.stack(stack), processor)
-        catalog = dataclasses.replace(catalog, stacks={**catalog.stacks, stack: changed})
+    catalog, stack, suite = _system(inventory, limit, stack, suite, processor)
     chosen = without_python(catalog.stack(stack)) if python else catalog.stack(stack)
     given = {"--checksum": checksum, "--file": file, "--vendor-key": vendor_key}
     has_gpus = chosen.accelerator == "gpu"
     has_vendors = has_gpus or bool(wanted(chosen, suite))
-    title = f"{stack} on {suite}"
+    title, names = f"{stack} on {suite}", parse_choice({"framework": framework}).framework
     if has_vendors and list_only:
         entries = listed_stack(catalog, chosen, suite, further)
         return _print_listing(title, LIST_COLUMNS, entries, as_json)
@@ -195,8 +185,7 @@ def command(
         _refuse_useless({**given, "--vendor-mirror": vendor_mirror}, stack)
     checksums, files, keys = (_pairs(option, texts or []) for option, texts in given.items())
     fingerprints = {name: [key] for name, key in keys.items()}
-    root, frameworks = paths.shipped(), parse_choice({"framework": framework}).framework
-    needs = of_stack(catalog, stack, suite, root, frameworks, python, further, fingerprints)
+    needs = of_stack(catalog, stack, suite, paths.shipped(), names, python, further, fingerprints)
     settings = mirror.Settings(
         output_dir or mirror.default_output(stack, suite),
         paths.cache(),
@@ -217,10 +206,10 @@ def command(
 
 
 def _system(
-    inventory: Sequence[str] | None, limit: str, stack: str, suite: str
+    inventory: Sequence[str] | None, limit: str, stack: str, suite: str, processor: str
 ) -> tuple[Catalog, str, str]:
     """The catalogue, with the inventory's changes, and the names of the stack and the system."""
-    from ..bundle.needs import as_inventory_says
+    from ..bundle.needs import as_inventory_says, on_processor
     from ..catalog.reader import load_catalog
     from ..plan.inventory import read_inventory
 
@@ -231,6 +220,9 @@ def _system(
     elif limit:
         raise UserError("there is nothing to limit", where="--limit", expected="an --inventory")
     stack = stack or "cpu"
+    if processor:
+        changed = on_processor(catalog.stack(stack, "--stack"), processor)
+        catalog = dataclasses.replace(catalog, stacks={**catalog.stacks, stack: changed})
     return catalog, stack, suite or next(iter(catalog.stack(stack, "--stack").suites), "")
 
 
