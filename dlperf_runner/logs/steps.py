@@ -206,7 +206,8 @@ def _check_bytes(form: Format, block: Block) -> None:
         end = block.data.find(b"\n", match.start("rate"))
         if REPLACED in block.data[start : end if end >= 0 else None]:
             line, problem = block.line(match.start("rate")), "the line is not valid UTF-8"
-            raise LineError(line, problem, expected="text", found="a byte that is none")
+            hint = "`iconv -c -f utf-8 -t utf-8` drops such bytes, if only words have them"
+            raise LineError(line, problem, expected="text", found="a byte that is none", hint=hint)
 
 
 @functools.lru_cache(maxsize=16)  # the logs of a tree have the same steps

@@ -133,8 +133,7 @@ def nodes_of(
         raise UserError(
             f"the inventory has no host in the group {group!r}",
             expected="at least one node",
-            hint="select an inventory with -i, or start the lab: "
-            "ansible-playbook playbooks/lab.yml",
+            hint="select an inventory with -i, or start the lab: dlperf lab up",
         )
     return tuple(_node(name, {**hostvars.get(name, {}), **(extra or {})}) for name in names)
 

@@ -164,7 +164,7 @@ def test_a_node_that_keeps_its_openmpi_says_where_it_is() -> None:
 
 def test_no_node_says_what_to_do() -> None:
     told = refusal(nodes_of, {"_meta": {"hostvars": {}}, "other": {"hosts": ["a"]}})
-    assert "no host in the group 'nodes'" in told and "ansible-playbook playbooks/lab.yml" in told
+    assert "no host in the group 'nodes'" in told and "dlperf lab up" in told
 
 
 def test_a_path_that_is_not_there_is_told_without_asking_ansible(tmp_path: Path) -> None:
