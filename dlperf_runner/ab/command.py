@@ -101,7 +101,7 @@ def command(
 def render(document: Mapping[str, Any]) -> str:
     """The verdict as a table."""
     from ..report.numbers import decimals, percent
-    from ..report.tables import Cell, Column
+    from ..report.tables import Column, span
     from ..report.terminal import table
 
     columns = (Column("side"), Column("median", True), Column("campaign"))
@@ -115,11 +115,11 @@ def render(document: Mapping[str, Any]) -> str:
         )
         for name, rate in zip("AB", rates, strict=True)
     ]
-    text = table(columns, [[Cell(c, c) for c in row] for row in rows], screen())
+    text = table(columns, rows, screen())
     interval = ""
     if document["low"] is not None:
-        low, high = percent(document["low"]), percent(document["high"])
-        interval = f": {percent(document['difference'])} ({low} to {high})"
+        ends = span(document["low"], document["high"], percent, " to ").text
+        interval = f": {percent(document['difference'])} ({ends})"
     why = f"; {document['why']}" if document["why"] else ""
     text += f"\nB is {document['verdict']}{interval}, {document['judged_pairs']} pairs{why}.\n"
     if document["differs_in"]:

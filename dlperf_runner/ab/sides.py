@@ -11,9 +11,10 @@ from typing import Any
 import yaml
 
 from ..campaign import directory as campaigns
-from ..control import scheduled as jobs
+from ..campaign import job_files
 from ..control.campaigns import planned
 from ..core.errors import UserError, unknown_name
+from ..core.lists import shortened
 from ..core.node import Node
 from ..options import Chosen
 from ..options.scheduler import Scheduled
@@ -86,7 +87,8 @@ def create(
     directory: Path, side: Side, chosen: Chosen, own: Scheduled, say: Callable[[str], None]
 ) -> None:
     """A new campaign with one run of the side. Raises UserError if the choice has several cases."""
-    choice = side.chosen(chosen.choice)
+    choice, settings = side.chosen(chosen.choice), None
+    nodes: Sequence[Node]
     if own.name:
         if side.nodes:
             raise UserError(
@@ -95,22 +97,19 @@ def create(
                 expected="an environment variable, an option or a parameter",
             )
         choice, nodes, settings = own.planned(replace(chosen, choice=choice))
-        jobs.create(directory, choice, side.on(nodes), settings, say)
     else:
         nodes = read_inventory(chosen.inventories, chosen.limit or None, side.nodes, connects=True)
-        campaigns.create_campaign(directory, *_one_case(*planned(choice, side.on(nodes), say)))
-
-
-def _one_case(choice: Choice, nodes: Sequence[Node], runs: Sequence[Any]) -> tuple[Any, ...]:
-    cases = list(dict.fromkeys(run.case for run in runs))
-    if len(cases) > 1:
+    choice, nodes, runs = planned(choice, side.on(nodes), say)
+    if len(cases := list(dict.fromkeys(run.case for run in runs))) > 1:
         raise UserError(
             "the choice has several cases",
             where="ab",
             expected="one: name --workload, --precision, --batch-size, --nodes, --gpus-per-node",
-            found=", ".join(cases[:4]) + ("..." if len(cases) > 4 else ""),
+            found=shortened(cases),
         )
-    return choice, nodes, runs
+    campaigns.create_campaign(directory, choice, nodes, runs)
+    if settings:
+        job_files.record(directory, settings)
 
 
 def sides_of(texts: Mapping[str, Sequence[str] | None]) -> list[Side]:

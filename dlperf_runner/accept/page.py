@@ -22,7 +22,7 @@ from ..core.files import json_text, read_json, read_text, write_result
 from ..core.lists import counted
 from ..report.html import environment, policy
 from ..report.numbers import as_published, decimals, percent
-from ..report.tables import Cell, Column
+from ..report.tables import Cell, Column, span
 from ..report.terminal import Screen, table
 from .suite import SuiteFile
 
@@ -52,9 +52,7 @@ def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     for part in document["parts"]:
         value, target = part["median"], part.get("target")
         speed = "-" if value is None else f"{value:.{decimals([value])}f} {part['unit']}"
-        interval = "-"
-        if part.get("low") is not None:
-            interval = f"{percent(part['low'])} to {percent(part['high'])}"
+        interval = span(part.get("low"), part.get("high"), percent, " to ").text
         yield (
             *(part["item"], part["part"], speed, str(part.get("judged_runs") or part["runs"])),
             *("-" if target is None else as_published(round(target, 6)), interval),

@@ -147,17 +147,12 @@ def _git(repository: Path, *arguments: str) -> list[str]:
 def render(found: FirstSlow, number: int, error: str) -> str:
     """The steps, and the version that was found."""
     from ..report.numbers import percent
-    from ..report.tables import Column, cell, span
+    from ..report.tables import Column, span
     from ..report.terminal import table
 
     columns = (Column("version"), Column("pairs", True), Column("difference"), Column("verdict"))
     rows = [
-        (
-            cell(step.version),
-            cell(step.pairs),
-            span(step.low, step.high, percent, " to "),
-            cell(step.verdict),
-        )
+        (step.version, str(step.pairs), span(step.low, step.high, percent, " to "), step.verdict)
         for step in found.steps
     ]
     end = f"first slow: {found.version}" if found.version is not None else f"not found: {found.why}"

@@ -61,19 +61,25 @@ def run_at_once(directories: Iterable[Path], options: Sequence[str]) -> list[str
     running: dict[Path, subprocess.Popen[bytes]] = {}
     received: list[int] = []
 
+    def stop_these(started: Iterable[Path]) -> None:
+        for directory in started:
+            stop(directory, now=signal.SIGTERM in received or len(received) > 1)
+
     def on_signal(number: int, _: object) -> None:
         received.append(number)
-        for directory in running:
-            stop(directory, now=number == signal.SIGTERM or len(received) > 1)
+        stop_these(running)
 
     before = {
         number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
         for directory in directories:
+            if received:
+                break
             try:
-                if not received:
-                    running[directory] = detach(directory, options)
+                process = detach(directory, options)
+                stop_these([directory] if received else [])  # by a signal in the meantime
+                running[directory] = process
             except UserError as error:
                 problems.append(str(error))
         for directory, process in running.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import socket
@@ -20,10 +21,10 @@ from planned_campaigns import create, end
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.campaign import lock, manifest
 from dlperf_runner.campaign.manifest import changes, read
-from dlperf_runner.control import rounds
+from dlperf_runner.control import controllers, rounds
 from dlperf_runner.control.campaigns import plan_of_playbook
 from dlperf_runner.control.controllers import stop, time_left
-from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.errors import Stopped, UserError
 
 # A controller that creates or resumes a campaign and works on its files until it is killed.
 CONTROLLER = f"""
@@ -347,3 +348,46 @@ def test_stop_signals_the_controller(tmp_path: Path) -> None:
         lock.acquire(tmp_path, process.pid)
         assert f"process {process.pid} stops" in stop(tmp_path, now=now)
         assert process.wait(10) == -number
+
+
+def start_instead(patch: pytest.MonkeyPatch, scripts: dict[str, str]) -> None:
+    """Let shells be the controllers of the campaigns with these names."""
+
+    def detach(directory: Path, _: object) -> subprocess.Popen[bytes]:
+        with (directory.parent / f"{directory.name}.log").open("wb") as log:
+            argv = ["sh", "-c", scripts[directory.name], str(directory.parent)]
+            return subprocess.Popen(argv, stdout=log, cwd=directory.parent)
+
+    patch.setattr(controllers, "detach", detach)
+    patch.setattr(controllers, "_end", lambda log: f"{log.parent}.log")
+
+
+def test_what_goes_wrong_in_controllers_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_instead(monkeypatch, {"a": "exit 0", "b": "exit 2"})
+    found = controllers.run_at_once([tmp_path / "a", tmp_path / "b"], [])
+    assert found == [f"{tmp_path}/b: {tmp_path}/b.log"]
+
+
+def test_a_signal_stops_all_controllers_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second Ctrl-C stops their runs, too."""
+    told = []
+
+    def stop(directory: Path, *, now: bool) -> str:
+        told.append((directory.name, now))
+        (tmp_path / ("now" if now else "soon")).touch()
+        return ""
+
+    until = "until test -e {}; do sleep 0.05; done"
+    interrupt = f"{until.format('b.log')}; kill -INT {os.getpid()}; {until.format('soon')};"
+    interrupt += f" kill -INT {os.getpid()}; {until.format('now')}"
+    start_instead(monkeypatch, {"a": interrupt, "b": until.format("now")})
+    monkeypatch.setattr(controllers, "stop", stop)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(Stopped, match="2"):
+        controllers.run_at_once([tmp_path / "a", tmp_path / "b"], [])
+    assert {("a", False), ("a", True), ("b", True)} <= set(told)
+    assert signal.getsignal(signal.SIGINT) == before
