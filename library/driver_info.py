@@ -3,10 +3,11 @@ from __future__ import absolute_import, division, print_function
 
 DOCUMENTATION = {
     "module": "driver_info",
-    "short_description": "Gather the state of NVIDIA's driver on a node, and conflicting software",
+    "short_description": "Gather the state of NVIDIA's or AMD's driver on a node, and conflicting software",
     "description": "Reads C(/proc), C(/sys) and the list of installed packages. Changes nothing and needs no driver.",
     "options": {
         "root": {"type": "path", "default": "/", "description": "The node's root directory; tests set another one."},
+        "kernel_module": {"type": "str", "choices": ["amdgpu", "nvidia"], "default": "nvidia", "description": "The driver's kernel module."},
         "build": {"type": "bool", "default": False, "description":
             "Also say whether the running kernel can have, has and may load the driver's module (modinfo, dkms, mokutil)."},
         "signing_keys": {"type": "list", "elements": "path", "default": [], "description":
@@ -15,7 +16,7 @@ DOCUMENTATION = {
 }  # fmt: skip
 
 RETURN = r"""
-running: {description: Version of the loaded kernel module; null if none is loaded., returned: always, type: str}
+running: {description: "Version of the loaded kernel module; null if none is loaded, or the kernel's own amdgpu.", returned: always, type: str}
 kernel: {description: Release of the running kernel., returned: always, type: str}
 is_container: {description: Whether the node is a container and shares its host's kernel., returned: always, type: bool}
 has_systemd: {description: Whether systemd manages its services., returned: always, type: bool}
@@ -33,7 +34,8 @@ has_headers: {description: Whether the running kernel's headers are installed., 
 offers_headers: {returned: "O(build)", type: bool, description:
   "Whether dnf's repositories have the running kernel's headers, if they are not installed; null on other systems, and if dnf does not
   say."}
-module: {description: Version of the module nvidia that the running kernel would load; null if there is none., returned: O(build), type: str}
+module: {description: Version of O(kernel_module) that the running kernel would load; null if there is none., returned: O(build), type: str}
+compiler: {description: "The compiler of the running kernel, such as C(gcc-12), if C(cc) is another; else null.", returned: O(build), type: str}
 dkms: {description: Lines of C(dkms status) about this driver., returned: O(build), type: list, elements: str}
 secure_boot: {description: Whether the firmware enforces Secure Boot., returned: O(build), type: bool}
 enrolled_keys: {description: Which of the signing keys the firmware trusts; null if mokutil is missing., returned: O(build), type: list, elements: str}
@@ -48,11 +50,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_packages import all_names, has_rpm
 from ansible.module_utils.node_probes import SBIN, bounded, is_container, modules, output, program, text
 
-DRIVER_PACKAGE = re.compile(
-    r"^(nvidia-driver(-(\d|cuda).*)?|nvidia-\d+|nvidia-headless-.*|linux-modules-nvidia-.*|nvidia-kernel-(open-)?dkms|kmod-nvidia-.*|nvidia-open.*|cuda-drivers.*)$"
-)
+DRIVER_PACKAGES = {
+    "nvidia": r"(nvidia-driver(-(\d|cuda).*)?|nvidia-\d+|nvidia-headless-.*|linux-modules-nvidia-.*|nvidia-kernel-(open-)?dkms|kmod-nvidia-.*|nvidia-open.*|cuda-drivers.*)$",
+    "amdgpu": r"amdgpu-dkms$",
+}
 TIMEOUT_S = 60
-REBOOTED = "var/lib/dlperf/nvidia-driver.rebooted"
+REBOOTED = "var/lib/dlperf/%s-driver.rebooted"
 
 
 def enrolled(keys):
@@ -78,14 +81,27 @@ def image(root):
     return ("DGX OS " + version).strip() if result else None
 
 
-def build(root, kernel, keys):
+def compiler(root):
+    """gcc-12, if the kernel is built by another version of gcc than cc is: its options may be unknown to cc.
+
+    Linux version 6.8.0-87-generic (buildd@lcy02-amd64-034) (x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0, GNU ld
+    """
+    kernels = re.search(r"gcc(?:-\d+)? \(.*?\) (\d+)\.", text(root, "proc/version") or "")
+    if not kernels or has_rpm(root) or is_container(root):
+        return None
+    own = (output(TIMEOUT_S, "cc", "-dumpversion") or "").partition(".")[0]
+    return None if own == kernels.group(1) else "gcc-" + kernels.group(1)
+
+
+def build(root, kernel, keys, module):
     is_enforced = nvidia_kernel.secure_boot(root)
     has_headers = os.path.exists(os.path.join(root, "lib/modules", kernel, "build"))
     return {
         "has_headers": has_headers,
         "offers_headers": None if has_headers or is_container(root) else offers_headers(root, kernel),
-        "module": output(TIMEOUT_S, "modinfo", "-k", kernel, "-F", "version", "nvidia") or None,
-        "dkms": [line for line in (output(TIMEOUT_S, "dkms", "status") or "").splitlines() if line.startswith("nvidia")],
+        "module": output(TIMEOUT_S, "modinfo", "-k", kernel, "-F", "version", module) or None,
+        "compiler": compiler(root),
+        "dkms": [line for line in (output(TIMEOUT_S, "dkms", "status") or "").splitlines() if line.startswith(module)],
         "secure_boot": is_enforced,
         "enrolled_keys": enrolled(keys) if is_enforced else [],
     }
@@ -93,12 +109,12 @@ def build(root, kernel, keys):
 
 def main():
     module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
-    root, kernel = module.params["root"], platform.release()
-    packages = [name for name in all_names() if DRIVER_PACKAGE.match(name)]
-    built = build(root, kernel, module.params["signing_keys"]) if module.params["build"] else {}
+    root, kernel, name = module.params["root"], platform.release(), module.params["kernel_module"]
+    packages = [each for each in all_names() if re.match(DRIVER_PACKAGES[name], each)]
+    built = build(root, kernel, module.params["signing_keys"], name) if module.params["build"] else {}
     facts = dict(
         changed=False,
-        running=nvidia_kernel.running(root),
+        running=nvidia_kernel.running(root) if name == "nvidia" else text(root, "sys/module/amdgpu/version") or None,
         kernel=kernel,
         is_container=is_container(root),
         has_systemd=os.path.isdir(os.path.join(root, "run/systemd/system")),
@@ -107,10 +123,10 @@ def main():
         driver_packages=packages,
         nvswitches=nvidia_kernel.nvswitches(root),
         switch_functions=nvidia_kernel.switch_functions(root),
-        is_ours=nvidia_kernel.is_ours(root, "nvidia_driver"),
+        is_ours=nvidia_kernel.is_ours(root, name + "_driver"),
         gpu_processes=nvidia_kernel.processes(root),
         image=image(root),
-        rebooted_for=text(root, REBOOTED) or None,
+        rebooted_for=text(root, REBOOTED % name) or None,
     )
     facts.update(built)
     module.exit_json(**facts)

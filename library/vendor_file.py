@@ -6,8 +6,8 @@ DOCUMENTATION = {
     "short_description": "Place a vendor's file on a node and verify its checksum",
     "description":
         "Differs from C(get_url) in these points. The checksum is required and verified before the file gets to O(path), so that a wrong "
-        "download does not replace a right file (ansible-core 2.16, which old nodes need, verifies afterwards). Check mode needs neither "
-        "the source nor the folder of O(path), without which C(get_url) fails. Errors name the source and the remedy. A Debian package "
+        "download does not replace a right file (ansible-core 2.16, which old nodes need, verifies afterwards). Check mode asks whether "
+        "a URL is there, and needs no folder of O(path), without which C(get_url) fails. Errors name the source and the remedy. A Debian package "
         "can be unpacked without being installed, and is then not downloaded again.",
     "options": {
         "path": {"type": "path", "required": True, "description": "Path of the file on the node."},
@@ -18,6 +18,7 @@ DOCUMENTATION = {
             "Folder into which to unpack the file, a Debian package. A stamp in it records the checksum."},
         "mode": {"type": "str", "default": "0644", "description": "File mode."},
         "remedy": {"type": "str", "default": "", "description": "Advice in the message about a wrong checksum."},
+        "variable": {"type": "str", "default": "the source", "description": "The variable in which the operator gives another source."},
     },
 }  # fmt: skip
 
@@ -60,10 +61,14 @@ class VendorFile(object):
             if not os.path.isfile(local):
                 self.fail("%s does not exist" % local, "copy the file there, or correct the path")
             return io.open(local, "rb")
+        return self.asked("GET")
+
+    def asked(self, method):
         with proxied(self.source) as proxy:
-            response, info = fetch_url(self.module, self.source, timeout=60)
+            response, info = fetch_url(self.module, self.source, timeout=60, method=method)
         if info["status"] != 200:
-            self.fail("cannot download %s: %s" % (self.source, info["msg"]), unreached(proxy))
+            instead = ", or, if the vendor has taken it away, set %s to a copy of it" % self.module.params["variable"]
+            self.fail("cannot download %s: %s" % (self.source, info["msg"]), unreached(proxy) + instead)
         return response
 
     def bring(self):
@@ -115,6 +120,8 @@ def main():
     unpack = file.unpack is not None and not file.is_unpacked()
     if file.unpack is not None and not unpack:
         missing = False  # once unpacked, the file itself is not needed
+    if module.check_mode and missing and file.source.startswith("http"):
+        file.asked("HEAD")
     folders = [os.path.dirname(path) for path in (file.path, file.unpack) if path]
     if not module.check_mode and (missing or unpack):
         for folder in folders:

@@ -1,5 +1,5 @@
-"""Obstacles to a driver on a node, with their remedies; `node` holds the facts of the module
-driver_info."""
+"""Obstacles to NVIDIA's or AMD's driver on a node, with their remedies; `node` holds the facts of
+the module driver_info."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOAD_FAILURES = (
         "[Ii]nvalid module format|Exec format error|[Uu]nknown symbol",
         "the module was built for another kernel: build it again (dkms autoinstall)",
     ),
-    ("not found", "the running kernel has no module nvidia: run again, which builds it"),
+    ("not found", "the running kernel has no such module: run again, which builds it"),
 )
 
 
@@ -92,18 +92,25 @@ def headers_refusal(node: Mapping[str, Any], distribution: str) -> str:
     )
 
 
-def build_failure(node: Mapping[str, Any], version: str, dkms: Mapping[str, Any]) -> str:
+def build_failure(
+    node: Mapping[str, Any], version: str, dkms: Mapping[str, Any], module: str = "nvidia"
+) -> str:
     """The reason why the running kernel has no module of a driver; empty if it has."""
     if node["module"] == version:
         return ""
     kernel, status = node["kernel"], "; ".join(node["dkms"]) or "nothing"
     said = str(dkms.get("stderr") or dkms.get("stdout") or dkms.get("msg") or "").strip()
     headers = (
-        f"look into /var/lib/dkms/nvidia/{version}/build/make.log"
+        f"look into /var/lib/dkms/{module}/*/build/make.log"
         if node["has_headers"]
         else f"the headers of this kernel are missing: install linux-headers-{kernel} (on RHEL"
         f" kernel-devel-{kernel}), or boot a kernel whose headers the node's sources have"
     )
+    if compiler := node.get("compiler"):
+        headers += (
+            f", where unknown options of the compiler mean that cc is not the kernel's {compiler}:"
+            f" update-alternatives --install /usr/bin/gcc gcc /usr/bin/{compiler} 100"
+        )
     return (
         f"the kernel {kernel} has no module of driver {version}, found"
         f" {node['module'] or 'none'}; {headers}. dkms status says: {status}."
@@ -112,19 +119,24 @@ def build_failure(node: Mapping[str, Any], version: str, dkms: Mapping[str, Any]
 
 
 def reboot_needed(
-    node: Mapping[str, Any], version: str, cause: str, load: Mapping[str, Any]
+    node: Mapping[str, Any],
+    version: str,
+    cause: str,
+    load: Mapping[str, Any],
+    module: str = "nvidia",
 ) -> str:
     """The reason why an installed driver does not run, and what to do; empty if it runs."""
     if node["running"] == version:
         return ""
     said = str(load.get("stderr") or "").strip()
     meaning = next((text for pattern, text in LOAD_FAILURES if re.search(pattern, said)), "")
-    why = f" modprobe nvidia failed: {said}." if said else ""
+    why = f" modprobe {module} failed: {said}." if said else ""
     if node["nouveau"]:
         why += " The module nouveau holds the GPUs."
     state = f"driver {version} is installed, but the running driver is {node['running'] or 'none'}."
     if node["rebooted_for"] == cause:
-        hint = meaning or "look for NVRM and nouveau in the kernel log (journalctl -k)"
+        named = "amdgpu" if module == "amdgpu" else "NVRM and nouveau"
+        hint = meaning or f"look for {named} in the kernel log (journalctl -k)"
         return (
             f"{state}{why} The node was rebooted for this already, and another reboot would not"
             f" help: {hint}."

@@ -56,6 +56,11 @@ autoinstall) test -z "$version" && exit
   if [ ! -e /lib/modules/$3/build ]; then
     echo "Error! Your kernel headers for kernel $3 cannot be found." >&2; exit 21
   fi
+  # As in the report: cc is older than the kernel's compiler.
+  if grep -qs gcc-13 {TREE}/proc/version && [ "$CC" != /usr/bin/gcc-13 ]; then
+    echo "gcc: error: unrecognized command-line option '-ftrivial-auto-var-init=zero'" >&2
+    echo "Error! Bad return status for module build on kernel: $3 (x86_64)" >&2; exit 10
+  fi
   mkdir -p $(dirname {BUILT}); echo $version > {BUILT} ;;
 esac""",
     "modinfo": f'test "$2" = {KERNEL} && cat {BUILT} 2> /dev/null',
@@ -143,7 +148,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverCluster]
     vendors = make_vendors(mirror, scratch, ["jammy"])
     headers = f"linux-headers-{KERNEL}"
     content = {f"/usr/lib/modules/{KERNEL}/build/Makefile": ""}
-    site = [one(headers, "1", files=content)]
+    site = [one(headers, "1", files=content), one("gcc-13", "13.3.0-1")]
     flat_repository(mirror / "site", site, scratch / "site-key", "key.asc")
     lab.up(lab_nodes=1, lab_mirror_dir=mirror)
     try:
@@ -225,6 +230,20 @@ def test_the_driver_runs_without_a_reboot_and_the_gpus_compute(cluster: DriverCl
     status, output = cluster.role()
     assert status == 0, output
     assert re.search(r"node1 : ok=\d+ changed=0 ", output), output
+
+
+@pytest.mark.usefixtures("bare")
+def test_the_module_is_built_by_the_kernels_compiler(cluster: DriverCluster) -> None:
+    """NVIDIA/open-gpu-kernel-modules#805, aws-deep-learning-ami-ubuntu-dcv-desktop#30."""
+    line = "Linux version 6.8.0 (buildd@lcy02) (x86_64-linux-gnu-gcc-13 (Ubuntu 13.3.0-6) 13.3.0)"
+    cluster.lab.said("node1", f"echo '{SITE}' > {SOURCES}; echo '{line}' > {TREE}/proc/version")
+    status, output = cluster.role()
+    again, repeated = cluster.role()
+    cluster.lab.said("node1", f"rm {TREE}/proc/version")
+    assert status == 0, output
+    assert cluster.versions("node1", ["gcc-13"])
+    assert cluster.lab.said("node1", f"cat {BUILT}") == NEW
+    assert again == 0 and re.search(r"node1 : ok=\d+ changed=0 ", repeated), repeated
 
 
 def test_a_newer_point_release_of_somebody_else_stays(cluster: DriverCluster) -> None:

@@ -1,4 +1,5 @@
-"""Drivers of DGX OS and of cloud images, and kernels that are older than the repositories."""
+"""Drivers of DGX OS and of cloud images, and kernels that are older than the repositories or built
+by another compiler than the system's."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ DGX_SWBUILD_VERSION="7.1.0"
 DGX_COMMIT_ID="8b4a8a6"
 DGX_PLATFORM="DGX Server for DGX H100"
 """
-# Of Ubuntu's images with NVIDIA's driver, for example on AWS (gpu-driver-container#35).
+# Of Ubuntu's images with NVIDIA's driver (gpu-driver-container#35): {0} is the kernel's flavour.
 CLOUD = [
-    "linux-modules-nvidia-580-server-open-aws",
-    "linux-modules-nvidia-580-server-open-6.8.0-1040-aws",
-    "linux-objects-nvidia-580-server-open-6.8.0-1040-aws",
-    "linux-signatures-nvidia-6.8.0-1040-aws",
+    "linux-modules-nvidia-580-server-open-{0}",
+    "linux-modules-nvidia-580-server-open-6.8.0-1040-{0}",
+    "linux-objects-nvidia-580-server-open-6.8.0-1040-{0}",
+    "linux-signatures-nvidia-6.8.0-1040-{0}",
     "nvidia-headless-no-dkms-580-server-open",
     "nvidia-kernel-common-580-server",
     "nvidia-utils-580-server",
@@ -56,12 +57,24 @@ def test_the_driver_of_dgx_os_is_kept_or_the_node_is_refused(tmp_path: Path) -> 
     assert image_refusal(info(tmp_path, {})) == ""
 
 
+# Flavours whose signed modules are packages: "gcp-6.8" is that of a kernel of a later release.
+@pytest.mark.parametrize("flavour", ["aws", "azure", "azure-fde", "gcp", "gcp-6.8", "oracle"])
 @pytest.mark.parametrize("system", ["ubuntu22.04", "ubuntu24.04"])
-def test_the_driver_of_a_cloud_image_is_replaced_as_a_whole(system: str) -> None:
+def test_the_driver_of_a_cloud_image_is_replaced_as_a_whole(
+    tmp_path: Path, system: str, flavour: str
+) -> None:
+    """Without consent the role refuses the node, if it knows one of these packages."""
+    names = [name.format(flavour) for name in CLOUD]
     tables = yaml.safe_load((PROJECT / "roles/nvidia_driver/vars/main.yml").read_text())
     release = tables["__nvidia_driver_releases"]["580.173.02"]["systems"][system]
-    kept = [name for name in CLOUD if not any(fnmatch(name, glob) for glob in release["replaces"])]
+    kept = [name for name in names if not any(fnmatch(name, glob) for glob in release["replaces"])]
     assert kept == []
+    script = f'for name in {" ".join(names)}; do echo "$name\tinstall ok installed"; done'
+    bins = program(tmp_path / "bin", "dpkg-query", script)
+    found = set(info(tmp_path, {}, bins)["driver_packages"])
+    assert found >= {
+        name for name in names if name.startswith(("linux-modules", "nvidia-headless"))
+    }
 
 
 @pytest.mark.parametrize(
@@ -93,6 +106,28 @@ def test_a_kernel_whose_headers_are_in_the_vault_is_refused_before_anything_chan
     assert remedy in refused
     for changed in ({"offers_headers": True}, {"offers_headers": None}, {"is_container": True}):
         assert headers_refusal(node | changed, distribution) == ""
+
+
+# /proc/version as in NVIDIA/gpu-driver-container#20, and of Debian 12 and Rocky Linux 9.
+@pytest.mark.parametrize(
+    ("built_by", "cc", "compiler"),
+    [
+        ("x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0", "echo 11", "gcc-12"),
+        ("x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0", "exit 1", "gcc-12"),
+        ("x86_64-linux-gnu-gcc-11 (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0", "echo 11", None),
+        ("gcc (Ubuntu 11.3.0-1ubuntu1~22.04.1) 11.3.0", "echo 11.4.0", None),
+        ("gcc-12 (Debian 12.2.0-14) 12.2.0", "echo 12", None),
+        ("gcc (GCC) 11.4.1 20230605 (Red Hat 11.4.1-2)", "echo 11", None),
+    ],
+)
+def test_a_kernel_by_another_compiler_than_cc_is_recognised(
+    tmp_path: Path, built_by: str, cc: str, compiler: str | None
+) -> None:
+    """NVIDIA/open-gpu-kernel-modules#805: cc does not know options of the kernel's compiler."""
+    line = f"Linux version 6.2.0-1019-gcp (buildd@lcy02) ({built_by}, GNU ld (GNU Binutils) 2.38)"
+    bins = program(tmp_path / "bin", "cc", cc)
+    files = {"proc/version": line, "proc/1/environ": ""}
+    assert info(tmp_path, files, bins)["compiler"] == compiler
 
 
 def test_dnf_is_asked_for_the_running_kernels_headers(tmp_path: Path) -> None:

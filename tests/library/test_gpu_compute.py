@@ -240,6 +240,7 @@ def test_secure_boot_is_refused_unless_a_key_is_enrolled(
         ({"has_headers": False}, "install linux-headers-6.1"),
         ({"dkms": [f"nvidia/{VERSION}: added"]}, f"dkms status says: nvidia/{VERSION}: added"),
         ({"module": "535.183.01"}, "found 535.183.01; look into /var/lib/dkms/nvidia"),
+        ({"compiler": "gcc-12"}, "cc is not the kernel's gcc-12: update-alternatives --install"),
     ],
 )
 def test_a_kernel_without_the_module_is_told_of(changed: dict[str, Any], said: str) -> None:

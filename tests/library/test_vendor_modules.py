@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import runpy
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -74,7 +78,7 @@ class TestDriverState:
         ],
     )
     def test_a_drivers_packages_are_known_by_their_names(self, name: str, is_driver: bool) -> None:
-        assert bool(driver_info["DRIVER_PACKAGE"].match(name)) == is_driver
+        assert bool(re.match(driver_info["DRIVER_PACKAGES"]["nvidia"], name)) == is_driver
 
 
 class TestVendorFile:
@@ -97,6 +101,23 @@ class TestVendorFile:
         gone = str(tmp_path / "gone.run")
         result = call("vendor_file", path=str(tmp_path / "x"), source=gone, sha256="0" * 64)
         assert f"{gone} does not exist" in result["msg"]
+
+    @pytest.mark.parametrize("check_mode", [False, True])
+    def test_an_address_that_the_vendor_took_away_is_refused_in_check_mode_too(
+        self, tmp_path: Path, check_mode: bool
+    ) -> None:
+        """coreweave/nccl-tests#95: MLNX_OFED's addresses went away."""
+        (tmp_path / "site").mkdir()
+        handler = partial(SimpleHTTPRequestHandler, directory=tmp_path / "site")
+        with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+            Thread(target=server.serve_forever, daemon=True).start()
+            source = f"http://127.0.0.1:{server.server_port}/MLNX_OFED.tgz"
+            given = {"path": str(tmp_path / "x.tgz"), "source": source, "sha256": "0" * 64}
+            given |= {"variable": "infiniband_archive", "_ansible_check_mode": check_mode}
+            message = call("vendor_file", **given)["msg"]
+            server.shutdown()
+        assert f"cannot download {source}: HTTP Error 404" in message
+        assert "set infiniband_archive to a copy of it" in message
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.12"])
