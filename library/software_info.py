@@ -22,6 +22,7 @@ openmpi: {description: C(version) of O(mpirun); null if there is none., returned
 cuda: {description: C(version) of the toolkit's packages; null if not installed., returned: always, type: dict}
 cudnn: {description: C(version) of its packages; null if not installed., returned: always, type: dict}
 nccl: {description: C(version) of its packages; null if not installed., returned: always, type: dict}
+rocm: {description: C(version) of its packages; null if not installed., returned: always, type: dict}
 containers: {description: Names of the containers that Docker runs., returned: always, type: list, elements: str}
 recorded: {description: "What provisioning recorded of the parts that the node keeps, by part; null without a record.", returned: always, type: dict}
 gpu_processes: {description: "Processes that use the GPUs, such as C(python3 (41327)), without NVIDIA's services.", returned: always, type: list, elements: str}
@@ -33,9 +34,9 @@ import re
 from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_packages import all_names, versions
-from ansible.module_utils.node_probes import openmpi, output, text
+from ansible.module_utils.node_probes import modules, openmpi, output, text
 
-LIBRARIES = {"cuda": r"cuda-toolkit-\d+-\d+$", "cudnn": r"libcudnn\d+(-cuda-\d+)?$", "nccl": r"libnccl2?$"}
+LIBRARIES = {"cuda": r"cuda-toolkit-\d+-\d+$", "cudnn": r"libcudnn\d+(-cuda-\d+)?$", "nccl": r"libnccl2?$", "rocm": r"rocm-core$"}
 ENGINES = {"docker": ("docker-ce", "docker.io"), "podman": ("podman",)}
 TIMEOUT_S = 30
 RECORD = "var/lib/dlperf/adopted.json"
@@ -51,9 +52,9 @@ def first(pattern, output):
 
 
 def packages(names):
-    """{name: version} of the installed ones; 28.2.2 for 5:28.2.2-1~ubuntu.22.04~jammy."""
+    """{name: version} of the installed ones; 28.2.2 for 5:28.2.2-1~ubuntu.22.04~jammy, 7.2.4 for 7.2.4.70204-93~24.04."""
     result = versions(names)
-    return dict((name, re.sub(r"^\d+:|[-+~].*$", "", version)) for name, version in result.items())
+    return dict((name, re.sub(r"^\d+:|(\.\d{5})?[-+~].*$", "", version)) for name, version in result.items())
 
 
 def engines(root):
@@ -71,6 +72,9 @@ def engines(root):
 
 def driver(root):
     version = nvidia_kernel.running(root)
+    if not version and "amdgpu" in modules(root):
+        version = text(root, "sys/module/amdgpu/version") or "of the kernel"
+        return {"version": version, "cuda": None, "is_ours": nvidia_kernel.is_ours(root, "amdgpu_driver")}
     if not version:
         return None
     # | NVIDIA-SMI 535.161.07    Driver Version: 535.161.07    CUDA Version: 12.2     |

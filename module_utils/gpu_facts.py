@@ -114,7 +114,7 @@ def amd_facts(root, gathered, gpus):
         gpus=[amd_gpu(root, index, name) for index, name in enumerate(seen)],
         driver=text(root, "sys/module/amdgpu/version") or None,
         driver_running=text(root, "sys/module/amdgpu/version") or None,
-        rocm=text(root, "opt/rocm/.info/version") or None,
+        rocm=(text(root, "opt/rocm/.info/version") or "").partition("-")[0] or None,  # 7.2.4-93
     )
     if not seen:
         why = "it describes none of %d GPUs on the bus" % len(gpus) if is_loaded else "the module is not loaded"

@@ -97,11 +97,11 @@ def is_ours(root, family):
 
 
 def processes(root):
-    """`python3 (41327)` for each process that has a GPU's device open; only root sees those of all users."""
+    """`python3 (41327)` for each process that has a GPU's device open (AMD's have one for all, kfd); only root sees those of all users."""
     found = []
     for pid in sorted((name for name in names(root, "proc") if name.isdigit()), key=int):
         name, folder = text(root, "proc", pid, "comm"), os.path.join(root, "proc", pid, "fd")
-        if name not in SERVICES and any(re.match(r"/dev/nvidia(\d|-uvm)", target(folder, each)) for each in names(folder)):
+        if name not in SERVICES and any(re.match(r"/dev/(nvidia(\d|-uvm)|kfd)", target(folder, each)) for each in names(folder)):
             found.append("%s (%s)" % (name, pid))
     return found
 
@@ -117,7 +117,9 @@ def containers(root):
         inside = os.path.join(root, "proc", pid, "root")
         try:
             place = os.stat(inside)
-            if (place.st_dev, place.st_ino) == own or not glob.glob(os.path.join(inside, "dev/nvidia[0-9]*")):
+            if (place.st_dev, place.st_ino) == own or not glob.glob(os.path.join(inside, "dev/nvidia[0-9]*")) + glob.glob(
+                os.path.join(inside, "dev/kfd")
+            ):
                 continue
         except OSError:  # it has ended, or belongs to somebody else
             continue

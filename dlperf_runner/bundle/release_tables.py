@@ -226,6 +226,10 @@ def tables(stack: Stack) -> Iterator[ReleaseTable]:
     if stack.nccl:
         variables = ("nccl_archive", "nccl_archive_sha256")
         yield ReleaseTable("nccl", "releases", stack.nccl.version, "NCCL", *variables)
+    if rocm := stack.rocm:
+        yield ReleaseTable("rocm", "releases", rocm.version, "ROCm")
+        if rocm.driver:
+            yield ReleaseTable("rocm", "drivers", rocm.driver, "AMD's driver")
     if runtime := stack.container_runtime:
         if runtime.version:
             yield ReleaseTable(

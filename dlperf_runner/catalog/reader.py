@@ -48,6 +48,8 @@ class Catalog:
         stack = changed_stack(stack, node.stack_overrides, where)
         own = stack.model_dump(exclude_unset=True)
         kept = {part: ADOPTED[part] for part in node.adopted if part in own}
+        if "driver" in node.adopted and stack.rocm:  # of AMD
+            kept.setdefault("rocm", {"driver": None})
         return validated(merged(own, kept), Stack, where) if kept else stack
 
 

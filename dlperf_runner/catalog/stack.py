@@ -18,6 +18,7 @@ ADOPTED: dict[str, Any] = {
     "cuda": None,
     "cudnn": None,
     "nccl": None,
+    "rocm": None,
     "tuning": None,
     # No parts of a stack, but files of a node.
     "hosts": None,
@@ -65,6 +66,13 @@ class Release(Entry):
     """A version. It must be a key in the release table of its role."""
 
     version: Version
+
+
+class Rocm(Entry):
+    """ROCm with RCCL, and AMD's driver; without `driver`, the node keeps its own."""
+
+    version: Version
+    driver: Version | None = None
 
 
 class OpenMpi(Entry):
@@ -170,6 +178,7 @@ class Stack(Entry):
     # Of another CUDA, for environments with `libraries`.
     cuda_libraries: Release | None = None
     nccl: Release | None = None
+    rocm: Rocm | None = None
     openmpi: OpenMpi | None = None
     # Built from source if the suites have no Python version that the frameworks support.
     python: Release | None = None

@@ -28,6 +28,18 @@ class Example(NamedTuple):
 
 _A100 = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"), ("h100-cuda12.9", "a100-cuda11.8")
 _B200 = ("NVIDIA H100 80GB HBM3", "NVIDIA B200"), ("h100-cuda12.9", "b200-cuda13")
+
+
+def _of_amd(gpu: str, stack: str) -> Example:
+    return Example(
+        f"4 nodes with 8 {gpu} each, RoCE; a wheel of torch for ROCm 7 is yours",
+        words=(
+            *(("NVIDIA H100 80GB HBM3", f"AMD Instinct {gpu}"), ("h100-cuda12.9", stack)),
+            *(("8 H100", f"8 {gpu}"), ("pytorch, jax, tensorflow2, nccl", "pytorch, jax")),
+        ),
+    )
+
+
 EXAMPLES = {
     "h100": Example("4 nodes with 8 H100 each, RoCE; H200 alike"),
     "a100": Example(
@@ -38,13 +50,8 @@ EXAMPLES = {
         "4 nodes with 8 B200 each, RoCE",
         words=(*_B200, ("8 H100", "8 B200"), ("jax, tensorflow2, nccl", "jax, nccl")),
     ),
-    "mi300x": Example(
-        "4 nodes with 8 MI300X each, RoCE; ROCm 7 on them, and a wheel of torch, are yours",
-        words=(
-            *(("NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"), ("h100-cuda12.9", "mi300-rocm7")),
-            *(("8 H100", "8 MI300X"), ("pytorch, jax, tensorflow2, nccl", "pytorch")),
-        ),
-    ),
+    "mi300x": _of_amd("MI300X", "mi300-rocm7"),
+    "mi355x": _of_amd("MI355X", "mi355-rocm7"),
     "v100": Example(
         "4 nodes with 8 V100 each, InfiniBand: the published cluster",
         "example",

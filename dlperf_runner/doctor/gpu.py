@@ -85,9 +85,14 @@ def _versions(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
         if facts["driver"] and running and running != facts["driver"]:
             hint = "reboot the node: the installed driver is not the loaded one"
             yield Finding(node.name, "loaded driver", "failed", facts["driver"], running, hint)
+    elif stack.rocm and stack.rocm.driver:
+        wanted = f"AMD's module of driver {stack.rocm.driver}"
+        found = facts["driver"] or "the kernel's own amdgpu"
+        hint = f"reboot the node, or {again} -e dlperf_reboot=true"
+        yield check_finding(node.name, "driver", bool(facts["driver"]), wanted, found, hint)
     elif "driver" in node.adopted and stack.cuda:
         yield _adopted_driver(node.name, stack.cuda.version, facts["driver"], facts["driver_cuda"])
-    declared = {"cuda": stack.cuda, "cudnn": stack.cudnn, "nccl": stack.nccl}
+    declared = {"cuda": stack.cuda, "cudnn": stack.cudnn, "nccl": stack.nccl, "rocm": stack.rocm}
     for check, release in declared.items():
         if release:
             yield as_declared(node.name, check, release.version, facts[check], again)

@@ -107,6 +107,13 @@ def engine_for(chosen: str | None, environment: Environment, stack: Stack, node:
     has_image = declared and declared.is_among(node.container_images)
     if not chosen and environment.requirements is not None and not has_image:
         return ""
+    if stack.gpu and any(model.startswith("AMD") for model in stack.gpu.models):
+        raise UserError(
+            "containers get no GPUs of AMD yet",
+            where="--container" if chosen else f"host {node.name}: dlperf_container_images",
+            expected="no container",
+            found=chosen or "an image",
+        )
     if is_placeholder(node.name):
         return job_engine_for(chosen, node)
     if chosen in ENGINES:

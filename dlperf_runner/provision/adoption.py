@@ -17,6 +17,7 @@ TITLES = {
     "cuda": "CUDA",
     "cudnn": "cuDNN",
     "nccl": "NCCL",
+    "rocm": "ROCm",
 }
 # Parts that other programs of the node see, beside software: they are left as they are.
 SETTINGS = ("tuning", "hosts", "known_hosts")
@@ -26,6 +27,8 @@ _PARTS = {
     "cuda": "cuda",
     "cudnn": "cudnn",
     "nccl": "nccl",
+    "rocm": "rocm",
+    "amdgpu_driver": "driver",
     "container_toolkit": "container_runtime",
 }
 
@@ -40,6 +43,8 @@ def adopted_stack(
     if "driver" in parts and "driver" in stack:
         version = (own.get("driver") or {}).get("version", "")
         result["driver"] = {"version": version, "method": "adopted"}
+    if "driver" in parts and "rocm" in result:
+        result["rocm"] = {"version": stack["rocm"]["version"]}
     if "infiniband" in parts and "infiniband" in stack:
         ofed = own.get("infiniband", {}).get("ofed") or ""
         result["infiniband"] = {**stack["infiniband"], "method": "adopted", "version": ofed}
@@ -154,7 +159,7 @@ def meanings(
         own, wanted = node["openmpi"]["version"], stack.get("openmpi", {}).get("version")
         instead = f" (the stack has {wanted})" if wanted and wanted != own else ""
         told["notes"].append(f"openmpi: {own}{instead}; Horovod is built against it")
-    for part in {"cuda", "cudnn", "nccl"} & stack.keys() & set(parts):
+    for part in {"cuda", "cudnn", "nccl", "rocm"} & stack.keys() & set(parts):
         has, wanted = (node.get(part) or {}).get("version", "none"), stack[part]["version"]
         instead = f" (the stack has {wanted})" if wanted != has else ""
         told["notes"].append(f"{part}: {has}{instead}; frameworks may bring one of their own")

@@ -32,6 +32,7 @@ PARTS = {
     "cudnn": "cuDNN",
     "cuda_libraries": "CUDA's libraries",
     "nccl": "NCCL",
+    "rocm": "ROCm",
     "container_runtime": "the container engine",
 }
 

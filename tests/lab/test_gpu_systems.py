@@ -37,7 +37,7 @@ LIBRARIES = {"cuda", "cudnn", "nccl"}  # those that the stack names
 PAIRS = pairs(
     (stack.name, suite)
     for stack in load_catalog().stacks.values()
-    if stack.driver  # AMD's is the node's own
+    if stack.driver  # for AMD's: test_gpu_amd.py
     for suite in stack.suites
 )
 of_each_pair = pytest.mark.parametrize("pair", PAIRS, ids=str)

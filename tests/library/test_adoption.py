@@ -72,6 +72,7 @@ def test_processes_that_hold_a_gpu_are_named_but_not_nvidias_services(tmp_path: 
         (41327, "python3", "/dev/nvidia0"),
         (41328, "ollama", "/dev/nvidia-uvm"),
         (7, "nvidia-persiste", "/dev/nvidia0"),
+        (10, "vllm", "/dev/kfd"),
         (8, "sshd", "/dev/null"),
         (9, "nv-hostengine", "/dev/nvidiactl"),
     ):
@@ -80,7 +81,7 @@ def test_processes_that_hold_a_gpu_are_named_but_not_nvidias_services(tmp_path: 
         (root / f"proc/{pid}/fd/3").symlink_to(device)
     for module in ("software_info", "driver_info"):
         found = call(module, tmp_path, [], sys.executable, root=str(root))
-        assert found["gpu_processes"] == ["python3 (41327)", "ollama (41328)"]
+        assert found["gpu_processes"] == ["vllm (10)", "python3 (41327)", "ollama (41328)"]
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,7 @@ def test_the_record_on_the_node_has_the_versions_of_what_it_keeps(tmp_path: Path
         "cuda": {},
         "cudnn": {},
         "nccl": {},
+        "rocm": {},
     }
     folder, made = adoption.files(list(adoption.TITLES), has)
     assert (folder["state"], json.loads(made["content"])) == ("directory", kept)
@@ -143,6 +145,28 @@ def test_the_record_on_the_node_has_the_versions_of_what_it_keeps(tmp_path: Path
     old = later | {"driver": {"version": "470.57.02", "cuda": "11.4", "is_ours": False}}
     assert adoption.report(["driver"], old, H100)["problems"] == ["driver"]
     assert adoption.report(["driver"], {"failed": True, "msg": "x"}, H100)["failed"]
+
+
+def test_driver_and_rocm_of_a_node_with_amds_gpus_are_kept(tmp_path: Path) -> None:
+    version = r'case "$*" in *Version*) version="7.1.1.70101-38~24.04\t";; esac'
+    script = rf"""{version}; printf "rocm-core\t${{version}}install ok installed\n" """
+    bins = program(tmp_path / "bin", "dpkg-query", script)
+    files = {"proc/modules": "amdgpu 14000000 9 - Live 0x0"}
+    root = tree(tmp_path / "root", files)
+    has = call("software_info", tmp_path, [bins], root=str(root))
+    assert (has["driver"]["version"], has["rocm"]) == ("of the kernel", {"version": "7.1.1"})
+    tree(root, {"sys/module/amdgpu/version": "6.16.6"})
+    has = call("software_info", tmp_path, [bins], root=str(root))
+    assert has["driver"] == {"version": "6.16.6", "cuda": None, "is_ours": False}
+    stack = arguments.stack_document("mi300-rocm7")
+    assert adoption.adopted_stack(stack, ["driver"], has)["rocm"] == {"version": "7.2.4"}
+    assert "rocm" not in adoption.adopted_stack(stack, ["driver", "rocm"], has)
+    assert adoption.problems(["driver", "rocm"], has, "") == []
+    told = adoption.meanings(["driver", "rocm"], has, stack)
+    assert told["notes"] == [
+        "driver: 6.16.6",
+        "rocm: 7.1.1 (the stack has 7.2.4); frameworks may bring one of their own",
+    ]
 
 
 def test_what_is_adopted_must_be_there(tmp_path: Path) -> None:

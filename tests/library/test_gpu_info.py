@@ -189,7 +189,7 @@ def test_nvlink_between_nodes_has_a_service_and_channels(tmp_path: Path) -> None
 
 def amd(count: int) -> dict[str, str]:
     """MI300X as the kernel's driver amdgpu describes them; identities are made up."""
-    found = {"proc/modules": "amdgpu 14000000 9 - Live 0x0", "opt/rocm/.info/version": "7.1.0"}
+    found = {"proc/modules": "amdgpu 14000000 9 - Live 0x0", "opt/rocm/.info/version": "7.2.4-93"}
     for number in range(count):
         device = f"sys/bus/pci/devices/0000:{0x05 + number:02x}:00.0"
         found |= {
@@ -212,7 +212,7 @@ def test_gpus_of_amd_are_read_from_sysfs(tmp_path: Path, version: str) -> None:
     root = tree(tmp_path / "root", amd(2))
     python = needed(version)
     found = call("gpu_info", tmp_path, [], python, root=str(root))
-    assert (found["error"], found["is_amd"], found["rocm"]) == (None, True, "7.1.0")
+    assert (found["error"], found["is_amd"], found["rocm"]) == (None, True, "7.2.4")
     assert [gpu["model"] for gpu in found["gpus"]] == ["AMD Instinct MI300X"] * 2
     assert found["gpus"][1]["uuid"] == "GPU-0f1e2d3c4b5a6971"
     assert found["gpus"][0]["memory_mib"] == 196592

@@ -46,7 +46,7 @@ class Cluster:
     """`variables` hold for all nodes; what `inventory` says, where it is written, for some."""
 
     def __init__(
-        self, lab: Lab, vendors: Vendors, scratch: Path, variables: Mapping[str, Any]
+        self, lab: Lab, vendors: Vendors | None, scratch: Path, variables: Mapping[str, Any]
     ) -> None:
         self.lab, self.vendors, self.scratch = lab, vendors, scratch
         self.variables = scratch / "variables.json"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_packages import (
+    amdgpu,
     cublas,
     cublas_of,
     cuda,
@@ -28,6 +29,7 @@ from gpu_packages import (
     driver_of_branch,
     nccl,
     one,
+    rocm,
     shared_library,
     toolkit,
 )
@@ -231,6 +233,29 @@ def repositories(
             "gpg",
         ),
     }
+
+
+def amd_repositories(mirror: Path, scratch: Path, suite: str) -> dict[str, str]:
+    """AMD's for the driver and for ROCm, each with a newer release that does not exist."""
+    above, release = mirror / "vendor/repo.radeon.com", SYSTEMS[suite].removeprefix("ubuntu")
+    contents = {
+        "amdgpu-30.30.4": (
+            "amdgpu/30.30.4/ubuntu",
+            amdgpu("6.16.13", "30.30.4", "30300400-2341068", release)
+            + amdgpu("6.16.99", "30.30.9", "30300900-9999999", release),
+        ),
+        "rocm-7.2.4": (
+            "rocm/apt/7.2.4",
+            rocm("7.2.4", "70204-93", release) + rocm("7.2.9", "70209-1", release),
+        ),
+    }
+    keys = {}
+    for name, (folder, packages) in contents.items():
+        where, ring = above / folder, scratch / "amd-key"
+        keys[name] = suite_repository(where, suite, "main", packages, ring, "rocm.gpg.key")
+        (above / "rocm").mkdir(parents=True, exist_ok=True)
+        shutil.copy(where / "rocm.gpg.key", above / "rocm/rocm.gpg.key")
+    return keys
 
 
 def dotted(system: str) -> str:

@@ -17,7 +17,7 @@ from dlperf_runner.catalog.stack import Driver, Stack
 from dlperf_runner.core.errors import UserError
 
 PROJECT = Path(__file__).parents[2]
-ROLES = ("nvidia_driver", "cuda", "cudnn", "nccl", "container_runtime")
+ROLES = ("nvidia_driver", "cuda", "cudnn", "nccl", "rocm", "container_runtime")
 GPU_STACKS = [name for name, stack in load_catalog().stacks.items() if stack.accelerator == "gpu"]
 # Of these a stack has some only, by its methods.
 FILE_ROLES = {"infiniband": "mlnx_ofed", "openmpi": "source"}
@@ -189,6 +189,7 @@ TABLES = dict.fromkeys(("cuda", "cudnn", "nccl", "openmpi", "python"), ("release
     "nvidia_driver": ("releases", "runfiles"),
     "container_runtime": ("engines", "toolkits"),
     "infiniband": ("ofeds",),
+    "rocm": ("releases", "drivers"),
 }
 
 

@@ -179,7 +179,7 @@ MISTAKES = {
             "  v200:",
             "frameworks/paddle.yml: environments: unknown stack 'v200'"
             " (expected one of a100-cuda11.8, b200-cuda13, cpu-published, cpu, h100-cuda12.9,"
-            " mi300-rocm7, v100-cuda10.2, v100)",
+            " mi300-rocm7, mi355-rocm7, v100-cuda10.2, v100)",
         ),
     ],
     "stacks/v100.yml": [
@@ -257,7 +257,7 @@ def test_every_key_is_documented() -> None:
     models = (
         *(entries.Framework, entries.Environment, entries.Horovod, entries.Stack),
         entries.OperatorWheel,
-        *(entry_stack.Driver, entry_stack.OpenMpi, entry_stack.InfiniBand),
+        *(entry_stack.Driver, entry_stack.Rocm, entry_stack.OpenMpi, entry_stack.InfiniBand),
         *(entry_stack.ContainerRuntime, entry_stack.Gpu),
         *(entries.Workload, entries.Rule, entries.Matrix, entries.BatchEntry, entries.Variant),
         *(entry_source.BuiltinSource, entry_source.UpstreamSource),

@@ -319,6 +319,13 @@ def test_bare_is_bare_whatever_images_there_are() -> None:
     assert run.commands[0].argv[0] == "/usr/bin/mpirun"
 
 
+def test_gpus_of_amd_are_not_promised_to_containers() -> None:
+    nodes = v100_nodes(1, stack="mi300-rocm7", frameworks=("jax",), container_images={})
+    chosen = Choice(framework=("jax",), nodes=(1,), container="docker")
+    told = refusal(make_plan, chosen, load_catalog(), nodes)
+    assert "--container: containers get no GPUs of AMD yet" in told
+
+
 def test_what_runs_in_its_own_directory_finds_it_mounted() -> None:
     """Without mpirun the other nodes' commands are containers of their own."""
     image = Image(

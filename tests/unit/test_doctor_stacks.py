@@ -226,13 +226,14 @@ def test_a_stack_without_infiniband_has_no_finding_about_it() -> None:
     }
 
 
-def of_amd(**changed: Any) -> dict[str, Any]:
+def of_amd(adopted: tuple[str, ...] = (), **changed: Any) -> dict[str, Any]:
     """The findings about the GPUs of a node of AMD's, whose facts are those of gpu_info."""
     node = replace(NODES[0], stack="mi300-rocm7", accelerator="AMD Instinct MI300X")
+    node = replace(node, adopted=adopted)
     gpus = healthy(1)["gpu"]
     amd = {"model": "AMD Instinct MI300X", "throttle_reasons": None, "processes": None}
     amd |= {"persistence": None, "mig": None, "remapped_rows": None}
-    known = {"is_amd": True, "rocm": "7.1.0", "driver": None, "xid": None, "modules": {}}
+    known = {"is_amd": True, "rocm": "7.2.4", "driver": "6.16.13", "xid": None, "modules": {}}
     facts = gpus | known | {"gpus": [gpu | amd for gpu in gpus["gpus"]]} | changed
     return {each.check: each for each in gpu_findings(node, load_catalog().stack_of(node), facts)}
 
@@ -242,6 +243,10 @@ def test_gpus_of_amd_are_judged_by_what_their_driver_tells() -> None:
     error = {"kind": "no_amdgpu", "message": "amdgpu: the module is not loaded"}
     bad = of_amd(error=error, gpus=[])["amdgpu"]
     assert (bad.status, "modprobe amdgpu" in bad.hint) == ("failed", True)
+    assert of_amd(rocm="7.1.1")["rocm"].status == "failed"
+    kernels = of_amd(driver=None)["driver"]
+    assert (kernels.status, kernels.found) == ("failed", "the kernel's own amdgpu")
+    assert "driver" not in of_amd(adopted=("driver",), driver=None)
     seven = of_amd(gpus=healthy(1)["gpu"]["gpus"][:7])
     assert seven["gpu count"].status == "failed"
 
