@@ -32,7 +32,6 @@ PARTS = {
     "cudnn": "cuDNN",
     "cuda_libraries": "CUDA's libraries",
     "nccl": "NCCL",
-    "rocm": "ROCm",
     "container_runtime": "the container engine",
 }
 
