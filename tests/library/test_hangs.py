@@ -43,7 +43,7 @@ def training(step_s: float, marker: str) -> tuple[str, ...]:
 
 def stop_rank(marker: str, log: Path) -> None:
     """SIGSTOP for rank 1, when the log has a rhythm."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         if log.exists() and log.read_text().count("step") > 60:
             break
@@ -60,7 +60,7 @@ def test_stopped_rank_is_noticed_kept_and_ended(tmp_path: Path) -> None:
     marker = f"dlperf-stopped-rank-{os.getpid()}"
     stops = threading.Thread(target=stop_rank, args=(marker, tmp_path / "train.log"))
     stops.start()
-    limits = {"hung_after_s": 3, "hung_after_lines": 2, "timeout_s": 300, "wait_s": 100}
+    limits = {"hung_after_s": 3, "hung_after_lines": 2, "timeout_s": 3600}
     result = call(tmp_path, *training(0.1, marker), host="node1", **limits)
     stops.join()
     assert (result["finished"], result["reason"]) == (True, "hung")
@@ -79,10 +79,10 @@ def test_stopped_rank_is_noticed_kept_and_ended(tmp_path: Path) -> None:
 
 def test_another_launch_that_failed_stops_this_one_with_its_state(tmp_path: Path) -> None:
     marker = f"dlperf-peer-{os.getpid()}"
-    argv = (sys.executable, "-c", "import time; time.sleep(60)", marker)
+    argv = (sys.executable, "-c", "import time; time.sleep(600)", marker)
     assert not call(tmp_path, *argv, wait_s=0)["finished"]
     assert until(lambda: is_launched(tmp_path))
-    ended = call(tmp_path, *argv, order="peer", wait_s=30)
+    ended = call(tmp_path, *argv, order="peer")
     assert (ended["finished"], ended["reason"]) == (True, "peer")
     assert marker in (tmp_path / "hang-node.txt").read_text()
     assert not processes_of(marker)
@@ -181,7 +181,7 @@ FROM = "192.0.2.77"  # a node of no network (RFC 5737)
 
 def stray(marker: str, connection: str, **more: str) -> subprocess.Popen[bytes]:
     """A process that came to this node by ssh."""
-    argv = [sys.executable, "-c", "import time; time.sleep(120)", marker]
+    argv = [sys.executable, "-c", "import time; time.sleep(600)", marker]
     return subprocess.Popen(argv, env={"SSH_CONNECTION": connection, **more})
 
 
@@ -274,7 +274,6 @@ def test_a_node_away_during_a_hang_is_lost_although_it_is_back(tmp_path: Path) -
         hosts={"node2": "n2"},
         hung_after_s=2,
         hung_after_lines=3,
-        wait_s=60,
     )
     stops.join()
     assert result["reason"] == "hung"

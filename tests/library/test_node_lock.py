@@ -6,13 +6,13 @@ import getpass
 import json
 import os
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
+from benchmark_jobs import until
 from executed_modules import playbook
 from standins import ansible_standin, execute, needed
 
@@ -24,6 +24,7 @@ def call(directory: Path, token: str, python: str = sys.executable, **options: A
         "campaign": f"results/{token}",
         "owner": "alice",
         "host": "head",
+        "lease_s": 3600,  # none expires while a test waits
     } | options
     return execute("node_lock", directory.parent, python, **arguments)
 
@@ -77,10 +78,10 @@ def test_one_of_many_that_come_at_once_gets_it(place: Path) -> None:
 
 
 def test_lock_of_a_dead_holder_is_taken_over_and_he_finds_his_lease_gone(place: Path) -> None:
-    call(place, "a", lease_s=30)
-    grow_old(place, "a", 20)
+    call(place, "a")
+    grow_old(place, "a", 2400)
     assert not call(place, "b")["held"]
-    grow_old(place, "a", 15)
+    grow_old(place, "a", 1300)
     assert call(place, "b")["held"]
     assert leases(place) == ["lease.b"]
     # He was only asleep: he is refused, and cannot give away what is not his.
@@ -104,15 +105,32 @@ def test_stale_file_keeps_nobody_out(place: Path, damage: str) -> None:
     assert call(place, "b")["held"]
 
 
+def looks(lock: Path, text: str) -> bool:
+    """Whether somebody reads the lock, here a FIFO; then he finds this text."""
+    try:
+        descriptor = os.open(lock, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    with open(descriptor, "w") as file:  # noqa: PTH123
+        file.write(text)
+    return True
+
+
 def test_waiting_ends_when_the_node_is_given_back(place: Path) -> None:
     call(place, "a")
     assert "results/a" in call(place, "b", state="free", wait_s=1)["holder"]
+    lock, held = place / "lock", (place / "lock").read_text()
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(call, place, "b", state="free", wait_s=50)
-        time.sleep(1)
+        waiting = pool.submit(call, place, "b", state="free", wait_s=300)
+        for name in ("first", "second"):
+            os.mkfifo(place / name)
+            (place / name).rename(lock)
+            assert until(lambda: looks(lock, held))
         assert not waiting.done()
+        lock.unlink()
+        lock.write_text(held)
         call(place, "a", state="absent")
-        assert waiting.result(20) == {"changed": False, "held": False, "holder": ""}
+        assert waiting.result(300) == {"changed": False, "held": False, "holder": ""}
     assert leases(place) == []  # to wait is not to take
 
 

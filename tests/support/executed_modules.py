@@ -34,7 +34,7 @@ def call(
     module: str,
     check: bool = False,
     prefix: Sequence[str] = (),
-    within: int = 120,
+    within: int = 600,
     **arguments: Any,
 ) -> dict[str, Any]:
     """One execution of a module that ends within so many seconds; returns what it returns."""

@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from run_agent.node_sampler import COLUMNS
+from run_agent.node_sampler import COLUMNS, SHARE
 from standins import MODULE_UTILS
 
 CALL = """
 from run_agent import gpu_sampler, node_sampler
 gpu_sampler.EVERY_S = {}
+node_sampler.SHARE = {}
 node_sampler.main({}, 60, {}, {!r})
 """
 
@@ -22,9 +23,9 @@ class Sampler:
 
     def __init__(
         self, root: str = "", gpus: bool = True, seconds: int = 60, python: str | None = None,
-        every: int = 60, **environment: str,
+        every: int = 60, share: float = SHARE, **environment: str,
     ) -> None:  # fmt: skip
-        code = CALL.format(every, seconds, "gpu_sampler.gpus" if gpus else None, root)
+        code = CALL.format(every, share, seconds, "gpu_sampler.gpus" if gpus else None, root)
         paths = {
             "PYTHONPATH": str(MODULE_UTILS),
             "PATH": "/nowhere",
@@ -57,7 +58,7 @@ class Sampler:
 
     def end(self) -> list[str]:
         """The last sample."""
-        said, _ = self.process.communicate(timeout=20)
+        said, _ = self.process.communicate(timeout=300)
         assert self.process.returncode == 0
         return said.splitlines()
 

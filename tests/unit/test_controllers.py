@@ -199,13 +199,18 @@ def test_only_one_of_many_controllers_gets_a_dead_one_s_campaign(tmp_path: Path)
     lock.acquire(tmp_path, ended.pid)
     ended.wait()
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom dlperf_runner.campaign import lock\n"
+        "import sys\nfrom pathlib import Path\nfrom dlperf_runner.campaign import lock\n"
         "try: lock.acquire(Path(sys.argv[1]))\nexcept Exception: sys.exit(3)\n"
-        "time.sleep(3)"
+        "print('held', flush=True); sys.stdin.read()"
     )
     argv = [sys.executable, "-c", code, tmp_path]
-    several = [subprocess.Popen(argv, cwd=ROOT) for _ in range(6)]
-    assert sorted(process.wait(timeout=60) for process in several) == [0, 3, 3, 3, 3, 3]
+    pipe = subprocess.PIPE
+    several = [subprocess.Popen(argv, cwd=ROOT, stdin=pipe, stdout=pipe) for _ in range(6)]
+    # The owner lives until all have tried.
+    assert sorted(process.stdout.readline() for process in several) == [b""] * 5 + [b"held\n"]  # type: ignore[union-attr]
+    for process in several:
+        process.communicate()
+    assert sorted(process.returncode for process in several) == [0, 3, 3, 3, 3, 3]
 
 
 # ---- what remains
