@@ -163,7 +163,7 @@ def test_a_dcgmi_that_hangs_or_is_missing(tmp_path: Path) -> None:
     (found,) = dcgm_findings("node7", facts)
     assert (found.status, found.found) == ("failed", "dcgmi is not installed")
     assert "datacenter-gpu-manager" in found.hint
-    folder = program(tmp_path / "bin", "dcgmi", "exec sleep 60")
+    folder = program(tmp_path / "bin", "dcgmi", "exec sleep 600")
     facts = call("dcgm_info", tmp_path, [folder, Path("/bin")], level=3, timeout=1)
     (found,) = dcgm_findings("node7", facts)
     assert (found.status, found.found) == ("failed", "dcgmi diag did not finish within 1 s")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmark_jobs import until_gone
 from executed_modules import HAVE_RUNUSER, ME, call
 
 
@@ -46,8 +46,7 @@ class TestProof:
         marker = f"3600.{os.getpid()}"
         result = self.prove(tmp_path, ["sh", "-c", f"sleep {marker} & wait"], "ok", timeout=1)
         assert "not finished within 1 s" in result["msg"]
-        left = subprocess.run(["pgrep", "-f", f"sleep {marker}"], check=False, capture_output=True)
-        assert not left.stdout
+        assert until_gone(f"sleep\0{marker}")
 
     def test_what_left_the_session_and_keeps_its_output_is_not_waited_for(
         self, tmp_path: Path

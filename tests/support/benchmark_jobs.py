@@ -16,7 +16,7 @@ import executed_modules
 from csv_tables import table
 
 SLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
-BURN = "import time\nend = time.time() + 20\nwhile time.time() < end: pass"
+BURN = "import time\nend = time.time() + 600\nwhile time.time() < end: pass"
 
 
 LAUNCH: dict[str, Any] = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,17 @@ def hold(site: Path, state: str) -> None:
     (site.parent / "bin/state/hold").write_text(state)
 
 
+@contextmanager
+def asked(site: Path, script: str) -> Iterator[None]:
+    """Do this whenever the runner asks for the queue: it follows its jobs then."""
+    path = site.parent / "bin/state/asked"
+    path.write_text(script)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
 def within(patch: pytest.MonkeyPatch, nodes: str, cpus: str) -> None:
     """Let the test run within an allocation of these nodes."""
     patch.setenv("SLURM_JOB_ID", "77")
@@ -91,10 +104,8 @@ def submitted(site: Path, **chosen: Any) -> Path:
     """A campaign whose job has been submitted, and which nobody follows."""
     hold(site, "RUNNING|N/A|None")
     directory = campaign(site, **chosen)
-    child = subprocess.Popen(["sh", "-c", f"sleep 1; kill -HUP {os.getpid()}"])
-    with pytest.raises(Stopped):
+    with pytest.raises(Stopped), asked(site, f"[[ ! -e $STATE/job1 ]] || kill -HUP {os.getpid()}"):
         execute(directory)
-    child.wait()
     (site.parent / "bin/state/hold").unlink()
     return directory
 

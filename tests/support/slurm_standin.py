@@ -6,6 +6,8 @@ from pathlib import Path
 
 COMMANDS = {
     "sinfo": "echo 'main*|2|(null)'\n",
+    # What $STATE/asked has is done whenever somebody asks for the queue, as a runner does that
+    # follows its jobs.
     # A job stays as $STATE/hold says, if there is such a file, and runs without one.
     "sbatch": r"""
 script=${*: -1}
@@ -22,6 +24,7 @@ echo "$id"
 """,
     "squeue": r"""
 echo call >> "$STATE/calls"
+[[ ! -e $STATE/asked ]] || . "$STATE/asked"
 for job in "$STATE"/job*; do [[ -e $job ]] && echo "${job##*job}|$(cat "$job")"; done
 true
 """,

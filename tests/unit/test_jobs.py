@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from job_campaigns import KILL_JOB, campaign, execute, hold, outcomes, program
+from job_campaigns import KILL_JOB, asked, campaign, execute, hold, outcomes, program
 
 from dlperf_runner.campaign import lock
 from dlperf_runner.campaign.directory import read_plan, read_records, remaining_plan
@@ -40,7 +40,7 @@ def test_all_runs_of_a_campaign_are_done_in_one_job(site: Path) -> None:
         assert outcome["hosts"]["n1"]["memory_mib"] > 100
         assert outcome["versions"]["openmpi"] == "4.1.4"
         assert outcome["versions"]["pytest"] == pytest.__version__
-        assert 0 <= outcome["elapsed_s"] < 60
+        assert outcome["elapsed_s"] >= 0
         assert outcome["started"] < outcome["ended"]
     assert verify(directory).differences == []
     log = next(directory.glob("runs/*2n2g/r1/*.log"))
@@ -62,7 +62,7 @@ def test_a_run_is_stopped_at_its_own_time_limit(site: Path) -> None:
     directory = campaign(site, nodes="1")
     for path in (directory / "plan.json", *directory.glob("runs/*/r1/run.json")):
         path.write_text(path.read_text().replace('"timeout_s": 600', '"timeout_s": 1'))
-    program(site.parent / "bin", "sleep 60")
+    program(site.parent / "bin", "sleep 600")
     execute(directory)
     (outcome,) = outcomes(directory)
     assert outcome["message"] == "n1: stopped after its time limit of 1 s"
@@ -215,15 +215,13 @@ def test_a_job_of_a_runner_that_died_is_followed_and_nothing_repeated(site: Path
 
 def test_an_interruption_cancels_the_job_and_a_lost_terminal_leaves_it(site: Path) -> None:
     directory = campaign(site, nodes="1")
-    program(site.parent / "bin", "sleep 30")
+    program(site.parent / "bin", "sleep 600")
     for number, state in ((signal.SIGHUP, "RUNNING"), (signal.SIGINT, "CANCELLED")):
-        kill = f"kill -{number.value} {os.getpid()}"
-        again = f"; sleep 1; {kill}" if number == signal.SIGINT else ""
-        begun = f"until [ -e {directory}/jobs/1/started.1.json ]; do sleep 0.2; done; sleep 0.5"
-        child = subprocess.Popen(["sh", "-c", f"{begun}; {kill}{again}"])
-        with pytest.raises(Stopped) as stopped:
+        # A second interrupt comes when the runner asks again, and cancels.
+        begun = f"[[ ! -e {directory}/jobs/1/started.1.json ]]"
+        interrupts = asked(site, f"{begun} || kill -{number.value} {os.getpid()}")
+        with pytest.raises(Stopped) as stopped, interrupts:
             execute(directory)
-        child.wait()
         assert stopped.value.number == number
         assert (site.parent / "bin/state/job1").read_text().startswith(state)
     (outcome,) = outcomes(directory)

@@ -15,6 +15,7 @@ import pytest
 from command_line import call
 from job_campaigns import (
     KILL_JOB,
+    asked,
     campaign,
     execute,
     hold,
@@ -72,7 +73,7 @@ def test_the_first_finished_run_makes_the_campaign_the_latest_one(site: Path) ->
 
 def test_no_run_starts_after_the_time_to_stop(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = campaign(site, nodes="1", repeats=3)
-    program(site.parent / "bin", "sleep 3")
+    program(site.parent / "bin", f"until [[ -e {directory}/jobs/1/stop ]]; do sleep 0.1; done")
     clock, begun = time.monotonic, directory / "jobs/1/started.1.json"
     monkeypatch.setattr(jobs.time, "monotonic", lambda: clock() + 3600 * begun.exists())
     problems, said = execute(directory, Policy(stop_after="30m"))
@@ -85,16 +86,16 @@ def test_no_run_starts_after_the_time_to_stop(site: Path, monkeypatch: pytest.Mo
 
 def test_an_interruption_lets_the_run_end_and_cancels_waiting_jobs(site: Path) -> None:
     directory = campaign(site, nodes="1", repeats=2)
-    program(site.parent / "bin", f"kill -INT {os.getpid()}; sleep 3")
+    until_told = f"until [[ -e {directory}/jobs/1/stop ]]; do sleep 0.1; done"
+    program(site.parent / "bin", f"kill -INT {os.getpid()}; {until_told}")
     with pytest.raises(Stopped):
         execute(directory)
     assert [outcome["status"] for outcome in outcomes(directory)] == ["done", "planned"]
     assert calls(site, "cancelled") == []
     hold(site, "PENDING|N/A|Resources")
-    child = subprocess.Popen(["sh", "-c", f"sleep 2; kill -INT {os.getpid()}"])
-    with pytest.raises(Stopped):
+    once = f"[[ ! -e $STATE/job2 ]] || {{ kill -INT {os.getpid()}; rm $STATE/asked; }}"
+    with pytest.raises(Stopped), asked(site, once):
         execute(directory)
-    child.wait()
     assert calls(site, "cancelled") == ["2"]
 
 

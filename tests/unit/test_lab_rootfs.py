@@ -220,11 +220,16 @@ def first_process(rootfs: ModuleType, command: str) -> subprocess.CompletedProce
     trial = subprocess.run([*apart, "true"], check=False, capture_output=True, text=True)
     if trial.returncode != 0:
         pytest.skip(f"this machine allows no process namespace: {trial.stderr.strip()}")
-    return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_the_first_process_reaps_and_ends_with_the_server(rootfs: ModuleType) -> None:
-    orphans = "for n in 1 2 3; do (sleep 0.1 &); done; sleep 0.6; ps -eo ppid=,stat=,comm=; exit 7"
+    # Were they not reaped, they would stay as zombies.
+    orphans = (
+        "for n in 1 2 3; do (sleep 0.1 &); done; "
+        "while ps -eo comm= | grep -q sleep; do read -t 0.1 < <(:) || :; done; "
+        "ps -eo ppid=,stat=,comm=; exit 7"
+    )
     done = first_process(rootfs, orphans)
     assert done.returncode == 7, done.stderr
     assert "sleep" not in done.stdout and "Z" not in done.stdout
@@ -236,8 +241,12 @@ def test_the_first_process_ends_all_of_the_servers_processes(
 ) -> None:
     """Also a child of the server, which tells that it has been asked to end."""
     told = tmp_path / "told"
-    child = f"trap 'echo asked > {told}; exit' TERM; while :; do sleep 0.05; done"
-    server = f"trap 'wait; exit 9' TERM; sleep 0.3; kill -{signal} 1; while :; do sleep 0.05; done"
+    ready = tmp_path / "ready"
+    child = f"trap 'echo asked > {told}; exit' TERM; : > {ready}; while :; do sleep 0.05; done"
+    server = (
+        f"trap 'wait; exit 9' TERM; until [ -e {ready} ]; do sleep 0.05; done; "
+        f"kill -{signal} 1; while :; do sleep 0.05; done"
+    )
     done = first_process(rootfs, f"bash -c {shlex.quote(child)} & {server}")
     assert done.returncode == 9, done.stderr
     assert told.read_text() == "asked\n"

@@ -172,7 +172,7 @@ def test_the_time_left_is_unknown_until_a_run_is_done() -> None:
 
 def fetch(url: str, method: str = "GET", **headers: str) -> tuple[int, Any, bytes]:
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=10)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=300)
     connection.request(method, parts.path, headers=headers)
     answer = connection.getresponse()
     content = answer.read()
