@@ -286,6 +286,7 @@ def test_nvswitches_of_nvlink_5_get_their_subnet_manager(cluster: DriverCluster)
 
 def test_nodes_of_an_nvlink_domain_share_gpu_memory(cluster: DriverCluster) -> None:
     """GB200 NVL72 (NVIDIA/nccl#2186)."""
+    cluster.remove()  # what earlier tests installed
     cluster.runs(NEW)
     was = cluster.state("node1")
     rack = {"dlperf_nvlink_domain": "rack1"}
