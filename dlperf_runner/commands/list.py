@@ -208,10 +208,14 @@ def _stacks(catalog: Catalog) -> Iterator[Block]:
         details = [
             ("accelerator", stack.accelerator),
             ("suites", ", ".join([*stack.suites, *stack.systems]) or "any"),
+            ("processors", ", ".join(stack.processors)),
         ]
         versions = stack.model_dump(
             exclude_none=True,
-            exclude={"name", "title", "accelerator", "suites", "systems", "apt_packages"},
+            exclude={
+                *("name", "title", "accelerator", "suites", "systems", "processors"),
+                "apt_packages",
+            },
         )
         for name, values in versions.items():
             texts = (

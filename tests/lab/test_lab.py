@@ -179,7 +179,7 @@ def test_a_killed_lab_leaves_nothing_and_can_come_up_again(tmp_path: Path, which
         namespaces = namespaces_of_lab(lab)
         os.kill(lab.state[which], signal.SIGKILL)
         left = partial(traces, lab.directory, namespaces)
-        assert until(lambda: not left()), left()
+        assert until(lambda: not left(), 45), left()  # below ControlPersist
         with lab.running(nodes=2):
             assert lab.said("node2", "hostname") == "node2"
     assert traces(lab.directory) == []

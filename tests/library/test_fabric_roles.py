@@ -181,7 +181,7 @@ def roles_of(path: str) -> list[str]:
 
 def test_what_is_built_against_the_driver_comes_behind_it_and_goes_before_it() -> None:
     order = roles_of("each.yml")
-    assert order[:4] == ["nvidia_driver", "fabric_manager", "imex", "infiniband"]
+    assert order[:5] == ["nvidia_driver", "rocm", "fabric_manager", "imex", "infiniband"]
     assert roles_of("absent.yml") == order[::-1]
 
 

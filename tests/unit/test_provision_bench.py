@@ -14,15 +14,15 @@ RUNS: list[dict[str, Any]] = [
 
 
 def test_a_node_checks_the_data_sets_that_its_runs_read() -> None:
-    assert datasets.datasets(RUNS, "b") == ["d"]
-    assert datasets.datasets(RUNS, "a") == []
+    assert datasets.of_runs(RUNS, "b") == ["d"]
+    assert datasets.of_runs(RUNS, "a") == []
 
 
 def test_runs_start_whose_nodes_are_all_ready() -> None:
     hosts: dict[str, Any] = {"a": {"bench_ready": True, "bench_facts": {"cpu": 1}}, "b": {}}
-    assert datasets.ready(RUNS, ["a", "b"], hosts) == {
+    assert datasets.ready_runs(RUNS, ["a", "b"], hosts) == {
         "bench_possible": [0],
         "bench_facts_by_host": {"a": {"cpu": 1}},
     }
     hosts["b"] = {"bench_ready": True, "bench_facts": {"cpu": 2}}
-    assert datasets.ready(RUNS, ["a", "b"], hosts)["bench_possible"] == [0, 1, 2]
+    assert datasets.ready_runs(RUNS, ["a", "b"], hosts)["bench_possible"] == [0, 1, 2]
