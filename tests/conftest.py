@@ -1,7 +1,5 @@
 """What all tests need: modules as Ansible packs them, and signals as in a terminal."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

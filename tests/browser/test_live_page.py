@@ -1,7 +1,5 @@
 """The page of a running campaign in a browser."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

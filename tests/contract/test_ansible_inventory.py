@@ -1,7 +1,5 @@
 """Ansible itself reads the inventory: order, groups, defaults and complaints are its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

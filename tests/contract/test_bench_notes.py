@@ -1,7 +1,5 @@
 """The first play of bench.yml: it plans, and shows what the planning notes."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

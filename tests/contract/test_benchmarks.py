@@ -1,7 +1,5 @@
 """The commands of benchmarks/ start in a clone as their texts say."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The package loads no code by its path, and changes nowhere where Python looks for code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "dlperf_runner"

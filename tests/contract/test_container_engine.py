@@ -1,8 +1,6 @@
 """The container engine is the same for the plan, for provisioning and for a mirror: the operator's,
 else the stack's, else rootless podman where the release's can give containers the GPUs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

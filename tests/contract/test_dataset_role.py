@@ -1,7 +1,5 @@
 """What the role `dataset` gets of the inventory, and what the published programs read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The documentation site builds strictly, needs no network, and names only what exists."""
 
-from __future__ import annotations
-
 import re
 import sys
 from html.parser import HTMLParser

@@ -1,8 +1,6 @@
 """The example inventories as they are shipped: what their stacks have is installed and planned, and
 the controller that they need is named first."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

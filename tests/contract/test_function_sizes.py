@@ -1,7 +1,5 @@
 """No function is too long to be read in one go."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

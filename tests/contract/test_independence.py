@@ -1,7 +1,5 @@
 """Tests stand alone: none imports another, and none needs what lies beside the repository."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """What a new user downloads for the lab: nothing of CUDA, as far as today's frameworks go."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -4,8 +4,6 @@ The list is the way of the data. A package that is not named here, a circle, or 
 later layer fails.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Paths are read from the roles' defaults, variables and tasks, and from the Python that computes
 paths. One that the FAQ does not name, and a name of the FAQ that nothing makes, fail."""
 
-from __future__ import annotations
-
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Analysis needs nothing that only Linux has, as far as a test on Linux can show."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names in the Python package: one class name has one meaning."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """First commands of a user who has no lab, no nodes and no results: each says what to do."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

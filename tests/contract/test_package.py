@@ -1,7 +1,5 @@
 """The package away from the clone: built, installed into a new environment, and used there."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

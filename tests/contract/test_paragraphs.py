@@ -1,7 +1,5 @@
 """The pages can be read: no paragraph, item of a list or cell of a table has more than 60 words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

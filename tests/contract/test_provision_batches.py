@@ -1,7 +1,5 @@
 """provision.yml in batches: Ansible reads its keywords `serial` and `max_fail_percentage`."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

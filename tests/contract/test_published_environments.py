@@ -5,8 +5,6 @@ the place of CUDA's libraries (cuda_standins.py, gpu_packages.py); they compute 
 interpreter is that of DLPERF_PYTHON37, or python3.7 on PATH.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

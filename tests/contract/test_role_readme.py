@@ -1,7 +1,5 @@
 """A role's README says its variables as its argument specs say them, and says more than them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """Every role has one skeleton and one signature, reads nothing private of another, and gets what it
 declares."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

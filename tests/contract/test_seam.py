@@ -3,8 +3,6 @@
 Filters are a list of names of the package's functions; the package imports nothing of Ansible.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """dlperf_stack_overrides means the same to Ansible, the doctor and the plan."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The suites by area: every heavy test is in one, and the gate runs those of what was changed."""
 
-from __future__ import annotations
-
 import ast
 import fnmatch
 import os

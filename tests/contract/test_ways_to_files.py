@@ -1,7 +1,5 @@
 """The only ways to files are the safe reader and writer of core/files.py."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

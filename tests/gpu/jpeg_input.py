@@ -8,8 +8,6 @@ resizes them. Prints a line of JSON: samples/s of the loader alone, of training 
 training on a fixed batch.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

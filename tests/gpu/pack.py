@@ -8,8 +8,6 @@ the engine of jobs of Slurm runs them: `job_run.py` with the package `run_agent`
 nccl-tests.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shlex

@@ -5,8 +5,6 @@
 The program is the real one; only what KIND says is changed before it or within its steps.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import signal

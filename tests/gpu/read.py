@@ -7,8 +7,6 @@ runs are summarised, reported and compared with published numbers. DIR/on-a-gpu.
 seen. `--fixtures` also copies the outputs of the vendor's programs for tests of their readers.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import hashlib

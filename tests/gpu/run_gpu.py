@@ -8,8 +8,6 @@ the next call with the same DIR resumes. DIR/results.json has the state of each 
 campaign of the training runs. `tests/gpu/read.py DIR` reads it on the machine with the clone.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import functools

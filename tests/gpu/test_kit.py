@@ -4,8 +4,6 @@ tests/lab/test_pytorch.py does the same on a node that has PyTorch. What needs a
 both, with the reason.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

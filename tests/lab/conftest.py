@@ -1,7 +1,5 @@
 """Labs for tests, each with a directory of its own: a lab that a user has up is left alone."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -5,8 +5,6 @@ tests/library/test_benchmark_fetch.py and test_dataset_modules.py, which are in 
 the modules' own tests.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,8 +1,6 @@
 """Benchmarks in containers of an ordinary user, for real: images made of a node, mpirun across the
 containers of two, and nothing left of them however a run ends."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -5,8 +5,6 @@ DLPERF_KILLS=50 DLPERF_SEED=7 pytest -s tests/lab/test_controller_faults.py -k r
 kills the controller at so many random moments.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """playbooks/decommission.yml after provision.yml, on two nodes without GPUs and frameworks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ workloads, real training over MPI and the frameworks' own launchers.
 The tests of the session's lab are in one file, so that one process runs them.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -11,8 +11,6 @@ example names, addresses of a second network, the mesh, the builds and mpirun ac
 that network, `doctor` and undo.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -2,8 +2,6 @@
 or is done all the same, and the campaign goes on. See tests/support/faults.py for the faults of
 single runs, and test_end_to_end.py for three of them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

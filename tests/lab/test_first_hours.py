@@ -5,8 +5,6 @@ The administrator's nodes and the engineer's Slurm are the lab's, so their inven
 workload are, too. No node has a GPU.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

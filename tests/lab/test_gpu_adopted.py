@@ -6,8 +6,6 @@ stand-in: a version in /proc/driver, an nvidia-smi, and a libcuda that computes.
 package that dpkg installed, NVIDIA's toolkit, and the GPU's device, a file that a process opens.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

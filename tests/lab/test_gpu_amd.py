@@ -4,8 +4,6 @@ is a tree in /srv/node. dkms, modinfo, modprobe, rocminfo and shutdown are stand
 the real ones do. Real are apt, dpkg, keys, pins, holds, Ansible's reboot, idempotence and undo.
 """
 
-from __future__ import annotations
-
 import base64
 import platform
 import re

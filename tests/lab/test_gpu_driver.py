@@ -8,8 +8,6 @@ test, which answers 802 while the fabric manager is not running. Real are apt, d
 the module that computes by that library, Ansible's reboot, idempotence and undo.
 """
 
-from __future__ import annotations
-
 import base64
 import platform
 import re

@@ -5,8 +5,6 @@ card is there. Real are the compiler, the shipping of what was built, mpirun acr
 distribution's, which the stand-in hands on to), dpkg, order, idempotence, errors and undo.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

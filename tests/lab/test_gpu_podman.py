@@ -2,8 +2,6 @@
 containers the GPUs. Toolkit, card and the driver's library are stand-ins; the card is /dev/full.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -6,8 +6,6 @@ second test, an NCCL of somebody else. The vendors' packages are stand-ins; apt,
 real.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -7,8 +7,6 @@ and undo are real, and so are names, versions and dependencies. node1 is a Debia
 its /etc/os-release that it is Ubuntu 18.04, which it is not.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

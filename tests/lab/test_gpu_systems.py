@@ -11,8 +11,6 @@ the roles, apt, dpkg, keys, pins, holds, files, idempotence and undo.
 One node for each pair, all in the same plays, whose results are fixtures.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -1,8 +1,6 @@
 """JAX from the index, on two nodes: provisioned, and both programs trained on one device, on two,
 and on two nodes, by their own launcher and by mpirun; and ended while they train."""
 
-from __future__ import annotations
-
 import csv
 import re
 import signal

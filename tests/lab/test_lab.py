@@ -1,7 +1,5 @@
 """The embedded lab: what its nodes are, that it goes up and down, and that nothing is left."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -5,8 +5,6 @@ The root filesystems are Debian's: one as a folder without sshd, one as a tarbal
 Ubuntu's and Rocky Linux's were not to be had; tests/unit/test_lab_rootfs.py has what they say.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -4,8 +4,6 @@ The 64 nodes start from a root filesystem that already has the packages and the 
 of them installed its own, they would not fit into memory.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -3,8 +3,6 @@ what was built. The source and nvcc are stand-ins, whose Makefiles have the targ
 NVIDIA's; compiler, build user, shipping, loader and removal are real.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

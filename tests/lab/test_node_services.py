@@ -5,8 +5,6 @@ folder is one of this machine, bound into each node's root, in place of NFS, who
 cannot have.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The oldest ansible-core that is supported, 2.16 with ansible 9: the same playbooks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@ CUDA's header, the other gets what was built, and both run it. There are no GPUs
 there is a stand-in of libcuda, which 5 links to.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

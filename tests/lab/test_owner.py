@@ -3,8 +3,6 @@
 Seconds are bounds, stated in docs/campaigns.md, for machines that are not overloaded.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import signal

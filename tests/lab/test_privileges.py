@@ -1,7 +1,5 @@
 """The ordinary user of a node tries to become root while root's tasks run, and does not."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ node; and what `doctor` says of them bare, provisioned and broken.
 All but the frameworks, which test_end_to_end.py has two nodes for.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

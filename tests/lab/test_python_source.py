@@ -5,8 +5,6 @@ Real are the source (CPython 3.11, which Debian keeps; 3.7.17, which the stack n
 address that tests do not reach), the mirror that `bundle` makes with it, compiler and interpreter.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,8 +1,6 @@
 """PyTorch as Debian 13 has it, on two nodes: provisioned, and all programs trained on one process,
 on two, and on two nodes, by torchrun; one by mpirun."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

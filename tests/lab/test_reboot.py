@@ -4,8 +4,6 @@ A node of the lab cannot be booted: its `shutdown` is a stand-in that gives it a
 while later, and writes down both times. What asks for it and waits for it is Ansible's own.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import pairwise

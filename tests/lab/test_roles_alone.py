@@ -1,7 +1,5 @@
 """Each role that any node gets, by itself and as its README says: there, again, and off again."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -8,8 +8,6 @@ and no SELinux are there. Real are the roles, dnf, rpm, keys, signatures, stream
 files, idempotence and undo. One node for each pair.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -3,8 +3,6 @@
 The registry's token is looked for in test_gpu_stack.py.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """Three nodes with one /home, as NFS gives them: one key, one authorized_keys, one user number."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Sites with rules of their own for sudo, names and the way to a node: real sshd and sudo."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -2,8 +2,6 @@
 login node: node1, on which this package is installed without Ansible.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -4,8 +4,6 @@ requeued or preempted, nodes are lost, the controller restarts, a login node die
 The tests use one lab, in any order.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

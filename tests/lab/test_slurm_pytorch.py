@@ -1,8 +1,6 @@
 """Slurm and PyTorch of Debian 13 on two nodes of the lab: an ordinary user trains from a login
 node, by torchrun and by mpirun, and the results have the form of a campaign by SSH."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

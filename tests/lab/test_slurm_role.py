@@ -2,8 +2,6 @@
 on which this package is installed without Ansible.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

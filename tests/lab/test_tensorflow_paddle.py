@@ -1,8 +1,6 @@
 """TensorFlow 2 and PaddlePaddle 3 from the index, each on two nodes: provisioned, and its program
 trained on one process, on two, and on two nodes."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator

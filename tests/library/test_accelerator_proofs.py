@@ -1,8 +1,6 @@
 """The proofs of frameworks and of Horovod on GPU stacks, with stand-ins for the frameworks: what
 computes on the CPU, or without NCCL, is no proof there."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What a node keeps, what that means for the workloads, and what may be replaced on it."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

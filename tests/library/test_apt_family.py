@@ -1,7 +1,5 @@
 """The module apt_family: keys, records, what dpkg says, and files that come and go."""
 
-from __future__ import annotations
-
 import base64
 import fnmatch
 import subprocess

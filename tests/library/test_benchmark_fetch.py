@@ -4,8 +4,6 @@ The modules are executed on this machine. A module has the rights of the benchma
 another user keeps secret is out of its reach; tests/lab/test_benchmark_files.py shows that.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

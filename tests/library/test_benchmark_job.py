@@ -1,7 +1,5 @@
 """benchmark_job, executed as a module on this machine: real processes, real signals."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

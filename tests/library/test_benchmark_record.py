@@ -1,7 +1,5 @@
 """The action benchmark_record: what it leaves in run.json, and when `results/latest` moves."""
 
-from __future__ import annotations
-
 import errno
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The role benchmark_run, executed by Ansible on this machine as three hosts: what comes home."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import partial
 from pathlib import Path

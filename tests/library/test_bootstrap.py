@@ -1,7 +1,5 @@
 """The Python that runs Ansible's modules on a node: which is chosen, installed or refused."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

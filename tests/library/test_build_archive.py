@@ -1,7 +1,5 @@
 """build_archive and what it relies on: what it refuses, and that it refuses before it writes."""
 
-from __future__ import annotations
-
 import io
 import os
 import tarfile

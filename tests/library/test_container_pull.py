@@ -1,8 +1,6 @@
 """The pulling of images by the role container, executed by Ansible on this machine, with a stand-in
 for the engine that says what it was asked."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

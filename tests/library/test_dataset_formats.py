@@ -1,7 +1,5 @@
 """The record formats of data sets, against bytes that MXNet, TensorFlow and protobuf wrote."""
 
-from __future__ import annotations
-
 import io
 import random
 import subprocess

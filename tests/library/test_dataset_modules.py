@@ -1,7 +1,5 @@
 """dataset_make and dataset_info: what they write and refuse, and the damage that they name."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,8 +1,6 @@
 """The health that DCGM reports, as the program that samples a node asks for it. The answers have
 the form of dcgmi's source: NVIDIA/DCGM 72fa3fe, dcgmi/Health.cpp, Group.cpp and DcgmiOutput.h."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """DCGM's diagnostics: what dcgmi prints in the layouts of its versions 3 and 4, and what the doctor
 says of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The module deb_packages, and the locks of apt and dpkg that are waited for."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

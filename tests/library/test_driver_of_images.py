@@ -1,8 +1,6 @@
 """Drivers of DGX OS and of cloud images, and kernels that are older than the repositories or built
 by another compiler than the system's."""
 
-from __future__ import annotations
-
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any

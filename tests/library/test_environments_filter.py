@@ -1,7 +1,5 @@
 """The environments that the catalogue has for a stack, and the wheels that an operator provides."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """What fabric_info makes of recorded /sys trees, and of stand-ins for ip and ofed_info;
 ORIGIN.yml says that they are composed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the roles openmpi and infiniband compute, and the modules that only they use."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

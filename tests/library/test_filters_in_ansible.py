@@ -1,7 +1,5 @@
 """Filters with values as Ansible gives them: its own lists and dictionaries, computed when read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

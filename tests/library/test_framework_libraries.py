@@ -1,7 +1,5 @@
 """The proof of libraries that a framework opens by name, with libraries that a compiler makes."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """The proof that GPUs compute, against a compiled stand-in for the driver's library that fails as
 NVIDIA's does, and what the role nvidia_driver makes of a node's facts."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

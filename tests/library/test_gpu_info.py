@@ -1,8 +1,6 @@
 """What gpu_info makes of nvidia-smi's words, by a stand-in that replays them; ORIGIN.yml says
 which of them are real."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

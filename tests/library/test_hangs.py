@@ -1,7 +1,5 @@
 """A command that hangs: how it is noticed, what is kept of it, and what is left on any node."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

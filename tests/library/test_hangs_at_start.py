@@ -1,7 +1,5 @@
 """A command that hangs before its log has a rhythm, and commands that only take long until then."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

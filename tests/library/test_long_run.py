@@ -1,7 +1,5 @@
 """A campaign of 200 runs of one second: controller and node stay as after the first runs."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Memory of a device that is still in use when a run has ended; nvidia-smi is a stand-in."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The module node_copy: a folder from node to node, unpacked only if it is the right one."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

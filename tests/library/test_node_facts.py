@@ -1,7 +1,5 @@
 """Modules that change nothing: facts of a node, and the basis of Horovod's wheel."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The module node_files: files, blocks in files of others, keyrings and limits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

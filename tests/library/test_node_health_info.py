@@ -1,7 +1,5 @@
 """What node_health_info tells of this machine and of made trees, with stand-ins of programs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

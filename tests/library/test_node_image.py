@@ -1,7 +1,5 @@
 """What an image of a node holds, where secrets lie in all the places that nodes have them in."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

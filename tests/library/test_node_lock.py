@@ -1,7 +1,5 @@
 """node_lock, executed as a module on this machine: who gets a node, who loses it, and when."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

@@ -1,8 +1,6 @@
 """The program that samples a node: from a recorded /proc and /sys, and from a library that answers
 as NVML does. There is no GPU in these tests."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from itertools import pairwise

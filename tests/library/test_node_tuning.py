@@ -1,7 +1,5 @@
 """node_tuning on made /sys and /proc, and a stand-in for nvidia-smi that keeps what it is told."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The modules under every Python that a node may have."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """How a supervisor asks the other nodes of a run: by ssh, whose stand-in stays on this machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

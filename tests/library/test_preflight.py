@@ -1,7 +1,5 @@
 """What provision.yml tells, at once and before any change, of an inventory that lacks something."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

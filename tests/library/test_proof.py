@@ -1,7 +1,5 @@
 """The module proof: commands that prove a role's work, and when they run again."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

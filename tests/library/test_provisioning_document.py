@@ -1,7 +1,5 @@
 """What provision.yml asks each node and tells the roles, of the catalogue's own stacks."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the provisioning playbook and its roles compute."""
 
-from __future__ import annotations
-
 import socket
 import zipfile
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The module python_environment, with uv and with pip."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

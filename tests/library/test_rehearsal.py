@@ -1,7 +1,5 @@
 """The list of what provisioning would change, made of results that modules give in check mode."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from typing import Any

@@ -3,8 +3,6 @@
 The recorded output is of dnf 4.14 and rpm 4.18 with stand-in packages (test_rpm_systems.py).
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

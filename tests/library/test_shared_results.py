@@ -1,7 +1,5 @@
 """The copy of a campaign's results in the folder that the nodes share, made on this machine."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

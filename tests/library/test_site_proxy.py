@@ -5,8 +5,6 @@ With a proxy in apt's configuration alone, apt works, and what the roles and the
 themselves fails (NVIDIA/deepops#35, ansible/ansible#31691: "Temporary failure in name resolution").
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The slurm.conf and gres.conf of the role slurm, from what slurmd 22.05.8 printed."""
 
-from __future__ import annotations
-
 import pytest
 
 from dlperf_runner.core.errors import UserError

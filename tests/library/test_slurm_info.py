@@ -1,8 +1,6 @@
 """The modules slurm_info and slurm_drain: whose Slurm a node has, on trees as public reports
 describe them, and what is asked of a stand-in of scontrol."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Real are apt, dpkg, keys and the vendors' addresses; what these lead to are stand-ins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

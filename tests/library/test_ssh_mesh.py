@@ -1,7 +1,5 @@
 """The modules of passwordless SSH between nodes."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

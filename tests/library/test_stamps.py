@@ -1,7 +1,5 @@
 """A stamp stands while its files are as they were: proof writes them down, node_facts looks."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

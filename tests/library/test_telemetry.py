@@ -1,8 +1,6 @@
 """The telemetry that benchmark_job keeps while it runs real processes; nvidia-smi is a stand-in
 that prints what a program of that name prints, and ssh one that stays on this machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

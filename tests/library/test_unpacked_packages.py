@@ -1,8 +1,6 @@
 """Packages that are unpacked beside installed ones, by the real apt and dpkg-deb from signed
 repositories of stand-in packages."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

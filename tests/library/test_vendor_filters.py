@@ -1,7 +1,5 @@
 """The filters by which roles read their release tables and find vendors' repositories."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

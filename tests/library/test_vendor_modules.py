@@ -1,7 +1,5 @@
 """The modules json_settings, driver_info and vendor_file."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

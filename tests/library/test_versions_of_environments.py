@@ -1,7 +1,5 @@
 """The script that reads the versions of an environment: its own, and those that it sees besides."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A node of one test: real apt and dpkg in namespaces, where the vendors' own addresses lead."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

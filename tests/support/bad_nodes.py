@@ -1,7 +1,5 @@
 """Faults of a lab's node that `doctor` finds, for as long as a test needs them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

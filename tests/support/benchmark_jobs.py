@@ -1,7 +1,5 @@
 """Calls of the module benchmark_job, the processes that it starts, and the samples it keeps."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

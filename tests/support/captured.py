@@ -1,7 +1,5 @@
 """Commands whose exit status and output a test looks at."""
 
-from __future__ import annotations
-
 import subprocess
 from typing import Any
 

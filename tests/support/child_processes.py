@@ -1,7 +1,5 @@
 """Commands of the project that run beside a test, and hear the signals that it sends."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from collections.abc import Iterator

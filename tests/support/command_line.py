@@ -1,7 +1,5 @@
 """Commands of dlperf, called in this process."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows of the frame of one case on a V100, as comparisons need them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables that the project writes."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """A stand-in for the driver's library: it has memory, "compiles" the one kernel that the project
 brings, and runs it. Where a file says `cuInit 802`, that function fails so, as NVIDIA's does."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -4,8 +4,6 @@ They have the names and the versioned functions that the framework's own library
 function returns 1 (of CUDA: cudaErrorInvalidValue), so that no call of them succeeds.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Logs with one damage, as hypothesis draws it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The upstream source that Debian keeps of a package: what the vendor's own address would give."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import os

@@ -1,7 +1,5 @@
 """Modules and playbooks executed on this machine."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

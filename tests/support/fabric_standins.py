@@ -5,8 +5,6 @@ on to the distribution's, MLNX_OFED's installer puts two stand-in packages on, a
 what it is told.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -4,8 +4,6 @@ What was measured of each fault is appended to .cache/faults.jsonl; fault_table.
 of docs/reliability.md of it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -3,8 +3,6 @@
 python tests/support/fault_table.py
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

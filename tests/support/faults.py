@@ -1,8 +1,6 @@
 """Faults that a test can cause while a campaign runs on two nodes, as data: what happens, how it is
 caused, and the category of the run that suffers it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 RANK, ORTED, MPIRUN = "^[^ ]*python.*fault_program", "orted", "^/usr/bin/mpirun"

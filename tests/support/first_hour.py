@@ -1,8 +1,6 @@
 """A stranger's first hour: the commands of a page, typed one after another in the root filesystem
 of a fresh Debian 12, and what the page shows of their output."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Rows of the frame: one run of a case that tests change as they need."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

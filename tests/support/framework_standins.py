@@ -5,8 +5,6 @@ lists one, and else on the CPU, as those of TensorFlow and JAX are. Every other 
 `REAL` is empty. Horovod is a source that is built, needs CUDA and NCCL for that, and sums by MPI.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import subprocess

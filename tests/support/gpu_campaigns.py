@@ -1,7 +1,5 @@
 """Campaigns on GPUs that the nodes report, and commands on them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """GPU nodes under test: lab, vendors' mirror, and plays with what an inventory would say."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -4,8 +4,6 @@ Names, versions and dependencies are the vendors', as far as they are known. The
 bytes.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

@@ -3,8 +3,6 @@
 Of each package there is a newer version too, the trap that a pin must keep apt from.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Campaigns as jobs of a stand-in for Slurm, on a site whose mpirun is a script."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

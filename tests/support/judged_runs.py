@@ -1,7 +1,5 @@
 """Runs on a device that a sampler looked at, and the verdict on them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from make_logs import KNOWN, campaign_run, gluoncv

@@ -1,7 +1,5 @@
 """Python files that are no modules of a package: plugins, and programs of benchmarks/."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

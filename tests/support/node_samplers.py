@@ -1,7 +1,5 @@
 """The program that samples a node, and what its lines tell."""
 
-from __future__ import annotations
-
 import csv
 import subprocess
 import sys

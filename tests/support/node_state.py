@@ -1,7 +1,5 @@
 """What a node is, as lines to compare: packages, and the system's files with modes and content."""
 
-from __future__ import annotations
-
 import re
 
 from lab_under_test import Lab

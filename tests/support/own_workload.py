@@ -1,7 +1,5 @@
 """A user's program, and what it takes to describe it as a workload by `init-workload`."""
 
-from __future__ import annotations
-
 from command_line import output
 from plan_examples import cpu_node
 

@@ -1,7 +1,5 @@
 """Files that a page of the docs tells to add, in a copy of the package."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Mapping

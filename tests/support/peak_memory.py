@@ -1,7 +1,5 @@
 """The most memory that a program had at once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

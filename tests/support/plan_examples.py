@@ -1,7 +1,5 @@
 """What the tests of the catalogue, the plan and the launchers share: nodes and workloads."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

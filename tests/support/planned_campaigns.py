@@ -1,7 +1,5 @@
 """Campaigns that were planned on the lab's nodes, and ends of their runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

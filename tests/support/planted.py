@@ -1,8 +1,6 @@
 """Secrets in the places where nodes have them, all readable by everybody: what keeps them out of an
 image must not be their mode."""
 
-from __future__ import annotations
-
 MARK = "planted-secret-"
 _LOGIN = "machine registry.example login user password {}\n"
 _JSON = '{{"auths": {{"registry.example": {{"auth": "{}"}}}}}}\n'

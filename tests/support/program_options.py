@@ -1,7 +1,5 @@
 """Options of the builtin programs."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from contextlib import redirect_stderr

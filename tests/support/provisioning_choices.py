@@ -1,7 +1,5 @@
 """What an inventory chooses for provisioning, and what a bare node answers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

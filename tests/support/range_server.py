@@ -1,8 +1,6 @@
 """A folder over HTTP on loopback, with the faults of real ones: files that are not there, and
 answers that end too early."""
 
-from __future__ import annotations
-
 import posixpath
 import threading
 from dataclasses import dataclass, field

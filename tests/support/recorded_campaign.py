@@ -1,7 +1,5 @@
 """A campaign as `plan`, `bench.yml`, `summarize` and `report` leave it, with its manifest."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from pathlib import Path

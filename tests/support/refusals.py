@@ -1,7 +1,5 @@
 """What the user is told if something is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

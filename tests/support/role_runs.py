@@ -1,7 +1,5 @@
 """The role benchmark_run, executed by Ansible on this machine as three hosts."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import sys

@@ -1,7 +1,5 @@
 """Inputs of same_results.py: logs, campaigns and inventories, made with the code of this clone."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

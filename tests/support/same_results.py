@@ -13,8 +13,6 @@ Not recorded: times of the recording (NOW), absolute paths (WORK, PROJECT), the 
 their files at random.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import gzip

@@ -1,8 +1,6 @@
 """Slurm on two nodes of a lab, and campaigns that an ordinary user runs on it from a login node:
 node1, on which this package is installed without Ansible."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Stand-ins for Slurm's commands on this machine: a job really runs, its nodes are names only."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 COMMANDS = {

@@ -4,8 +4,6 @@ the content is not.
 What is real in a test with them is apt, dpkg, pins, keys, order, idempotence and undo.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Stand-ins for programs, recorded trees, and the interpreters that nodes may have."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Directories of logs, summarised."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from make_logs import KNOWN

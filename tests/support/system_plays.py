@@ -1,7 +1,5 @@
 """Plays on each stack and system, one node for each pair; the fixtures are in lab/conftest.py."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Wheels of a few bytes, in a folder that is pip's only index."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

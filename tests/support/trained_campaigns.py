@@ -1,8 +1,6 @@
 """Two nodes on which builtin programs train, and what the runs of a campaign must show: every case
 is done, and has learnt."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

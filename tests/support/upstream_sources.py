@@ -1,7 +1,5 @@
 """The published sources: their catalogue entries, plans and files."""
 
-from __future__ import annotations
-
 import os
 import tarfile
 from pathlib import Path, PurePosixPath

@@ -3,8 +3,6 @@
 The payload is a stand-in; names, versions, addresses and signatures are as the vendors have them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """A thread that looks again and again while a test does something."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

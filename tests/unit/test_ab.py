@@ -1,7 +1,5 @@
 """`dlperf ab` and `dlperf bisect`: runs in turns by a stand-in for bench.yml, judged in pairs."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """docs/adding-a-workload.md, done: its files beside a copy of the project, planned, trained for
 real, and summarised."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

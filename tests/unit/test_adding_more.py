@@ -1,7 +1,5 @@
 """docs/adding-more.md, done: its launcher, stack and exporter in a copy of the package."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """docs/adding-a-scheduler.md, done: its file in a copy of the package, and a campaign with it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Logs of programs that no format reads: what the messages suggest, and --regex."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

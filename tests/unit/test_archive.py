@@ -1,8 +1,6 @@
 """`archive`: what it compresses is read, verified and resumed as before, and damage to it is
 reported."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from pathlib import Path

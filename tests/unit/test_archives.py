@@ -1,7 +1,5 @@
 """Archives of logs: read as if they were unpacked, and nothing of them is believed."""
 
-from __future__ import annotations
-
 import io
 import stat
 import tarfile

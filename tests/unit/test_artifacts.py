@@ -1,7 +1,5 @@
 """What ansible-runner leaves: nothing, and while it runs, nothing that others may read."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

@@ -1,7 +1,5 @@
 """Logs of nccl-tests."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the controller believes of a node's answer: nothing that it has not checked."""
 
-from __future__ import annotations
-
 import base64
 import errno
 import hashlib

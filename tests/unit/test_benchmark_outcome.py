@@ -1,7 +1,5 @@
 """The outcome that roles/benchmark_run records for a run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dlperf_runner.campaign.outcome import outcome_of as outcome

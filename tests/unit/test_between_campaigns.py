@@ -1,7 +1,5 @@
 """The spread between campaigns: its estimate, its file, and what compare makes of it."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

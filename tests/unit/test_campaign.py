@@ -1,7 +1,5 @@
 """A campaign's state is in its files, and what was cut off can go on."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

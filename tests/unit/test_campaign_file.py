@@ -1,7 +1,5 @@
 """The campaign file: one document for `run`, `plan` and bench.yml, and its schema for editors."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The files of a campaign after every order of events."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

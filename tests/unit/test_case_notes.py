@@ -1,7 +1,5 @@
 """What is said beside the table: sentences that name their case, and only where there is cause."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from frame_rows import Row, cases, frame, row, runs

@@ -1,7 +1,5 @@
 """Change points of a sequence that is looked at after every value."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The command line: what it prints, its exit statuses, and that bad input is no traceback."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import json

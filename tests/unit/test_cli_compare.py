@@ -1,7 +1,5 @@
 """The command `compare`, on trees of logs and on campaigns: what it says, and how it ends."""
 
-from __future__ import annotations
-
 import json
 import re
 import xml.etree.ElementTree as ET

@@ -1,7 +1,5 @@
 """docs/commands.md says every command, option and exit status, as they are."""
 
-from __future__ import annotations
-
 import re
 
 import typer

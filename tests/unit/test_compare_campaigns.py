@@ -1,7 +1,5 @@
 """Two campaigns, or a campaign and a saved baseline, case by case."""
 
-from __future__ import annotations
-
 import json
 import math
 import xml.etree.ElementTree as ET

@@ -1,7 +1,5 @@
 """Conditions of measured and published speeds, publications side by side, and the text of both."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Measured speeds beside published ones: verdicts, and what prevents one."""
 
-from __future__ import annotations
-
 import math
 from statistics import stdev
 

@@ -1,7 +1,5 @@
 """Shells complete commands, their options, and the values of options, by typer's protocol."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

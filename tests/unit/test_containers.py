@@ -1,7 +1,5 @@
 """Launches inside containers, as whole command lines: what runs bare, with an engine around it."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import replace
 from itertools import pairwise

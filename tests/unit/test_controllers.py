@@ -1,7 +1,5 @@
 """One controller at a time: the lock of a campaign, and its files at every moment."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

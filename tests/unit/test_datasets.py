@@ -1,7 +1,5 @@
 """Where the inventory says that data sets lie, and what plans and results make of it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

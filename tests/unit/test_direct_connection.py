@@ -1,7 +1,5 @@
 """The doctor's connection between nodes, with a stand-in for ssh that stays on this machine."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

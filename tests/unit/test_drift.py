@@ -1,7 +1,5 @@
 """`make drift` finds what newer versions of programs no longer print. It downloads nothing here."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

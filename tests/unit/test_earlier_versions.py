@@ -1,7 +1,5 @@
 """What earlier versions wrote is read or converted; what it lacks is unknown and equals nothing."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The energy of a run: from its telemetry, in the units of its workload, and nothing where a part
 of it is unknown. Each expected number is arithmetic that stands beside it."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Environments that an ordinary user makes: real ones, of a wheel of a few bytes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Why runs fail: the catalogue of errors, and what a failed run has in its record."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

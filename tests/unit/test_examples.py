@@ -1,7 +1,5 @@
 """The sample that ships: it is what its page says, and gives the published table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from command_line import call

@@ -1,7 +1,5 @@
 """The command `explain`: what a budget says of planted losses, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

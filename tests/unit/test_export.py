@@ -1,7 +1,5 @@
 """Results in the formats of other programs, read back with their own libraries."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import sqlite3

@@ -1,7 +1,5 @@
 """The safe reader and writer: no links in campaigns, regular files only, random new names."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

@@ -1,7 +1,5 @@
 """Step times, memory, model FLOPs and MFU in the tables of summarize and report."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

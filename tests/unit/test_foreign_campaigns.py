@@ -1,8 +1,6 @@
 """A campaign from somebody else gains nothing: no link in it is followed, nothing outside of it
 changes, and what is no file never stops a command."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,8 +1,6 @@
 """The history: campaigns in and out of one file, several writers, files that are none; and the
 command."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """What ran is the identity of a case: one pair of keys pools, pairs, records and follows it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

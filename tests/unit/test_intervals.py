@@ -1,7 +1,5 @@
 """Intervals and tests against scipy, worked examples, and simulation of what they promise."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The inventory is read as Ansible reads it; a wrong variable is told with its host."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """Containers in a scheduler's jobs: the command lines of each engine, which one is taken, and a
 campaign with a stand-in for an engine."""
 
-from __future__ import annotations
-
 import hashlib
 import shlex
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """Campaigns as jobs: the real scripts, run on this machine by stand-ins for Slurm's commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

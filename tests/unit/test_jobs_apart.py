@@ -1,8 +1,6 @@
 """Jobs that could disturb each other: jobs of one campaign on shared nodes, and steps on another
 machine."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -1,8 +1,6 @@
 """What can happen to campaigns as jobs: two runners, requests to stop, lost nodes, requeued jobs,
 nodes that others use, a full queue; the real scripts, with stand-ins for Slurm's commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Jobs that Slurm has forgotten: what their files tell, and sacct where a site has accounting."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """A run of a job that hangs: its processes are found on all nodes. What a hang is, and what is not,
 is shown by test_hangs.py and test_hangs_at_start.py of the same supervisor."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """What lab_control.py decides without making anything."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """inventory/lab: the nodes of the lab that is up, or of the one that could be."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

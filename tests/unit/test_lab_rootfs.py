@@ -3,8 +3,6 @@
 tests/lab/test_lab_rootfs.py makes nodes of real ones.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Metrics of language models: step times, memory, model FLOPs and MFU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

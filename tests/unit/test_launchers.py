@@ -1,7 +1,5 @@
 """Launchers as whole command lines, so that a reader sees what is run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

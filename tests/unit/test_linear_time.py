@@ -1,7 +1,5 @@
 """No log, catalogue or mapping takes more than linear time to read."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import math

@@ -1,7 +1,5 @@
 """What `list` shows of the catalogue."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

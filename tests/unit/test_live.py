@@ -1,7 +1,5 @@
 """The page of a running campaign: what it says, and to whom."""
 
-from __future__ import annotations
-
 import gzip
 import http.client
 import json

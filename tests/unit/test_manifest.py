@@ -1,7 +1,5 @@
 """The manifest: what was changed, deleted or added is reported with its file, signed or not."""
 
-from __future__ import annotations
-
 import errno
 import json
 import multiprocessing

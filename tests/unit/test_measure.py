@@ -1,7 +1,5 @@
 """The published calculation rules, and logs that contradict what they should confirm."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

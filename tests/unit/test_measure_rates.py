@@ -1,7 +1,5 @@
 """Rates that cover several steps, and the rate that a program prints at its end."""
 
-from __future__ import annotations
-
 import pytest
 from make_logs import (
     ARCFACE_TORCH,

@@ -1,7 +1,5 @@
 """Messages name what to type next, and what they name works."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """For how long kernels of NCCL run in a step: the program, and what the report makes of it."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager

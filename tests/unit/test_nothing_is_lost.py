@@ -1,7 +1,5 @@
 """Results that cannot be read, or of which there are none, are told, and replace no good ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

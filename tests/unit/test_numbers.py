@@ -1,7 +1,5 @@
 """How numbers are shown: as published, but never with fewer digits than tell two apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

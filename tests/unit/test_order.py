@@ -1,7 +1,5 @@
 """The order of the runs of a plan: which ones there are, and that a seed gives the same again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How many more runs would decide: the estimate, and that it comes true."""
 
-from __future__ import annotations
-
 import math
 from statistics import NormalDist, median
 

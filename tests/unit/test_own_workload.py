@@ -1,7 +1,5 @@
 """A user's program as a workload in a folder of their own: described, planned, run, and read."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

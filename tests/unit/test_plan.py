@@ -1,7 +1,5 @@
 """What a choice selects."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 
 import pytest

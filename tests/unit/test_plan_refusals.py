@@ -1,7 +1,5 @@
 """Choices and inventories that cannot be planned, and what holds for any choice."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

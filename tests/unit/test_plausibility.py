@@ -1,7 +1,5 @@
 """What cannot be, or is unlikely: shares above 100 %, and runs of other machines in one table."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

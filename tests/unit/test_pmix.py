@@ -1,7 +1,5 @@
 """MPI programs that Slurm starts by PMIx, where a test in the job shows that this works."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

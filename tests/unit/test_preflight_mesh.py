@@ -1,7 +1,5 @@
 """Whom nodes call to show that each reaches the others, and what the doctor says of it."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """benchmarks/programs.py without frameworks: its options, lines, arithmetic and turns."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

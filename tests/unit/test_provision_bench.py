@@ -1,7 +1,5 @@
 """What datasets.yml computes of its plan."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dlperf_runner.provision import datasets

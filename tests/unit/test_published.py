@@ -1,7 +1,5 @@
 """Every published number, to its last digit, from logs by the rules of the catalogue."""
 
-from __future__ import annotations
-
 import csv
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The plan of each reproduced report is the report's own command, but for declared differences."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The estimator of PLSC's published numbers, which averages lines, and comparisons by it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from statistics import fmean

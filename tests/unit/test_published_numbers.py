@@ -1,7 +1,5 @@
 """What the catalogue holds of others' publications: equal to what was published, and checked."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import re

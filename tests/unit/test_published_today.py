@@ -1,7 +1,5 @@
 """Publications of today's accelerators, compared by unit, accelerator and conditions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Trees of logs give the same table in any order of their files and in any number of processes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """The remote shell of containers, with a stand-in for ssh that has a real shell execute what it is
 given."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from pathlib import Path

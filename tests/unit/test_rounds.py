@@ -1,7 +1,5 @@
 """Adaptive repeats: a plan grows by revisions until every interval is narrow enough."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

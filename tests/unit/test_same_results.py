@@ -1,7 +1,5 @@
 """Recordings of what commands print and write, and their comparison."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """benchmarks/scale.py: its simulation against arithmetic, and docs/scale.md against its output."""
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,7 +1,5 @@
 """Signed manifests: ssh-keygen shows one that was written anew."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """docs/statistics.md states what benchmarks/simulations.py computes: a small run of each agrees."""
 
-from __future__ import annotations
-
 import math
 import re
 import subprocess

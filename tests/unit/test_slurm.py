@@ -1,7 +1,5 @@
 """Slurm's scripts as whole texts, and what its commands print, as Slurm 22.05.8 printed it."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

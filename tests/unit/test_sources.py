@@ -1,7 +1,5 @@
 """Sources are fetched at their commit, patched as declared, and packed reproducibly."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess

@@ -1,8 +1,6 @@
 """What only the user or a path states stands beside every verdict, in every format; and the command
 that makes a report has all of its options."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """Settings that a log states and that change what a rate or a step is: they identify the case."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

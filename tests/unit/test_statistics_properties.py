@@ -1,8 +1,6 @@
 """What must hold of statistics whatever is measured: order and units do not matter, and no number
 comes of nothing."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

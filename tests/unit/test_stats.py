@@ -1,7 +1,5 @@
 """Statistics over the frame."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The detector of steady windows, by simulation of what it must find and must leave alone."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Logs of others whose number of steps is not that of the catalogue: it is the one that the log, or
 the user, states. Planned runs and publications keep theirs."""
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path

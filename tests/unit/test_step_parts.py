@@ -1,7 +1,5 @@
 """Where the time of a step goes: what logs say, what is computed of it, and the report."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where the time of a step goes: what the programs measure, with stand-ins for their frameworks."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Signals to a campaign: which exit status, what is said, and that the playbook is told."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """From directories of logs to the published tables, and to errors that lose nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

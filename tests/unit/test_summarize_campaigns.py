@@ -1,7 +1,5 @@
 """`summarize` of campaigns: the plan, the records of the runs, and what is not pooled."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

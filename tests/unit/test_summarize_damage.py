@@ -1,7 +1,5 @@
 """Damaged, contradicting and very large logs: each is told, and nothing else is lost."""
 
-from __future__ import annotations
-
 import os
 import resource
 from pathlib import Path

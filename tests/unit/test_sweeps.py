@@ -1,7 +1,5 @@
 """Parameters with several values: axes of a plan, cases of their own in every result."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

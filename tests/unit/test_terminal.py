@@ -1,7 +1,5 @@
 """Tables that fit a terminal, colour and progress bars only where they are wanted."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

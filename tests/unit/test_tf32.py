@@ -1,7 +1,5 @@
 """TF32: a program that says only that mixed precision is off says neither fp32 nor tf32."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Workloads that count tokens: whatever people and programs read has their unit and its name."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An administrator's clone, which its users can only read: caches are the user's own."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ That their commits have the options is seen where DLPERF_SOURCE_MIRROR names a d
 mirrors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 That the patches fit is seen where DLPERF_SOURCE_MIRROR names a directory of git mirrors.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any

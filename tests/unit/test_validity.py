@@ -1,7 +1,5 @@
 """Validity rules on what a run's directory holds: what excludes a run, and what does not."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

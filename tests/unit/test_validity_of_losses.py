@@ -1,7 +1,5 @@
 """What the losses of a run say about its validity."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The network that NCCL used: whether it is the one that the plan selects, and that it is told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

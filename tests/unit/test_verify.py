@@ -1,7 +1,5 @@
 """`summarize --verify`: whether the recorded results match the logs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

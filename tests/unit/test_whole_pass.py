@@ -3,8 +3,6 @@
 The patched programs themselves are tested where DLPERF_SOURCE_MIRROR names a directory of mirrors.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import numbers

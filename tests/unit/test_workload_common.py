@@ -1,7 +1,5 @@
 """What the builtin programs share."""
 
-from __future__ import annotations
-
 import ast
 import graphlib
 import sys

@@ -1,7 +1,5 @@
 """The JAX programs without JAX: options, lines, places, timing and what the log confirms."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from unittest.mock import Mock
 

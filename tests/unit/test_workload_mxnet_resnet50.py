@@ -1,7 +1,5 @@
 """The MXNet program without MXNet: its options, its network, its lines and its clock."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The PyTorch programs without PyTorch: options, lines, sizes, places and what the log confirms."""
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import os

@@ -1,8 +1,6 @@
 """The programs of TensorFlow 2 and PaddlePaddle 3 without them: options, places, lines, timing and
 what the log confirms."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
