@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from ..campaign.directory import missing_runs, read_plan
+from ..campaign.job_files import SchedulerSettings
 from ..compare.verdicts import UNDECIDED
 from ..control import scheduled
 from ..control.campaigns import prepare
 from ..control.controllers import run_at_once
 from ..control.rounds import Execution, grow
-from ..core.errors import UserError
+from ..core.errors import UserError, lacks_nodes
 from ..core.lists import natural
+from ..core.node import Node
 from ..options.scheduler import Scheduled
 from ..plan.inventory import read_inventory
 from .judge import judge, load
@@ -37,8 +39,7 @@ def measure(suite: Resolved, folder: Path, where: Execution, jobs: Scheduled) ->
     Returns what went wrong; a part that lacks a run gets no more."""
     problems: list[str] = []
     given_up: set[Path] = set()
-    if not jobs.name:
-        _refuse_unlike_nodes(suite, where)
+    _refuse_other_nodes(suite, where, jobs)
     options = [f"--inventory={path}" for path in where.inventories]
     options += [f"--wait={where.wait}"] if where.wait else []
     while wanted := [w for w in _wanted(suite, folder) if w[2] not in given_up]:
@@ -73,14 +74,22 @@ def _plan(suite: Resolved, wanted: Wanted, where: Execution, jobs: Scheduled) ->
         return
     choice = choice_of(suite.suite.items[number])
     choice = replace(choice, nodes=(len(part.hosts),), repeats=repeats)
-    hosts = ",".join(sorted(part.hosts, key=natural))
+    hosts = sorted(part.hosts, key=natural)
     if not jobs.name:
-        prepare(choice, where.inventories, hosts, str(place), "", where.wait, where.say)
+        prepare(choice, where.inventories, ",".join(hosts), str(place), "", where.wait, where.say)
         return
-    nodes, settings = jobs.nodes({"inventory": where.inventories, "wait": where.wait})
-    settings = replace(settings, options={**settings.options, "nodelist": hosts})
+    nodes, settings = _of_jobs(hosts, where, jobs)
     choice = scheduled.in_order_of_jobs(choice, settings, is_given=False)
     scheduled.create(place, choice, nodes, settings, where.say)
+
+
+def _of_jobs(
+    hosts: Sequence[str], where: Execution, jobs: Scheduled
+) -> tuple[tuple[Node, ...], SchedulerSettings]:
+    """The nodes of a scheduler, and how jobs on these hosts are made."""
+    options = {**jobs.options, "nodelist": ",".join(hosts)}
+    without = {"inventory": where.inventories, "wait": where.wait}
+    return replace(jobs, options=options).nodes(without)
 
 
 def _wanted(suite: Resolved, folder: Path) -> Iterator[Wanted]:
@@ -120,13 +129,19 @@ def _runs_of(place: Path) -> int:
     return len(read_plan(place)["runs"]) - len(missing_runs(place)) if place.exists() else 0
 
 
-def _refuse_unlike_nodes(suite: Resolved, where: Execution) -> None:
-    known = {node.name for node in read_inventory(where.inventories)}
-    if unknown := [name for name in suite.nodes if name not in known]:
-        raise UserError(
-            "the inventory lacks nodes of the suite",
-            where=f"{suite.path}: nodes",
-            expected=", ".join(sorted(known)),
-            found=", ".join(unknown),
-            hint="name the inventory with -i, or in the suite: `inventory: PATH`",
-        )
+def _refuse_other_nodes(suite: Resolved, where: Execution, jobs: Scheduled) -> None:
+    """Raise UserError if the inventory, the partition or the allocation lacks a node."""
+    place = f"{suite.path}: nodes"
+    if jobs.name:
+        try:
+            _of_jobs(suite.nodes, where, jobs)
+        except UserError as error:
+            if error.where == "--nodelist":
+                known = f"salloc --nodelist={','.join(suite.nodes)}, or other `nodes:` in the suite"
+                error.where, error.hint = place, known
+            raise
+        return
+    names = [node.name for node in read_inventory(where.inventories)]
+    if unknown := [name for name in suite.nodes if name not in names]:
+        hint = "name the inventory with -i, or in the suite: `inventory: PATH`"
+        raise lacks_nodes("the inventory", names, ", ".join(unknown), place, hint)

@@ -17,7 +17,7 @@ import yaml
 from ..campaign import directory as campaigns
 from ..campaign import job_files, jobs, lock
 from ..catalog.reader import load_catalog
-from ..core.errors import UserError, unknown_name
+from ..core.errors import UserError, lacks_nodes, unknown_name
 from ..core.files import open_read, read_text, write_whole
 from ..core.node import ENVIRONMENTS, JOB_ENGINES, Node
 from ..core.paths import shipped
@@ -25,8 +25,8 @@ from ..plan import inventory
 from ..plan.campaign_file import CampaignFile
 from ..plan.choice import Choice
 from ..plan.sources import PreparedSource, prepare_source
-from ..schedulers import Allocation, here, scheduler
-from ..schedulers.job import Offer, node_script, placeholder
+from ..schedulers import Allocation, Offer, Scheduler, here, scheduler
+from ..schedulers.job import node_script, placeholder
 from .campaigns import planned
 from .rounds import (
     AS_PLANNED,
@@ -86,7 +86,7 @@ def offers_of(
     own = here(name, os.environ)
     argv = own.offers_argv(options)
     if not planned_nodes or shutil.which(argv[0]):
-        return own.offers(job_files.output(argv), options)
+        return _on_hosts(own, own.offers(job_files.output(argv), options), options)
     gpus = site.get("dlperf_devices_per_node")
     if not isinstance(gpus, int):
         raise UserError(
@@ -96,6 +96,21 @@ def offers_of(
         )
     say(f"{argv[0]} is not on this machine: planned for {planned_nodes} nodes with {gpus} devices")
     return (Offer(planned_nodes, gpus),)
+
+
+def _on_hosts(
+    own: Scheduler, offers: tuple[Offer, ...], options: Mapping[str, str]
+) -> tuple[Offer, ...]:
+    """What is offered to a user who names nodes. Raises UserError if one of them is not there."""
+    names = [offer.name for offer in offers if offer.name]
+    if not (text := options.get("nodelist")) or not own.hosts_argv or not names:
+        return offers
+    hosts = job_files.output(own.hosts_argv(text)).split()
+    is_given = own.steps is None
+    if unknown := [host for host in hosts if host not in names]:
+        place = f"the {'allocation' if is_given else 'partition'}"
+        raise lacks_nodes(place, names, ", ".join(unknown), "--nodelist")
+    return tuple(offer for offer in offers if offer.name in hosts) if is_given else offers
 
 
 def nodes_of(offers: Sequence[Offer], site: Mapping[str, Any]) -> tuple[Node, ...]:
@@ -138,10 +153,11 @@ def settings_of(
     if allocation not in job_files.ALLOCATIONS:
         raise unknown_name("allocation", allocation, job_files.ALLOCATIONS, "--allocation")
     own = here(name, os.environ)
-    if own.steps is None and own.given and (options or max_wait_s):
+    without_effect = [*(name for name in options if name != "nodelist"), "max-wait"]
+    if own.steps is None and own.given and (without_effect[1:] or max_wait_s):
         raise UserError(
             "this option has no effect within an allocation",
-            where=f"--{next(iter(options), 'max-wait')}",
+            where=f"--{without_effect[0]}",
             found=f"{own.given}={os.environ[own.given]}",
         )
     return job_files.SchedulerSettings(

@@ -70,6 +70,19 @@ def unknown_name(
     )
 
 
+def lacks_nodes(
+    place: str, names: Collection[str], unknown: str, where: str, hint: str = ""
+) -> UserError:
+    """The error about nodes that an inventory, a partition or an allocation does not have."""
+    return UserError(
+        f"{place} lacks a node",
+        where=where,
+        expected=f"some of {', '.join(names)}",
+        found=unknown,
+        hint=hint or f"{where.split()[0]} {','.join(names)}",
+    )
+
+
 def by_cause(problems: Collection[object]) -> list[object]:
     """The problems, of which those with the same cause are one that names all places."""
     found: list[object] = [problem for problem in problems if not isinstance(problem, UserError)]

@@ -97,6 +97,7 @@ _OF_JOBS = {
     "qos": "The quality of service of the test job.",
     "reservation": "The reservation of the test job.",
     "constraint": "Features that the nodes of the test job must have.",
+    "nodelist": "With --hunt or --same: its nodes, such as node[1-2].",
 }
 _SCHEDULER = (
     "Check a cluster from a login node of this scheduler (slurm), instead of an inventory's nodes."
@@ -222,6 +223,7 @@ def command(
 def _of_cluster(scheduled: Mapping[str, str], about_nodes: Mapping[str, object]) -> list[Finding]:
     from .slurm import examine_cluster
 
+    about_nodes = {**about_nodes, "nodelist": scheduled["nodelist"]}
     refuse_given(about_nodes, "this option has no effect with --scheduler")
     options = {name: scheduled[name] for name in _OF_JOBS if scheduled[name]}
     return examine_cluster(scheduled["scheduler"], options, Path.cwd())

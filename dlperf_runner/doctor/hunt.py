@@ -271,7 +271,7 @@ def hunt_findings(result: Hunt) -> Iterator[Finding]:
         found += f" {100 * verdict.detectable:.1f} % slower is found in 95 %"
         yield Finding("", check, "ok", expected, found)
     elif result.is_decided:
-        hint = "exclude the slow ones (--limit) and hunt again"
+        hint = "exclude the slow ones (--limit; on Slurm --nodelist) and hunt again"
         found = f"the other {others} are too few to compare with each other, after {rest}"
         yield Finding("", check, "warning", expected, found, hint)
     else:

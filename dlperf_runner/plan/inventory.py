@@ -22,7 +22,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, Valida
 from ..catalog.reader import mpirun_of
 from ..catalog.stack import ADOPTED
 from ..catalog.suites import SUITES
-from ..core.errors import UserError
+from ..core.errors import UserError, lacks_nodes
 from ..core.extras import require_cluster
 from ..core.node import ENGINES, MPI_TRANSPORTS, Node
 from ..core.paths import of_ansible
@@ -174,6 +174,7 @@ def _list_inventory(inventories: Sequence[str], limit: str | None) -> dict[str, 
     if Path("ansible.cfg").exists():
         del project["ANSIBLE_CONFIG"]
     environment = {**project, **os.environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1"}
+    environment["ANSIBLE_HOST_PATTERN_MISMATCH"] = "error"
     try:
         # bench.yml plans in a worker of Ansible, whose own standard input Ansible refuses.
         done = subprocess.run(
@@ -191,6 +192,9 @@ def _list_inventory(inventories: Sequence[str], limit: str | None) -> dict[str, 
             hint="run `make setup`, then `. .venv/bin/activate`",
         ) from None
     if done.returncode != 0:
+        if limit and (unknown := re.search(r"could not match .*: (.+)", done.stderr, re.I)):
+            names = list(dict.fromkeys(_hosts(_list_inventory(inventories, None), GROUP)))
+            raise lacks_nodes("the inventory", names, unknown[1].strip(), f"--limit {limit}")
         raise _unreadable(inventories, done.stderr)
     listing: dict[str, Any] = json.loads(done.stdout)
     return listing

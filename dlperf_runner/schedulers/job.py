@@ -160,10 +160,12 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Offer:
-    """A kind of nodes that a partition has, and how many of them. `gpus` are those of each node."""
+    """A kind of nodes that a partition has, and how many of them. `gpus` are those of each node.
+    `name`: that of the only one, if the scheduler says it."""
 
     nodes: int
     gpus: int = 0
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -224,6 +226,8 @@ class Scheduler:
     `offers`, `job_id` and `states` read what the commands print. `past_argv`: the command for jobs
     that `states_argv` no longer names. `states` reads its output; a site need not have it.
 
+    `hosts_argv`: the command that prints the names in the option `nodelist`, one a line.
+
     Where the variable `given` is set, the runner is in an allocation that it did not ask for:
     `steps` is the scheduler that starts a job's script there.
     """
@@ -247,6 +251,7 @@ class Scheduler:
     past_argv: Callable[[Sequence[str]], tuple[str, ...]] | None = None
     given: str = ""
     steps: Scheduler | None = None
+    hosts_argv: Callable[[str], tuple[str, ...]] | None = None
 
 
 def placeholder(number: int) -> str:

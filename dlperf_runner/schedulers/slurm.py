@@ -131,10 +131,10 @@ _PLUGINS = "$(scontrol show config | sed -n 's/^PluginDir *= *//p')"
 def offers(output: str, options: Mapping[str, str]) -> tuple[Offer, ...]:
     """The nodes of the chosen partition, from `sinfo`. Raises UserError if there is none.
 
-    batch*|2|(null)
-    gpu|4|gpu:h100:8(S:0-1)
+    batch*|1|(null)|node1
+    gpu|1|gpu:h100:8(S:0-1)|node2
     """
-    rows = [line.split("|") for line in output.splitlines() if line.count("|") == 2]
+    rows = [line.split("|") for line in output.splitlines() if line.count("|") in (2, 3)]
     wanted = options.get("partition")
     chosen = [
         row for row in rows if (row[0].rstrip("*") == wanted if wanted else row[0].endswith("*"))
@@ -145,7 +145,7 @@ def offers(output: str, options: Mapping[str, str]) -> tuple[Offer, ...]:
             where="--partition",
             expected="one of " + ", ".join(dict.fromkeys(row[0].rstrip("*") for row in rows)),
         )
-    return tuple(Offer(int(nodes), _gpus(gres)) for _, nodes, gres in chosen)
+    return tuple(Offer(int(nodes), _gpus(gres), *name) for _, nodes, gres, *name in chosen)
 
 
 def _gpus(gres: str) -> int:
@@ -202,7 +202,11 @@ def _state(row: Sequence[str], queue: Sequence[int]) -> JobState:
 
 
 def offers_argv(_: Mapping[str, str]) -> tuple[str, ...]:
-    return ("sinfo", "--noheader", "--format=%P|%D|%G")
+    return ("sinfo", "--noheader", "--Node", "--format=%P|%D|%G|%N")
+
+
+def hosts_argv(names: str) -> tuple[str, ...]:
+    return ("scontrol", "show", "hostnames", names)
 
 
 def submit_argv(script: Path) -> tuple[str, ...]:
@@ -233,7 +237,8 @@ def cancel_argv(jobs: Sequence[str]) -> tuple[str, ...]:
 _START = """for name in $(compgen -e); do [[ $name == SLURM_* ]] || unset "$name"; done
 /usr/bin/setsid /bin/bash "$0" >> "${0%/*}/job.log" 2>&1 < /dev/null & echo $!"""
 _GIVEN_NODES = (
-    'echo "given*|$SLURM_JOB_NUM_NODES|gpu:${SLURM_GPUS_ON_NODE:-${SLURM_GPUS_PER_NODE##*:}}"'
+    'for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do'
+    ' echo "given*|1|gpu:${SLURM_GPUS_ON_NODE:-${SLURM_GPUS_PER_NODE##*:}}|$node"; done'
 )
 
 
@@ -268,6 +273,7 @@ SCHEDULER = Scheduler(
     cancel_argv=cancel_argv,
     past_argv=past_argv,
     given="SLURM_JOB_ID",
+    hosts_argv=hosts_argv,
 )
 SCHEDULER = replace(
     SCHEDULER,

@@ -18,11 +18,14 @@ pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.slurm]
 
 GIVEN = given("pytorch") | {"dlperf_nvlink_domain": "rack1"}
 TORCH = "torch", "2.6.0"
-# A step sleeps for 50 ms, or as long as a variable says; on node2, twice as long.
+# A step sleeps for 50 ms, or as long as a variable or a commit says; on node2, twice as long.
 SLEEPS = """\
 import os, socket, sys, time
 steps, batch = map(int, sys.argv[1:])
-seconds = float(os.environ.get("SECONDS_OF_STEP", 0.05)) * (1 + (socket.gethostname() == "node2"))
+seconds = float(os.environ.get("SECONDS_OF_STEP", 0.05))
+if commit := os.environ.get("COMMIT"):
+    seconds = float(open(f"/shared/commits/{commit}/seconds").read())
+seconds *= 1 + (socket.gethostname() == "node2")
 for step in range(1, steps + 1):
     began = time.perf_counter()
     time.sleep(seconds)
@@ -130,3 +133,36 @@ def test_two_sides_take_turns_in_an_allocation(cluster: Lab, folder: Path) -> No
     assert (status, found["verdict"], found["judged_pairs"]) == (0, "slower", 4), text
     jobs = {run["outcome"]["job"] for side in "ab" for run in records(folder / "ab" / side)}
     assert len(jobs) == 1  # the allocation
+
+
+def test_the_slow_commit_is_found_in_an_allocation(cluster: Lab, folder: Path) -> None:
+    """The third of five commits, along first parents, sleeps for twice as long."""
+    clone = folder / "clone"
+    git = ("git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run(["git", "init", "--quiet", clone], check=True)
+    commits = []
+    for seconds in (0.05, 0.05, 0.1, 0.1, 0.1):
+        (clone / "seconds").write_text(str(seconds))
+        subprocess.run([*git, "add", "seconds"], check=True)
+        subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message", "a"], check=True)
+        commits.append(subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip())
+        place = folder / "commits" / commits[-1]
+        subprocess.run([*git, "worktree", "add", "--quiet", "--detach", place], check=True)
+    chosen = ("--workload", "mine", "--nodes", "1", "--nodelist", "node1", "--campaign", "bisect")
+    sought = ("--slower", "30%", "--most", "4")
+    versions = ("--name", "COMMIT", "--versions", ",".join(commits))
+    status, text, found = in_allocation(cluster, "bisect", *chosen, *versions, *sought)
+    assert (status, found["version"]) == (0, commits[2]), text
+    assert [step["pairs"] for step in found["steps"]] == [4, 4, 4]
+    places = [place for place in (folder / "bisect").glob("*/[ab]")]
+    jobs = {run["outcome"]["job"] for place in places for run in records(place)}
+    hosts = {host for place in places for run in records(place) for host in run["outcome"]["hosts"]}
+    assert (len(jobs), hosts) == (1, {"node1"})
+
+
+def test_a_node_outside_the_allocation_is_refused_by_its_name(cluster: Lab) -> None:
+    words = ("doctor", "--hunt", "compute", "--nodelist", "node[1-3]")
+    jobs = ("--scheduler", "slurm", "--site", "site.yml")
+    status, text = dlperf(cluster, *words, *jobs, within="salloc -N2 --chdir=/shared")
+    assert status == 2
+    assert "the allocation lacks a node (expected some of node1, node2, found node3)" in text

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 COMMANDS = {
-    "sinfo": "echo 'main*|2|(null)'\n",
+    "sinfo": "printf 'main*|1|(null)|%s\\n' n1 n2\n",
     # What $STATE/asked has is done whenever somebody asks for the queue, as a runner does that
     # follows its jobs.
     # A job stays as $STATE/hold says, if there is such a file, and runs without one.

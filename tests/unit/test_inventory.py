@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import call
 from refusals import refusal
 
 from dlperf_runner.control.campaigns import plan_of_playbook
@@ -23,6 +24,25 @@ GOOD = {
 def listing(**hosts: dict[str, Any]) -> dict[str, Any]:
     """What `ansible-inventory --list` prints for hosts of the group."""
     return {"_meta": {"hostvars": hosts}, "nodes": {"hosts": list(hosts)}}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("doctor", "--hunt", "compute"),
+        ("ab", "--workload", "pytorch-llama", "--a", "X=1", "--b", "X=2"),
+        ("bisect", "--workload", "pytorch-llama", "--name", "X", "--versions", "1,2"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_limit_that_the_inventory_lacks_names_its_nodes(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "hosts").write_text("[nodes]\nnode1\nnode2\n")
+    options = ("-i", tmp_path / "hosts", "--limit", "node1,node9")
+    text = call(*words, *options, status=2).err
+    assert "the inventory lacks a node (expected some of node1, node2, found node9)" in text
+    assert "--limit node1,node2" in text
 
 
 def test_defaults() -> None:

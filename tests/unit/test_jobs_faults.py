@@ -256,12 +256,42 @@ def test_within_an_allocation_a_campaign_can_have_some_of_its_nodes(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     within(monkeypatch, "n1,n2", "2(x2)")
-    directory = campaign(site, nodes="1")
-    settings = job_files.read_settings(directory)
-    assert settings
-    job_files.record(directory, replace(settings, options={"nodelist": "n2"}))
+    directory = campaign(site, nodes="1", options={"nodelist": "n2"})
     assert execute(directory)[0] == []
     assert [list(outcome["hosts"]) for outcome in outcomes(directory)] == [["n2"]]
+
+
+CASE = ("--workload", "nccl-allreduce", "--nodes", "1", "--nodelist", "n2,n9")
+SUITE = """\
+nodes: [n2, n9]
+items:
+  - {workload: nccl-allreduce, parts: each node, target: 1 GB/s}
+"""
+
+
+@pytest.mark.parametrize("place", ["allocation", "partition"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("doctor", "--hunt", "compute", "--nodelist", "n2,n9"),
+        ("ab", *CASE, "--a", "X=1", "--b", "X=2"),
+        ("bisect", *CASE, "--name", "X", "--versions", "1,2"),
+        ("accept", "suite.yml"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_node_that_cannot_be_had_is_refused_at_once(
+    site: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], place: str
+) -> None:
+    if place == "allocation":
+        within(monkeypatch, "n1,n2", "2(x2)")
+    monkeypatch.chdir(site.parent)
+    (site.parent / "suite.yml").write_text(SUITE)
+    text = call(*words, "--scheduler", "slurm", "--site", site, status=2).err
+    assert f"the {place} lacks a node (expected some of n1, n2, found n9)" in text
+    is_suite = words[0] == "accept"
+    assert ("salloc --nodelist=n2,n9" if is_suite else "--nodelist n1,n2") in text
+    assert not list(site.parent.glob("results/*"))
 
 
 def test_within_an_allocation_a_cancelled_run_ends(
