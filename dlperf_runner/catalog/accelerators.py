@@ -14,14 +14,21 @@ from .types import Entry, Name, Regex
 Tflops = Annotated[float, Field(gt=0)]
 
 
+class MemoryBandwidth(Entry):
+    """The bandwidth of a device's memory in GB/s, and who states it."""
+
+    gbps: Annotated[float, Field(gt=0)]
+    source: str
+
+
 class Product(Entry):
     """A product by the names that drivers report. `tflops`: of one device, for dense matrices, by
-    precision. `memory`: its bandwidth in GB/s, if all of these names have the same."""
+    precision. `memory`: if all of these names have the same."""
 
     names: Regex
     source: str
     tflops: dict[Name, Tflops]
-    memory: Annotated[float, Field(gt=0)] | None = None
+    memory: MemoryBandwidth | None = None
 
 
 class Accelerators(Entry):
@@ -50,7 +57,7 @@ def peak_of(accelerator: str | None, precision: str) -> Peak | None:
 def memory_of(accelerator: str | None) -> tuple[float, str] | None:
     """The memory bandwidth of a product in GB/s, and who states it; None if it is unknown."""
     product = _product(accelerator)
-    return (product.memory, product.source) if product and product.memory else None
+    return (product.memory.gbps, product.memory.source) if product and product.memory else None
 
 
 def _product(accelerator: str | None) -> Product | None:

@@ -154,7 +154,7 @@ def test_the_slow_commit_is_found_in_an_allocation(cluster: Lab, folder: Path) -
     status, text, found = in_allocation(cluster, "bisect", *chosen, *versions, *sought)
     assert (status, found["version"]) == (0, commits[2]), text
     assert [step["pairs"] for step in found["steps"]] == [4, 4, 4]
-    places = [place for place in (folder / "bisect").glob("*/[ab]")]
+    places = list((folder / "bisect").glob("*/[ab]"))
     jobs = {run["outcome"]["job"] for place in places for run in records(place)}
     hosts = {host for place in places for run in records(place) for host in run["outcome"]["hosts"]}
     assert (len(jobs), hosts) == (1, {"node1"})

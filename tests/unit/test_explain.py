@@ -285,6 +285,7 @@ def test_matrix_products_and_memory_are_compared_with_the_data_sheet(tmp_path: P
     assert items["matrix products"]["relative"] == pytest.approx(-0.2, abs=1e-3)
     assert items["memory bandwidth"]["relative"] == pytest.approx(-0.05, abs=1e-3)
     assert "of 312 TFLOP/s (dense bf16, NVIDIA A100 data" in items["matrix products"]["detail"]
+    assert "of 2,039 GB/s (NVIDIA A100 data sheet, quoted" in items["memory bandwidth"]["detail"]
     alone = explained(own, "--hunt", memory)["items"]
     assert alone["matrix products"]["kind"] == "not measured"
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from job_campaigns import (
     within,
 )
 
-from dlperf_runner.campaign import job_files, jobs, lock
+from dlperf_runner.campaign import jobs, lock
 from dlperf_runner.campaign.directory import read_records, remaining_plan
 from dlperf_runner.commands.verify import verify
 from dlperf_runner.control import rounds, scheduled
