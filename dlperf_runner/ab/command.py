@@ -85,8 +85,7 @@ def command(
         folder = Path(campaign or new_directory()).resolve()
         places = (folder / "a", folder / "b")
         for place, side in zip(places, sides, strict=True):
-            if not place.exists():
-                create(place, side, chosen, scheduled(chosen), print_note)
+            create(place, side, chosen, scheduled(chosen), print_note)
         where = Execution(chosen.inventories, chosen.wait, print_note)
         document, problems = measure(*places, test, where)
         document |= {"side_a": str(sides[0]), "side_b": str(sides[1])}

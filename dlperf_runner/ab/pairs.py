@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ..compare.spread import refuse_copies
 from ..compare.verdicts import FASTER, NO_DIFFERENCE, SLOWER, UNDECIDED, side
 from ..core.errors import UserError
+from ..core.files import read_json
 from ..core.frame import records, throughput
 from ..core.identity import CASE, label, value_text
 from ..stats.intervals import ConfidenceInterval
@@ -54,7 +57,10 @@ Decide = Callable[[ConfidenceInterval], str]
 
 def judge(a: Results, b: Results, test: PairedTest, decide: Decide | None = None) -> dict[str, Any]:
     """The verdict on B by the pairs of runs with the same number. `decide`: by default, the
-    test's. Raises UserError if a side has several cases, or if the sides have different units."""
+    test's. Raises UserError if a side has several cases, if the sides have different units or a log
+    in common, or if their runs were not made in turns."""
+    refuse_copies((str(side.directory), side.logs) for side in (a, b))
+    _refuse_without_turns(a, b)
     rows = [_rates(a), _rates(b)]
     units = {row["unit"] for own in rows for row in own.values()}
     if len(units) > 1:
@@ -89,6 +95,23 @@ def judge(a: Results, b: Results, test: PairedTest, decide: Decide | None = None
         "why": look.why,
         "differs_in": [text for name in CASE if (text := _differing(name, first, second))],
     }
+
+
+def _refuse_without_turns(a: Results, b: Results) -> None:
+    """Raise UserError if a pair's run began before one of an earlier pair."""
+    times: dict[int, list[Any]] = {}
+    for run in (*a.counted, *b.counted):
+        record = run.path.with_name("run.json")
+        if record.is_file() and (began := read_json(record)["outcome"].get("started")) is not None:
+            times.setdefault(run.repeat, []).append(began)
+    for number, after in pairwise(sorted(times)):
+        if max(times[number]) > min(times[after]):
+            raise UserError(
+                "the two campaigns were not run in turns, so their runs are no pairs",
+                where=f"{a.directory} and {b.directory}",
+                expected=f"the runs r{number} of both before r{after} of either",
+                hint="`dlperf compare` judges campaigns that were run one after the other",
+            )
 
 
 def _rates(results: Results) -> dict[int, Mapping[str, Any]]:

@@ -13,6 +13,7 @@ import yaml
 from ..campaign import directory as campaigns
 from ..campaign import job_files
 from ..control.campaigns import planned
+from ..control.rounds import refuse_others
 from ..core.errors import UserError, unknown_name
 from ..core.lists import shortened
 from ..core.node import Node
@@ -86,7 +87,8 @@ def _yaml(text: str, where: str) -> Any:
 def create(
     directory: Path, side: Side, chosen: Chosen, own: Scheduled, say: Callable[[str], None]
 ) -> None:
-    """A new campaign with one run of the side. Raises UserError if the choice has several cases."""
+    """A new campaign with one run of the side. Raises UserError if the choice has several cases, or
+    if the campaign exists and has other runs."""
     choice, settings = side.chosen(chosen.choice), None
     nodes: Sequence[Node]
     if own.name:
@@ -107,6 +109,9 @@ def create(
             expected="one: name --workload, --precision, --batch-size, --nodes, --gpus-per-node",
             found=shortened(cases),
         )
+    if directory.exists():
+        refuse_others(directory, runs)
+        return
     campaigns.create_campaign(directory, choice, nodes, runs)
     if settings:
         job_files.record(directory, settings)

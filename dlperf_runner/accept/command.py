@@ -107,6 +107,9 @@ def command(
     problems = [problem for each in loaded for problem in each.problems]
     if check is not None:
         found, notes = pages.check(check, document, allowed_signers)
+        if suite.suite.inventory:
+            nodes = ", ".join(suite.nodes)
+            notes.append(f"nodes as the page has them, not {suite.suite.inventory}: {nodes}")
         for note in notes:
             print_note(note)
         for sentence in found or [f"{check}: as computed from the suite and the logs"]:

@@ -9,8 +9,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..campaign.manifest import FILE, home, read
+from ..campaign.manifest import FILE, home
 from ..catalog.published_numbers import PublishedNumber, load_published, load_rule
+from ..commands.verify import check_manifest
 from ..compare.conditions import differences, parse_stated, published_conditions, read_conditions
 from ..compare.published import needed_differences
 from ..compare.spread import refuse_copies
@@ -68,7 +69,7 @@ class Plan:
 
 def load(folder: Path, progress: Progress | None = None) -> list[Results]:
     """The results of a campaign, or of all campaigns and other logs below a folder. Raises
-    UserError if a log is not what the manifest of its campaign recorded, or is there twice."""
+    UserError if runs are not what the manifest of their campaign recorded, or are there twice."""
     first = load_results(folder, progress=progress, with_others=True)
     campaigns = [skipped.path for skipped in first.skipped if skipped.view == CAMPAIGNS]
     models = catalogued([folder, *campaigns])
@@ -80,21 +81,18 @@ def load(folder: Path, progress: Progress | None = None) -> list[Results]:
 
 
 def _refuse_changed(results: Results) -> None:
-    place = home(results.directory)
-    if not (manifest := read(place)):
-        return
-    rows = throughput(results.frame)
-    for number, digest in zip(rows.index, rows["log_sha256"], strict=True):
-        path = results.runs[number].path.resolve()
-        path = path.with_name(path.name.removesuffix(".gz"))
-        sealed = manifest.files.get(os.path.relpath(path, place))
-        if sealed and sealed.digest != digest:
-            raise UserError(
-                f"the log changed since {FILE}:{sealed.number} recorded it",
-                where=str(path),
-                expected=f"SHA-256 {sealed.digest}",
-                found=str(digest),
-            )
+    found = [
+        sentence
+        for differs, sentence in check_manifest(home(results.directory), None)
+        if differs and sentence.startswith(("runs/", FILE))
+    ]
+    if found:
+        raise UserError(
+            "the runs are not those that the manifest recorded",
+            where=str(results.directory),
+            found=found[0],
+            hint=f"all differences: dlperf verify {results.directory}",
+        )
 
 
 def judge(suite: Resolved, folder: Path, loaded: Sequence[Results]) -> dict[str, Any]:
@@ -296,6 +294,13 @@ def _samples(
         path = os.path.relpath(run.path, folder)
         for part in _parts_of(samples, run.hosts, path):
             sample = samples[part]
+            if sample.unit not in ("", row["unit"]):
+                raise UserError(
+                    "the runs of a part count different things",
+                    where=path,
+                    expected=sample.unit,
+                    found=row["unit"],
+                )
             if row["nodes"] != len(part.hosts) and run.hosts:
                 continue
             sample.cases[case_key(row)] = None
@@ -309,6 +314,8 @@ def _samples(
 def _is_chosen(item: Item, row: Mapping[str, Any], families: Mapping[str, Sequence[str]]) -> bool:
     """True if a run is one of the item's, as far as the item says what it is."""
     choice = choice_of(item)
+    if choice.container and not row["container"]:
+        return False
     for name, column in _CHOSEN.items():
         wanted = getattr(choice, name)
         wanted = wanted if isinstance(wanted, tuple) else (wanted,) * (wanted is not None)

@@ -87,9 +87,8 @@ def command(
         sides = {"a": known[0], "b": version}
         places = [folder / str(number + 1) / side for side in sides]
         for own, value in zip(places, sides.values(), strict=True):
-            if not own.exists():
-                side = parse_side([f"{name}={value}"], "--versions")
-                create(own, side, chosen, scheduled(chosen), print_note)
+            side = parse_side([f"{name}={value}"], "--versions")
+            create(own, side, chosen, scheduled(chosen), print_note)
         document, went_wrong = measure(places[0], places[1], test, place, decide)
         problems.extend(went_wrong)
         low, high = document["low"], document["high"]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..catalog.workload import Workload
+    from ..core.case import Run
     from ..plan.choice import Choice
 import json
 from dataclasses import asdict, replace
@@ -315,9 +316,7 @@ def more_runs(
         if run.id not in recorded:
             new.append(run)
             continue
-        # As JSON has it: with lists in place of tuples.
-        made = json.loads(json.dumps(asdict(run)))
-        _refuse_other(recorded[run.id], made, where)
+        _refuse_other(recorded[run.id], run, where)
     seed = None if choice.seed is None else choice.seed + len(recorded)
     return [asdict(run) for run in ordered(new, choice.order, seed)]
 
@@ -336,12 +335,21 @@ def grow(directory: Path, repeats: int, why: str) -> None:
         add_revision(directory, runs, {case: reason for case in wanted})  # noqa: C420
 
 
-def _refuse_other(recorded: Mapping[str, Any], made: Mapping[str, Any], where: str) -> None:
-    for name, value in made.items():
+def refuse_others(directory: Path, runs: Sequence[Run]) -> None:
+    """Raise UserError unless an existing campaign has these runs."""
+    plan = read_plan(directory)["runs"]
+    recorded = {run["id"]: run for run in plan}
+    for run in runs:
+        _refuse_other(recorded.get(run.id, plan[0]), run, str(directory / "plan.json"))
+
+
+def _refuse_other(recorded: Mapping[str, Any], run: Run, where: str) -> None:
+    # As JSON has it: with lists in place of tuples.
+    for name, value in json.loads(json.dumps(asdict(run))).items():
         if name not in _LIMITS and recorded.get(name) != value:
             raise UserError(
-                "the catalogue or this program has changed since the campaign was planned, so more"
-                " runs would be of another kind",
+                "the choice, the catalogue or this program is another one than when the campaign"
+                " was planned, so more runs would be of another kind",
                 where=where,
                 expected=f"{name} {recorded.get(name)!r} of {recorded['id']}",
                 found=repr(value),

@@ -280,7 +280,9 @@ def _of_devices(
         rates = [
             row["value"] * 2 * float(read_parameters(row["parameters"])["size"]) ** power / scale
             for row in rows
-            if row["model"] == f"nodes-{kind}" and family(row["accelerator"]) == family(product)
+            if row["model"] == f"nodes-{kind}"
+            and family(row["accelerator"]) == family(product)
+            and "size" in read_parameters(row["parameters"])
         ]
         if rates:
             highest, source = peak

@@ -1,6 +1,7 @@
 """`dlperf ab` and `dlperf bisect`: runs in turns by a stand-in for bench.yml, judged in pairs."""
 
 import random
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from accepted import campaigns, speeds
 from command_line import call, output
+from make_logs import campaign_run, gluoncv
 from plan_examples import lab_nodes
 from recorded_campaign import end
 
@@ -103,6 +105,37 @@ def test_campaigns_are_judged_in_pairs(tmp_path: Path) -> None:
 
 
 SIDES = {"node1": 1.0, "node2": 0.99}
+
+
+def test_a_campaign_is_not_compared_with_itself_or_a_copy(tmp_path: Path) -> None:
+    found = campaigns(tmp_path, {"node1": speeds(100, 8, 1)})["node1"]
+    shutil.copytree(found, tmp_path / "copy")
+    for other in (found, tmp_path / "copy"):
+        assert "so one is a copy" in output("ab", found, other, status=2)
+
+
+def test_campaigns_that_were_run_one_after_the_other_are_no_pairs(tmp_path: Path) -> None:
+    for side, day in (("a", 1), ("b", 2)):
+        for repeat, rate in enumerate(speeds(100, 8, day), start=1):
+            outcome = {"status": "done", "started": f"2026-11-0{day}T10:0{repeat}:00+00:00"}
+            lines = [f"INFO:root:{side} {repeat}", *gluoncv(rate, world=1)]
+            campaign_run(tmp_path / side, "1n1g", repeat, lines, outcome=outcome)
+    printed = output("ab", tmp_path / "a", tmp_path / "b", status=2)
+    assert "expected the runs r1 of both before r2 of either" in printed
+    assert "`dlperf compare` judges campaigns that were run one after the other" in printed
+
+
+def test_a_folder_with_other_versions_is_not_gone_on_with(tmp_path: Path, made: list[str]) -> None:
+    """Else the verdict on the old side would be printed as that on the new one."""
+    ab(tmp_path / "ab", 200, 190)
+    sides = ("--a", "SPEED=200", "--b", "SPEED=220", "--campaign", tmp_path / "ab")
+    printed = output("ab", *CHOICE, *sides, status=2)
+    assert "the choice, the catalogue or this program is another one" in printed
+    assert "start a new campaign" in printed
+    folder = ("--name", "SPEED", "--campaign", tmp_path / "steps", "--slower", "5%")
+    call("bisect", *CHOICE, *folder, "--versions", "200,190")
+    printed = output("bisect", *CHOICE, *folder, "--versions", "200,230", status=2)
+    assert "the choice, the catalogue or this program is another one" in printed
 
 
 def test_too_few_pairs(tmp_path: Path) -> None:

@@ -226,7 +226,47 @@ def test_a_changed_log_of_a_campaign_is_refused(tmp_path: Path, lab: list[str]) 
     log = next((tmp_path / "measured").rglob("r3/*.log"))
     log.write_text(log.read_text().replace("Speed: ", "Speed: 1", 1))
     printed = output("accept", suite, "--results", tmp_path / "measured", status=2)
-    assert "the log changed since manifest.jsonl" in printed
+    assert ".log: changed since manifest.jsonl" in printed
+
+
+def deleted(place: Path) -> None:
+    shutil.rmtree(place)
+
+
+def without_log(place: Path) -> None:
+    next(place.glob("*.log")).unlink()
+
+
+def said_to_have_failed(place: Path) -> None:
+    record = place / "run.json"
+    record.write_text(record.read_text().replace('"done"', '"failed"'))
+
+
+def added(place: Path) -> None:
+    shutil.copytree(place, place.with_name("r99"))
+
+
+def without_manifest(place: Path) -> None:
+    (place.parents[2] / "manifest.jsonl").unlink()
+
+
+@pytest.mark.parametrize(
+    "tamper", [deleted, without_log, said_to_have_failed, added, without_manifest]
+)
+def test_runs_that_somebody_took_out_or_added_are_refused(
+    tmp_path: Path, lab: list[str], tamper: Callable[[Path], None]
+) -> None:
+    """The slow runs of a part are missing, so that it would pass."""
+    suite = tmp_path / "suite.yml"
+    suite.write_text(
+        "nodes: [node1]\nlooks: [4]\nmargin: 10%\nslow: 12%\nitems:\n"
+        "  - {workload: mxnet-resnet50v1b, gpus_per_node: 1,"
+        " parts: each node, target: 10 samples/s}\n"
+    )
+    output("accept", suite, "--measure", tmp_path / "measured", status=None)
+    tamper(next((tmp_path / "measured").rglob("r3")))
+    printed = output("accept", suite, "--results", tmp_path / "measured", status=2)
+    assert "the runs are not those that the manifest recorded" in printed
 
 
 # ---- pages
