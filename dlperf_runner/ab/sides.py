@@ -10,12 +10,8 @@ from typing import Any
 
 import yaml
 
-from ..campaign import directory as campaigns
-from ..campaign import job_files
-from ..control.campaigns import planned
-from ..control.rounds import refuse_others
+from ..control.scheduled import create_case
 from ..core.errors import UserError, unknown_name
-from ..core.lists import shortened
 from ..core.node import Node
 from ..options import Chosen
 from ..options.scheduler import Scheduled
@@ -101,20 +97,7 @@ def create(
         choice, nodes, settings = own.planned(replace(chosen, choice=choice))
     else:
         nodes = read_inventory(chosen.inventories, chosen.limit or None, side.nodes, connects=True)
-    choice, nodes, runs = planned(choice, side.on(nodes), say)
-    if len(cases := list(dict.fromkeys(run.case for run in runs))) > 1:
-        raise UserError(
-            "the choice has several cases",
-            where="ab",
-            expected="one: name --workload, --precision, --batch-size, --nodes, --gpus-per-node",
-            found=shortened(cases),
-        )
-    if directory.exists():
-        refuse_others(directory, runs)
-        return
-    campaigns.create_campaign(directory, choice, nodes, runs)
-    if settings:
-        job_files.record(directory, settings)
+    create_case(directory, choice, side.on(nodes), settings, say, "ab")
 
 
 def sides_of(texts: Mapping[str, Sequence[str] | None]) -> list[Side]:

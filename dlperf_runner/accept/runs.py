@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,9 @@ from typing import Any
 from ..campaign.directory import missing_runs, read_plan
 from ..campaign.job_files import SchedulerSettings
 from ..compare.verdicts import UNDECIDED
-from ..control import scheduled
-from ..control.campaigns import prepare
 from ..control.controllers import run_at_once
 from ..control.rounds import Execution, grow
+from ..control.scheduled import create_case, in_order_of_jobs
 from ..core.errors import UserError, lacks_nodes
 from ..core.lists import natural
 from ..core.node import Node
@@ -39,13 +38,15 @@ def measure(suite: Resolved, folder: Path, where: Execution, jobs: Scheduled) ->
     Returns what went wrong; a part that lacks a run gets no more."""
     problems: list[str] = []
     given_up: set[Path] = set()
-    _refuse_other_nodes(suite, where, jobs)
+    nodes = {} if jobs.name else _inventory(suite, where)
+    if jobs.name:
+        _refuse_other_nodes(suite, where, jobs)
     options = [f"--inventory={path}" for path in where.inventories]
     options += [f"--wait={where.wait}"] if where.wait else []
     while wanted := [w for w in _wanted(suite, folder) if w[2] not in given_up]:
+        for each in wanted:
+            _plan(suite, each, nodes, where, jobs)
         for group in at_once(wanted) if suite.suite.at_once else ([each] for each in wanted):
-            for each in group:
-                _plan(suite, each, where, jobs)
             places = [place for _, _, place, _ in group]
             problems += run_at_once(places, options)
             for place in filter(missing_runs, places):
@@ -65,22 +66,26 @@ def at_once(wanted: Iterable[Wanted]) -> list[list[Wanted]]:
     return groups
 
 
-def _plan(suite: Resolved, wanted: Wanted, where: Execution, jobs: Scheduled) -> None:
+def _plan(
+    suite: Resolved, wanted: Wanted, nodes: Mapping[str, Node], where: Execution, jobs: Scheduled
+) -> None:
     """Plan the runs of a part that it lacks."""
     number, part, place, repeats = wanted
     where.say(f"{place.name}: up to {repeats} runs")
-    if place.exists():
-        grow(place, repeats, "the next look")
-        return
-    choice = choice_of(suite.suite.items[number])
-    choice = replace(choice, nodes=(len(part.hosts),), repeats=repeats)
+    choice = replace(choice_of(suite.suite.items[number]), nodes=(len(part.hosts),))
     hosts = sorted(part.hosts, key=natural)
-    if not jobs.name:
-        prepare(choice, where.inventories, ",".join(hosts), str(place), "", where.wait, where.say)
-        return
-    nodes, settings = _of_jobs(hosts, where, jobs)
-    choice = scheduled.in_order_of_jobs(choice, settings, is_given=False)
-    scheduled.create(place, choice, nodes, settings, where.say)
+    of_part: Sequence[Node] = [node for name, node in nodes.items() if name in part.hosts]
+    settings = None
+    if jobs.name:
+        of_part, settings = _of_jobs(hosts, where, jobs)
+        choice = in_order_of_jobs(choice, settings, is_given=False)
+    say = where.say if not place.exists() else _nothing
+    create_case(place, choice, of_part, settings, say, f"{suite.path}: items.{number}")
+    grow(place, repeats, "the next look")
+
+
+def _nothing(_: str) -> None:
+    """Warnings about a plan are said once."""
 
 
 def _of_jobs(
@@ -130,18 +135,21 @@ def _runs_of(place: Path) -> int:
 
 
 def _refuse_other_nodes(suite: Resolved, where: Execution, jobs: Scheduled) -> None:
-    """Raise UserError if the inventory, the partition or the allocation lacks a node."""
-    place = f"{suite.path}: nodes"
-    if jobs.name:
-        try:
-            _of_jobs(suite.nodes, where, jobs)
-        except UserError as error:
-            if error.where == "--nodelist":
-                known = f"salloc --nodelist={','.join(suite.nodes)}, or other `nodes:` in the suite"
-                error.where, error.hint = place, known
-            raise
-        return
-    names = [node.name for node in read_inventory(where.inventories)]
-    if unknown := [name for name in suite.nodes if name not in names]:
+    """Raise UserError if the partition or the allocation lacks a node."""
+    try:
+        _of_jobs(suite.nodes, where, jobs)
+    except UserError as error:
+        if error.where == "--nodelist":
+            known = f"salloc --nodelist={','.join(suite.nodes)}, or other `nodes:` in the suite"
+            error.where, error.hint = f"{suite.path}: nodes", known
+        raise
+
+
+def _inventory(suite: Resolved, where: Execution) -> dict[str, Node]:
+    """The nodes of the inventory. Raises UserError if it lacks one of the suite."""
+    nodes = {node.name: node for node in read_inventory(where.inventories, connects=True)}
+    if unknown := [name for name in suite.nodes if name not in nodes]:
         hint = "name the inventory with -i, or in the suite: `inventory: PATH`"
-        raise lacks_nodes("the inventory", names, ", ".join(unknown), place, hint)
+        place = f"{suite.path}: nodes"
+        raise lacks_nodes("the inventory", [*nodes], ", ".join(unknown), place, hint)
+    return nodes

@@ -54,9 +54,9 @@ class Published(Entry):
 
 
 class Reference(Entry):
-    """A target that a part of the cluster sets."""
+    """A target that a part of the cluster sets, by the name of the part."""
 
-    reference: Name
+    reference: StrictStr
 
 
 Percent = Annotated[StrictStr, AfterValidator(_percent)]

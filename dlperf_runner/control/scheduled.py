@@ -19,6 +19,7 @@ from ..campaign import job_files, jobs, lock
 from ..catalog.reader import load_catalog
 from ..core.errors import UserError, lacks_nodes, unknown_name
 from ..core.files import open_read, read_text, write_whole
+from ..core.lists import shortened
 from ..core.node import ENVIRONMENTS, JOB_ENGINES, Node
 from ..core.paths import shipped
 from ..plan import inventory
@@ -36,6 +37,7 @@ from .rounds import (
     Execution,
     Policy,
     execute_campaign,
+    refuse_others,
     run_rounds,
 )
 
@@ -217,6 +219,32 @@ def create(
     """Write a new campaign for a scheduler. Its directory must be one that the nodes see, too."""
     campaigns.create_campaign(directory, *planned(choice, nodes, say), file=file)
     job_files.record(directory, settings)
+
+
+def create_case(
+    directory: Path,
+    choice: Choice,
+    nodes: Sequence[Node],
+    settings: job_files.SchedulerSettings | None,
+    say: Callable[[str], None],
+    where: str,
+) -> None:
+    """Write a new campaign with one run, or leave the one that exists. Raises UserError if the
+    choice has several cases, or if that campaign has other runs."""
+    choice, nodes, runs = planned(replace(choice, repeats=1), nodes, say)
+    if len(cases := list(dict.fromkeys(run.case for run in runs))) > 1:
+        raise UserError(
+            "the choice has several cases",
+            where=where,
+            expected="one: name workload, model, precision, batch-size, nodes, gpus-per-node",
+            found=shortened(cases),
+        )
+    if directory.exists():
+        refuse_others(directory, runs)
+        return
+    campaigns.create_campaign(directory, choice, nodes, runs)
+    if settings:
+        job_files.record(directory, settings)
 
 
 def run(directory: Path, say: Callable[[str], None], policy: Policy = AS_PLANNED) -> list[str]:

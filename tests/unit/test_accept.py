@@ -9,18 +9,21 @@ import subprocess
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from accepted import SUITE, campaigns, speeds
 from command_line import call, output
 from make_logs import gluoncv, write
-from plan_examples import lab_nodes
+from plan_examples import gpu_nodes, lab_nodes
 from recorded_campaign import end
 
 from dlperf_runner.accept.runs import at_once
 from dlperf_runner.accept.suite import Part
-from dlperf_runner.campaign.directory import remaining_plan
+from dlperf_runner.campaign.directory import read_plan, remaining_plan
 from dlperf_runner.core.node import Node
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture
@@ -203,6 +206,41 @@ def test_parts_are_measured_until_they_are_decided(tmp_path: Path, lab: list[str
     number = len(lab)
     again = call("accept", suite, "--measure", tmp_path / "measured", "--json", status=1)
     assert (again.document, len(lab)) == (first.document, number)
+
+
+def test_the_suite_of_the_page_is_planned_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (DOCS / "acceptance.md").read_text()
+    suite = tmp_path / "suite.yml"
+    suite.write_text(dedent(text.partition("in `suite.yml`:\n")[2].partition("3. **")[0]))
+    nodes = gpu_nodes(4, 8, stack="h100-cuda12.9", accelerator="NVIDIA H100 80GB HBM3")
+
+    def at_once(places: Sequence[Path], _: object) -> list[str]:
+        planned.extend(len(read_plan(place)["runs"]) for place in places)
+        return []
+
+    planned: list[int] = []
+    monkeypatch.setattr("dlperf_runner.accept.runs.run_at_once", at_once)
+    monkeypatch.setattr("dlperf_runner.accept.runs.read_inventory", lambda *_, **__: nodes)
+    printed = output("accept", suite, "--measure", tmp_path / "measured", status=1)
+    assert planned == [5] * (4 + 2 + 6)
+    assert "undecided: 11 undecided." in printed
+    # Without `model`, an item means three collectives: that is refused before anything runs.
+    suite.write_text(suite.read_text().replace("    model: nccl-all-reduce\n", ""))
+    printed = output("accept", suite, "--measure", tmp_path / "other", status=2)
+    assert "items.2: the choice has several cases" in printed
+    assert len(planned) == 12
+
+
+def test_a_folder_of_another_suite_is_not_gone_on_with(tmp_path: Path, lab: list[str]) -> None:
+    suite, item = tmp_path / "suite.yml", "{workload: mxnet-resnet50v1b, gpus_per_node: 1"
+    text = f"nodes: [node1]\nitems:\n  - {item}, parts: each node, target: 20 samples/s}}\n"
+    suite.write_text(text)
+    output("accept", suite, "--measure", tmp_path / "measured", status=1)
+    suite.write_text(text.replace("gpus_per_node: 1", "gpus_per_node: 1, iterations: 60"))
+    printed = output("accept", suite, "--measure", tmp_path / "measured", status=2)
+    assert "the choice, the catalogue or this program is another one" in printed
 
 
 def test_parts_that_share_no_node_are_measured_at_once() -> None:
