@@ -208,6 +208,34 @@ def test_a_planted_sleep_of_2_percent_in_one_of_32_commits_is_found() -> None:
     assert len(right) >= 27
 
 
+def test_the_commit_with_the_sleep_is_found_from_a_clone_to_a_verdict(
+    tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The 21st of 32 commits sleeps for 2 % of a step; a run's speed follows from its commit."""
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run([*git, "init", "-q"], check=True)
+    for number in range(32):
+        (tmp_path / "sleep").write_text("0.02" if number >= 20 else "0")
+        subprocess.run([*git, "add", "sleep"], check=True)
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", str(number)], check=True)
+    log = subprocess.check_output([*git, "log", "--format=%H", "--reverse"], text=True).split()
+    numbers = random.Random(5)  # noqa: S311  not for secrets
+
+    def execute(directory: Path, _: object) -> list[str]:
+        for run in remaining_plan(directory)["runs"]:
+            commit = run["commands"][0]["env"]["COMMIT"]
+            sleep = subprocess.check_output([*git, "show", f"{commit}:sleep"], text=True)
+            end(directory, run, 90000 * numbers.gauss(1, 0.003) / (1 + float(sleep)))
+        return []
+
+    monkeypatch.setattr("dlperf_runner.ab.turns.execute", execute)
+    versions = ("--name", "COMMIT", "--versions", f"{log[0]}..{log[-1]}")
+    options = (*versions, "--repository", tmp_path, "--campaign", tmp_path / "steps")
+    found = call("bisect", *CHOICE, *options, "--json", status=0).document
+    assert found["version"] == log[20]
+    assert len(found["steps"]) <= steps_of(32)
+
+
 def test_a_list_that_is_not_slower_at_its_end() -> None:
     found = search(["0", "1", "2"], planted(9, random.Random(3)))  # noqa: S311
     assert (found.version, found.why) == (None, "the last version is not slower: 2")
