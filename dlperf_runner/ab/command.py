@@ -18,10 +18,9 @@ from ..options import (
     option,
     print_errors,
     print_json,
-    print_note,
     screen,
 )
-from ..options.scheduler import of_scheduler, scheduled
+from ..options.scheduler import of_scheduler
 from ..plan.choice import fraction, parse_choice
 from .sides import OF_PAIRS
 
@@ -64,11 +63,10 @@ def command(
 
     Example: dlperf ab --workload nccl-allreduce --nodes 2 --a NCCL_ALGO=Ring --b NCCL_ALGO=Tree"""
     from ..campaign.directory import new_directory
-    from ..control.rounds import Execution
     from ..results.load import load_results
     from .pairs import PairedTest, judge
-    from .sides import create, sides_of
-    from .turns import measure
+    from .sides import sides_of
+    from .turns import run_in_turns
 
     test = PairedTest(fraction(within, "--within"), most)
     problems: list[str] = []
@@ -83,11 +81,7 @@ def command(
     else:
         sides = sides_of({"--a": a, "--b": b})
         folder = Path(campaign or new_directory()).resolve()
-        places = (folder / "a", folder / "b")
-        for place, side in zip(places, sides, strict=True):
-            create(place, side, chosen, scheduled(chosen), print_note)
-        where = Execution(chosen.inventories, chosen.wait, print_note)
-        document, problems = measure(*places, test, where)
+        document, problems = run_in_turns(folder, sides, chosen, test)
         document |= {"side_a": str(sides[0]), "side_b": str(sides[1])}
     if as_json:
         print_json(document)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,26 @@ from ..campaign.directory import missing_runs
 from ..compare.verdicts import UNDECIDED
 from ..control.rounds import Execution, grow
 from ..control.scheduled import execute
+from ..options import Chosen, print_note
+from ..options.scheduler import scheduled
 from ..results.load import load_results
 from .pairs import Decide, PairedTest, judge
+from .sides import Side, create
+
+
+def run_in_turns(
+    folder: Path,
+    sides: Sequence[Side],
+    chosen: Chosen,
+    test: PairedTest,
+    decide: Decide | None = None,
+) -> tuple[dict[str, Any], list[str]]:
+    """`measure` of two sides, each in a campaign of the folder, which may exist."""
+    a, b = (folder / name for name in "ab")
+    for place, side in zip((a, b), sides, strict=True):
+        create(place, side, chosen, scheduled(chosen), print_note)
+    where = Execution(chosen.inventories, chosen.wait, print_note)
+    return measure(a, b, test, where, decide)
 
 
 def measure(

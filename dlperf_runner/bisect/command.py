@@ -16,7 +16,7 @@ from ..core.errors import UserError
 from ..core.files import decoded, read_bytes
 from ..core.lists import counted
 from ..options import AsJson, Chosen, chooses, option, print_errors, print_json, print_note, screen
-from ..options.scheduler import of_scheduler, scheduled
+from ..options.scheduler import of_scheduler
 from ..plan.choice import fraction
 from .search import FirstSlow, Step, decide_by, search, step_test, steps_of
 
@@ -67,10 +67,9 @@ def command(
     `ab`. The exit status is 1 if it is not found.
 
     Example: dlperf bisect --workload mine --name revision --versions v1.0..main --repository ."""
-    from ..ab.sides import create, parse_side
-    from ..ab.turns import measure
+    from ..ab.sides import parse_side
+    from ..ab.turns import run_in_turns
     from ..campaign.directory import new_directory
-    from ..control.rounds import Execution
 
     known = versions_of(versions, repository)
     if not name.isidentifier():
@@ -78,18 +77,14 @@ def command(
     folder = Path(campaign or new_directory()).resolve()
     test = step_test(len(known), fraction(error, "--error"), most)
     decide = decide_by(fraction(slower, "--slower"))
-    place = Execution(chosen.inventories, chosen.wait, print_note)
     problems: list[str] = []
 
     def judge(version: str) -> Step:
         number = known.index(version)
         print_note(f"{version}: version {number + 1} of {len(known)}")
-        sides = {"a": known[0], "b": version}
-        places = [folder / str(number + 1) / side for side in sides]
-        for own, value in zip(places, sides.values(), strict=True):
-            side = parse_side([f"{name}={value}"], "--versions")
-            create(own, side, chosen, scheduled(chosen), print_note)
-        document, went_wrong = measure(places[0], places[1], test, place, decide)
+        sides = [parse_side([f"{name}={value}"], "--versions") for value in (known[0], version)]
+        step = folder / str(number + 1)
+        document, went_wrong = run_in_turns(step, sides, chosen, test, decide)
         problems.extend(went_wrong)
         low, high = document["low"], document["high"]
         return Step(version, document["verdict"], low, high, document["judged_pairs"])

@@ -348,8 +348,8 @@ def _refuse_other(recorded: Mapping[str, Any], run: Run, where: str) -> None:
     for name, value in json.loads(json.dumps(asdict(run))).items():
         if name not in _LIMITS and recorded.get(name) != value:
             raise UserError(
-                "the choice, the catalogue or this program is another one than when the campaign"
-                " was planned, so more runs would be of another kind",
+                "the choice, the catalogue or this program has changed since the campaign was"
+                " planned, so more runs would be of another kind",
                 where=where,
                 expected=f"{name} {recorded.get(name)!r} of {recorded['id']}",
                 found=repr(value),

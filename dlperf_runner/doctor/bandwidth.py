@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,23 +18,14 @@ from ..core.errors import UserError
 from ..core.files import stored
 from ..core.node import Node
 from ..plan.choice import parse_choice
+from ..plan.make import make_plan
 from .findings import Finding, Status, check_finding
 
 if TYPE_CHECKING:
-    from ..plan.choice import Choice
-from collections import Counter
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from ..plan.make import make_plan
-
-if TYPE_CHECKING:
-    from ..catalog.reader import Catalog
     from ..core.case import Run
-    from ..core.node import Node
     from ..plan.choice import Choice
 
-
+Group = Sequence[Node]
 # Without a limit in the stack, a group is slow below this share of the better half of its equals.
 # That is a warning, because nobody said what they should reach.
 FAIR = 0.8
@@ -124,51 +116,45 @@ def _finding(
 ) -> Finding:
     if group.busbw is None:
         return Finding(name, check, "failed", "a measurement", group.problem, hint)
-    found = f"{group.busbw:.4g} GB/s {how}"
+    found = f"{_value(group)} {how}"
     if limit.gbps is None:
         return Finding(name, check, "ok", "any", found)
     expected = f"{limit.gbps:.4g} GB/s or more"
-    return check_finding(
-        name, check, not _is_slow(group, limit), expected, found, hint, limit.otherwise
-    )
+    is_ok = not _is_slow(group, limit)
+    return check_finding(name, check, is_ok, expected, found, hint, limit.otherwise)
 
 
 def _of_pairs(pairs: Sequence[GroupBandwidth], limit: Limit) -> Iterator[Finding]:
-    slow = [pair for pair in pairs if _is_slow(pair, limit)]
     names = dict.fromkeys(name for pair in pairs for name in pair.nodes)
-    blamed = {name for name in names if _all_slow(name, pairs, slow)}
+    of_names = {name: [pair for pair in pairs if name in pair.nodes] for name in names}
+    blamed = {
+        name
+        for name, own in of_names.items()
+        if len(own) > 1 and all(_is_slow(pair, limit) for pair in own)
+    }
     # If every pair is slow, no node stands out.
     blamed = blamed if len(blamed) < len(names) else set()
-    for name in names:
-        own = [pair for pair in slow if name in pair.nodes]
-        if name in blamed:
-            told = ", ".join(_told(pair, name) for pair in own)
-            is_measured = limit.gbps is not None
-            expected = (
-                f"{limit.gbps:.4g} GB/s or more with each" if is_measured else "a measurement"
-            )
-            failed = any(pair.busbw is None for pair in own)
-            status: Status = "failed" if failed else limit.otherwise
-            yield Finding(name, f"{CHECK} of its network", status, expected, told, _NETWORK)
+    for name in (name for name in names if name in blamed):
+        own = of_names[name]
+        others = (next(node for node in pair.nodes if node != name) for pair in own)
+        found = ", ".join(f"{_value(p)} with {o}" for p, o in zip(own, others, strict=True))
+        is_measured = limit.gbps is not None
+        expected = f"{limit.gbps:.4g} GB/s or more with each" if is_measured else "a measurement"
+        failed = any(pair.busbw is None for pair in own)
+        status: Status = "failed" if failed else limit.otherwise
+        yield Finding(name, f"{CHECK} of its network", status, expected, found, _NETWORK)
     for pair in pairs:
         if not blamed & set(pair.nodes):
             check = f"{CHECK} of {' and '.join(pair.nodes)}"
             yield _finding("", check, pair, limit, "between them", _LINK)
 
 
-def _all_slow(name: str, pairs: Sequence[GroupBandwidth], slow: Sequence[GroupBandwidth]) -> bool:
-    own = [pair for pair in pairs if name in pair.nodes]
-    return len(own) > 1 and all(pair in slow for pair in own)
-
-
 def _is_slow(group: GroupBandwidth, limit: Limit) -> bool:
     return group.busbw is None or (limit.gbps is not None and group.busbw < limit.gbps)
 
 
-def _told(pair: GroupBandwidth, name: str) -> str:
-    (other,) = (node for node in pair.nodes if node != name)
-    value = pair.problem if pair.busbw is None else f"{pair.busbw:.4g} GB/s"
-    return f"{value} with {other}"
+def _value(group: GroupBandwidth) -> str:
+    return group.problem if group.busbw is None else f"{group.busbw:.4g} GB/s"
 
 
 MESSAGE_BYTES = {"gpu": 16 * 2**30, "cpu": 16 * 2**20}
@@ -189,7 +175,7 @@ def find_slow(
     stack = load_catalog().stack_of(nodes[0])
     try:
         choice = _choice(nodes, stack.accelerator)
-        runs = list(group_runs(choice, load_catalog(), [nodes]))
+        runs = list(group_runs(choice, [nodes]))
         campaigns.create_campaign(directory, choice, nodes, runs)
         say(f"measuring the bus bandwidth of all nodes: {directory}")
         problems = execute(directory, inventories, "", say)
@@ -198,7 +184,7 @@ def find_slow(
         groups = _groups(nodes)
         if groups and not is_enough(whole, stack.least_bus_bandwidth):
             say(f"measuring {len(groups)} nodes and pairs")
-            more = list(group_runs(choice, load_catalog(), groups))
+            more = list(group_runs(choice, groups))
             why = {run.case: "the nodes together do not show that none is slow" for run in more}
             campaigns.add_revision(directory, [asdict(run) for run in more], why)
             problems = execute(directory, inventories, "", say)
@@ -246,15 +232,12 @@ def _of_run(directory: Path, run: Mapping[str, Any], problems: Sequence[str]) ->
         return GroupBandwidth(names, None, str(error))
 
 
-Group = Sequence["Node"]
-
-
-def group_runs(choice: Choice, catalog: Catalog, groups: Sequence[Group]) -> Iterator[Run]:
+def group_runs(choice: Choice, groups: Sequence[Group]) -> Iterator[Run]:
     """One run per group, on all its nodes. Groups of the same size are repeats of one case. The
     choice must select one case."""
     counts: Counter[str] = Counter()
     for group in groups:
-        (run,) = make_plan(replace(choice, nodes=(len(group),), repeats=1), catalog, group)
+        (run,) = make_plan(replace(choice, nodes=(len(group),), repeats=1), load_catalog(), group)
         counts[run.case] += 1
         repeat = counts[run.case]
         yield replace(run, id=f"{run.case}/r{repeat}", repeat=repeat)

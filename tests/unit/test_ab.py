@@ -130,12 +130,12 @@ def test_a_folder_with_other_versions_is_not_gone_on_with(tmp_path: Path, made: 
     ab(tmp_path / "ab", 200, 190)
     sides = ("--a", "SPEED=200", "--b", "SPEED=220", "--campaign", tmp_path / "ab")
     printed = output("ab", *CHOICE, *sides, status=2)
-    assert "the choice, the catalogue or this program is another one" in printed
+    assert "the choice, the catalogue or this program has changed" in printed
     assert "start a new campaign" in printed
     folder = ("--name", "SPEED", "--campaign", tmp_path / "steps", "--slower", "5%")
     call("bisect", *CHOICE, *folder, "--versions", "200,190")
     printed = output("bisect", *CHOICE, *folder, "--versions", "200,230", status=2)
-    assert "the choice, the catalogue or this program is another one" in printed
+    assert "the choice, the catalogue or this program has changed" in printed
 
 
 def test_too_few_pairs(tmp_path: Path) -> None:

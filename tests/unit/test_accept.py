@@ -240,7 +240,7 @@ def test_a_folder_of_another_suite_is_not_gone_on_with(tmp_path: Path, lab: list
     output("accept", suite, "--measure", tmp_path / "measured", status=1)
     suite.write_text(text.replace("gpus_per_node: 1", "gpus_per_node: 1, iterations: 60"))
     printed = output("accept", suite, "--measure", tmp_path / "measured", status=2)
-    assert "the choice, the catalogue or this program is another one" in printed
+    assert "the choice, the catalogue or this program has changed" in printed
 
 
 def test_parts_that_share_no_node_are_measured_at_once() -> None:

@@ -258,7 +258,7 @@ def test_runs_of_another_catalogue_are_no_repeats(tmp_path: Path) -> None:
     plan["runs"][1]["total_steps"] = 13
     with pytest.raises(UserError) as caught:
         more_runs(plan, {UNSTEADY: 2}, load_catalog(), "c/plan.json")
-    assert "c/plan.json: the catalogue or this program has changed" in str(caught.value)
+    assert "c/plan.json: the choice, the catalogue or this program has changed" in str(caught.value)
     assert f"expected total_steps 13 of {UNSTEADY}/r1, found 12" in str(caught.value)
     # Cases that get no more runs do not matter.
     assert more_runs(plan, {STEADY: 2}, load_catalog(), "c/plan.json")
