@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter, itemgetter
@@ -191,7 +191,10 @@ def _evidence(
     no_bus = no_bus if has_bandwidth else f"none is published on {case.topology}"
     bus, about[budget.BUS] = busses.get(case.topology, (None, no_bus))
     runs, ratio = _runs(results, key), None if base is None else base.ratio
-    devices = _of_devices(case, hunts, about, commands)
+    on = {host for run in of_case for host in run.hosts}
+    devices = _of_devices(
+        case, [row for each in hunts for row in _rows_on(on, each)], about, commands
+    )
     return Observations(size, case.ratio, ratio, runs, fractions, bus, devices, about), commands
 
 
@@ -260,13 +263,20 @@ def bus_bandwidths(bandwidth: Results) -> Busses:
     return busses
 
 
+def _rows_on(nodes: Set[str], hunt: Results) -> Iterator[Row]:
+    """The rows of a hunt's runs on all of these nodes."""
+    rows = throughput(hunt.frame)
+    for number, row in zip(rows.index, records(rows), strict=True):
+        if nodes <= {*hunt.runs[number].hosts}:
+            yield row
+
+
 def _of_devices(
-    case: Compared, hunts: Sequence[Results], about: dict[str, str], commands: dict[str, str]
+    case: Compared, rows: Sequence[Row], about: dict[str, str], commands: dict[str, str]
 ) -> dict[str, float]:
     """The rates of matrix products and copies as fractions of the data sheet's, if the catalogue
-    has that. Hunts multiply in bf16."""
+    has that. Hunts, whose rows these are, multiply in bf16."""
     product = case.row["accelerator"]
-    rows = [row for hunt in hunts for row in records(throughput(hunt.frame))]
     fractions = {}
     # A product of matrices with n rows is 2 n**3 operations; a copy of n bytes moves 2 n.
     for name, kind, peak, unit, power, scale in (
@@ -276,7 +286,7 @@ def _of_devices(
         if peak is None:
             continue
         commands[name] = f"dlperf doctor --hunt {kind}"
-        about[name] = f"no --hunt has {kind} on {product}"
+        about[name] = f"no --hunt has {kind} on these nodes, {product}"
         rates = [
             row["value"] * 2 * float(read_parameters(row["parameters"])["size"]) ** power / scale
             for row in rows

@@ -213,7 +213,7 @@ def test_the_suite_of_the_page_is_planned_whole(
 ) -> None:
     text = (DOCS / "acceptance.md").read_text()
     suite = tmp_path / "suite.yml"
-    suite.write_text(dedent(text.partition("in `suite.yml`:\n")[2].partition("3. **")[0]))
+    suite.write_text(dedent(text.partition("prints them:\n")[2].partition("3. **")[0]))
     nodes = gpu_nodes(4, 8, stack="h100-cuda12.9", accelerator="NVIDIA H100 80GB HBM3")
 
     def at_once(places: Sequence[Path], _: object) -> list[str]:

@@ -288,6 +288,10 @@ def test_matrix_products_and_memory_are_compared_with_the_data_sheet(tmp_path: P
     assert "of 2,039 GB/s (NVIDIA A100 data sheet, quoted" in items["memory bandwidth"]["detail"]
     alone = explained(own, "--hunt", memory)["items"]
     assert alone["matrix products"]["kind"] == "not measured"
+    record = next(memory.rglob("run.json"))
+    record.write_text(record.read_text().replace('"node1"', '"node9"'))
+    elsewhere = explained(own, "--hunt", memory)["items"]
+    assert elsewhere["memory bandwidth"]["kind"] == "not measured"
 
 
 def test_a_campaign_without_bandwidths_is_refused(tmp_path: Path) -> None:
