@@ -294,13 +294,6 @@ def _samples(
         path = os.path.relpath(run.path, folder)
         for part in _parts_of(samples, run.hosts, path):
             sample = samples[part]
-            if sample.unit not in ("", row["unit"]):
-                raise UserError(
-                    "the runs of a part count different things",
-                    where=path,
-                    expected=sample.unit,
-                    found=row["unit"],
-                )
             if row["nodes"] != len(part.hosts) and run.hosts:
                 continue
             sample.cases[case_key(row)] = None

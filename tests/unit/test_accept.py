@@ -397,6 +397,23 @@ def test_another_signature_shows(suite: Path, results: Path, key: Path, tmp_path
     assert "suite margin: missing on the page, 6% here" in output(*check, status=1)
 
 
+def test_a_check_says_that_the_nodes_are_those_of_the_page(results: Path, tmp_path: Path) -> None:
+    """A page can have fewer nodes than were delivered."""
+    suite = tmp_path / "suite.yml"
+    suite.write_text(SUITE.replace("nodes: [node1, node2, node3]", "inventory: hosts"))
+    (tmp_path / "hosts").write_text("[nodes]\nnode1\nnode2\n")
+    output("accept", suite, "--results", results, "--page", tmp_path / "page")
+    (tmp_path / "hosts").write_text("[nodes]\nnode1\nnode2\nnode3\n")
+    check = call("accept", suite, "--results", results, "--check", tmp_path / "page")
+    assert "nodes as the page has them, not hosts: node1, node2" in check.err
+
+
+def test_runs_without_the_container_of_an_item_do_not_count(suite: Path, results: Path) -> None:
+    suite.write_text(SUITE.replace("    parts", "    container: podman\n    parts"))
+    document = call("accept", suite, "--results", results, "--json", status=1).document
+    assert {part["why"] for part in document["parts"]} == {"too few runs: no valid run"}
+
+
 @pytest.mark.parametrize(
     "document",
     [
