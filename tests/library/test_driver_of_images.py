@@ -79,16 +79,12 @@ def test_the_driver_of_a_cloud_image_is_replaced_as_a_whole(
     ("distribution", "kernel", "remedy"),
     [
         (
-            "Rocky",
-            "5.14.0-427.13.1.el9_4.x86_64",
-            "--repofrompath=vault,https://dl.rockylinux.org/vault/rocky/9.4/AppStream/x86_64/os/"
-            " kernel-devel-5.14.0-427.13.1.el9_4.x86_64",
+            *("Rocky", "5.14.0-427.13.1.el9_4.x86_64"),
+            "=vault,https://dl.rockylinux.org/vault/rocky/9.4/AppStream/x86_64/os/ kernel-devel-",
         ),
         (
-            "AlmaLinux",
-            "4.18.0-513.5.1.el8_9.x86_64",
-            "--repofrompath=vault,https://vault.almalinux.org/8.9/BaseOS/x86_64/os/"
-            " kernel-devel-4.18.0-513.5.1.el8_9.x86_64",
+            *("AlmaLinux", "4.18.0-513.5.1.el8_9.x86_64"),
+            "=vault,https://vault.almalinux.org/8.9/BaseOS/x86_64/os/ kernel-devel-",
         ),
         ("Red", "5.14.0-427.13.1.el9_4.x86_64", "enable a repository"),
         ("Red", "6.12.0-custom", "Boot the newest kernel"),
@@ -101,7 +97,7 @@ def test_a_kernel_whose_headers_are_in_the_vault_is_refused_before_anything_chan
     node = {"kernel": kernel, "is_container": False, "offers_headers": False}
     refused = headers_refusal(node, distribution)
     assert refused.startswith("No repository of the node has the headers of its running kernel")
-    assert remedy in refused
+    assert remedy + kernel * remedy.endswith("-") in refused
     for changed in ({"offers_headers": True}, {"offers_headers": None}, {"is_container": True}):
         assert headers_refusal(node | changed, distribution) == ""
 

@@ -84,20 +84,12 @@ def test_a_node_of_the_published_tests(tmp_path: Path) -> None:
 
 
 def test_the_published_topology() -> None:
-    found = words.topology(V100_TOPOLOGY)
-    assert list(found["links"]) == [f"GPU{n}" for n in range(8)] + ["mlx5_0"]
-    assert found["links"]["GPU0"] == {
-        "GPU1": "NV1",
-        "GPU2": "NV1",
-        "GPU3": "NV2",
-        "GPU4": "NV2",
-        "GPU5": "SYS",
-        "GPU6": "SYS",
-        "GPU7": "SYS",
-        "mlx5_0": "NODE",
-    }
-    assert found["links"]["mlx5_0"]["GPU2"] == "PIX"
-    links = found["links"]
+    links = words.topology(V100_TOPOLOGY)["links"]
+    assert list(links) == [f"GPU{n}" for n in range(8)] + ["mlx5_0"]
+    others = ("NV1", "NV1", "NV2", "NV2", "SYS", "SYS", "SYS")
+    of_first = {f"GPU{n}": link for n, link in enumerate(others, start=1)}
+    assert links["GPU0"] == {**of_first, "mlx5_0": "NODE"}
+    assert links["mlx5_0"]["GPU2"] == "PIX"
     assert all(links[a][b] == links[b][a] for a in links for b in links[a])
 
 
@@ -228,25 +220,10 @@ def test_amds_driver_that_is_not_loaded_is_told(tmp_path: Path) -> None:
     assert (error["kind"], error["message"]) == ("no_amdgpu", "amdgpu: the module is not loaded")
 
 
-# What it says, its exit status, and what that is.
 SILENT = [
-    (
-        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.129",
-        18,
-        "version_mismatch",
-    ),
-    (
-        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure "
-        "that the latest NVIDIA driver is installed and running.",
-        9,
-        "no_driver",
-    ),
-    (
-        "Unable to determine the device handle for GPU 0000:B3:00.0: GPU is lost.  Reboot the "
-        "system to recover this GPU",
-        15,
-        "gpu_lost",
-    ),
+    ("Failed to initialize NVML: Driver/library version mismatch", 18, "version_mismatch"),
+    ("it couldn't communicate with the NVIDIA driver. Make sure that the latest", 9, "no_driver"),
+    ("Unable to determine the device handle for GPU 0000:B3:00.0: GPU is lost.", 15, "gpu_lost"),
     ("No devices were found", 6, "no_devices"),
     ("No devices were found", 0, "no_devices"),
     ("Failed to initialize NVML: Insufficient Permissions", 4, "no_permission"),
@@ -359,18 +336,8 @@ def numbers_in(value: Any) -> list[float]:
 
 PARTS = st.sampled_from(
     [
-        "GPU0",
-        "GPU1",
-        "NV2",
-        "SYS",
-        " X ",
-        "\t",
-        " ",
-        "\n",
-        "\nGPU0",
-        "CPU Affinity",
-        "0-3",
-        "\x1b[4m",
+        *("GPU0", "GPU1", "NV2", "SYS", " X ", "\t", " "),
+        *("\n", "\nGPU0", "CPU Affinity", "0-3", "\x1b[4m"),
     ]
 )
 

@@ -19,44 +19,28 @@ def diff(header: str, before: str, after: str) -> dict[str, Any]:
     return {"diff": [sides | {"before": before, "after": after}]}
 
 
+BEFORE, AFTER = "libnccl2 2.30.7-1 held\nold 1\n", "libnccl2 2.29.7-1 held\nnew 2 held\n"
+HELD = diff("packages of nccl", BEFORE, AFTER)
+SOURCE = "/etc/apt/sources.list.d/dlperf-docker.sources"
+GOVERNOR = diff("settings", "cpu_governor/0 powersave\n", "cpu_governor/0 performance\n")
+SERVICE = {"name": "docker", "state": "reloaded"}
+
+
 @pytest.mark.parametrize(
     ("action", "arguments", "result", "items"),
     [
         (
-            "package_family",
-            {},
-            diff(
-                "packages of nccl",
-                "libnccl2 2.30.7-1 held\nold 1\n",
-                "libnccl2 2.29.7-1 held\nnew 2 held\n",
-            ),
+            *("package_family", {}, HELD),
             [
-                ("packages", "libnccl2 2.30.7-1 -> 2.29.7-1"),
-                ("packages", "new 2 (new)"),
-                ("holds", "new"),
-                ("packages", "old 1 removed"),
+                *(("packages", "libnccl2 2.30.7-1 -> 2.29.7-1"), ("packages", "new 2 (new)")),
+                *(("holds", "new"), ("packages", "old 1 removed")),
             ],
         ),
-        (
-            "node_files",
-            {},
-            diff("/etc/apt/sources.list.d/dlperf-docker.sources", "", "URIs: x\n"),
-            [("package sources", "/etc/apt/sources.list.d/dlperf-docker.sources (new)")],
-        ),
+        ("node_files", {}, diff(SOURCE, "", "URIs: x\n"), [("package sources", f"{SOURCE} (new)")]),
         ("node_files", {}, diff("/etc/hosts", "a\n", "b\n"), [("files", "/etc/hosts")]),
         ("node_files", {}, diff("/x", "present\n", "absent\n"), [("files", "/x (removed)")]),
-        (
-            "node_tuning",
-            {},
-            diff("settings", "cpu_governor/0 powersave\n", "cpu_governor/0 performance\n"),
-            [("settings", "cpu_governor/0: powersave -> performance")],
-        ),
-        (
-            "ansible.builtin.systemd_service",
-            {"name": "docker", "state": "reloaded"},
-            {},
-            [("services", "docker: reloaded")],
-        ),
+        ("node_tuning", {}, GOVERNOR, [("settings", "cpu_governor/0: powersave -> performance")]),
+        ("ansible.builtin.systemd_service", SERVICE, {}, [("services", "docker: reloaded")]),
         ("ansible.builtin.user", {"name": "dlperf"}, {}, [("users", "user dlperf")]),
         ("ansible.builtin.copy", {"dest": "/etc/x"}, {}, [("files", "/etc/x")]),
         ("ansible.builtin.copy", {"dest": "{{ x }}"}, {}, [("other steps", "The task")]),

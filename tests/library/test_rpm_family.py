@@ -75,31 +75,27 @@ def test_a_transaction_is_read_even_where_its_lines_are_wrapped() -> None:
     assert rpm_family.removals(REMOVING) == ["cuda-drivers", "site-tools"]
 
 
+NO_KEY = "Public key for libnccl-2.30.0-1.rpm is not installed\nError: GPG check FAILED\n"
+CONFLICT = (
+    "Error:\n Problem: conflicting requests\n  - nothing provides dkms needed by kmod-nvidia\n"
+)
+NOT_THERE = (
+    "Errors during downloading metadata for repository 'x':\n  - Status code: 404 for http\n"
+)
+HELD_BY = "The application with PID 19 is: dnf-automatic"
+
+
 @pytest.mark.parametrize(
     ("said", "meaning", "remedy"),
     [
-        (
-            "Public key for libnccl-2.30.0-1.rpm is not installed\nError: GPG check FAILED\n",
-            "not signed with the repository's configured key",
-            "fingerprint",
-        ),
+        (NO_KEY, "not signed with the repository's configured key", "fingerprint"),
         ("Error: Unable to find a match: libnccl-9", "in this version", "--showduplicates"),
-        (
-            "Error:\n Problem: conflicting requests\n"
-            "  - nothing provides dkms needed by kmod-nvidia-open-dkms-3:580.105.08-1.el9.noarch\n",
-            "nothing provides dkms",
-            "EPEL",
-        ),
-        (
-            "Errors during downloading metadata for repository 'dlperf-docker':\n"
-            "  - Status code: 404 for http://10.0.0.1/repodata/repomd.xml\n",
-            "does not exist",
-            "dlperf_vendor_mirror",
-        ),
+        (CONFLICT, "nothing provides dkms", "EPEL"),
+        (NOT_THERE, "does not exist", "dlperf_vendor_mirror"),
         ("Curl error (6): Could not resolve host: mirror", "cannot reach", "dlperf_vendor_mirror"),
         (
-            "metadata already locked by 19\n  The application with PID 19 is: dnf-automatic\n",
-            "The application with PID 19 is: dnf-automatic; metadata already locked by 19",
+            f"already locked by 19\n  {HELD_BY}\n",
+            f"{HELD_BY}; already locked",
             "dlperf_lock_timeout",
         ),
     ],

@@ -31,6 +31,13 @@ OURS: dict[str, str | bytes] = {
 }
 
 
+CONFIGLESS = {"etc/sysconfig/slurmd": 'SLURMD_OPTIONS="--conf-server ctl:6817"'}
+OF_THE_PACKAGE: dict[str, str | bytes] = {
+    "etc/munge/munge.key": bytes(range(256)),
+    "var/lib/dlperf/undo/packages.json": '{"installed": {"munge:amd64": "0.5.15-2"}}',
+}
+
+
 @pytest.mark.parametrize(
     ("files", "foreign"),
     [
@@ -39,29 +46,21 @@ OURS: dict[str, str | bytes] = {
         ({"etc/slurm/slurm.conf": "ClusterName=site"}, ["/etc/slurm/slurm.conf"]),
         ({"opt/slurm/etc/slurm.conf": "ClusterName=aws"}, ["/opt/slurm/etc/slurm.conf"]),
         ({"run/slurm/conf/slurm.conf": ""}, ["/run/slurm/conf/slurm.conf"]),
-        # Configless: dell/omnia and OpenHPC start slurmd with the controller's name only.
-        (
-            {"etc/sysconfig/slurmd": 'SLURMD_OPTIONS="--conf-server ctl:6817"'},
-            ["/etc/sysconfig/slurmd (names a configuration elsewhere)"],
-        ),
+        # dell/omnia and OpenHPC start slurmd with the controller's name only.
+        (CONFIGLESS, ["/etc/sysconfig/slurmd (names a configuration elsewhere)"]),
         (
             process(7, "slurmd", "slurmd", "--conf-server=ctl", "-D"),
             ["slurmd --conf-server=ctl (process 7)"],
         ),
-        ({**OURS, **process(7, "slurmd", "slurmd", "-f", "/opt/s/slurm.conf")},
-         ["slurmd -f /opt/s/slurm.conf (process 7)"]),
+        (
+            {**OURS, **process(7, "slurmd", "slurmd", "-f", "/opt/s/slurm.conf")},
+            ["slurmd -f /opt/s/slurm.conf (process 7)"],
+        ),
         ({"etc/munge/munge.key": bytes(range(256)) * 4}, ["/etc/munge/munge.key"]),
         ({"opt/slurm/etc/munge.key": b"\x00\x01"}, ["/opt/slurm/etc/munge.key"]),
-        # That of the package that provisioning installed
-        (
-            {
-                "etc/munge/munge.key": bytes(range(256)),
-                "var/lib/dlperf/undo/packages.json": '{"installed": {"munge:amd64": "0.5.15-2"}}',
-            },
-            [],
-        ),
+        (OF_THE_PACKAGE, []),  # which provisioning installed
     ],
-)  # fmt: skip
+)
 def test_what_is_of_somebody_else(
     tmp_path: Path, files: dict[str, str | bytes], foreign: list[str]
 ) -> None:

@@ -373,3 +373,50 @@ def test_name_of_a_host_does_not_lead_out_of_the_directory(tmp_path: Path) -> No
     result = sampled(tmp_path / "r1", smi, sample_hosts={"../node 1": ""}, names=(".._node_1",))
     assert kept(result) == {"train.log", "telemetry-.._node_1.csv"}
     assert result["gpu_memory_mib"] == {"../node 1": {"0": 10, "1": 20}}
+
+
+# ---- memory that is still in use when a run has ended
+
+
+def with_memory(folder: Path, mib: int, processes: str = "") -> Path:
+    """A stand-in for nvidia-smi; the file `mib` says how much of device 0 is in use, a line for
+    each look; the last line stays."""
+    folder.mkdir()
+    (folder / "mib").write_text(f"{mib}\n")
+    (folder / "processes").write_text(processes)
+    two = TWO.format("$(head -n 1 mib)", 4).strip()
+    script = f'cd {folder}; case "$*" in *compute-apps*) cat processes; exit;; esac\necho "{two}"\n'
+    return program(folder, "nvidia-smi", script + "sed -i '$!{1d}' mib")
+
+
+def test_memory_that_the_run_leaves_on_a_device(tmp_path: Path) -> None:
+    """Of its own user's process, or of none that is visible. 100 MiB may come and go."""
+    smi = with_memory(tmp_path / "bin", 3)
+    uuid = "GPU-11111111-aaaa-bbbb-cccc-000000000000"
+    options = sampling(smi)
+
+    def left(run: str, mib: int, processes: str = "") -> Any:
+        (smi / "mib").write_text("3\n")
+        (smi / "processes").write_text("")
+        used = f"echo {mib} > {smi}/mib; echo '{processes}' > {smi}/processes"
+        result = call(tmp_path / run, "/bin/sh", "-c", used, **options)
+        assert (result["finished"], result["exit_status"]) == (True, 0)
+        rows = telemetry(tmp_path / run / "telemetry-node1.csv")
+        assert {row["memory_used_mib"] for row in rows} <= {"3", "4", str(mib)}
+        return result["left"]
+
+    assert left("r1", 90) == []
+    said = "node1: 12565 MiB of GPU 0 are in use, 12562 more than before the run, by"
+    assert left("r2", 12565) == [f"{said} no process that is visible there"]
+    name = Path(f"/proc/{os.getpid()}/comm").read_text().strip()
+    assert left("r3", 12565, f"{uuid}, {os.getpid()}, 503") == [f"{said} {name} ({os.getpid()})"]
+    # The device is none of the run's.
+    options |= sampling(smi, CUDA_VISIBLE_DEVICES="1")
+    assert left("r4", 12565) == []
+
+
+def test_memory_that_the_driver_frees_a_little_later(tmp_path: Path) -> None:
+    smi = with_memory(tmp_path / "bin", 3)
+    used = f"printf '12565\\n12565\\n12565\\n3\\n' > {smi}/mib"
+    result = call(tmp_path / "r1", "/bin/sh", "-c", used, **sampling(smi))
+    assert (result["left"], result["exit_status"]) == ([], 0)

@@ -181,11 +181,6 @@ def test_empty_options_are_not_given() -> None:
     assert call("plan", "--json", *options).out == call("plan", "--json").out
 
 
-def test_parameters() -> None:
-    out = call("plan", "-p", "image_size=32", "--parameter=classes=10").out
-    assert "--image-size 32 --classes 10" in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -232,12 +227,6 @@ def test_a_campaign_from_plan_to_status(tmp_path: Path) -> None:
     resumed = call("plan", "--resume", str(directory), "--json").document
     assert resumed["runs"] == []
     assert resumed["campaign"] == str(directory)
-
-
-def test_list_shows_the_catalogue() -> None:
-    assert "mxnet-resnet50v1b" in call("list").out
-    assert list(call("list", "stacks", "--json").document) == ["stacks"]
-    assert "one of workloads" in call("list", "stars", status=2).err
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, name: str, **functions: object) -> None:

@@ -1,8 +1,10 @@
 """Launches inside containers, as whole command lines: what runs bare, with an engine around it."""
 
 import shlex
+import subprocess
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,23 +46,13 @@ ON_FOUR_NODES = "dlperf-tensorflow-resnet50v1.5-builtin-docker_{precision}_b256_
 def docker_options(name: str) -> tuple[str, ...]:
     """What the containers of all nodes are started with."""
     return (
-        "--rm",
-        *("--name", name),
-        *("--pull", "never"),
-        *("--log-driver", "none"),
-        *("--network", "host"),
-        *("--uts", "host"),
-        *("--ipc", "host"),
-        *("--gpus", "all"),
-        *("--ulimit", "memlock=-1"),
-        *("--ulimit", "stack=67108864"),
-        *("--device", "/dev/infiniband"),
-        *("--cap-add", "IPC_LOCK"),
+        *("--rm", "--name", name, "--pull", "never", "--log-driver", "none"),
+        *("--network", "host", "--uts", "host", "--ipc", "host", "--gpus", "all"),
+        *("--ulimit", "memlock=-1", "--ulimit", "stack=67108864"),
+        *("--device", "/dev/infiniband", "--cap-add", "IPC_LOCK"),
         *("--volume", f"{SOURCE}:{SOURCE}:ro"),
         *("--volume", "/opt/dlperf/data:/opt/dlperf/data:ro"),
-        *("--volume", "/datasets:/datasets:ro"),
-        *("--workdir", SOURCE),
-        *("--env", "HOME=/tmp"),
+        *("--volume", "/datasets:/datasets:ro", "--workdir", SOURCE, "--env", "HOME=/tmp"),
         *("--volume", "/opt/dlperf/container:/opt/dlperf/container:ro"),
     )
 
@@ -79,58 +71,33 @@ def test_the_published_case_on_four_nodes_in_nvidias_image(precision: str) -> No
         *("/bin/sh", "-c", user + ' --volume "$HOME/.ssh:$HOME/.ssh:ro" "$@"', "docker"),
         *docker_options(name),
         *("--volume", "/etc/ssh/ssh_known_hosts:/etc/ssh/ssh_known_hosts:ro"),
-        *("--env", "OMP_NUM_THREADS"),
-        *("--env", "NCCL_DEBUG"),
-        *("--env", "NCCL_DEBUG_SUBSYS"),
-        *("--env", "NCCL_SOCKET_IFNAME"),
-        *("--env", "DLPERF_REMOTE_CONTAINER"),
-        *("--env", "DLPERF_REMOTE_USER"),
-        "--shm-size=1g",
-        image,
-        "mpirun",
-        *("--host", "node1:8,node2:8,node3:8,node4:8"),
-        *("-np", "32"),
-        *("--bind-to", "none"),
-        *("--map-by", "slot"),
-        *("--mca", "btl_tcp_if_include", "ib0"),
-        *("--mca", "oob_tcp_if_include", "ib0"),
-        *("--mca", "pml", "ob1"),
-        *("--mca", "btl", "^openib"),
-        *("--wdir", SOURCE),
-        *("-x", "OMP_NUM_THREADS"),
-        *("-x", "NCCL_DEBUG"),
-        *("-x", "NCCL_DEBUG_SUBSYS"),
+        *("--env", "OMP_NUM_THREADS", "--env", "NCCL_DEBUG", "--env", "NCCL_DEBUG_SUBSYS"),
+        *("--env", "NCCL_SOCKET_IFNAME", "--env", "DLPERF_REMOTE_CONTAINER"),
+        *("--env", "DLPERF_REMOTE_USER", "--shm-size=1g", image),
+        *("mpirun", "--host", "node1:8,node2:8,node3:8,node4:8", "-np", "32"),
+        *("--bind-to", "none", "--map-by", "slot"),
+        *("--mca", "btl_tcp_if_include", "ib0", "--mca", "oob_tcp_if_include", "ib0"),
+        *("--mca", "pml", "ob1", "--mca", "btl", "^openib", "--wdir", SOURCE),
+        *("-x", "OMP_NUM_THREADS", "-x", "NCCL_DEBUG", "-x", "NCCL_DEBUG_SUBSYS"),
         *("-x", "NCCL_SOCKET_IFNAME"),
         *("--mca", "plm_rsh_agent", "/opt/dlperf/container/remote_shell"),
-        *("--mca", "plm_rsh_no_tree_spawn", "1"),
-        "--leave-session-attached",
-        *("python", "-u", "tensorflow_resnet50.py"),
-        *("--batch-size", "256"),
-        *("--precision", precision),
-        *("--iterations", "500"),
-        *("--warmup-steps", "200"),
-        *("--display-every", "10"),
-        *("--image-size", "224"),
-        *("--classes", "1001"),
-        "--xla",
-        *("--inter-op-threads", "4"),
+        *("--mca", "plm_rsh_no_tree_spawn", "1", "--leave-session-attached"),
+        *("python", "-u", "tensorflow_resnet50.py", "--batch-size", "256"),
+        *("--precision", precision, "--iterations", "500", "--warmup-steps", "200"),
+        *("--display-every", "10", "--image-size", "224", "--classes", "1001"),
+        *("--xla", "--inter-op-threads", "4"),
     )
     assert command.cwd == SOURCE
     assert command.cleanup == ("docker", "rm", "--force", name)
-    assert command.env == {
-        "OMP_NUM_THREADS": "1",
-        "NCCL_DEBUG": "INFO",
-        "NCCL_DEBUG_SUBSYS": "INIT,NET",
-        "NCCL_SOCKET_IFNAME": "ib0",
-        "DLPERF_REMOTE_USER": "dlperf",
-        "DLPERF_REMOTE_CONTAINER": command.env["DLPERF_REMOTE_CONTAINER"],
-    }
+    container = command.env["DLPERF_REMOTE_CONTAINER"]
+    between_nodes = {"NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_SOCKET_IFNAME": "ib0"}
+    remote = {"DLPERF_REMOTE_USER": "dlperf", "DLPERF_REMOTE_CONTAINER": container}
+    usual = {"OMP_NUM_THREADS": "1", "NCCL_DEBUG": "INFO"}
+    assert command.env == {**usual, **between_nodes, **remote}
     # What the other nodes' shells are given: the same container, without the user's key.
-    assert tuple(shlex.split(command.env["DLPERF_REMOTE_CONTAINER"])) == (
+    assert tuple(shlex.split(container)) == (
         *("/bin/sh", "-c", user + ' "$@"', "docker"),
-        *docker_options(name),
-        "--shm-size=1g",
-        image,
+        *(*docker_options(name), "--shm-size=1g", image),
     )
 
 
@@ -168,14 +135,7 @@ def test_a_locally_built_image_runs_by_its_id() -> None:
 @pytest.mark.parametrize(
     ("images", "said"),
     [
-        (
-            {},
-            (
-                "host node1: dlperf_container_images",
-                "a tag alone is not accepted",
-                f"{NGC}: sha256:",
-            ),
-        ),
+        ({}, ("host node1: dlperf_container_images", "a tag alone", f"{NGC}: sha256:")),
         ({NGC: "20.12-tf1-py3"}, ("invalid digest", "64 hexadecimal digits", "'20.12-tf1-py3'")),
         ({NGC: DIGEST[:-1]}, ("invalid digest",)),
         ({NGC.split(":")[0]: DIGEST}, ("found nvcr.io/nvidia/tensorflow)",)),
@@ -287,25 +247,16 @@ def test_the_lab_in_podman() -> None:
     end = command.argv.index("/usr/bin/mpirun")
     assert command.argv[:end] == (
         *("/bin/sh", "-c", 'exec podman run --volume "$HOME/.ssh:/root/.ssh:ro" "$@"', "podman"),
-        "--rm",
-        *("--name", name),
-        *("--pull", "never"),
-        *("--log-driver", "none"),
-        *("--network", "host"),
-        *("--uts", "host"),
-        *("--ipc", "host"),
+        *("--rm", "--name", name, "--pull", "never", "--log-driver", "none"),
+        *("--network", "host", "--uts", "host", "--ipc", "host"),
         *("--volume", f"{source}:{source}:ro"),
         *("--volume", "/opt/dlperf/data:/opt/dlperf/data:ro"),
-        *("--workdir", source),
-        *("--env", "HOME=/tmp"),
+        *("--workdir", source, "--env", "HOME=/tmp"),
         *("--volume", "/opt/dlperf/container:/opt/dlperf/container:ro"),
         *("--volume", "/etc/ssh/ssh_known_hosts:/etc/ssh/ssh_known_hosts:ro"),
-        *("--env", "OMP_NUM_THREADS"),
-        *("--env", "OMPI_ALLOW_RUN_AS_ROOT"),
-        *("--env", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"),
-        *("--env", "DLPERF_REMOTE_CONTAINER"),
-        *("--env", "DLPERF_REMOTE_USER"),
-        f"localhost/dlperf-mxnet@{DIGEST}",
+        *("--env", "OMP_NUM_THREADS", "--env", "OMPI_ALLOW_RUN_AS_ROOT"),
+        *("--env", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "--env", "DLPERF_REMOTE_CONTAINER"),
+        *("--env", "DLPERF_REMOTE_USER", f"localhost/dlperf-mxnet@{DIGEST}"),
     )
     assert "/opt/dlperf/envs/mxnet/bin/python" in command.argv[end:]
     assert command.cleanup == ("podman", "rm", "--force", "--ignore", "--time", "0", name)
@@ -343,3 +294,53 @@ def test_what_runs_in_its_own_directory_finds_it_mounted() -> None:
 
 def test_names_of_containers_are_of_characters_that_engines_allow() -> None:
     assert container_name("a-b_c/r 1") == "dlperf-a-b_c-r-1"
+
+
+# ---- the remote shell, with a stand-in for ssh
+
+
+REMOTE_SHELL = Path(__file__).parents[2] / "roles/container/files/remote_shell.sh"
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Path:
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\necho "$1 $2 $3 $4 $5"\nshift 5\nexec /bin/sh -c "$*"\n')
+    ssh.chmod(0o755)
+    return tmp_path
+
+
+def remote_shell(path: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    # The container is a program here that shows its arguments, one a line.
+    container = shlex.join(["/usr/bin/printf", "<%s>\n", "it's", "two words"])
+    return subprocess.run(
+        ["/bin/sh", REMOTE_SHELL, *argv], check=False, capture_output=True, text=True,
+        env={
+            "PATH": f"{path}:/usr/bin:/bin",
+            "DLPERF_REMOTE_CONTAINER": container,
+            "DLPERF_REMOTE_USER": "bench",
+        },
+    )  # fmt: skip
+
+
+def test_the_remote_shell_brings_a_command_through_two_shells(stand_in: Path) -> None:
+    """mpirun's own command line: it quotes for one shell, pieces and all."""
+    command = ["PATH=/opt/mpi/bin:$PATH ; export PATH ;", "orted", "-mca", "a", '"it\'s; $HOME"']
+    done = remote_shell(stand_in, "node2", *command)
+    assert done.stdout.splitlines() == [
+        "-o BatchMode=yes -l bench node2",
+        "<it's>",
+        "<two words>",
+        "</bin/sh>",
+        "<-c>",
+        '<PATH=/opt/mpi/bin:$PATH ; export PATH ; orted -mca a "it\'s; $HOME">',
+    ]
+
+
+def test_an_image_without_ssh_is_said(tmp_path: Path) -> None:
+    (tmp_path / "sed").symlink_to("/bin/sed")
+    done = subprocess.run(
+        ["/bin/sh", REMOTE_SHELL, "node2", "orted"], check=False, capture_output=True, text=True,
+        env={"PATH": str(tmp_path)},
+    )  # fmt: skip
+    assert (done.returncode, "the image has no ssh" in done.stderr) == (127, True)

@@ -21,6 +21,7 @@ from dlperf_runner.plan.choice import Choice, parse_choice
 from dlperf_runner.plan.inventory import nodes_of
 from dlperf_runner.plan.make import make_plan, plan_document
 from dlperf_runner.plan.parameters import places
+from dlperf_runner.provision import datasets
 from dlperf_runner.report.plan_text import render
 
 WHERE = "host node1: dlperf_datasets"
@@ -229,3 +230,28 @@ def test_the_plan_is_one_document() -> None:
     again = json.loads(json.dumps(document))
     assert again["inventory"][0]["datasets"]["imagenet-ofrecord"]["parts"] == 256
     assert lab_nodes()[0].datasets == {}
+
+
+# ---- what datasets.yml computes of its plan
+
+
+RUNS: list[dict[str, Any]] = [
+    {"hosts": ["a"]},
+    {"hosts": ["a", "b"]},
+    {"hosts": ["b"], "dataset": "d"},
+]
+
+
+def test_a_node_checks_the_data_sets_that_its_runs_read() -> None:
+    assert datasets.of_runs(RUNS, "b") == ["d"]
+    assert datasets.of_runs(RUNS, "a") == []
+
+
+def test_runs_start_whose_nodes_are_all_ready() -> None:
+    hosts: dict[str, Any] = {"a": {"bench_ready": True, "bench_facts": {"cpu": 1}}, "b": {}}
+    assert datasets.ready_runs(RUNS, ["a", "b"], hosts) == {
+        "bench_possible": [0],
+        "bench_facts_by_host": {"a": {"cpu": 1}},
+    }
+    hosts["b"] = {"bench_ready": True, "bench_facts": {"cpu": 2}}
+    assert datasets.ready_runs(RUNS, ["a", "b"], hosts)["bench_possible"] == [0, 1, 2]

@@ -227,10 +227,6 @@ def test_a_missing_library_is_named_with_its_extra(
     assert module in error
 
 
-def test_an_unknown_format_is_refused(old: Path) -> None:
-    assert "one of prometheus, openmetrics, github" in call("export", "csv", old, status=2).err
-
-
 def test_mlflow_has_a_run_for_each_case(old: Path, new: Path, tmp_path: Path) -> None:
     mlflow = pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
     assert "6 runs added" in call("export", "mlflow", old, "-o", tmp_path, status=1).out

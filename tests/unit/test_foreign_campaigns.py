@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,17 +71,6 @@ def refused(place: Path, *words: object) -> None:
     said = " ".join(output(*words, status=2).split())
     assert LINK in said
     assert str(place) in said.replace(" ", "")
-
-
-@pytest.mark.parametrize("command", ["summarize", "report"])
-def test_a_dangling_manifest_creates_no_file(campaign: Path, home: Path, command: str) -> None:
-    (campaign / RUN / "$(touch stolen)").write_text("")
-    (campaign / "manifest.jsonl").unlink()
-    (campaign / "manifest.jsonl").symlink_to(os.path.relpath(home / ".bash_profile", campaign))
-    before = outside(home, campaign)
-    refused(campaign / "manifest.jsonl", command, campaign)
-    assert outside(home, campaign) == before
-    assert not (home / ".bash_profile").exists()
 
 
 @pytest.mark.parametrize(
@@ -221,15 +209,6 @@ def test_a_link_in_a_catalogue_is_not_kept_in_a_campaign(catalog: Path, tmp_path
     reader.forget()
     plan = ("plan", "--workload", "mine", "-i", "hosts.json", "--campaign", tmp_path / "campaign")
     refused(entry, *plan)
-
-
-def test_a_file_of_a_catalogue_is_packed(catalog: Path) -> None:
-    source = call("source", "--workload", "mine", "--json").document
-    with tarfile.open(source["path"]) as tar:
-        (member,) = (m for m in tar if m.isfile())
-        packed = tar.extractfile(member)
-        assert packed is not None
-        assert packed.read().decode() == PROGRAM
 
 
 def test_programs_on_nodes_write_through_no_link(tmp_path: Path) -> None:

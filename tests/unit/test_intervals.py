@@ -31,18 +31,13 @@ EARLY = [1.15, 0.88, 0.90, 0.74, 1.21]
 # ---- the median
 
 
-def test_interval_of_five_runs_is_their_range() -> None:
-    found = median_interval(FIVE)
-    assert (found.low, found.high) == (383.8, 385.37)
-    assert found.coverage == 1 - 2 / 2**5 == 0.9375
-
-
 @pytest.mark.parametrize(
     ("size", "rank", "coverage"),
     [
         # Conover, Practical Nonparametric Statistics, table A3 (binomial, p = 0.5), as
         # 1 - 2 P(X < rank); also David and Nagaraja, Order Statistics, section 7.1.
         (2, 1, 0.5),
+        (5, 1, 0.9375),
         (6, 1, 0.96875),
         (7, 1, 0.984375),
         (10, 2, 0.978515625),
@@ -66,14 +61,6 @@ def test_ranks_as_the_binomial_distribution_of_scipy_has_them(size: int, level: 
     assert found.coverage >= level or rank == 1
     # The next narrower one would cover too little.
     assert 1 - 2 * stats.binom.cdf(rank, size, 0.5) < level
-
-
-@pytest.mark.parametrize("size", [20, 101])
-def test_interval_as_the_quantile_test_of_scipy_has_it(size: int) -> None:
-    values = np.random.default_rng(size).lognormal(size=size).tolist()
-    reference = stats.quantile_test(values, q=0, p=0.5).confidence_interval(0.95)
-    found = median_interval(values)
-    assert (found.low, found.high) == (reference.low, reference.high)
 
 
 @pytest.mark.parametrize("values", [[], [5.0]])
@@ -252,14 +239,6 @@ def test_worked_example_of_hollander_and_wolfe() -> None:
     assert found.effect_size == pytest.approx(20 / 50)
     assert found.test == "Mann-Whitney, exact"
     assert found.least_p_value == pytest.approx(2 / math.comb(15, 5))
-
-
-def test_difference_is_that_of_b_over_a() -> None:
-    slower = [value - 50 for value in FIVE]
-    found = compare_samples(FIVE, slower)
-    assert (found.difference, found.effect_size) == (pytest.approx(-50), -1)
-    # No order of 10 values is more extreme: 2 / (10 over 5).
-    assert found.p_value == found.least_p_value == pytest.approx(2 / 252)
 
 
 @pytest.mark.parametrize("sizes", [(2, 2), (3, 5), (5, 5), (7, 20), (40, 40), (80, 60)])

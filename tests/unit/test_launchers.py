@@ -33,38 +33,22 @@ def exported(command: Command) -> list[str]:
 
 def test_mpirun_on_two_gpu_nodes() -> None:
     (command,) = launch("mpirun", program(), gpu_nodes(2))
+    env = {"OMP_NUM_THREADS": "1", **BETWEEN_NODES}
+    mca = {"btl_tcp_if_include": "ib0", "oob_tcp_if_include": "ib0", "pml": "ob1"}
+    mca["btl"] = "^openib"
     assert command == Command(
         host="node1",
         argv=(
-            "/usr/bin/mpirun",
-            *("--host", "node1:8,node2:8"),
-            *("-np", "16"),
-            *("--bind-to", "none"),
-            *("--map-by", "slot"),
-            *("--mca", "btl_tcp_if_include", "ib0"),
-            *("--mca", "oob_tcp_if_include", "ib0"),
-            *("--mca", "pml", "ob1"),
-            *("--mca", "btl", "^openib"),
-            *("--wdir", SOURCE),
-            *("-x", "OMP_NUM_THREADS"),
-            *("-x", "NCCL_DEBUG"),
-            *("-x", "NCCL_DEBUG_SUBSYS"),
-            *("-x", "NCCL_SOCKET_IFNAME"),
-            *TRAIN,
+            *("/usr/bin/mpirun", "--host", "node1:8,node2:8", "-np", "16"),
+            *("--bind-to", "none", "--map-by", "slot"),
+            *("--mca", "btl_tcp_if_include", "ib0", "--mca", "oob_tcp_if_include", "ib0"),
+            *("--mca", "pml", "ob1", "--mca", "btl", "^openib", "--wdir", SOURCE),
+            *("-x", "OMP_NUM_THREADS", "-x", "NCCL_DEBUG", "-x", "NCCL_DEBUG_SUBSYS"),
+            *("-x", "NCCL_SOCKET_IFNAME", *TRAIN),
         ),
-        env={"OMP_NUM_THREADS": "1", **BETWEEN_NODES},
+        env=env,
         cwd=SOURCE,
-        each_rank={
-            "argv": TRAIN,
-            "env": {
-                "OMP_NUM_THREADS": "1",
-                **BETWEEN_NODES,
-                "OMPI_MCA_btl_tcp_if_include": "ib0",
-                "OMPI_MCA_oob_tcp_if_include": "ib0",
-                "OMPI_MCA_pml": "ob1",
-                "OMPI_MCA_btl": "^openib",
-            },
-        },
+        each_rank={"argv": TRAIN, "env": env | {f"OMPI_MCA_{n}": v for n, v in mca.items()}},
     )
 
 
@@ -72,46 +56,24 @@ def test_mpirun_on_one_device_of_the_lab() -> None:
     """One device is started by mpirun too, as the published runs were."""
     (command,) = launch("mpirun", program(on_gpu=False, gpus_per_node=1), lab_nodes(1))
     assert command.argv == (
-        "/usr/bin/mpirun",
-        *("--host", "node1:1"),
-        *("-np", "1"),
-        *("--bind-to", "none"),
-        *("--map-by", "slot"),
-        *("--mca", "btl_tcp_if_include", "eth0"),
-        *("--mca", "oob_tcp_if_include", "eth0"),
-        *("--mca", "pml", "ob1"),
-        *("--mca", "btl", "^openib"),
-        *("--wdir", SOURCE),
-        *("-x", "OMP_NUM_THREADS"),
-        "--oversubscribe",
-        *TRAIN,
+        *("/usr/bin/mpirun", "--host", "node1:1", "-np", "1"),
+        *("--bind-to", "none", "--map-by", "slot"),
+        *("--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0"),
+        *("--mca", "pml", "ob1", "--mca", "btl", "^openib"),
+        *("--wdir", SOURCE, "-x", "OMP_NUM_THREADS", "--oversubscribe", *TRAIN),
     )
     assert command.env == {"OMP_NUM_THREADS": "1"}
 
 
 def test_mpirun_as_the_operator_has_it() -> None:
-    hosts = tuple(
-        replace(
-            node,
-            interface="",
-            mpirun="/usr/local/openmpi/bin/mpirun",
-            env={"NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": "4"},
-        )
-        for node in gpu_nodes(1)
-    )
-    (command,) = launch("mpirun", program(), hosts)
+    own = {"interface": "", "env": {"NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": "4"}}
+    own["mpirun"] = "/usr/local/openmpi/bin/mpirun"
+    (command,) = launch("mpirun", program(), [replace(node, **own) for node in gpu_nodes(1)])
     assert command.argv == (
-        "/usr/local/openmpi/bin/mpirun",
-        *("--host", "node1:8"),
-        *("-np", "8"),
-        *("--bind-to", "none"),
-        *("--map-by", "slot"),
-        *("--mca", "pml", "ob1"),
-        *("--mca", "btl", "^openib"),
-        *("--wdir", SOURCE),
-        *("-x", "OMP_NUM_THREADS"),
-        *("-x", "NCCL_DEBUG"),
-        *TRAIN,
+        *("/usr/local/openmpi/bin/mpirun", "--host", "node1:8", "-np", "8"),
+        *("--bind-to", "none", "--map-by", "slot"),
+        *("--mca", "pml", "ob1", "--mca", "btl", "^openib"),
+        *("--wdir", SOURCE, "-x", "OMP_NUM_THREADS", "-x", "NCCL_DEBUG", *TRAIN),
     )
     assert command.env == {"OMP_NUM_THREADS": "4", "NCCL_DEBUG": "INFO"}
 
@@ -133,19 +95,10 @@ def test_mpirun_refuses_nodes_that_one_command_cannot_serve(change: dict[str, ob
 
 
 def test_single_process_sees_the_devices_of_the_run() -> None:
-    assert launch("single_process", program(gpus_per_node=4), gpu_nodes(1)) == (
-        Command(
-            host="node1",
-            argv=TRAIN,
-            env={"CUDA_VISIBLE_DEVICES": "0,1,2,3", "OMP_NUM_THREADS": "1"},
-            cwd=SOURCE,
-        ),
-    )
-
-
-def test_single_process_on_cpu_has_the_variable_empty() -> None:
-    (command,) = launch("single_process", program(on_gpu=False), lab_nodes(1))
-    assert command.env == {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    for on_gpu, nodes, devices in ((True, gpu_nodes(1), "0,1,2,3"), (False, lab_nodes(1), "")):
+        env = {"CUDA_VISIBLE_DEVICES": devices, "OMP_NUM_THREADS": "1"}
+        given = program(on_gpu, gpus_per_node=4)
+        assert launch("single_process", given, nodes) == (Command("node1", TRAIN, env, SOURCE),)
 
 
 def test_a_program_without_a_launcher_has_its_own_variables_only() -> None:
@@ -298,13 +251,9 @@ def test_paddle_1_8_on_cpu_is_one_process() -> None:
 
 def test_paddle_launch_on_cpu_says_how_many_processes() -> None:
     _, second = launch("paddle_launch", program(on_gpu=False, gpus_per_node=2), lab_nodes(2))
-    assert second.argv == (
-        *(PYTHON, "-u", "-m", "paddle.distributed.launch"),
-        "--ips=10.11.0.2,10.11.0.3",
-        "--host=10.11.0.3",
-        "--nproc_per_node=2",
-        "--log_dir=log",
-        *(f"{SOURCE}/train.py", "--batch-size", "128"),
+    (_, on_gpu) = launch("paddle_launch", program(gpus_per_node=2), gpu_nodes(2))
+    assert second.argv == tuple(
+        "--nproc_per_node=2" if word == "--devices=0,1" else word for word in on_gpu.argv
     )
     assert second.env == {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}
     assert second.cwd == ""

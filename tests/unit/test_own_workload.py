@@ -210,6 +210,9 @@ def test_iterations_per_second_are_no_samples_per_second(folder: Path, tmp_path:
     assert "the log ends with step" not in said("summarize", "logs", status=2)
 
 
+RATE = r"(?P<step>\d+) (?P<rate>[\d.]+)"
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -224,28 +227,13 @@ def test_iterations_per_second_are_no_samples_per_second(folder: Path, tmp_path:
         ({"sample": "step 3"}, "the expression does not match its sample"),
         (
             {"regex": "it (?P<step>[0-9]+)(?= ).*(?P<rate>[0-9]+)"},
-            "not possible in linear time (RE2): invalid perl operator: (?=",
+            "RE2): invalid perl operator: (?=",
         ),
-        (
-            {"regex": r"(?P<step>\d+) (?P<rate>[\d.]+)", "sample": "3 6,025.8 img/s"},
-            "the expression does not take the whole rate of the sample",
-        ),
-        (
-            {"regex": r"(?P<step>\d+) (?P<rate>[\d.]+)", "sample": "3 12.30k img/s"},
-            "the rate of the sample goes on behind what the expression takes",
-        ),
-        (
-            {"regex": r"(?P<step>\d+) (?P<rate>[\d,]+)", "sample": "3 812,5 img/s"},
-            "the expression does not take the whole rate of the sample",
-        ),
-        (
-            {"regex": r"(?P<step>\d+) (?P<rate>[\d.]+)", "sample": "3 2.5s/it"},
-            "the rate of the sample is a time, in s/it (expected the group step_time",
-        ),
-        (
-            {"regex": r"(?P<step>\d+) (?P<step_time>[\d.]+)", "sample": "3 2.5 min"},
-            "the step time of the sample is in min (expected a time in s or ms",
-        ),
+        ({"regex": RATE, "sample": "3 6,025.8 img/s"}, "does not take the whole rate"),
+        ({"regex": RATE, "sample": "3 12.30k img/s"}, "goes on behind what the expression takes"),
+        ({"regex": RATE.replace(".]", ",]"), "sample": "3 812,5 img/s"}, "take the whole rate"),
+        ({"regex": RATE, "sample": "3 2.5s/it"}, "a time, in s/it (expected the group step_time"),
+        ({"regex": RATE.replace("rate", "step_time"), "sample": "3 2.5 min"}, "in min (expected"),
         ({"warmup_steps": "12"}, "no steps remain to be measured"),
         ({"total_steps": "many"}, "invalid number"),
         ({"topologies": "2x8"}, "invalid topology"),
@@ -266,11 +254,6 @@ def test_nothing_is_overwritten(folder: Path) -> None:
     assert "the workload exists already" in init("train.py", unit="tokens", status=2)
     assert (folder / "workloads" / "mine.yml").read_bytes() == before
     assert (folder / "files" / "mine" / "train.py").is_file()
-
-
-def test_a_file_that_is_not_there(folder: Path) -> None:
-    assert "nothing.py" in init("nothing.py", status=2)
-    assert not (folder / "workloads" / "mine.yml").exists()
 
 
 def test_a_folder_that_is_not_there(folder: Path) -> None:

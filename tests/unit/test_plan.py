@@ -185,12 +185,6 @@ def test_the_published_arcface_matrix_has_both_networks(everything: Catalog) -> 
     assert "y1" in runs[-1].commands[0].argv
 
 
-def test_a_network_can_be_chosen(everything: Catalog) -> None:
-    runs = make_plan(choose(model="arcface-y1"), everything, gpu_nodes())
-    assert {run.model for run in runs} == {"arcface-y1"}
-    assert {run.workload for run in runs} == {"mxnet-arcface"}
-
-
 def test_a_model_takes_every_workload_of_it(everything: Catalog) -> None:
     runs = make_plan(choose(model="arcface"), everything, gpu_nodes())
     assert {run.workload for run in runs} == {"mxnet-arcface", "paddle-arcface"}

@@ -23,72 +23,38 @@ def refusal(choice: Choice, catalog: Catalog, nodes: tuple[Node, ...]) -> str:
 
 
 def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None:
-    assert refusal(choose(matrix="published"), catalog, lab_nodes()) == (
-        "the plan needs more than the inventory has:\n"
-        "  1n4g needs 1 node with 4 devices\n"
-        "  1n8g needs 1 node with 8 devices\n"
-        "  2n8g needs 2 nodes with 8 devices\n"
-        "  4n8g needs 4 nodes with 8 devices\n"
-        "  the inventory has 4 nodes node1..node4 with 2 devices each\n"
-        "  reduce the plan with --nodes, --gpus-per-node or --matrix"
-    )
+    told = refusal(choose(matrix="published"), catalog, lab_nodes())
+    cases = re.findall(r"(\dn\dg) needs (\d) nodes? with (\d) devices", told)
+    assert cases == [("1n4g", "1", "4"), ("1n8g", "1", "8"), ("2n8g", "2", "8"), ("4n8g", "4", "8")]
+    assert "4 nodes node1..node4 with 2 devices each" in told and "--gpus-per-node" in told
     assert "5n2g needs 5 nodes with 2 devices\n" in refusal(choose(nodes=5), catalog, lab_nodes())
 
 
+RESNET = {"workload": "mxnet-resnet50v1b"}
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "words"),
     [
-        (
-            {"model": "vgg"},
-            "--model: unknown model 'vgg' (expected one of arcface, arcface-lab, arcface-r100,"
-            " arcface-r50, arcface-y1, bert, bert-lab, bert-large, jax-resnet50, llama, llama-1b,"
-            " llama-2-7b, llama-3.1-405b, llama-3.1-70b, llama-3.1-8b, llama-3.2-1b, llama-70b,"
-            " llama-8b, llama-lab, nccl, ",
-        ),
-        (
-            {"framework": "torch"},
-            "--framework: unknown framework 'torch'"
-            " (expected one of jax, mxnet, nccl, oneflow, paddle, paddle3, pytorch, tensorflow,"
-            " tensorflow2)",
-        ),
-        ({"workload": "x"}, "--workload: unknown workload 'x' (expected one of jax-llama, "),
-        (
-            {"workload": "mxnet-resnet50v1b", "precision": "fp8"},
-            "--precision: mxnet-resnet50v1b has no precision 'fp8' (expected one of fp32, fp16)",
-        ),
-        (
-            {"workload": "mxnet-resnet50v1b", "matrix": "huge"},
-            "--matrix: mxnet-resnet50v1b has no matrix 'huge' (expected one of published, smoke)",
-        ),
-        (
-            {"model": "resnet50v1b", "framework": "paddle"},
-            "--model resnet50v1b: no workload matches"
-            " (expected a value that matches paddle-arcface)",
-        ),
-        (
-            {"workload": "mxnet-arcface", "nodes": 2},
-            "--nodes 2: no workload runs on so many nodes (expected at most 1 for mxnet-arcface)",
-        ),
-        (
-            {"workload": "mxnet-arcface", "source": "upstream"},
-            "--source: mxnet-arcface has no source 'upstream' (expected one of builtin)",
-        ),
-        (
-            {"workload": "mxnet-resnet50v1b", "warmup": 120},
-            "--warmup: no steps remain to be measured (expected fewer than the 120 iterations,"
-            " found 120)",
-        ),
-        (
-            {"framework": "oneflow", "iterations": 39, "warmup": 20},
-            "--iterations: the log has one line per 20 steps, and none remains to be measured"
-            " (expected at least 40, found 39)",
-        ),
+        ({"model": "vgg"}, "--model: 'vgg' arcface-r100 resnet50"),
+        ({"framework": "torch"}, "--framework: 'torch' mxnet pytorch"),
+        ({"workload": "x"}, "--workload: 'x' jax-llama"),
+        ({**RESNET, "precision": "fp8"}, "--precision: mxnet-resnet50v1b 'fp8' fp32 fp16"),
+        ({**RESNET, "matrix": "huge"}, "--matrix: mxnet-resnet50v1b 'huge' published smoke"),
+        ({"model": "resnet50v1b", "framework": "paddle"}, "--model resnet50v1b: paddle-arcface"),
+        ({"workload": "mxnet-arcface", "nodes": 2}, "--nodes 2: 1 mxnet-arcface"),
+        ({"workload": "mxnet-arcface", "source": "upstream"}, "--source: 'upstream' builtin"),
+        ({**RESNET, "warmup": 120}, "--warmup: 120 120"),
+        ({"framework": "oneflow", "iterations": 39, "warmup": 20}, "--iterations: 20 40 39"),
     ],
 )
 def test_a_choice_that_selects_nothing_is_told(
-    everything: Catalog, options: dict[str, object], message: str
+    everything: Catalog, options: dict[str, object], words: str
 ) -> None:
-    assert message in refusal(choose(**options), everything, gpu_nodes())
+    told = refusal(choose(**options), everything, gpu_nodes())
+    option, *values = re.split(r"(?<!--model) ", words)
+    assert told.startswith(option)
+    assert re.search(".*".join(rf"(?<!\w){re.escape(value)}(?!\w)" for value in values), told)
 
 
 def test_a_source_that_cannot_be_had_is_refused_with_the_reason() -> None:
@@ -336,24 +302,16 @@ def test_variables_of_bench_become_a_choice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "parameter", "message"),
+    ("workload", "parameter", "model"),
     [
-        (
-            "mxnet-arcface",
-            "network=y1",
-            "--parameter: the model of mxnet-arcface decides 'network'"
-            " (expected --model with one of arcface-r100, arcface-y1)",
-        ),
-        (
-            "nccl-allreduce",
-            "operation=all_gather",
-            "--parameter: the model of nccl-allreduce decides 'operation' (expected --model with"
-            " one of nccl-all-reduce, nccl-all-gather, nccl-reduce-scatter)",
-        ),
+        ("mxnet-arcface", "network=y1", "arcface-y1"),
+        ("nccl-allreduce", "operation=all_gather", "nccl-all-gather"),
     ],
 )
 def test_only_the_model_decides_which_variant_runs(
-    workload: str, parameter: str, message: str
+    workload: str, parameter: str, model: str
 ) -> None:
     choice = parse_choice({"workload": workload}, [parameter])
-    assert refusals.refusal(check_names, choice, [load_catalog().workloads[workload]]) == message
+    told = refusals.refusal(check_names, choice, [load_catalog().workloads[workload]])
+    assert told.startswith("--parameter: ") and f"'{parameter.partition('=')[0]}'" in told
+    assert "--model" in told and model in told

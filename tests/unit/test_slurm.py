@@ -1,5 +1,8 @@
 """Slurm's scripts as whole texts, and what its commands print, as Slurm 22.05.8 printed it."""
 
+from __future__ import annotations
+
+import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
@@ -7,6 +10,7 @@ import pytest
 from plan_examples import choose
 
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.control.scheduled import read_site
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan.make import make_plan
@@ -17,6 +21,7 @@ from dlperf_runner.schedulers.job import (
     node_script,
     on_node_script,
     placeholder,
+    prologue,
     run_script,
     word,
 )
@@ -272,3 +277,44 @@ def test_the_id_of_a_submitted_job() -> None:
     assert slurm.job_id("12;cluster\n") == "12"
     with pytest.raises(UserError, match="no job ID"):
         slurm.job_id("sbatch: Submitted\n")
+
+
+# ---- the site's own commands at the beginning of a job
+
+
+def run(*lines: str) -> subprocess.CompletedProcess[str]:
+    """What a job's script does after the site's lines: its children have what they set."""
+    asked = Allocation("dlperf-1", Path("/c/jobs/1"), 1, 1, 0, {}, prologue=lines)
+    # As an administrator's module does.
+    function = "module() { [[ $1 == load && $2 == tool* ]] && export LOADEDMODULES=$2; }\n"
+    script = f"{function}{prologue(asked)}\nbash -c 'echo \"have $LOADEDMODULES $MORE\"'\n"
+    return subprocess.run(["bash", "-c", script], text=True, check=False, capture_output=True)
+
+
+def test_what_it_sets_reaches_all_that_the_job_starts() -> None:
+    done = run("module load tool/1.2", "export MORE='of it'")
+    assert (done.returncode, done.stdout) == (0, "have tool/1.2 of it\n")
+    assert run().stdout == "have  \n"
+
+
+def test_a_job_ends_if_one_of_its_commands_fails() -> None:
+    done = run("export MORE=1", "module load other", "touch /nonexistent/x")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == "dlperf_prologue failed: module load other\n"
+
+
+@pytest.mark.parametrize("after", ["", "# of the site", "true # of the site"])
+def test_a_comment_hides_no_failure(after: str) -> None:
+    assert run(f"true {after}", "", after).returncode == 0
+    done = run(after, "module load other # for NCCL", after)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_site_s_file_with_something_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "site.yml"
+    for text in ("module load x", "[1]", '["a\\nb"]', "{a: b}"):
+        path.write_text(f"dlperf_prologue: {text}\n")
+        with pytest.raises(UserError, match="dlperf_prologue is no list of commands"):
+            read_site(path)
+    path.write_text("dlperf_prologue: [module load x]\n")
+    assert read_site(path)["dlperf_prologue"] == ["module load x"]

@@ -169,13 +169,6 @@ def test_quantile_of_the_t_distribution() -> None:
     assert quantile == pytest.approx(stats.t.ppf(0.995, df=9), abs=1e-4)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_mann_kendall_is_near_the_exact_test_of_kendalls_tau(seed: int) -> None:
-    values = (np.random.default_rng(seed).normal(0, 1, 16) + np.linspace(0, 1, 16)).tolist()
-    exact = stats.kendalltau(range(16), values, method="exact").pvalue
-    assert p_value(values) == pytest.approx(exact, abs=0.01)
-
-
 def test_sen_slope_as_scipy_has_it() -> None:
     values = np.random.default_rng(5).normal(0, 1, 16).tolist()
     assert sen_slope(np.array([values]))[0] == pytest.approx(stats.theilslopes(values).slope)

@@ -224,15 +224,6 @@ def test_a_sweep_over_the_batch_size_alone(tmp_path: Path) -> None:
     assert section.endswith(": batch size per device 4.\n")
 
 
-def test_a_sweep_over_the_precision_alone(tmp_path: Path) -> None:
-    directory = by_precision(tmp_path / "a", precision="fp32,fp16")
-    (sweep,) = sweeps(summarize(directory).cases)
-    assert sweep.axes == ("precision",)
-    section = sweeps_section(directory)
-    assert "| precision | 1n1g samples/s |" in section
-    assert "Fastest on 1n1g: precision fp16, with 202.50 samples/s" in section
-
-
 def test_a_matrix_with_a_batch_size_per_precision_is_no_sweep(tmp_path: Path) -> None:
     """As the published one of this workload: fp32 with 128 samples, fp16 with 256."""
     directory = by_precision(tmp_path / "a", matrix="published", repeats=1)

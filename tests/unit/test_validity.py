@@ -1,15 +1,17 @@
 """Validity rules on what a run's directory holds: what excludes a run, and what does not."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import output
 from judged_runs import GOOD, HEADER, START, gpu_run, verdict
 from make_logs import KNOWN, campaign_run, gluoncv
 
 from dlperf_runner.catalog.validity import catalogued_rules
-from dlperf_runner.measure.validity import Verdict
+from dlperf_runner.measure.validity import Evidence, Verdict, is_selected, judge
 from dlperf_runner.results.load import Results, load_results
 from dlperf_runner.stats.summary import summarize
 
@@ -152,15 +154,6 @@ def test_invalid_run_is_kept_and_shown_and_not_counted(tmp_path: Path) -> None:
     assert case["repeats"] == 1
 
 
-def test_run_whose_loss_is_no_number_is_not_counted_wherever_it_lies(tmp_path: Path) -> None:
-    path = tmp_path / "1n1g" / "rn50_b128_fp32_1.log"
-    path.parent.mkdir()
-    path.write_text("\n".join(gluoncv(100.0)).replace("Loss[7.600]", "Loss[nan]") + "\n")
-    results = load(tmp_path)
-    assert results.counted == []
-    assert not results.frame["valid"].any()
-
-
 def test_what_was_not_seen_is_not_judged_and_said(tmp_path: Path) -> None:
     folder = gpu_run(tmp_path)
     for path in folder.glob("*.csv"):
@@ -272,3 +265,128 @@ def test_campaign_of_an_older_version_is_not_judged_by_what_ran_beside(tmp_path:
     campaign_run(tmp_path, "1n1g", 1, gluoncv(100.0, world=1), accelerator="cpu", outcome=outcome)
     fix(tmp_path, without="most_cores_beside")
     assert verdict(tmp_path) == Verdict()
+
+
+# ---- losses
+
+
+def losses(*values: float | None) -> tuple[str, ...]:
+    """What the losses of a run come to, of which nothing else is known."""
+    return judge(Evidence(), range(1, len(values) + 1), values, catalogued_rules()).reasons
+
+
+def test_loss_that_is_no_number() -> None:
+    assert losses(7.0, math.nan, 6.0) == ("the loss is not finite at step 2",)
+    assert losses(7.0, 8.0, math.inf) == ("the loss is not finite at step 3",)
+    assert losses(7.0, None, 6.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([0.0], "the loss is 0 at every step"),
+        ([0.0] * 20, "the loss is 0 at every step"),
+        ([6.907] * 3, "the loss is 6.907 at every step"),
+        ([1e30] * 20, "the loss is never below 1e+30"),
+        ([1e30 * (n + 1) for n in range(5)], "the loss is never below 1e+30"),
+        ([-1e30, -2e30], "the loss is never below 1e+30"),
+    ],
+)
+def test_loss_of_a_program_that_does_not_train(values: list[float], reason: str) -> None:
+    assert losses(*values) == (reason,)
+    assert losses(*values, 5.0, 4.0) != (reason,)
+
+
+def test_loss_that_is_no_longer_printed() -> None:
+    assert losses(7.0, 6.9, None, None, None) == ("no loss is printed after step 2",)
+    assert losses(7.0, *[None] * 10) == ()  # one says nothing of how often the program prints it
+    assert losses(7.0, 6.9, None, None) == ()
+    assert losses(*[None, None, None, 7.0, None, None, None, 6.9, None, None, None]) == ()
+
+
+def test_two_equal_losses_may_be_chance() -> None:
+    assert losses(6.9, 6.9) == ()
+    assert losses(6.9) == ()
+
+
+def test_rising_loss() -> None:
+    # Medians of the first three and the last three of 15: 2 and 3 are 50 % apart, 2 and 3.1 more.
+    first = [2.0] * 12
+    assert losses(*first, 3.0, 3.0, 3.0) == ()
+    assert losses(*first, 3.1, 3.1, 1.0) == ("the loss rises from 2 to 3.1",)
+    assert losses(9.0, 9.0, 9.0, *first) == ()
+    assert losses(2.0, 2.0, 90.0) == ()  # too few to say
+    assert losses(*first, 2.0, 2.0, 99.0) == ()  # one step is no tendency
+
+
+# ---- the network that NCCL used
+
+
+SOCKET = "node1:77:77 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>"
+CARDS = (
+    "node1:77:77 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB eth0:10.0.0.1<0>"
+)
+
+
+@pytest.mark.parametrize(
+    ("env", "line", "why"),
+    [
+        ({"NCCL_SOCKET_IFNAME": "eth0"}, SOCKET, None),
+        ({}, SOCKET, None),
+        ({"NCCL_SOCKET_IFNAME": "eth1"}, SOCKET, "eth0, but the plan selects eth1"),
+        ({"NCCL_SOCKET_IFNAME": "^docker"}, SOCKET, None),
+        ({}, SOCKET.replace("eth0", "docker0"), "docker0 between nodes"),
+        ({"NCCL_IB_DISABLE": "0"}, SOCKET, "sockets over eth0, but the plan selects InfiniBand"),
+        ({"NCCL_IB_DISABLE": "1", "NCCL_IB_HCA": "mlx5"}, SOCKET, None),
+        ({"NCCL_IB_HCA": "mlx5_0,mlx5_1", "NCCL_SOCKET_IFNAME": "eth0"}, CARDS, None),
+        ({"NCCL_IB_HCA": "=mlx5_0:1"}, CARDS, "mlx5_0, mlx5_1, but the plan selects =mlx5_0:1"),
+    ],
+)
+def test_interface_of_nccl(tmp_path: Path, env: dict[str, str], line: str, why: str | None) -> None:
+    lines = gluoncv(100.0, world=2)
+    gpu_run(tmp_path, "2n1g", lines=[lines[0], line, *lines[1:]], env=env)
+    assert verdict(tmp_path).reasons == (() if why is None else (f"NCCL used {why}",))
+
+
+def test_on_one_node_any_interface_will_do(tmp_path: Path) -> None:
+    lines = [*gluoncv(100.0, world=2), SOCKET.replace("eth0", "lo")]
+    gpu_run(tmp_path, "1n2g", lines=lines)
+    assert verdict(tmp_path) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "selected"),
+    [
+        # As NCCL's documentation of NCCL_SOCKET_IFNAME has them.
+        ("eth0", "eth", True),
+        ("eth0", "=eth", False),
+        ("eth0", "=eth0,eth1", True),
+        ("docker0", "^docker", False),
+        ("eth0", "^docker", True),
+        ("eth", "^=eth0", True),
+        ("mlx5_1", "mlx5_1:1", True),
+        ("eth0", "", True),
+    ],
+)
+def test_selection_of_interfaces(name: str, asked: str, selected: bool) -> None:
+    assert is_selected(name, asked) is selected
+
+
+def test_interface_is_not_judged_where_nccl_does_not_tell(tmp_path: Path) -> None:
+    gpu_run(tmp_path, "2n1g")
+    assert verdict(tmp_path) == Verdict(not_judged=("NCCL interface",))
+
+
+def test_the_report_names_the_network_that_nccl_used(tmp_path: Path) -> None:
+    for repeat in (1, 2):
+        lines = [CARDS, *gluoncv(99.0 + repeat, world=4)]
+        gpu_run(tmp_path, "2n2g", repeat, lines, env={"NCCL_IB_HCA": "mlx5"})
+    (case,) = summarize(load_results(tmp_path, KNOWN).frame).to_dict("records")
+    assert (case["nccl_network"], case["nccl_interfaces"]) == ("IB mlx5_0, mlx5_1", 2)
+    output("report", tmp_path)
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "On 2n2g, NCCL used IB mlx5_0, mlx5_1." in text
+    # Runs that used different networks have none in common.
+    gpu_run(tmp_path, "2n2g", 3, [SOCKET, *gluoncv(102.0, world=4)])
+    (case,) = summarize(load_results(tmp_path, KNOWN).frame).to_dict("records")
+    assert case["nccl_network"] is None

@@ -11,14 +11,6 @@ from read_logs import read
 from dlperf_runner.workloads import make_recordio
 from dlperf_runner.workloads import mxnet_resnet50 as program
 
-
-def test_the_defaults_are_the_published_runs() -> None:
-    found = program.parse_arguments([])
-    assert (found.batch_size, found.dtype, found.iterations) == (128, "float32", 120)
-    assert (found.image_size, found.classes, found.log_interval) == (224, 1000, 1)
-    assert not found.no_cuda
-
-
 # ---- the network, of layers that only count
 
 

@@ -13,13 +13,6 @@ def arguments(*options: str) -> argparse.Namespace:
     return program.parse_arguments(list(options))
 
 
-def test_the_defaults_are_the_published_runs() -> None:
-    found = arguments()
-    assert (found.batch_size, found.iterations, found.log_interval) == (128, 200, 20)
-    assert (found.image_size, found.classes, found.lr) == (224, 1000, 0.001)
-    assert (found.nodes, found.devices, found.node_ips) == (1, 1, ["127.0.0.1"])
-
-
 def test_each_node_finds_its_rank_among_the_addresses() -> None:
     options = ["--nodes", "2", "--devices", "8", "--node_ips=10.11.0.2,10.11.0.3"]
     found = program.launcher_argv(arguments(*options), options, own="10.11.0.3".__eq__)

@@ -23,19 +23,15 @@ def log_of(capsys: pytest.CaptureFixture[str], arguments: argparse.Namespace) ->
     return capsys.readouterr().out
 
 
+OPENMPI = "OMPI_COMM_WORLD_"
+
+
 @pytest.mark.parametrize(
     ("environment", "place"),
     [
         ({}, (0, 1, 0)),
         ({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}, (3, 4, 1)),
-        (
-            {
-                "OMPI_COMM_WORLD_RANK": "2",
-                "OMPI_COMM_WORLD_SIZE": "4",
-                "OMPI_COMM_WORLD_LOCAL_RANK": "0",
-            },
-            (2, 4, 0),
-        ),
+        ({f"{OPENMPI}RANK": "2", f"{OPENMPI}SIZE": "4", f"{OPENMPI}LOCAL_RANK": "0"}, (2, 4, 0)),
     ],
 )
 def test_a_process_finds_its_place_under_each_launcher(
@@ -194,19 +190,13 @@ def test_the_log_says_that_products_are_in_float8(capsys: pytest.CaptureFixture[
         assert {h.precision for h in headers} >= {"bf16"}
 
 
-@pytest.mark.parametrize(
-    ("capability", "name"), [((8, 0), "NVIDIA A100-SXM4-80GB"), ((8, 6), "NVIDIA A40")]
-)
+@pytest.mark.parametrize(("capability", "name"), [((8, 0), "NVIDIA A100"), ((8, 6), "NVIDIA A40")])
 def test_float8_is_refused_on_gpus_that_do_not_have_it(
     capability: tuple[int, int], name: str
 ) -> None:
-    with pytest.raises(SystemExit) as raised:
+    told = rf"^--recipe float8 needs .* 8\.9 .*{name} has 8\.{capability[1]}; .*--recipe none$"
+    with pytest.raises(SystemExit, match=told):
         llama.refuse_float8(capability, name)
-    has = ".".join(map(str, capability))
-    assert str(raised.value) == (
-        "--recipe float8 needs a GPU of compute capability 8.9 or newer (H100, H200, B200), and"
-        f" {name} has {has}; choose --recipe none"
-    )
 
 
 @pytest.mark.parametrize("capability", [(8, 9), (9, 0), (10, 0)])
