@@ -5,7 +5,8 @@
     Epoch: [0][10/391]<TAB>Time 0.102 (0.647)<TAB>Speed 2508.3 (395.7)<TAB>Loss 6.99 (7.00)<TAB>...
 
 The second is that of 2017 to June 2019; `Acc@1` was `Prec@1` until 2018. What stands in parentheses
-is a running mean. Steps count from 1 since June 2022, and from 0 before.
+is the mean of all steps of the epoch so far: it shows if steps between the lines took longer, as
+they do when data comes late. Steps count from 1 since June 2022, and from 0 before.
 
 The program prints every `print-freq` steps, 10 by default. Each process of a run with several
 prints all lines; its batch size, `-b`, is that of a node, which the log does not state.
@@ -46,13 +47,12 @@ FORMAT = replace(
     _SPEED,
     sample="Epoch: [0][ 11/391]\tTime  0.102 ( 0.647)\tData  0.001 ( 0.050)\tLoss 6.9900e+00 ...",
     entry=re.compile(
-        _LINE + rb"(?P<rate>[^\s(]{1,64}+)[ \t]{1,8}+\( {0,8}+[\d.]{1,16}+\)[ \t]{1,8}+Data "
+        _LINE
+        + rb"(?P<rate>[^\s(]{1,64}+)[ \t]{1,8}+\( {0,8}+(?P<mean>\d{1,9}+\.\d{3})\)[ \t]{1,8}+Data "
         rb"[^\r\n]{0,60}?Loss {1,8}+(?P<loss>%s)" % text.WORD
     ),
     one_step=True,
     seconds=1.0,
     rates_are_per="step",
     variants=(_SPEED,),
-    caveat="a line has the time of one step: if steps between the lines waited for data, as the"
-    " means in parentheses show, the rate is too high",
 )

@@ -95,6 +95,7 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         per_second,
         text.optional_numbers(printed),
         text.unix_times(times),
+        [*map(float, group.get("mean", ()))],
     )
 
 

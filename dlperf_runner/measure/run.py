@@ -32,6 +32,8 @@ FINAL_TOLERANCE = 0.1
 SAME_RATE = 0.001
 # Processes read different clocks, which in real logs makes a difference of 1 or 2 % at most.
 RANKS_TOLERANCE = 0.1
+# Means of durations have three decimals, in s.
+ROUNDED = 0.0005
 # A pause takes longer than the training between two lines, and there is one in many lines.
 PAUSED = 0.5
 MOST_PAUSED = 0.1
@@ -73,7 +75,11 @@ def measure(
         steps = zip(lines.steps, lines.samples_per_second, strict=True)
         rates = [rate for step, rate in steps if left_out < step <= found.steps[end - 1]]
     notes += _check_final(final, rates, name)
-    if lines is found and expected.by("number of steps") != "the plan":
+    of_means: tuple[str, ...] = ()
+    if expected.first_step is None:
+        rates, of_means = _by_means(found, first, end, log.epoch_length, rates, name)
+    notes += of_means
+    if lines is found and not of_means and expected.by("number of steps") != "the plan":
         training, pauses = _without_pauses(found.steps[first:end], rates, span, name)
         rates, notes = rates if counts_pauses else training, notes + pauses
     published = published_lines(lines, every, rule, expected.topology, _writers(log))
@@ -86,7 +92,7 @@ def measure(
     computing = log.compute_rates[first:end] if lines is found else []
     result.measurements += (
         *of_input(rates, computing),
-        *step_times(world, expected.per_step, span),
+        *(() if of_means else step_times(world, expected.per_step, span)),
         *log_memory(log.memory_gib),
         *(log_flops(log.tflops[first:end], log.mfu[first:end]) if lines is found else ()),
     )
@@ -178,6 +184,38 @@ def _without_pauses(
         f" with it {fmean(rates):.6g}"
     )
     return training, (note,)
+
+
+def _by_means(
+    found: Columns, first: int, end: int, epoch: int | None, rates: list[float], name: str
+) -> tuple[list[float], tuple[str, ...]]:
+    """The rates of the measured window and a note: if the means of all steps up to its first and
+    last line show that those between the lines took longer or shorter, the rate that follows."""
+    if not found.means:
+        return rates, ()
+    counted, seconds, rounded = 0, 0.0, 0.0
+    before, total_before = 0, 0.0
+    for index in range(max(0, first - 1), end):
+        number = (found.steps[index] - 1) % epoch + 1 if epoch else found.steps[index]
+        total = number * found.means[index]
+        if number <= before:  # the means begin anew
+            rounded, before, total_before = rounded + before, 0, 0.0
+        if index >= first:
+            counted, seconds = counted + number - before, seconds + total - total_before
+        else:
+            rounded = number
+        before, total_before = number, total
+    if seconds <= 0:
+        return rates, ()
+    rounding = ROUNDED * (rounded + before) / seconds
+    by_means, by_lines = counted / seconds, fmean(rates)
+    if rounding > FINAL_TOLERANCE or abs(by_means / by_lines - 1) <= FINAL_NOTED + rounding:
+        return rates, ()
+    note = (
+        f"{name}: a line has the time of one step, whose mean is {1 / by_lines:.3g} s; that of all"
+        f" measured steps is {1 / by_means:.3g} s by the means in the log, and counts"
+    )
+    return [by_means] * len(rates), (note,)
 
 
 def _writers(log: Log) -> int:
