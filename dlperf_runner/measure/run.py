@@ -150,8 +150,14 @@ def _steps(
         lines.steps = [step + shift for step in lines.steps]
         found.steps = lines.steps if found is lines else [step + shift for step in found.steps]
     rule, numbered, notes = _from_first(form, log, found.steps, rule, expected, line_of_step, name)
-    if numbered.shorter and not (form.one_step or form.window) and lines is found:
-        lines = found = _without(log, numbered.shorter)
+    left_out: Collection[int] = () if form.one_step or form.window else numbered.shorter
+    if form.window and log.epoch_length:  # a mean that begins anew in each epoch
+        least = min(form.window, numbered.every)
+        left_out = [
+            n for n, at in enumerate(found.steps) if (at - 1) % log.epoch_length < least - 1
+        ]
+    if left_out and lines is found and len(left_out) < len(found.steps):
+        lines = found = _without(log, left_out)
     return lines, found, numbered.every, rule, notes
 
 
