@@ -12,7 +12,9 @@ The rates in the lines of steps are means over all steps before, so that only th
 number of images by the time, is that of the run; the warm-up has ended before. With Horovod, each
 process prints that of all.
 
-Source: tensorflow/benchmarks 8fb7907, scripts/tf_cnn_benchmarks/benchmark_cnn.py.
+Before October 2018, Python 3 printed `64.0 per device`.
+
+Source: tensorflow/benchmarks 8fb7907 and 30a62f4^, scripts/tf_cnn_benchmarks/benchmark_cnn.py.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ FORMAT = Format(
     statements=(
         stated("Model:  ", r"\bModel: {1,12}+(?P<network>\S{1,100}+)"),
         stated(" global", r"\bBatch size: {1,12}+(?P<global_batch_size>\d{1,9}+) global"),
-        stated(" per device", r"\A {1,20}+(?P<batch_size_per_device>\d{1,9}+) per device"),
+        stated(" per device", r"\A {1,20}+(?P<batch_size_per_device>\d{1,9}+(?:\.0)?+) per device"),
         stated("Mode:  ", r"\bMode: {1,12}+(?!training)", refusal=_NO_TRAINING),
     ),
     whole_run=True,
