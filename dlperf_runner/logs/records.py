@@ -18,8 +18,9 @@ class Columns:
 
     `steps`: the last iteration that a rate covers, counted from 1. `samples_per_second`: positive
     finite rates, as printed. `losses` and `unix_times` (s): None where the log has none. A time
-    stamp without a time zone is taken as UTC, so only differences are meaningful. `means`: the mean
-    duration of a step in its epoch up to each line, in s; empty if the format has none.
+    stamp without a time zone is taken as UTC, so only differences are meaningful. `means`: what a
+    step took, or a sample if rates count samples, as the mean of its epoch up to each line, in s;
+    empty if the format has none.
     """
 
     steps: list[int] = field(default_factory=list)
@@ -173,9 +174,9 @@ class Format:
     `entry` matches a line with a rate. Its named groups are `step`, `rate`, and optionally `loss`,
     `time`, `epoch` with `of_epoch` (steps count in each epoch anew, and each has so many steps),
     `memory_gib`, `tflops` (of a device), `mfu` (in percent), `compute` (the rate without
-    waiting for data), `mean` (that of the durations in the epoch, in s), `skipped` (the steps since
-    the line before that changed no weight), `inverse` (the unit, if `rate` is the duration of a
-    step in seconds), and what each of these lines states
+    waiting for data), `mean` (what `rate` is, of all steps of the epoch so far), `skipped` (the
+    steps since the line before that changed no weight), `inverse` (the unit, if `rate` is the
+    duration of a step in seconds), and what each of these lines states
     of the whole run: `batch`, the global batch size, and `total`, the number of steps, or `last`,
     the number of the last step, counted from 0.
     A match without a rate gives the loss of a step whose rate follows. `marker` is a literal text

@@ -90,12 +90,13 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     if form.running_mean is not None:
         amounts = _amounts(form, block, group, seen) if "amount" in group else counted
         per_second = list(_since_line_before(form.running_mean, amounts, per_second, seen))
+    means = [*map(float, group.get("mean", ()))]
     return Columns(
         [number + 1 for number in counted] if form.zero_based else list(counted),
         per_second,
         text.optional_numbers(printed),
         text.unix_times(times),
-        [*map(float, group.get("mean", ()))],
+        means if form.seconds else [mean and 1 / mean for mean in means],
     )
 
 

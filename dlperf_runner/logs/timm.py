@@ -1,5 +1,5 @@
 """timm's train.py: the printed rate is that of all devices, of one step; behind it, in parentheses,
-stands a running mean.
+stands the mean of all steps of the epoch so far.
 
     Train: 0 [  50/401 ( 12%)]  Loss: 6.915 (6.93)  Time: 0.619s, 1653.87/s  (0.624s, 1640.00/s)
       LR: 1.000e-05  Data: 0.010 (0.013)       (on one line)
@@ -24,7 +24,8 @@ FORMAT = Format(
     entry=re.compile(
         rb"Train: (?P<epoch>\d{1,6}+) \[ {0,8}+(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) "
         rb"\( {0,2}+\d{1,3}+%%\)\]  Loss: {1,8}+(?P<loss>%(w)s) [^\r\n]{0,80}?"
-        rb"Time: {1,8}+[\d.]{1,16}+s, {1,8}+(?P<rate>[^\s/]{1,64}+)/s  \(" % {b"w": text.WORD}
+        rb"Time: {1,8}+[\d.]{1,16}+s, {1,8}+(?P<rate>[^\s/]{1,64}+)/s  "
+        rb"\([\d.]{1,16}+s, {1,8}+(?P<mean>\d{1,9}+\.\d\d)/s\)" % {b"w": text.WORD}
     ),
     rate=rb"\d+\.\d\d",
     statements=(

@@ -74,11 +74,9 @@ def measure(
     if lines is not found:
         steps = zip(lines.steps, lines.samples_per_second, strict=True)
         rates = [rate for step, rate in steps if left_out < step <= found.steps[end - 1]]
-    notes += _check_final(final, rates, name)
-    of_means: tuple[str, ...] = ()
-    if expected.first_step is None:
-        rates, of_means = _by_means(found, first, end, log.epoch_length, rates, name)
-    notes += of_means
+    window = range(first, end)
+    rates, of_means = _by_means(form, found, window, left_out, log.epoch_length, rates, name)
+    notes += (*_check_final(final, rates, name), *of_means)
     if lines is found and not of_means and expected.by("number of steps") != "the plan":
         training, pauses = _without_pauses(found.steps[first:end], rates, span, name)
         rates, notes = rates if counts_pauses else training, notes + pauses
@@ -146,6 +144,8 @@ def _steps(
             form, found.steps, stated or rule.log_every, rule, line_of_step, name
         )
         return lines, found, every, rule, ()
+    if expected.first_step is not None:
+        found.means = []  # of steps with other numbers
     if shift := uncounted(form, found.steps, expected.first_step):
         lines.steps = [step + shift for step in lines.steps]
         found.steps = lines.steps if found is lines else [step + shift for step in found.steps]
@@ -193,33 +193,42 @@ def _without_pauses(
 
 
 def _by_means(
-    found: Columns, first: int, end: int, epoch: int | None, rates: list[float], name: str
+    form: Format,
+    found: Columns,
+    window: range,
+    left_out: int,
+    epoch: int | None,
+    rates: list[float],
+    name: str,
 ) -> tuple[list[float], tuple[str, ...]]:
     """The rates of the measured window and a note: if the means of all steps up to its first and
     last line show that those between the lines took longer or shorter, the rate that follows."""
     if not found.means:
         return rates, ()
-    counted, seconds, rounded = 0, 0.0, 0.0
+    # The first interval that has no step of the warm-up.
+    first = window.start
+    first += first > 0 and found.steps[first - 1] < left_out
+    counted, seconds, numbers = 0, 0.0, 0
     before, total_before = 0, 0.0
-    for index in range(max(0, first - 1), end):
+    for index in range(max(0, first - 1), window.stop):
         number = (found.steps[index] - 1) % epoch + 1 if epoch else found.steps[index]
         total = number * found.means[index]
         if number <= before:  # the means begin anew
-            rounded, before, total_before = rounded + before, 0, 0.0
+            numbers, before, total_before = numbers + before, 0, 0.0
         if index >= first:
             counted, seconds = counted + number - before, seconds + total - total_before
         else:
-            rounded = number
+            numbers = number
         before, total_before = number, total
     if seconds <= 0:
         return rates, ()
-    rounding = ROUNDED * (rounded + before) / seconds
+    rounding = (ROUNDED if form.seconds else 0) * (numbers + before) / seconds
     by_means, by_lines = counted / seconds, fmean(rates)
     if rounding > FINAL_TOLERANCE or abs(by_means / by_lines - 1) <= FINAL_NOTED + rounding:
         return rates, ()
     note = (
-        f"{name}: a line has the time of one step, whose mean is {1 / by_lines:.3g} s; that of all"
-        f" measured steps is {1 / by_means:.3g} s by the means in the log, and counts"
+        f"{name}: a line has the rate of one step; their mean is {by_lines:.6g}, but that of all"
+        f" measured steps, which the means in the log show, is {by_means:.6g}, and counts"
     )
     return [by_means] * len(rates), (note,)
 
