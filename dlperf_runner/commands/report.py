@@ -136,30 +136,26 @@ def make_report(
     if len(directories) == 1:
         conditions = with_conditions(conditions, statements or NOTHING, directories[0])
     options = {"lang": language, "conditions": list(conditions), "one_chart": one_chart}
-    command = _command(directories, statements, options)
-    campaigns = list(_campaigns(directories, None, statements))
+    material = _material(directories, options, None, statements)
     is_one = output_dir is None and len(directories) == 1
     source = source_document(directories) if is_one else {}
     if output_dir is None:
         output_dir = destination(directories) / "report" if is_one else Path("report")
     inside = guarded(directories) if is_one else output_dir
-    cases, published = make_cases(campaigns, _families()), _published(campaigns)
-    figures = tuple(make_figures(cases, published, one_chart, t))
-    charts = _charts(figures)
+    charts = _charts(material.figures)
     notes: tuple[str, ...] = ()
     with workers(len(charts)) as pool:
         script = pool.submit(program)
         drawn = pool.map(draw, charts.values(), chunksize=4)
         has_letters = t.language == "en" or not charts or pool.submit(has_chinese_font)
-        comparison = list(_compared(campaigns, parse_stated(conditions)))
-        document = make_document(campaigns, cases, figures, comparison, command, t)
+        document = _document(directories, material, options, statements)
         workbook = _workbook(document, pool)
         shown = zip(charts, drawn, strict=True)
         pictures = dict(followed(shown, len(charts), "painting plots"))
         svgs = {name: picture.svg for name, picture in pictures.items()}
         if isinstance(has_letters, Future) and not has_letters.result():
             # A PNG has its letters in it: where no font has Chinese ones, it speaks English.
-            charts = _charts(make_figures(cases, published, one_chart, load_labels("en")))
+            charts = _charts(material.drawn_in("en", one_chart))
             pictures = dict(zip(charts, pool.map(draw, charts.values(), chunksize=4), strict=True))
             notes = (t("png_language"),)
         data = _data(document, options)
@@ -169,9 +165,56 @@ def make_report(
     for name, text in source.items():
         write_result(output_dir.parent / name, text, inside)
     paths = _written(files, output_dir, inside)
-    problems = tuple(problem for each in campaigns for problem in each.results.problems)
-    is_incomplete = any(each.results.is_incomplete for each in campaigns)
+    problems = tuple(problem for each in material.campaigns for problem in each.results.problems)
+    is_incomplete = any(each.results.is_incomplete for each in material.campaigns)
     return Report(tuple(map(str, document.answers)), paths, notes, problems, is_incomplete)
+
+
+@dataclass(frozen=True)
+class _Material:
+    """What a document is made of. Its figures can be drawn before the document is there."""
+
+    campaigns: Sequence[Campaign]
+    cases: tuple[dict[str, Any], ...]
+    published: pd.DataFrame | None
+    figures: tuple[Figure, ...] = ()
+
+    def drawn_in(self, language: str, one_chart: bool) -> tuple[Figure, ...]:
+        labels = load_labels(language)
+        return tuple(make_figures(self.cases, self.published, one_chart, labels))
+
+
+def _material(
+    directories: Sequence[Path],
+    options: Mapping[str, Any],
+    models: Sequence[Model] | None,
+    statements: Statements | None = None,
+) -> _Material:
+    campaigns = list(_campaigns(directories, models, statements))
+    made = _Material(campaigns, make_cases(campaigns, _families()), _published(campaigns))
+    return replace(made, figures=made.drawn_in(options["lang"], options["one_chart"]))
+
+
+def _document(
+    directories: Sequence[Path],
+    material: _Material,
+    options: Mapping[str, Any],
+    statements: Statements | None = None,
+) -> Document:
+    """The document of `directories`, and the command that makes it. Campaigns keep their part of
+    the catalogue."""
+    from ..core.paths import own_catalog
+    from ..results.statement import NOTHING
+
+    catalog = None if all(map(is_campaign, directories)) else own_catalog()
+    return make_document(
+        material.campaigns,
+        material.cases,
+        material.figures,
+        list(_compared(material.campaigns, parse_stated(options["conditions"]))),
+        report_command(directories, statements or NOTHING, options, catalog),
+        load_labels(options["lang"]),
+    )
 
 
 def _charts(figures: Iterable[Figure]) -> dict[str, Chart]:
@@ -193,19 +236,6 @@ def _written(files: Mapping[str, bytes], folder: Path, inside: Path) -> tuple[Pa
         remove(path, inside)
     seal(folder, "report", paths)
     return paths
-
-
-def _command(
-    directories: Sequence[Path],
-    statements: Statements | None,
-    options: Mapping[str, Any],
-) -> str:
-    """The command that makes the same report. Campaigns keep their part of the catalogue."""
-    from ..core.paths import own_catalog
-    from ..results.statement import NOTHING
-
-    catalog = None if all(map(is_campaign, directories)) else own_catalog()
-    return report_command(directories, statements or NOTHING, options, catalog)
 
 
 def _campaigns(
@@ -289,33 +319,20 @@ def data_files(
 ) -> dict[str, bytes]:
     """The files of a report without pictures. They are the same each time they are written.
     `options` are those that its results.json says it was made with."""
-    t = load_labels(options["lang"])
-    campaigns = list(_campaigns(directories, models))
-    cases = make_cases(campaigns, _families())
-    figures = tuple(make_figures(cases, _published(campaigns), options["one_chart"], t))
-    comparison = list(_compared(campaigns, parse_stated(options["conditions"])))
-    command = _command(directories, None, options)
-    document = make_document(campaigns, cases, figures, comparison, command, t)
-    return _data(document, options)
+    material = _material(directories, options, models)
+    return _data(_document(directories, material, options), options)
 
 
 def _data(document: Document, options: Mapping[str, Any]) -> dict[str, bytes]:
     from ..report import latex, markdown
+    from ..report.result_files import csv
 
     return {
         "report.md": markdown.render_report(document).encode(),
-        "results.csv": results_csv(document.cases).encode(),
+        "results.csv": csv(document.cases).encode(),
         "results.tex": latex.render(document).encode(),
         "results.json": results_json(document, options).encode(),
     }
-
-
-def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
-    """All cases with all computed values. A text that a spreadsheet would read as a formula gets a
-    leading apostrophe; numbers are unchanged."""
-    from ..report.result_files import csv
-
-    return csv(cases)
 
 
 def results_json(document: Document, options: Mapping[str, Any]) -> str:

@@ -273,7 +273,7 @@ class SummaryResult:
     @property
     def text(self) -> str:
         """The table and its notes, for standard output."""
-        from ..report.layout import render
+        from ..report.case_tables import render
         from ..report.terminal import Screen
 
         screen = Screen.of(sys.stdout)
@@ -357,7 +357,7 @@ def _views(skipped: Sequence[Skipped], models: Sequence[Model]) -> list[View]:
 def _campaigns(places: Mapping[Path, Path | None], models: Sequence[Model]) -> View:
     """The tables of campaigns among logs, by path, with the files of those in archives. Nothing is
     written into them, and workloads that they keep are not used."""
-    from ..report.layout import render
+    from ..report.case_tables import render
 
     parts: dict[Path, tuple[list[dict[str, Any]], list[str]]] = {}
     texts, problems, is_incomplete = {}, [], False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
@@ -23,6 +23,7 @@ from ..stats.groups import (
     Case,
     Sweep,
     SweptTopology,
+    by_group,
     setting,
     short_digest,
     sweeps,
@@ -30,15 +31,14 @@ from ..stats.groups import (
 )
 from ..stats.summary import StepParts, nccl_share, step_parts
 from .charts import Chart, ChartPoint, Line
-from .labels import Labels, each_condition
-from .layout import MEMORY
+from .labels import Labels, each_condition, load_labels
 from .numbers import as_published, joules, rate_decimals, ratio, seconds, speedup, tflops
-from .tables import Cell, Column, Table, cell, span, without_empty
+from .tables import Cell, Column, Table, cell, composed, span, without_empty
+from .terminal import PIPE, Screen, table, wrapped
 from .units import energy_unit, is_bandwidth, per_device, step_time
 
 METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "series")
-_REPORTED = 4  # columns that the published reports have: node_num, gpu_num, samples/s, speedup
-_OUTLIERS = 10  # their column
+_MEDIAN = "samples_per_second_median"
 _PERCENT = "0.0%"
 
 
@@ -63,39 +63,113 @@ def group_title(case: Case, t: Labels) -> str:
 
 def cases(number: int, group: Sequence[Case], t: Labels) -> Table:
     """The cases of a table, the columns of the published reports first, under their names."""
-    form, unit = rate_form(group), group[0]["unit"]
-    formula = next((text for case in group if (text := case.get("flops_formula"))), "")
-    columns = [
-        Column("node_num", True, "0"),
-        Column("gpu_num", True, "0"),
-        Column(unit, True, sheet_form(group)),
-        Column("speedup", True, "0.00"),
-        Column(f"{unit}/{t('device')}", True, sheet_form(group)),
-        Column(t("interval_of_rate", unit=unit), True, hint=t("interval_hint")),
-        Column(t("interval_of_speedup"), True, hint=t("ratio_hint")),
-        Column(t("efficiency"), True, _PERCENT),
-        Column("n", True, "0", hint=t("n_hint")),
-        Column("CV", True, "0.00%", hint=t("cv_hint")),
-        Column(t("outliers"), True, "0", hint=t("outliers_hint")),
-        Column(t("gpu_memory"), True, "#,##0", hint=MEMORY),
-        *(
-            Column(t(f"step_{name}"), True, "0.000", hint=t("step_hint"))
-            for name in ("median", "p95", "p99")
-        ),
-        Column(t("log_memory"), True, "#,##0", hint=t("log_memory_hint")),
-        Column(f"TFLOP/s/{t('device')}", True, "0.0", hint=t("flops_hint")),
-        Column(f"MFU ({formula.partition(' ')[0]})", True, _PERCENT, hint=formula),
-        Column(energy_unit(group[0]), True, "0.000", hint=t("energy_hint")),
-        Column("W", True, "#,##0", hint=t("power_hint")),
-    ]
-    rows = [_row(case, form) for case in group]
+    rows = [_cells(case, rate_form(group), ",", " – ") for case in group]
     if not any(case.get("samples_per_second_outliers") for case in group):
-        rows = [(*row[:_OUTLIERS], cell(None), *row[_OUTLIERS + 1 :]) for row in rows]
-    # A bandwidth has no speed-up.
-    keep = _REPORTED - is_bandwidth(group[0])
-    shown, lines = without_empty(columns, rows, keep)
-    title = group_title(group[0], t)
-    return Table(f"table-{number}", title, shown, lines, (_note(group, t),))
+        rows = [{**row, "outliers": cell(None)} for row in rows]
+    keep = _always(group, "speedup")
+    columns, lines = composed(_columns(group, t), rows, _PAGE, keep)
+    return Table(f"table-{number}", group_title(group[0], t), columns, lines, (_note(group, t),))
+
+
+def summary_tables(cases: Sequence[dict[str, Any]]) -> Iterator[Table]:
+    """The tables of a terminal and of summary.md, which are narrow."""
+    for heading, group in by_group(cases).items():
+        columns = _columns(group, load_labels())
+        columns["interval"] = replace(columns["interval"], label="interval")
+        columns["log_memory"] = replace(columns["log_memory"], label="memory (MiB)")
+        rows = []
+        for case in group:
+            row = _cells(case, rate_form(group).replace(",", ""), "", "-")
+            row["efficiency"] = cell(
+                case["scaling_efficiency"], lambda ratio: f"{100 * ratio:.0f} %"
+            )
+            if case["step_time_estimator"] != "single_steps":  # a mean hides a single slow step
+                row["p95"] = row["p99"] = cell(None)
+            if case["gpu_memory_mib"] is not None:
+                row["log_memory"] = cell(None)
+            rows.append(row)
+        yield Table("", heading, *composed(columns, rows, _SUMMARY, _always(group, *_SCALING)))
+
+
+def render(cases: Sequence[dict[str, Any]], notes: Sequence[str], screen: Screen = PIPE) -> str:
+    """Tables by workload, precision and batch size, then the notes."""
+    lines: list[str] = []
+    for made in summary_tables(cases):
+        lines += [*wrapped(made.title, screen.prose), "", table(made.columns, made.rows, screen)]
+    lines = lines or ["No run could be counted.", ""]
+    for note in notes:
+        lines += wrapped(note, screen.prose, first="- ", rest="  ")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _always(group: Sequence[Case], *scaling: str) -> tuple[str, ...]:
+    """The columns that a table has even if they are empty. A bandwidth does not scale."""
+    return ("nodes", "devices", "rate", *(() if is_bandwidth(group[0]) else scaling))
+
+
+_SCALING, _STEP = ("speedup", "efficiency"), ("median", "p95", "p99")
+_PAGE = (
+    *("nodes", "devices", "rate", "speedup", "per_device", "interval", "speedup_interval"),
+    *("efficiency", "n", "cv", "outliers", "gpu_memory", *_STEP, "log_memory"),
+    *("flops", "mfu", "energy", "power"),
+)
+_SUMMARY = (
+    *("nodes", "devices", "rate", "per_device", "interval", "flops", "mfu", *_SCALING, "n"),
+    *("p95", "p99", "log_memory", "gpu_memory", "energy", "power"),
+)
+
+
+def _columns(group: Sequence[Case], t: Labels) -> dict[str, Column]:
+    unit, sheet = group[0]["unit"], sheet_form(group)
+    formula = next((text for case in group if (text := case.get("flops_formula"))), "")
+
+    def below(label: str, form: str = "General", hint: str = "") -> Column:
+        return Column(label, True, form, hint, stacks=True)
+
+    return {
+        "nodes": Column("node_num", True, "0"),
+        "devices": below("gpu_num", "0"),
+        "rate": Column(unit, True, sheet),
+        "speedup": Column("speedup", True, "0.00"),
+        "per_device": below(f"{unit}/{t('device')}", sheet),
+        "interval": below(t("interval_of_rate", unit=unit), hint=t("interval_hint")),
+        "speedup_interval": below(t("interval_of_speedup"), hint=t("ratio_hint")),
+        "efficiency": below(t("efficiency"), _PERCENT),
+        "n": Column("n", True, "0", hint=t("n_hint")),
+        "cv": below("CV", "0.00%", t("cv_hint")),
+        "outliers": below(t("outliers"), "0", t("outliers_hint")),
+        "gpu_memory": below(t("gpu_memory"), "#,##0", "GPU memory (MiB)"),
+        **{name: below(t(f"step_{name}"), "0.000", t("step_hint")) for name in _STEP},
+        "log_memory": below(t("log_memory"), "#,##0", t("log_memory_hint")),
+        "flops": below(f"TFLOP/s/{t('device')}", "0.0", t("flops_hint")),
+        "mfu": below(f"MFU ({formula.partition(' ')[0]})", _PERCENT, formula),
+        "energy": below(energy_unit(group[0]), "0.000", t("energy_hint")),
+        "power": below("W", "#,##0", t("power_hint")),
+    }
+
+
+def _cells(case: Case, form: str, comma: str, between: str) -> dict[str, Cell]:
+    rate, whole = "samples_per_second", f"{comma}.0f"
+    return {
+        "nodes": cell(case["nodes"]),
+        "devices": cell(case["world_size"]),
+        "rate": cell(case[_MEDIAN], form),
+        "speedup": cell(case["speedup"], speedup),
+        "per_device": cell(per_device(case), form),
+        "interval": span(case.get(f"{rate}_ci_low"), case.get(f"{rate}_ci_high"), form, between),
+        "speedup_interval": span(case.get("speedup_ci_low"), case.get("speedup_ci_high"), speedup),
+        "efficiency": cell(case["scaling_efficiency"], ".1%"),
+        "n": cell(case["repeats"]),
+        "cv": cell(case.get(f"{rate}_cv"), ".2%"),
+        "outliers": cell(case.get(f"{rate}_outliers")),
+        "gpu_memory": cell(case["gpu_memory_mib"], whole),
+        **{n: cell(step_time(case, n), seconds) for n in _STEP},
+        "log_memory": cell(case.get("log_memory_mib"), whole),
+        "flops": cell(case.get(MODEL_TFLOPS), tflops),
+        "mfu": cell(case.get("mfu"), ".1%"),
+        "energy": cell(case.get(f"{ENERGY}_j"), joules),
+        "power": cell(case.get(f"{POWER}_w"), whole),
+    }
 
 
 def rate_form(group: Sequence[Case]) -> str:
@@ -109,30 +183,6 @@ def sheet_form(group: Sequence[Case]) -> str:
 def _decimals(group: Sequence[Case]) -> int:
     medians = [case["samples_per_second_median"] for case in group]
     return rate_decimals(group[0]["workload"], medians)
-
-
-def _row(case: Case, form: str) -> tuple[Cell, ...]:
-    rate = "samples_per_second"
-    return (
-        cell(case["nodes"]),
-        cell(case["world_size"]),
-        cell(case[f"{rate}_median"], form),
-        cell(case["speedup"], speedup),
-        cell(per_device(case), form),
-        span(case.get(f"{rate}_ci_low"), case.get(f"{rate}_ci_high"), form),
-        span(case.get("speedup_ci_low"), case.get("speedup_ci_high"), speedup),
-        cell(case["scaling_efficiency"], ".1%"),
-        cell(case["repeats"]),
-        cell(case.get(f"{rate}_cv"), ".2%"),
-        cell(case.get(f"{rate}_outliers")),
-        cell(case["gpu_memory_mib"], ",.0f"),
-        *(cell(step_time(case, name), seconds) for name in ("median", "p95", "p99")),
-        cell(case.get("log_memory_mib"), ",.0f"),
-        cell(case.get(MODEL_TFLOPS), tflops),
-        cell(case.get("mfu"), ".1%"),
-        cell(case.get(f"{ENERGY}_j"), joules),
-        cell(case.get(f"{POWER}_w"), ",.0f"),
-    )
 
 
 def _note(group: Sequence[Case], t: Labels) -> str:
@@ -302,90 +352,96 @@ def verdict_text(verdict: str, t: Labels) -> str:
     return t.optional(f"verdict_{verdict.replace(' ', '_')}", verdict)
 
 
-def comparisons(rows: Sequence[Case], whole: Table, t: Labels) -> Iterator[Table]:
-    """What compare_published found, a table per group; its longest texts stand below it. `whole`
-    is the comparison of all rows."""
-    group_of = itemgetter("campaign", *GROUP)
-    groups = grouped(range(len(rows)), lambda place: group_of(rows[place]))
-    kept = [n for n in range(1, len(whole.columns)) if n not in _BELOW]
-    for number, places in enumerate(groups.values(), start=1):
-        own, cells = [rows[place] for place in places], [whole.rows[place] for place in places]
-        lines = [tuple(row[n] for n in kept) for row in cells]
-        columns, shown = without_empty([whole.columns[n] for n in kept], lines, 3)
-        notes = tuple(
-            f"{whole.columns[n].label}{text}" for n in _BELOW for text in _said_below(cells, own, n)
+# What stands below a table of `comparisons`, by its label: a column of compare_published.
+_BELOW = {
+    "stated": "stated",
+    "factor_estimator": "estimator",
+    "factors": "factors",
+    "to_state": "to_state",
+    "noted": "noted",
+    "declared": "declared",
+    "not_stated": "unknown",
+    "publication": "published_title",
+}
+STATED = ("stated", "stated_a", "stated_b")
+
+
+def alike(rows: Sequence[Case], column: str) -> Iterator[tuple[str, list[Case]]]:
+    """Each text of a column once, with its rows. What was only stated is taken apart, and the
+    conditions of the same rows stand together."""
+    about: dict[str, list[int]] = {}
+    for number, row in enumerate(rows):
+        if text := row.get(column):
+            for part in each_condition(text) if column in STATED else [text]:
+                about.setdefault(part, []).append(number)
+    for places, texts in grouped(about, lambda part: tuple(about[part])).items():
+        yield ", ".join(texts), [rows[place] for place in places]
+
+
+def comparisons(rows: Sequence[Case], t: Labels) -> Iterator[Table]:
+    """What compare_published found, a table per group; its longest texts stand below it."""
+    rows = [_translated(row, t) for row in rows]
+    for number, group in enumerate(grouped(rows, itemgetter("campaign", *GROUP)).values(), start=1):
+        columns, lines = composed(
+            _compared_columns(t),
+            [_compared(row, t) for row in group],
+            ("nodes", "devices", "mine", "n", "published", "ratio", "interval", "verdict"),
+            ("nodes", "devices", "mine"),
         )
-        yield Table(f"published-{number}", group_title(own[0], t), columns, shown, notes)
-
-
-# Columns of a comparison: what was only stated, the estimator, conditions, the publication.
-_BELOW = range(9, 17)
-_ONLY_STATED = 9
-
-
-def _said_below(
-    lines: Sequence[tuple[Cell, ...]], rows: Sequence[Case], place: int
-) -> Iterator[str]:
-    """Each text of a column once, with the cases that it is about where it is not about all."""
-    about: dict[str, list[str]] = {}
-    for cells, row in zip(lines, rows, strict=True):
-        if cells[place].value is not None:
-            text = cells[place].text
-            for part in each_condition(text) if place == _ONLY_STATED else [text]:
-                about.setdefault(part, []).append(topology_text(row))
-    for cases, texts in grouped(about, lambda part: tuple(about[part])).items():
-        text = ", ".join(texts) if place == _ONLY_STATED else "; ".join(texts)
-        which = "" if len(cases) == len(rows) else f" ({', '.join(cases)})"
-        yield f"{which}: {text}"
+        notes = []
+        for label_name, column in _BELOW.items():
+            for text, about in alike(group, column):
+                which = f" ({', '.join(map(topology_text, about))})"
+                notes.append(f"{t(label_name)}{which if len(about) < len(group) else ''}: {text}")
+        title = group_title(group[0], t)
+        yield Table(f"published-{number}", title, columns, lines, tuple(notes))
 
 
 def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Table:
     """The rows whole: the factors that decide, others that differ, and what is not stated."""
-    columns = (
-        Column(t("case")),
-        Column("node_num", True, "0"),
-        Column("gpu_num", True, "0"),
-        Column(t("mine"), True, "#,##0.00"),
-        Column("n", True, "0", hint=t("n_hint")),
-        Column(t("published"), True, "#,##0.00"),
-        Column(t("ratio"), True, "0.000"),
-        Column(t("interval_of_ratio"), True, hint=t("ratio_hint")),
-        Column(t("verdict")),
-        Column(t("stated")),
-        Column(t("factor_estimator")),
-        Column(t("factors")),
-        Column(t("to_state")),
-        Column(t("noted")),
-        Column(t("declared")),
-        Column(t("not_stated")),
-        Column(t("publication")),
-    )
-    return Table(name, heading, columns, tuple(_compared(row, t) for row in rows))
+    columns = _compared_columns(t)
+    lines = [_compared(_translated(row, t), t) for row in rows]
+    return Table(name, heading, *composed(columns, lines, columns, columns))
 
 
-def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
-    verdict = str(row["verdict"])
+def _translated(row: Case, t: Labels) -> Case:
+    """The row with its conditions in the language of the report, and its whole publication."""
+    conditions = ("stated", "factors", "noted", "unknown")
+    texts = {name: t.conditions(row.get(name)) for name in conditions}
     names = ("published_title", "published_date", "published_source")
     publication = ", ".join(str(row[name]) for name in names if row.get(name))
-    return (
-        cell(group_title(row, t)),
-        cell(row["nodes"]),
-        cell(row["world_size"]),
-        cell(row["mine"], f",.{rate_decimals(row['workload'], [row['mine']])}f"),
-        cell(row["repeats"]),
-        cell(row["published"], as_published),
-        cell(row["ratio"], ratio),
-        span(row.get("ratio_low"), row.get("ratio_high"), ratio),
-        Cell(verdict_text(verdict, t), verdict, mark=verdict),
-        cell(t.conditions(row["stated"])),
-        cell(row["estimator"]),
-        cell(t.conditions(row.get("factors"))),
-        cell(row.get("to_state")),
-        cell(t.conditions(row.get("noted"))),
-        cell(row.get("declared")),
-        cell(t.conditions(row.get("unknown"))),
-        cell(publication or None),
-    )
+    return {**row, **texts, "published_title": publication or None}
+
+
+def _compared_columns(t: Labels) -> dict[str, Column]:
+    return {
+        "case": Column(t("case")),
+        "nodes": Column("node_num", True, "0"),
+        "devices": Column("gpu_num", True, "0"),
+        "mine": Column(t("mine"), True, "#,##0.00"),
+        "n": Column("n", True, "0", hint=t("n_hint")),
+        "published": Column(t("published"), True, "#,##0.00"),
+        "ratio": Column(t("ratio"), True, "0.000"),
+        "interval": Column(t("interval_of_ratio"), True, hint=t("ratio_hint")),
+        "verdict": Column(t("verdict")),
+        **{f"below_{name}": Column(t(name)) for name in _BELOW},
+    }
+
+
+def _compared(row: Case, t: Labels) -> dict[str, Cell]:
+    verdict = str(row["verdict"])
+    return {
+        "case": cell(group_title(row, t)),
+        "nodes": cell(row["nodes"]),
+        "devices": cell(row["world_size"]),
+        "mine": cell(row["mine"], f",.{rate_decimals(row['workload'], [row['mine']])}f"),
+        "n": cell(row["repeats"]),
+        "published": cell(row["published"], as_published),
+        "ratio": cell(row["ratio"], ratio),
+        "interval": span(row.get("ratio_low"), row.get("ratio_high"), ratio),
+        "verdict": Cell(verdict_text(verdict, t), verdict, mark=verdict),
+        **{f"below_{name}": cell(row.get(column)) for name, column in _BELOW.items()},
+    }
 
 
 def file_name(text: str) -> str:
@@ -393,7 +449,6 @@ def file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text).lstrip(".")[:80]
 
 
-_MEDIAN = "samples_per_second_median"
 SettingRow = tuple[str | None, ...]
 
 

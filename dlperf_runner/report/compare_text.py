@@ -17,7 +17,7 @@ from ..core.printable import for_xml
 from ..core.units import SAMPLES, per_second
 from ..stats.between_campaigns import between_interval
 from ..stats.groups import by_group, title
-from .labels import each_condition
+from .case_tables import STATED, alike
 from .numbers import exact_decimals, percent, rate_decimals, ratio
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Record = Mapping[str, Any]
 _NOTES = {
     "factors": "not comparable because of ",
+    "unpublished": "not published: ",
     "to_state": "if it ran so, it is comparable with ",
     "by": "throughput by ",
     "noted": "also differs or is not known: ",
@@ -46,7 +47,6 @@ _NOTES = {
     "unrecorded": "not recorded on either side, so it may differ: ",
     "why": "undecided: ",
 }
-_STATED = ("stated", "stated_a", "stated_b")
 _INTERVAL = Column("interval", True, stacks=True)
 _N, _STACKED_N = Column("n", True), Column("n", True, stacks=True)
 _VERDICT = Column("verdict", wraps=True)
@@ -244,30 +244,18 @@ def _as_published(value: float) -> str:
 def _notes(group: Sequence[Record], names: Sequence[str] = ()) -> list[str]:
     """Each note once, with the rows that it applies to unless it applies to all. Rows are told by
     their topology, and by the columns `names`."""
+    noted = [
+        row
+        if row.get("report", "") is not None
+        else {**row, "factors": None, "not": row["factors"]}
+        for row in group
+    ]
     notes = []
     for column, label in _NOTES.items():
-        texts: dict[str, list[Record]] = {}
-        for row in group:
-            if row.get(column):
-                published = column != "factors" or row["report"] is not None
-                text = f"{label if published else 'not published: '}{row[column]}"
-                texts.setdefault(text, []).append(row)
-        if column in _STATED:
-            texts = _by_condition(group, column, label)
-        for text, rows in texts.items():
+        for text, rows in alike(noted, column):
             where = "" if len(rows) == len(group) else f"{_where(rows, group, names)}: "
-            notes.append(where + text)
+            notes.append(f"{where}{label}{text}")
     return notes
-
-
-def _by_condition(group: Sequence[Record], column: str, label: str) -> dict[str, list[Record]]:
-    """The conditions that are only stated of the same rows in one note, with these rows."""
-    rows: dict[str, list[int]] = {}
-    for number, row in enumerate(group):
-        for condition in each_condition(row.get(column) or ""):
-            rows.setdefault(condition, []).append(number)
-    alike = grouped(rows, lambda condition: tuple(rows[condition]))
-    return {label + ", ".join(texts): [group[n] for n in places] for places, texts in alike.items()}
 
 
 def _where(rows: Sequence[Record], group: Sequence[Record], names: Sequence[str]) -> str:
@@ -303,7 +291,7 @@ def _gate(rows: Sequence[Record], limit: float | None) -> list[str]:
 
 def _about_stated(rows: Sequence[Record]) -> list[str]:
     """The number of verdicts that no log confirms in all they rest on."""
-    stated = [row for row in rows if any(row.get(name) for name in (*_STATED, "assumed"))]
+    stated = [row for row in rows if any(row.get(name) for name in (*STATED, "assumed"))]
     which = "All" if len(stated) == len(rows) else f"{len(stated)} of {len(rows)}"
     text = f"{which} rest on what was only stated or assumed, which is listed below each table."
     return [text] if stated else []

@@ -287,7 +287,7 @@ def make_document(
         sweeps=tuple(sweep_tables(cases, t)),
         time=tuple(time_tables(_groups(cases), t)),
         side_by_side=tuple(case_tables.side_by_side(cases, t)),
-        comparison=tuple(case_tables.comparisons(verdicts, compared, t)),
+        comparison=tuple(case_tables.comparisons(verdicts, t)),
         compared=compared,
         not_counted=_not_counted_table(lost, several, t) if lost else None,
         series_not_counted=drawer.others(),

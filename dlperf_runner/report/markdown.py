@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .case_tables import summary_tables
 from .html import environment
-from .layout import groups
 from .tables import Table
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def render(cases: Sequence[dict[str, Any]], notes: Sequence[str], problems: Sequ
     """summary.md: the tables, how they were computed, and what was left out."""
     units = dict.fromkeys(case["unit"] for case in cases)
     parts = ["# Results\n"]
-    for title, (columns, rows) in groups(cases):
-        grid = [[column.label for column in columns], *([c.text for c in row] for row in rows)]
-        parts.append(f"## {text(title)}\n\n" + "\n".join(table_lines(grid)) + "\n")
+    for made in summary_tables(cases):
+        table = table_lines([made.labels, *([cell.text for cell in row] for row in made.rows)])
+        parts.append("\n".join([f"## {text(made.title)}\n", *table, ""]))
     parts.append(
         _HOW.format(rate=" or ".join(units)) if len(parts) > 1 else "No run could be counted.\n"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 # A spreadsheet takes a text that begins so for a formula.
@@ -67,6 +67,18 @@ def span(low: float | None, high: float | None, form: Form, between: str = " –
     if low is None or high is None:
         return Cell("-", None)
     return Cell(f"{cell(low, form).text}{between}{cell(high, form).text}", low)
+
+
+def composed(
+    columns: Mapping[str, Column],
+    rows: Sequence[Mapping[str, Cell]],
+    names: Iterable[str],
+    keep: Container[str] = (),
+) -> tuple[tuple[Column, ...], tuple[tuple[Cell, ...], ...]]:
+    """The columns of these names, and the cells of each row. Columns that are absent in all rows
+    are left out, but for those in `keep`."""
+    shown = [n for n in names if n in keep or any(row[n].value is not None for row in rows)]
+    return tuple(columns[n] for n in shown), tuple(tuple(row[n] for n in shown) for row in rows)
 
 
 def without_empty(

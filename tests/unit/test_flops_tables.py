@@ -11,7 +11,7 @@ from command_line import output
 from frame_rows import Row, cases
 from make_logs import arcface_torch, dllogger_pytorch, gluoncv, torchtitan, write
 
-from dlperf_runner.report.layout import render
+from dlperf_runner.report.case_tables import render
 from dlperf_runner.report.terminal import Screen
 
 FLOPS = 57_914_449_920  # per token of 8b at 8192, attention in full: see test_language_metrics

@@ -7,7 +7,7 @@ from command_line import call
 from frame_rows import cases, row
 from make_logs import campaign_run, gluoncv, write
 
-from dlperf_runner.report import layout, numbers
+from dlperf_runner.report import case_tables, numbers
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_words_of_a_comparison() -> None:
 
 def test_slow_cases_are_told_apart() -> None:
     rows = [row(0.155), row(0.145, "1n2g"), row(0.0041, batch_size_per_device=8)]
-    printed = layout.render(cases(rows), [])
+    printed = case_tables.render(cases(rows), [])
     for value in (" 0.155 |", " 0.145 |", " 0.94 |", " 0.00410 |"):
         assert value in printed
 

@@ -8,7 +8,7 @@ import json
 
 from frame_rows import Row, cases, frame, row, runs
 
-from dlperf_runner.report import layout, markdown, result_files
+from dlperf_runner.report import case_tables, markdown, result_files
 from dlperf_runner.report.terminal import PIPE, Screen
 
 NAMES = {("mxnet-resnet50v1b", "resnet50v1b"): "rn50"}
@@ -21,7 +21,7 @@ def result_names(*rows: Row) -> list[str]:
 
 def test_long_notes_and_titles_are_wrapped() -> None:
     table = cases([row(5.0, accelerator="A very long name " * 6)])
-    printed = layout.render(table, ["a note " * 30], Screen(70))
+    printed = case_tables.render(table, ["a note " * 30], Screen(70))
     assert max(map(len, printed.splitlines())) <= 70
     assert "\n- a note a note" in printed
     assert "\n  a note a note" in printed
@@ -30,11 +30,11 @@ def test_long_notes_and_titles_are_wrapped() -> None:
 def test_absent_speedup_is_a_dash_and_null() -> None:
     rows = [row(5.0, "1n2g")]
     table = cases(rows)
-    ((_, (columns, lines)),) = layout.groups(table)
+    (made,) = case_tables.summary_tables(table)
     names = ["node_num", "gpu_num", "samples/s", "speedup", "efficiency", "n"]
-    assert [column.label for column in columns] == names
-    (cells,) = lines
-    assert [cell.text for cell in cells] == ["1", "2", "5.00", "-", "-", "1"]
+    assert made.labels == names
+    (line,) = made.rows
+    assert [cell.text for cell in line] == ["1", "2", "5.00", "-", "-", "1"]
     assert json.loads(result_files.summary_json(table, [], []))["cases"][0]["speedup"] is None
     (document,) = result_files.results_by_batch(frame(rows), table, NAMES).values()
     speeds = {"average_speed": 5.0, "median_speed": 5.0, "speedup": None}
@@ -54,7 +54,7 @@ def test_gpu_memory_has_a_column_where_it_was_measured() -> None:
     """As the OneFlow report tabulates it."""
     rows = [row(383.76), memory(12565.0), row(747.295, "1n2g")]
     table = cases(of_oneflow(rows))
-    assert "GPU memory (MiB)" in layout.render(table, [])
+    assert "GPU memory (MiB)" in case_tables.render(table, [])
     assert (
         "| node_num | gpu_num | samples/s | speedup | efficiency | n | GPU memory (MiB) |\n"
         "| -------- | ------- | --------- | ------- | ---------- | - | ---------------- |\n"
@@ -85,17 +85,17 @@ def test_a_narrow_terminal_keeps_every_column_and_a_pipe_has_whole_rows() -> Non
         *("11549.451", "11548.451-11550.451", "97", "12565"),
     }
     for width in (40, 60, 72, 80, 100, 120):
-        document = layout.render(table, [], Screen(width))
+        document = case_tables.render(table, [], Screen(width))
         assert max(map(len, document.splitlines())) <= width
         assert named <= set(document.replace(",", "").split())
-    whole = layout.render(table, [], PIPE)
-    assert whole == layout.render(table, [], Screen(120))
+    whole = case_tables.render(table, [], PIPE)
+    assert whole == case_tables.render(table, [], Screen(120))
     assert "| 11549.451 | 11548.451-11550.451 |    1.00 |      100 % | 3 |" in whole
 
 
 def test_60_columns_stack_interval_and_efficiency() -> None:
     rows = [*runs("1n1g", 384.04, 384.19, 385.31), *runs("4n8g", 9568.3, 9579.74, 9631.67)]
-    assert layout.render(cases(rows), [], Screen(60)).splitlines()[2:] == [
+    assert case_tables.render(cases(rows), [], Screen(60)).splitlines()[2:] == [
         "| node_num |       samples/s |    speedup |   |",
         "|  gpu_num |        interval | efficiency | n |",
         "|----------|-----------------|------------|---|",
@@ -108,7 +108,7 @@ def test_60_columns_stack_interval_and_efficiency() -> None:
 
 def test_container_is_named_with_a_short_digest() -> None:
     image = "podman registry/tensorflow@sha256:" + "0123456789ab" + 52 * "c"
-    printed = layout.render(cases([row(5.0, container=image)]), [])
+    printed = case_tables.render(cases([row(5.0, container=image)]), [])
     assert "in podman registry/tensorflow@sha256:0123456789ab " in " ".join(printed.split())
     assert "cc" not in printed
 
@@ -123,7 +123,7 @@ def test_short_names_that_would_collide() -> None:
 
 def test_nothing_counted() -> None:
     table = cases([])
-    assert layout.render(table, ["a reason"]) == "No run could be counted.\n\n- a reason\n"
+    assert case_tables.render(table, ["a reason"]) == "No run could be counted.\n\n- a reason\n"
     document = markdown.render(table, ["a reason"], ["log:3: bad\n  try again"])
     assert "No run could be counted." in document
     assert "## Not counted\n\n- log:3: bad\n    try again\n" in document

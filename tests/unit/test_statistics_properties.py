@@ -13,7 +13,7 @@ from pandas.testing import assert_frame_equal
 
 from dlperf_runner.core.identity import topology_text
 from dlperf_runner.measure.steady_state import BATCHES, steadiness
-from dlperf_runner.report import layout, markdown, result_files
+from dlperf_runner.report import case_tables, markdown, result_files
 from dlperf_runner.report.terminal import PIPE, Screen
 from dlperf_runner.stats.intervals import (
     ConfidenceInterval,
@@ -187,7 +187,7 @@ def test_reports_show_the_table_whatever_is_in_it(rows: list[Row]) -> None:
     table = cases(rows)
     notes = list(case_notes(frame(rows), table))
     for screen in (Screen(40), Screen(80), PIPE):
-        printed = layout.render(table, notes, screen)
+        printed = case_tables.render(table, notes, screen)
         assert "nan" not in printed.lower().replace("mxnet", "")
     assert "| nan" not in markdown.render(table, notes, [])
     assert "NaN" not in result_files.summary_json(table, notes, [])
