@@ -118,12 +118,14 @@ class NcclTests:
 
 @dataclass
 class _Reading:
-    """The tables before a line, and that of the line; the ends of its sizes, and its columns."""
+    """The tables before a line, and that of the line; the ends of its sizes, its columns, and the
+    line of a heading without those that are needed."""
 
     tables: list[NcclTests] = field(default_factory=list)
     table: NcclTests = field(default_factory=NcclTests)
     sizes: tuple[int, int, int, bytes] | None = None
     columns: Sequence[bytes] = ()
+    other_heading: tuple[int, str] | None = None
     last: int = 1
 
 
@@ -160,7 +162,11 @@ def _take(reading: _Reading, block: Block, part: re.Match[bytes]) -> None:
         table.largest = None
     elif part.lastgroup == "heading":
         words = data[1:].split()
-        reading.columns = words if words.count(b"time") == words.count(b"busbw") == 2 else ()
+        is_known = words.count(b"time") == words.count(b"busbw") == 2
+        reading.columns = words if is_known else ()
+        reading.other_heading = (
+            None if is_known else (block.line(part.start()), data.decode("utf-8", "replace"))
+        )
     elif part.lastgroup == "failed":
         table.is_wrong = True
     elif part.lastgroup == "average" and (average := _AVERAGE.match(data)):
@@ -174,6 +180,10 @@ def _finish(reading: _Reading) -> None:
     table, last = reading.table, reading.last
     table.sizes = _number_of_sizes(*reading.sizes) if reading.sizes else None
     operations = len({row.redop for row in table.rows}) or 1
+    if reading.other_heading and not table.rows:
+        line, heading = reading.other_heading
+        problem, expected = "the heading of the table lacks columns", "time and busbw, both twice"
+        raise LineError(line, problem, expected=expected, found=" ".join(heading[1:].split()))
     if table.sizes not in (None, len(table.rows) / operations):
         problem = "lines of the table are missing or damaged"
         expected = f"{table.sizes} sizes" + (f" of {operations} operations" * (operations > 1))
@@ -185,6 +195,7 @@ def _finish(reading: _Reading) -> None:
         table.largest = table.rows[-1].size
     reading.tables.append(table)
     reading.table, reading.sizes, reading.columns = NcclTests(), None, ()
+    reading.other_heading = None
 
 
 def _number_of_sizes(least: int, most: int, step: int, kind: bytes) -> int | None:

@@ -246,8 +246,8 @@ def _notes(group: Sequence[Record], names: Sequence[str] = ()) -> list[str]:
     their topology, and by the columns `names`."""
     noted = [
         row
-        if row.get("report", "") is not None
-        else {**row, "factors": None, "not": row["factors"]}
+        if row.get("report", "")
+        else {**row, "factors": None, "unpublished": row.get("factors")}
         for row in group
     ]
     notes = []

@@ -28,7 +28,7 @@ from ..core.units import per_second
 from ..measure.estimators import Measured, Measurement
 from .archives import scratch_of
 from .discovery import Place, Scratch, Skipped, find, holds_logs
-from .log_file import reads_others
+from .log_file import NO_RATE, reads_others
 from .repeats import about_copies, about_names, about_starts, told_apart
 from .run_log import Reading, RunSeries, read_all
 from .run_record import FoundRun
@@ -146,12 +146,13 @@ def _check_not_empty(results: Results, sources: Sequence[Path], *, with_others: 
         results.problems += [file.error for file in unread if file.error]
     if results.runs or results.problems or results.missing or (others and with_others):
         return
+    names = (
+        "a campaign, or logs named like bz128/4n8g/rn50_b128_fp32_1.log or tf_gpu8_amp_bs256.txt"
+    )
     raise UserError(
-        "no logs found",
+        "; ".join(("no logs found", *_about_skipped(results))),
         where=", ".join(map(str, sources)),
-        expected="a campaign, or logs named like bz128/4n8g/rn50_b128_fp32_1.log"
-        " or tf_gpu8_amp_bs256.txt",
-        found=" ".join(_about_skipped(results)) or None,
+        expected=None if any(file.reason == NO_RATE for file in results.skipped) else names,
         hint=reads_others(logs.formats()),
     )
 

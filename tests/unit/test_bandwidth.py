@@ -59,6 +59,8 @@ def test_tags_missing_operations_and_a_table_that_was_cut() -> None:
     assert parsed(old).rows == [replace(row, redop=None) for row in parsed(log()).rows]
     with pytest.raises(LineError, match="no whole table"):
         read(["\n".join([*log(), *log()[:20], ""]).encode()])
+    with pytest.raises(LineError, match="the heading of the table lacks columns"):
+        parsed([line.replace("busbw", "bus BW") for line in log()])
 
 
 def test_memory_that_limits_the_sizes_and_a_least_bandwidth() -> None:
