@@ -279,6 +279,9 @@ def test_setup_installs_the_clone_without_a_build_and_without_network(tmp_path: 
     assert Path(where.strip()) == ROOT / "dlperf_runner/__init__.py"
     # The environment lacks what `make setup` installs after it.
     assert "make setup" in run([dlperf, "--version"], tmp_path, 2)
+    # As multiprocessing imports it in the processes that draw the charts of a report.
+    code = f"import runpy; runpy.run_path('{dlperf}', run_name='__mp_main__')"
+    assert run([python, "-c", code], tmp_path) == ""
     made = run(["make", "--dry-run", "--always-make", "setup"], ROOT)
     assert f"{ROOT}/.venv/bin/python .ci/install-clone" in made
 
