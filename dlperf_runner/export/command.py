@@ -17,7 +17,6 @@ import typer
 
 from ..core.errors import UserError, as_user_error, unknown_name
 from ..core.files import open_append, read_json, write_result
-from ..core.frame import records
 from ..options import LATEST, AboutLogs, completes, exit_with, option, reading_logs, states
 from .record import ExportedCampaign, exported_cases, of_history, time_of
 
@@ -123,10 +122,10 @@ def export(
 
 @dataclass(frozen=True)
 class _Read:
-    """A source: its campaigns, and its results in Markdown, which are made when they are needed."""
+    """A source: its campaigns, and its results in Markdown."""
 
     campaigns: Sequence[ExportedCampaign]
-    markdown: Callable[[], str]
+    markdown: str
     problems: Sequence[UserError] = ()
     is_incomplete: bool = False
 
@@ -139,7 +138,7 @@ def _written(
         place = output or Path("mlruns" if form == "mlflow" else ".")
         return b"", (DIRECTORIES[form](campaigns, place),)
     if form == "github":
-        text = "".join(one.markdown() for one in read)
+        text = "".join(one.markdown for one in read)
         return b"", (_appended(text, output),)
     content = TEXTS[form](campaigns)
     return (b"", (str(write_result(output, content)),)) if output else (content, ())
@@ -162,15 +161,14 @@ def _read(source: Path, name: str, statements: Statements | None) -> _Read:
     if source.suffix == ".sqlite":
         return _history(source)
     from ..history.store import campaign_identity
-    from ..report.markdown import render, text
-    from ..report.result_files import notes_on
+    from ..report.markdown import text
+    from ..report.result_files import documents
     from ..results.load import load_results
-    from ..stats.notes import case_notes
-    from ..stats.summary import summarize
 
     results = load_results(source, statements=statements, progress=reading_logs)
-    cases = records(summarize(results.frame))
-    record = _record(source)
+    cases, _, files = documents(results, results.models)
+    path = source / "campaign.json"
+    record = read_json(path) if path.is_file() else {}  # other logs have none
     created = datetime.fromtimestamp(source.stat().st_mtime, UTC)
     if source.is_dir():
         created = time_of(campaign_identity(source).created)
@@ -186,24 +184,13 @@ def _read(source: Path, name: str, statements: Statements | None) -> _Read:
         created,
         exported_cases(cases, results.frame),
         # Campaigns in one folder are of one site. Other logs may be of any machine.
-        str(source.resolve().parent if (source / "campaign.json").is_file() else source.resolve()),
+        str(source.resolve().parent if record else source.resolve()),
         [str(tag) for tag in record.get("tags") or ()],
         record.get("notes"),
         states,
     )
-
-    def markdown() -> str:
-        notes = [*case_notes(results.frame, cases), *notes_on(cases, results), *results.notes]
-        document = render(cases, notes, [results.told(problem) for problem in results.problems])
-        return document.replace("# Results", f"# {text(name)}", 1)
-
+    markdown = files["summary.md"].replace("# Results", f"# {text(name)}", 1)
     return _Read([exported], markdown, results.problems, results.is_incomplete)
-
-
-def _record(source: Path) -> dict[str, Any]:
-    """The content of campaign.json; nothing of other logs."""
-    path = source / "campaign.json"
-    return read_json(path) if path.is_file() else {}
 
 
 def _history(file: Path) -> _Read:
@@ -211,19 +198,16 @@ def _history(file: Path) -> _Read:
     from ..report.history_view import by_case, cases_table, explained
     from ..stats.change_points import change_points
 
-    found = points(file)
-    if not found:
+    rows = points(file)
+    if not rows:
         raise UserError("the history is empty", where=str(file))
-
-    def markdown() -> str:
-        cases = by_case(found)
-        changes = {
-            name: explained(of, change_points([p["samples_per_second_median"] for p in of]))
-            for name, of in cases.items()
-        }
-        return f"# History\n\n{cases_table(cases, changes).strip()}\n"
-
-    return _Read(of_history(found, str(file.resolve())), markdown)
+    cases = by_case(rows)
+    changes = {
+        name: explained(of_case, change_points([p["samples_per_second_median"] for p in of_case]))
+        for name, of_case in cases.items()
+    }
+    markdown = f"# History\n\n{cases_table(cases, changes).strip()}\n"
+    return _Read(of_history(rows, str(file.resolve())), markdown)
 
 
 def _appended(text: str, output: Path | None) -> str:

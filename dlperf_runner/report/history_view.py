@@ -15,7 +15,7 @@ from ..history.store import Point
 from ..stats.change_points import CORRELATION, LEVEL, ChangePoint
 from .charts import Chart, ChartPoint, Line
 from .numbers import rate_decimals
-from .tables import Column
+from .tables import Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
 from .units import common_unit, named_record
 
@@ -150,8 +150,7 @@ def case_table(
             (
                 point["created"][:16].replace("T", " "),
                 point["campaign"],
-                _rates(point)[0],
-                _interval(point),
+                *_rates(point),
                 str(point["repeats"]),
                 "; ".join(words),
             )
@@ -180,17 +179,11 @@ def _change(change: ChangePoint) -> str:
     return f"{100 * (change.after / change.before - 1):+.1f} %"
 
 
-def _interval(point: Point) -> str:
-    _, low, high = _rates(point)
-    return "-" if point["samples_per_second_ci_low"] is None else f"{low}-{high}"
-
-
-def _rates(point: Point) -> list[str]:
+def _rates(point: Point) -> tuple[str, str]:
     """Median and interval, with the decimals of the median."""
-    middle = point["samples_per_second_median"]
-    places = rate_decimals(point["workload"], [middle])
-    values = (middle, point["samples_per_second_ci_low"], point["samples_per_second_ci_high"])
-    return ["-" if value is None else f"{value:.{places}f}" for value in values]
+    rate, low, high = (point[f"samples_per_second_{n}"] for n in ("median", "ci_low", "ci_high"))
+    form = f".{rate_decimals(point['workload'], [rate])}f"
+    return cell(rate, form).text, span(low, high, form, "-").text
 
 
 def chart(name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) -> Chart:

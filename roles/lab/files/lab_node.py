@@ -224,6 +224,8 @@ def write_identity(node):
     trusted.parent.mkdir(mode=0o700, exist_ok=True)
     shutil.copyfile(Path(node.lab["directory"]) / "id_ed25519.pub", trusted)
     trusted.chmod(0o600)
+    # Ansible's modules would warn that they have to make it.
+    (node.root / "root/.ansible/tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
     socket.sethostname(node.name)
 
 

@@ -29,7 +29,8 @@ NEEDED = {
 }
 KERNEL = ("dev", "proc", "run", "sys")
 # The holder writes or mounts here before a node has its own root: a link would lead it elsewhere.
-DIRECTORIES = ("etc", "etc/ssh", "root", "root/.ssh", "shared", "var", "var/lib")
+DIRECTORIES = ("etc", "etc/ssh", "root", "root/.ansible", "root/.ansible/tmp", "root/.ssh")
+DIRECTORIES += ("shared", "var", "var/lib")
 # Each node gets its own.
 REPLACED = ("etc/hostname", "etc/hosts", "etc/resolv.conf", "root/.ssh/authorized_keys")
 MACHINES = {3: "i386", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64"}
