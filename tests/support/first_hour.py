@@ -15,7 +15,7 @@ from lab_under_test import CONTROL, PROJECT
 sys.path.insert(0, str(CONTROL.parent))
 from lab_machine import apt_proxy, debian_mirror
 
-MINUTES = 20  # that a command may take
+MINUTES = 60  # that a command may take; to provision took more than 20 beside other work
 # The pseudo file systems of a root, then its network if it is a lab's, then the shell.
 MOUNTS = (
     'for each in dev dev/pts; do mount --bind "/$each" "$1/$each"; done; '
