@@ -293,6 +293,22 @@ def test_a_node_that_cannot_be_had_is_refused_at_once(
     assert not list(site.parent.glob("results/*"))
 
 
+def test_within_an_allocation_each_part_of_a_suite_is_measured_on_its_node(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    within(monkeypatch, "n1,n2", "2(x2)")
+    item = "workload: nccl-allreduce, model: nccl-all-reduce, parts: each node, target: 1 GB/s"
+    suite = site.parent / "suite.yml"
+    suite.write_text(f"nodes: [n1, n2]\nlooks: [3]\nitems:\n  - {{{item}}}\n")
+    measured = site.parent / "measured"
+    words = ("accept", suite, "--scheduler", "slurm", "--site", site, "--measure", measured)
+    call(*words, status=2)  # the stand-in prints no bandwidths
+    for name in ("n1", "n2"):
+        records = read_records(measured / f"1-{name}")
+        assert len(records) == 6  # those that do not count are made again
+        assert {tuple(record["outcome"]["hosts"]) for record in records} == {(name,)}
+
+
 def test_within_an_allocation_a_cancelled_run_ends(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
