@@ -1,8 +1,7 @@
 """The mirror folder from which nodes install offline: a signed apt repository with all
-dependencies, a wheelhouse, what vendors publish, and a manifest that says why each file is there.
+dependencies, a wheelhouse, what vendors publish, and a manifest with the reason for each file.
 
-`needs` says what a stack wants, and lists it; `release_tables` says what of that vendors have.
-`closure` brings the distribution's packages (`apt` resolves, fetches and verifies them) and signs
-their index, `wheels` brings wheels (pip verifies them), `vendors` brings vendors' signed indexes,
-packages and files. `mirror` makes the folder of these.
+`needs` lists a stack's needs, `release_tables` those that vendors have. `apt` resolves and fetches
+packages and signs their index, pip fetches `wheels`, `vendors` has the vendors' signed indexes and
+files. `mirror` makes the folder of these.
 """

@@ -12,11 +12,10 @@ import os
 import re
 import subprocess
 import tempfile
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from debian.deb822 import Deb822, PkgRelation
 
@@ -31,9 +30,8 @@ HELPER = "/usr/lib/apt/apt-helper"
 # The private apt inherits the machine's network settings (proxies, certificates, clocks) and
 # nothing else: above all no hooks and no leniency about signatures.
 _NETWORK = re.compile(
-    r"Acquire::(?:https?|ftp|tor|Retries|ForceIPv[46]|Queue-Mode|SRV|Proxy|"
-    r"Check-Valid-Until|Check-Date|Max-FutureTime)\b",
-    re.IGNORECASE,
+    r"(?i)Acquire::(?:https?|ftp|tor|Retries|ForceIPv[46]|Queue-Mode|SRV|Proxy|"
+    r"Check-Valid-Until|Check-Date|Max-FutureTime)\b"
 )
 # As root, apt would drop to a user that cannot write into a private folder. It rebuilds pkgcache in
 # a moment; on disk it would take 40 MB.
@@ -57,15 +55,10 @@ Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
 Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 Acquire::ForceHash "SHA256";
 """
-_FOLDERS = ("apt.conf.d", "preferences.d", "sources.list.d", "trusted.gpg.d")
-
-
-class FetchError(Exception):
-    """The reason why a download failed, in words that follow its name."""
-
-
-class NotThereError(FetchError):
-    """The source does not have it."""
+_FOLDERS = (
+    *(f"etc/apt/{name}.d" for name in ("apt.conf", "preferences", "sources.list", "trusted.gpg")),
+    *("var/lib/apt/lists/partial", "var/cache/apt/archives/partial"),
+)
 
 
 @dataclass(frozen=True)
@@ -115,16 +108,16 @@ def prepare(root: Root, sources: Sequence[Source] = (), preferences: str = "") -
                 f"the keyring {source.signed_by} that verifies {source.uri} is missing",
                 hint=f"install the package {package}" if package else None,
             )
-    base, etc = root.directory, root.directory / "etc/apt"
     for folder in _FOLDERS:
-        (etc / folder).mkdir(parents=True, exist_ok=True)
-    for folder in ("var/lib/apt/lists/partial", "var/cache/apt/archives/partial"):
-        (base / folder).mkdir(parents=True, exist_ok=True)
-    write_whole(base / "status", "")
-    write_whole(root.sources, "\n".join(s.stanza() for s in sources))
-    write_whole(etc / "preferences", preferences)
-    host = _run(None, ["apt-config", "dump"]).stdout
-    write_whole(base / "apt.conf", configuration(root, host))
+        (root.directory / folder).mkdir(parents=True, exist_ok=True)
+    host = _run(None, "apt-config", "dump").stdout
+    for path, text in {
+        root.directory / "status": "",
+        root.directory / "apt.conf": configuration(root, host),
+        root.directory / "etc/apt/preferences": preferences,
+        root.sources: "\n".join(source.stanza() for source in sources),
+    }.items():
+        write_whole(path, text)
 
 
 def configuration(root: Root, host_dump: str) -> str:
@@ -139,7 +132,7 @@ def configuration(root: Root, host_dump: str) -> str:
 def update(root: Root) -> list[str]:
     """Fetch the package lists and verify their signatures. Returns apt's errors and warnings if a
     source failed: without it, apt would resolve from old lists or without security updates."""
-    result = _run(root, ["apt-get", "update", "-o", "APT::Update::Error-Mode=any"])
+    result = _run(root, "apt-get", "update", "-o", "APT::Update::Error-Mode=any")
     return _complaints(result) if result.returncode else []
 
 
@@ -165,7 +158,7 @@ def read_lists(
 def signed_files(root: Root, source: Source) -> dict[str, Path]:
     """The files of a source that apt has verified: InRelease, or Release and Release.gpg."""
     argv = ["apt-get", "indextargets", "--format", "$(REPO_URI)\t$(FILENAME)\t$(METAKEY)"]
-    for line in _run(root, [*argv, "Created-By: Packages"]).stdout.splitlines():
+    for line in _run(root, *argv, "Created-By: Packages").stdout.splitlines():
         uri, filename, key = line.split("\t")
         if uri.rstrip("/") == source.uri.rstrip("/"):
             start = filename[: filename.rindex(key.replace("/", "_"))]
@@ -176,44 +169,35 @@ def signed_files(root: Root, source: Source) -> dict[str, Path]:
 
 def resolve(root: Root, packages: Iterable[str], *, where: str) -> tuple[AptPackage, ...]:
     """`packages` and everything they depend on, in the versions that apt prefers."""
-    argv = ["-y", "--print-uris", "install", *packages]
-    result = _run(root, ["apt-get", "-qq", *argv])
-    if result.returncode:
-        # With -qq, apt does not name the unmet dependencies.
-        unmet_ones = unmet(_run(root, ["apt-get", "-q", *argv]).stdout)
-        reason = "; ".join([_shortened(_complaints(result)), *unmet_ones])
-        raise UserError("apt finds no complete set of packages", where=where, found=reason)
-    return parse_uris(result.stdout)
+    return _chosen(root, where, "install", *packages)
 
 
 def candidates(root: Root, names: Collection[str]) -> tuple[AptPackage, ...]:
     """Each package in the version that apt prefers, without what it depends on."""
-    if not names:
-        return ()
-    result = _run(root, ["apt-get", "-qq", "--print-uris", "download", *names])
-    if result.returncode:
-        reason = _shortened(_complaints(result))
-        raise UserError("apt cannot choose versions of these packages", found=reason)
-    return parse_uris(result.stdout)
+    return _chosen(root, "the packages of vendors", "download", *names) if names else ()
+
+
+def _chosen(root: Root, where: str, *argv: str) -> tuple[AptPackage, ...]:
+    # With -qq, apt would not name unmet dependencies.
+    result = _run(root, "apt-get", "-q", "-y", "--print-uris", *argv)
+    if not result.returncode:
+        return parse_uris(result.stdout)
+    # " dkms : Depends: gcc (>= 4) but it is not installable", with more lines for more of dkms
+    unmet = re.findall(r"(?m)^ +((?:\S+ : )?(?:Pre)?Depends: .*)$", result.stdout)
+    reason = "; ".join([_shortened(_complaints(result)), *(one.strip() for one in unmet[:5])])
+    raise UserError("apt finds no complete set of packages", where=where, found=reason)
 
 
 def names(root: Root) -> list[str]:
     """Every package that some source has."""
-    return _run(root, ["apt-cache", "pkgnames"]).stdout.split()
+    return _run(root, "apt-cache", "pkgnames").stdout.split()
 
 
 def versions(root: Root, names: Collection[str]) -> list[tuple[str, str, str]]:
     """(name, version, source) of every version of these packages, the newest of each first."""
-    text = _run(root, ["apt-cache", "madison", *names]).stdout if names else ""
+    text = _run(root, "apt-cache", "madison", *names).stdout if names else ""
     rows = [[part.strip() for part in line.split(" | ")] for line in text.splitlines()]
     return [(name, version, source) for name, version, source in rows]
-
-
-def unmet(output: str) -> list[str]:
-    """The unmet dependencies that apt-get names, like `dkms : Depends: gcc but ...`."""
-    _, _, after = output.partition("unmet dependencies:\n")
-    lines = [line for line in after.splitlines() if line.startswith(" ")]
-    return [" ".join(line.split()) for line in lines[:5]]
 
 
 # 'http://host/debian/pool/main/g/gcc-12/gcc-12-base_12.2.0-14%2bdeb12u1_amd64.deb' gcc-12-base_12.2.0-14+deb12u1_amd64.deb 37596 SHA256:1896...  # noqa: E501
@@ -221,88 +205,58 @@ _URI = re.compile(r"'(?P<url>[^']+)' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha2
 
 
 def parse_uris(text: str) -> tuple[AptPackage, ...]:
-    """The lines of `apt-get --print-uris`; a line without a SHA256 is an error."""
+    """The packages of `apt-get --print-uris`; one without a SHA256 is an error."""
     choices = []
     for line in text.splitlines():
-        match = _URI.match(line)
-        parts = unquote(match["file"]).removesuffix(".deb").split("_") if match else []
-        if not match or len(parts) != 3:
-            raise UserError(
-                "apt-get --print-uris printed an unknown line",
-                expected="'URL' NAME_VERSION_ARCHITECTURE.deb SIZE SHA256:DIGEST",
-                found=line[:200],
-            )
-        name, version, architecture = parts
-        file, url, size, sha256 = match.group("file", "url", "size", "sha256")
-        choices.append(AptPackage(name, version, architecture, file, url, int(size), sha256))
+        if line.startswith("'"):
+            if not (match := _URI.match(line)):
+                expected = "'URL' NAME_VERSION_ARCHITECTURE.deb SIZE SHA256:DIGEST"
+                problem = "apt-get --print-uris printed an unknown line"
+                raise UserError(problem, expected=expected, found=line[:200])
+            file, url, size, sha256 = match.group("file", "url", "size", "sha256")
+            name, version, architecture = unquote(file).removesuffix(".deb").split("_")
+            choices.append(AptPackage(name, version, architecture, file, url, int(size), sha256))
     return tuple(choices)
 
 
-def entries(root: Root, choices: Sequence[AptPackage]) -> dict[str, Deb822]:
-    """The index entry of each choice by its sha256, from the lists that apt has verified."""
-    result = _run(root, ["apt-cache", "show", *(choice.exact for choice in choices)])
-    shown = {entry.get("SHA256", ""): entry for entry in Deb822.iter_paragraphs(result.stdout)}
-    for choice in choices:
-        if choice.sha256 not in shown:
-            reason = _shortened(_complaints(result))
-            raise UserError(f"apt-cache shows no entry for {choice.exact}", found=reason)
-    return {choice.sha256: shown[choice.sha256] for choice in choices}
+def fetch(root: Root, wanted: Mapping[Path, tuple[str, str]]) -> dict[Path, str]:
+    """Fetch files to their places, each from an address and with a sha256, which may be empty; what
+    an earlier run left there is resumed. Returns those that failed with the reason, in words that
+    follow a name."""
+    argv: list[str] = []
+    reasons, parts = {}, {target for target in wanted if target.is_file()}
+    for target, (origin, sha256) in wanted.items():
+        # Of file:, apt-helper would make a link.
+        source = re.sub("^file:", "copy:", origin)
+        path = Path(unquote(source.removeprefix("copy:")))
+        if source.startswith("copy:") and not path.is_file():
+            reasons[target] = f"is not at {path}"
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        argv += [source, str(target), *([f"SHA256:{sha256}"] if sha256 else [])]
+    result = _run(root, HELPER, "-qq", "download-file", *argv) if argv else None
+    if not result or not result.returncode:
+        return reasons
+    complaints = [line for line in _complaints(result) if line != "Download Failed"]
+    for target in wanted.keys() - reasons.keys():
+        source, sha256 = wanted[target]
+        if reason := _about(source, complaints):
+            reasons[target] = f"cannot be fetched: {reason}"
+        if (failed := target.with_name(f"{target.name}.FAILED")).is_file():
+            reasons[target] = (
+                f"is another file: sha256 {sha256} was expected, found {digest(failed)}"
+                f" ({failed.stat().st_size} bytes of {source})"
+            )
+            failed.unlink()
+    reasons = reasons or dict.fromkeys(wanted, f"cannot be fetched: {_shortened(complaints)}")
+    # What lay there was part of another file.
+    again = {target: wanted[target] for target in parts & reasons.keys() if not target.exists()}
+    return {target: reasons[target] for target in reasons.keys() - again.keys()} | (
+        fetch(root, again) if again else {}
+    )
 
 
-def download(root: Root, choices: Sequence[AptPackage], folder: Path) -> dict[AptPackage, str]:
-    """Fetch exactly these packages into `folder`, and check them against the signed lists; what an
-    earlier run left is resumed. Returns those that could not be fetched, with apt's reason."""
-    argv = [HELPER, "-qq", "download-file"]
-    for choice in choices:
-        # Of file:, it would make a link.
-        source = re.sub("^file:", "copy:", choice.url)
-        argv += [source, str(folder / choice.filename), f"SHA256:{choice.sha256}"]
-    result = _run(root, argv)
-    if not result.returncode:
-        return {}
-    for choice in choices:
-        (folder / f"{choice.filename}.FAILED").unlink(missing_ok=True)
-    complaints = _complaints(result)
-    reasons = {choice: _about(choice.url, complaints) for choice in choices}
-    failed = {choice: reason for choice, reason in reasons.items() if reason}
-    return failed or dict.fromkeys(choices, _shortened(complaints))
-
-
-def download_file(root: Root, source: str, target: Path, sha256: str = "") -> None:
-    """Fetch an address, or a path of this machine; what an earlier run left at `target` is resumed.
-    Raises FetchError."""
-    if not re.match(r"https?://", source):
-        path = Path(source.removeprefix("file:")).absolute()
-        if not path.is_file():
-            raise NotThereError(f"is not at {path}")
-        source = f"copy:{quoted(str(path))}"
-    had_part, failed = target.exists(), target.with_name(f"{target.name}.FAILED")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    check = [f"SHA256:{sha256}"] if sha256 else []
-    result = _run(root, [HELPER, "-qq", "download-file", source, str(target), *check])
-    if not result.returncode:
-        return
-    reason = _shortened([line for line in _complaints(result) if line != "Download Failed"])
-    if failed.is_file():
-        received, size = digest(failed), failed.stat().st_size
-        failed.unlink()
-        if had_part:  # that of an earlier run was of another file
-            download_file(root, source, target, sha256)
-            return
-        raise FetchError(
-            f"is another file: sha256 {sha256} was expected, found {received}"
-            f" ({size} bytes of {source})"
-        )
-    kind = NotThereError if re.search(r"  (?:404|410) ", reason) else FetchError
-    raise kind(f"cannot be fetched: {reason}")
-
-
-def quoted(path: str) -> str:
-    """A path, quoted for an address."""
-    return quote(path, safe="/~")
-
-
-def _run(root: Root | None, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _run(root: Root | None, *argv: str) -> subprocess.CompletedProcess[str]:
     """Run a program of the private apt; without `root`, of the machine's own."""
     private = {"APT_CONFIG": str(root.directory.resolve() / "apt.conf")} if root else {}
     # After a bad signature, apt leaves the key in the directory for temporary files.
@@ -330,6 +284,9 @@ def _shortened(complaints: Sequence[str]) -> str:
     return "; ".join(complaints[:3]) + more
 
 
+# ---- the reason for each package
+
+
 @dataclass(frozen=True)
 class Reason:
     """The roles that need a package, and one chain of dependencies that leads to it."""
@@ -342,13 +299,14 @@ def closure(
     root: Root, base: Iterable[str], wanted: Mapping[str, Iterable[str]], *, where: str
 ) -> dict[AptPackage, tuple[Deb822, Reason]]:
     """The closure of `base` and of the packages that each role wants, as apt-get takes them: what
-    apt chose, with the index entry of each and the reason for it."""
-    names = dict.fromkeys(name for names in wanted.values() for name in names)
-    choices = resolve(root, (*base, *names), where=where)
-    by_digest = entries(root, choices)
+    apt chose, with its entry in the lists that apt has verified and the reason for it."""
+    packages = dict.fromkeys(name for names in wanted.values() for name in names)
+    choices = resolve(root, (*base, *packages), where=where)
+    shown = _run(root, "apt-cache", "show", *(choice.exact for choice in choices)).stdout
+    entries = {entry["SHA256"]: entry for entry in Deb822.iter_paragraphs(shown)}
     roots = {role: [name.partition("=")[0] for name in names] for role, names in wanted.items()}
-    why = reasons(by_digest.values(), roots)
-    return {choice: (by_digest[choice.sha256], why[choice.name]) for choice in choices}
+    why = reasons([entries[choice.sha256] for choice in choices], roots)
+    return {choice: (entries[choice.sha256], why[choice.name]) for choice in choices}
 
 
 def path_of(entry: Deb822) -> str:
@@ -362,8 +320,8 @@ def path_of(entry: Deb822) -> str:
 
 def _names(entry: Deb822, *fields: str) -> list[str]:
     """`a (>= 1) | b:any, c [amd64]` as a, b, c: apt judges versions."""
-    texts = filter(None, (entry.get(field, "").strip(", ") for field in fields))
-    groups = (group for text in texts for group in PkgRelation.parse_relations(text))
+    text = ", ".join(filter(None, (entry.get(field, "").strip(", ") for field in fields)))
+    groups = PkgRelation.parse_relations(text) if text else []
     return [one["name"] for group in groups for one in group]
 
 
@@ -383,25 +341,24 @@ def reasons(entries: Iterable[Deb822], wanted: Mapping[str, Iterable[str]]) -> d
     wanted_by: dict[str, list[str]] = {name: [] for name in by_name}
     chains: dict[str, str] = {}
     for role, names in {**wanted, "base system": base}.items():
-        # Breadth first: each package that is reached, with the chain to it.
-        ways: dict[str, tuple[str, ...]] = {
-            name: (name,) for wish in names for name in providers.get(wish, [])
-        }
-        queue = deque(ways)
-        while queue:
-            current = queue.popleft()
+        ways = {name: name for wish in names for name in providers.get(wish, [])}
+        # Breadth first: the list grows by each package that is reached.
+        for current in (queue := list(ways)):
             for one in _names(by_name[current], "Pre-Depends", "Depends"):
                 for name in providers.get(one, []):
                     if name not in ways:
-                        ways[name] = (*ways[current], name)
+                        ways[name] = f"{ways[current]} > {name}"
                         queue.append(name)
-        for name, way in ways.items():
+        for name in ways:
             wanted_by[name].append(role)
-            chains.setdefault(name, " > ".join(way))
+        chains = ways | chains
     return {
         name: Reason(tuple(wanted_by[name]) or ("base system",), chains.get(name, name))
         for name in by_name
     }
+
+
+# ---- the folder's own index
 
 
 def write_index(
@@ -409,10 +366,11 @@ def write_index(
 ) -> tuple[list[Item], str]:
     """Write the signed index of `entries` below `folder`; InRelease, which apt reads first, is the
     last. Return its files and the key's fingerprint."""
-    dists, below = f"dists/{suite}", f"main/binary-{architecture}"
+    dists = f"dists/{suite}"
+    packages = f"{dists}/main/binary-{architecture}/Packages"
     text = "\n".join(sorted(entry.dump() for entry in entries)).encode()
-    forms = {"": text, ".gz": gzip.compress(text, mtime=0), ".xz": lzma.compress(text)}
-    files = {f"{dists}/{below}/Packages{suffix}": content for suffix, content in forms.items()}
+    packed = {"": text, ".gz": gzip.compress(text, mtime=0), ".xz": lzma.compress(text)}
+    files = {f"{packages}{suffix}": content for suffix, content in packed.items()}
     for path, content in files.items():
         write_whole(folder / path, content)
     fields = {"Origin": "dlperf", "Label": "dlperf mirror", "Suite": suite, "Codename": suite}
@@ -425,28 +383,36 @@ def write_index(
     if result.returncode:
         message = result.stderr.decode(errors="replace").strip()
         raise UserError("apt-ftparchive failed", where=str(folder / dists), found=message)
-    release = result.stdout
-    signed = sign(release, key_folder)
-    ends = {
-        f"{dists}/Release": release,
+    signed = sign(result.stdout, key_folder)
+    last = {
+        f"{dists}/Release": result.stdout,
         "dlperf-mirror.asc": signed.public_armoured,
         "dlperf-mirror.gpg": signed.public_binary,
         f"{dists}/Release.gpg": signed.detached,
         f"{dists}/InRelease": signed.inline,
     }
-    for path, content in ends.items():
+    for path, content in last.items():
         write_whole(folder / path, content)
-    items = [
+    kinds = dict.fromkeys(files, "index")
+    kinds |= {path: "index" if path.startswith("dists/") else "key" for path in last}
+    why = "the signed index of the packages, or the key that verifies it"
+    return items_of(folder, "apt/", kinds, ("apt",), why), signed.fingerprint
+
+
+def items_of(
+    folder: Path, start: str, kinds: Mapping[str, str], wanted_by: tuple[str, ...], why: str
+) -> list[Item]:
+    """The items of indexes and keys by their paths in `folder`, which is `start` in the mirror."""
+    return [
         Item(
-            path=f"apt/{path}",
-            kind="index" if path.startswith("dists/") else "key",
-            name=Path(path).name,
-            version="",
-            sha256=sha256,
-            size=(folder / path).stat().st_size,
-            wanted_by=("apt",),
-            why="the signed index of the packages, or the key that verifies it",
+            f"{start}{path}",
+            kinds[path],
+            Path(path).name,
+            "",
+            sha256,
+            (folder / path).stat().st_size,
+            wanted_by,
+            why,
         )
-        for path, sha256 in digests(folder, {**files, **ends}).items()
+        for path, sha256 in digests(folder, kinds).items()
     ]
-    return items, signed.fingerprint

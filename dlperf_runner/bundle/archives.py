@@ -1,7 +1,9 @@
-"""Sources of packages: the distributions' archives, or the mirrors this machine uses."""
+"""Sources of packages (the distributions' archives, or the mirrors this machine uses), and gpg for
+the keys that verify them."""
 
 from __future__ import annotations
 
+import platform
 import re
 import subprocess
 import tempfile
@@ -18,9 +20,9 @@ from ..core.files import read_bytes, read_text, write_whole
 
 @dataclass(frozen=True)
 class Distribution:
-    """Debian or Ubuntu. `name`: its ID in os-release; `ports`: the archive for
-    Arm; `security`: suffix of the archive's address
-    for security updates; `gpu_components`: what NVIDIA's packages need in addition."""
+    """Debian or Ubuntu. `name`: its ID in os-release; `ports`: the archive for Arm; `security`:
+    what follows the archive's address for security updates; `gpu_components`: what NVIDIA's
+    packages need in addition."""
 
     name: str
     archive: str
@@ -96,62 +98,53 @@ def sources_of(
 
 def host_sources(
     suite: str,
-    etc: Path = Path("/etc"),
     distribution: Distribution = DEBIAN,
     *,
     has_gpus: bool = False,
+    apt: Path = Path("/etc/apt"),
 ) -> tuple[Source, ...]:
-    """The archive that this machine uses, if it runs that distribution; else the official one.
-
-    A site's mirror has all suites at one address, so it also serves other suites than the
-    machine's own.
-    """
-    release: dict[str, str] = {}
-    if (etc / "os-release").is_file():
-        pairs = (line.partition("=") for line in read_text(etc / "os-release").splitlines())
-        release = {name: value.strip('"') for name, _, value in pairs}
+    """The archive that this machine uses, if it runs that distribution; else the official one. A
+    site's mirror has all suites at one address, so it also serves others than the machine's."""
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        release = {}
     archive, security, signed_by = "", "", ""
     codename = release.get("VERSION_CODENAME", "")
     if release.get("ID") == distribution.name:
-        for source in _of_this_machine(etc / "apt", str(distribution.keyring)):
-            if codename in source.suites:
-                archive, signed_by = source.uri, source.signed_by
-            if f"{codename}-security" in source.suites:
-                security = source.uri
-    return sources_of(
-        distribution, suite, archive, security, signed_by=signed_by, has_gpus=has_gpus
-    )
+        for stanza in _stanzas(apt):
+            suites = stanza["Suites"].split()
+            uri, key = stanza["URIs"].split()[-1], stanza.get("Signed-By", "")
+            if codename in suites:
+                # A key inside a file is ignored.
+                archive, signed_by = uri, key if key.startswith("/") else ""
+            if f"{codename}-security" in suites:
+                security = uri
+    options = {"signed_by": signed_by}
+    return sources_of(distribution, suite, archive, security, **options, has_gpus=has_gpus)
 
 
-def _of_this_machine(apt: Path, keyring: str) -> Iterator[Source]:
-    """Its sources with the component main. A key inside a file is ignored: `keyring` stands for
-    it, and for a source that names none."""
-    for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
-        if not path.is_file() or path.suffix not in (".list", ".sources"):
-            continue
-        text = read_text(path, errors="replace")
-        for stanza in _one_line(text) if path.suffix == ".list" else Deb822.iter_paragraphs(text):
-            components = tuple(stanza.get("Components", "").split())
-            is_on = "deb" in stanza.get("Types", "").split() and stanza.get("Enabled") != "no"
-            if is_on and "main" in components:
-                key = stanza.get("Signed-By", "")
-                key = key if key.startswith("/") else keyring
-                for uri in stanza.get("URIs", "").split():
-                    suites = tuple(stanza.get("Suites", "").split())
-                    yield Source(uri.rstrip("/"), suites, components, key)
+def _stanzas(apt: Path) -> Iterator[Deb822]:
+    """The enabled sources with the component main of a directory like /etc/apt."""
+    # deb [options] URI suite component... # comment
+    line = re.compile(r"(?m)^deb\s+(?:\[([^\]]*)\]\s*)?([^\s\[]\S*)\s+(\S+)\s+([^#\n]+)")
+    for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.*"))]:
+        text = read_text(path, errors="replace") if path.is_file() else ""
+        if path.suffix == ".list":
+            stanzas = []
+            for options, uri, suite, components in line.findall(text):
+                key = re.search(r"signed-by=\"?([^\s\"]+)", options)
+                fields = {"Types": "deb", "URIs": uri, "Suites": suite, "Components": components}
+                stanzas.append(Deb822({**fields, "Signed-By": key[1] if key else ""}))
+        else:
+            stanzas = list(Deb822.iter_paragraphs(text)) if path.suffix == ".sources" else []
+        for stanza in stanzas:
+            is_enabled = "deb" in stanza.get("Types", "").split() and stanza.get("Enabled") != "no"
+            if is_enabled and "main" in stanza.get("Components", "").split():
+                yield stanza
 
 
-def _one_line(text: str) -> Iterator[dict[str, str]]:
-    """`deb [options] URI suite component...` lines of a sources.list, as stanzas."""
-    line = re.compile(r"^deb\s+(?:\[([^\]]*)\]\s*)?([^\s\[]\S*)\s+(\S+)\s+([^#\n]+)", re.MULTILINE)
-    for options, uri, suite, components in line.findall(text):
-        key = re.search(r"signed-by=(\S+)", options)
-        fields = {"Types": "deb", "URIs": uri, "Suites": suite, "Components": components}
-        yield fields | ({"Signed-By": key[1].strip('"')} if key else {})
-
-
-_KEY_NAME = "dlperf mirror <mirror@localhost>"
-_EDGES = [f"-----{edge} PGP PUBLIC KEY BLOCK-----".encode() for edge in ("BEGIN", "END")]
+# ---- keys
 
 
 @dataclass(frozen=True)
@@ -173,27 +166,30 @@ def sign(release: bytes, key_folder: Path) -> Signed:
         if secret.is_file():
             _gpg(home, ["--import"], read_bytes(secret))
         else:
-            _gpg(home, ["--quick-generate-key", _KEY_NAME, "rsa3072", "sign", "never"])
+            name = "dlperf mirror <mirror@localhost>"
+            _gpg(home, ["--quick-generate-key", name, "rsa3072", "sign", "never"])
             key_folder.mkdir(parents=True, exist_ok=True)
             key_folder.chmod(0o700)
             write_whole(secret, _gpg(home, ["--armor", "--export-secret-keys"]), 0o600)
         listing = _gpg(home, ["--with-colons", "--list-keys"]).decode()
-        fingerprints = re.findall(r"^fpr:+([0-9A-F]{40}):", listing, re.MULTILINE)
-        if not fingerprints:
+        fingerprint = re.search(r"(?m)^fpr:+([0-9A-F]{40}):", listing)
+        if not fingerprint:
             raise UserError("no key in it", where=str(secret), hint="remove it and run again")
         return Signed(
             inline=_gpg(home, ["--clearsign"], release),
             detached=_gpg(home, ["--armor", "--detach-sign"], release),
             public_armoured=_gpg(home, ["--armor", "--export"]),
             public_binary=_gpg(home, ["--export"]),
-            fingerprint=fingerprints[0],
+            fingerprint=fingerprint[1],
         )
 
 
 def keyring(content: bytes) -> tuple[bytes, list[str]]:
     """The binary form of a public key file, armoured or not, and the fingerprints of its primary
     keys. Raises ValueError for any other file."""
-    begin, end = (content.count(edge) for edge in _EDGES)
+    begin, end = (
+        content.count(b"-----%s PGP PUBLIC KEY BLOCK-----" % edge) for edge in (b"BEGIN", b"END")
+    )
     if begin != end:
         raise ValueError("it was cut off")
     with _home() as home:
@@ -202,9 +198,9 @@ def keyring(content: bytes) -> tuple[bytes, list[str]]:
             binary = _gpg(home, ["--dearmor"], content) if begin else content
         except UserError as error:
             raise ValueError(f"gpg reads no public key in it: {error.found}") from None
-    if re.search("^sec:", listing, re.MULTILINE):
+    if re.search("(?m)^sec:", listing):
         raise ValueError("it contains a secret key")
-    return binary, re.findall(r"^pub:.*\n(?:.*\n)??fpr:+([0-9A-F]{40}):", listing, re.MULTILINE)
+    return binary, re.findall(r"(?m)^pub:.*\n(?:.*\n)??fpr:+([0-9A-F]{40}):", listing)
 
 
 @contextmanager
@@ -219,14 +215,10 @@ def _home() -> Iterator[str]:
 
 
 def _gpg(home: str, arguments: list[str], content: bytes = b"") -> bytes:
-    options = ["--batch", "--yes", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""]
-    result = subprocess.run(
-        ["gpg", "--homedir", home, *options, "--digest-algo", "SHA512", *arguments],
-        input=content,
-        capture_output=True,
-        check=False,
-    )
+    argv = ["gpg", "--homedir", home, "--batch", "--yes", "--quiet", "--digest-algo", "SHA512"]
+    argv += ["--pinentry-mode", "loopback", "--passphrase", "", *arguments]
+    result = subprocess.run(argv, input=content, capture_output=True, check=False)
     if result.returncode:
-        message = result.stderr.decode(errors="replace").strip().splitlines()
-        raise UserError("gpg failed", where=" ".join(arguments), found="; ".join(message[-2:]))
+        lines = result.stderr.decode(errors="replace").strip().splitlines()
+        raise UserError("gpg failed", where=" ".join(arguments), found="; ".join(lines[-2:]))
     return result.stdout

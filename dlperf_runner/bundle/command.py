@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,176 +16,96 @@ from ..options import AsJson, Limit, option, print_json, print_note, screen
 from ..plan.choice import parse_choice
 
 if TYPE_CHECKING:
-    from ..bundle.archives import Source
-    from ..bundle.mirror import MirrorOutcome
-    from ..bundle.wheels import Target
     from ..catalog.reader import Catalog
+    from .archives import Source
+    from .mirror import MirrorOutcome
+    from .wheels import Target
 
 ORDER = 30
-_Inventory = Annotated[
-    list[str] | None,
-    option(
-        "--inventory -i",
-        "Ansible inventory whose nodes name and change the stack; may be repeated. Default:"
-        " the stack as the catalogue has it.",
-        "PATH",
-    ),
-]
-_Stack = Annotated[
-    str,
-    option(
-        "--stack",
-        "The stack of the nodes; default: the inventory's, or cpu.",
-        "NAME",
-    ),
-]
-_Suite = Annotated[
-    str,
-    option(
-        "--suite",
-        "Debian or Ubuntu release of the nodes; default: the inventory's dlperf_suite, or the"
-        " first one of the stack.",
-        "NAME",
-    ),
-]
-_Processor = Annotated[
-    str,
-    option(
-        "--processor",
-        "Processor of the nodes of a stack with GPUs; default: the first one of the stack.",
-        "x86_64|aarch64",
-    ),
-]
-_Framework = Annotated[
-    str,
-    option(
-        "--framework",
-        "Only the environments of these frameworks; default: all of the stack.",
-        "NAME[,NAME]",
-    ),
-]
-_Python = Annotated[
-    str,
-    option(
-        "--python",
-        "Version of python_env_interpreter on the nodes, which then build none; default:"
-        " the version of the stack or of the release.",
-        "X.Y",
-    ),
-]
-_OutputDir = Annotated[
-    Path | None,
-    option(
-        "--output-dir",
-        "Output directory; default: .cache/mirror/<stack>-<suite> in the project.",
-        "DIR",
-    ),
-]
-_DebianMirror = Annotated[
-    str,
-    option(
-        "--debian-mirror",
-        "A mirror of Debian or Ubuntu; default: the archive that this machine uses if it"
-        " runs the same distribution, otherwise the official archive.",
-        "URL",
-    ),
-]
-_DebianSecurityMirror = Annotated[
-    str,
-    option(
-        "--debian-security-mirror",
-        "A mirror of the security updates; default: derived from --debian-mirror.",
-        "URL",
-    ),
-]
-_Package = Annotated[
-    list[str] | None,
-    option(
-        "--package",
-        "An additional package of the distribution, such as linux-headers-VERSION for the"
-        " kernel of the nodes; may be repeated.",
-        "NAME",
-    ),
-]
-_VendorMirror = Annotated[
-    str,
-    option(
-        "--vendor-mirror",
-        "A copy of the vendors' files, with https://<host>/<path> at <host>/<path>;"
-        " default: the vendors' own servers.",
-        "URL|DIR",
-    ),
-]
-_VendorKey = Annotated[
-    list[str] | None,
-    option(
-        "--vendor-key",
-        "Fingerprint of a repository that the mirror has re-signed; may be repeated.",
-        "REPOSITORY=FINGERPRINT",
-    ),
-]
-_Checksum = Annotated[
-    list[str] | None,
-    option(
-        "--checksum",
-        "Checksum of a vendor's file, named by the role's variable; may be repeated.",
-        "VARIABLE=SHA256",
-    ),
-]
-_File = Annotated[
-    list[str] | None,
-    option(
-        "--file",
-        "A local copy of a vendor's file, named by the role's variable; may be repeated.",
-        "VARIABLE=PATH",
-    ),
-]
-_ListOnly = Annotated[bool, option("--list", "Only list what the mirror would contain.")]
+_Texts = list[str] | None
+_INVENTORY = (
+    "Ansible inventory whose nodes name and change the stack; may be repeated. Default: the stack"
+    " as the catalogue has it."
+)
+_SUITE = (
+    "Debian or Ubuntu release of the nodes; default: the inventory's dlperf_suite, or the first one"
+    " of the stack."
+)
+_PROCESSOR = "Processor of the nodes of a stack with GPUs; default: the first one of the stack."
+_PYTHON = (
+    "Version of python_env_interpreter on the nodes, which then build none; default: the version of"
+    " the stack or of the release."
+)
+_DEBIAN_MIRROR = (
+    "A mirror of Debian or Ubuntu; default: the archive that this machine uses if it runs the same"
+    " distribution, otherwise the official archive."
+)
+_SECURITY = "A mirror of the security updates; default: derived from --debian-mirror."
+_PACKAGE = (
+    "An additional package of the distribution, such as linux-headers-VERSION for the kernel of the"
+    " nodes; may be repeated."
+)
+_VENDOR_MIRROR = (
+    "A copy of the vendors' files, with https://<host>/<path> at <host>/<path>; default: the"
+    " vendors' own servers."
+)
+_VENDOR_KEY = "Fingerprint of a repository that the mirror has re-signed; may be repeated."
+_CHECKSUM = "Checksum of a vendor's file, named by the role's variable; may be repeated."
+_FILE = "A local copy of a vendor's file, named by the role's variable; may be repeated."
+_STACK = "The stack of the nodes; default: the inventory's, or cpu."
+_FRAMEWORK = "Only the environments of these frameworks; default: all of the stack."
+_OUTPUT = "Output directory; default: .cache/mirror/<stack>-<suite> in the project."
 
 
 def command(
-    inventory: _Inventory = None,
+    inventory: Annotated[_Texts, option("--inventory -i", _INVENTORY, "PATH")] = None,
     limit: Limit = "",
-    stack: _Stack = "",
-    suite: _Suite = "",
-    processor: _Processor = "",
-    framework: _Framework = "",
-    python: _Python = "",
-    output_dir: _OutputDir = None,
-    debian_mirror: _DebianMirror = "",
-    debian_security_mirror: _DebianSecurityMirror = "",
-    package: _Package = None,
-    vendor_mirror: _VendorMirror = "",
-    vendor_key: _VendorKey = None,
-    checksum: _Checksum = None,
-    file: _File = None,
+    stack: Annotated[str, option("--stack", _STACK, "NAME")] = "",
+    suite: Annotated[str, option("--suite", _SUITE, "NAME")] = "",
+    processor: Annotated[str, option("--processor", _PROCESSOR, "x86_64|aarch64")] = "",
+    framework: Annotated[str, option("--framework", _FRAMEWORK, "NAME[,NAME]")] = "",
+    python: Annotated[str, option("--python", _PYTHON, "X.Y")] = "",
+    output_dir: Annotated[Path | None, option("--output-dir", _OUTPUT, "DIR")] = None,
+    debian_mirror: Annotated[str, option("--debian-mirror", _DEBIAN_MIRROR, "URL")] = "",
+    debian_security_mirror: Annotated[
+        str, option("--debian-security-mirror", _SECURITY, "URL")
+    ] = "",
+    package: Annotated[_Texts, option("--package", _PACKAGE, "NAME")] = None,
+    vendor_mirror: Annotated[str, option("--vendor-mirror", _VENDOR_MIRROR, "URL|DIR")] = "",
+    vendor_key: Annotated[
+        _Texts, option("--vendor-key", _VENDOR_KEY, "REPOSITORY=FINGERPRINT")
+    ] = None,
+    checksum: Annotated[_Texts, option("--checksum", _CHECKSUM, "VARIABLE=SHA256")] = None,
+    file: Annotated[_Texts, option("--file", _FILE, "VARIABLE=PATH")] = None,
     refresh: Annotated[bool, option("--refresh", "Check for newer packages.")] = False,
-    list_only: _ListOnly = False,
+    list_only: Annotated[
+        bool, option("--list", "Only list what the mirror would contain.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a mirror directory from which nodes install offline, with the vendors' files of GPUs.
     The exit status is 1 if a file could not be fetched.
 
     Example: dlperf bundle --stack h100-cuda12.9 --suite jammy"""
-    from ..bundle import mirror
-    from ..bundle.needs import LIST_COLUMNS, listed_needs, listed_stack, of_stack, without_python
-    from ..bundle.release_tables import wanted
+    from . import mirror
+    from .needs import LIST_COLUMNS, listing, of_stack
 
-    further = tuple(package or ())
     catalog, stack, suite = _system(inventory, limit, stack, suite, processor)
-    chosen = without_python(catalog.stack(stack)) if python else catalog.stack(stack)
     given = {"--checksum": checksum, "--file": file, "--vendor-key": vendor_key}
-    has_gpus = chosen.accelerator == "gpu"
-    has_vendors = has_gpus or bool(wanted(chosen, suite))
-    title, names = f"{stack} on {suite}", parse_choice({"framework": framework}).framework
-    if has_vendors and list_only:
-        entries = listed_stack(catalog, chosen, suite, further)
-        return _print_listing(title, LIST_COLUMNS, entries, as_json)
-    if not has_vendors:
-        _refuse_useless({**given, "--vendor-mirror": vendor_mirror}, stack)
-    checksums, files, keys = (_pairs(option, texts or []) for option, texts in given.items())
+    checksums, files, keys = (_pairs(name, texts or []) for name, texts in given.items())
     fingerprints = {name: [key] for name, key in keys.items()}
+    names, further = parse_choice({"framework": framework}).framework, tuple(package or ())
     needs = of_stack(catalog, stack, suite, paths.shipped(), names, python, further, fingerprints)
+    if list_only:
+        return _print_listing(f"{stack} on {suite}", LIST_COLUMNS, listing(needs), as_json)
+    for skipped in needs.skipped:
+        print_note(f"left out: {skipped}")
+    useless = [name for name, value in {**given, "--vendor-mirror": vendor_mirror}.items() if value]
+    has_vendors = bool(needs.of_vendors)
+    if useless and not has_vendors:
+        problem = "the stack needs no files from vendors"
+        raise UserError(problem, where=useless[0], found=f"stack {stack}")
+    has_gpus = catalog.stack(stack).accelerator == "gpu"
     settings = mirror.Settings(
         output_dir or mirror.default_output(stack, suite),
         paths.cache(),
@@ -196,10 +116,6 @@ def command(
         files=files,
         keys=fingerprints,
     )
-    for skipped in needs.skipped:
-        print_note(f"left out: {skipped}")
-    if list_only:
-        return _print_listing(title, LIST_COLUMNS[:3], listed_needs(needs), as_json)
     outcome = mirror.make(needs, settings, print_note)
     _print(settings.output, outcome, has_vendors, as_json)
     raise typer.Exit(bool(outcome.missing))
@@ -209,9 +125,9 @@ def _system(
     inventory: Sequence[str] | None, limit: str, stack: str, suite: str, processor: str
 ) -> tuple[Catalog, str, str]:
     """The catalogue, with the inventory's changes, and the names of the stack and the system."""
-    from ..bundle.needs import as_inventory_says, on_processor
     from ..catalog.reader import load_catalog
     from ..plan.inventory import read_inventory
+    from .needs import as_inventory_says, on_processor
 
     catalog = load_catalog()
     if inventory:
@@ -226,26 +142,19 @@ def _system(
     return catalog, stack, suite or next(iter(catalog.stack(stack, "--stack").suites), "")
 
 
-def _refuse_useless(given: Mapping[str, object], stack: str) -> None:
-    """Refuse options about vendors, for a stack that needs nothing of theirs."""
-    if useless := [name for name, value in given.items() if value]:
-        problem = "the stack needs no files from vendors"
-        raise UserError(problem, where=useless[0], found=f"stack {stack}")
-
-
 def _sources(
     suite: str, mirror: str, security: str, target: Target, *, has_gpus: bool
 ) -> tuple[Source, ...]:
     """The archives of the distribution: the mirror's, or as this machine has them."""
-    from ..bundle.archives import DISTRIBUTIONS, host_sources, sources_of
     from ..catalog.suites import SUITES
+    from .archives import DISTRIBUTIONS, host_sources, sources_of
 
     distribution = DISTRIBUTIONS[SUITES[suite].distribution]
-    if target.markers["platform_machine"] != platform.machine():
+    if target.machine != platform.machine():
         mirror = mirror or (distribution.ports if target.architecture == "arm64" else "")
     if mirror:
         return sources_of(distribution, suite, mirror, security, has_gpus=has_gpus)
-    return host_sources(suite, distribution=distribution, has_gpus=has_gpus)
+    return host_sources(suite, distribution, has_gpus=has_gpus)
 
 
 def _print(folder: Path, outcome: MirrorOutcome, has_vendors: bool, as_json: bool) -> None:
@@ -271,8 +180,8 @@ def _print(folder: Path, outcome: MirrorOutcome, has_vendors: bool, as_json: boo
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     pairs = {}
     for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals and value):
+        name, _, value = text.partition("=")
+        if not (name and value):
             raise UserError("invalid pair", where=option, expected="NAME=VALUE", found=text)
         pairs[name] = value
     return pairs

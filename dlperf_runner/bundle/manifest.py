@@ -1,7 +1,5 @@
-"""The manifest: every file of a mirror folder, its digest, and why it is in it.
-
-It is written last, so a folder with a manifest was complete at that moment.
-"""
+"""The manifest: every file of a mirror folder, its digest, and the reason for it. It is written
+last, so a folder with a manifest was complete at that moment."""
 
 from __future__ import annotations
 
@@ -23,7 +21,6 @@ from ..core.files import open_append, open_read, read_text, write_json
 
 FORMAT = 1
 NAME = "manifest.json"
-_LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -107,9 +104,6 @@ def damaged(folder: Path, manifest: MirrorManifest) -> tuple[str, ...]:
     return tuple(item.path for item in manifest.files if present.get(item.path) != item.sha256)
 
 
-# ---- files
-
-
 def digest(path: Path) -> str:
     """The sha256 of a file's content."""
     with open_read(path) as file:
@@ -123,29 +117,13 @@ def digests(folder: Path, paths: Iterable[str]) -> dict[str, str]:
         return dict(zip(existing, pool.map(lambda p: digest(folder / p), existing), strict=True))
 
 
-def move_verified(source: Path, target: Path, sha256: str) -> None:
-    """Move a download to its place if its digest is right; everybody may read it."""
-    actual = digest(source) if source.is_file() else "no file"
-    if actual != sha256:
-        source.unlink(missing_ok=True)
-        raise UserError(
-            f"the download {target.name} has the wrong content",
-            expected=f"sha256 {sha256}",
-            found=actual,
-            hint="run the command again: it fetches the file anew",
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    source.chmod(0o644)
-    source.replace(target)
-
-
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
     """Make the folder and hold its lock, so that two runs do not delete each other's files. Report
     an error of the disk as a UserError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with open_append(folder / _LOCK, inside=folder) as lock:
+        with open_append(folder / ".lock", inside=folder) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

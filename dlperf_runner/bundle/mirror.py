@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,12 +19,12 @@ from ..core.errors import UserError
 from ..core.lists import shortened
 from . import apt, vendors, wheels
 from . import manifest as manifests
-from .apt import AptPackage, FetchError, Root
+from .apt import AptPackage, Root
 from .archives import Source
 from .manifest import Item, MirrorManifest, Missing, SkippedNeed
 from .needs import FURTHER, OPTIONAL, Needs
-from .release_tables import VendorFile, VendorRepository
-from .vendors import PARTIAL, Fetcher, Vendors
+from .release_tables import VendorFile
+from .vendors import FOLDER, Downloads, FetchError, Vendors
 
 # Program -> the package that has it.
 PROGRAMS = {
@@ -92,6 +91,26 @@ def make(needs: Needs, settings: Settings, say: Say = lambda _: None) -> MirrorO
         return _MirrorRun(needs, settings, say).make()
 
 
+def _require_used(needs: Needs, settings: Settings) -> None:
+    """Refuse an option for what the stack does not use, and an invalid checksum."""
+    used = {
+        "--checksum": (settings.checksums, [one.sha256_variable for one in needs.files]),
+        "--file": (settings.files, [one.source_variable for one in needs.files]),
+        "--vendor-key": (settings.keys, [one.name for one in needs.repositories]),
+    }
+    for option, (given, names) in used.items():
+        if unused := [name for name in given if name not in names]:
+            expected, problem = " or ".join(dict.fromkeys(names)), "the stack does not use this"
+            raise UserError(problem, where=option, expected=expected, found=unused[0])
+    for name, sha256 in settings.checksums.items():
+        if not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+            where, expected = (
+                f"--checksum {name}",
+                "64 hexadecimal digits, as sha256sum prints them",
+            )
+            raise UserError("invalid sha256", where=where, expected=expected, found=sha256)
+
+
 class _MirrorRun:
     def __init__(self, needs: Needs, settings: Settings, say: Say) -> None:
         self.needs, self.settings, self.say = needs, settings, say
@@ -99,39 +118,37 @@ class _MirrorRun:
         self.before = manifests.read(self.output)
         self.broken = manifests.damaged(self.output, self.before) if self.before else ()
         root = Root(settings.cache / "apt/files", needs.target.architecture)
-        self.fetcher = Fetcher(self.output, root, settings.mirror, say)
-        self.fetched = self.fetcher.fetched
+        self.downloads = Downloads(self.output, root, settings.mirror, say)
+        self.fetched = self.downloads.fetched
+        locks = needs.requirements
+        self.locks = {lock: wheels.read(lock, needs.root, needs.target) for lock in locks}
         self.missing = list(needs.refused)
         self.variables: dict[str, Any] = {}
 
     def make(self) -> MirrorOutcome:
-        needs, output, before = self.needs, self.output, self.before
-        requirements = {
-            one: wheels.read(one, needs.root, needs.target) for one in needs.requirements
-        }
+        output, before = self.output, self.before
         files = self.files()
-        inputs, missing_files = _inputs(needs, self.settings), len(self.missing)
+        inputs, missing_files = self.inputs(), len(self.missing)
         try:
             if before and self.is_right(before, inputs):
-                others = tuple(item for item in before.files if item.kind != "file")
+                others = [item for item in before.files if item.kind != "file"]
                 fingerprint = before.key_fingerprint
             else:
-                others, fingerprint = self.others(requirements)
+                others, fingerprint = self.others()
         except UserError as error:
-            if not (needs.repositories or needs.files):
+            needs = self.needs
+            if not needs.of_vendors:
                 raise
-            failed = Missing("apt/ and wheels/", needs.stack, needs.suite, f"fails: {error}")
-            self.missing.append(failed)
-            return self.outcome(self.manifest(tuple(files), "", ""))
+            reason = f"fails: {error}"
+            self.missing.append(Missing("apt/ and wheels/", needs.stack, needs.suite, reason))
+            return self.outcome(self.manifest(files, "", ""))
         # A later run tries again to fetch what is missing; it always tries single files.
         inputs = "" if self.missing[missing_files:] else inputs
-        after = self.manifest((*others, *files), inputs, fingerprint)
+        after = self.manifest([*others, *files], inputs, fingerprint)
         if before and replace(after, created=before.created) == before:
             after = before
         else:
             manifests.write(output, after)
-        if not self.missing:
-            shutil.rmtree(output / PARTIAL, ignore_errors=True)
         removed = _strays(output, after)
         for path in removed:
             (output / path).unlink()
@@ -139,6 +156,15 @@ class _MirrorRun:
             if not any(Path(folder).iterdir()):
                 Path(folder).rmdir()
         return self.outcome(after, removed)
+
+    def inputs(self) -> str:
+        """A digest of everything that decides what is in the folder, except single files and the
+        archive's state."""
+        needs, settings = self.needs, self.settings
+        locks = [manifests.digest(needs.root / lock.path) for lock in self.locks]
+        rest = replace(needs, root=Path(), files=(), refused=())
+        document = repr((manifests.FORMAT, rest, locks, settings.sources, settings.base))
+        return hashlib.sha256(document.encode()).hexdigest()
 
     def is_right(self, before: MirrorManifest, inputs: str) -> bool:
         """True if nothing but single files of vendors is to do."""
@@ -149,28 +175,25 @@ class _MirrorRun:
         is_same = before.inputs_sha256 == inputs and not self.settings.refresh
         return is_same and not broken and not _strays(self.output, before)
 
-    def others(
-        self, requirements: Mapping[wheels.RequirementsFile, Sequence[wheels.Pinned]]
-    ) -> tuple[tuple[Item, ...], str]:
+    def others(self) -> tuple[list[Item], str]:
         """Have everything but single files of vendors in the folder; the items, and the fingerprint
         of the key that signs."""
-        needs, output, partial = self.needs, self.output, self.output / PARTIAL
-        partial.mkdir(exist_ok=True)
+        needs, output = self.needs, self.output
         # Packages first: if they fail, that is known before the large wheels are fetched.
         indexed, debs = self.packages()
-        house = wheels.bring(needs.target, requirements, output, partial, self.fetched, self.say)
-        architecture, key = needs.target.architecture, self.settings.cache / "mirror-key"
+        house = wheels.bring(needs.target, self.locks, output, self.fetched, self.say)
+        key = self.settings.cache / "mirror-key"
+        architecture = needs.target.architecture
         index, fingerprint = apt.write_index(
             indexed, needs.suite, architecture, output / "apt", key
         )
-        return (*index, *debs, *house), fingerprint
+        return [*index, *debs, *house], fingerprint
 
-    def manifest(self, files: tuple[Item, ...], inputs: str, fingerprint: str) -> MirrorManifest:
+    def manifest(self, files: list[Item], inputs: str, fingerprint: str) -> MirrorManifest:
         needs = self.needs
         lacking = (SkippedNeed(one.name, one.reason) for one in self.missing)
         archives = [f"{one.uri} {' '.join(one.suites)}" for one in self.settings.sources]
-        of_vendors = [one.item.source for one in needs.repositories]
-        of_vendors += [one.item.source for one in needs.files]
+        of_vendors = [one.item.source for one in needs.of_vendors]
         return MirrorManifest(
             stack=needs.stack,
             suite=needs.suite,
@@ -181,7 +204,7 @@ class _MirrorRun:
             sources=tuple(dict.fromkeys([*archives, *of_vendors])),
             key_fingerprint=fingerprint,
             skipped=(*needs.skipped, *lacking),
-            files=files,
+            files=tuple(files),
         )
 
     def outcome(self, after: MirrorManifest, removed: tuple[str, ...] = ()) -> MirrorOutcome:
@@ -193,11 +216,10 @@ class _MirrorRun:
 
     def files(self) -> list[Item]:
         """Have the single files of vendors in the folder; note what the inventory must set."""
-        settings = self.settings
-        if settings.keys:
-            self.variables["dlperf_vendor_keys"] = dict(settings.keys)
+        if self.settings.keys:
+            self.variables["dlperf_vendor_keys"] = dict(self.settings.keys)
         if self.needs.files:
-            apt.prepare(self.fetcher.root)
+            apt.prepare(self.downloads.root)
         return [item for one in self.needs.files if (item := self.file(one))]
 
     def file(self, one: VendorFile) -> Item | None:
@@ -206,12 +228,11 @@ class _MirrorRun:
         checksum = settings.checksums.get(one.sha256_variable, "")
         earlier = self.before.files if self.before else ()
         try:
-            file = vendors.bring_file(one, given, checksum, earlier, self.fetcher)
+            file = vendors.bring_file(one, given, checksum, earlier, self.downloads)
         except FetchError as error:
-            remedy = (
-                f"Give --file {one.source_variable}=PATH, --checksum {one.sha256_variable}=SHA256."
-            )
-            self.missing.append(Missing(one.name, one.wanted_by, source, str(error), remedy))
+            options = f"--file {one.source_variable}=PATH, --checksum {one.sha256_variable}=SHA256"
+            lost = Missing(one.name, one.wanted_by, source, str(error), f"Give {options}.")
+            self.missing.append(lost)
             return None
         if file is None:
             return None
@@ -229,40 +250,34 @@ class _MirrorRun:
     def packages(self) -> tuple[list[Deb822], list[Item]]:
         """Have all packages in the folder. Return those for the folder's own index (a vendor's
         package is in the vendor's index), and the items of all."""
-        needs, settings = self.needs, self.settings
-        wanted = {role: names for role, names in needs.packages.items() if names}
+        needs = self.needs
+        wanted = {role: [*names] for role, names in needs.packages.items() if names}
         if not wanted and not needs.repositories:
             return [], []
         self.say(f"reading the package lists of {needs.suite}")
         root, of_vendors, items = self.lists()
         installed, unpacked, absent = of_vendors.wanted(root)
         self.missing += absent
-        where = f"stack {needs.stack}, apt_packages"
-        if further := [*installed, *needs.packages.get(FURTHER, ())]:
-            where += " with " + ", ".join(further)
+        further = [*installed, *needs.packages.get(FURTHER, ())]
+        where = f"stack {needs.stack}, apt_packages" + " with" * bool(further)
+        where = " ".join((where, ", ".join(further))).strip()
         for role, names in installed.items():
-            wanted[role] = (*wanted.get(role, ()), *names)
-        theirs = of_vendors.unpacked(root, unpacked)
-        chosen = apt.closure(root, settings.base, wanted, where=where) if wanted else {}
-        if wanted:
-            theirs |= of_vendors.members(root, {choice.name for choice in chosen})
-        indexed: dict[AptPackage, Item] = {}
+            wanted.setdefault(role, []).extend(names)
+        chosen = apt.closure(root, self.settings.base, wanted, where=where) if wanted else {}
+        debs = of_vendors.beside(root, unpacked, {choice.name for choice in chosen})
+        entries = {}
         for choice, (entry, reason) in chosen.items():
-            inside = apt.path_of(entry)
             path = of_vendors.path(choice)
-            items_of = theirs if path else indexed
-            items_of[choice] = choice.item(path or inside, reason.wanted_by, reason.why)
-        lost = self.fetch(root, indexed | theirs)
-        self.leave_out(indexed, lost)
-        for choice in theirs.keys() & lost.keys():
-            file, by = Path(theirs[choice].path), ", ".join(theirs[choice].wanted_by)
-            source = f"https://{file.parent.relative_to(vendors.FOLDER)}"
-            problem, remedy = lost[choice], "Run it again; --refresh reads a new index."
-            self.missing.append(
-                Missing(file.name, by, source, f"could not be fetched: {problem}", remedy)
-            )
-        items += [item for choice, item in (indexed | theirs).items() if choice not in lost]
-        return [chosen[choice][0] for choice in indexed if choice not in lost], items
+            debs[choice] = choice.item(path or apt.path_of(entry), reason.wanted_by, reason.why)
+            if not path:
+                entries[choice] = entry
+        by_path = {item.path: choice for choice, item in debs.items()}
+        self.say(f"{len(debs)} packages, {sum(one.size for one in debs) / 1e6:.0f} MB")
+        failed = self.downloads.fetch({p: (one.url, one.sha256) for p, one in by_path.items()})
+        lost = {by_path[path]: reason for path, reason in failed.items()}
+        self.note(lost, debs)
+        items += [item for choice, item in debs.items() if choice not in lost]
+        return [entry for choice, entry in entries.items() if choice not in lost], items
 
     def lists(self) -> tuple[Root, Vendors, list[Item]]:
         """An apt that has read the package lists, the vendors' repositories among them, and the
@@ -272,12 +287,12 @@ class _MirrorRun:
         sources: dict[str, Source] = {}
         reasons: dict[str, str] = {}
         if families:
-            apt.prepare(self.fetcher.root)
+            apt.prepare(self.downloads.root)
         for name, one in families.items():
             self.say(f"reading {one.uri}")
             try:
                 keyrings = settings.cache / "apt/keyrings"
-                sources[name] = vendors.source_of(one, self.fetcher, keyrings)
+                sources[name] = vendors.source_of(one, self.downloads, keyrings)
             except FetchError as error:
                 reasons[name] = str(error)
         # Every choice of sources has a directory, so that the lists of two mirrors do not mix.
@@ -286,130 +301,58 @@ class _MirrorRun:
         root = Root(settings.cache / "apt" / folder, architecture)
         pins = vendors.preferences(needs.repositories)
         failed = apt.read_lists(root, settings.sources, list(sources.values()), pins)
+        reasons |= {n: f"fails: {failed[one]}" for n, one in sources.items() if one in failed}
         items: list[Item] = []
-        for name, one in families.items():
+        for name in [name for name in families if name not in reasons]:
+            one, signed = families[name], apt.signed_files(root, sources[name])
             try:
-                if name in reasons or sources[name] in failed:
-                    raise FetchError(reasons.get(name) or f"fails: {failed[sources[name]]}")
-                items += self.index(one, apt.signed_files(root, sources[name]))
+                index = vendors.bring_index(one, signed, self.downloads, architecture)
             except FetchError as error:
-                sources.pop(name, None)
-                remedy = "If the site has a copy, name it with --vendor-mirror."
-                remedy = "" if settings.mirror else remedy
-                by, source = ", ".join(self.wanters(name)), one.item.source
-                self.missing.append(Missing(f"repository {name}", by, source, str(error), remedy))
-        usable = {one: sources[one.name] for one in needs.repositories if one.name in sources}
-        return root, Vendors(self.fetcher, usable), items
-
-    def index(self, one: VendorRepository, signed: Mapping[str, Path]) -> list[Item]:
-        """Have a repository's signed index in the folder; the items of that and of its key."""
-        index = vendors.bring_index(one, signed, self.fetcher, self.needs.target.architecture)
-        kinds = {self.fetcher.path(one.key): "key", **dict.fromkeys(index, "index")}
-        by, why, output = self.wanters(one.name), f"repository {one.name}", self.output
-        sizes = {path: (output / path).stat().st_size for path in kinds}
-        digests = manifests.digests(output, kinds)
-        return [
-            Item(path, kind, Path(path).name, "", digests[path], sizes[path], by, why)
-            for path, kind in kinds.items()
-        ]
+                reasons[name] = str(error)
+                continue
+            kinds = {self.downloads.path(one.key): "key", **dict.fromkeys(index, "index")}
+            wanters = self.wanters(name)
+            items += apt.items_of(self.output, "", kinds, wanters, f"repository {name}")
+        remedy = "If the site has a copy, name it with --vendor-mirror." * (not settings.mirror)
+        for name, reason in reasons.items():
+            what, by = f"repository {name}", ", ".join(self.wanters(name))
+            self.missing.append(Missing(what, by, families[name].item.source, reason, remedy))
+        usable = {one: sources[one.name] for one in needs.repositories if one.name not in reasons}
+        return root, Vendors(self.downloads, usable), items
 
     def wanters(self, repository: str) -> tuple[str, ...]:
         names = [one.wanted_by for one in self.needs.repositories if one.name == repository]
         return tuple(dict.fromkeys(names))
 
-    def fetch(self, root: Root, items: Mapping[AptPackage, Item]) -> dict[AptPackage, str]:
-        """Have each package at its place. Return those that could not be fetched, with apt's
-        reason."""
-        output, partial = self.output, self.output / PARTIAL
-        present = manifests.digests(output, (item.path for item in items.values()))
-        absent = [one for one, item in items.items() if present.get(item.path) != one.sha256]
-        ready = manifests.digests(partial, (one.filename for one in absent))
-        wanted = [one for one in absent if ready.get(one.filename) != one.sha256]
-        lost: dict[AptPackage, str] = {}
-        if wanted:
-            megabytes = sum(one.size for one in wanted) / 1e6
-            self.say(f"fetching {len(wanted)} of {len(items)} packages, {megabytes:.0f} MB")
-            lost = apt.download(root, wanted, partial)
-        for one in absent:
-            if one not in lost:
-                path = items[one].path
-                manifests.move_verified(partial / one.filename, output / path, one.sha256)
-                self.fetched.append(path)
-        return lost
-
-    def leave_out(self, indexed: Mapping[AptPackage, Item], lost: Mapping[AptPackage, str]) -> None:
-        """Note packages that the archive lacks. Raises UserError for those of roles that always
-        run."""
-        items = {one: item for one, item in indexed.items() if one in lost}
-        needed = {
-            one: item for one, item in items.items() if not OPTIONAL.issuperset(item.wanted_by)
-        }
-        named = needed or items
-        names = shortened([f"{one.name} {one.version}" for one in named])
-        roles = ", ".join(dict.fromkeys(role for item in named.values() for role in item.wanted_by))
-        message = "; ".join(dict.fromkeys(lost[one] for one in named))
-        remedy = "Choose another archive with --debian-mirror, or run it again later."
+    def note(self, lost: Mapping[AptPackage, str], debs: Mapping[AptPackage, Item]) -> None:
+        """Note packages that could not be fetched. Raises UserError if a role that always runs
+        needs one of the distribution's."""
+        for choice, reason in lost.items():
+            name, by = f"{choice.name} {choice.version}", ", ".join(debs[choice].wanted_by)
+            source, _, _ = choice.url.rpartition("/")
+            remedy = "Run it again later; --refresh reads a new index."
+            if (path := Path(debs[choice].path)).is_relative_to(FOLDER):
+                source = f"https://{path.parent.relative_to(FOLDER)}"
+            self.missing.append(Missing(name, by, source, reason, remedy))
+        indexed = (one for one in lost if not debs[one].path.startswith(FOLDER))
+        needed = [one for one in indexed if not OPTIONAL.issuperset(debs[one].wanted_by)]
         if needed:
-            what = f"packages could not be fetched: {names}, for {roles}"
-            raise UserError(what, found=message, hint=remedy)
-        if items:
-            source = ", ".join(source.uri for source in self.settings.sources)
-            reason = f"could not be fetched: {message}"
-            self.missing.append(Missing(names, roles, source, reason, remedy))
-
-
-def _require_used(needs: Needs, settings: Settings) -> None:
-    """Refuse an option for what the stack does not use, and an invalid checksum."""
-    for option, given, names in (
-        ("--checksum", settings.checksums, [one.sha256_variable for one in needs.files]),
-        ("--file", settings.files, [one.source_variable for one in needs.files]),
-        ("--vendor-key", settings.keys, [one.name for one in needs.repositories]),
-    ):
-        for name in given:
-            if name not in names:
-                raise UserError(
-                    "the stack does not use this",
-                    where=option,
-                    expected=" or ".join(dict.fromkeys(names)),
-                    found=name,
-                )
-    for name, sha256 in settings.checksums.items():
-        if not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+            names = shortened([f"{one.name} {one.version}" for one in needed])
+            roles = ", ".join(dict.fromkeys(by for one in needed for by in debs[one].wanted_by))
             raise UserError(
-                "invalid sha256",
-                where=f"--checksum {name}",
-                expected="64 hexadecimal digits, as sha256sum prints them",
-                found=sha256,
+                f"packages could not be fetched: {names}, for {roles}",
+                found="; ".join(dict.fromkeys(lost[one] for one in needed)),
+                hint="Choose another archive with --debian-mirror, or run it again later.",
             )
-
-
-def _inputs(needs: Needs, settings: Settings) -> str:
-    """A digest of everything that decides what is in the folder, except the archive's state."""
-    document = {
-        "format": manifests.FORMAT,
-        "stack": needs.stack,
-        "suite": needs.suite,
-        "target": repr(needs.target),
-        "packages": {role: list(names) for role, names in needs.packages.items()},
-        "base": list(settings.base),
-        "requirements": [
-            [repr(wanted), manifests.digest(needs.root / wanted.path)]
-            for wanted in needs.requirements
-        ],
-        "skipped": [repr(entry) for entry in needs.skipped],
-        "sources": [source.stanza() for source in settings.sources],
-        "vendors": [repr(one) for one in needs.repositories],
-    }
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def _strays(output: Path, manifest: MirrorManifest) -> tuple[str, ...]:
     """Files below apt/ and wheels/ that the manifest does not name."""
     named = {item.path for item in manifest.files}
-    files = (
-        path.relative_to(output).as_posix()
-        for part in ("apt", "wheels")
-        for path in (output / part).rglob("*")
-        if path.is_symlink() or not path.is_dir()
-    )
-    return tuple(sorted(path for path in files if path not in named))
+    files = [path for part in ("apt", "wheels") for path in (output / part).rglob("*")]
+    names = (path.relative_to(output).as_posix() for path in files if not _is_folder(path))
+    return tuple(sorted(name for name in names if name not in named))
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from .release_tables import (
     require_suite,
     wanted,
 )
-from .wheels import MACHINES, RequirementsFile, Target, read
+from .wheels import MACHINES, RequirementsFile, Target
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,10 @@ class Needs:
     repositories: tuple[VendorRepository, ...] = ()
     files: tuple[VendorFile, ...] = ()
     refused: tuple[Missing, ...] = ()
+
+    @property
+    def of_vendors(self) -> list[VendorRepository | VendorFile]:
+        return [*self.repositories, *self.files]
 
 
 # The option by which the operator names packages; the manifest says that it wants them.
@@ -69,26 +72,23 @@ def of_stack(
     `further`: packages of the distribution that only the operator knows. `keys`: as
     dlperf_vendor_keys."""
     stack = lookup("stack", stack_name, catalog.stacks, "--stack")
-    stack = without_python(stack) if python else stack
+    # Nodes that have an interpreter of the operator's build none.
+    stack = stack.model_copy(update={"python": None}) if python else stack
     require_suite(stack, suite_name)
-    suite = SUITES[suite_name]
+    suite, is_gpu = SUITES[suite_name], stack.accelerator == "gpu"
     version = ".".join(stack.python.version.split(".")[:2]) if stack.python else suite.python
-    of_stack = {python: debian for debian, python in MACHINES.items()}[stack.processors[0]]
-    architecture = of_stack if stack.accelerator == "gpu" else host_architecture()
+    architecture = debian_name(stack.processors[0] if is_gpu else platform.machine())
     target = Target(python or version, suite.glibc, architecture)
     packages = dict(stack.apt_packages)
     packages |= {role: tuple(names) for role, names in of_distribution(stack, suite_name)}
-    if further:
-        packages[FURTHER] = further
+    packages |= {FURTHER: further} if further else {}
     requirements = [UV]
     skipped = list(_of_the_operator(stack, further))
     for name, environment in _environments(catalog, stack.name, frameworks).items():
-        skipped += _left_out(name, environment, target, suite_name)
-        requirements += _locks(name, environment, target)
-        if _fits(environment, target):
-            packages |= {name: environment.apt_packages} if environment.apt_packages else {}
-            if (horovod := environment.horovod) and horovod.apt_build_packages:
-                packages[f"horovod ({name})"] = horovod.apt_build_packages
+        locks, debs, lacking = _of_environment(name, environment, target, suite_name)
+        requirements += locks
+        packages |= debs
+        skipped += (SkippedNeed(name, reason) for reason in lacking)
     things = wanted(stack, suite_name, keys)
     return Needs(
         stack=stack.name,
@@ -101,53 +101,40 @@ def of_stack(
         repositories=tuple(one for one in things if isinstance(one, VendorRepository)),
         files=tuple(one for one in things if isinstance(one, VendorFile)),
         refused=tuple(
-            Missing(
-                re.split(" does not | is unknown", why)[0],
-                "the stack",
-                f"suite {suite_name}",
-                f"is refused: {why}",
-            )
-            for why in refusals(stack, suite_name)
+            Missing(what, "the stack", f"suite {suite_name}", f"is refused: {why}")
+            for what, why in refusals(stack, suite_name).items()
         ),
     )
 
 
-def _fits(environment: Environment, target: Target) -> bool:
-    """True if an environment is made on the nodes, with the target's interpreter."""
-    is_made = environment.python is not None and environment.requirements is not None
-    return is_made and target.python in SpecifierSet(environment.python or "")
-
-
-def _locks(name: str, environment: Environment, target: Target) -> Iterator[RequirementsFile]:
-    """The requirements files of an environment."""
-    is_made = environment.python is not None and environment.requirements is not None
-    other = environment.alternative if is_made else None
-    if other and other.requirements and target.python in SpecifierSet(other.python or ""):
-        yield RequirementsFile(other.requirements, f"{name} with the operator's wheel")
-    if environment.requirements and _fits(environment, target):
-        yield RequirementsFile(environment.requirements, name, sdists=environment.sdists)
-        if horovod := environment.horovod:
-            by = f"horovod ({name})"
-            yield RequirementsFile(horovod.requirements, by, "sdist")
-            yield RequirementsFile(horovod.build_requirements, f"{by}, its build")
-
-
-def _left_out(
+def _of_environment(
     name: str, environment: Environment, target: Target, suite: str
-) -> Iterator[SkippedNeed]:
-    """The parts of an environment that a folder cannot have."""
+) -> tuple[list[RequirementsFile], dict[str, tuple[str, ...]], list[str]]:
+    """The requirements files of an environment, packages of the distribution by what needs them,
+    and reasons why the folder lacks a part of it."""
+    locks, lacking, by = [], [], f"horovod ({name})"
     if container := environment.container:
-        reason = f"its image is {container.image}, which nodes pull from its registry"
-        yield SkippedNeed(name, reason)
-    if environment.python is None or environment.requirements is None:
-        return
-    if not _fits(environment, target):
-        reason = f"it takes Python {environment.python}, and {suite} has {target.python}"
-        yield SkippedNeed(name, reason)
-        return
-    for wheel in environment.operator_wheels:
-        reason = f"its {wheel.distribution} {wheel.version} is the operator's: {wheel.reason}"
-        yield SkippedNeed(name, reason)
+        lacking.append(f"its image is {container.image}, which nodes pull from its registry")
+    lock, python = environment.requirements, environment.python
+    if lock is None or python is None:
+        return [], {}, lacking
+    other = environment.alternative
+    if other and other.requirements and target.python in SpecifierSet(other.python or ""):
+        locks.append(RequirementsFile(other.requirements, f"{name} with the operator's wheel"))
+    if target.python not in SpecifierSet(python):
+        lacking.append(f"it takes Python {python}, and {suite} has {target.python}")
+        return locks, {}, lacking
+    locks.append(RequirementsFile(lock, name, sdists=environment.sdists))
+    packages = {name: environment.apt_packages}
+    if horovod := environment.horovod:
+        locks.append(RequirementsFile(horovod.requirements, by, "sdist"))
+        locks.append(RequirementsFile(horovod.build_requirements, f"{by}, its build"))
+        packages[by] = horovod.apt_build_packages
+    lacking += (
+        f"its {wheel.distribution} {wheel.version} is the operator's: {wheel.reason}"
+        for wheel in environment.operator_wheels
+    )
+    return locks, {role: names for role, names in packages.items() if names}, lacking
 
 
 def as_inventory_says(
@@ -159,11 +146,8 @@ def as_inventory_says(
     `stack`, `suite`: only the nodes of these. Raises UserError if there are none, or if they are of
     several kinds: a folder is for one.
     """
-    matching = [
-        node
-        for node in nodes
-        if stack in ("", node.stack) and (not suite or node.suite in ("", suite))
-    ]
+    fitting = (one for one in nodes if stack in ("", one.stack))
+    matching = [one for one in fitting if not suite or one.suite in ("", suite)]
     if not matching:
         raise UserError(
             "no node of the inventory has this stack",
@@ -195,19 +179,11 @@ def _changed_stack(catalog: Catalog, node: Node) -> Stack:
 
 def on_processor(stack: Stack, processor: str) -> Stack:
     """The stack for nodes with this processor only. Raises UserError if it has no packages."""
-    if processor not in stack.processors:
-        raise UserError(
-            f"the stack {stack.name} has no packages for this processor",
-            where="--processor",
-            expected=" or ".join(stack.processors),
-            found=processor,
-        )
-    return stack.model_copy(update={"processors": (processor,)})
-
-
-def without_python(stack: Stack) -> Stack:
-    """The stack for nodes that have an interpreter of the operator's."""
-    return stack.model_copy(update={"python": None})
+    if processor in stack.processors:
+        return stack.model_copy(update={"processors": (processor,)})
+    problem = f"the stack {stack.name} has no packages for this processor"
+    expected = " or ".join(stack.processors)
+    raise UserError(problem, where="--processor", expected=expected, found=processor)
 
 
 def _of_the_operator(stack: Stack, further: tuple[str, ...]) -> Iterator[SkippedNeed]:
@@ -245,83 +221,27 @@ def _environments(catalog: Catalog, stack: str, names: tuple[str, ...]) -> dict[
     return {name: one for name, one in environments.items() if not names or name in names}
 
 
-def host_architecture() -> str:
-    """Debian's name of this machine's architecture; the nodes are assumed to have the same."""
-    machine = platform.machine()
-    for debian, python in MACHINES.items():
-        if machine == python:
-            return debian
-    raise UserError(
-        "mirror folders cannot be made on this machine",
-        expected=" or ".join(MACHINES.values()),
-        found=machine,
-    )
+def debian_name(machine: str) -> str:
+    """Debian's name of a processor."""
+    names = {python: debian for debian, python in MACHINES.items()}
+    if machine not in names:
+        problem = "mirror folders cannot be made on this machine"
+        raise UserError(problem, expected=" or ".join(names), found=machine)
+    return names[machine]
 
-
-# ---- the planned content, as far as the project's own files say
 
 LIST_COLUMNS = ("kind", "name", "wanted by", "source", "known by")
 
 
-def listed_stack(
-    catalog: Catalog, stack: Stack, suite: str, further: Sequence[str] = ()
-) -> list[tuple[str, ...]]:
-    """Everything that a stack with GPUs needs on a system, in LIST_COLUMNS, without dependencies of
-    packages. `further`: what the operator asks for in addition."""
-    require_suite(stack, suite)
-    rows: list[tuple[str, ...]] = [thing.item for thing in wanted(stack, suite)]
-    packages = [*stack.apt_packages.items(), *of_distribution(stack, suite), (FURTHER, further)]
-    rows += [_packages(names, role) for role, names in packages if names]
-    rows.append(_requirements(UV.path, "python_env"))
-    interpreters: dict[str, list[str]] = {}
-    for framework in catalog.frameworks.values():
-        for name, environment in framework.environments_on(stack.name).items():
-            rows += _of_environment(name, environment)
-            # An interpreter that the stack builds is among the files.
-            if environment.python and not stack.python:
-                interpreters.setdefault(environment.python, []).append(name)
-    source = "python_env_interpreter of the operator, where the distribution has none"
-    rows += [
-        ("interpreter", f"Python {python}", ", ".join(names), source, "its version")
-        for python, names in interpreters.items()
+def listing(needs: Needs) -> list[tuple[str, ...]]:
+    """The needs in LIST_COLUMNS, as far as the project's own files say: without dependencies of
+    packages."""
+    distribution, index = ("the distribution", "its own key"), ("a package index", "hashes in it")
+    packages = needs.packages.items()
+    locks = needs.requirements
+    return [
+        *(thing.item for thing in needs.of_vendors),
+        *(("deb", " ".join(names), role, *distribution) for role, names in packages),
+        *(("requirements", lock.path, lock.wanted_by, *index) for lock in locks),
+        *(("left out", one.environment, "", one.reason, "") for one in needs.skipped),
     ]
-    return rows
-
-
-def _of_environment(name: str, environment: Environment) -> Iterator[tuple[str, ...]]:
-    if path := environment.requirements:
-        yield _requirements(path, name)
-    if environment.apt_packages:
-        yield _packages(environment.apt_packages, name)
-    for wheel in environment.operator_wheels:
-        source = "dlperf_operator_wheels of the operator"
-        yield ("wheel", f"{wheel.distribution} {wheel.version}", name, source, "sha256 in it")
-    if horovod := environment.horovod:
-        by = f"horovod ({name})"
-        yield _requirements(horovod.requirements, by)
-        yield _requirements(horovod.build_requirements, f"{by}, its build")
-        if packages := horovod.apt_build_packages:
-            yield _packages(packages, f"{by}, its build")
-    if image := environment.container:
-        yield ("image", image.image, name, "its registry", "digest in dlperf_container_images")
-
-
-def _packages(names: Sequence[str], wanted_by: str) -> tuple[str, ...]:
-    return ("deb", " ".join(names), wanted_by, "the distribution", "its own key")
-
-
-def _requirements(path: str, wanted_by: str) -> tuple[str, ...]:
-    return ("requirements", path, wanted_by, "a package index", "hashes in it")
-
-
-def listed_needs(needs: Needs) -> list[tuple[str, str, str]]:
-    """(kind, name, wanted by) of what a stack without GPUs needs."""
-    rows = [
-        ("deb", name, role)
-        for role, names in needs.packages.items()
-        for name in dict.fromkeys(names)
-    ]
-    for one in needs.requirements:
-        pins = read(one, needs.root, needs.target)
-        rows += [(one.kind_of(pin.name), str(pin), one.wanted_by) for pin in pins]
-    return rows

@@ -8,7 +8,7 @@ here they are read as data. A mirror has https://<host>/<path> at `vendor/<host>
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -93,25 +93,13 @@ class ReleaseTable:
     version: str
     title: str
     source_variable: str = ""
-    checksum_variable: str = ""
+    sha256_variable: str = ""
     packages: Mapping[str, str] | None = None
 
-    @property
-    def releases(self) -> dict[str, Any]:
-        table: dict[str, Any] = role_variables(self.role)[f"__{self.role}_{self.name}"]
-        return table
-
-    def release(self, system: str) -> dict[str, Any]:
-        """The entry of the version for the system, as the role gets it."""
-        return vendor.release(
-            self.releases, self.version, system, self.title, "the stack", self.packages
-        )
-
-    def refusal(self, system: str) -> str:
-        """The reason why the version cannot be installed on a system; empty if it can."""
-        return vendor.refusal(
-            self.releases, self.version, system, self.title, "the stack", self.packages
-        )
+    def arguments(self, system: str) -> tuple[Any, ...]:
+        """The arguments of vendor.release and vendor.refusal."""
+        releases = role_variables(self.role)[f"__{self.role}_{self.name}"]
+        return (releases, self.version, system, self.title, "the stack", self.packages)
 
 
 def wanted(
@@ -122,30 +110,26 @@ def wanted(
     system = _system(stack, suite)
     things: list[VendorRepository | VendorFile] = []
     for table in tables(RELEASES.on(suite, stack)):
-        if not table.refusal(system):
-            entry = table.release(system)
-            if "parts" in entry:
-                for part in entry["parts"]:
-                    things.append(_repository(table, part, system, keys or {}, is_unpacked=True))
-            elif "repository" in entry:
-                things += _repositories(table, entry, system, keys or {})
-            else:
-                things.append(_file(table, entry))
-            if source := entry.get("source"):
-                # What nodes build without the operator's archive.
-                things.append(_source(f"{table.role}_source", table.role, source))
-    return [*things, *_sources(stack)]
-
-
-def _sources(stack: Stack) -> Iterator[VendorFile]:
-    """The sources that nodes build, on every system."""
+        if vendor.refusal(*table.arguments(system)):
+            continue
+        entry = vendor.release(*table.arguments(system))
+        if "repository" in entry:
+            things += _repositories(table, entry, system, keys or {})
+        elif "parts" not in entry:
+            things.append(_file(table, entry))
+        for part in entry.get("parts", ()):
+            things.append(_repository(table.role, part, system, keys or {}, is_unpacked=True))
+        if source := entry.get("source"):
+            # What nodes build without the operator's archive.
+            things.append(_source(f"{table.role}_source", table.role, source))
     for role, version in _built(stack).items():
         # The operator gives the archive of a version that the table lacks.
-        entry = role_variables(role)[f"__{role}_releases"].get(version, {})
-        yield _source(role, role, entry, f"{role}-{version}")
+        source = role_variables(role)[f"__{role}_releases"].get(version, {})
+        things.append(_source(role, role, source, f"{role}-{version}"))
     if stack.infiniband and stack.infiniband.peer_memory == "nv_peer_mem":
         names = ("infiniband_peer_memory_archive", "infiniband_peer_memory_sha256")
-        yield VendorFile("nv_peer_mem", "infiniband", "", "", *names, is_optional=True)
+        things.append(VendorFile("nv_peer_mem", "infiniband", "", "", *names, is_optional=True))
+    return things
 
 
 def _source(variables: str, role: str, entry: Mapping[str, Any], name: str = "") -> VendorFile:
@@ -186,21 +170,20 @@ def require_suite(stack: Stack, suite: str) -> None:
     """Refuse a system that the stack does not support, with the reason."""
     suites = [name for name in stack.suites if name in SYSTEMS]
     if suite not in suites:
-        why = refusals(stack, suite)
-        raise UserError(
-            "the stack does not support this suite",
-            where="--suite",
-            expected=" or ".join(suites) or "a stack that names suites",
-            found=suite,
-            hint=why[0] if why else None,
-        )
+        expected = " or ".join(suites) or "a stack that names suites"
+        why = next(iter(refusals(stack, suite).values()), None)
+        problem = "the stack does not support this suite"
+        raise UserError(problem, where="--suite", expected=expected, found=suite, hint=why)
 
 
-def refusals(stack: Stack, suite: str) -> list[str]:
-    """The reason why the versions of the stack cannot be installed on a system."""
+def refusals(stack: Stack, suite: str) -> dict[str, str]:
+    """The versions of the stack that cannot be installed on a system, with the reasons."""
     system = _system(stack, suite)
-    of_suite = tables(RELEASES.on(suite, stack))
-    return [reason for table in of_suite if (reason := table.refusal(system))]
+    return {
+        f"{table.title} {table.version}": reason
+        for table in tables(RELEASES.on(suite, stack))
+        if (reason := vendor.refusal(*table.arguments(system)))
+    }
 
 
 def _system(stack: Stack, suite: str) -> str:
@@ -212,34 +195,29 @@ def tables(stack: Stack) -> Iterator[ReleaseTable]:
     """The table of a role for each part that the stack installs from its vendor."""
     if driver := stack.driver:
         name = "releases" if driver.method == "package" else "runfiles"
-        variables = ("nvidia_driver_runfile", "nvidia_driver_sha256")
-        yield ReleaseTable(
-            "nvidia_driver", name, driver.version, "the driver", *variables, driver.packages
-        )
+        files = ("nvidia_driver_runfile", "nvidia_driver_sha256")
+        arguments = (name, driver.version, "the driver", *files, driver.packages)
+        yield ReleaseTable("nvidia_driver", *arguments)
     if (fabric := stack.infiniband) and fabric.method == "mlnx_ofed" and fabric.version:
-        variables = ("infiniband_archive", "infiniband_archive_sha256")
-        yield ReleaseTable("infiniband", "ofeds", fabric.version, "MLNX_OFED", *variables)
+        files = ("infiniband_archive", "infiniband_archive_sha256")
+        yield ReleaseTable("infiniband", "ofeds", fabric.version, "MLNX_OFED", *files)
     titles = {"cuda": "CUDA", "cudnn": "cuDNN", "cuda_libraries": "CUDA's libraries"}
     for role, title in titles.items():
         if part := getattr(stack, role):
             yield ReleaseTable(role, "releases", part.version, title)
     if stack.nccl:
-        variables = ("nccl_archive", "nccl_archive_sha256")
-        yield ReleaseTable("nccl", "releases", stack.nccl.version, "NCCL", *variables)
+        files = ("nccl_archive", "nccl_archive_sha256")
+        yield ReleaseTable("nccl", "releases", stack.nccl.version, "NCCL", *files)
     if rocm := stack.rocm:
         yield ReleaseTable("rocm", "releases", rocm.version, "ROCm")
         if rocm.driver:
             yield ReleaseTable("rocm", "drivers", rocm.driver, "AMD's driver")
     if runtime := stack.container_runtime:
-        if runtime.version:
-            yield ReleaseTable(
-                "container_runtime",
-                "engines",
-                runtime.version,
-                "Docker",
-                packages=runtime.packages,
-            )
-        yield ReleaseTable("container_runtime", "toolkits", runtime.toolkit, "the toolkit")
+        role = "container_runtime"
+        if version := runtime.version:
+            engines = ("engines", version, "Docker")
+            yield ReleaseTable(role, *engines, packages=runtime.packages)
+        yield ReleaseTable(role, "toolkits", runtime.toolkit, "the toolkit")
 
 
 def _repositories(
@@ -247,32 +225,30 @@ def _repositories(
 ) -> Iterator[VendorRepository]:
     """The packages of a release for every node, and those for boards with NVSwitch, or with Arm
     processors for NVLink domains (NVL72), whose NVSwitches are in trays of their own."""
-    yield _repository(table, entry, system, keys)
+    yield _repository(table.role, entry, system, keys)
     role, packages = "fabric_manager", dict(entry.get("fabric_packages", {}))
     if system.endswith(vendor.ARM):
         role, packages = "imex", entry.get("imex_packages", {})
     elif nvlink5 := entry.get("nvlink5_packages"):
-        beside = role_variables(role)["__fabric_manager_nvlink5_packages"]
-        packages |= nvlink5 | dict.fromkeys(beside, ANY)
+        names = role_variables(role)["__fabric_manager_nvlink5_packages"]
+        packages |= nvlink5 | dict.fromkeys(names, ANY)
     if packages:
-        more = {**entry, "packages": packages, "pins": []}
-        yield _repository(replace(table, role=role), more, system, keys)
+        yield _repository(role, {**entry, "packages": packages, "pins": []}, system, keys)
 
 
 def _repository(
-    table: ReleaseTable,
+    role: str,
     entry: Mapping[str, Any],
     system: str,
     keys: Mapping[str, list[str]],
     *,
     is_unpacked: bool = False,
 ) -> VendorRepository:
-    name = entry["repository"]
-    one = vendor.repository(name, system, None, keys)
+    one = vendor.repository(entry["repository"], system, None, keys)
     packages = tuple(entry["packages"].items())
     return VendorRepository(
-        name,
-        table.role,
+        one["name"],
+        role,
         one["uri"],
         entry.get("suite", one["suite"]),
         tuple(one["components"]),
@@ -294,7 +270,7 @@ def _file(table: ReleaseTable, entry: Mapping[str, Any]) -> VendorFile:
         file["url"],
         file.get("sha256", ""),
         table.source_variable,
-        table.checksum_variable,
+        table.sha256_variable,
         # A vendor gives an archive of packages only after a login.
         has_login="archive" in entry,
         packages=" ".join(f"{name}={version}" for name, version in packages),
@@ -302,11 +278,9 @@ def _file(table: ReleaseTable, entry: Mapping[str, Any]) -> VendorFile:
     )
 
 
-def role_variables(role: str, part: str = "vars") -> dict[str, Any]:
-    return _yaml(f"roles/{role}/{part}/main.yml")
-
-
 @cache
-def _yaml(path: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load(read_text(paths.shipped() / path))
+def role_variables(role: str, part: str = "vars") -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(
+        read_text(paths.shipped() / f"roles/{role}/{part}/main.yml")
+    )
     return loaded

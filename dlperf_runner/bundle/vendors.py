@@ -10,30 +10,33 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
-from urllib.parse import unquote
+from pathlib import Path
+from urllib.parse import quote, unquote
 
 from debian import deb822
 
 from ..core.errors import UserError
 from ..core.files import read_bytes, write_whole
+from ..core.lists import shortened
 from . import apt
-from .apt import AptPackage, FetchError, NotThereError, Root
+from .apt import AptPackage, Root
 from .archives import Source, keyring
-from .manifest import Item, Missing, digest, move_verified
+from .manifest import Item, Missing, digests
 from .release_tables import ANY, VendorFile, VendorRepository
 
 FOLDER = "vendor"
-PARTIAL = ".partial"
-# Below vendor/, for files that have no address at a vendor.
-OPERATOR = "operator"
+# Vendors list forms of an index that they do not have.
+NOT_THERE = "is not at|  (?:404|410) "
+
+
+class FetchError(Exception):
+    """The reason why something is not in the folder, in words that follow its name."""
 
 
 @dataclass
-class Fetcher:
+class Downloads:
     """Downloads into a mirror folder; `fetched` are their paths. `mirror`: as dlperf_vendor_mirror,
-    a folder or an address with hosts below it; empty for the vendors themselves. An interrupted
-    download is resumed; a file moves to its place only after its checksum was right."""
+    a folder or an address with hosts below it; empty for the vendors themselves."""
 
     folder: Path
     root: Root
@@ -49,35 +52,23 @@ class Fetcher:
         return f"{FOLDER}/{path}"
 
     def source(self, url: str) -> str:
-        """The origin of an address's file: another address, or a path of this machine."""
-        host_and_path = url.split("://")[-1]
-        if re.match(r"https?://", self.mirror) or not self.mirror:
-            return f"{self.mirror.rstrip('/')}/{host_and_path}" if self.mirror else url
-        return f"{Path(self.mirror.removeprefix('file:')).absolute()}/{unquote(host_and_path)}"
+        """The origin of a vendor's address: itself, or its place in the mirror of vendors."""
+        path = url.split("://")[-1]
+        is_local = self.mirror and not re.match(r"https?://", self.mirror)
+        place = f"{self.mirror.rstrip('/')}/{unquote(path) if is_local else path}"
+        return address(place) if self.mirror else url
 
-    def has(self, path: str, sha256: str) -> bool:
-        file = self.folder / path
-        return file.is_file() and digest(file) == sha256
-
-    def bring(self, url: str, sha256: str, path: str = "", source: str = "") -> None:
-        """Have the file at its place, verified; do nothing if it is already there."""
-        path = path or self.path(url)
-        if self.has(path, sha256):
-            return
-        if (self.folder / path).exists():
-            self.say(f"{path} has the wrong content: fetching it again")
-        self.say(f"fetching {Path(path).name}")
-        partial = self.folder / PARTIAL / sha256
-        apt.download_file(self.root, source or self.source(url), partial, sha256)
-        move_verified(partial, self.folder / path, sha256)
-        self.fetched.append(path)
-
-    def read(self, url: str) -> bytes:
-        """Fetch something small into memory: the caller checks it and then calls `put`."""
-        partial = self.folder / PARTIAL / "unchecked"
-        partial.unlink(missing_ok=True)
-        apt.download_file(self.root, self.source(url), partial)
-        return read_bytes(partial)
+    def fetch(self, wanted: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+        """Have files at their paths, each from an address and with a sha256; those that are right
+        stay. Returns those that could not be fetched, with the reason."""
+        present = digests(self.folder, wanted)
+        absent = {path: pair for path, pair in wanted.items() if present.get(path) != pair[1]}
+        if absent:
+            self.say(f"fetching {shortened([Path(path).name for path in absent])}")
+        failed = apt.fetch(self.root, {self.folder / path: absent[path] for path in absent})
+        reasons = {path.relative_to(self.folder).as_posix(): why for path, why in failed.items()}
+        self.fetched += [path for path in absent if path not in reasons]
+        return reasons
 
     def put(self, path: str, content: bytes) -> None:
         """Have this content at its place."""
@@ -87,27 +78,37 @@ class Fetcher:
             self.fetched.append(path)
 
 
+def address(place: str) -> str:
+    """An address as apt takes it, of an address or a path of this machine."""
+    if re.match(r"https?://", place):
+        return place
+    path = place.removeprefix("file:")
+    path = path if path.startswith("/") else f"{Path.cwd()}/{path}"
+    # With file:, apt gives up if the first form of an index is not there.
+    return f"copy:{quote(path, safe='/~')}"
+
+
 # ---- repositories
 
 
-def source_of(one: VendorRepository, fetcher: Fetcher, keyrings: Path) -> Source:
+def source_of(one: VendorRepository, downloads: Downloads, keyrings: Path) -> Source:
     """The repository as apt reads it, at its vendor or in the mirror of vendors. Its key is in the
     folder, and in `keyrings` in the form that apt reads. Raises FetchError."""
-    path = fetcher.path(one.key)
-    file = fetcher.folder / path
+    path = downloads.path(one.key)
+    file = downloads.folder / path
     content = read_bytes(file) if file.is_file() else b""
     if _key_problem(one, content):
-        content = fetcher.read(one.key)
+        unchecked = keyrings / "unchecked"
+        if failed := apt.fetch(downloads.root, {unchecked: (downloads.source(one.key), "")}):
+            raise FetchError(failed[unchecked])
+        content = read_bytes(unchecked)
+        unchecked.unlink()
         if problem := _key_problem(one, content):
             raise FetchError(f"has the wrong key ({one.key}): {problem}")
-        fetcher.put(path, content)
+        downloads.put(path, content)
     ring = keyrings / f"{one.name}-{one.fingerprints[0]}.gpg"
     write_whole(ring, keyring(content)[0])
-    uri = fetcher.source(one.uri)
-    if uri.startswith("/"):
-        # apt gives up on file: if the first form of an index is not there.
-        uri = f"copy:{apt.quoted(uri)}"
-    return Source(uri, (one.suite,), one.components, str(ring))
+    return Source(downloads.source(one.uri), (one.suite,), one.components, str(ring))
 
 
 def _key_problem(one: VendorRepository, content: bytes) -> str:
@@ -126,7 +127,7 @@ def _key_problem(one: VendorRepository, content: bytes) -> str:
 
 
 def bring_index(
-    one: VendorRepository, signed: Mapping[str, Path], fetcher: Fetcher, architecture: str
+    one: VendorRepository, signed: Mapping[str, Path], downloads: Downloads, architecture: str
 ) -> list[str]:
     """Have the repository's index in the folder, with its vendor's own signature: all forms that
     the vendor has, because nodes' apts differ in which they ask for. `signed`: the files that apt
@@ -134,44 +135,41 @@ def bring_index(
     base = one.uri if one.suite.rstrip("./") == "" else f"{one.uri}dists/{one.suite}/"
     contents = {name: read_bytes(path) for name, path in signed.items()}
     fields = deb822.Release(contents.get("InRelease") or contents["Release"])
-    by_hash = fields.get("Acquire-By-Hash") == "yes"
     folders = [f"{c}/binary-{a}/" for c in one.components for a in (architecture, "all")] or [""]
-    paths = []
+    # The addresses of each form, by its digest.
+    forms: dict[str, list[str]] = {}
     for entry in fields.get("SHA256", []):
         name, sha256 = entry["name"].removeprefix("./"), entry["sha256"]
-        folder, _, form = name.rpartition("/")
-        folder = f"{folder}/" if folder else ""
-        if folder in folders and form.partition(".")[0] == "Packages":
-            # By its hash first: that never changes, even while the vendor publishes a new index.
-            hashed = [f"{base}{folder}by-hash/SHA256/{sha256}"] if by_hash else []
-            paths += _bring_form([*hashed, base + name], sha256, fetcher)
+        folder = name[: name.rfind("/") + 1]
+        if folder in folders and re.fullmatch(r"Packages(\..*)?", name.removeprefix(folder)):
+            forms.setdefault(sha256, []).append(base + name)
+            if fields.get("Acquire-By-Hash") == "yes":
+                forms[sha256].append(f"{base}{folder}by-hash/SHA256/{sha256}")
+    pairs = {url: (downloads.source(url), sha256) for sha256, urls in forms.items() for url in urls}
+    lost = downloads.fetch({downloads.path(url): pair for url, pair in pairs.items()})
+    paths = []
+    for urls in forms.values():
+        places = [downloads.path(url) for url in urls]
+        if have := [path for path in places if path not in lost]:
+            # Vendors may have a form at one address only.
+            for path in places:
+                downloads.put(path, read_bytes(downloads.folder / have[0]))
+            paths += places
+            continue
+        if broken := [lost[path] for path in places if not re.search(NOT_THERE, lost[path])]:
+            raise FetchError(broken[0])
+        for path in places:
+            # From an earlier index: a node's apt would report it as damaged.
+            (downloads.folder / path).unlink(missing_ok=True)
     # Last: a folder with the signed files has everything they name.
     for name in ("InRelease", "Release", "Release.gpg"):
-        path = fetcher.path(base + name)
+        path = downloads.path(base + name)
         if name in contents:
-            fetcher.put(path, contents[name])
+            downloads.put(path, contents[name])
             paths.append(path)
         else:
-            (fetcher.folder / path).unlink(missing_ok=True)
+            (downloads.folder / path).unlink(missing_ok=True)
     return paths
-
-
-def _bring_form(urls: Sequence[str], sha256: str, fetcher: Fetcher) -> list[str]:
-    """Have one form of an index at each of its addresses. Vendors list forms that they do not have,
-    and may have a form at one address only."""
-    paths = [fetcher.path(url) for url in urls]
-    for url, path in zip(urls, paths, strict=True):
-        try:
-            fetcher.bring(url, sha256)
-        except NotThereError:
-            continue
-        for other in paths:
-            fetcher.put(other, read_bytes(fetcher.folder / path))
-        return paths
-    for path in paths:
-        # From an earlier index: a node's apt would report it as damaged.
-        (fetcher.folder / path).unlink(missing_ok=True)
-    return []
 
 
 # ---- packages
@@ -181,67 +179,58 @@ def _bring_form(urls: Sequence[str], sha256: str, fetcher: Fetcher) -> list[str]
 class Vendors:
     """The vendors' repositories that apt has read."""
 
-    fetcher: Fetcher
+    downloads: Downloads
     sources: Mapping[VendorRepository, Source]
 
-    def wanted(
-        self, root: Root
-    ) -> tuple[dict[str, tuple[str, ...]], dict[str, str], list[Missing]]:
+    def wanted(self, root: Root) -> tuple[dict[str, list[str]], dict[str, str], list[Missing]]:
         """By role, the packages that the indexes have, as apt-get takes them; the role of each that
         is only unpacked; and those that the indexes lack."""
-        families = [(one, (*one.packages, *one.unpacked)) for one in self.sources]
-        rows = apt.versions(root, {name for _, exact in families for name, _ in exact})
-        installed: dict[str, tuple[str, ...]] = {}
+        exact = [(one, *pair) for one in self.sources for pair in (*one.packages, *one.unpacked)]
+        rows = apt.versions(root, {name for _, name, _ in exact})
+        installed: dict[str, list[str]] = {}
         unpacked: dict[str, str] = {}
         missing = []
-        for one, exact in families:
+        for one, name, stated in exact:
             uri = self.sources[one].uri.rstrip("/")
-            for name, stated in exact:
-                versions = [v for n, v, source in rows if n == name and source.startswith(uri)]
-                version = versions[0] if stated == ANY and versions else stated
-                package, role = f"{name}={version}", one.wanted_by
-                if version not in versions:
-                    reason = (
-                        f"does not have it: {package} is not in it; it has"
-                        f" {', '.join(versions[:3]) or 'none'}"
-                    )
-                    what = f"a package of {one.name}"
-                    missing.append(Missing(what, role, one.item.source, reason, "Try --refresh."))
-                elif (name, stated) in one.unpacked:
-                    unpacked[package] = role
-                else:
-                    installed[role] = (*installed.get(role, ()), package)
+            available = [v for n, v, source in rows if n == name and source.startswith(uri)]
+            version = available[0] if stated == ANY and available else stated
+            package, role = f"{name}={version}", one.wanted_by
+            if version not in available:
+                choice = ", ".join(available[:3]) or "none"
+                reason = f"does not have it: {package} is not in it; it has {choice}"
+                what = f"a package of {one.name}"
+                missing.append(Missing(what, role, one.item.source, reason, "Try --refresh."))
+            elif (name, stated) in one.unpacked:
+                unpacked[package] = role
+            else:
+                installed.setdefault(role, []).append(package)
         return installed, unpacked, missing
 
-    def unpacked(self, root: Root, roles: Mapping[str, str]) -> dict[AptPackage, Item]:
-        """Packages that nodes unpack beside installed ones, with the role of each."""
-        items = {}
-        for choice in apt.candidates(root, roles):
-            role = roles[f"{choice.name}={choice.version}"]
-            if path := self.path(choice):
-                why = f"{choice.name}, which {role} unpacks"
-                items[choice] = choice.item(path, (role,), why)
-        return items
-
-    def members(self, root: Root, closure: Container[str]) -> dict[AptPackage, Item]:
-        """Packages outside the closure that a pin moves with its family: a node may have them."""
+    def beside(
+        self, root: Root, unpacked: Mapping[str, str], closure: Container[str]
+    ) -> dict[AptPackage, Item]:
+        """Packages outside the closure: those that nodes unpack beside installed ones, with their
+        roles, and those that a pin moves with its family, because a node may have them."""
         exact = {name for one in self.sources for name, _ in one.packages}
-        pins = [(one.wanted_by, *pin) for one in self.sources for pin in one.pins]
+        pins = [(glob, one.wanted_by, v) for one in self.sources for n, v in one.pins for glob in n]
         moved = {}
         for name in apt.names(root):
-            if name not in exact and name not in closure:
-                for role, globs, version in pins:
-                    if any(fnmatchcase(name, glob) for glob in globs):
-                        moved[name] = (role, version)
-                        break
+            fitting = (pin for glob, *pin in pins if fnmatchcase(name, glob))
+            if name not in exact and name not in closure and (pin := next(fitting, None)):
+                moved[name] = pin
         items = {}
+        for choice in apt.candidates(root, unpacked):
+            role = unpacked[f"{choice.name}={choice.version}"]
+            items[choice] = self.item(choice, role, f"{choice.name}, which {role} unpacks")
         for choice in apt.candidates(root, moved):
             role, version = moved[choice.name]
-            path = self.path(choice)
-            if path is not None and fnmatchcase(choice.version, version):
+            if self.path(choice) and fnmatchcase(choice.version, version):
                 why = f"{choice.name}, which {role} keeps at {version}"
-                items[choice] = choice.item(path, (role,), why)
+                items[choice] = self.item(choice, role, why)
         return items
+
+    def item(self, choice: AptPackage, role: str, why: str) -> Item:
+        return choice.item(self.path(choice) or "", (role,), why)
 
     def path(self, choice: AptPackage) -> str | None:
         """The path of a vendor's package in the folder; None for one of the distribution. Raises
@@ -251,11 +240,11 @@ class Vendors:
             start = unquote(source.uri)
             if url.startswith(start):
                 # Flat repositories have their packages at ./
-                below = PurePosixPath(url.removeprefix(start))
-                if ".." in below.parts or below.is_absolute():
+                below = url.removeprefix(start).removeprefix("./")
+                if below.startswith("/") or ".." in below.split("/"):
                     problem = f"the index of {one.name} puts {choice.name} outside its folder"
                     raise UserError(problem, found=url)
-                return f"{self.fetcher.path(one.uri)}{below}"
+                return f"{self.downloads.path(one.uri)}{below}"
         return None
 
 
@@ -280,25 +269,26 @@ def preferences(families: Iterable[VendorRepository]) -> str:
 
 
 def bring_file(
-    one: VendorFile, given: str, checksum: str, earlier: Sequence[Item], fetcher: Fetcher
+    one: VendorFile, given: str, checksum: str, earlier: Sequence[Item], downloads: Downloads
 ) -> tuple[str, str] | None:
     """Have a file of a vendor or of the operator in the folder. `given`: the operator's copy, a
     path or an address; `checksum`: the operator's; `earlier`: what an earlier run had. Returns its
     path and sha256; None if nobody asks for it. Raises FetchError."""
     if one.url:
-        path = fetcher.path(one.url)
+        path = downloads.path(one.url)
     else:
         former = [item.path for item in earlier if item.name == one.name and not given]
-        path = former[0] if former else f"{FOLDER}/{OPERATOR}/{Path(given).name}"
-    of_earlier = {item.path: item.sha256 for item in earlier}
-    sha256 = checksum.lower() or one.sha256 or of_earlier.get(path, "")
-    is_present = bool(sha256) and fetcher.has(path, sha256)
+        path = former[0] if former else f"{FOLDER}/operator/{Path(given).name}"
+    sha256 = checksum.lower() or one.sha256
+    sha256 = sha256 or {item.path: item.sha256 for item in earlier}.get(path, "")
+    is_present = bool(sha256) and sha256 in digests(downloads.folder, [path]).values()
     if one.is_optional and not (is_present or given or sha256):
         return None
-    can_be_fetched = one.url and (fetcher.mirror or not one.has_login)
-    if not (is_present or given or can_be_fetched):
+    if not (is_present or given or (one.url and (downloads.mirror or not one.has_login))):
         raise FetchError("is behind a login" if one.url else "has no address that is known here")
     if not sha256:
         raise FetchError("has no known checksum, and nothing is kept without one")
-    fetcher.bring(one.url, sha256, path, given)
+    source = address(given) if given else downloads.source(one.url)
+    if lost := downloads.fetch({path: (source, sha256)}):
+        raise FetchError(lost[path])
     return path, sha256

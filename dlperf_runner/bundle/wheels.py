@@ -1,6 +1,5 @@
 """The wheelhouse: locked requirements files, read for the nodes' interpreter; pip fetches what they
-name, digests verify it.
-"""
+name and verifies it by their digests."""
 
 from __future__ import annotations
 
@@ -8,8 +7,8 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from ..core.errors import UserError
 from ..core.files import read_text, write_whole
-from .manifest import Item, digests, move_verified
+from .manifest import Item, digests
 
 Kind = Literal["wheel", "sdist"]
 # Debian's name of an architecture, and Python's.
@@ -35,32 +34,26 @@ class Target:
     architecture: str
 
     @property
+    def machine(self) -> str:
+        return MACHINES[self.architecture]
+
+    @property
     def markers(self) -> dict[str, str]:
-        """The PEP 508 marker variables of that interpreter."""
+        """The PEP 508 marker variables in which the nodes may differ from this machine."""
+        versions = dict.fromkeys(("implementation_version", "python_full_version"), self.python)
         return {
-            "implementation_name": "cpython",
-            "implementation_version": f"{self.python}.0",
-            "os_name": "posix",
-            "platform_machine": MACHINES[self.architecture],
-            "platform_python_implementation": "CPython",
-            "platform_release": "",
-            "platform_system": "Linux",
-            "platform_version": "",
-            "python_full_version": f"{self.python}.0",
+            **{name: f"{version}.0" for name, version in versions.items()},
             "python_version": self.python,
-            "sys_platform": "linux",
-            "extra": "",
+            "platform_machine": self.machine,
         }
 
     @property
     def platforms(self) -> tuple[str, ...]:
         """Platform tags of the wheels that run there, newest first (PEP 600 and its ancestors)."""
-        machine = MACHINES[self.architecture]
-        minor = int(self.glibc.split(".")[1])
-        oldest = 5 if machine == "x86_64" else 17
-        old = ["manylinux2014"] + (["manylinux2010", "manylinux1"] if machine == "x86_64" else [])
-        names = [f"manylinux_2_{version}" for version in range(minor, oldest - 1, -1)]
-        return tuple(f"{name}_{machine}" for name in (*names, *old, "linux"))
+        is_x86, newest = self.machine == "x86_64", int(self.glibc.split(".")[1])
+        tags = [f"manylinux_2_{minor}" for minor in range(newest, 4 if is_x86 else 16, -1)]
+        old = ["manylinux2010", "manylinux1"] if is_x86 else []
+        return tuple(f"{tag}_{self.machine}" for tag in (*tags, "manylinux2014", *old, "linux"))
 
 
 @dataclass(frozen=True)
@@ -88,86 +81,62 @@ class Pinned:
     def __str__(self) -> str:
         return f"{self.name}=={self.version}"
 
-    def line(self) -> str:
-        hashes = " ".join(f"--hash=sha256:{digest}" for digest in sorted(self.sha256))
-        return f"{self.name}=={self.version} {hashes}"
+    def file(self, files: Mapping[str, str], kind: Kind) -> str | None:
+        """The name of the file in `files` (name -> sha256) that satisfies it."""
+        for name, sha256 in files.items():
+            if sha256 in self.sha256 and name.endswith(".whl") == (kind == "wheel"):
+                return name
+        return None
 
 
-# ---- locks
-
-
-def read(wanted: RequirementsFile, root: Path, target: Target) -> tuple[Pinned, ...]:
+def read(lock: RequirementsFile, root: Path, target: Target) -> tuple[Pinned, ...]:
     """The requirements of a file that hold on the target, in file order. Raises UserError."""
     try:
-        text = read_text(root / wanted.path)
+        text = read_text(root / lock.path)
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"the requirements of {wanted.wanted_by} cannot be read",
-            where=wanted.path,
-            found=str(error),
-        ) from error
-    return parse(text, wanted.path, target)
+        problem = f"the requirements of {lock.wanted_by} cannot be read"
+        raise UserError(problem, where=lock.path, found=str(error)) from error
+    return parse(text, lock.path, target)
 
 
 def parse(text: str, where: str, target: Target) -> tuple[Pinned, ...]:
-    """The requirements that hold on the target, in file order.
+    """The requirements that hold on the target, in file order. Anything but `name==version
+    --hash=sha256:...` is refused, because it could not be verified.
 
-    pip evaluates markers for the interpreter that runs it, which is the controller's; the files
-    are for the nodes'. Anything but `name==version --hash=sha256:...` is refused, because it could
-    not be verified.
+    pip cannot do it: it evaluates markers for the interpreter that runs it, the controller's.
     """
     pinned = []
-    for number, line in _logical_lines(text):
+    plain = re.sub(r"(?m)(^|[ \t])#.*$", "", text)
+    # A continued line is one match.
+    for match in re.finditer(r"(?m)^[ \t]*\S(?:.*\\\n)*.*$", plain):
+        line = " ".join(match[0].replace("\\\n", " ").split())
         specification, *hashes = line.split(" --hash=")
-        digests = [one[7:].strip() for one in hashes if re.match(r"sha256:[0-9a-f]{64}\s*$", one)]
+        sha256 = [one[7:] for one in hashes if re.fullmatch(r"sha256:[0-9a-f]{64}", one)]
         try:
             requirement = Requirement(specification)
             (version,) = requirement.specifier
-            if version.operator != "==" or "*" in version.version or not digests:
+            if version.operator != "==" or "*" in version.version or not sha256:
                 raise ValueError
         except (InvalidRequirement, ValueError):
             raise UserError(
                 "a requirement must be pinned and carry its sha256",
-                where=f"{where}:{number}",
+                where=f"{where}:{plain.count(chr(10), 0, match.start()) + 1}",
                 expected="name==version --hash=sha256:...",
                 found=line[:200],
             ) from None
         if not requirement.marker or requirement.marker.evaluate(dict(target.markers)):
             name = canonicalize_name(requirement.name)
-            pinned.append(Pinned(name, version.version, frozenset(digests)))
+            pinned.append(Pinned(name, version.version, frozenset(sha256)))
     return tuple(pinned)
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of the first line, text with continuations joined), without comments and blanks."""
-    first, parts = 1, []
-    for number, raw in enumerate([*text.splitlines(), ""], start=1):
-        line = re.sub(r"(^|\s)#.*$", "", raw).strip()
-        parts.append(line.removesuffix("\\").strip())
-        if not line.endswith("\\"):
-            if logical := " ".join(filter(None, parts)):
-                yield first, logical
-            first, parts = number + 1, []
-
-
-# ---- files
-
-
-def file_for(pinned: Pinned, files: Mapping[str, str], kind: Kind) -> str | None:
-    """The name of the file in `files` (name -> sha256) that satisfies a requirement."""
-    for filename, sha256 in files.items():
-        if sha256 in pinned.sha256 and filename.endswith(".whl") == (kind == "wheel"):
-            return filename
-    return None
-
-
 def download_argv(
-    target: Target, kind: Kind, names: Sequence[str], requirements: Path, folder: Path
+    target: Target, kind: Kind, names: Sequence[str], lock: Path, folder: Path
 ) -> list[str]:
     """pip's command line. Locks are complete, so pip resolves nothing (--no-deps)."""
     argv = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check"]
     argv += ["--no-input", "--progress-bar", "off", "--require-hashes", "--no-deps"]
-    argv += ["--dest", str(folder), "--requirement", str(requirements)]
+    argv += ["--dest", str(folder), "--requirement", str(lock)]
     if kind == "sdist":
         return [*argv, "--no-binary", ",".join(names)]
     if tuple(names) == ("uv",):
@@ -175,28 +144,23 @@ def download_argv(
         argv.append("--ignore-requires-python")
     argv += ["--only-binary", ":all:", "--implementation", "cp"]
     argv += ["--python-version", target.python]
-    for tag in target.platforms:
-        argv += ["--platform", tag]
-    return argv
+    return argv + [word for tag in target.platforms for word in ("--platform", tag)]
 
 
-def download(
-    target: Target, wanted: RequirementsFile, missing: Sequence[Pinned], folder: Path
-) -> None:
-    """Fetch `missing` into `folder`, with the user's own pip configuration."""
-    folder.mkdir(parents=True, exist_ok=True)
+def download(target: Target, kind: Kind, where: str, pins: Sequence[Pinned], folder: Path) -> None:
+    """Fetch releases into `folder`, with the user's own pip configuration. `where`: their file."""
+    lines = [" ".join((str(pin), *(f"--hash=sha256:{one}" for one in pin.sha256))) for pin in pins]
     with tempfile.TemporaryDirectory(prefix="dlperf-pip-") as scratch:
-        lines = Path(scratch) / "requirements.txt"
-        write_whole(lines, "".join(f"{pinned.line()}\n" for pinned in missing))
-        names = [pinned.name for pinned in missing]
-        argv = download_argv(target, wanted.kind, names, lines, folder)
+        lock = Path(scratch) / "requirements.txt"
+        write_whole(lock, "\n".join(lines))
+        argv = download_argv(target, kind, [pin.name for pin in pins], lock, folder)
         result = subprocess.run(argv, capture_output=True, text=True, check=False)
     if result.returncode:
         output = result.stdout + result.stderr
+        interpreter = f"Python {target.python} (glibc {target.glibc}, {target.architecture})"
         raise UserError(
-            f"pip could not fetch {wanted.kind}s for Python {target.python} "
-            f"(glibc {target.glibc}, {target.architecture})",
-            where=wanted.path,
+            f"pip could not fetch {kind}s for {interpreter}",
+            where=where,
             found=errors_of(output),
             hint=hint_for(output, target),
         )
@@ -206,10 +170,8 @@ def errors_of(output: str) -> str:
     """The errors in pip's output."""
     if "No module named pip" in output:
         return "this Python has no pip (python -m ensurepip brings it)"
-    lines = output.splitlines()
-    errors = [line.removeprefix("ERROR: ").strip() for line in lines if line.startswith("ERROR:")]
-    mismatch = re.findall(r"^\s+(Expected sha256 .*|Got\s+.*)$", output, re.MULTILINE)
-    text = "; ".join([*errors, *mismatch]) or (lines[-1].strip() if lines else "nothing")
+    errors = re.findall(r"(?m)^(?:ERROR: |\s+(?=Expected sha256 |Got  ))(.*)$", output)
+    text = "; ".join(one.strip() for one in errors or output.splitlines()[-1:]) or "nothing"
     return text if len(text) <= 600 else text[:600] + "..."
 
 
@@ -230,47 +192,43 @@ def bring(
     target: Target,
     requirements: Mapping[RequirementsFile, Sequence[Pinned]],
     output: Path,
-    partial: Path,
     fetched: list[str],
     say: Callable[[str], None],
 ) -> list[Item]:
     """Have every required file in wheels/; add the paths that were not there to `fetched`."""
-    house, arrivals = output / "wheels", partial / "wheels"
+    house = output / "wheels"
     house.mkdir(exist_ok=True)
     present = _files(house)
-    # file -> (requirement, who wants it); a file that several environments want is one item.
-    chosen: dict[str, tuple[Pinned, RequirementsFile, list[str]]] = {}
-    for wanted, pins in requirements.items():
-        kinds = {pin: wanted.kind_of(pin.name) for pin in pins}
-        missing = [pin for pin in pins if not file_for(pin, present, kinds[pin])]
-        if missing:
-            say(f"fetching {', '.join(map(str, missing))} of {wanted.path}")
-            for kind in dict.fromkeys(kinds[pin] for pin in missing):
-                of_kind = [pin for pin in missing if kinds[pin] == kind]
-                download(target, replace(wanted, kind=kind), of_kind, arrivals)
-            arrived = _files(arrivals)
-            for pin in missing:
-                if name := file_for(pin, arrived, kinds[pin]):
-                    move_verified(arrivals / name, house / name, arrived[name])
-                    fetched.append(f"wheels/{name}")
-                    present[name] = arrived[name]
+    # A file that several environments want is one item.
+    wanters: dict[str, list[tuple[Pinned, RequirementsFile]]] = {}
+    for lock, pins in requirements.items():
+        missing: dict[Kind, list[Pinned]] = {}
         for pin in pins:
-            name = file_for(pin, present, kinds[pin])
+            if not pin.file(present, kind := lock.kind_of(pin.name)):
+                missing.setdefault(kind, []).append(pin)
+        for kind, some in missing.items():
+            say(f"fetching {', '.join(map(str, some))} of {lock.path}")
+            download(target, kind, lock.path, some, house)
+        if missing:
+            before, present = present, _files(house)
+            fetched += [f"wheels/{name}" for name, _ in present.items() - before.items()]
+        for pin in pins:
+            name = pin.file(present, kind := lock.kind_of(pin.name))
             if name is None:
-                raise UserError(f"pip fetched no {kinds[pin]} of {pin}", where=wanted.path)
-            chosen.setdefault(name, (pin, wanted, []))[2].append(wanted.wanted_by)
+                raise UserError(f"pip fetched no {kind} of {pin}", where=lock.path)
+            wanters.setdefault(name, []).append((pin, lock))
     return [
         Item(
-            path=f"wheels/{name}",
-            kind=wanted.kind_of(pin.name),
-            name=pin.name,
-            version=pin.version,
-            sha256=present[name],
-            size=(house / name).stat().st_size,
-            wanted_by=tuple(wanters),
-            why=f"{pin} in {wanted.path}",
+            f"wheels/{name}",
+            lock.kind_of(pin.name),
+            pin.name,
+            pin.version,
+            present[name],
+            (house / name).stat().st_size,
+            tuple(one.wanted_by for _, one in wanters[name]),
+            f"{pin} in {lock.path}",
         )
-        for name, (pin, wanted, wanters) in sorted(chosen.items())
+        for name, ((pin, lock), *_) in sorted(wanters.items())
     ]
 
 

@@ -16,7 +16,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from mirror_site import PACKAGES, POOL, Site, publish, site_in
+from mirror_site import PACKAGES, POOL, Site, lost, publish, site_in
 from refusals import refusal
 from standin_repository import Standin, needs_apt
 from tiny_index import only_this_index, wheel
@@ -113,12 +113,12 @@ def test_a_node_verifies_the_signature_and_installs_the_closure(made: Site) -> N
     assert not apt.update(node)
     chosen = apt.resolve(node, ["mpi"], where="test")
     assert {choice.name for choice in chosen} == {"mpi", "libmpi", "ssh"}
-    assert not apt.download(node, chosen, made.folder / "node")
+    assert not lost(node, chosen, made.folder / "node")
     for choice in chosen:
         (made.folder / "node" / choice.filename).unlink()
     change_byte(made.mirror / MPI)
-    (lost,) = apt.download(node, chosen, made.folder / "node").items()
-    assert lost[0].name == "mpi" and "mpi_4.1_amd64.deb" in lost[1]
+    (damaged,) = lost(node, chosen, made.folder / "node").items()
+    assert damaged[0] == "mpi" and "is another file" in damaged[1]
     # Then apt takes Release with Release.gpg.
     (made.mirror / f"{DISTS}/InRelease").unlink()
     assert not apt.update(made.node())
@@ -177,11 +177,8 @@ def test_a_run_that_was_cut_off_is_completed(made: Site, manifest: str | None) -
     if manifest is not None:
         (made.mirror / "manifest.json").write_text(manifest)
     (made.mirror / f"{DISTS}/InRelease").unlink()
-    (made.mirror / SSH).unlink()
-    (made.mirror / ".partial").mkdir()
-    (made.mirror / ".partial" / Path(SSH).name).write_text("half")
+    (made.mirror / SSH).write_text("half")
     assert made.make().fetched == (SSH,)
-    assert not (made.mirror / ".partial").exists()
     assert not made.make().changed
 
 
@@ -233,21 +230,21 @@ def test_an_sdist_is_kept_as_it_is(site: Site) -> None:
 def test_what_only_slurm_needs_is_left_out_while_the_archive_lacks_it(site: Site) -> None:
     packages = {"openmpi": ("mpi",), "slurm": ("mpi", "unrelated")}
     site.needs = dataclasses.replace(site.needs, packages=packages)
-    lost = site.folder / "archive" / POOL / "unrelated_1_amd64.deb"
-    content = lost.read_bytes()
-    lost.unlink()
+    file = site.folder / "archive" / POOL / "unrelated_1_amd64.deb"
+    content = file.read_bytes()
+    file.unlink()
     first = site.make()
     (missing,) = first.missing
     assert (missing.name, missing.wanted_by) == ("unrelated 1", "slurm")
-    assert lost.name in missing.reason
+    assert file.name in missing.reason
     assert [skipped.environment for skipped in first.manifest.skipped] == ["unrelated 1"]
     node = site.node()
     assert not apt.update(node)
     assert set(apt.names(node)) == {"mpi", "libmpi", "ssh"}
 
-    lost.write_bytes(content)
+    file.write_bytes(content)
     second = site.make()
-    assert second.fetched == (f"apt/{POOL}/{lost.name}",)
+    assert second.fetched == (f"apt/{POOL}/{file.name}",)
     assert (second.missing, second.manifest.skipped) == ((), ())
     assert not site.make().changed
 
@@ -297,9 +294,9 @@ def a_file_instead_of_the_folder(site: Site) -> None:
         (an_unknown_package, ["stack cpu, apt_packages", "Unable to locate package nompi"]),
         (
             a_package_that_the_archive_lost,
-            ["could not be fetched: libmpi 4.1, for openmpi (found Failed to fetch", "libmpi_4.1_"],
+            ["could not be fetched: libmpi 4.1, for openmpi (found is not at", "libmpi_4.1_"],
         ),
-        (a_package_that_is_not_what_the_index_says, ["libmpi_4.1_", "Hash Sum mismatch"]),
+        (a_package_that_is_not_what_the_index_says, ["libmpi_4.1_", "is another file"]),
         (an_archive_with_a_wrong_signature, ["could not be fetched and verified"]),
         (an_archive_that_does_not_answer, ["could not be fetched and verified"]),
         (a_wheel_with_another_digest, ["env.txt", "DO NOT MATCH THE HASHES"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from standin_repository import Standin, suite_repository
@@ -62,6 +63,12 @@ class Site:
         key = str(self.mirror / "apt/dlperf-mirror.asc")
         apt.prepare(root, [Source(f"file:{self.mirror}/apt", ("bookworm",), signed_by=key)])
         return root
+
+
+def lost(node: apt.Root, choices: Sequence[apt.AptPackage], folder: Path) -> dict[str, str]:
+    """Have a node fetch packages into a folder: those that it cannot, by name, with the reason."""
+    wanted = {folder / choice.filename: (choice.url, choice.sha256) for choice in choices}
+    return {path.name.split("_")[0]: why for path, why in apt.fetch(node, wanted).items()}
 
 
 def site_in(work: Path) -> Site:

@@ -4,6 +4,8 @@ a mirror folder, and its manifest."""
 from __future__ import annotations
 
 import json
+import platform
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -57,46 +59,51 @@ deb http://security.example/ubuntu jammy-security main restricted
 RING, UBUNTU_RING = "/usr/share/keyrings/site.gpg", str(archives.UBUNTU.keyring)
 
 
-def sources(
-    etc: Path, text: str, os_release: str, suite: str, distribution: archives.Distribution
-) -> tuple[archives.Source, ...]:
-    """Those for a suite on a machine with this file of apt."""
-    name = "sources.list.d/site.sources" if "Types:" in text else "sources.list"
-    (etc / "apt/sources.list.d").mkdir(parents=True)
-    (etc / "apt" / name).write_text(text)
-    (etc / "os-release").write_text(os_release)
-    return archives.host_sources(suite, etc, distribution)
+Sources = Callable[..., tuple[archives.Source, ...]]
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sources:
+    """Those for a suite on a machine with this file of apt, which runs a release."""
+
+    def of(text: str, release: Mapping[str, str], suite: str, distribution: archives.Distribution):
+        name = "sources.list.d/site.sources" if "Types:" in text else "sources.list"
+        (tmp_path / "sources.list.d").mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(platform, "freedesktop_os_release", lambda: release)
+        return archives.host_sources(suite, distribution, apt=tmp_path)
+
+    return of
 
 
 @pytest.mark.parametrize("text", [DEB822, LINES], ids=["stanzas", "lines"])
 def test_a_machine_lends_its_mirror_for_every_suite_of_its_distribution(
-    tmp_path: Path, text: str
+    sources: Sources, text: str
 ) -> None:
-    release = 'ID=debian\nVERSION_CODENAME="bookworm"\n'
+    release = {"ID": "debian", "VERSION_CODENAME": "bookworm"}
     main = ("http://mirror.example/debian", ("trixie", "trixie-updates"), ("main",), RING)
     security = ("http://mirror.example/debian-security", ("trixie-security",), ("main",), RING)
-    assert sources(tmp_path, text, release, "trixie", archives.DEBIAN) == (
+    assert sources(text, release, "trixie", archives.DEBIAN) == (
         archives.Source(*main),
         archives.Source(*security),
     )
     # For another distribution, it takes that distribution's own archive.
-    own, updates = archives.host_sources("focal", tmp_path, archives.UBUNTU)
+    own, updates = sources(text, release, "focal", archives.UBUNTU)
     assert own.uri == updates.uri == "http://archive.ubuntu.com/ubuntu"
     assert own.suites + updates.suites == ("focal", "focal-updates", "focal-security")
     # And so does a machine that does not say what it runs.
-    (tmp_path / "os-release").unlink()
-    own, updates = archives.host_sources("bookworm", tmp_path)
+    own, updates = sources(text, {}, "bookworm", archives.DEBIAN)
     assert (own.uri, updates.uri) == (
         archives.DEBIAN.archive,
         f"{archives.DEBIAN.archive}-security",
     )
 
 
-def test_ubuntus_security_updates_may_lie_elsewhere(tmp_path: Path) -> None:
-    release, both = "ID=ubuntu\nVERSION_CODENAME=jammy\n", ("main", "universe")
+def test_ubuntus_security_updates_may_lie_elsewhere(sources: Sources) -> None:
+    release, both = {"ID": "ubuntu", "VERSION_CODENAME": "jammy"}, ("main", "universe")
     main = ("http://mirror.example/ubuntu", ("bionic", "bionic-updates"), both, UBUNTU_RING)
     security = ("http://security.example/ubuntu", ("bionic-security",), both, UBUNTU_RING)
-    assert sources(tmp_path, UBUNTU_LINES, release, "bionic", archives.UBUNTU) == (
+    assert sources(UBUNTU_LINES, release, "bionic", archives.UBUNTU) == (
         archives.Source(*main),
         archives.Source(*security),
     )
@@ -114,21 +121,6 @@ def test_a_mirror_has_its_security_updates_where_the_distribution_has_them() -> 
         assert source.components == ("main", "contrib")
 
 
-def test_unmet_dependencies_are_in_apts_words() -> None:
-    output = (
-        "Some packages could not be installed.\n\n"
-        "The following packages have unmet dependencies:\n"
-        " dkms : Depends: gcc (>= 4) but it is not installable\n"
-        "        Depends: make but it is not going to be installed\n"
-        "E: Unable to correct problems\n"
-    )
-    assert apt.unmet(output) == [
-        "dkms : Depends: gcc (>= 4) but it is not installable",
-        "Depends: make but it is not going to be installed",
-    ]
-    assert apt.unmet("E: Unable to locate package x\n") == []
-
-
 def test_what_apt_chose_has_a_sha256() -> None:
     sha256 = "1896a2aacf4ad681ff5eacc24a5b0ca4d5d9c9b9c9e4b6de5197bc1e116ea619"
     (choice,) = apt.parse_uris(
@@ -138,11 +130,7 @@ def test_what_apt_chose_has_a_sha256() -> None:
     assert choice.exact == "openssh-client:amd64=1:9.2p1-2+deb12u7"
     assert choice.filename == "openssh-client_1%3a9.2p1-2+deb12u7_amd64.deb"
     assert (choice.size, choice.sha256) == (992036, sha256)
-    for line in (
-        "'http://h/a_1_all.deb' a_1_all.deb 5 MD5Sum:8e7e741807b1e1939df8f58323affdcb",
-        "Reading package lists...",
-        "'http://h/a.deb' a.deb 5 SHA256:" + "0" * 64,
-    ):
+    for line in ("'http://h/a_1_all.deb' a_1_all.deb 5 MD5Sum:8e7e741807b1e1939df8f58323affdcb",):
         assert "unknown line" in refusal(apt.parse_uris, line)
 
 

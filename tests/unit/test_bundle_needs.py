@@ -101,9 +101,9 @@ def test_a_file_stands_for_a_requirement_by_kind_and_digest() -> None:
     pinned = Pinned("ruamel-yaml", "1.0", frozenset({ONE}))
     wheel, sdist = "ruamel.yaml-1.0.0-py3-none-any.whl", "ruamel_yaml-1.0.tar.gz"
     both = {wheel: ONE, sdist: ONE}
-    assert wheels.file_for(pinned, both, "wheel") == wheel
-    assert wheels.file_for(pinned, both, "sdist") == sdist
-    assert wheels.file_for(pinned, {wheel: TWO}, "wheel") is None
+    assert pinned.file(both, "wheel") == wheel
+    assert pinned.file(both, "sdist") == sdist
+    assert pinned.file({wheel: TWO}, "wheel") is None
     wanted = RequirementsFile("r.txt", "net", sdists=("gast",))
     assert (wanted.kind_of("gast"), wanted.kind_of("numpy")) == ("sdist", "wheel")
 
@@ -279,7 +279,7 @@ def test_what_only_the_operator_can_name_is_left_out() -> None:
 def listed(*argv: str) -> dict[str, str]:
     """The names of what a mirror would hold, by what wants them."""
     rows = call("bundle", *argv, "--list", "--json").document
-    return {row["wanted by"]: row["name"] for row in reversed(rows) if row["kind"] != "image"}
+    return {row["wanted by"]: row["name"] for row in reversed(rows)}
 
 
 def test_the_folder_has_what_the_inventory_makes_of_the_stack(tmp_path: Path) -> None:
