@@ -240,7 +240,8 @@ def fetch(root: Root, wanted: Mapping[Path, tuple[str, str]]) -> dict[Path, str]
     complaints = [line for line in _complaints(result) if line != "Download Failed"]
     for target in wanted.keys() - reasons.keys():
         source, sha256 = wanted[target]
-        if reason := _about(source, complaints):
+        is_right = target.is_file() and sha256 in ("", digest(target))
+        if reason := _about(source, complaints) or ("" if is_right else _shortened(complaints)):
             reasons[target] = f"cannot be fetched: {reason}"
         if (failed := target.with_name(f"{target.name}.FAILED")).is_file():
             reasons[target] = (
@@ -248,7 +249,6 @@ def fetch(root: Root, wanted: Mapping[Path, tuple[str, str]]) -> dict[Path, str]
                 f" ({failed.stat().st_size} bytes of {source})"
             )
             failed.unlink()
-    reasons = reasons or dict.fromkeys(wanted, f"cannot be fetched: {_shortened(complaints)}")
     # What lay there was part of another file.
     again = {target: wanted[target] for target in parts & reasons.keys() if not target.exists()}
     return {target: reasons[target] for target in reasons.keys() - again.keys()} | (

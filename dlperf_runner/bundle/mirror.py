@@ -104,11 +104,8 @@ def _require_used(needs: Needs, settings: Settings) -> None:
             raise UserError(problem, where=option, expected=expected, found=unused[0])
     for name, sha256 in settings.checksums.items():
         if not re.fullmatch("[0-9a-fA-F]{64}", sha256):
-            where, expected = (
-                f"--checksum {name}",
-                "64 hexadecimal digits, as sha256sum prints them",
-            )
-            raise UserError("invalid sha256", where=where, expected=expected, found=sha256)
+            problem, expected = "invalid sha256", "64 hexadecimal digits, as sha256sum prints them"
+            raise UserError(problem, where=f"--checksum {name}", expected=expected, found=sha256)
 
 
 class _MirrorRun:
@@ -118,6 +115,7 @@ class _MirrorRun:
         self.before = manifests.read(self.output)
         self.broken = manifests.damaged(self.output, self.before) if self.before else ()
         root = Root(settings.cache / "apt/files", needs.target.architecture)
+        apt.prepare(root)
         self.downloads = Downloads(self.output, root, settings.mirror, say)
         self.fetched = self.downloads.fetched
         locks = needs.requirements
@@ -218,8 +216,6 @@ class _MirrorRun:
         """Have the single files of vendors in the folder; note what the inventory must set."""
         if self.settings.keys:
             self.variables["dlperf_vendor_keys"] = dict(self.settings.keys)
-        if self.needs.files:
-            apt.prepare(self.downloads.root)
         return [item for one in self.needs.files if (item := self.file(one))]
 
     def file(self, one: VendorFile) -> Item | None:
@@ -264,7 +260,7 @@ class _MirrorRun:
         for role, names in installed.items():
             wanted.setdefault(role, []).extend(names)
         chosen = apt.closure(root, self.settings.base, wanted, where=where) if wanted else {}
-        debs = of_vendors.beside(root, unpacked, {choice.name for choice in chosen})
+        debs = of_vendors.outside(root, unpacked, {choice.name for choice in chosen})
         entries = {}
         for choice, (entry, reason) in chosen.items():
             path = of_vendors.path(choice)
@@ -286,8 +282,6 @@ class _MirrorRun:
         families = {one.name: one for one in needs.repositories}
         sources: dict[str, Source] = {}
         reasons: dict[str, str] = {}
-        if families:
-            apt.prepare(self.downloads.root)
         for name, one in families.items():
             self.say(f"reading {one.uri}")
             try:

@@ -99,10 +99,10 @@ def source_of(one: VendorRepository, downloads: Downloads, keyrings: Path) -> So
     content = read_bytes(file) if file.is_file() else b""
     if _key_problem(one, content):
         unchecked = keyrings / "unchecked"
+        unchecked.unlink(missing_ok=True)
         if failed := apt.fetch(downloads.root, {unchecked: (downloads.source(one.key), "")}):
             raise FetchError(failed[unchecked])
         content = read_bytes(unchecked)
-        unchecked.unlink()
         if problem := _key_problem(one, content):
             raise FetchError(f"has the wrong key ({one.key}): {problem}")
         downloads.put(path, content)
@@ -206,7 +206,7 @@ class Vendors:
                 installed.setdefault(role, []).append(package)
         return installed, unpacked, missing
 
-    def beside(
+    def outside(
         self, root: Root, unpacked: Mapping[str, str], closure: Container[str]
     ) -> dict[AptPackage, Item]:
         """Packages outside the closure: those that nodes unpack beside installed ones, with their

@@ -17,11 +17,12 @@ from packaging.utils import canonicalize_name
 
 from ..core.errors import UserError
 from ..core.files import read_text, write_whole
+from ..provision import vendor
 from .manifest import Item, digests
 
 Kind = Literal["wheel", "sdist"]
 # Debian's name of an architecture, and Python's.
-MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+MACHINES = {names["debian"]: machine for machine, names in vendor.MACHINES.items()}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ..core.paths import cache, shipped
 REPOSITORIES = "playbooks/vars/vendor_repositories.yml"
 # The processor that a system's name does not have, and Arm's with its names in repositories.
 X86, ARM = "x86_64", "aarch64"
-_MACHINES = {X86: {"cuda": "x86_64", "debian": "amd64"}, ARM: {"cuda": "sbsa", "debian": "arm64"}}
+MACHINES = {X86: {"cuda": "x86_64", "debian": "amd64"}, ARM: {"cuda": "sbsa", "debian": "arm64"}}
 # How many last lines of a failed command's output to show.
 LINES = 12
 TITLES = {"ubuntu": "Ubuntu", "debian": "Debian", "rhel": "RHEL"}
@@ -118,7 +118,7 @@ def names_of(system: str) -> dict[str, str]:
     name = re.match(r"[a-z]*", system)
     return {
         "machine": processor or X86,
-        **_MACHINES[processor or X86],
+        **MACHINES[processor or X86],
         "system": system.replace(".", ""),
         "distribution": system,
         "os": name.group() if name else "",

@@ -20,7 +20,6 @@ import pytest
 from command_line import call
 from gpu_packages import cudnn_7, one
 from gpu_standins import LEARNING
-from mirror_site import lost
 from range_server import RangeServer
 from standin_repository import FORMS, Forms, Standin, flat_repository, needs_apt, suite_repository
 from vendor_site import (
@@ -33,7 +32,6 @@ from vendor_site import (
     Site,
     fetch,
     make_site,
-    node_of,
     of_kind,
     only,
     settings_in,
@@ -74,7 +72,7 @@ def output(whole: tuple[Path, MirrorOutcome], tmp_path: Path) -> Path:
 
 
 def test_all_of_a_stack_is_present_and_no_newer_version(
-    site: Site, whole: tuple[Path, MirrorOutcome], tmp_path: Path
+    site: Site, whole: tuple[Path, MirrorOutcome]
 ) -> None:
     output, outcome = whole
     assert outcome.missing == ()
@@ -101,18 +99,6 @@ def test_all_of_a_stack_is_present_and_no_newer_version(
         "infiniband_peer_memory_archive": str(archive),
         "dlperf_vendor_keys": site.keys,
     }
-
-    # apt finds it with sources, preferences and names as the roles' own rules and texts have them.
-    root, names = node_of(tmp_path / "node", output, site.keys)
-    assert not apt.update(root)
-    # A member of the driver's family that none of it asks for.
-    choices = apt.resolve(root, [*names, "libxnvctrl0"], where="the test")
-    assert {choice.name: choice.sha256 for choice in choices} == {
-        item.name: item.sha256 for item in debs
-    }
-    (tmp_path / "downloads").mkdir()
-    assert not lost(root, choices, tmp_path / "downloads")
-    assert len(list((tmp_path / "downloads").iterdir())) == 21
 
 
 # ---- one repository, that has faults
@@ -369,6 +355,27 @@ def test_an_interrupted_download_is_resumed(tmp_path: Path, has_ranges: bool) ->
         assert " 404 " in apt.fetch(root, wanted)[target]
 
 
+def test_each_of_several_downloads_has_its_reason(tmp_path: Path) -> None:
+    for name in ("file", "another"):
+        (tmp_path / name).write_bytes(b"content")
+    root = apt.Root(tmp_path / "apt", "amd64")
+    apt.prepare(root)
+    right, wrong = digest(tmp_path / "file"), "0" * 64
+    with RangeServer(tmp_path) as server:
+        wanted = {
+            tmp_path / "got": (f"{server.url}/file", right),
+            tmp_path / "other": (f"{server.url}/another", wrong),
+            tmp_path / "gone": (f"{server.url}/gone", right),
+            tmp_path / "away": (f"copy:{tmp_path}/away", right),
+        }
+        reasons = {path.name: reason for path, reason in apt.fetch(root, wanted).items()}
+    assert set(reasons) == {"other", "gone", "away"}
+    assert f"sha256 {wrong} was expected, found {right}" in reasons["other"]
+    assert " 404 " in reasons["gone"]
+    assert reasons["away"] == f"is not at {tmp_path}/away"
+    assert (tmp_path / "got").read_bytes() == b"content" and not (tmp_path / "other").exists()
+
+
 @pytest.mark.parametrize("url", ["https://../x", "https://host/%2e%2e/%2e%2e/x", "/etc/passwd"])
 def test_no_address_leads_out_of_the_folder(tmp_path: Path, url: str) -> None:
     downloads = Downloads(tmp_path, apt.Root(tmp_path, "amd64"))
@@ -431,8 +438,9 @@ def key(site: Site) -> Path:
     return site.folder.parent / "key"
 
 
-@pytest.mark.parametrize("by_hash", [False, True], ids=["by name", "by hash"])
-@pytest.mark.parametrize("suffix", ALL)
+@pytest.mark.parametrize(
+    ("suffix", "by_hash"), [*zip(ALL, (False, True, True, False), strict=True)]
+)
 def test_an_index_in_any_one_form_is_kept_and_read_by_nodes(
     tmp_path: Path, suffix: str, by_hash: bool, key: Path
 ) -> None:

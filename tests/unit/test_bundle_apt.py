@@ -66,14 +66,16 @@ Sources = Callable[..., tuple[archives.Source, ...]]
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sources:
     """Those for a suite on a machine with this file of apt, which runs a release."""
 
-    def of(text: str, release: Mapping[str, str], suite: str, distribution: archives.Distribution):
+    def sources_on(
+        text: str, release: Mapping[str, str], suite: str, distribution: archives.Distribution
+    ) -> tuple[archives.Source, ...]:
         name = "sources.list.d/site.sources" if "Types:" in text else "sources.list"
         (tmp_path / "sources.list.d").mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
         monkeypatch.setattr(platform, "freedesktop_os_release", lambda: release)
         return archives.host_sources(suite, distribution, apt=tmp_path)
 
-    return of
+    return sources_on
 
 
 @pytest.mark.parametrize("text", [DEB822, LINES], ids=["stanzas", "lines"])

@@ -190,10 +190,10 @@ def test_needs_of_a_stack_and_of_chosen_frameworks() -> None:
 
 def test_an_environment_without_an_interpreter_is_left_out_with_its_reason() -> None:
     left_out = SkippedNeed("mxnet", "it takes Python >=3.8,<3.12, and trixie has 3.13")
-    found = of_stack("trixie", "mxnet")
-    assert [one.wanted_by for one in found.requirements] == ["uv"]
-    assert found.packages == {"openmpi": ("openmpi-bin",)}
-    assert found.skipped == (left_out,)
+    result = of_stack("trixie", "mxnet")
+    assert [one.wanted_by for one in result.requirements] == ["uv"]
+    assert result.packages == {"openmpi": ("openmpi-bin",)}
+    assert result.skipped == (left_out,)
     # What is not chosen is not left out.
     assert of_stack("trixie", "paddle").skipped == ()
 
@@ -201,12 +201,12 @@ def test_an_environment_without_an_interpreter_is_left_out_with_its_reason() -> 
 def test_a_flavor_is_an_environment_of_its_own() -> None:
     old = Environment(python=">=3.7,<3.8", requirements="old.txt")
     catalog = catalog_of(framework("net", flavors={"old": {"cpu": old}}))
-    found = of_stack("bookworm", catalog=catalog)
-    assert [one.wanted_by for one in found.requirements] == ["uv", "net"]
-    assert [one.environment for one in found.skipped] == ["net-old"]
-    found = of_stack("bookworm", "net-old", catalog=catalog, python="3.7")
-    assert [one.path for one in found.requirements] == ["requirements/uv.txt", "old.txt"]
-    assert found.target.python == "3.7"
+    result = of_stack("bookworm", catalog=catalog)
+    assert [one.wanted_by for one in result.requirements] == ["uv", "net"]
+    assert [one.environment for one in result.skipped] == ["net-old"]
+    result = of_stack("bookworm", "net-old", catalog=catalog, python="3.7")
+    assert [one.path for one in result.requirements] == ["requirements/uv.txt", "old.txt"]
+    assert result.target.python == "3.7"
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
@@ -226,11 +226,11 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
 def test_every_suite_of_every_stack_can_have_a_folder() -> None:
     for stack in load_catalog().stacks.values():
         for suite in stack.suites:
-            found = needs.of_stack(load_catalog(), stack.name, suite, Path("/r"))
-            assert found.packages["node_base"]
-    found = needs.of_stack(load_catalog(), H100, "bookworm", Path("/r"))
-    assert "rdma-core" in found.packages["infiniband"]
-    assert {"gcc", "make"} < set(found.packages["openmpi (building node)"])
+            result = needs.of_stack(load_catalog(), stack.name, suite, Path("/r"))
+            assert result.packages["node_base"]
+    result = needs.of_stack(load_catalog(), H100, "bookworm", Path("/r"))
+    assert "rdma-core" in result.packages["infiniband"]
+    assert {"gcc", "make"} < set(result.packages["openmpi (building node)"])
 
 
 def test_nodes_with_an_interpreter_build_no_python() -> None:
@@ -250,12 +250,12 @@ def test_wheels_of_the_published_cluster_are_for_the_python_that_it_builds(
     suite: str, newest: str
 ) -> None:
     """Ubuntu's own is 3.5, or 3.6, which nothing is locked for."""
-    found = needs.of_stack(load_catalog(), "v100-cuda10.2", suite, Path("/r"))
+    result = needs.of_stack(load_catalog(), "v100-cuda10.2", suite, Path("/r"))
     assert {"requirements/mxnet-v100-cuda10.2.txt", "requirements/horovod-0.19.5.txt"} < {
-        wanted.path for wanted in found.requirements
+        wanted.path for wanted in result.requirements
     }
-    assert found.target.python == "3.7"
-    assert found.target.platforms[0] == f"manylinux_{newest}_x86_64"
+    assert result.target.python == "3.7"
+    assert result.target.platforms[0] == f"manylinux_{newest}_x86_64"
     assert SUITES[suite].python in ("3.5", "3.6")
 
 

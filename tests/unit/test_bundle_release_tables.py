@@ -126,9 +126,9 @@ def test_the_run_file_is_a_file() -> None:
 
 def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None:
     stack = load_catalog().stack("v100-cuda10.2")
-    of = dict(release_tables.of_distribution(stack, "bionic"))
-    assert of["infiniband (nv_peer_mem)"] == ["dkms", "gcc", "make"]
-    assert "libssl-dev" in of["python (building node)"]
+    packages = dict(release_tables.of_distribution(stack, "bionic"))
+    assert packages["infiniband (nv_peer_mem)"] == ["dkms", "gcc", "make"]
+    assert "libssl-dev" in packages["python (building node)"]
     runtime = stack.container_runtime
     assert runtime
     other = stack.model_copy(
@@ -137,9 +137,9 @@ def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None
             "container_runtime": runtime.model_copy(update={"version": None}),
         }
     )
-    of = dict(release_tables.of_distribution(other, "bionic"))
-    assert of["nvidia_driver"] == ["gcc", "make"]
-    assert of["container_runtime (docker)"] == ["docker.io"]
+    packages = dict(release_tables.of_distribution(other, "bionic"))
+    assert packages["nvidia_driver"] == ["gcc", "make"]
+    assert packages["container_runtime (docker)"] == ["docker.io"]
 
 
 def published_listing(*further: str, **changes: Any) -> list[tuple[str, ...]]:
