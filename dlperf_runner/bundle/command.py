@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,6 +41,7 @@ _DEBIAN_MIRROR = (
     " distribution, otherwise the official archive."
 )
 _SECURITY = "A mirror of the security updates; default: derived from --debian-mirror."
+_SecurityMirror = Annotated[str, option("--debian-security-mirror", _SECURITY, "URL")]
 _PACKAGE = (
     "An additional package of the distribution, such as linux-headers-VERSION for the kernel of the"
     " nodes; may be repeated."
@@ -50,8 +51,10 @@ _VENDOR_MIRROR = (
     " vendors' own servers."
 )
 _VENDOR_KEY = "Fingerprint of a repository that the mirror has re-signed; may be repeated."
+_VendorKey = Annotated[_Texts, option("--vendor-key", _VENDOR_KEY, "REPOSITORY=FINGERPRINT")]
 _CHECKSUM = "Checksum of a vendor's file, named by the role's variable; may be repeated."
 _FILE = "A local copy of a vendor's file, named by the role's variable; may be repeated."
+_ListOnly = Annotated[bool, option("--list", "Only list what the mirror would contain.")]
 _STACK = "The stack of the nodes; default: the inventory's, or cpu."
 _FRAMEWORK = "Only the environments of these frameworks; default: all of the stack."
 _OUTPUT = "Output directory; default: .cache/mirror/<stack>-<suite> in the project."
@@ -67,20 +70,14 @@ def command(
     python: Annotated[str, option("--python", _PYTHON, "X.Y")] = "",
     output_dir: Annotated[Path | None, option("--output-dir", _OUTPUT, "DIR")] = None,
     debian_mirror: Annotated[str, option("--debian-mirror", _DEBIAN_MIRROR, "URL")] = "",
-    debian_security_mirror: Annotated[
-        str, option("--debian-security-mirror", _SECURITY, "URL")
-    ] = "",
+    debian_security_mirror: _SecurityMirror = "",
     package: Annotated[_Texts, option("--package", _PACKAGE, "NAME")] = None,
     vendor_mirror: Annotated[str, option("--vendor-mirror", _VENDOR_MIRROR, "URL|DIR")] = "",
-    vendor_key: Annotated[
-        _Texts, option("--vendor-key", _VENDOR_KEY, "REPOSITORY=FINGERPRINT")
-    ] = None,
+    vendor_key: _VendorKey = None,
     checksum: Annotated[_Texts, option("--checksum", _CHECKSUM, "VARIABLE=SHA256")] = None,
     file: Annotated[_Texts, option("--file", _FILE, "VARIABLE=PATH")] = None,
     refresh: Annotated[bool, option("--refresh", "Check for newer packages.")] = False,
-    list_only: Annotated[
-        bool, option("--list", "Only list what the mirror would contain.")
-    ] = False,
+    list_only: _ListOnly = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a mirror directory from which nodes install offline, with the vendors' files of GPUs.
@@ -100,11 +97,8 @@ def command(
         return _print_listing(f"{stack} on {suite}", LIST_COLUMNS, listing(needs), as_json)
     for skipped in needs.skipped:
         print_note(f"left out: {skipped}")
-    useless = [name for name, value in {**given, "--vendor-mirror": vendor_mirror}.items() if value]
-    has_vendors = bool(needs.of_vendors)
-    if useless and not has_vendors:
-        problem = "the stack needs no files from vendors"
-        raise UserError(problem, where=useless[0], found=f"stack {stack}")
+    if not needs.of_vendors:
+        _refuse_useless({**given, "--vendor-mirror": vendor_mirror}, stack)
     has_gpus = catalog.stack(stack).accelerator == "gpu"
     settings = mirror.Settings(
         output_dir or mirror.default_output(stack, suite),
@@ -117,7 +111,7 @@ def command(
         keys=fingerprints,
     )
     outcome = mirror.make(needs, settings, print_note)
-    _print(settings.output, outcome, has_vendors, as_json)
+    _print(settings.output, outcome, bool(needs.of_vendors), as_json)
     raise typer.Exit(bool(outcome.missing))
 
 
@@ -140,6 +134,13 @@ def _system(
         changed = on_processor(catalog.stack(stack, "--stack"), processor)
         catalog = dataclasses.replace(catalog, stacks={**catalog.stacks, stack: changed})
     return catalog, stack, suite or next(iter(catalog.stack(stack, "--stack").suites), "")
+
+
+def _refuse_useless(given: Mapping[str, object], stack: str) -> None:
+    """Refuse options about vendors, for a stack that needs nothing of theirs."""
+    if useless := [name for name, value in given.items() if value]:
+        problem = "the stack needs no files from vendors"
+        raise UserError(problem, where=useless[0], found=f"stack {stack}")
 
 
 def _sources(
