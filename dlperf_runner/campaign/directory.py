@@ -115,11 +115,11 @@ def create_campaign(
     for path, content in files_to_keep({run.workload for run in runs}):
         written.append(write_whole(directory / CATALOG / path, content, inside=directory))
     # Written last, so that a directory with a campaign.json is always a complete campaign.
-    last, told = directory / "campaign.json", json_text(campaign)
+    last, text = directory / "campaign.json", json_text(campaign)
     digests = {path.relative_to(directory).as_posix(): digest(path) for path in written}
-    digests[last.name] = hashlib.sha256(told.encode()).hexdigest()
+    digests[last.name] = hashlib.sha256(text.encode()).hexdigest()
     append(directory, PLAN, digests)
-    write_whole(last, told, inside=directory)
+    write_whole(last, text, inside=directory)
     return document
 
 

@@ -55,7 +55,7 @@ class Playbook:
     status: str = "starting"
     cancelled: threading.Event = field(default_factory=threading.Event)
     signal: int | None = None  # the last signal received that stops the campaign
-    told: int | None = None  # the last signal that was passed on
+    passed_on: int | None = None  # the last signal that was
     pid_file: Path | None = None  # the playbook writes its process ID here
 
     def on_event(self, event: Mapping[str, Any]) -> bool:
@@ -70,8 +70,8 @@ class Playbook:
                 print(text, file=sys.stderr)
         data = event.get("event_data", {})
         result = data.get("res") or {}
-        told = not data.get("ignore_errors") or data.get("task_action") in REPORTED_ACTIONS
-        if event.get("event") == "runner_on_failed" and told:
+        counts = not data.get("ignore_errors") or data.get("task_action") in REPORTED_ACTIONS
+        if event.get("event") == "runner_on_failed" and counts:
             message = result.get("msg") or result.get("stderr") or "no message"
             self.problems.append(f"{data.get('host')}: {data.get('task')}: {message}")
         elif event.get("event") == "runner_on_unreachable":
@@ -91,11 +91,11 @@ class Playbook:
 
     def pass_signal_on(self) -> None:
         """Send the signal to the playbook, once, as soon as its process exists."""
-        if self.signal == self.told or self.signal is None or self.pid_file is None:
+        if self.signal == self.passed_on or self.signal is None or self.pid_file is None:
             return
         with suppress(FileNotFoundError, ValueError, ProcessLookupError):
             os.kill(int(read_text(self.pid_file)), self.signal)
-            self.told = self.signal
+            self.passed_on = self.signal
 
 
 @contextmanager
@@ -181,12 +181,12 @@ def _remove_left_folders() -> None:
 
 def outcomes(campaign: Path) -> dict[str, dict[str, Any]]:
     """The current outcome of each run of a campaign, from its run.json, by run ID."""
-    found = {}
+    by_run = {}
     for path in sorted(campaign.glob("runs/*/*/run.json")):
         document = read_json(path)
-        own = {name: document[name] for name in ("workload", "log_format", "case")}
-        found[document["id"]] = document.get("outcome", {}) | own
-    return found
+        of_run = {name: document[name] for name in ("workload", "log_format", "case")}
+        by_run[document["id"]] = document.get("outcome", {}) | of_run
+    return by_run
 
 
 def current_rate(run: Path, log_format: str) -> float | None:

@@ -72,7 +72,7 @@ class Job:
     in_given_allocation: bool = False
     host: str = ""  # that machine
     lag: int = field(default=0, compare=False)
-    told: str = field(default="", compare=False)
+    last_message: str = field(default="", compare=False)
     why: str = field(default="", compare=False)  # why this runner cancelled it
     waits_since: float = field(default=0.0, compare=False)
 
@@ -123,7 +123,7 @@ def record_outcome(
         outcome["earlier"] = earlier
     log = run_directory(directory, run) / str(run["log_name"])
     if ended:
-        times = {key: _seconds(told[key]) for key, told in (("started", started), ("ended", ended))}
+        times = {key: _seconds(at[key]) for key, at in (("started", started), ("ended", ended))}
         result = {"reason": "", **ended, **times, "tail": _end_of(log)}
         outcome |= outcome_of({nodes[0]: result}, nodes[:1], int(run["timeout_s"]))
         outcome |= {"started": started["started"], "ended": ended["ended"]}
@@ -149,27 +149,27 @@ def _earlier(
 ) -> list[dict[str, Any]]:
     """The attempts before this start: of earlier jobs, and of this one before it was requeued."""
     is_other = before["status"] in ("done", "failed") and before["started"] != started["started"]
-    told = earlier_attempts(before) if is_other else list(before.get("earlier", ()))
+    attempts = earlier_attempts(before) if is_other else list(before.get("earlier", ()))
     number = job.runs.index(run) + 1
     cuts = [read_json(path)["started"] for path in job.directory.glob(f"cut_off.{number}.*.json")]
-    told = [attempt for attempt in told if attempt["started"] not in cuts]
+    attempts = [attempt for attempt in attempts if attempt["started"] not in cuts]
     for cut in cuts:
         message = f"job {started['job']} was requeued"
-        told.append({"status": "failed", "started": cut, "ended": None, "message": message})
-        told[-1] |= {"reason": "stopped", "category": "requeued"}
-    return sorted(told, key=lambda attempt: str(attempt["started"]))
+        attempts.append({"status": "failed", "started": cut, "ended": None, "message": message})
+        attempts[-1] |= {"reason": "stopped", "category": "requeued"}
+    return sorted(attempts, key=lambda attempt: str(attempt["started"]))
 
 
 def _facts(
     job: Job, nodes: Sequence[str], environment: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The facts of the run's nodes by name, and the versions of its software on the first one."""
-    found: dict[str, dict[str, Any]] = {}
+    by_node: dict[str, dict[str, Any]] = {}
     for node in nodes:
         path = job.directory / f"facts.{node}.json"
-        found[node] = read_json(path) if path.is_file() else {}
-    versions = found[nodes[0]].get("versions", {}).get(environment, {})
-    return {node: own.get("host", {}) for node, own in found.items()}, versions
+        by_node[node] = read_json(path) if path.is_file() else {}
+    versions = by_node[nodes[0]].get("versions", {}).get(environment, {})
+    return {node: facts.get("host", {}) for node, facts in by_node.items()}, versions
 
 
 def _seconds(moment: str) -> float:
@@ -251,7 +251,7 @@ def allocation_request(
     """The request of a job for these runs. `before`: ID of the campaign's job before it, if that
     may not have ended."""
     submit = shutil.which(scheduler(settings.scheduler).submit_argv(directory)[0])
-    own = str(Path(submit).parent) if submit else ""
+    folder = str(Path(submit).parent) if submit else ""
     return Allocation(
         name=name,
         directory=directory,
@@ -260,7 +260,7 @@ def allocation_request(
         gpus_per_node=max(run["gpus_per_node"] for run in runs) if settings.has_gpus else 0,
         options=settings.options,
         prologue=settings.prologue,
-        path=PATH if own in ("", *PATH.split(":")) else f"{PATH}:{own}",
+        path=PATH if folder in ("", *PATH.split(":")) else f"{PATH}:{folder}",
         after="" if settings.options.get("exclusive") else before,
     )
 
@@ -278,18 +278,18 @@ def scripts(
     runs: Sequence[Mapping[str, Any]],
 ) -> dict[Path, str]:
     """The scripts of a job and of its runs, by path."""
-    own, places = here(settings.scheduler, os.environ), places_of(directory, settings)
+    target, places = here(settings.scheduler, os.environ), places_of(directory, settings)
     with_places = [(run, run_directory(directory, run)) for run in runs]
-    found = {
-        request.directory / "job.sh": job_script(own, request, with_places, places),
-        request.directory / "on_node.sh": on_node_script(own),
+    texts = {
+        request.directory / "job.sh": job_script(target, request, with_places, places),
+        request.directory / "on_node.sh": on_node_script(target),
     }
-    if test := pmix_script(own, request, runs, settings.mpirun, places):
-        found[request.directory / "pmix.sh"] = test
+    if test := pmix_script(target, request, runs, settings.mpirun, places):
+        texts[request.directory / "pmix.sh"] = test
     for run in runs:
         place = run_directory(directory, run)
-        found[place / "run.sh"] = run_script(own, run, place, places)
-    return found
+        texts[place / "run.sh"] = run_script(target, run, place, places)
+    return texts
 
 
 def submit(
@@ -301,13 +301,13 @@ def submit(
 ) -> Job:
     """Write the files of a job and submit it. Its name is written first: if the runner dies before
     it knows the ID, the next one finds the job by its name."""
-    own = here(settings.scheduler, os.environ)
+    target = here(settings.scheduler, os.environ)
     number = 1 + max((int(path.name) for path in (directory / "jobs").glob("[0-9]*")), default=0)
     job = Job(
         directory / "jobs" / str(number),
         f"dlperf-{secrets.token_hex(4)}",
         [run["id"] for run in runs],
-        in_given_allocation=own is not scheduler(settings.scheduler),
+        in_given_allocation=target is not scheduler(settings.scheduler),
         host=socket.gethostname(),
     )
     request = allocation_request(settings, job.name, job.directory, runs, before)
@@ -318,7 +318,7 @@ def submit(
     job.submitted = time.time()
     job.write()
     try:
-        job.id = own.job_id(output(own.submit_argv(job.directory / "job.sh")))
+        job.id = target.job_id(output(target.submit_argv(job.directory / "job.sh")))
     except UserError as error:
         write_whole(job.stop, "")  # the scheduler may have taken the job in spite of the error
         job.ended = str(error)
@@ -329,18 +329,18 @@ def submit(
 
 
 def scheduler_of(settings: SchedulerSettings, job: Job) -> Scheduler:
-    own = scheduler(settings.scheduler)
-    return own.steps if job.in_given_allocation and own.steps else own
+    target = scheduler(settings.scheduler)
+    return target.steps if job.in_given_allocation and target.steps else target
 
 
 def unfinished(directory: Path) -> list[Job]:
     """The jobs of earlier runners whose end is not recorded."""
-    found = []
+    jobs = []
     for path in sorted(directory.glob("jobs/[0-9]*/job.json"), key=lambda p: int(p.parent.name)):
         job = Job(path.parent, **read_json(path))
         if job.ended is None:
-            found.append(job)
-    return found
+            jobs.append(job)
+    return jobs
 
 
 def refresh(directory: Path) -> None:

@@ -179,32 +179,32 @@ def _states(
 ) -> dict[str, JobState] | None:
     """The state of each job that the scheduler knows, by ID, from one call. None if the scheduler
     does not answer: it may be restarting, and jobs continue meanwhile."""
-    found: list[JobState] = []
+    states: list[JobState] = []
     try:
-        for own, alike in _by_scheduler(settings, jobs):
-            now = own.states(output(own.states_argv()))
-            found += [*now, *_past(own, alike, now)]
+        for target, alike in _by_scheduler(settings, jobs):
+            now = target.states(output(target.states_argv()))
+            states += [*now, *_past(target, alike, now)]
     except UserError as error:
         say(f"waiting for the scheduler: {error}")
         return None
-    names = {state.name: state.job for state in found}
+    names = {state.name: state.job for state in states}
     for job in jobs:
         if not job.id and job.name in names:
             job.id = names[job.name]
             job.write()
-    return {state.job: state for state in found}
+    return {state.job: state for state in states}
 
 
-def _past(own: Scheduler, jobs: Sequence[Job], now: Sequence[JobState]) -> list[JobState]:
+def _past(target: Scheduler, jobs: Sequence[Job], now: Sequence[JobState]) -> list[JobState]:
     """The end states of jobs that the scheduler forgot, if the site keeps them."""
     present = {state.job for state in now}
     missing = [job.id for job in jobs if job.id and job.id not in present]
-    if not missing or own.past_argv is None:
+    if not missing or target.past_argv is None:
         return []
     with suppress(UserError):
-        told = own.states(output(own.past_argv(missing)))
+        states = target.states(output(target.past_argv(missing)))
         # Accounting may lag, and then says that an ended job is running.
-        return [state for state in told if state.phase == "ended"]
+        return [state for state in states if state.phase == "ended"]
     return []
 
 
@@ -213,15 +213,15 @@ def _by_scheduler(
 ) -> Iterator[tuple[Scheduler, list[Job]]]:
     """The jobs that were submitted, and those whose scripts are processes here."""
     ordered = sorted(jobs, key=lambda job: job.in_given_allocation)
-    for _, own in groupby(ordered, key=lambda job: job.in_given_allocation):
-        alike = list(own)
+    for _, members in groupby(ordered, key=lambda job: job.in_given_allocation):
+        alike = list(members)
         yield scheduler_of(settings, alike[0]), alike
 
 
 def _cancel(settings: SchedulerSettings, jobs: Sequence[Job]) -> None:
-    for own, alike in _by_scheduler(settings, [job for job in jobs if job.id]):
+    for target, alike in _by_scheduler(settings, [job for job in jobs if job.id]):
         with suppress(UserError):  # a job that has ended cannot be cancelled
-            output(own.cancel_argv([job.id for job in alike]))
+            output(target.cancel_argv([job.id for job in alike]))
 
 
 def _advance(
@@ -238,22 +238,22 @@ def _advance(
             job.id, job.name, "ended", "the scheduler no longer knows the job", "unknown"
         )
     runs = [(number, plan[name]) for number, name in enumerate(job.runs, start=1)]
-    known = [(run, *written_by_job(job, number)) for number, run in runs]
-    have_ended = all(ended for _, _, ended in known)
+    documents = [(run, *written_by_job(job, number)) for number, run in runs]
+    have_ended = all(ended for _, _, ended in documents)
     # A job that waits with all its runs ended was requeued, and a signal has ended the last one.
     is_over = state.phase == "ended" or (have_ended and state.phase == "running")
     # Files may come later than the state; and if the last run failed, the state says why.
     if state.phase == "ended":
-        lags = any(started and not ended for _, started, ended in known) and not state.category
+        lags = any(started and not ended for _, started, ended in documents) and not state.category
     else:
-        last_end = known[-1][2] or {}
+        last_end = documents[-1][2] or {}
         lags = have_ended and bool(last_end.get("exit_status"))
     if lags and job.lag < LAG_POLLS:
         job.lag += 1
         is_over = False
     lost = job.why or f"job {job.id}: {state.reason}"
-    last = max((n for n, (_, started, _) in enumerate(known) if started), default=None)
-    for place, (run, started, ended) in enumerate(known):
+    last = max((n for n, (_, started, _) in enumerate(documents) if started), default=None)
+    for place, (run, started, ended) in enumerate(documents):
         # Slurm ends the program of a run before the script, which may then record its exit status.
         status = ended["exit_status"] if ended else None
         is_hit = (
@@ -273,7 +273,7 @@ def _advance(
     files = [path for path in sorted(job.directory.iterdir()) if not path.name.startswith(".")]
     seal(directory, f"jobs/{job.directory.name}", files)
     say(f"job {job.id}: {job.why or job.ended}")
-    missing = sum(not started for _, started, _ in known)
+    missing = sum(not started for _, started, _ in documents)
     if not missing or (job.stop.exists() and not state.category):
         return []
     mark = UNREACHABLE if state.category == "node_lost" else " "
@@ -304,8 +304,8 @@ def _tell(job: Job, state: JobState, say: Say) -> None:
         text += f", position {state.position} in the queue"
     if state.expected_start:
         text += f", expected to start at {state.expected_start}"
-    if text != job.told:
-        job.told = text
+    if text != job.last_message:
+        job.last_message = text
         say(text)
 
 

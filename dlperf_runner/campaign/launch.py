@@ -106,7 +106,7 @@ def checked(result: dict[str, Any], hosts: dict[str, str]) -> dict[str, Any]:
     left = [printable(line, 300) for line in list(result.get("left") or ())[:100]]
     outcome |= {"left": left} if left else {}
     # Other processes that used the CPU during the run, according to the kernel.
-    beside = [
+    others = [
         {
             "host": str(process["host"])[:200],
             "pid": int(process["pid"]),
@@ -116,7 +116,7 @@ def checked(result: dict[str, Any], hosts: dict[str, str]) -> dict[str, Any]:
         }
         for process in result.get("beside") or ()
     ]
-    outcome |= {"beside": beside} if beside else {}
+    outcome |= {"beside": others} if others else {}
     if busy := result.get("busy"):
         outcome["busy"] = [printable(sentence, 200) for sentence in busy[:20]]
     memory = result.get("gpu_memory_mib")
@@ -136,17 +136,17 @@ def checked(result: dict[str, Any], hosts: dict[str, str]) -> dict[str, Any]:
 def sampled(devices: object) -> list[dict[str, Any]]:
     """The last sample of each GPU; none if one is damaged."""
     names = ("memory_used_mib", "utilization_percent", "temperature_c", "power_w")
-    found = []
+    samples = []
     try:
         for device in list(devices or ())[:DEVICES]:  # type: ignore[call-overload]
             values = {n: None if device[n] is None else float(device[n]) for n in names}
             if not all(value is None or math.isfinite(value) for value in values.values()):
                 return []
             node = printable(device["host"], 200)
-            found.append({"node": node, "device": int(device["device"]), **values})
+            samples.append({"node": node, "device": int(device["device"]), **values})
     except DAMAGED:
         return []
-    return found
+    return samples
 
 
 def fetched(

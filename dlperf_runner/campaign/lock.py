@@ -32,18 +32,18 @@ def acquire(directory: Path, pid: int | None = None, playbook: int | None = None
     `playbook` is the process that launches runs for it. If a controller was killed, its playbook
     is waited for. Raises UserError if another controller works on the campaign.
     """
-    mine = _process(pid or os.getpid())
+    process = _process(pid or os.getpid())
     deadline = time.monotonic() + PLAYBOOK_S
     while True:
         with _guard(directory):
             owner = read_owner(directory)
-            is_mine = owner is not None and owner["process"] == mine
+            is_mine = owner is not None and owner["process"] == process
             if owner is None or is_mine or not any(map(is_alive, _processes(owner))):
                 now = datetime.now(UTC).isoformat(timespec="seconds")
                 since = owner["since"] if owner is not None and is_mine else now
-                document = {"user": getpass.getuser(), "host": mine["host"], "since": since}
-                own = _process(playbook) if playbook else None
-                document |= {"process": mine, "playbook": own}
+                document = {"user": getpass.getuser(), "host": process["host"], "since": since}
+                launcher = _process(playbook) if playbook else None
+                document |= {"process": process, "playbook": launcher}
                 write_json(directory / LOCK, document, inside=directory)
                 return
         if is_alive(owner["process"]) or time.monotonic() > deadline:

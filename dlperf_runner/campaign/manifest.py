@@ -157,8 +157,8 @@ def digest(path: Path) -> str:
         with open_stored(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, EOFError, zlib.error) as error:
-        found = getattr(error, "strerror", None) or str(error)
-        raise UserError("cannot read the file", where=str(path), found=found) from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError("cannot read the file", where=str(path), found=reason) from None
 
 
 def _of_line(line: bytes) -> str:
@@ -175,8 +175,8 @@ def read(place: Path) -> Manifest | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        found = error.strerror or str(error)
-        raise UserError("cannot read the file", where=str(place / FILE), found=found) from None
+        reason = error.strerror or str(error)
+        raise UserError("cannot read the file", where=str(place / FILE), found=reason) from None
 
 
 def parse(content: bytes) -> Manifest:
@@ -342,9 +342,9 @@ def check(place: Path, manifest: Manifest, allowed: Path | None) -> Iterator[tup
             if count < len(lines):
                 yield True, f"{SIGNATURE}: signs only the first {count} of {len(lines)} lines"
             # Good "dlperf_runner" signature for alice with ED25519 key SHA256:...
-            said = done.stdout.decode().strip()
+            verified = done.stdout.decode().strip()
             hint = "" if allowed else "; --allowed-signers FILE checks whose key this is"
-            yield False, f"{SIGNATURE}: {said}{hint}"
+            yield False, f"{SIGNATURE}: {verified}{hint}"
             return
     yield True, f"{SIGNATURE}: bad signature: it does not fit the manifest"
 
@@ -375,5 +375,5 @@ def _read(path: Path) -> bytes:
     try:
         return read_bytes(path)
     except OSError as error:
-        found = error.strerror or str(error)
-        raise UserError("cannot read the file", where=str(path), found=found) from None
+        reason = error.strerror or str(error)
+        raise UserError("cannot read the file", where=str(path), found=reason) from None

@@ -43,8 +43,8 @@ def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
         message = job.get("msg") or "the launch returned no exit status"
         return f"{host}: {message}" + (f" ({stderr.splitlines()[-1]})" if stderr else "")
     if job.get("reason"):
-        said = {"timeout_s": timeout_s, **job, "busy": "; ".join(job.get("busy") or ())}
-        return f"{host}: " + STOPPED[job["reason"]].format(**said)
+        values = {"timeout_s": timeout_s, **job, "busy": "; ".join(job.get("busy") or ())}
+        return f"{host}: " + STOPPED[job["reason"]].format(**values)
     if job["exit_status"] != 0:
         lines = re.findall(r".*\w.*", job.get("tail", ""))  # mpirun's last one is a row of dashes
         last = lines[-1].strip()[:200] if lines else "nothing"
@@ -114,9 +114,9 @@ def outcome_of(
         of_hosts = {h: v for job in jobs.values() for h, v in (job.get(key) or {}).items()}
         if of_hosts:
             outcome[key] = of_hosts
-    beside = [process for job in jobs.values() for process in job.get("beside") or ()]
-    if beside:
-        outcome["beside"] = beside
+    others = [process for job in jobs.values() for process in job.get("beside") or ()]
+    if others:
+        outcome["beside"] = others
     if "log_sha256" in first:
         outcome["log_sha256"] = first["log_sha256"]
     return outcome

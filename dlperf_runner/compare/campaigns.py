@@ -124,8 +124,8 @@ def compare_campaigns(
             compared.append((row, compare_samples(values_a, values_b), spread, values_a, values_b))
     cases = sum(not too_few(result) for _, result, *_ in compared) or 1
     for row, result, spread, values_a, values_b in compared:
-        found = widened(relative_difference(values_a, values_b, cases), spread, row, cases)
-        row.update(_numbers(result, found), verdict=case_verdict(result, found, spread))
+        difference = widened(relative_difference(values_a, values_b, cases), spread, row, cases)
+        row.update(_numbers(result, difference), verdict=case_verdict(result, difference, spread))
         if spread is not None:
             row.update(between_campaigns=spread.between, between_campaigns_of=spread.campaigns)
         if limit is not None:
@@ -140,10 +140,10 @@ def compare_campaigns(
 
 def _sides(pair: Pair, a: CaseRates | None, b: CaseRates | None) -> dict[str, Any]:
     """Columns of the two sides of a pair, and the reason why a case is alone."""
-    known = {side: rates for side, rates in (("a", a), ("b", b)) if rates}
+    measured = {side: rates for side, rates in (("a", a), ("b", b)) if rates}
     row: dict[str, Any] = {name: pair.case[name] for name in IDENTITY}
-    row["unit"] = _unit(pair, known.values())
-    for side, rates in known.items():
+    row["unit"] = _unit(pair, measured.values())
+    for side, rates in measured.items():
         row |= {f"stated_{side}": rates.stated, side: median(rates.values)}
     row |= {"n_a": len(a.values) if a else 0, "n_b": len(b.values) if b else 0}
     if pair.a is None or pair.b is None:
@@ -317,12 +317,12 @@ def refuse_unlike(compared: Sequence[Pair], allowed: Collection[str]) -> None:
 
 def check_names(allowed: Collection[str], cases: Iterable[CaseKey]) -> None:
     """Raise UserError for a name that is neither a column which may be allowed nor a parameter."""
-    known = dict.fromkeys((*_SAME_IN_A_GATE, *ENVIRONMENT))
+    conditions = dict.fromkeys((*_SAME_IN_A_GATE, *ENVIRONMENT))
     for key in cases:
-        known |= dict.fromkeys(read_parameters(columns_of(key)["parameters"]))
+        conditions |= dict.fromkeys(read_parameters(columns_of(key)["parameters"]))
     for name in allowed:
-        if name not in known:
-            raise unknown_name("condition", name, known, "--allow-different")
+        if name not in conditions:
+            raise unknown_name("condition", name, conditions, "--allow-different")
 
 
 def unrecorded_conditions(pair: Pair) -> list[str]:
@@ -353,8 +353,8 @@ def _but_for(allowed: Collection[str]) -> PartOfKey:
         case = columns_of(key)
         parameters = None
         if "parameters" not in allowed:
-            own = read_parameters(case["parameters"])
-            parameters = tuple(sorted((n, v) for n, v in own.items() if n not in allowed))
+            values = read_parameters(case["parameters"])
+            parameters = tuple(sorted((n, v) for n, v in values.items() if n not in allowed))
         names = [n for n in IDENTITY if n != "parameters" and n not in allowed]
         return (parameters, *(case[name] for name in names))
 
@@ -497,12 +497,12 @@ def logs_of_baseline(name: str) -> dict[str, str]:
 def _read(name: str, directory: Path) -> Baseline:
     path = baseline_path(name, directory)
     if not path.exists():
-        known = ", ".join(sorted(found.stem for found in directory.glob("*.json")))
+        names = ", ".join(sorted(file.stem for file in directory.glob("*.json")))
         raise UserError(
             f"the baseline {name} does not exist",
             where=str(path),
-            expected=f"one of {known}" if known else None,
-            hint=None if known else "`compare --save-baseline NAME CAMPAIGN` creates one",
+            expected=f"one of {names}" if names else None,
+            hint=None if names else "`compare --save-baseline NAME CAMPAIGN` creates one",
         )
     document = read_json(path)
     if isinstance(version := document.get("version"), int) and version > VERSION:

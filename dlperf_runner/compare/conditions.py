@@ -63,12 +63,14 @@ class Difference:
     `is_partial`, the user's says less than the other: V100 may be V100-SXM2-16GB."""
 
     factor: str
-    mine: str | None
+    measured: str | None
     other: str | None
     is_partial: bool = False
 
     def __str__(self) -> str:
-        return f"{label(self.factor)} ({self.mine or 'unknown'}, {self.other or 'not published'})"
+        return (
+            f"{label(self.factor)} ({self.measured or 'unknown'}, {self.other or 'not published'})"
+        )
 
 
 # ---- conditions of the user's own runs
@@ -85,38 +87,38 @@ def read_conditions(
     ONLY_STATED names what is known from `stated` alone. Raises UserError if `stated` contradicts a
     known condition."""
     workloads = {model.workload.name: model.workload for model in models}
-    found: dict[CaseKey, dict[str, list[object]]] = {}
+    by_case: dict[CaseKey, dict[str, list[object]]] = {}
     paths: dict[CaseKey, Path] = {}
     for run in runs:
         paths.setdefault(run.case, run.path)
-        values = found.setdefault(run.case, {})
-        known = conditions_of(run, readable_json(run.path.with_name("run.json")), rule)
+        values = by_case.setdefault(run.case, {})
+        conditions = conditions_of(run, readable_json(run.path.with_name("run.json")), rule)
         if run.workload in workloads:
-            known["implementation"] = _implementation(workloads[run.workload], run.source)
-        for name, value in known.items():
+            conditions["implementation"] = _implementation(workloads[run.workload], run.source)
+        for name, value in conditions.items():
             if value is not None and value not in values.setdefault(name, []):
                 values[name].append(value)
     return {
         key: _with_stated({n: _joined(v) for n, v in values.items()}, stated or {}, paths[key])
-        for key, values in found.items()
+        for key, values in by_case.items()
     }
 
 
-def _with_stated(known: dict[str, object], stated: Values, path: Path) -> dict[str, object]:
+def _with_stated(conditions: dict[str, object], stated: Values, path: Path) -> dict[str, object]:
     """The known conditions, and the stated ones that are not known or not in such detail."""
     only_stated = []
     for name, value in stated.items():
-        if name in known and not values_agree(name, known[name], value):
+        if name in conditions and not values_agree(name, conditions[name], value):
             raise UserError(
                 "the stated condition contradicts the log or its record",
                 where=f"--condition {name}",
-                expected=f"{display_value(known[name])} ({path})",
+                expected=f"{display_value(conditions[name])} ({path})",
                 found=display_value(value),
             )
-        if name not in known or _details(value) > _details(known[name]):
-            known[name] = value
+        if name not in conditions or _details(value) > _details(conditions[name]):
+            conditions[name] = value
             only_stated.append(f"{label(name)} ({display_value(value)}, --condition)")
-    return {**known, ONLY_STATED: ", ".join(only_stated) or None}
+    return {**conditions, ONLY_STATED: ", ".join(only_stated) or None}
 
 
 def _details(value: object) -> int:
@@ -127,11 +129,11 @@ def _details(value: object) -> int:
 def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[str, object]:
     """The conditions of a run from its record, and from the catalogue for its workload's source."""
     sources = cast(Mapping[str, RecordedConditions], rule.workloads.get(run.workload, {}))
-    known = sources.get(run.source or "logs", RecordedConditions())
+    catalogued = sources.get(run.source or "logs", RecordedConditions())
     # Of a run outside a campaign, these are what its log states.
     measured = read_parameters(run.parameters)
     parameters = {**measured, **as_object(record.get("parameters"))}
-    xla = known.xla if "xla" not in parameters else parameters["xla"] == "true"
+    xla = catalogued.xla if "xla" not in parameters else parameters["xla"] == "true"
     if xla is None and record.get("commands"):
         xla = any(option in _argv(record) for option in _XLA)
     if xla is None and run.framework in _WITHOUT_XLA:
@@ -140,11 +142,11 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
         "accelerator": run.accelerator,
         "data": data_kind(parameters.get("data")),
         **{name: parameters.get(name) for name in _AS_NAMED},
-        "input_pipeline": parameters.get("input_pipeline", known.input_pipeline),
-        "noise": measured.get("noise", known.noise),
+        "input_pipeline": parameters.get("input_pipeline", catalogued.input_pipeline),
+        "noise": measured.get("noise", catalogued.noise),
         "xla": xla,
-        "compile": _TRUTH.get(parameters.get("compile", ""), known.compile),
-        "recipe": parameters.get("recipe", known.recipe),
+        "compile": _TRUTH.get(parameters.get("compile", ""), catalogued.compile),
+        "recipe": parameters.get("recipe", catalogued.recipe),
         "parallelism": _parallelism(parameters),
         "steps": _steps(run.rule.total_steps, run.rule.warmup_steps) if run.rule else None,
         "framework_version": run.framework_version,
@@ -181,13 +183,13 @@ def parse_stated(texts: Sequence[str]) -> dict[str, object]:
                 expected="true or false",
                 found=value,
             )
-        said = _TRUTH[value.lower()] if name in _SWITCHES else value
-        if stated.setdefault(name, said) != said:
+        parsed = _TRUTH[value.lower()] if name in _SWITCHES else value
+        if stated.setdefault(name, parsed) != parsed:
             raise UserError(
                 "the condition is stated twice",
                 where=f"--condition {name}",
                 expected=display_value(stated[name]),
-                found=display_value(said),
+                found=display_value(parsed),
             )
     return stated
 
@@ -221,37 +223,37 @@ def _steps(total: int, warmup: int) -> str:
 
 def published_conditions(number: PublishedNumber) -> dict[str, object]:
     """The conditions of a published number, with the same names."""
-    known = number.conditions.model_dump()
+    conditions = number.conditions.model_dump()
     steps = None
     if number.conditions.total_steps and number.conditions.warmup_steps is not None:
         steps = _steps(number.conditions.total_steps, number.conditions.warmup_steps)
     xla = number.conditions.xla
-    own = {
+    of_number = {
         "xla": False if xla is None and number.framework in _WITHOUT_XLA else xla,
         "unit": per_second(number.unit),
         "precision": number.precision,
         "batch_size_per_device": number.batch_size_per_device,
         "steps": steps,
     }
-    return {name: own[name] if name in own else known[name] for name in FACTORS}
+    return {name: of_number[name] if name in of_number else conditions[name] for name in FACTORS}
 
 
 def differences(
-    mine: Values, other: Values, *, nodes: int = 1, between: bool = False
+    measured: Values, other: Values, *, nodes: int = 1, between: bool = False
 ) -> list[Difference]:
     """Every factor in which the two differ, or that is known for only one of them, in the order of
     FACTORS. With `between`, for two publications, a factor must be known for both."""
-    found = []
+    differing = []
     for name in FACTORS:
-        a, b = mine.get(name), other.get(name)
+        a, b = measured.get(name), other.get(name)
         # A single node has no interconnect, and a CPU has no driver.
         if name == "interconnect" and nodes == 1:
             continue
-        if name in ("driver", *_LIBRARIES) and mine.get("accelerator") == "cpu":
+        if name in ("driver", *_LIBRARIES) and measured.get("accelerator") == "cpu":
             continue
         # Synthetic data need no input pipeline. A run without a container does not differ from a
         # publication that names no container.
-        if name == "input_pipeline" and "synthetic" in (mine.get("data"), other.get("data")):
+        if name == "input_pipeline" and "synthetic" in (measured.get("data"), other.get("data")):
             continue
         if name == "container" and a == BARE and b is None:
             continue
@@ -268,13 +270,13 @@ def differences(
             continue
         if between and (a is None or b is None):
             continue
-        found.append(Difference(name, display_value(a), display_value(b), is_partial))
-    return found
+        differing.append(Difference(name, display_value(a), display_value(b), is_partial))
+    return differing
 
 
-def _says_less(mine: object, other: object) -> bool:
+def _says_less(value: object, other: object) -> bool:
     """True if an accelerator is named by its family only, and another of that family by more."""
-    first, second = _product(str(mine)), _product(str(other))
+    first, second = _product(str(value)), _product(str(other))
     if first is None or second is None or first[0] != second[0]:
         return False
     return not any(first[1:]) and any(second[1:])
@@ -322,8 +324,8 @@ def _same_part(x: str | None, y: str | None) -> bool:
 
 def family(name: object) -> str | None:
     """The family of an accelerator: H100 for NVIDIA H100 80GB HBM3; None if it is unknown."""
-    found = _product(str(name))
-    return found[0] if found else None
+    product = _product(str(name))
+    return product[0] if product else None
 
 
 def _product(name: str) -> tuple[str | None, ...] | None:

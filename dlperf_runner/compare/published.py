@@ -143,9 +143,9 @@ def differing_conditions(numbers: Sequence[PublishedNumber]) -> tuple[str, ...]:
 def named_values(number: PublishedNumber, factors: Sequence[str]) -> str:
     """The values of these factors for the number: `precision fp16, XLA unknown`. The reason why it
     cannot be right comes first."""
-    known = published_conditions(number)
+    conditions = published_conditions(number)
     reason = [f"contradictory: {number.contradiction}"] if number.contradiction else []
-    values = (f"{label(name)} {display_value(known[name]) or 'unknown'}" for name in factors)
+    values = (f"{label(name)} {display_value(conditions[name]) or 'unknown'}" for name in factors)
     return ", ".join([*reason, *values])
 
 
@@ -202,12 +202,12 @@ def compare_published(
     rates, estimates = rates_by_case(frame), rates_by_estimator(frame)
     rows: list[dict[str, Any]] = []
     for case in records(summarize(frame) if table is None else table):
-        known = (conditions or {}).get(case_key(case), {})
+        of_runs = (conditions or {}).get(case_key(case), {})
         # An estimator that every run has, or that of the case.
         values = rates[case_key(case)].values
         of_case = {by: v for by, v in estimates[case_key(case)].items() if len(v) == len(values)}
         of_case[case["estimator"]] = values
-        rows += _compared_case(case, known, of_case, numbers, rule, every, assume)
+        rows += _compared_case(case, of_runs, of_case, numbers, rule, every, assume)
     if limit is not None:
         for row in rows:
             verdict, why = published_limit(row, limit)
@@ -217,7 +217,7 @@ def compare_published(
 
 def _compared_case(
     case: Mapping[str, Any],
-    known: Values,
+    conditions: Values,
     estimates: Mapping[str, Sequence[float]],
     numbers: Sequence[PublishedNumber],
     rule: ComparisonRule,
@@ -225,30 +225,30 @@ def _compared_case(
     assume: bool,
 ) -> Iterator[dict[str, Any]]:
     """The rows of a case. `estimates` is the throughput of its runs by estimator."""
-    texts = [str(text) for text in (case["stated"], known.get(ONLY_STATED)) if text]
+    texts = [str(text) for text in (case["stated"], conditions.get(ONLY_STATED)) if text]
     stated = ", ".join(texts) or None
-    own = {**columns_of(case_key(case)), "unit": case["unit"]}
-    batch = own["batch_size_per_device"]
-    mine = {
-        **{name: value for name, value in own.items() if name in FACTORS},
-        "global_batch_size": batch and batch * own["world_size"],
-        **known,
+    columns = {**columns_of(case_key(case)), "unit": case["unit"]}
+    batch = columns["batch_size_per_device"]
+    measured = {
+        **{name: value for name, value in columns.items() if name in FACTORS},
+        "global_batch_size": batch and batch * columns["world_size"],
+        **conditions,
     }
     if case["unit"] == per_second(BANDWIDTH):
-        mine = {name: value for name, value in mine.items() if name not in OF_TRAINING}
-    of_model = numbers_of_model(own, numbers)
-    shown = of_model if every else usable_numbers(of_model, mine["accelerator"])
+        measured = {name: value for name, value in measured.items() if name not in OF_TRAINING}
+    of_model = numbers_of_model(columns, numbers)
+    shown = of_model if every else usable_numbers(of_model, measured["accelerator"])
     usual = case["estimator"]
-    found_numbers = list(nearest(own, mine, usual, estimates, shown, rule, assume))
+    found_numbers = list(nearest(columns, measured, usual, estimates, shown, rule, assume))
     if not found_numbers:
-        row = {**own, **_measured_values(estimates[usual], usual, usual), "stated": stated}
-        yield {**row, "verdict": NOT_PUBLISHED, "factors": why_none(own, shown, of_model)}
+        row = {**columns, **_measured_values(estimates[usual], usual, usual), "stated": stated}
+        yield {**row, "verdict": NOT_PUBLISHED, "factors": why_none(columns, shown, of_model)}
     of_case = [number for number, _ in found_numbers]
-    for number, found in found_numbers if every else found_numbers[:1]:
+    for number, differing in found_numbers if every else found_numbers[:1]:
         by = estimator_of(number, usual, estimates)
-        row = {**own, **_measured_values(estimates[by], by, usual), "stated": stated}
-        row |= _comparison(estimates[by], number, found, rule, assume)
-        row["declared"] = _declared(own, number)
+        row = {**columns, **_measured_values(estimates[by], by, usual), "stated": stated}
+        row |= _comparison(estimates[by], number, differing, rule, assume)
+        row["declared"] = _declared(columns, number)
         row["publication"] = publication_name(number, of_case)
         if row["verdict"] == UNDECIDED:
             row["why"] = to_decide_published(row, [1 - rule.tolerance, 1 + rule.tolerance])
@@ -289,16 +289,16 @@ def published_points(table: pd.DataFrame) -> pd.DataFrame:
 def conditions_line(number: PublishedNumber) -> str:
     """The conditions of a number in one line: `V100-SXM2-32GB, tensorflow 1.15.4, XLA, real
     data`."""
-    known = number.conditions
-    version = f"{number.framework} {known.framework_version or '(version unknown)'}"
-    xla = {True: "XLA", False: "no XLA", None: None}[known.xla]
-    data = f"{known.data} data" if known.data else None
-    parallel = f"parallel: {known.parallelism}" if known.parallelism else None
-    compiled = {True: "compiled", False: "not compiled", None: None}[known.compile]
-    recipe = known.recipe if known.recipe != "none" else None
-    length = f"sequence length {known.sequence_length}" if known.sequence_length else None
+    conditions = number.conditions
+    version = f"{number.framework} {conditions.framework_version or '(version unknown)'}"
+    xla = {True: "XLA", False: "no XLA", None: None}[conditions.xla]
+    data = f"{conditions.data} data" if conditions.data else None
+    parallel = f"parallel: {conditions.parallelism}" if conditions.parallelism else None
+    compiled = {True: "compiled", False: "not compiled", None: None}[conditions.compile]
+    recipe = conditions.recipe if conditions.recipe != "none" else None
+    length = f"sequence length {conditions.sequence_length}" if conditions.sequence_length else None
     how = (xla, compiled, recipe, length, data, parallel)
-    return ", ".join(filter(None, (known.accelerator, version, *how)))
+    return ", ".join(filter(None, (conditions.accelerator, version, *how)))
 
 
 def ratio_of(values: Sequence[float], number: PublishedNumber) -> tuple[float, ConfidenceInterval]:
@@ -339,14 +339,14 @@ def _groups(number: PublishedNumber) -> list[tuple[Any, ...]]:
 def _comparison(
     values: Sequence[float],
     number: PublishedNumber,
-    found: Sequence[Difference],
+    differing: Sequence[Difference],
     rule: ComparisonRule,
     assume: bool,
 ) -> dict[str, Any]:
-    needed = needed_differences(found, rule)
-    same_unit = all(item.factor != "unit" for item in found)
+    needed = needed_differences(differing, rule)
+    same_unit = all(item.factor != "unit" for item in differing)
     ratio, interval = ratio_of(values, number) if same_unit else (math.nan, UNKNOWN)
-    assumed = [item for item in needed if assume and (item.mine is None or item.is_partial)]
+    assumed = [item for item in needed if assume and (item.measured is None or item.is_partial)]
     # The user cannot match what a publication does not state: it is listed, but has no effect on
     # the verdict.
     factors = [item for item in needed if item.other is not None and item not in assumed]
@@ -363,7 +363,7 @@ def _comparison(
         "verdict": published_verdict(interval, rule.tolerance) if judged else NOT_COMPARABLE,
         "factors": ", ".join(filter(None, (contradiction, _text(factors)))) or None,
         "to_state": None if contradiction else _to_state(factors),
-        "noted": _text([item for item in found if item not in needed]),
+        "noted": _text([item for item in differing if item not in needed]),
         "unknown": ", ".join(map(label, unknown)) or None,
         "assumed": ", ".join(f"{label(item.factor)} {item.other}" for item in assumed) or None,
         "report": number.report,
@@ -376,8 +376,8 @@ def _comparison(
 def _to_state(factors: Sequence[Difference]) -> str | None:
     """The options with which the case is comparable, if its conditions are as published; None if
     one is known to be another."""
-    known = (f for f in factors if f.mine is not None and not f.is_partial)
-    if not factors or any(known) or any(f.factor not in STATED for f in factors):
+    contradicting = (f for f in factors if f.measured is not None and not f.is_partial)
+    if not factors or any(contradicting) or any(f.factor not in STATED for f in factors):
         return None
     return " ".join(f"--condition {shlex.quote(f'{f.factor}={f.other}')}" for f in factors)
 
@@ -417,7 +417,7 @@ def numbers_of_model(
 
 def nearest(
     case: Mapping[str, Any],
-    mine: Values,
+    measured: Values,
     usual: str,
     estimates: Collection[str],
     numbers: Sequence[PublishedNumber],
@@ -430,11 +430,11 @@ def nearest(
     for number in numbers:
         if number.topology == topology:
             of_number = published_conditions(number)
-            by = {"estimator": estimator_of(number, usual, estimates), **mine}
+            by = {"estimator": estimator_of(number, usual, estimates), **measured}
             differing = differences(by, of_number, nodes=topology.nodes)
             needed = needed_differences(differing, rule)
             if assume:
-                needed = [item for item in needed if item.mine is not None]
+                needed = [item for item in needed if item.measured is not None]
             size, batch_size = number.batch_size_per_device, case["batch_size_per_device"]
             batch = abs(math.log(size / batch_size)) if size and batch_size else math.inf
             comparable = all(item.other is None for item in needed)
@@ -456,8 +456,8 @@ def usable_numbers(
 ) -> Sequence[PublishedNumber]:
     """The numbers without contradictions; those of the same family of accelerators, if any."""
     usable = [number for number in of_model if number.contradiction is None]
-    mine = family(accelerator)
-    return [n for n in usable if mine and family(n.conditions.accelerator) == mine] or usable
+    wanted = family(accelerator)
+    return [n for n in usable if wanted and family(n.conditions.accelerator) == wanted] or usable
 
 
 def why_none(
@@ -474,11 +474,11 @@ def why_none(
     topologies = ", ".join(map(str, sorted({number.topology for number in usable}))) or "none"
     families = {family(number.conditions.accelerator) for number in usable}
     on = f" on {families.pop()}" if others and len(families) == 1 else ""
-    found = dict.fromkeys(
+    unused = dict.fromkeys(
         "contradictory" if number.contradiction else f"on {number.conditions.accelerator}"
         for number in others
     )
-    more = f"; with --all: {', '.join(found)}" if found else ""
+    more = f"; with --all: {', '.join(unused)}" if unused else ""
     return f"topology ({here}; published{on}: {topologies}{more})"
 
 

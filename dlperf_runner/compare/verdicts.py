@@ -188,16 +188,16 @@ def to_decide_published(row: Mapping[Any, Any], bounds: Sequence[float]) -> str:
     if math.isnan(row["ratio_low"]):
         return f"an interval needs at least {LEAST_RUNS - runs} more"
     published = 1 if math.isnan(row["published_repeats"]) else int(row["published_repeats"])
-    known = math.log(row["ratio_high"] / row["ratio_low"]) / 2
+    width = math.log(row["ratio_high"] / row["ratio_low"]) / 2
     distance = min(abs(math.log(row["ratio"] / bound)) for bound in bounds)
 
     def reach(size: int) -> float:
         error = math.sqrt(of_median(size) + of_median(published))
         return student(size - 1, LEVEL) * error
 
-    if known / reach(runs) * student(math.inf, LEVEL) * math.sqrt(of_median(published)) >= distance:
+    if width / reach(runs) * student(math.inf, LEVEL) * math.sqrt(of_median(published)) >= distance:
         return "more runs cannot decide it: the publication rests on too few"
-    return _sentence(lambda more: known * reach(runs + more) / reach(runs) < distance, "")
+    return _sentence(lambda more: width * reach(runs + more) / reach(runs) < distance, "")
 
 
 def _sentence(decides: Callable[[int], bool], whose: str) -> str:

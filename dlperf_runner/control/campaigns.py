@@ -234,10 +234,10 @@ def memory_warnings(runs: Iterable[Run], workloads: Mapping[str, Workload]) -> l
 def _published(run: Run, workloads: Mapping[str, Workload]) -> int | None:
     key = run.precision, run.batch_size_per_device
     workload = workloads[run.workload]
-    found = (
+    sizes = (
         entry.published_gpu_memory_gb
         for matrix in workload.matrices.values()
         for entry in matrix.batches
         if (entry.precision, entry.batch_size_per_device) == key
     )
-    return next((memory for memory in found if memory), None)
+    return next((memory for memory in sizes if memory), None)

@@ -160,8 +160,8 @@ def status_of(directory: Path, verdicts: Verdicts | None = None) -> dict[str, An
                 "message": invalid[record["id"]].splitlines()[0],
             }
         names = ("status", "message", "category", "advice", "elapsed_s")
-        told = {name: outcome.get(name) for name in names}
-        runs.append({"id": record["id"], "done": record["id"] in done, **told})
+        details = {name: outcome.get(name) for name in names}
+        runs.append({"id": record["id"], "done": record["id"] in done, **details})
     return {
         "runs": runs,
         "done": len(done),
@@ -289,8 +289,8 @@ class CampaignWatch:
 def _present(place: Path) -> list[dict[str, Any]]:
     """The last sample of each device of a running run."""
     with suppress(OSError, ValueError):
-        found = json.loads(read_text(place / "progress.json")).get("devices")
-        return [dict(device) for device in found or ()]
+        devices = json.loads(read_text(place / "progress.json")).get("devices")
+        return [dict(device) for device in devices or ()]
     return []
 
 
@@ -298,7 +298,7 @@ def _devices(place: Path) -> list[dict[str, Any]]:
     """The telemetry of an ended run, by device."""
     from ..results.run_log import finite_number, sampler_rows
 
-    found: list[dict[str, Any]] = []
+    devices: list[dict[str, Any]] = []
     names = {path.name.removesuffix(".gz") for path in place.glob("telemetry-*.csv*")}
     for name in sorted(names):
         node = name.removeprefix("telemetry-").removesuffix(".csv")
@@ -307,16 +307,16 @@ def _devices(place: Path) -> list[dict[str, Any]]:
             device = finite_number(row.get("device"))
             if device is None:
                 continue
-            own = samples.setdefault(int(device), {name: [] for name in _TELEMETRY})
-            for column, values in own.items():
+            columns = samples.setdefault(int(device), {name: [] for name in _TELEMETRY})
+            for column, values in columns.items():
                 if (value := finite_number(row.get(column))) is not None:
                     values.append(value)
-        found += [
+        devices += [
             {"node": node, "device": device}
-            | {name: _TELEMETRY[name](v) if v else None for name, v in own.items()}
-            for device, own in sorted(samples.items())
+            | {name: _TELEMETRY[name](v) if v else None for name, v in columns.items()}
+            for device, columns in sorted(samples.items())
         ]
-    return found
+    return devices
 
 
 def poll_campaign(directory: Path) -> Iterator[dict[str, Any]]:

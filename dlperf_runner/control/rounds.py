@@ -87,8 +87,8 @@ AS_PLANNED = Policy()
 
 @dataclass(frozen=True)
 class Execution:
-    """How campaigns that one command starts are run: the inventories, how long to wait for their
-    nodes, and who gets lines about it."""
+    """The settings of all campaigns that one command starts: the inventories, how long to wait for
+    their nodes, and who gets lines about it."""
 
     inventories: Sequence[str]
     wait: str
@@ -144,19 +144,19 @@ def run_rounds(
     retries = 0
     remained = len(remaining_plan(directory)["runs"])
     while True:
-        found: list[str] = []
+        errors: list[str] = []
         if remaining_plan(directory)["runs"]:
             try:
-                found = execute()
+                errors = execute()
             except UserError as error:
                 if not retries:
                     raise
-                found = [str(error)]  # the node is still lost
-        problems += found
+                errors = [str(error)]  # the node is still lost
+        problems += errors
         if stop_at is not None and time.monotonic() >= stop_at:
             return problems
         if left := remaining_plan(directory)["runs"]:
-            lost = lost_nodes(directory, left, found)
+            lost = lost_nodes(directory, left, errors)
             # A long campaign may lose nodes often, as long as runs are done in between.
             retries = retries if len(left) == remained else 0
             remained = len(left)
@@ -188,13 +188,13 @@ def lost_nodes(
     directory: Path, runs: Sequence[Mapping[str, Any]], problems: Sequence[str]
 ) -> list[str]:
     """The nodes of these runs that the last attempt could not reach; or its jobs that lost one."""
-    found = {line.partition(UNREACHABLE)[0] for line in problems if UNREACHABLE in line}
+    lost = {line.partition(UNREACHABLE)[0] for line in problems if UNREACHABLE in line}
     for run in runs:
-        found |= set(read_record(directory, run)["outcome"].get("lost") or ())
+        lost |= set(read_record(directory, run)["outcome"].get("lost") or ())
     planned = [host for run in runs for host in run["hosts"]]
     if any(host.startswith("@") for host in planned):  # a scheduler chooses the nodes
-        return sorted(found)
-    return [host for host in dict.fromkeys(planned) if host in found]
+        return sorted(lost)
+    return [host for host in dict.fromkeys(planned) if host in lost]
 
 
 def _shrink(directory: Path, runs: Sequence[Mapping[str, Any]], lost: Sequence[str]) -> str:
@@ -282,9 +282,9 @@ def _too_wide(values: Mapping[str, Sequence[float]], choice: Choice) -> Iterator
     for case, sample in values.items():
         width = relative_half_width(sample)
         if not width <= asked:
-            found = "no interval" if math.isnan(width) else f"±{width:.2%}"
+            reached = "no interval" if math.isnan(width) else f"±{width:.2%}"
             yield (
-                f"{case}: {found} after {len(sample)} valid runs, wider than"
+                f"{case}: {reached} after {len(sample)} valid runs, wider than"
                 f" {option_name('until_ci')} {choice.until_ci}"
             )
 

@@ -56,13 +56,13 @@ def read_site(path: Path | None) -> dict[str, Any]:
         variables = yaml.safe_load(read_text(path)) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError("cannot read the site's file", where=str(path), found=str(error)) from None
-    known = [name for name in inventory.VARIABLES if name not in _NOT_HERE]
-    known += ["dlperf_datasets", "dlperf_environments", "dlperf_prologue", "dlperf_source_mirror"]
-    if not isinstance(variables, dict) or (unknown := [n for n in variables if n not in known]):
+    allowed = [name for name in inventory.VARIABLES if name not in _NOT_HERE]
+    allowed += ["dlperf_datasets", "dlperf_environments", "dlperf_prologue", "dlperf_source_mirror"]
+    if not isinstance(variables, dict) or (unknown := [n for n in variables if n not in allowed]):
         raise UserError(
             "the site's file has something else than the variables of nodes",
             where=f"--site {path}",
-            expected=f"some of {', '.join(known)}",
+            expected=f"some of {', '.join(allowed)}",
             found=", ".join(map(str, unknown)) if isinstance(variables, dict) else "no mapping",
         )
     lines = variables.get("dlperf_prologue", [])
@@ -85,10 +85,10 @@ def offers_of(
 ) -> tuple[Offer, ...]:
     """The nodes of the partition. Where the scheduler's programs are not, a plan is made for
     `planned_nodes`, with the devices of the site's file."""
-    own = here(name, os.environ)
-    argv = own.offers_argv(options)
+    target = here(name, os.environ)
+    argv = target.offers_argv(options)
     if not planned_nodes or shutil.which(argv[0]):
-        return _on_hosts(own, own.offers(job_files.output(argv), options), options)
+        return _on_hosts(target, target.offers(job_files.output(argv), options), options)
     gpus = site.get("dlperf_devices_per_node")
     if not isinstance(gpus, int):
         raise UserError(
@@ -101,14 +101,14 @@ def offers_of(
 
 
 def _on_hosts(
-    own: Scheduler, offers: tuple[Offer, ...], options: Mapping[str, str]
+    target: Scheduler, offers: tuple[Offer, ...], options: Mapping[str, str]
 ) -> tuple[Offer, ...]:
-    """What is offered to a user who names nodes. Raises UserError if one of them is not there."""
+    """The offers to a user who names nodes. Raises UserError if one of them is not there."""
     names = [offer.name for offer in offers if offer.name]
-    if not (text := options.get("nodelist")) or not own.hosts_argv or not names:
+    if not (text := options.get("nodelist")) or not target.hosts_argv or not names:
         return offers
-    hosts = job_files.output(own.hosts_argv(text)).split()
-    is_given = own.steps is None
+    hosts = job_files.output(target.hosts_argv(text)).split()
+    is_given = target.steps is None
     if unknown := [host for host in hosts if host not in names]:
         place = f"the {'allocation' if is_given else 'partition'}"
         raise lacks_nodes(place, names, ", ".join(unknown), "--nodelist")
@@ -154,13 +154,13 @@ def settings_of(
 ) -> job_files.SchedulerSettings:
     if allocation not in job_files.ALLOCATIONS:
         raise unknown_name("allocation", allocation, job_files.ALLOCATIONS, "--allocation")
-    own = here(name, os.environ)
+    target = here(name, os.environ)
     without_effect = [*(name for name in options if name != "nodelist"), "max-wait"]
-    if own.steps is None and own.given and (without_effect[1:] or max_wait_s):
+    if target.steps is None and target.given and (without_effect[1:] or max_wait_s):
         raise UserError(
             "this option has no effect within an allocation",
             where=f"--{without_effect[0]}",
-            found=f"{own.given}={os.environ[own.given]}",
+            found=f"{target.given}={os.environ[target.given]}",
         )
     return job_files.SchedulerSettings(
         scheduler=name,
@@ -170,7 +170,7 @@ def settings_of(
         mpirun=nodes[0].mpirun,
         has_gpus=nodes[0].accelerator != "cpu" and all(offer.gpus for offer in offers),
         # Where there is one, all runs use it, one after another.
-        allocation="campaign" if own.steps is None and own.given else allocation,
+        allocation="campaign" if target.steps is None and target.given else allocation,
         max_wait_s=max_wait_s,
         prologue=site.get("dlperf_prologue", []),
     )
@@ -199,11 +199,11 @@ def scripts(
 ) -> dict[str, str]:
     """All scripts of the jobs that would be submitted, by path."""
     texts: dict[str, str] = {}
-    for number, own in enumerate(job_files.allocations(runs, settings.allocation), start=1):
+    for number, of_job in enumerate(job_files.allocations(runs, settings.allocation), start=1):
         place = directory / "jobs" / str(number)
         before = f"@job{number - 1}@" if number > 1 else ""
-        request = job_files.allocation_request(settings, f"dlperf-{number}", place, own, before)
-        files = job_files.scripts(directory, settings, request, own)
+        request = job_files.allocation_request(settings, f"dlperf-{number}", place, of_job, before)
+        files = job_files.scripts(directory, settings, request, of_job)
         texts |= {str(path): text for path, text in files.items()}
     return texts
 
@@ -317,8 +317,8 @@ def _node_files(
     settings = _settings(directory)
     kinds = dict.fromkeys((r["workload"], r["source"], r["environment"]) for r in runs)
     commands = [(each.argv, each.creates) for kind in kinds for each in prepare(*kind).prepare]
-    own, places = scheduler(settings.scheduler), job_files.places_of(directory, settings)
-    text = node_script(own, request, runs, settings.mpirun, commands, places)
+    target, places = scheduler(settings.scheduler), job_files.places_of(directory, settings)
+    text = node_script(target, request, runs, settings.mpirun, commands, places)
     return {"node.sh": text}
 
 

@@ -55,17 +55,17 @@ class UserError(Exception):
 
 
 def unknown_name(
-    kind: str, name: object, known: Iterable[object], where: str | None = None, otherwise: str = ""
+    kind: str, name: object, names: Iterable[object], where: str | None = None, otherwise: str = ""
 ) -> UserError:
-    """The error about a name that is none of the known ones. It asks about a similar one; else, or
-    if there are few, it has them all. `otherwise` says how to do without."""
-    names = [str(each) for each in known]
-    similar = difflib.get_close_matches(str(name), names, 1, cutoff=0.65)
-    is_short = not similar or len(names) <= _FEW
+    """The error about a name that is none of `names`. It asks about a similar one; else, or if
+    there are few, it has them all. `otherwise` says how to do without."""
+    texts = [str(each) for each in names]
+    similar = difflib.get_close_matches(str(name), texts, 1, cutoff=0.65)
+    is_short = not similar or len(texts) <= _FEW
     return UserError(
         f"unknown {kind} {str(name)!r}",
         where=where,
-        expected=f"one of {', '.join(names) or 'none'}{otherwise}" if is_short else None,
+        expected=f"one of {', '.join(texts) or 'none'}{otherwise}" if is_short else None,
         hint=f"did you mean {similar[0]}?" if similar else None,
     )
 
@@ -85,16 +85,16 @@ def lacks_nodes(
 
 def by_cause(problems: Collection[object]) -> list[object]:
     """The problems, of which those with the same cause are one that names all places."""
-    found: list[object] = [problem for problem in problems if not isinstance(problem, UserError)]
+    merged: list[object] = [problem for problem in problems if not isinstance(problem, UserError)]
     errors = [problem for problem in problems if isinstance(problem, UserError)]
     for first, *others in grouped(errors, attrgetter("problem", "expected", "hint")).values():
         if not others:
-            found.append(first)
+            merged.append(first)
             continue
         places = shortened([each.where for each in (first, *others) if each.where])
         is_same = all(each.found == first.found for each in others)
         shown = first.found if is_same or first.found is None else f"{first.found} in the first"
-        found.append(
+        merged.append(
             UserError(
                 first.problem,
                 where=places or None,
@@ -103,7 +103,7 @@ def by_cause(problems: Collection[object]) -> list[object]:
                 hint=first.hint,
             )
         )
-    return found
+    return merged
 
 
 @contextmanager
@@ -112,8 +112,8 @@ def as_user_error(problem: str, where: object, hint: str | None = None) -> Itera
     try:
         yield
     except OSError as error:
-        found = error.strerror or str(error)
-        raise UserError(problem, where=str(where), found=found, hint=hint) from None
+        reason = error.strerror or str(error)
+        raise UserError(problem, where=str(where), found=reason, hint=hint) from None
 
 
 class Stopped(Exception):  # noqa: N818  this is not an error

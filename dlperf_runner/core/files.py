@@ -380,8 +380,8 @@ def decoded(content: bytes, where: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        found = f"an invalid byte at {error.start}"
-        raise UserError("the file is not UTF-8", where=where, found=found) from None
+        reason = f"an invalid byte at {error.start}"
+        raise UserError("the file is not UTF-8", where=where, found=reason) from None
 
 
 def parse_json(content: bytes, where: str) -> Any:

@@ -64,9 +64,9 @@ def cache() -> Path:
     again."""
     if given := os.environ.get(CACHE):
         return Path(given).absolute()
-    own = _CLONE / ".cache"
-    can_write = is_clone() and os.access(own if own.exists() else _CLONE, os.W_OK)
-    return own if can_write else home() / ".cache"
+    folder = _CLONE / ".cache"
+    can_write = is_clone() and os.access(folder if folder.exists() else _CLONE, os.W_OK)
+    return folder if can_write else home() / ".cache"
 
 
 def of_ansible() -> dict[str, str]:

@@ -79,18 +79,17 @@ def energy(
     window that has at least two samples, the whole run counts: its energy is divided by the number
     of samples `processed` in it, the warm-up included. `rate` is per second.
     """
-    series = [_joules(part) for part in parts]
-    found = [joules for joules in series if joules is not None]
-    if not found or len(found) < len(series):
+    series = [joules for part in parts if (joules := _joules(part)) is not None]
+    if not series or len(series) < len(parts):
         return
     estimator = f"{what}_{'counter' if all(map(_is_counted, parts)) else 'power'}"
-    if window is not None and all(_within(joules, window) >= _FEWEST for joules in found):
-        watts = sum(_at(j, window[1]) - _at(j, window[0]) for j in found) / (window[1] - window[0])
+    if window is not None and all(_within(joules, window) >= _FEWEST for joules in series):
+        watts = sum(_at(j, window[1]) - _at(j, window[0]) for j in series) / (window[1] - window[0])
         each = watts / rate if rate > 0 else None
     else:
         estimator += "_of_whole_run"
-        watts = sum((j[-1][1] - j[0][1]) / (j[-1][0] - j[0][0]) for j in found)
-        total = sum(j[-1][1] - j[0][1] for j in found)
+        watts = sum((j[-1][1] - j[0][1]) / (j[-1][0] - j[0][0]) for j in series)
+        total = sum(j[-1][1] - j[0][1] for j in series)
         each = total / processed if processed else None
     if watts <= 0:
         return

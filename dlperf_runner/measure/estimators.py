@@ -98,7 +98,7 @@ class PublishedLines(NamedTuple):
 
 
 def measurements_of(
-    found: Columns,
+    columns: Columns,
     rates: Sequence[float],
     final: float | None,
     confirmed: Set[str],
@@ -108,16 +108,16 @@ def measurements_of(
     published: PublishedLines | None = None,
     whole_run: float | None = None,
 ) -> Measured:
-    """The measurements of a log. `found` has the steps that count, in order; `rates` are the rates
-    of all lines in the measured window; `final` is the rate that the program prints at its end;
+    """The measurements of a log. `columns` has the steps that count; `rates` are the rates of all
+    lines in the measured window; `final` is the rate that the program prints at its end;
     `published` are the lines of the published estimator; `whole_run` is a printed rate of all
     devices that includes the warm-up; `name` is the name of the log in errors."""
-    values = _estimates(found, rates, final, rule, expected)
+    values = _estimates(columns, rates, final, rule, expected)
     if published is not None:
         values[MEAN_OF_LINES] = fmean(of_world(published.rates, rule, expected))
     if whole_run is not None:
         values[WHOLE_RUN] = whole_run
-    losses = _losses(found)
+    losses = _losses(columns)
     return Measured(
         measurements=(
             *_named(values, rule, expected, name),
@@ -146,7 +146,7 @@ def world_scale(rule: Rule, expected: Expected) -> int:
 
 
 def _estimates(
-    found: Columns,
+    columns: Columns,
     rates: Sequence[float],
     final: float | None,
     rule: Rule,
@@ -161,7 +161,7 @@ def _estimates(
         if min(rates) > 0:
             values["harmonic_mean_of_rates"] = len(rates) / math.fsum([1 / rate for rate in rates])
     # From the line of the first measured step to the line of the last one.
-    times = zip(found.steps, found.unix_times, strict=True) if any(found.unix_times) else ()
+    times = zip(columns.steps, columns.unix_times, strict=True) if any(columns.unix_times) else ()
     after = [pair for pair in times if pair[0] > rule.warmup_steps]
     last = rule.last_step(after[0][0]) if after else 0
     counted = [pair for pair in after if pair[0] <= last]
@@ -232,12 +232,12 @@ def _named(
         yield Measurement(SAMPLES_PER_SECOND + suffix, value, per_second(expected.unit), estimator)
 
 
-def _losses(found: Columns) -> list[tuple[int, float]]:
+def _losses(columns: Columns) -> list[tuple[int, float]]:
     """Step and loss of the first step with a loss, and of the last one. If a loss is not finite,
     the first such step takes the place of the last one."""
-    if found.losses.count(None) == len(found.losses):
+    if columns.losses.count(None) == len(columns.losses):
         return []
-    pairs = zip(found.steps, found.losses, strict=True)
+    pairs = zip(columns.steps, columns.losses, strict=True)
     with_loss = [(step, loss) for step, loss in pairs if loss is not None]
     not_finite = next((pair for pair in with_loss if not math.isfinite(pair[1])), None)
     first, last = with_loss[0], not_finite or with_loss[-1]

@@ -131,9 +131,9 @@ def _without(
     left_out = {*extra}
     others = [n for n in range(len(steps)) if n not in left_out]
     of_others = [steps[n] for n in others]
-    found = numbering(form, of_others, rule, lambda index: line_of(others[index]), name, hint)
-    shorter = {*left_out, *(n + 1 for n in extra), *(others[n] for n in found.shorter)}
-    return found._replace(shorter=frozenset(shorter & {*range(len(steps))}))
+    numbered = numbering(form, of_others, rule, lambda index: line_of(others[index]), name, hint)
+    shorter = {*left_out, *(n + 1 for n in extra), *(others[n] for n in numbered.shorter)}
+    return numbered._replace(shorter=frozenset(shorter & {*range(len(steps))}))
 
 
 def _places(steps: Sequence[int], epoch_length: int | None) -> list[list[int]]:

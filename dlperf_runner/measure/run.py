@@ -65,39 +65,39 @@ def measure(
     stated = expected.log_every or every_of_log
     if expected.log_every is not None:
         rule = rule.model_copy(update={"log_every": expected.log_every})
-    lines, found, every, rule, notes = _steps(form, log, rule, expected, stated, line_of, name)
+    lines, kept, every, rule, notes = _steps(form, log, rule, expected, stated, line_of, name)
     _check_interval(stated, every, name, expected.log_every)
     span = form.window or (1 if form.one_step else every)
-    first, end = _window(found.steps, span, rule, form, name)
-    left_out = max([rule.warmup_steps, *found.steps[:first][-1:]])
+    first, end = _window(kept.steps, span, rule, form, name)
+    left_out = max([rule.warmup_steps, *kept.steps[:first][-1:]])
     rates = lines.samples_per_second[first:end]
-    if lines is not found:
+    if lines is not kept:
         steps = zip(lines.steps, lines.samples_per_second, strict=True)
-        rates = [rate for step, rate in steps if left_out < step <= found.steps[end - 1]]
+        rates = [rate for step, rate in steps if left_out < step <= kept.steps[end - 1]]
     window = range(first, end)
-    rates, of_means = _by_means(form, found, window, left_out, log.epoch_length, rates, name)
+    rates, of_means = _by_means(form, kept, window, left_out, log.epoch_length, rates, name)
     notes += (*_check_final(final, rates, name), *of_means)
-    if lines is found and not of_means and expected.by("number of steps") != "the plan":
-        training, pauses = _without_pauses(found.steps[first:end], rates, span, name)
+    if lines is kept and not of_means and expected.by("number of steps") != "the plan":
+        training, pauses = _without_pauses(kept.steps[first:end], rates, span, name)
         rates, notes = rates if counts_pauses else training, notes + pauses
     published = published_lines(lines, every, rule, expected.topology, _writers(log))
     whole_run = settings.whole_run_rate(log.headers)
     result = measurements_of(
-        found, rates, final, confirmed, rule, expected, name, published, whole_run
+        kept, rates, final, confirmed, rule, expected, name, published, whole_run
     )
     result.notes += (*notes, *(f"{name}: {note}" for note in log.notes))
     world = of_world(rates, rule, expected)
-    computing = log.compute_rates[first:end] if lines is found else []
+    computing = log.compute_rates[first:end] if lines is kept else []
     result.measurements += (
         *of_input(rates, computing),
         *(() if of_means else step_times(world, expected.per_step, span)),
         *log_memory(log.memory_gib),
-        *(log_flops(log.tflops[first:end], log.mfu[first:end]) if lines is found else ()),
+        *(log_flops(log.tflops[first:end], log.mfu[first:end]) if lines is kept else ()),
     )
-    if lines is found and rates:
-        measured_steps = found.steps[end - 1] - found.steps[first] + span
+    if lines is kept and rates:
+        measured_steps = kept.steps[end - 1] - kept.steps[first] + span
         result.skipped = sum(log.skipped[first:end]), measured_steps
-    return result, found, left_out
+    return result, kept, left_out
 
 
 def _of_whole_run(
@@ -129,36 +129,32 @@ def _steps(
 ) -> tuple[Columns, Columns, int, Rule, tuple[str, ...]]:
     """All lines; those that count, one a step; the interval between them; the rule for them; and
     notes. Raises UserError if a step is missing."""
-    lines = found = log.columns
+    lines = kept = log.columns
     writers = _writers(log)
     number = writers if log.has_ranks or writers > 1 else _processes(lines.steps, rule, expected)
     line_of_step = line_of
     if number > 1:
-        own = first_lines(lines.steps, number, line_of, name)
-        found = lines.take(own)
-        line_of_step = lambda index: line_of(own[index])  # noqa: E731
+        first = first_lines(lines.steps, number, line_of, name)
+        kept = lines.take(first)
+        line_of_step = lambda index: line_of(first[index])  # noqa: E731
         if number > writers:
             _check_agreement(lines, line_of, name)
     if expected.by("number of steps") == "the plan":
-        every = check_sequence(
-            form, found.steps, stated or rule.log_every, rule, line_of_step, name
-        )
-        return lines, found, every, rule, ()
+        every = check_sequence(form, kept.steps, stated or rule.log_every, rule, line_of_step, name)
+        return lines, kept, every, rule, ()
     if expected.first_step is not None:
-        found.means = []  # of steps with other numbers
-    if shift := uncounted(form, found.steps, expected.first_step):
+        kept.means = []  # of steps with other numbers
+    if shift := uncounted(form, kept.steps, expected.first_step):
         lines.steps = [step + shift for step in lines.steps]
-        found.steps = lines.steps if found is lines else [step + shift for step in found.steps]
-    rule, numbered, notes = _from_first(form, log, found.steps, rule, expected, line_of_step, name)
+        kept.steps = lines.steps if kept is lines else [step + shift for step in kept.steps]
+    rule, numbered, notes = _from_first(form, log, kept.steps, rule, expected, line_of_step, name)
     left_out: Collection[int] = () if form.one_step or form.window else numbered.shorter
     if form.window and log.epoch_length:  # a mean that begins anew in each epoch
         least = min(form.window, numbered.every)
-        left_out = [
-            n for n, at in enumerate(found.steps) if (at - 1) % log.epoch_length < least - 1
-        ]
-    if left_out and lines is found and len(left_out) < len(found.steps):
-        lines = found = _without(log, left_out)
-    return lines, found, numbered.every, rule, notes
+        left_out = [n for n, at in enumerate(kept.steps) if (at - 1) % log.epoch_length < least - 1]
+    if left_out and lines is kept and len(left_out) < len(kept.steps):
+        lines = kept = _without(log, left_out)
+    return lines, kept, numbered.every, rule, notes
 
 
 def _without(log: Log, left_out: Collection[int]) -> Columns:
@@ -194,7 +190,7 @@ def _without_pauses(
 
 def _by_means(
     form: Format,
-    found: Columns,
+    kept: Columns,
     window: range,
     left_out: int,
     epoch: int | None,
@@ -203,16 +199,16 @@ def _by_means(
 ) -> tuple[list[float], tuple[str, ...]]:
     """The rates of the measured window and a note: if the means of all steps up to its first and
     last line show that those between the lines took longer or shorter, the rate that follows."""
-    if not found.means:
+    if not kept.means:
         return rates, ()
     # The first interval that has no step of the warm-up.
     first = window.start
-    first += first > 0 and found.steps[first - 1] < left_out
+    first += first > 0 and kept.steps[first - 1] < left_out
     counted, seconds, numbers = 0, 0.0, 0
     before, total_before = 0, 0.0
     for index in range(max(0, first - 1), window.stop):
-        number = (found.steps[index] - 1) % epoch + 1 if epoch else found.steps[index]
-        total = number * found.means[index]
+        number = (kept.steps[index] - 1) % epoch + 1 if epoch else kept.steps[index]
+        total = number * kept.means[index]
         if number <= before:  # the means begin anew
             numbers, before, total_before = numbers + before, 0, 0.0
         if index >= first:
@@ -299,20 +295,20 @@ def _check_agreement(lines: Columns, line_of: LineOf, name: str) -> None:
     )
 
 
-def _check_interval(stated: int | None, found: int, name: str, of_user: int | None) -> None:
-    if of_user is not None and found != of_user:
+def _check_interval(stated: int | None, every: int, name: str, of_user: int | None) -> None:
+    if of_user is not None and every != of_user:
         raise UserError(
             "the interval between the rates contradicts --log-every",
             where=name,
             expected=f"a rate every {of_user} steps",
-            found=f"a rate every {found} steps",
+            found=f"a rate every {every} steps",
         )
-    if stated is not None and found < stated:
+    if stated is not None and every < stated:
         raise UserError(
             "the log has rates more often than it states",
             where=name,
             expected=f"a rate every {stated} steps",
-            found="a rate every step" if found == 1 else f"a rate every {found} steps",
+            found="a rate every step" if every == 1 else f"a rate every {every} steps",
             hint="how many steps does a rate cover? do two runs write to this log?",
         )
 

@@ -44,9 +44,9 @@ def confirmed_settings(
         "warmup_steps": (rule.warmup_steps, "the calculation rule"),
         "log_every": (expected.log_every, "--log-every"),
     }
-    found = {"batch size"} if expected.unit == BANDWIDTH else set()
+    confirmed = {"batch size"} if expected.unit == BANDWIDTH else set()
     if any(header.network is not None for header in headers):  # checked before
-        found.add("network")
+        confirmed.add("network")
     for field, what in _WHAT.items():
         stated = [(h.line, value) for h in headers if (value := getattr(h, field)) is not None]
         if not stated:
@@ -59,7 +59,7 @@ def confirmed_settings(
             continue
         value_wanted, by = wanted.get(field, (None, None))
         if field in wanted and field != "log_every":
-            found.add(what)
+            confirmed.add(what)
         is_same = value == value_wanted or same_precision(value, value_wanted)
         if value_wanted is not None and not is_same:
             raise UserError(
@@ -69,15 +69,15 @@ def confirmed_settings(
                 found=_shown(value),
                 hint=_about_nodes(field, value, expected),
             )
-    if "global batch size" in found:
-        found.add("batch size")
+    if "global batch size" in confirmed:
+        confirmed.add("batch size")
     options: dict[str, list[tuple[int, object]]] = {}
     for header in headers:
         for option, printed in header.parameters:
             options.setdefault(option, []).append((header.line, printed))
     for option, stated in options.items():
         _check_agreement(option.replace("_", " "), stated, name)
-    return found
+    return confirmed
 
 
 def _was_longer(planned: int, last_step: int | None, rule: Rule, expected: Expected) -> bool:

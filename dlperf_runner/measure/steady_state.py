@@ -97,14 +97,14 @@ def steadiness(
     ]
 
 
-def measurements(found: Steadiness) -> Iterator[Measurement]:
+def measurements(result: Steadiness) -> Iterator[Measurement]:
     """The same as rows of the frame: fractions of the rate in %, flags as 1 and 0."""
-    if found.steady_from_step is not None:
-        yield Measurement("steady_from_step", found.steady_from_step, "step", "mser5")
-    yield Measurement("window_head_shift", round(100 * found.head_shift, 3), "%", "batch_means")
-    yield Measurement("window_began_early", float(found.began_early), "1", "t_test")
-    yield Measurement("window_drift", round(100 * found.drift, 3), "%", "sen_slope")
-    yield Measurement("window_drifts", float(found.drifts), "1", "mann_kendall")
+    if result.steady_from_step is not None:
+        yield Measurement("steady_from_step", result.steady_from_step, "step", "mser5")
+    yield Measurement("window_head_shift", round(100 * result.head_shift, 3), "%", "batch_means")
+    yield Measurement("window_began_early", float(result.began_early), "1", "t_test")
+    yield Measurement("window_drift", round(100 * result.drift, 3), "%", "sen_slope")
+    yield Measurement("window_drifts", float(result.drifts), "1", "mann_kendall")
 
 
 def batch_means(values: Rates, number: int) -> Rates:

@@ -52,11 +52,11 @@ def of_all_reduce(headers: Iterable[Header], world_size: int) -> Iterator[Measur
     """The bus bandwidth of the all-reduce that the program timed alone, as nccl-tests count it: of
     n devices, each sends and receives 2 (n - 1) / n of the bytes."""
     for header in headers:
-        told = dict(header.parameters)
-        if "reduced_bytes" not in told or world_size == 1 or not float(told["reduced_s"]):
+        stated = dict(header.parameters)
+        if "reduced_bytes" not in stated or world_size == 1 or not float(stated["reduced_s"]):
             continue
-        rate = int(told["reduced_bytes"]) / float(told["reduced_s"])
-        what = f"{told['reduced_bytes']} bytes through {told.get('interface', 'unknown')}"
+        rate = int(stated["reduced_bytes"]) / float(stated["reduced_s"])
+        what = f"{stated['reduced_bytes']} bytes through {stated.get('interface', 'unknown')}"
         bus = rate * 2 * (world_size - 1) / world_size / 1e9
         yield Measurement(ALL_REDUCE_BUS, bus, "GB/s", what)
         return
@@ -67,10 +67,10 @@ def of_input(
 ) -> Iterator[Measurement]:
     """The share of the time in which the program waited for data, from the rates of its lines with
     and without that time; nothing unless each line has both."""
-    known = [rate for rate in compute_rates if rate]
-    if not rates or len(known) != len(rates) or len(compute_rates) != len(rates):
+    computing = [rate for rate in compute_rates if rate]
+    if not rates or len(computing) != len(rates) or len(compute_rates) != len(rates):
         return
-    working = sum(1 / rate for rate in known) / sum(1 / rate for rate in rates)
+    working = sum(1 / rate for rate in computing) / sum(1 / rate for rate in rates)
     yield Measurement(INPUT_SHARE, max(0.0, 1 - working), "1", "compute_and_total_rates")
 
 

@@ -102,7 +102,7 @@ class Evidence:
 
     on_gpu: bool = False
     nodes: int = 1
-    beside: Sequence[OtherProcess] = ()
+    other_processes: Sequence[OtherProcess] = ()
     unsampled: Sequence[tuple[str, float]] = ()
     samples: Samples = field(default_factory=dict)
     of_nodes: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
@@ -140,7 +140,7 @@ def judge(
     reasons = [
         *_about_losses(steps, losses, rules),
         *([about_skipped] if too_many else ()),
-        *_about_cores(evidence.beside, rules),
+        *_about_cores(evidence.other_processes, rules),
         *_about_processors(evidence.of_nodes, rules),
     ]
     remarks = [*_about_telemetry(evidence.unsampled)]
@@ -156,10 +156,10 @@ def judge(
         PROCESSES: _about_processes(evidence.gpu_processes, rules),
         INTERFACE: _about_interface(evidence, rules),
     }
-    reasons += [reason for found in judged.values() for reason in found or ()]
+    reasons += [reason for why in judged.values() for reason in why or ()]
     reasons += [str(report) for report in evidence.health if report.health in rules.dcgm_health]
     remarks += [str(r) for r in evidence.health if r.health not in rules.dcgm_health]
-    not_judged = (what for what, found in judged.items() if found is None)
+    not_judged = (what for what, why in judged.items() if why is None)
     return Verdict(tuple(reasons), tuple(not_judged), tuple(remarks))
 
 
@@ -199,10 +199,10 @@ def _about_losses(
 # ---- other processes on the nodes
 
 
-def _about_cores(beside: Sequence[OtherProcess], rules: ValidityRules) -> Iterator[str]:
+def _about_cores(processes: Sequence[OtherProcess], rules: ValidityRules) -> Iterator[str]:
     """Other processes that the supervisors saw on each host."""
-    for host in dict.fromkeys(process.host for process in beside):
-        others = [process for process in beside if process.host == host]
+    for host in dict.fromkeys(process.host for process in processes):
+        others = [process for process in processes if process.host == host]
         cores = sum(process.cores for process in others)
         if rules.most_cores_beside is not None and cores > rules.most_cores_beside:
             most = max(others, key=lambda process: process.cores)
@@ -231,7 +231,7 @@ def _about_telemetry(unsampled: Iterable[tuple[str, float]]) -> Iterator[str]:
 def of_busy(samples: Samples, rules: ValidityRules, column: str) -> dict[str, list[float]]:
     """A column of the samples in which a device was busy, by device. Devices without such samples
     are left out."""
-    found: dict[str, list[float]] = {}
+    columns: dict[str, list[float]] = {}
     for (host, device), rows in samples.items():
         values = [
             value
@@ -240,47 +240,47 @@ def of_busy(samples: Samples, rules: ValidityRules, column: str) -> dict[str, li
             and (value := row.get(column)) is not None
         ]
         if values:
-            found[f"{host} GPU {device}"] = values
-    return found
+            columns[f"{host} GPU {device}"] = values
+    return columns
 
 
 def _about_throttling(samples: Samples, rules: ValidityRules) -> list[str] | None:
     busy = of_busy(samples, rules, "throttle_reasons")
     bits = {name: THROTTLE_BITS[name] for name in rules.throttle_reasons if name in THROTTLE_BITS}
-    found = []
+    reasons = []
     for device, values in busy.items():
         held = {n: sum(bool(int(v) & bit) for v in values) for n, bit in bits.items()}
         slowed = sum(any(int(v) & bit for bit in bits.values()) for v in values)
         if slowed > rules.most_throttled * len(values):
             names = ", ".join(name for name, count in held.items() if count)
-            found.append(
+            reasons.append(
                 f"{device} was throttled in {100 * slowed / len(values):.0f} % of its busy samples"
                 f" ({names})"
             )
-    return found if busy else None
+    return reasons if busy else None
 
 
 def _about_clocks(samples: Samples, rules: ValidityRules) -> list[str] | None:
     clocks, most = (of_busy(samples, rules, c) for c in ("sm_clock_mhz", "max_sm_clock_mhz"))
-    found = []
+    reasons = []
     for device in clocks.keys() & most.keys():
         clock, full = median(clocks[device]), max(most[device])
         if clock < rules.least_clock * full:
-            found.append(
+            reasons.append(
                 f"{device} ran at {clock:.0f} of {full:.0f} MHz, below the minimum of"
                 f" {100 * rules.least_clock:.0f} %"
             )
-    return sorted(found) if clocks.keys() & most.keys() else None
+    return sorted(reasons) if clocks.keys() & most.keys() else None
 
 
 def _about_ecc(samples: Samples, rules: ValidityRules) -> list[str] | None:
-    found, has_data = [], False
+    reasons, has_data = [], False
     for (host, device), rows in samples.items():
         counts = [count for row in rows if (count := row.get("ecc_uncorrected")) is not None]
         has_data = has_data or bool(counts)
         if counts and (new := max(counts) - counts[0]) > rules.most_ecc_uncorrected:
-            found.append(f"{host} GPU {device} had {new:.0f} uncorrected ECC errors")
-    return found if has_data else None
+            reasons.append(f"{host} GPU {device} had {new:.0f} uncorrected ECC errors")
+    return reasons if has_data else None
 
 
 def _about_xids(xids: Sequence[XidError] | None, rules: ValidityRules) -> list[str] | None:
@@ -310,8 +310,8 @@ def _about_processes(
 
 def used_network(lines: Iterable[str]) -> str | None:
     """The transport and the interfaces that NCCL logs first: `IB mlx5_0, mlx5_1`."""
-    found = (match for line in lines if (match := _USING.search(line)))
-    return next((f"{match[1]} {', '.join(_NAME.findall(match[2]))}" for match in found), None)
+    matches = (match for line in lines if (match := _USING.search(line)))
+    return next((f"{match[1]} {', '.join(_NAME.findall(match[2]))}" for match in matches), None)
 
 
 def _about_interface(evidence: Evidence, rules: ValidityRules) -> list[str] | None:
@@ -359,5 +359,5 @@ def is_selected(name: str, asked: str) -> bool:
     asked = asked.removeprefix("^")
     whole = asked.startswith("=")
     entries = [part.partition(":")[0] for part in asked.removeprefix("=").split(",") if part]
-    found = any(name == entry if whole else name.startswith(entry) for entry in entries)
-    return found != without
+    is_listed = any(name == entry if whole else name.startswith(entry) for entry in entries)
+    return is_listed != without

@@ -69,8 +69,8 @@ def _checked(kind: Any, parse: Callable[[str], object]) -> Any:
         try:
             parse(text_of(value))
         except UserError as error:
-            found = error.found or show(value)
-            raise entry_error(error.problem, error.expected or "another value", found) from None
+            actual = error.found or show(value)
+            raise entry_error(error.problem, error.expected or "another value", actual) from None
         return value
 
     return _with(kind, AfterValidator(check))
@@ -166,8 +166,8 @@ class CampaignFile:
     def record(self) -> dict[str, Any]:
         """Its record in campaign.json."""
         tags = list(self.values.get("campaign_tags", ()))
-        told = {"notes": self.values.get("notes"), "tags": tags}
-        return told | {"overridden": list(self.overridden)}
+        remarks = {"notes": self.values.get("notes"), "tags": tags}
+        return remarks | {"overridden": list(self.overridden)}
 
     def options(self) -> dict[str, Any]:
         """Its values as the command line has them, by the name of the option."""
@@ -184,11 +184,11 @@ class CampaignFile:
 
     def scheduler(self) -> dict[str, Any]:
         """The options of a scheduler as the command line has them."""
-        if (own := self.values.get("scheduler")) is None:
+        if (chosen := self.values.get("scheduler")) is None:
             return {}
-        options = {name: getattr(own, name) for name in type(own).model_fields}
-        if own.site:
-            options["site"] = self.path.parent / own.site if self.path else Path(own.site)
+        options = {name: getattr(chosen, name) for name in type(chosen).model_fields}
+        if chosen.site:
+            options["site"] = self.path.parent / chosen.site if self.path else Path(chosen.site)
         return {"scheduler": options.pop("name"), **options}
 
     def _inventory(self, name: str) -> str:
@@ -200,8 +200,8 @@ def read_campaign_file(path: Path) -> CampaignFile:
     """Read and check a campaign file. Raises UserError with file, line and key."""
     entry, place = read_located(path, CampaignModel)
     values = {name: getattr(entry, name) for name in entry.model_fields_set}
-    known = {name: value for name, value in values.items() if value is not None}
-    return CampaignFile(path, read_bytes(path), known, place)
+    stated = {name: value for name, value in values.items() if value is not None}
+    return CampaignFile(path, read_bytes(path), stated, place)
 
 
 @contextmanager
@@ -225,15 +225,15 @@ def combined(file: CampaignFile, given: Mapping[str, Any]) -> tuple[CampaignFile
     """The file with what the command line overrides in it, and the options that are in force.
     `given`: the options of the command line by name, empty if not given."""
     of_jobs = file.scheduler()
-    own = file.options() | of_jobs
+    of_file = file.options() | of_jobs
     keys = {item.name: key for key, item in VARIABLES.items()} | {"parameter": "parameters"}
     keys |= dict.fromkeys(of_jobs, "scheduler")
-    in_force = {name: value or own.get(name) or value for name, value in given.items()}
-    in_force["parameter"] = _with_parameters(own["parameter"], given["parameter"] or [])
+    in_force = {name: value or of_file.get(name) or value for name, value in given.items()}
+    in_force["parameter"] = _with_parameters(of_file["parameter"], given["parameter"] or [])
     overridden = [
         name
         for name, value in given.items()
-        if value and own.get(name) and not _holds(in_force[name], own[name])
+        if value and of_file.get(name) and not _holds(in_force[name], of_file[name])
     ]
     sentences = tuple(
         f"{option_name(name)} {text_of(given[name])} overrides {file.place(keys.get(name, name))}"
@@ -249,10 +249,10 @@ def _holds(value: str | list[str], of_file: str | list[str]) -> bool:
     return value == of_file or (isinstance(of_file, list) and {*of_file} <= {*value})
 
 
-def _with_parameters(own: Sequence[str], given: Sequence[str]) -> list[str]:
+def _with_parameters(of_file: Sequence[str], given: Sequence[str]) -> list[str]:
     """Parameters `name=value` of a file and of the command line, which has precedence."""
     names = {text.partition("=")[0] for text in given}
-    return [*(text for text in own if text.partition("=")[0] not in names), *given]
+    return [*(text for text in of_file if text.partition("=")[0] not in names), *given]
 
 
 def of_variables(
@@ -262,14 +262,14 @@ def of_variables(
     does not say which file it was. None if no variable is a key of the file."""
     if not set(variables) & set(CampaignModel.model_fields):
         return None
-    own = {name: variables[name] for name in FILE_ONLY if variables.get(name)}
+    values = {name: variables[name] for name in FILE_ONLY if variables.get(name)}
     for key, item in VARIABLES.items():
         if variables.get(key):
             value = getattr(choice, item.name)
-            own[key] = list(value) if isinstance(value, tuple) else value
+            values[key] = list(value) if isinstance(value, tuple) else value
     if choice.parameters:
-        own["parameters"] = dict(choice.parameters)
-    checked = vars(validated(own, CampaignModel, "-e"))
+        values["parameters"] = dict(choice.parameters)
+    checked = vars(validated(values, CampaignModel, "-e"))
     if checked["scheduler"] is not None:
         raise UserError(
             "bench.yml cannot run on a scheduler",
@@ -285,8 +285,8 @@ def of_variables(
                 found=", ".join(inventories),
                 hint=f"add -i {name}; `dlperf run` does so itself",
             )
-    content = yaml.safe_dump(own, sort_keys=False, allow_unicode=True).encode()
-    return CampaignFile(None, content, own, lambda key: f"-e {key}")
+    content = yaml.safe_dump(values, sort_keys=False, allow_unicode=True).encode()
+    return CampaignFile(None, content, values, lambda key: f"-e {key}")
 
 
 def _same_end(name: str, used: str) -> bool:

@@ -71,15 +71,15 @@ def select_workloads(
     if not (choice.workload or choice.framework):
         reasons = left_out(catalog, nodes)
         run_here = tuple(w for w in selected if w.name not in reasons)
-        there = tuple(w for w in run_here if not _lacking(choice, catalog, w, nodes))
+        installed = tuple(w for w in run_here if not _lacking(choice, catalog, w, nodes))
         if choice.model:
-            there = there or run_here
-        elif not there:
-            told = "".join(f"\n  {name}: {why}" for name, why in reasons.items())
+            installed = installed or run_here
+        elif not installed:
+            lines = "".join(f"\n  {name}: {why}" for name, why in reasons.items())
             raise UserError(
-                f"no framework of the catalogue is on all nodes (dlperf_frameworks){told}"
+                f"no framework of the catalogue is on all nodes (dlperf_frameworks){lines}"
             )
-        selected = there or selected
+        selected = installed or selected
     for workload in selected:
         lacking = _lacking(choice, catalog, workload, nodes)
         if lacking:
@@ -99,28 +99,28 @@ def not_planned(
 ) -> dict[str, str]:
     """The reasons why workloads of the choice are not `planned`, by name. Without a choice, it does
     not name those whose framework is only not installed."""
-    told: dict[str, str] = {}
+    why_not: dict[str, str] = {}
     if choice.workload:
-        return told
+        return why_not
     for name, workload in catalog.workloads.items():
         if workload.sources.items() and _is_meant(choice, workload):
             for missing in _missing_sources(choice, workload, nodes).values():
-                told[name] = f"it {missing}"
+                why_not[name] = f"it {missing}"
     if choice.framework:
-        return told
+        return why_not
     reasons = left_out(catalog, nodes)
     if not choice.model:
-        return {**reasons, **told}
+        return {**reasons, **why_not}
     for name, workload in catalog.workloads.items():
-        if name in told:
+        if name in why_not:
             continue
         if name not in planned and set(choice.model) & set(workload.model_names):
             lacking = _lacking(choice, catalog, workload, nodes)
             if name in reasons:
-                told[name] = reasons[name]
+                why_not[name] = reasons[name]
             elif lacking:
-                told[name] = f"these nodes do not have {lacking[0][1]} (dlperf_frameworks)"
-    return told
+                why_not[name] = f"these nodes do not have {lacking[0][1]} (dlperf_frameworks)"
+    return why_not
 
 
 def _is_meant(choice: Choice, workload: Workload) -> bool:
@@ -303,12 +303,12 @@ def _narrow(
     with those of `others`."""
     if not wanted:
         return items
-    found: list[_T] = []
+    chosen: list[_T] = []
     for value in wanted:
         having = [item for item in items if getattr(item, field) == value]
         changes: dict[str, Any] = {field: value, **others}
-        found += having or [replace(item, **changes) for item in items]
-    return tuple(dict.fromkeys(found))
+        chosen += having or [replace(item, **changes) for item in items]
+    return tuple(dict.fromkeys(chosen))
 
 
 def _window(choice: Choice, rule: Rule) -> Window:

@@ -39,11 +39,11 @@ def parse_text(text: str, _: str) -> str | None:
     return text or None
 
 
-def _one_of(text: str, name: str, thing: str, known: Sequence[str], otherwise: str = "") -> str:
+def _one_of(text: str, name: str, thing: str, allowed: Sequence[str], otherwise: str = "") -> str:
     """The text. Raises UserError if it is neither empty nor a known one; `otherwise` says how to do
     without."""
-    if text and text not in known:
-        raise unknown_name(thing, text, known, option_name(name), otherwise)
+    if text and text not in allowed:
+        raise unknown_name(thing, text, allowed, option_name(name), otherwise)
     return text
 
 
@@ -188,11 +188,11 @@ def choice_of_variables(variables: Mapping[str, Any], prefixes: Iterable[str]) -
     A variable must be an option of the campaign, or begin with one of `prefixes`, as the variables
     of roles and of Ansible do. Any other variable would have no effect and raises a UserError.
     """
-    known = [*VARIABLES, *FURTHER]
+    names = [*VARIABLES, *FURTHER]
     beginnings = tuple(f"{prefix}_" for prefix in prefixes)
     for name in variables:
-        if name not in known and not name.startswith(beginnings):
-            raise unknown_name("option", name, known, f"-e {name}={variables[name]}")
+        if name not in names and not name.startswith(beginnings):
+            raise unknown_name("option", name, names, f"-e {name}={variables[name]}")
     texts = {
         item.name: text_of(value)
         for variable, item in VARIABLES.items()
@@ -241,8 +241,8 @@ def check_choice(choice: Choice) -> None:
 
 def recorded_choice(record: Mapping[str, Any]) -> Choice:
     """The choice that a plan recorded. Raises UserError on a key that this version lacks."""
-    known = {item.name for item in fields(Choice)}
-    if unknown := [name for name in record if name not in known]:
+    names = {item.name for item in fields(Choice)}
+    if unknown := [name for name in record if name not in names]:
         raise UserError(
             "another version of this program recorded this choice", found=", ".join(unknown)
         )

@@ -134,8 +134,8 @@ def engine_for(chosen: str | None, environment: Environment, stack: Stack, node:
     elif len(set(engines.values())) == 1:
         return engines[suites[0]]
     else:
-        of = ", ".join(f"{suite} ({engine})" for suite, engine in engines.items())
-        expected = f"docker or podman, or dlperf_suite, the release of the nodes: {of}"
+        listed = ", ".join(f"{suite} ({engine})" for suite, engine in engines.items())
+        expected = f"docker or podman, or dlperf_suite, the release of the nodes: {listed}"
     raise UserError(
         "the container engine is unknown",
         where=f"host {node.name}: dlperf_container_engine",
@@ -215,10 +215,10 @@ def launch(
 ) -> tuple[Command, ...]:
     """The commands that start the program inside containers on the hosts: with mpirun's path there,
     and how it reaches the containers on other nodes. `inside` is the command without the latter."""
-    own = tuple(replace(host, mpirun=image.mpirun or host.mpirun) for host in hosts)
-    bare = launchers.launch(launcher, program, own)
+    in_image = tuple(replace(host, mpirun=image.mpirun or host.mpirun) for host in hosts)
+    bare = launchers.launch(launcher, program, in_image)
     options = _DAEMONS if len(hosts) > 1 else ()
-    within = tuple(replace(host, mpirun_args=(*options, *host.mpirun_args)) for host in own)
+    within = tuple(replace(host, mpirun_args=(*options, *host.mpirun_args)) for host in in_image)
     return tuple(
         replace(command, inside={"argv": each.argv, "env": each.env}, each_rank={})
         for command, each in zip(launchers.launch(launcher, program, within), bare, strict=True)
@@ -393,8 +393,8 @@ def launch_in_job(
         commands = tuple(replace(each, argv=(*before, *each.argv)) for each in bare)
     cleanup = REMOVE_PODMAN if engine == "podman" else ()
     return tuple(
-        replace(each, cleanup=cleanup, inside={"argv": own.argv, "env": own.env}, each_rank={})
-        for each, own in zip(commands, bare, strict=True)
+        replace(each, cleanup=cleanup, inside={"argv": inner.argv, "env": inner.env}, each_rank={})
+        for each, inner in zip(commands, bare, strict=True)
     )
 
 

@@ -86,7 +86,9 @@ def _place(cases: Sequence[Case], nodes: Sequence[Node]) -> dict[str, tuple[Node
         if len(fitting) < topology.nodes:
             missing.append(topology)
         domains = grouped(fitting, attrgetter("nvlink_domain"))
-        enough = (own for name, own in domains.items() if name and len(own) >= topology.nodes)
+        enough = (
+            members for name, members in domains.items() if name and len(members) >= topology.nodes
+        )
         by_domain = [*chain.from_iterable(domains.values())]
         placed[case.id] = tuple(next(enough, by_domain)[: topology.nodes])
     if missing:

@@ -37,9 +37,9 @@ Setting = tuple[tuple[str, Value], ...]
 
 def check_names(choice: Choice, workloads: Sequence[Workload]) -> None:
     """Raises UserError for a parameter that no workload has, or that a workload's model decides."""
-    known = dict.fromkeys([*(name for w in workloads for name in w.parameters), MICRO_BATCH])
+    names = dict.fromkeys([*(name for w in workloads for name in w.parameters), MICRO_BATCH])
     for name in choice.parameters:
-        lookup("parameter", name, known, "--parameter")
+        lookup("parameter", name, names, "--parameter")
         for workload in (w for w in workloads if name in w.of_variant):
             models = (workload.model_name(variant) for variant in workload.variants)
             raise UserError(
@@ -186,15 +186,15 @@ def places(value: object, where: str) -> dict[str, dict[str, Any]]:
         raise UserError(
             "invalid value", where=where, expected="data sets by name", found=repr(value)
         )
-    found = {}
+    by_name = {}
     for name, entry in value.items():
-        known = lookup("data set", name, datasets(), where)
+        data = lookup("data set", name, datasets(), where)
         place = validated(entry, DataSetPlace, f"{where}: {name}")
-        found[name] = {
-            "path": place.path or known.synthetic,
+        by_name[name] = {
+            "path": place.path or data.synthetic,
             **({"parts": place.parts} if place.parts else {}),
         }
-    return found
+    return by_name
 
 
 def fill_data(
@@ -214,8 +214,8 @@ def fill_data(
         _confirm(choice.data, data if isinstance(data, str) else None, workload)
         return "", dict(parameters)
     if data.parameter in choice.parameters or choice.data == "synthetic":
-        own = data_of(parameters[data.parameter], data.synthetic)
-        _confirm(choice.data, data_kind(own), workload)
+        kept = data_of(parameters[data.parameter], data.synthetic)
+        _confirm(choice.data, data_kind(kept), workload)
         return "", dict(parameters)
     place = _common(hosts, data.dataset)
     if place is None:

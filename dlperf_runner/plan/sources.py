@@ -290,7 +290,7 @@ def _own_files(workload: str, source: str, declared: Source) -> list[File]:
 
 
 def _upstream_files(
-    workload: str, source: UpstreamSource, beside: Sequence[File], mirror: str, cache: Path
+    workload: str, source: UpstreamSource, added_beside: Sequence[File], mirror: str, cache: Path
 ) -> list[File]:
     repository = Repository.open(source, mirror, cache)
     files = {file.path: file for file in repository.files(source.taken)}
@@ -304,7 +304,7 @@ def _upstream_files(
             )
         files[patch.file] = _patched(workload, source, files[patch.file], patch)
     added = [File(file.file, file.content.encode()) for file in source.added_files]
-    for key, extra in (("added_files", added), ("files", beside)):
+    for key, extra in (("added_files", added), ("files", added_beside)):
         for file in extra:
             if file.path in files:
                 raise UserError(
@@ -337,8 +337,8 @@ def _patched(workload: str, source: UpstreamSource, file: File, patch: Patch) ->
 # ---- the tar
 
 
-def _digest(source: Source, own: Sequence[File]) -> str:
-    ingredients: list[object] = [[file.path, file.mode, _sha256(file.content)] for file in own]
+def _digest(source: Source, files: Sequence[File]) -> str:
+    ingredients: list[object] = [[file.path, file.mode, _sha256(file.content)] for file in files]
     if isinstance(source, UpstreamSource):
         ingredients = [
             source.repository,

@@ -39,14 +39,14 @@ def adopted_stack(
     """The stack in which the node's own software stands for the adopted parts."""
     parts = chosen(parts)
     result = {key: value for key, value in stack.items() if key not in parts}
-    own = node or {}
+    facts = node or {}
     if "driver" in parts and "driver" in stack:
-        version = (own.get("driver") or {}).get("version", "")
+        version = (facts.get("driver") or {}).get("version", "")
         result["driver"] = {"version": version, "method": "adopted"}
     if "driver" in parts and "rocm" in result:
         result["rocm"] = {"version": stack["rocm"]["version"]}
     if "infiniband" in parts and "infiniband" in stack:
-        ofed = own.get("infiniband", {}).get("ofed") or ""
+        ofed = facts.get("infiniband", {}).get("ofed") or ""
         result["infiniband"] = {**stack["infiniband"], "method": "adopted", "version": ofed}
     if "openmpi" in parts:
         result["openmpi"] = {"method": "adopted"}
@@ -87,13 +87,13 @@ def report(
     what that means. A failure to gather the facts stays one."""
     if node.get("failed") or node.get("unreachable"):
         return dict(node)
-    told = meanings(chosen(parts), node, stack)
-    texts = [*told["problems"], *told["notes"]]
+    texts_by_kind = meanings(chosen(parts), node, stack)
+    texts = [*texts_by_kind["problems"], *texts_by_kind["notes"]]
     return {
         "recorded": node["recorded"],
         "kept": record(parts, node),
         "meanings": {text.partition(":")[0]: text for text in texts},
-        "problems": [text.partition(":")[0] for text in told["problems"]],
+        "problems": [text.partition(":")[0] for text in texts_by_kind["problems"]],
     }
 
 
@@ -106,28 +106,30 @@ def problems(
 ) -> list[str]:
     """The reasons why the node cannot keep these parts. `mpirun`, `engine` and `images` are the
     inventory's dlperf_mpirun, dlperf_container_engine and dlperf_container_images."""
-    found = []
-    known = [*TITLES, *SETTINGS, ALL]
-    if unknown := [part for part in parts if part not in known]:
-        found.append(f"dlperf_adopt: unknown {', '.join(unknown)}; known: {', '.join(known)}")
+    reasons = []
+    names = [*TITLES, *SETTINGS, ALL]
+    if unknown := [part for part in parts if part not in names]:
+        reasons.append(f"dlperf_adopt: unknown {', '.join(unknown)}; known: {', '.join(names)}")
     if "driver" in parts and not node["driver"]:
-        found.append("dlperf_adopt has driver, but no driver is loaded on the node")
+        reasons.append("dlperf_adopt has driver, but no driver is loaded on the node")
     if "container_runtime" in parts and (engine or images):
         has = node["container_runtime"]
         if not has:
-            found.append(
+            reasons.append(
                 "dlperf_adopt has container_runtime, but the node has neither docker nor podman"
             )
         elif engine not in has:
-            found.append(
+            reasons.append(
                 "dlperf_adopt has container_runtime: dlperf_container_engine must be one of the"
                 f" node's engines ({', '.join(has)}), and is {engine or 'unset'}"
             )
     if "openmpi" in parts and not mpirun:
-        found.append("dlperf_adopt has openmpi: set dlperf_mpirun to the path of the node's mpirun")
+        reasons.append(
+            "dlperf_adopt has openmpi: set dlperf_mpirun to the path of the node's mpirun"
+        )
     elif "openmpi" in parts and not node["openmpi"]:
-        found.append(f"dlperf_adopt has openmpi, but {mpirun} is no mpirun of OpenMPI")
-    return found
+        reasons.append(f"dlperf_adopt has openmpi, but {mpirun} is no mpirun of OpenMPI")
+    return reasons
 
 
 def meanings(
@@ -135,10 +137,10 @@ def meanings(
 ) -> dict[str, list[str]]:
     """The meaning of the adopted versions for the workloads: `problems` and `notes`. `stack` is the
     stack without adoption."""
-    told: dict[str, list[str]] = {"problems": [], "notes": []}
+    texts: dict[str, list[str]] = {"problems": [], "notes": []}
     if "driver" in parts and node["driver"]:
         kind, text = _of_driver(node["driver"], stack)
-        told[kind].append(text)
+        texts[kind].append(text)
     if "container_runtime" in parts and node["container_runtime"]:
         toolkit = node["toolkit"]
         has = (
@@ -148,29 +150,29 @@ def meanings(
         )
         engines = node["container_runtime"].items()
         names = ", ".join(f"{engine} {each['version']}" for engine, each in engines)
-        told["notes"].append(f"container_runtime: {names}, {has}")
+        texts["notes"].append(f"container_runtime: {names}, {has}")
     if "infiniband" in parts:
         fabric = node["infiniband"]
         ofed, core = fabric["ofed"] or "none", fabric["rdma_core"] or "none"
         wanted = stack.get("infiniband", {}).get("version")
         instead = f" (the stack has {wanted})" if wanted and wanted != ofed else ""
-        told["notes"].append(f"infiniband: MLNX_OFED {ofed}{instead}, rdma-core {core}")
+        texts["notes"].append(f"infiniband: MLNX_OFED {ofed}{instead}, rdma-core {core}")
     if "openmpi" in parts and node["openmpi"]:
-        own, wanted = node["openmpi"]["version"], stack.get("openmpi", {}).get("version")
-        instead = f" (the stack has {wanted})" if wanted and wanted != own else ""
-        told["notes"].append(f"openmpi: {own}{instead}; Horovod is built against it")
+        version, wanted = node["openmpi"]["version"], stack.get("openmpi", {}).get("version")
+        instead = f" (the stack has {wanted})" if wanted and wanted != version else ""
+        texts["notes"].append(f"openmpi: {version}{instead}; Horovod is built against it")
     for part in {"cuda", "cudnn", "nccl", "rocm"} & stack.keys() & set(parts):
         has, wanted = (node.get(part) or {}).get("version", "none"), stack[part]["version"]
         instead = f" (the stack has {wanted})" if wanted != has else ""
-        told["notes"].append(f"{part}: {has}{instead}; frameworks may bring one of their own")
-    return told
+        texts["notes"].append(f"{part}: {has}{instead}; frameworks may bring one of their own")
+    return texts
 
 
 def _of_driver(driver: Mapping[str, Any], stack: Mapping[str, Any]) -> tuple[str, str]:
     version, native = driver["version"], driver["cuda"]
     wanted = stack.get("cuda", {}).get("version")
-    own = stack.get("driver", {}).get("version")
-    instead = f" (the stack has {own})" if own and own != version else ""
+    planned = stack.get("driver", {}).get("version")
+    instead = f" (the stack has {planned})" if planned and planned != version else ""
     text = f"driver: {version}{instead}"
     if not wanted:
         return "notes", text
@@ -196,10 +198,10 @@ def support_of(native: str, cuda: str) -> Literal["full", "limited", "none"]:
     """The support of a driver for programs of a CUDA: fully those of its own (`native`) and older
     ones; with limits newer ones of the same major version, from 11 on, because it cannot compile
     their PTX."""
-    own, wanted = ([int(part) for part in text.split(".")[:2]] for text in (native, cuda))
-    if own >= wanted:
+    supported, wanted = ([int(part) for part in text.split(".")[:2]] for text in (native, cuda))
+    if supported >= wanted:
         return "full"
-    return "limited" if own[0] == wanted[0] >= 11 else "none"
+    return "limited" if supported[0] == wanted[0] >= 11 else "none"
 
 
 def chosen(parts: Sequence[str] | str) -> list[str]:
@@ -239,7 +241,7 @@ def work_refusal(work: Mapping[str, Sequence[str]], installs: Sequence[str], dra
 
 def replacement_refusal(
     part: str,
-    found: str | None,
+    installed: str | None,
     wanted: str,
     is_ours: bool,
     may_replace: bool,
@@ -247,9 +249,9 @@ def replacement_refusal(
 ) -> str:
     """The reason why a part must not be replaced; empty if it may be, or if nothing would be
     replaced."""
-    if not found or found == wanted:
+    if not installed or installed == wanted:
         return ""
-    what = f"{TITLES[part]} {found}"
+    what = f"{TITLES[part]} {installed}"
     if not is_ours and not may_replace:
         return (
             f"{what} was not installed by provisioning, which would replace it by {wanted}. Keep it"

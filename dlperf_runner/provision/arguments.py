@@ -94,10 +94,10 @@ def system_refusal(stack: Mapping[str, Any], system: str, node: str) -> str:
     lacks = f"Missing for stack {stack['name']}: {', '.join(missing)}"
     if name in NEWER:
         systems = [SYSTEMS.get(suite, suite) for suite in stack.get("suites", ())]
-        known = listed([title(each) for each in [*systems, *stack.get("systems", ())]])
+        systems_of_stack = listed([title(each) for each in [*systems, *stack.get("systems", ())]])
         return (
             f"{node} has {title(name)}, for which no versions are known here: {NEWER[name]}."
-            f" {lacks}. Use {known}; or {remedy}"
+            f" {lacks}. Use {systems_of_stack}; or {remedy}"
         )
     others = [each.name for each in own_stacks().values() if processor in each.processors]
     return (
@@ -140,8 +140,8 @@ def release_refusal(stated: str, release: str) -> str:
     """The reason why dlperf_suite, which the plan believes, is wrong; empty if it is not."""
     if not stated or stated == release:
         return ""
-    found = release or "of an unknown release"
-    return f"dlperf_suite is {stated}, but the node is {found}. Correct it"
+    actual = release or "of an unknown release"
+    return f"dlperf_suite is {stated}, but the node is {actual}. Correct it"
 
 
 # Roles with a variable that says whether they have nothing to do on the node.
@@ -504,11 +504,11 @@ def as_pinned(requirements: str, environment: Mapping[str, Any] | None, python: 
 
 
 def complete(
-    items: Sequence[Mapping[str, Any]], there: Mapping[str, Any], python: str
+    items: Sequence[Mapping[str, Any]], existing: Mapping[str, Any], python: str
 ) -> list[str]:
     """Paths of the environments that match their requirements files and Python version.
 
-    `there` holds the existing environments by path, from the module node_facts."""
+    `existing` holds the environments by path, from the module node_facts."""
     return [
         item["path"]
         for item in items
@@ -518,7 +518,7 @@ def complete(
                 f"{wheel['distribution']}=={wheel['version']}\n"
                 for wheel in item.get("operator_wheels", [])
             ),
-            there.get(item["path"]),
+            existing.get(item["path"]),
             python,
         )
     ]

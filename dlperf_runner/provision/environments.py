@@ -56,12 +56,12 @@ def images(names: Sequence[str], stack: str, digests: Mapping[str, str]) -> list
 
 
 def _environment(name: str, stack: str) -> tuple[Framework, Environment]:
-    known = {
+    frameworks = {
         environment: framework
         for framework in own_frameworks().values()
         for environment in framework.environment_names
     }
-    framework = lookup("framework", name, known, "dlperf_frameworks")
+    framework = lookup("framework", name, frameworks, "dlperf_frameworks")
     if environment := framework.environments_on(stack).get(name):
         return framework, environment
     stacks = [each for each in framework.stacks if name in framework.environments_on(each)]
@@ -177,8 +177,8 @@ def _other_python(takes: SpecifierSet, node: Mapping[str, Any]) -> str:
         return f"this node also has {others[-1]}: set python_env_interpreter to it"
 
     def distance(python: str) -> int:
-        own, other = (int(version.split(".")[1]) for version in (node["python_version"], python))
-        return abs(own - other)
+        minor, other = (int(version.split(".")[1]) for version in (node["python_version"], python))
+        return abs(minor - other)
 
     fitting = [(name, suite) for name, suite in SUITES.items() if suite.python in takes]
     if not fitting:

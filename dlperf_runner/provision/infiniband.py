@@ -31,8 +31,8 @@ def refusal(method: str, peer_memory: str, driver: str) -> str:
 def network_of(programs: Sequence[str]) -> str:
     """The service that configures a node's network, detected by its program; empty if unknown."""
     names = {path.rpartition("/")[2] for path in programs}
-    known = {"netplan": "netplan", "ifup": "ifupdown", "networkctl": "networkd"}
-    return next((system for program, system in known.items() if program in names), "")
+    systems = {"netplan": "netplan", "ifup": "ifupdown", "networkctl": "networkd"}
+    return next((system for program, system in systems.items() if program in names), "")
 
 
 def address_files(interface: str, address: str, network: str) -> list[dict[str, Any]]:
@@ -79,19 +79,21 @@ def unaddressed(facts: Mapping[str, Any], interface: str, address: str) -> str:
     unknown."""
     if not interface or address:
         return ""
-    told = facts["interfaces"].get(interface)
-    if told is not None and (told["addresses"] is None or told["addresses"]):
+    facts_of_interface = facts["interfaces"].get(interface)
+    if facts_of_interface is not None and (
+        facts_of_interface["addresses"] is None or facts_of_interface["addresses"]
+    ):
         return ""
-    state = "has no address" if told else "does not exist yet"
+    state = "has no address" if facts_of_interface else "does not exist yet"
     return (
         f"dlperf_interface is {interface}, which {state}. Set dlperf_interface_address per host,"
         f" such as 10.11.0.2/24, or give {interface} its address yourself"
     )
 
 
-def load_failure(said: str, has_client: bool, module: str) -> str:
+def load_failure(message: str, has_client: bool, module: str) -> str:
     """Explain modprobe's error about a peer memory module."""
-    if re.search(rf"{CLIENT}|[Uu]nknown symbol|Invalid argument|Exec format", said):
+    if re.search(rf"{CLIENT}|[Uu]nknown symbol|Invalid argument|Exec format", message):
         if has_client:
             return (
                 f"{module} was built against another OFED than the loaded one. Restart openibd or"
@@ -102,6 +104,6 @@ def load_failure(said: str, has_client: bool, module: str) -> str:
             " mlnx_ofed), or set dlperf_stack_overrides: {infiniband: {peer_memory: null}}: NCCL"
             " then uses DMA-BUF if kernel and driver support it"
         )
-    if "not found" in said:
+    if "not found" in message:
         return f"the running kernel has no module {module}: install the driver or build the module"
-    return said.strip() or f"modprobe {module} failed without a message"
+    return message.strip() or f"modprobe {module} failed without a message"

@@ -99,7 +99,7 @@ def build_failure(
     if node["module"] == version:
         return ""
     kernel, status = node["kernel"], "; ".join(node["dkms"]) or "nothing"
-    said = str(dkms.get("stderr") or dkms.get("stdout") or dkms.get("msg") or "").strip()
+    output = str(dkms.get("stderr") or dkms.get("stdout") or dkms.get("msg") or "").strip()
     headers = (
         f"look into /var/lib/dkms/{module}/*/build/make.log"
         if node["has_headers"]
@@ -114,7 +114,7 @@ def build_failure(
     return (
         f"the kernel {kernel} has no module of driver {version}, found"
         f" {node['module'] or 'none'}; {headers}. dkms status says: {status}."
-        + (f" dkms said: {said[-1000:]}" if said else "")
+        + (f" dkms said: {output[-1000:]}" if output else "")
     )
 
 
@@ -128,9 +128,9 @@ def reboot_needed(
     """The reason why an installed driver does not run, and what to do; empty if it runs."""
     if node["running"] == version:
         return ""
-    said = str(load.get("stderr") or "").strip()
-    meaning = next((text for pattern, text in LOAD_FAILURES if re.search(pattern, said)), "")
-    why = f" modprobe {module} failed: {said}." if said else ""
+    message = str(load.get("stderr") or "").strip()
+    meaning = next((text for pattern, text in LOAD_FAILURES if re.search(pattern, message)), "")
+    why = f" modprobe {module} failed: {message}." if message else ""
     if node["nouveau"]:
         why += " The module nouveau holds the GPUs."
     state = f"driver {version} is installed, but the running driver is {node['running'] or 'none'}."
@@ -154,5 +154,5 @@ def pins(release: Mapping[str, Any]) -> list[dict[str, Any]]:
     are installed."""
     parts = (release.get(f"{part}_packages", {}) for part in ("fabric", "nvlink5", "imex"))
     exact = [*itertools.chain.from_iterable(part.items() for part in parts)]
-    own = [{"packages": [name], "version": version} for name, version in exact]
-    return [*release["pins"], *own]
+    exact_pins = [{"packages": [name], "version": version} for name, version in exact]
+    return [*release["pins"], *exact_pins]

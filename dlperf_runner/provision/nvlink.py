@@ -14,8 +14,8 @@ def domains(
     """The nodes of each domain, by `names`: their names or addresses where they are used. Without
     `variable`, a node is in the domain of `dlperf_nvlink_domain`."""
     members: dict[str, list[str]] = {}
-    for name, own in names.items():
+    for name, member in names.items():
         host = hostvars[name]
         if domain := host.get(variable, host.get("dlperf_nvlink_domain")):
-            members.setdefault(str(domain), []).append(own)
+            members.setdefault(str(domain), []).append(member)
     return members

@@ -114,8 +114,8 @@ def listed(changes: Mapping[str, Sequence[Item]], failures: Mapping[str, str]) -
     for items, nodes in groups.items():
         lines = [f"{', '.join(nodes)}: {'what would change' if items else 'nothing would change'}"]
         for kind in KINDS:
-            told = [text for each, text in items if each == kind]
-            lines += [f"  {kind}:", *(f"    {text}" for text in told)] if told else []
+            of_kind = [text for each, text in items if each == kind]
+            lines += [f"  {kind}:", *(f"    {text}" for text in of_kind)] if of_kind else []
         if items:
             lines.append(f"  records:\n    {RECORDS}")
         texts.append("\n".join(lines))

@@ -55,17 +55,17 @@ def conf(
     `UpTime=1-02:03:04`.
     """
     gpus = {name: len(_gpus(paths)) for name, paths in (devices or {}).items()}
-    own = {"GresTypes": "gpu"} if any(gpus.values()) else {}
-    lines = [f"{name}={value}" for name, value in (SETTINGS | own | dict(settings)).items()]
+    gpu_types = {"GresTypes": "gpu"} if any(gpus.values()) else {}
+    lines = [f"{name}={value}" for name, value in (SETTINGS | gpu_types | dict(settings)).items()]
     for printed in hardware:
         words = [word for line in printed.splitlines() for word in line.split()]
-        found = dict(word.split("=", 1) for word in words if "=" in word)
-        name = found.pop("NodeName", "")
-        found.pop("UpTime", None)
-        found.pop("Gres", None)  # slurmd prints it if it knows NVML
+        values = dict(word.split("=", 1) for word in words if "=" in word)
+        name = values.pop("NodeName", "")
+        values.pop("UpTime", None)
+        values.pop("Gres", None)  # slurmd prints it if it knows NVML
         if name not in addresses:
             raise UserError(f"slurmd -C names {name!r}, which is no node: {', '.join(addresses)}")
-        shape = " ".join(f"{key}={value}" for key, value in found.items())
+        shape = " ".join(f"{key}={value}" for key, value in values.items())
         own_gpus = f" Gres=gpu:{gpus[name]}" if gpus.get(name) else ""
         lines.append(f"NodeName={name} NodeAddr={addresses[name]} {shape}{own_gpus} State=UNKNOWN")
     lines.append(f"PartitionName={partition} Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
@@ -78,7 +78,9 @@ OLD = ("xenial", "bionic", "focal", "jammy", "noble", "buster", "bullseye", "boo
 
 def topology(blocks: Mapping[str, Sequence[str]]) -> str:
     """The lines of topology.conf: an NVLink domain is a block, whose nodes a job gets together."""
-    return "".join(f"BlockName={name} Nodes={','.join(own)}\n" for name, own in blocks.items())
+    return "".join(
+        f"BlockName={name} Nodes={','.join(members)}\n" for name, members in blocks.items()
+    )
 
 
 def topology_refusal(domain: object, release: str, system: str) -> str:
@@ -98,8 +100,8 @@ def topology_refusal(domain: object, release: str, system: str) -> str:
 
 def _gpus(paths: Sequence[str]) -> list[str]:
     """The device files of GPUs, in their order: /dev/nvidia0, but not /dev/nvidiactl."""
-    found = [path for path in paths if re.fullmatch(r"/dev/nvidia\d+", path)]
-    return sorted(found, key=lambda path: int(path.removeprefix("/dev/nvidia")))
+    devices = [path for path in paths if re.fullmatch(r"/dev/nvidia\d+", path)]
+    return sorted(devices, key=lambda path: int(path.removeprefix("/dev/nvidia")))
 
 
 def gres(paths: Sequence[str]) -> str:

@@ -67,8 +67,8 @@ def release(
     version = str(version)
     like = version if version in releases else _like(releases, version, bool(packages))
     if like is None:
-        known = listed(newest_first(list(releases)))
-        raise UserError(f"{what} {version} is unknown ({variable}); known versions: {known}")
+        versions = listed(newest_first(list(releases)))
+        raise UserError(f"{what} {version} is unknown ({variable}); known versions: {versions}")
     entry = dict(releases[like])
     if system not in (served := _served(entry)):
         others = [v for v in newest_first(list(releases)) if system in _served(releases[v])]
@@ -84,8 +84,8 @@ def release(
             f" for {title(system)}, {nearest} ({variable})"
         )
     systems = entry.pop("systems")
-    own = systems[system.partition(" ")[0]] if isinstance(systems, Mapping) else {}
-    merged: dict[str, Any] = {**entry, **own, "version": version, "system": system}
+    of_system = systems[system.partition(" ")[0]] if isinstance(systems, Mapping) else {}
+    merged: dict[str, Any] = {**entry, **of_system, "version": version, "system": system}
     merged |= {"packages": dict(packages)} if packages else {}
     own_names = {key: text for key, text in merged.items() if isinstance(text, str)}
     return dict(substituted(merged, own_names | names_of(system)))
@@ -107,8 +107,8 @@ def _like(releases: Mapping[str, Any], version: str, has_packages: bool) -> str 
 def is_newer(version: str, other: str) -> bool:
     """True if another version is a newer point release of the same branch: 580.178.04 of
     580.105.08."""
-    own, numbers_of_other = numbers(version), numbers(other)
-    return own[:1] == numbers_of_other[:1] and numbers_of_other > own
+    numbers_of_version, numbers_of_other = numbers(version), numbers(other)
+    return numbers_of_version[:1] == numbers_of_other[:1] and numbers_of_other > numbers_of_version
 
 
 def names_of(system: str) -> dict[str, str]:
@@ -184,12 +184,12 @@ def source_refusal(
     A version outside the role's release table, and an operator's own file, need a checksum from the
     operator: the table's checksums are for the files on the project's site.
     """
-    known = listed(newest_first(list(releases)))
+    versions = listed(newest_first(list(releases)))
     if not version:
-        return f"a build of {name} from source needs {role}_version; known versions: {known}"
+        return f"a build of {name} from source needs {role}_version; known versions: {versions}"
     if version not in releases and not archive:
         return (
-            f"{name} {version} is unknown; known versions: {known}. For another version, set"
+            f"{name} {version} is unknown; known versions: {versions}. For another version, set"
             f" {role}_archive to its source (a path or a URL) and {role}_sha256 to its checksum."
         )
     if not (sha256 or releases.get(version, {}).get("sha256")):
@@ -207,12 +207,12 @@ def source(
     mirror: str | None,
 ) -> dict[str, str]:
     """The source, file name and checksum of a version, from the operator or the release table."""
-    known = releases.get(version, {})
-    url = archive or known.get("url", "")
+    entry = releases.get(version, {})
+    url = archive or entry.get("url", "")
     return {
         "source": archive or address(url, mirror),
         "file": url.rpartition("/")[2],
-        "sha256": sha256 or known.get("sha256", ""),
+        "sha256": sha256 or entry.get("sha256", ""),
     }
 
 
@@ -292,8 +292,8 @@ def parts(
 
 def last_words(result: Mapping[str, Any]) -> str:
     """The last output lines of a failed step; a compiler prints its errors last."""
-    said = str(result.get("stderr") or result.get("stdout") or "").strip()
-    lines = "\n".join(said.splitlines()[-LINES:])
+    output = str(result.get("stderr") or result.get("stdout") or "").strip()
+    lines = "\n".join(output.splitlines()[-LINES:])
     message = str(result.get("msg") or "").strip()
     if lines and message in ("", "non-zero return code"):
         return lines

@@ -298,7 +298,10 @@ def make_document(
         methods=tuple(t(f"method_{name}") for name in case_tables.METHODS),
         notes=tuple(_said(campaigns, lambda campaign: campaign.notes)),
         problems=tuple(
-            _said(campaigns, lambda campaign: map(campaign.results.told, campaign.results.problems))
+            _said(
+                campaigns,
+                lambda campaign: map(campaign.results.relative, campaign.results.problems),
+            )
         ),
         cases=tuple(map(named_record, cases)),
         has_facts=any(campaign.recorded.facts for campaign in campaigns),

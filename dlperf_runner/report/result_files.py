@@ -143,7 +143,7 @@ def documents(
     frame = results.frame
     cases = records(summarize(frame))
     notes = [*case_notes(frame, cases), *notes_on(cases, results), *results.notes]
-    problems = [results.told(problem) for problem in results.problems]
+    problems = [results.relative(problem) for problem in results.problems]
     short_names = {(m.workload.name, m.name): m.short_name for m in models}
     files = {
         "summary.csv": csv(map(named_record, cases), COLUMNS),

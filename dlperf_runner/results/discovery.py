@@ -107,7 +107,7 @@ def _whose(about: dict[str, Any], *, per_step: bool) -> Any:
 
 
 def _counted(unit: str) -> str | None:
-    """What the unit behind a rate says that it counts; None if it says nothing."""
+    """The things that the unit behind a rate counts; None if it does not say it."""
     what = unit.partition("/")[0].lower()
     if what in ("tok", "toks", "token", "tokens"):
         return TOKENS
@@ -205,58 +205,58 @@ def find(
     only files of a campaign that count; by default all. `scratch` gives a directory for the members
     of archives. Raises UserError if a source does not exist, or if a campaign is given together
     with something else."""
-    found = Found()
+    discovered = Found()
     for source in sources:
         _check(source, sources, statements)
     if is_campaign(sources[0]):
-        _find_records(sources[0], found, recorded)
-        return found
+        _find_records(sources[0], discovered, recorded)
+        return discovered
     seen: set[Path] = set()
     is_stated = statements != NOTHING
     matched: list[str] = []
     for source in sources:
         is_directory = holds_logs(source)
-        for place in _in_directory(source, found, scratch) if is_directory else _given(source):
+        for place in _in_directory(source, discovered, scratch) if is_directory else _given(source):
             if len(sources) > 1:
                 before = len(seen)
                 seen.add(place.path.resolve())
                 if len(seen) == before:
                     continue
             if not is_stated:
-                found.places.append(place)
+                discovered.places.append(place)
                 continue
             base = source if is_directory else source.parent
             below = place.path.relative_to(base).as_posix()
             matched.append(below)
             try:
-                found.places.append(place._replace(statement=statements.about(below)))
+                discovered.places.append(place._replace(statement=statements.about(below)))
             except UserError as error:
-                found.problems.append(error)
-    found.unused_patterns = statements.unused(matched)
-    return found
+                discovered.problems.append(error)
+    discovered.unused_patterns = statements.unused(matched)
+    return discovered
 
 
-def _find_records(campaign: Path, found: Found, recorded: Collection[str] | None) -> None:
-    rules = _rules(campaign, found.problems)
-    records = sorted(_records(campaign, found.problems), key=natural)
+def _find_records(campaign: Path, discovered: Found, recorded: Collection[str] | None) -> None:
+    rules = _rules(campaign, discovered.problems)
+    records = sorted(_records(campaign, discovered.problems), key=natural)
     files = None if recorded is None else grouped(recorded, os.path.dirname)
     for path in records:
         place = Place(path, is_record=True, rules=rules)
         if files is None:
-            found.places.append(place)
+            discovered.places.append(place)
             continue
         folder = path.parent.relative_to(campaign).as_posix()
-        beside = frozenset(map(os.path.basename, files.get(folder, ())))
-        if path.name in beside:
-            found.places.append(place._replace(files=beside))
+        names = frozenset(map(os.path.basename, files.get(folder, ())))
+        if path.name in names:
+            discovered.places.append(place._replace(files=names))
     if (campaign / "campaign.json").exists() and (campaign / "plan.json").exists():
         try:
             planned = read_plan(campaign)["runs"]
         except UserError as error:
-            found.problems.append(error)
+            discovered.problems.append(error)
             return
         directories = {path.parent for path in records}
-        found.missing += [
+        discovered.missing += [
             str(run["id"]) for run in planned if run_directory(campaign, run) not in directories
         ]
 
@@ -271,33 +271,32 @@ def _records(campaign: Path, problems: list[UserError]) -> Iterator[Path]:
 
 
 def holds_logs(source: Path) -> bool:
-    """Whether a source is a directory or an archive."""
     return source.is_dir() or stem_of_archive(source.name) is not None
 
 
-def _in_directory(directory: Path, found: Found, scratch: Scratch | None) -> Iterator[Place]:
+def _in_directory(directory: Path, discovered: Found, scratch: Scratch | None) -> Iterator[Place]:
     """The possible logs in a directory or an archive, in a stable order."""
     above, depth = [directory.resolve().name], len(directory.parts)
     if directory.is_dir():
-        files = _files(directory, found.problems, scratch)
+        files = _files(directory, discovered.problems, scratch)
     else:
         above, files = (
             [*directory.resolve().parts[:0:-1]],
-            _members(directory, found.problems, scratch),
+            _members(directory, discovered.problems, scratch),
         )
     for file in sorted(files, key=lambda file: natural(file.path)):
         path = file.path
         if file.is_campaign:
             reason = _VIEWS[CAMPAIGNS]
-            found.skipped.append(Skipped(path, reason, view=CAMPAIGNS, content=file.content))
+            discovered.skipped.append(Skipped(path, reason, view=CAMPAIGNS, content=file.content))
         elif file.reason is not None:
-            found.skipped.append(Skipped(path, file.reason))
+            discovered.skipped.append(Skipped(path, file.reason))
         elif _is_wanted(path.name):
             names = (*path.parts[depth:-1][::-1], *above)
             directories = tuple(stem_of_archive(name) or name for name in names)
             yield Place(path, is_record=False, directories=directories, content=file.content)
         elif not _OWN.fullmatch(path.name):
-            found.skipped.append(Skipped(path, "not the name of a log"))
+            discovered.skipped.append(Skipped(path, "not the name of a log"))
 
 
 def _is_wanted(name: str) -> bool:
@@ -346,19 +345,18 @@ def _check(source: Path, sources: Sequence[Path], statements: Statements) -> Non
 
 
 def run_at(
-    place: Place, models: Sequence[Model], own: Mapping[str, logs.Format]
+    place: Place, models: Sequence[Model], user_formats: Mapping[str, logs.Format]
 ) -> tuple[FoundRun, LogFile] | Skipped:
-    """The run at a place and its log. `own`: the formats of the user. Raises UserError if the run
-    cannot be identified."""
+    """The run at a place and its log. Raises UserError if the run cannot be identified."""
     if place.is_record:
         run = replace(planned_run(place.path, models), rules=place.rules, files=place.files)
         if run.why_not is None and not run.has(run.path.name):
             raise UserError("the log is not recorded in the manifest", where=str(run.path))
-        return run, LogFile(run.path, own.get(run.log_format))
+        return run, LogFile(run.path, user_formats.get(run.log_format))
     statement = place.statement or {}
-    first = named_formats(place.path, place.directories, models, statement, own)
+    first = named_formats(place.path, place.directories, models, statement, user_formats)
     # A user's expression may match lines of other formats, too.
-    log = LogFile(place.path, content=place.content, formats=(first, _known(), own))
+    log = LogFile(place.path, content=place.content, formats=(first, _formats(), user_formats))
     try:
         sample = sample_of(log, statement)
         if sample is None and (_is_result(place.path) or log.form is mllog.LINES):
@@ -383,20 +381,20 @@ def run_at(
 
 
 @functools.cache
-def _known() -> dict[str, logs.Format]:
+def _formats() -> dict[str, logs.Format]:
     """The formats of logs outside campaigns."""
     return {**logs.formats(), mllog.LINES.name: mllog.LINES}
 
 
 def _is_result(path: Path) -> bool:
-    """Whether a path is that of a log in a round of MLPerf."""
+    """True for the path of a log in a round of MLPerf."""
     named = _RESULT.fullmatch(path.name) is not None
     return named and path.parent.parent.parent.name == "results"
 
 
 def is_no_run(place: Place, log: LogFile, models: Sequence[Model]) -> bool:
-    """Whether a log that cannot be read as that of a run is one of nccl-tests, which stands for
-    itself, unless the user states which collective operation it is."""
+    """True for a log of nccl-tests, which stands for itself, unless the user states which
+    collective operation it is."""
     if place.is_record or log.form.name != BANDWIDTH_LOG:
         return False
     stated = (place.statement or {}).get("model")
@@ -439,9 +437,9 @@ def _entries(directory: Path, problems: list[UserError]) -> list[os.DirEntry[str
     try:
         return list(os.scandir(directory))
     except OSError as error:
-        found = error.strerror or str(error)
+        reason = error.strerror or str(error)
         problem = "the directory cannot be read"
-        problems.append(UserError(problem, where=str(directory), found=found))
+        problems.append(UserError(problem, where=str(directory), found=reason))
         return []
 
 
@@ -497,7 +495,7 @@ def _members(archive: Path, problems: list[UserError], scratch: Scratch | None) 
 
 
 def _may_be_read(name: str) -> bool:
-    """Whether a member of an archive may be a log, or a file of a campaign that counts."""
+    """True if a member of an archive may be a log, or a file of a campaign that counts."""
     return _is_wanted(name) or _OF_CAMPAIGN.fullmatch(name) is not None
 
 

@@ -71,7 +71,7 @@ class Results:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether a run failed, is missing or is invalid."""
+        """True if a run failed, is missing or is invalid."""
         copies = sum(run.copy_of is not None for run in self.runs)
         return bool(self.missing) or len(self.counted) < len(self.runs) - copies
 
@@ -79,7 +79,7 @@ class Results:
     def _above(self) -> re.Pattern[str]:
         return re.compile(rf"(?<![\w./-]){re.escape(str(self.directory))}/")
 
-    def told(self, text: object) -> str:
+    def relative(self, text: object) -> str:
         """A text with paths below the directory, so that it is the same wherever that lies."""
         return self._above.sub("", str(text)) if self.directory.parts else str(text)
 
@@ -181,7 +181,7 @@ def _about_skipped(results: Results) -> Iterator[str]:
 
 
 def _describes(path: Path) -> bool:
-    """Whether a file describes a system or a result in a round of MLPerf."""
+    """True if a file describes a system or a result in a round of MLPerf."""
     is_system = path.parent.name == "systems" and path.suffix == ".json"
     return is_system or path.name == "scaling.json"
 
@@ -275,7 +275,7 @@ def _counted(
     if measured is None or reading.log_sha256 is None:
         problem = reading.problem or UserError("the log was not read", where=str(run.path))
         results.problems.append(problem)
-        results.invalid[run.path] = results.told(problem)
+        results.invalid[run.path] = results.relative(problem)
         return None, results.invalid[run.path]
     why = "; ".join(reading.verdict.reasons) or None
     if why is None:
@@ -296,7 +296,7 @@ def _counted(
         results.not_judged[rule] = results.not_judged.get(rule, 0) + 1
     if reading.series is not None:
         results.series.append(reading.series)
-    results.logs |= dict.fromkeys(reading.contents, results.told(run.path))
+    results.logs |= dict.fromkeys(reading.contents, results.relative(run.path))
     return measured, why
 
 
@@ -328,7 +328,7 @@ def _stated(run: FoundRun, confirmed: Collection[str] | None) -> str | None:
 def _columns_of(
     run: FoundRun, digest: str | None, why: str | None, stated: str | None
 ) -> dict[str, Any]:
-    """What all rows of a run have in common."""
+    """The columns that all rows of a run have in common."""
     return {
         **dict(zip(CASE, run.case, strict=True)),
         "global_batch_size": run.global_batch_size,

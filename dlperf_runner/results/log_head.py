@@ -1,5 +1,5 @@
-"""What a log states about its run: the settings before its first steps, and what the program calls
-its network, its data and its options."""
+"""Settings that a log states before its first steps, and the names that its program has for the
+network, the data and the options."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def headers_of(log: LogFile, rank: str | None = None) -> list[logs.Header]:
 
 def head_of(headers: Iterable[logs.Header]) -> Mapping[str, Stated]:
     """The settings that the headers of a log state, by field; `by` names the line."""
-    found: dict[str, Stated] = {}
+    settings: dict[str, Stated] = {}
     for header in headers:
         for field, attribute in _FIELDS.items():
             value: Any = getattr(header, attribute)
             if value is not None:
-                found.setdefault(field, Stated(value, f"line {header.line} of the log"))
-    return found
+                settings.setdefault(field, Stated(value, f"line {header.line} of the log"))
+    return settings
 
 
 def batch_of(
@@ -143,7 +143,7 @@ def _plain(name: str) -> str:
 
 
 def same_network(a: str, b: str) -> bool:
-    """Whether two names can be of one network: rn50 and resnet50, bert-large-uncased and
+    """True if two names can be of one network: rn50 and resnet50, bert-large-uncased and
     bertlarge."""
     first, second = (re.sub(r"^rn(?=\d)", "resnet", _plain(name)) for name in (a, b))
     return first.startswith(second) or second.startswith(first)
@@ -218,10 +218,10 @@ def with_options(
 
 
 def _parallel(printed: Mapping[str, str], world_size: int) -> str | None:
-    """How the devices share the work: `fsdp`, or `fsdp, tp 8`; None if the log does not state it,
-    or they do not share it. The outermost data axis has no degree, which the number of devices
-    gives: the same settings on more nodes have the same text. In MaxText, -1 stands for all other
-    devices."""
+    """The way in which the devices share the work: `fsdp`, or `fsdp, tp 8`; None if the log does
+    not state it, or they do not share it. The outermost data axis has no degree, which the number
+    of devices gives: the same settings on more nodes have the same text. In MaxText, -1 stands for
+    all other devices."""
     sizes = {m[1]: int(size) for name, size in printed.items() if (m := _DEGREES.fullmatch(name))}
     of_devices = [size for name, size in sizes.items() if name not in ("ep", "vp")]
     left = max(1, world_size // math.prod(size for size in of_devices if size > 0))
@@ -245,7 +245,7 @@ def _recipe(printed: Mapping[str, str]) -> str:
 
 
 def _may_be_tf32(run: FoundRun, headers: Iterable[logs.Header]) -> bool:
-    """Whether a run that only its name calls fp32 may be one of TF32."""
+    """True if a run that only its name calls fp32 may be one of TF32."""
     if run.precision != "fp32" or "precision" in dict(run.stated_by):
         return False
     if not may_use_tf32(run.accelerator):

@@ -1,4 +1,4 @@
-"""What the path of a log says about its run: text in, values out. This module reads no file.
+"""Settings in the path of a log: text in, values out. This module reads no file.
 
 bz128/4n8g/rn50_b128_fp32_1.log         the published trees
 tf_gpu8_amp_bs256.txt                   the NGC report
@@ -46,11 +46,11 @@ BY_NAME = "the file name"
 
 
 class PathWords(NamedTuple):
-    """What a path says; None where it says nothing. `first` are the words before the first setting;
-    in the published layouts they name what ran. `others` are the words behind it. `by`: whose name
-    that is, the file's or, if it says no settings, that of a directory. `topology_directory` and
-    `batch_directories` say a topology and a batch size alone; `accelerator_directory` names it and
-    what it says."""
+    """The settings in a path; None where it has none. `first` are the words before the first
+    setting; in the published layouts they name what ran. `others` are the words behind it. `by`:
+    whose name that is, the file's or, if it says no settings, that of a directory.
+    `topology_directory` and `batch_directories` say a topology and a batch size alone;
+    `accelerator_directory` names it and what it says."""
 
     first: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ def stem_of(name: str) -> str | None:
 
 
 def words_of(stem: str, directories: Sequence[str]) -> PathWords:
-    """What the stem of a log's name and its directories, from the nearest up, say. Raises
+    """The settings in the stem of a log's name and in its directories, from the nearest up. Raises
     ValueError if the name contradicts itself."""
     above, repeat, of_directories = _of_directories(tuple(directories))
     words = _words_of_name(stem, BY_NAME)
@@ -94,25 +94,28 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
 
 @functools.lru_cache(maxsize=16)  # each name is asked for twice
 def _words_of_name(name: str, by: str) -> PathWords:
-    """What one name says."""
-    found: dict[str, Any] = {}
+    """The settings in one name."""
+    settings: dict[str, Any] = {}
     first: list[str] = []
     others: list[str] = []
     words = _split(name.lower())
     for at, word in enumerate(words):
         setting = _setting(word, is_last=at == len(words) - 1 > 0)
         if setting is None:
-            (others if found else first).append(word)
+            (others if settings else first).append(word)
             continue
         field, value = setting
-        if field == "batch_size" and not found and first and names().has_size(first[-1], word):
+        if field == "batch_size" and not settings and first and names().has_size(first[-1], word):
             first[-1] += f"-{word}"  # vit-b16 is a model
             continue
-        if found.setdefault(field, value) != value and {value, found[field]} != {"amp", "fp16"}:
-            raise ValueError(f"{by} says two values of {field}: {found[field]}, {value}")
+        if settings.setdefault(field, value) != value and {value, settings[field]} != {
+            "amp",
+            "fp16",
+        }:
+            raise ValueError(f"{by} says two values of {field}: {settings[field]}, {value}")
     if any(map(_NODES.fullmatch, words)):
-        found.pop("devices", None)  # of a node, or of all
-    return PathWords(tuple(first), tuple(others), by=by, **found)
+        settings.pop("devices", None)  # of a node, or of all
+    return PathWords(tuple(first), tuple(others), by=by, **settings)
 
 
 def _split(name: str) -> list[str]:
@@ -147,7 +150,7 @@ def _is_setting(word: str) -> bool:
 def _of_directories(
     directories: Sequence[str],
 ) -> tuple[PathWords | None, int | None, dict[str, Any]]:
-    """What the nearest directory that is named like a run says, the repeat that a directory says,
+    """The settings in the nearest directory that is named like a run, the repeat in a directory,
     and the fields of PathWords that the directories give."""
     above = next(filter(None, map(_named_like_a_run, directories)), None)
     repeat = next((int(m[1]) for m in map(_NUMBERED.fullmatch, directories) if m), None)
@@ -163,7 +166,7 @@ def _of_directories(
 
 
 def _named_like_a_run(directory: str) -> PathWords | None:
-    """What the name of a directory says, if it says several settings."""
+    """The settings in the name of a directory, if it has several."""
     try:
         words = _words_of_name(directory, f"the directory {directory}")
     except ValueError:

@@ -48,9 +48,9 @@ def named_run(
 
 
 def is_named_like_a_run(path: Path, directories: Sequence[str]) -> bool:
-    """Whether the name has the settings of a run. Such a file is damaged if it has no rates."""
-    found = _words_at(path, directories)
-    return found.batch_size is not None and found.precision is not None
+    """True if the name has the settings of a run. Such a file is damaged if it has no rates."""
+    path_words = _words_at(path, directories)
+    return path_words.batch_size is not None and path_words.precision is not None
 
 
 def _words_at(path: Path, directories: Sequence[str]) -> PathWords:
@@ -65,16 +65,20 @@ def named_formats(
     directories: Sequence[str],
     models: Sequence[Model],
     statement: Statement,
-    own: Mapping[str, logs.Format],
+    user_formats: Mapping[str, logs.Format],
 ) -> Mapping[str, logs.Format]:
     """The formats of the user's workloads that a statement, or else the path, names."""
-    if not own:
+    if not user_formats:
         return {}
-    found = _words_at(path, directories)
-    stated = [statement["model"].value] if "model" in statement else [*found.first, *found.others]
-    of_user = [model for model in models if model.workload.log_format in own]
+    path_words = _words_at(path, directories)
+    stated = (
+        [statement["model"].value]
+        if "model" in statement
+        else [*path_words.first, *path_words.others]
+    )
+    of_user = [model for model in models if model.workload.log_format in user_formats]
     forms = {m.workload.log_format for m in of_user if not {*stated}.isdisjoint(m.names)}
-    return {name: own[name] for name in sorted(forms)}
+    return {name: user_formats[name] for name in sorted(forms)}
 
 
 class _Identification:
@@ -88,11 +92,11 @@ class _Identification:
         self.words = path_words
         self.statement = statement
         self.asserted: list[tuple[str, str]] = []
-        found = _entry(log, path_words, models, statement, lambda: self.headers)
-        if found is None:
+        entry = _entry(log, path_words, models, statement, lambda: self.headers)
+        if entry is None:
             raise self._without_model()
-        self.entry = found
-        self.similar = _similar(found, models) if "model" in statement else None
+        self.entry = entry
+        self.similar = _similar(entry, models) if "model" in statement else None
 
     @property
     def rank(self) -> str | None:
@@ -119,7 +123,7 @@ class _Identification:
             precision = self._precision(accelerator)
         except _MissingError as error:
             raise self._all_missing(error) from None
-        repeat = self._agreed("repeat", self._said("repeat"))
+        repeat = self._agreed("repeat", self._stated_by_user_or_name("repeat"))
         parameters = tuple(self._stated_parameters())
         steps, warmup = self._stated("total_steps"), self._stated("warmup_steps")
         rule = self.entry.workload.rule
@@ -182,7 +186,7 @@ class _Identification:
 
     def _all_missing(self, first: _MissingError) -> UserError:
         """The error of all settings that nothing states, of which `first` is one."""
-        found, batch = {first.option: first}, None
+        errors, batch = {first.option: first}, None
         for find in (
             self._topology,
             lambda: self._batch_size(1),
@@ -192,20 +196,22 @@ class _Identification:
                 value = find()
                 batch = batch or (isinstance(value, int | float) and value)
             except _MissingError as error:
-                found.setdefault(error.option, error)
+                errors.setdefault(error.option, error)
             except UserError:
                 continue  # of what depends on a setting that is missing
         what = " and the ".join(
-            error.problem.removeprefix("cannot determine the ") for error in found.values()
+            error.problem.removeprefix("cannot determine the ") for error in errors.values()
         )
-        is_asked = batch or "--batch-size" in found
-        known = "" if is_asked else " (and --batch-size, if you know it)"
+        is_asked = batch or "--batch-size" in errors
+        optional = "" if is_asked else " (and --batch-size, if you know it)"
         return UserError(
             f"cannot determine the {what}",
             where=first.where,
-            expected=first.expected if len(found) == 1 else "a path like 4n8g/rn50_b128_fp32_1.log",
+            expected=first.expected
+            if len(errors) == 1
+            else "a path like 4n8g/rn50_b128_fp32_1.log",
             found=first.found,
-            hint=f"state {'it' if len(found) == 1 else 'them'} with {', '.join(found)}{known},"
+            hint=f"state {'it' if len(errors) == 1 else 'them'} with {', '.join(errors)}{optional},"
             " or in mapping.yml",
         )
 
@@ -214,28 +220,28 @@ class _Identification:
         stated = self.statement.get(field)
         return stated and int(stated.value)
 
-    def _said(self, field: str) -> Iterator[Stated]:
-        """What the user, the file name and the log say about a field."""
+    def _stated_by_user_or_name(self, field: str) -> Iterator[Stated]:
+        """The statements of the user and of the file name about a field."""
         if field in self.statement:
             yield self.statement[field]
         if (value := getattr(self.words, field, None)) is not None:
             yield Stated(value, self.words.by)
 
-    def _assert(self, name: str, said: Iterable[Stated]) -> None:
+    def _assert(self, name: str, statements: Iterable[Stated]) -> None:
         """Remember the first of these statements, which are not those of the log."""
-        for stated in [*said][:1]:
+        for stated in [*statements][:1]:
             by_path = stated.by.startswith(_DIRECTORY)
             self.asserted.append((name, "the directory name" if by_path else stated.by))
 
     def _in_log(self, field: str, *, needed: bool) -> Iterator[Stated]:
-        """What the log says, if that is needed or could contradict a statement."""
+        """The log's statement, if it is needed or could contradict another one."""
         if (needed or field in self.statement) and field in self.head:
             yield self.head[field]
 
-    def _agreed(self, field: str, said: Iterator[Stated] | Sequence[Stated]) -> Any:
+    def _agreed(self, field: str, statements: Iterator[Stated] | Sequence[Stated]) -> Any:
         """The value that all sources give; None if there is none."""
         first: Stated | None = None
-        for stated in said:
+        for stated in statements:
             first = first or stated
             if stated.value != first.value and not same_precision(stated.value, first.value):
                 raise UserError(
@@ -250,21 +256,21 @@ class _Identification:
         """The batch size per device; None if nothing states it and rates count no steps."""
         if self.entry.workload.unit == BANDWIDTH:
             return 1  # it has none
-        said = [Stated(size_of(d), f"{_DIRECTORY}{d}") for d in self.words.batch_directories]
-        said += self._said("batch_size")
+        statements = [Stated(size_of(d), f"{_DIRECTORY}{d}") for d in self.words.batch_directories]
+        statements += self._stated_by_user_or_name("batch_size")
         if stated := self.statement.get("global_batch_size"):
             shared = world_size * self._accumulated()
-            said.append(Stated(as_batch_size(stated.value / shared), stated.by))
-        self._assert("batch_size_per_device", said)
-        if not said or "batch_size" in self.statement:
+            statements.append(Stated(as_batch_size(stated.value / shared), stated.by))
+        self._assert("batch_size_per_device", statements)
+        if not statements or "batch_size" in self.statement:
             in_log, one_batch = batch_of(self.headers, self.log.form, world_size)
-            if in_log and not (said and said[0].value == one_batch):
-                said.append(in_log)
-        if any(stated.value == 0 for stated in said):
+            if in_log and not (statements and statements[0].value == one_batch):
+                statements.append(in_log)
+        if any(stated.value == 0 for stated in statements):
             raise UserError(
                 "the batch size must be at least 1", where=str(self.path), found=self.path.name
             )
-        batch = self._agreed("batch size", said)
+        batch = self._agreed("batch size", statements)
         if batch is None and self.log.form.rates_are_per == "step":
             raise self._missing("batch size", "a name like rn50_b128_fp32_1.log", "--batch-size")
         if batch is None:
@@ -278,14 +284,14 @@ class _Identification:
         return int(self.statement["accumulation_steps"].value)
 
     def _precision(self, accelerator: str | None) -> str:
-        said = [*self._said("precision")]
-        self._assert("precision", said)
-        if not said or said[0].value not in RECIPES:  # a log states these as a recipe
-            said += self._in_log("precision", needed=not said)
+        statements = [*self._stated_by_user_or_name("precision")]
+        self._assert("precision", statements)
+        if not statements or statements[0].value not in RECIPES:  # a log states these as a recipe
+            statements += self._in_log("precision", needed=not statements)
         dtypes = self.entry.workload.dtypes
-        if not said and len(dtypes) == 1 and self.headers:  # it would state another one
+        if not statements and len(dtypes) == 1 and self.headers:  # it would state another one
             return next(iter(dtypes))
-        precision = self._agreed("precision", said)
+        precision = self._agreed("precision", statements)
         if precision is None:
             raise self._missing("precision", "a name like rn50_b128_fp32_1.log", "--precision")
         if "|" not in str(precision):
@@ -308,31 +314,33 @@ class _Identification:
 
     def _accelerator(self) -> str | None:
         """The stated product, which may be more specific than the name: V100-SXM2-16GB and v100."""
-        said = [*self._said("accelerator")]
-        if found := self.words.accelerator_directory:
-            said.append(Stated(found[1], f"{_DIRECTORY}{found[0]}"))
-        self._assert("accelerator", said)
-        if not said:
+        statements = [*self._stated_by_user_or_name("accelerator")]
+        if directory := self.words.accelerator_directory:
+            statements.append(Stated(directory[1], f"{_DIRECTORY}{directory[0]}"))
+        self._assert("accelerator", statements)
+        if not statements:
             return None
-        first = str(said[0].value)
+        first = str(statements[0].value)
         parts = _PARTS.split(first.lower())
-        if any(str(other.value).lower() not in parts for other in said[1:]):
-            self._agreed("accelerator", said)
+        if any(str(other.value).lower() not in parts for other in statements[1:]):
+            self._agreed("accelerator", statements)
         return first or None
 
     @property
     def _nodes_are_assumed(self) -> bool:
-        """Whether only the number of devices is known, and 8 of them are taken for a node."""
-        said = "topology" in self.statement or self.words.topology or self.words.topology_directory
-        return self.words.devices is not None and not said
+        """True if only the number of devices is known, and 8 of them are taken for a node."""
+        is_stated = (
+            "topology" in self.statement or self.words.topology or self.words.topology_directory
+        )
+        return self.words.devices is not None and not is_stated
 
     def _topology(self) -> Topology:
-        said = []
+        statements = []
         if directory := self.words.topology_directory:
-            said.append(Stated(topology_of(directory), f"{_DIRECTORY}{directory}"))
-        said += self._said("topology")
-        topology: Topology | None = self._agreed("topology", said)
-        worlds = [Stated(topology.world_size, said[0].by)] if topology else []
+            statements.append(Stated(topology_of(directory), f"{_DIRECTORY}{directory}"))
+        statements += self._stated_by_user_or_name("topology")
+        topology: Topology | None = self._agreed("topology", statements)
+        worlds = [Stated(topology.world_size, statements[0].by)] if topology else []
         if self.words.devices is not None:
             worlds.append(Stated(self.words.devices, BY_NAME))
         if not worlds or "topology" in self.statement:
@@ -340,8 +348,8 @@ class _Identification:
         devices: int | None = self._agreed("number of devices", worlds)
         if topology is None:
             topology = self._from_devices(devices)
-            said = [Stated(topology, BY_NAME)] if self.words.devices is not None else []
-        self._assert("topology", said)
+            statements = [Stated(topology, BY_NAME)] if self.words.devices is not None else []
+        self._assert("topology", statements)
         return topology
 
     def _from_devices(self, devices: int | None) -> Topology:
@@ -374,13 +382,13 @@ class _Identification:
         )
 
     def _missing(
-        self, what: str, expected: str, option: str, found: str | None = None
+        self, what: str, expected: str, option: str, in_log: str | None = None
     ) -> _MissingError:
         return _MissingError(
             f"cannot determine the {what}",
             where=str(self.path),
             expected=expected,
-            found=found or self.path.name,
+            found=in_log or self.path.name,
             hint=f"state it with {option}, or in mapping.yml",
             option=option,
         )
@@ -409,20 +417,22 @@ def _unidentified(log: LogFile) -> UserError:
 
 def entry_of(run: FoundRun, form: logs.Format, models: Sequence[Model]) -> Model | None:
     """The model of a run, of the catalogue or of a program; None if a campaign's is unknown."""
-    found = next(
+    entry = next(
         (e for e in models if (e.workload.name, e.name) == (run.workload, run.model)), None
     )
-    if found is None and run.workload == workload_name(form):
+    if entry is None and run.workload == workload_name(form):
         return program_model(form, run.model, run.framework, _workloads(models))
-    return found
+    return entry
 
 
 def _similar(entry: Model, models: Sequence[Model]) -> str | None:
     """The name of a model of the catalogue that is spelt like that of an unknown one."""
-    known = {name for model in models for name in model.names}
-    if entry.name in known:
+    names_of_models = {name for model in models for name in model.names}
+    if entry.name in names_of_models:
         return None
-    return next(iter(difflib.get_close_matches(entry.name, sorted(known), 1, cutoff=0.85)), None)
+    return next(
+        iter(difflib.get_close_matches(entry.name, sorted(names_of_models), 1, cutoff=0.85)), None
+    )
 
 
 def _workloads(models: Sequence[Model]) -> dict[str, Workload]:
@@ -482,13 +492,13 @@ def _framework(
     another one."""
     possible = {entry.workload.framework for entry in same_format}
     possible |= {*log.form.frameworks}
-    said = (
+    statements = (
         [(statement["framework"].value, statement["framework"].by)]
         if statement.get("framework")
         else []
     )
-    said = said or [(w, BY_NAME) for w in (*path_words.first, *path_words.others)]
-    for word, by in said:
+    statements = statements or [(w, BY_NAME) for w in (*path_words.first, *path_words.others)]
+    for word, by in statements:
         named = names().framework_of(word)
         if named is None:
             continue

@@ -92,16 +92,16 @@ def about_names(runs: Iterable[FoundRun]) -> Iterator[str]:
 def about_starts(runs: Iterable[FoundRun]) -> Iterator[str]:
     """Notes on repeats of a case of which PMIx started some and mpirun others."""
     for several in grouped(runs, attrgetter("case")).values():
-        by = {way: [f"r{run.repeat}" for run in own] for way, own in _by_start(several).items()}
+        by = {way: [f"r{run.repeat}" for run in same] for way, same in _by_start(several).items()}
         if len(by) > 1:
-            started = " and ".join(f"{way} started {shortened(own)}" for way, own in by.items())
+            started = " and ".join(f"{way} started {shortened(same)}" for way, same in by.items())
             yield f"{several[0]}: pooled, although {started}"
 
 
 def about_other_starts(*campaigns: Iterable[FoundRun]) -> Iterator[str]:
     """Notes on cases whose MPI processes were started otherwise in the second of two campaigns."""
     first, second = (
-        {case: " and ".join(_by_start(own)) for case, own in grouped(runs, str).items()}
+        {case: " and ".join(_by_start(same)) for case, same in grouped(runs, str).items()}
         for runs in campaigns
     )
     for case, way in first.items():
@@ -111,8 +111,8 @@ def about_other_starts(*campaigns: Iterable[FoundRun]) -> Iterator[str]:
 
 def _by_start(runs: Iterable[FoundRun]) -> dict[str, list[FoundRun]]:
     """The runs by what started their processes; a program that does not use MPI has one way."""
-    found = grouped(runs, lambda run: "PMIx" if run.by_pmix else "mpirun")
-    return dict(sorted(found.items()))
+    groups = grouped(runs, lambda run: "PMIx" if run.by_pmix else "mpirun")
+    return dict(sorted(groups.items()))
 
 
 def _as_bases(readings: Sequence[Reading]) -> Iterator[Reading]:
@@ -143,7 +143,7 @@ def _parallel(run: FoundRun) -> str | None:
 
 
 def _but_parallelism(run: FoundRun) -> object:
-    """What runs have in common that differ at most in topology, repeat and parallelism."""
+    """The key of runs that differ at most in topology, repeat and parallelism."""
     parameters = {**read_parameters(run.parameters), "parallel": ""}
     batch = run.precision, run.batch_size_per_device
     return run.workload, run.model, run.source, run.accelerator, *batch, parameters_text(parameters)
@@ -273,11 +273,11 @@ def _apart_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path
 
 
 def _repeats_setting(word: str, run: FoundRun) -> bool:
-    """Whether a word says of a run what its identity has anyway: rn50, b128 or fp32."""
+    """True if a word says of a run what its identity has anyway: rn50, b128 or fp32."""
     field, value = setting_of(word) or ("", None)
-    own = {"batch_size": run.batch_size_per_device, "precision": run.precision}
-    if field in own:
-        return own[field] == value
+    settings = {"batch_size": run.batch_size_per_device, "precision": run.precision}
+    if field in settings:
+        return settings[field] == value
     return len(word) > 2 and same_network(word, run.model)
 
 

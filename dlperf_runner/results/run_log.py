@@ -63,12 +63,15 @@ def evidence_of(run: FoundRun) -> Evidence:
     devices, nodes = _telemetry(run)
     if not run.on_gpu:
         return Evidence(
-            nodes=run.topology.nodes, beside=run.beside, unsampled=run.unsampled, of_nodes=nodes
+            nodes=run.topology.nodes,
+            other_processes=run.other_processes,
+            unsampled=run.unsampled,
+            of_nodes=nodes,
         )
     return Evidence(
         on_gpu=True,
         nodes=run.topology.nodes,
-        beside=run.beside,
+        other_processes=run.other_processes,
         unsampled=run.unsampled,
         samples=devices,
         of_nodes=nodes,
@@ -118,8 +121,8 @@ def _xids(run: FoundRun) -> list[XidError] | None:
 
 
 def _health(run: FoundRun) -> Iterator[HealthReport]:
-    """What DCGM reported of the run's devices, and of all else on its nodes. DCGM numbers devices
-    as the driver does."""
+    """The reports of DCGM about the run's devices, which it numbers as the driver does, and about
+    all else on its nodes."""
     for host, devices in run.devices:
         for row in _rows(run, "health", host):
             names = ("entity", "system", "health", "message")
@@ -134,9 +137,9 @@ def _gpu_processes(run: FoundRun) -> Iterator[GpuProcess]:
         for row in _rows(run, "processes", host):
             names = ("device", "pid", "uid", "run_uid", "age_s", "run_age_s")
             device, *numbers = (finite_number(row.get(name)) for name in names)
-            known = [number for number in numbers if number is not None]
-            if device in devices and len(known) == len(numbers):
-                yield GpuProcess(host, int(device), *known)
+            values = [number for number in numbers if number is not None]
+            if device in devices and len(values) == len(numbers):
+                yield GpuProcess(host, int(device), *values)
 
 
 def _path(run: FoundRun, kind: str, host: str) -> Path:
@@ -232,7 +235,8 @@ class Reading:
 
     @property
     def contents(self) -> tuple[str, ...]:
-        """What only copies of the log have in common: its bytes, and its rates."""
+        """The digests that only copies of the log have in common: of its bytes, and of its
+        rates."""
         digests = {"SHA-256": self.log_sha256, "rates": self.rates}
         return tuple(f"{kind}:{digest}" for kind, digest in digests.items() if digest)
 
@@ -241,8 +245,8 @@ def read_all(
     places: Iterable[Place], models: Sequence[Model], with_series: bool = False
 ) -> list[Reading | Skipped]:
     """Find and measure the runs at some places; Skipped for each file that is no benchmark log."""
-    own = _formats_of(models)
-    readings = [_reading(place, models, own) for place in places]
+    user_formats = _formats_of(models)
+    readings = [_reading(place, models, user_formats) for place in places]
     of_runs = [reading for reading in readings if isinstance(reading, Reading)]
     judged = _steadiness([reading.series for reading in of_runs if reading.series])
     for reading in of_runs:
@@ -259,15 +263,15 @@ def _formats_of(models: Sequence[Model]) -> dict[str, logs.Format]:
 
 
 def _reading(
-    place: Place, models: Sequence[Model], own: Mapping[str, logs.Format]
+    place: Place, models: Sequence[Model], user_formats: Mapping[str, logs.Format]
 ) -> Reading | Skipped:
     try:
-        found = run_at(place, models, own)
+        located = run_at(place, models, user_formats)
     except UserError as error:
         return Reading(None, problem=error)
-    if isinstance(found, Skipped):
-        return found
-    run, log = found
+    if isinstance(located, Skipped):
+        return located
+    run, log = located
     if run.why_not is not None:
         return Reading(run)
     try:
@@ -295,7 +299,7 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
         run.first_step,
         run.log_every,
     )
-    measured, found, left_out = measure(
+    measured, counted, left_out = measure(
         log.form,
         content,
         rule,
@@ -312,20 +316,20 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
     )
     if entry is not None and entry.transformer is not None and expected.sequence_length is not None:
         measured.measurements += _model_flops(measured, run, entry.transformer, expected)
-    rates, scale = found.samples_per_second, world_scale(rule, expected)
+    rates, scale = counted.samples_per_second, world_scale(rule, expected)
     series = RunSeries(
         run,
-        steps=tuple(found.steps),
+        steps=tuple(counted.steps),
         samples_per_second=tuple(rates if scale == 1 else [rate * scale for rate in rates]),
-        unix_times=tuple(found.unix_times),
-        losses=tuple(found.losses),
+        unix_times=tuple(counted.unix_times),
+        losses=tuple(counted.losses),
         warmup_steps=left_out,
         total_steps=rule.total_steps,
         unit=per_second(expected.unit),
     )
     measured.measurements += _energy(evidence, series, measured, expected)
     rules = run.rules or catalogued_rules()
-    verdict = judge(evidence, found.steps, found.losses, rules, measured.skipped)
+    verdict = judge(evidence, counted.steps, counted.losses, rules, measured.skipped)
     return Reading(run, measured, digest, None, series, verdict, _digest(series.samples_per_second))
 
 
@@ -422,7 +426,7 @@ def _digest(rates: tuple[float, ...]) -> str | None:
 
 
 def _has_its_own_steps(run: FoundRun, entry: Model) -> bool:
-    """Whether nobody says how many steps the log has: no publication, no user."""
+    """True if neither a publication nor the user says how many steps the log has."""
     is_stated = entry.is_published or entry.workload.log_pattern is not None
     return not is_stated and "total_steps" not in dict(run.stated_by)
 
@@ -464,11 +468,11 @@ def _steadiness(series: Sequence[RunSeries]) -> Iterator[tuple[Measurement, ...]
     which is much faster."""
     window = attrgetter("steps", "warmup_steps", "total_steps")
     together = grouped(range(len(series)), lambda index: window(series[index]))
-    found: dict[int, tuple[Measurement, ...]] = {}
+    by_index: dict[int, tuple[Measurement, ...]] = {}
     for indices in together.values():
         one = series[indices[0]]
         rates = [series[index].samples_per_second for index in indices]
         judged = steadiness(one.steps, rates, one.warmup_steps, one.total_steps)
         for index, run in zip(indices, judged, strict=True):
-            found[index] = tuple(measurements(run)) if run else ()
-    return (found[index] for index in range(len(series)))
+            by_index[index] = tuple(measurements(run)) if run else ()
+    return (by_index[index] for index in range(len(series)))

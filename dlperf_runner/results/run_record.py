@@ -78,7 +78,7 @@ class FoundRun:
     hosts: tuple[str, ...] = ()
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
     nccl: tuple[tuple[str, str], ...] = ()
-    beside: tuple[OtherProcess, ...] = ()
+    other_processes: tuple[OtherProcess, ...] = ()
     unsampled: tuple[tuple[str, float], ...] = ()  # until when hosts without full telemetry had it
     rules: ValidityRules | None = None
     on_gpu: bool = False  # according to the plan
@@ -86,7 +86,7 @@ class FoundRun:
     files: frozenset[str] | None = None  # names of the files beside run.json that count; None: all
 
     def has(self, name: str) -> bool:
-        """Whether a file of the run counts. Names of compressed files are as before."""
+        """True if a file of the run counts. Names of compressed files are as before."""
         return self.files is None or not self.files.isdisjoint((name, name.removesuffix(".gz")))
 
     def source_of(self, setting: str) -> str:
@@ -182,7 +182,7 @@ def planned_run(path: Path, models: Sequence[Model]) -> FoundRun:
         hosts=_hosts(document, outcome),
         devices=_devices(outcome),
         nccl=_nccl(document),
-        beside=_other_processes(outcome),
+        other_processes=_other_processes(outcome),
         unsampled=_unsampled(outcome),
         by_pmix=outcome.get("mpi") == "pmix",
     )
@@ -222,26 +222,26 @@ def _parameters(document: Mapping[str, Any], entries: Sequence[Model], source: s
 
 
 def _facts(outcome: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What each node reported of itself."""
+    """The facts that each node reported of itself."""
     hosts = outcome.get("hosts")
     facts = hosts.values() if isinstance(hosts, dict) else ()
-    return [own for own in facts if isinstance(own, dict)]
+    return [node for node in facts if isinstance(node, dict)]
 
 
 def _driver(outcome: Mapping[str, Any]) -> str | None:
-    return _joined(own["driver"] for own in _facts(outcome) if own.get("driver"))
+    return _joined(node["driver"] for node in _facts(outcome) if node.get("driver"))
 
 
 def _gpus(outcome: Mapping[str, Any]) -> list[list[str]]:
     """The products of the GPUs of each node that reported some."""
-    found = [own.get("gpus") for own in _facts(outcome)]
-    return [list(map(str, names)) for names in found if names and isinstance(names, list)]
+    products = [node.get("gpus") for node in _facts(outcome)]
+    return [list(map(str, names)) for names in products if names and isinstance(names, list)]
 
 
 def _products(outcome: Mapping[str, Any]) -> str | None:
-    found = [short_product(name) for names in _gpus(outcome) for name in names]
+    products = [short_product(name) for names in _gpus(outcome) for name in names]
     silent = len(_facts(outcome)) > len(_gpus(outcome))
-    return _joined([*found, *(["unknown"] if found and silent else [])])
+    return _joined([*products, *(["unknown"] if products and silent else [])])
 
 
 def _joined(values: Iterable[object]) -> str | None:
@@ -285,8 +285,8 @@ def _devices(outcome: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], .
 
 def _other_processes(outcome: Mapping[str, Any]) -> tuple[OtherProcess, ...]:
     """The processes that the supervisors saw; malformed entries are skipped."""
-    found = outcome.get("beside")
-    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    recorded = outcome.get("beside")
+    rows = [row for row in recorded if isinstance(row, dict)] if isinstance(recorded, list) else []
     return tuple(
         OtherProcess(str(row["host"]), row["uid"], str(row["command"]), float(row["cores"]))
         for row in rows
@@ -327,6 +327,6 @@ def _count_of(path: Path, document: Mapping[str, Any], key: str, least: int = 1)
 
 
 def _bad_key(path: Path, document: Mapping[str, Any], key: str, expected: str) -> UserError:
-    found = json.dumps(document[key])[:80] if key in document else "none"
+    value = json.dumps(document[key])[:80] if key in document else "none"
     problem = f"the run record has an invalid {key}"
-    return UserError(problem, where=str(path), expected=expected, found=found)
+    return UserError(problem, where=str(path), expected=expected, found=value)

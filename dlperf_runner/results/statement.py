@@ -1,4 +1,4 @@
-"""What a user states about logs that say too little: options of the command line, and mapping.yml.
+"""Statements of a user about logs that say too little: options, and mapping.yml.
 
     logs:
       "a100/{topology}/run{repeat}.log": {model: resnet50v1b, precision: fp16, batch_size: 256}
@@ -104,8 +104,8 @@ def _is_pattern(value: str) -> str:
     try:
         _expression(value)
     except ValueError as error:
-        known = f"one of {listed(Fields.model_fields)}"
-        raise entry_error("unknown placeholder", known, str(error)) from None
+        fields = f"one of {listed(Fields.model_fields)}"
+        raise entry_error("unknown placeholder", fields, str(error)) from None
     except re.error as error:
         raise entry_error("invalid pattern", "each placeholder once", str(error)) from None
     return value
@@ -155,11 +155,11 @@ class Statements:
     file: str = MAPPING
 
     def about(self, path: str) -> Statement:
-        """What is stated about the log with this path below the given directory. Raises UserError
-        if two statements contradict each other."""
-        found: dict[str, Stated] = {}
-        for name, stated in self._of(path):
-            first = found.setdefault(name, stated)
+        """The statements about the log with this path below the given directory. Raises UserError
+        if two of them contradict each other."""
+        statement: dict[str, Stated] = {}
+        for name, stated in self._all(path):
+            first = statement.setdefault(name, stated)
             if first.value != stated.value:
                 raise UserError(
                     f"two statements about the {words(name)} contradict each other",
@@ -167,9 +167,9 @@ class Statements:
                     expected=f"{first.value} ({first.by})",
                     found=f"{stated.value} ({stated.by})",
                 )
-        return found
+        return statement
 
-    def _of(self, path: str) -> Iterator[tuple[str, Stated]]:
+    def _all(self, path: str) -> Iterator[tuple[str, Stated]]:
         for name, value in _given(self.options):
             yield name, Stated(value, f"--{name.replace('_', '-')}")
         for pattern, fields in self.mapping.logs.items() if self.mapping else ():
@@ -242,9 +242,9 @@ def statements_of(options: Mapping[str, str], mapping: Path | None = None) -> St
 def checked(statements: Statements, sources: Sequence[Path]) -> Statements:
     """The statements about logs in these sources: with the mapping.yml of a directory, unless there
     is another mapping. Raises UserError if a statement names an unknown framework or precision."""
-    own = sources[0] / MAPPING
-    if statements.mapping is None and len(sources) == 1 and own.is_file():
-        statements = replace(statements, mapping=read_entry(own, PathMapping), file=MAPPING)
+    path = sources[0] / MAPPING
+    if statements.mapping is None and len(sources) == 1 and path.is_file():
+        statements = replace(statements, mapping=read_entry(path, PathMapping), file=MAPPING)
     _check_names(statements.options, "--")
     _check_expression(statements)
     for pattern, fields in statements.mapping.logs.items() if statements.mapping else ():
@@ -277,8 +277,8 @@ def _check_expression(statements: Statements) -> None:
 
 def _check_names(fields: Fields, where: str) -> None:
     frameworks = {w for f in names().frameworks for w in names().of_framework(f)}
-    known = {"framework": sorted(frameworks), "precision": names().precisions}
-    for name, values in known.items():
+    allowed = {"framework": sorted(frameworks), "precision": names().precisions}
+    for name, values in allowed.items():
         value = getattr(fields, name)
         if value is not None and value not in values:
             raise UserError(

@@ -23,8 +23,8 @@ def schedulers() -> dict[str, Scheduler]:
     modules = [
         importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)
     ]
-    found = [module.SCHEDULER for module in modules if hasattr(module, "SCHEDULER")]
-    return {each.name: each for each in found}
+    defined = [module.SCHEDULER for module in modules if hasattr(module, "SCHEDULER")]
+    return {each.name: each for each in defined}
 
 
 def scheduler(name: str) -> Scheduler:
@@ -36,5 +36,5 @@ def scheduler(name: str) -> Scheduler:
 
 def here(name: str, environment: Mapping[str, str]) -> Scheduler:
     """The same, or that for steps if the runner is in an allocation."""
-    own = scheduler(name)
-    return own.steps if own.steps and environment.get(own.given) else own
+    named = scheduler(name)
+    return named.steps if named.steps and environment.get(named.given) else named

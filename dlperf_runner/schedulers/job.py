@@ -339,7 +339,7 @@ def _by_pmix(scheduler: Scheduler, run: Run, directory: Path, places: Places) ->
 
 def _pyxis_options(command: Mapping[str, Any], directory: Path, places: Places) -> list[str]:
     """The options of srun for a container in which the script of a run starts again."""
-    argv, own = command["argv"], [f"--container-workdir={directory}"]
+    argv, options = command["argv"], [f"--container-workdir={directory}"]
     if argv[0] == "srun" and "inside" not in command:
         raise UserError(
             "the plan was made by an earlier version",
@@ -349,8 +349,8 @@ def _pyxis_options(command: Mapping[str, Any], directory: Path, places: Places) 
         )
     for option in argv[1 : -len(command["inside"]["argv"])] if argv[0] == "srun" else ():
         mounts = option.replace("-mounts=", f"-mounts={directory}:{directory},", 1)
-        own.append(mounts if option.startswith("--container-mounts=") else option)
-    return [word(places.localized(option)) for option in own] if len(own) > 1 else []
+        options.append(mounts if option.startswith("--container-mounts=") else option)
+    return [word(places.localized(option)) for option in options] if len(options) > 1 else []
 
 
 def places_of(run: Run, places: Places) -> Places:
@@ -471,8 +471,10 @@ def pmix_script(
     """The script that tests PMIx on all nodes of a job, with a sum over MPI. Its arguments are the
     names of the nodes. It fails if processes do not find each other. Empty if no run can use PMIx.
     """
-    found = [(run, of_each_rank(scheduler, run)) for run in runs]
-    run, command = next(((run, own) for run, own in found if own), (runs[0], None))
+    commands = [(run, of_each_rank(scheduler, run)) for run in runs]
+    run, command = next(
+        ((run, each_rank) for run, each_rank in commands if each_rank), (runs[0], None)
+    )
     if command is None or asked.options.get("mpirun"):
         return ""
     variables = [f"{name}={value}" for name, value in command["env"].items()]

@@ -156,10 +156,10 @@ def _gpus(gres: str) -> int:
 
 def job_id(output: str) -> str:
     """The ID that `sbatch --parsable` prints: `12`, or `12;cluster`."""
-    found = re.match(r"(\d+)(?:;|\s|$)", output)
-    if not found:
+    match = re.match(r"(\d+)(?:;|\s|$)", output)
+    if not match:
         raise UserError("sbatch printed no job ID", expected="a number", found=output.strip())
-    return found[1]
+    return match[1]
 
 
 def states(output: str) -> tuple[JobState, ...]:

@@ -45,8 +45,8 @@ class Spread:
     def between(self) -> float:
         """The standard deviation between campaigns, 0.005 for 0.5 %. 0 if the campaigns differ by
         no more than their runs explain."""
-        own = self.variance_within / self.runs_per_campaign
-        return math.sqrt(max(0.0, self.variance_of_means - own))
+        explained = self.variance_within / self.runs_per_campaign
+        return math.sqrt(max(0.0, self.variance_of_means - explained))
 
     @property
     def within(self) -> float:
@@ -82,12 +82,12 @@ def between_interval(spread: Spread) -> ConfidenceInterval:
     from scipy.special import chdtri, fdtri
 
     free, free_within = spread.campaigns - 1, spread.runs - spread.campaigns
-    own = spread.variance_within / spread.runs_per_campaign
+    of_runs = spread.variance_within / spread.runs_per_campaign
     tail = (1 - LEVEL) / 2
 
     def end(tail_above: float) -> float:
         """The variance whose upper tail has that probability; chdtri takes upper tails."""
-        explained = own * float(fdtri(free, free_within, 1 - tail_above))
+        explained = of_runs * float(fdtri(free, free_within, 1 - tail_above))
         scale = free / float(chdtri(free, tail_above))
         return math.sqrt(max(0.0, (spread.variance_of_means - explained) * scale))
 

@@ -47,16 +47,16 @@ class ChangePoint:
 
 def change_points(values: Sequence[float]) -> list[ChangePoint]:
     """The change points of values in time order."""
-    found: dict[int, float] = {}
+    p_values: dict[int, float] = {}
     start = 0
     while (change := first_change(values[start:])) is not None:
         place, _, p_value = change
         start += place
-        found[start] = p_value
-    ends = [0, *found, len(values)]
-    levels = [median(values[a:b]) for a, b in pairwise(ends)] if found else []
+        p_values[start] = p_value
+    ends = [0, *p_values, len(values)]
+    levels = [median(values[a:b]) for a, b in pairwise(ends)] if p_values else []
     return [
-        ChangePoint(index, levels[n], levels[n + 1], found[index])
+        ChangePoint(index, levels[n], levels[n + 1], p_values[index])
         for n, index in enumerate(ends[1:-1])
     ]
 
@@ -76,8 +76,8 @@ def first_change(values: Sequence[float]) -> tuple[int, int, float] | None:
     if not len(above):
         return None
     look = int(looks[above[0]])
-    (own,) = np.nonzero(looks == look)
-    best = own[np.nanargmax(statistics[own])]
+    (splits,) = np.nonzero(looks == look)
+    best = splits[np.nanargmax(statistics[splits])]
     p_value = 2 * float(stdtr(look - 2, -statistics[best] / _WIDER))
     return int(before[best]), look, LEVEL * p_value * look**2 / _SPENT
 
@@ -112,6 +112,6 @@ def _student(
     rest = np.maximum(squares[looks] - before * left**2 - after * right**2, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.sqrt(rest / (looks - 2) * (1 / before + 1 / after))
-        found: np.ndarray[Any, Any] = np.abs(left - right) / error
-    found[np.abs(left - right) < SMALLEST * np.abs(left + values[0])] = 0.0
-    return found
+        statistics: np.ndarray[Any, Any] = np.abs(left - right) / error
+    statistics[np.abs(left - right) < SMALLEST * np.abs(left + values[0])] = 0.0
+    return statistics

@@ -160,8 +160,8 @@ def _varies_alone(group: Iterable[Case], axis: str) -> bool:
     """True if cases on one topology differ in this chosen setting and in no other. A published
     matrix may have a batch size of its own for each precision, which compares neither."""
     others = [name for name in (*TOPOLOGY, *CHOSEN) if name != axis]
-    known = (case for case in group if case[axis] is not None)
-    alike = grouped(known, itemgetter(*others)).values()
+    stated = (case for case in group if case[axis] is not None)
+    alike = grouped(stated, itemgetter(*others)).values()
     return any(len({case[axis] for case in cases}) > 1 for cases in alike)
 
 

@@ -187,8 +187,8 @@ def _drawn(
     drawn = (*_middles(size, resamples, random), *_middles(base_size, resamples, random))
     shape = (size, size, base_size, base_size)
     # Encode each row as one number: np.unique on rows is ten times slower.
-    found, times = np.unique(np.ravel_multi_index(drawn, shape), return_counts=True)
-    places = np.array(np.unravel_index(found, shape))
+    codes, times = np.unique(np.ravel_multi_index(drawn, shape), return_counts=True)
+    places = np.array(np.unravel_index(codes, shape))
     return places[:2], places[2:], times
 
 
@@ -234,8 +234,8 @@ def _subset_sums(numbers: tuple[int, ...], size: int) -> NDArray[np.float64]:
     counts[0, 0] = 1
     for number in numbers:
         counts[1:, number:] += counts[:-1, :-number].copy()
-    found: NDArray[np.float64] = counts[size]
-    return found
+    by_sum: NDArray[np.float64] = counts[size]
+    return by_sum
 
 
 @cache

@@ -145,11 +145,11 @@ def _is_superlinear(case: Record) -> bool:
     return efficiency is not None and efficiency > 1 + NOTEWORTHY
 
 
-def _about_printed_flops(mine: Runs) -> Iterator[str]:
+def _about_printed_flops(cases: Runs) -> Iterator[str]:
     """Contradictions between what the program computed and what follows from its rate."""
     others: dict[str, str] = {}  # by topology; the runs of a case hardly differ in this
     peaks: dict[str, str] = {}
-    for case, runs in mine:
+    for case, runs in cases:
         topology = topology_text(case)
         for run in runs:
             ratio, printed, peak = map(run.get, (LOG_TFLOPS_RATIO, LOG_TFLOPS, PEAK_TFLOPS))
@@ -175,10 +175,10 @@ def _about_printed_flops(mine: Runs) -> Iterator[str]:
         )
 
 
-def _about_outliers(mine: Runs) -> Iterator[str]:
+def _about_outliers(cases: Runs) -> Iterator[str]:
     far = [
         f"{topology_text(case)} r{run['repeat']} ({run[SAMPLES_PER_SECOND]:g})"
-        for case, runs in mine
+        for case, runs in cases
         for run, flagged in zip(runs, outliers([r[SAMPLES_PER_SECOND] for r in runs]), strict=True)
         if flagged and _distance(run, case) > NOTEWORTHY
     ]
@@ -191,10 +191,10 @@ def _distance(run: Record, case: Record) -> float:
     return abs(run[SAMPLES_PER_SECOND] / middle - 1) if middle > 0 else 0.0
 
 
-def _about_steadiness(mine: Runs) -> Iterator[str]:
+def _about_steadiness(cases: Runs) -> Iterator[str]:
     early: list[str] = []
     drifting: list[str] = []
-    for case, runs in mine:
+    for case, runs in cases:
         for run in runs:
             name = f"{topology_text(case)} r{run['repeat']}"
             if run.get("window_began_early"):
@@ -212,41 +212,41 @@ def _about_steadiness(mine: Runs) -> Iterator[str]:
         yield f"the rate drifts within the measured window: {shortened(drifting)}"
 
 
-def _about_estimators(mine: Runs) -> Iterator[str]:
-    number = sum(len(runs) for _, runs in mine)
-    found = [
+def _about_estimators(cases: Runs) -> Iterator[str]:
+    number = sum(len(runs) for _, runs in cases)
+    unlike = [
         (apart, case, run)
-        for case, runs in mine
+        for case, runs in cases
         for run in runs
         if (values := _by_estimator(run).values())
         and (apart := max(values) / min(values) - 1) > DISAGREEMENT
     ]
-    if found:
-        apart, case, run = max(found, key=lambda entry: entry[0])
+    if unlike:
+        apart, case, run = max(unlike, key=lambda entry: entry[0])
         shown = ", ".join(f"{name} {value:g}" for name, value in _by_estimator(run).items())
         yield (
-            f"the estimators disagree by more than {100 * DISAGREEMENT:.0f} % in {len(found)} of"
+            f"the estimators disagree by more than {100 * DISAGREEMENT:.0f} % in {len(unlike)} of"
             f" {number} runs; the largest difference is {100 * apart:.1f} %, in"
             f" {topology_text(case)} r{run['repeat']}: {shown}"
         )
 
 
-def _about_warmup_lines(mine: Runs) -> Iterator[str]:
-    found = [
+def _about_warmup_lines(cases: Runs) -> Iterator[str]:
+    early = [
         f"{topology_text(case)} {most:g}"
-        for case, runs in mine
+        for case, runs in cases
         if (most := max(run.get(WARMUP_LINES) or 0 for run in runs))
     ]
-    if found:
+    if early:
         yield (
             f"{MEAN_OF_LINES}, the published estimator, counts lines that begin in the warm-up;"
-            f" lines per run: {shortened(found)}"
+            f" lines per run: {shortened(early)}"
         )
 
 
-def _about_intervals(found: Sequence[Record]) -> Iterator[str]:
+def _about_intervals(cases: Sequence[Record]) -> Iterator[str]:
     """The interval for each number of runs, and its coverage."""
-    for repeats in sorted({case["repeats"] for case in found} - {1}):
+    for repeats in sorted({case["repeats"] for case in cases} - {1}):
         rank, coverage = median_rank(repeats)
         # 93.75, and 50 instead of 50.00
         share = f"{100 * coverage:.2f}".rstrip("0").rstrip(".")

@@ -117,12 +117,12 @@ def _t_interval(
 def pooled_interval(ratios: Sequence[LogRatio]) -> ConfidenceInterval:
     """The interval of the mean relative difference of several cases, each with the same weight.
     NaN if no case has an error."""
-    known = [ratio for ratio in ratios if not math.isnan(ratio.error)]
-    if not known:
+    certain = [ratio for ratio in ratios if not math.isnan(ratio.error)]
+    if not certain:
         return UNKNOWN
-    error, freedom = _welch(*((ratio.error**2, ratio.freedom) for ratio in known))
-    mean = fmean(ratio.value for ratio in known)
-    return LogRatio(mean, error / len(known), freedom).interval(LEVEL)
+    error, freedom = _welch(*((ratio.error**2, ratio.freedom) for ratio in certain))
+    mean = fmean(ratio.value for ratio in certain)
+    return LogRatio(mean, error / len(certain), freedom).interval(LEVEL)
 
 
 def published_interval(
@@ -157,20 +157,25 @@ def published_ratio(
     value = math.log(median(values) / published)
     if len(values) < LEAST_RUNS:
         return LogRatio(value, math.nan, math.nan)
-    own = variance([math.log(value) for value in values])
+    measured = variance([math.log(value) for value in values])
     size, freedom = len(values), float(len(values) - 1)
     if len(runs) > 1:
         other = variance([math.log(value) for value in runs])
-        parts = ((own * of_median(size), freedom), (other * of_median(len(runs)), len(runs) - 1))
+        parts = (
+            (measured * of_median(size), freedom),
+            (other * of_median(len(runs)), len(runs) - 1),
+        )
         return LogRatio(value, *_welch(*parts))
-    return LogRatio(value, math.sqrt(own * (of_median(size) + of_median(repeats or 1))), freedom)
+    return LogRatio(
+        value, math.sqrt(measured * (of_median(size) + of_median(repeats or 1))), freedom
+    )
 
 
 def mean_of_factors(factors: Sequence[float]) -> LogRatio:
     """The mean of the logarithms of factors; its error is NaN for fewer than 2."""
     value = fmean(map(math.log, factors))
-    known = _of_mean(factors) if len(factors) > 1 else None
-    return LogRatio(value, math.sqrt(known[0]) if known else math.nan, len(factors) - 1)
+    spread = _of_mean(factors) if len(factors) > 1 else None
+    return LogRatio(value, math.sqrt(spread[0]) if spread else math.nan, len(factors) - 1)
 
 
 def total(ratios: Sequence[LogRatio]) -> LogRatio:

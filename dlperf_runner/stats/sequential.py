@@ -29,8 +29,8 @@ Decide = Callable[[ConfidenceInterval], str]
 
 @dataclass(frozen=True)
 class Gate:
-    """What is judged: `margin` below the target is still good (0.05 for 5 %). `error` is the
-    probability of a wrong verdict of one look, of either kind."""
+    """A limit on which runs are judged: `margin` below the target is still good (0.05 for 5 %).
+    `error` is the probability of a wrong verdict of one look, of either kind."""
 
     margin: float
     error: float
@@ -109,7 +109,7 @@ def pooled_deviation(samples: Sequence[Sequence[float]]) -> float:
 
 @dataclass(frozen=True)
 class Promise:
-    """What the planned runs must reach: a good unit passes with `good_passes`, and one that is
+    """The power of the planned runs: a good unit passes with `good_passes`, and one that is
     `slow` (0.07 for 7 %) fails with `slow_fails`."""
 
     good_passes: float

@@ -199,13 +199,13 @@ def _speedups(table: pd.DataFrame, samples: Mapping[Any, Sequence[float]]) -> pd
     base_of = _base_cases(table)
     cases = dict(zip(table.index, records(table), strict=True))
     for case, base in base_of.items():
-        own, of_base = cases[case], cases[base]
+        of_case, of_base = cases[case], cases[base]
         speedup, interval = math.nan, UNKNOWN
         if of_base[_MEDIAN] > 0:
-            speedup = own[_MEDIAN] / of_base[_MEDIAN]
+            speedup = of_case[_MEDIAN] / of_base[_MEDIAN]
             interval = _speedup_interval(samples[case], samples[base], is_base=case == base)
         speedups = (speedup, interval.low, interval.high)
-        scale = of_base["world_size"] / own["world_size"]
+        scale = of_base["world_size"] / of_case["world_size"]
         efficiencies = (value * scale for value in speedups)
         rows.append((topology_text(of_base), of_base["world_size"], *speedups, *efficiencies))
     return pd.DataFrame(rows, columns=_OF_BASE, index=base_of.index)

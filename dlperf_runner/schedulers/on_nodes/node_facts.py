@@ -39,11 +39,11 @@ def lines_of(path: str) -> list[str]:
 def distribution() -> str:
     """`Debian 12.8`; os-release has only 12."""
     pairs = (line.partition("=") for line in lines_of("/etc/os-release"))
-    told = {key: value.strip().strip("\"'") for key, _, value in pairs}
-    name = re.sub(r" GNU/Linux$", "", told.get("NAME", ""))
-    version = told.get("VERSION_ID", "")
+    release = {key: value.strip().strip("\"'") for key, _, value in pairs}
+    name = re.sub(r" GNU/Linux$", "", release.get("NAME", ""))
+    version = release.get("VERSION_ID", "")
     exact = "".join(lines_of("/etc/debian_version")[:1])
-    is_exact = told.get("ID") == "debian" and re.match(r"[0-9]+\.[0-9]+$", exact)
+    is_exact = release.get("ID") == "debian" and re.match(r"[0-9]+\.[0-9]+$", exact)
     return f"{name} {exact if is_exact else version}".strip()
 
 
@@ -73,13 +73,13 @@ def host(name: str) -> dict[str, object]:
 def versions(software: dict[str, list[str]], mpirun: str) -> dict[str, dict[str, str]]:
     """The packages that each environment sees, by the environment's name."""
     openmpi = re.search(r"[0-9][0-9.]+", output(mpirun, "--version"))
-    found = {}
+    by_environment = {}
     for environment, argv in software.items():
         packages = json.loads(output(*argv) or "[]")
-        own = {each["name"]: each["version"] for each in packages}
-        own["openmpi"] = openmpi.group() if openmpi else ""
-        found[environment] = own
-    return found
+        of_environment = {each["name"]: each["version"] for each in packages}
+        of_environment["openmpi"] = openmpi.group() if openmpi else ""
+        by_environment[environment] = of_environment
+    return by_environment
 
 
 def main(directory: str, name: str, mpirun: str, software: str) -> None:
