@@ -24,6 +24,7 @@ import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,10 +70,8 @@ def kept_by(directories: Iterable[Path]) -> tuple[Path, ...]:
 def new_directory(results: Path = RESULTS, now: datetime | None = None) -> Path:
     """An unused directory name for a new campaign: the current UTC time, to the second."""
     stem = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
-    directory, number = results / stem, 2
-    while directory.exists():
-        directory, number = results / f"{stem}-{number}", number + 1
-    return directory
+    names = chain([stem], (f"{stem}-{number}" for number in count(2)))
+    return next(results / name for name in names if not (results / name).exists())
 
 
 def create_campaign(
@@ -228,7 +227,6 @@ def add_revision(
 
 
 def _write_planned(directory: Path, runs: Sequence[Mapping[str, Any]]) -> list[Path]:
-    """Write the record of each run as planned. Returns the files."""
     return [
         write_json(
             run_directory(directory, run) / "run.json",
@@ -333,12 +331,8 @@ def is_cut_off(outcome: Mapping[str, Any]) -> bool:
 def remaining_plan(directory: Path) -> dict[str, Any]:
     """The campaign's plan with only the runs that have not ended by themselves."""
     plan = read_plan(directory)
-    runs = [
-        run
-        for run in plan["runs"]
-        if not is_done(directory, run) and not is_failed(read_record(directory, run))
-    ]
-    return {**plan, "runs": runs}
+    runs = (run for run in plan["runs"] if not is_done(directory, run))
+    return {**plan, "runs": [r for r in runs if not is_failed(read_record(directory, r))]}
 
 
 def missing_runs(directory: Path) -> list[dict[str, Any]]:

@@ -289,10 +289,8 @@ def execute(
     stop_on_node_loss: bool = False,
     show_text: bool = False,
 ) -> list[str]:
-    """Run the remaining runs of a campaign. Their outcomes are in their run.json.
-
-    Returns the errors that occurred outside the runs, as one message each. `show_text`: print what
-    Ansible says, too.
+    """Run the remaining runs of a campaign. Their outcomes are in their run.json. Returns the
+    errors that occurred outside the runs.
 
     `wait` is how long to wait for nodes that another campaign uses. After `stop_at`, by
     time.monotonic, or if a node is lost, no further run starts. A signal stops the campaign (see
@@ -365,7 +363,6 @@ def follow(campaign: Path, goes_on: Callable[[], bool]) -> None:
 
 
 def _lost(campaign: Path, before: Mapping[str, Mapping[str, Any]]) -> bool:
-    """True if a run has lost a node since then."""
     return any(
         outcome.get("lost") and outcome != before.get(name)
         for name, outcome in outcomes(campaign).items()

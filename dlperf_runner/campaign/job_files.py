@@ -123,10 +123,11 @@ def record_outcome(
         outcome["earlier"] = earlier
     log = run_directory(directory, run) / str(run["log_name"])
     if ended:
-        times = {key: _seconds(at[key]) for key, at in (("started", started), ("ended", ended))}
+        moments = {"started": started["started"], "ended": ended["ended"]}
+        times = {name: datetime.fromisoformat(m).timestamp() for name, m in moments.items()}
         result = {"reason": "", **ended, **times, "tail": _end_of(log)}
         outcome |= outcome_of({nodes[0]: result}, nodes[:1], int(run["timeout_s"]))
-        outcome |= {"started": started["started"], "ended": ended["ended"]}
+        outcome |= moments
         if starts := ended.get("requeued"):
             message = f"job {started['job']} was requeued {starts} times"
             outcome |= {"message": message, "reason": "stopped"}
@@ -170,10 +171,6 @@ def _facts(
         by_node[node] = read_json(path) if path.is_file() else {}
     versions = by_node[nodes[0]].get("versions", {}).get(environment, {})
     return {node: facts.get("host", {}) for node, facts in by_node.items()}, versions
-
-
-def _seconds(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp()
 
 
 def _end_of(log: Path) -> str:
@@ -335,12 +332,9 @@ def scheduler_of(settings: SchedulerSettings, job: Job) -> Scheduler:
 
 def unfinished(directory: Path) -> list[Job]:
     """The jobs of earlier runners whose end is not recorded."""
-    jobs = []
-    for path in sorted(directory.glob("jobs/[0-9]*/job.json"), key=lambda p: int(p.parent.name)):
-        job = Job(path.parent, **read_json(path))
-        if job.ended is None:
-            jobs.append(job)
-    return jobs
+    paths = sorted(directory.glob("jobs/[0-9]*/job.json"), key=lambda p: int(p.parent.name))
+    jobs = (Job(path.parent, **read_json(path)) for path in paths)
+    return [job for job in jobs if job.ended is None]
 
 
 def refresh(directory: Path) -> None:

@@ -101,8 +101,6 @@ def _last_active(settings: SchedulerSettings, jobs: Sequence[Job], say: Say) -> 
 
 
 class _Stop:
-    """The signals that were received."""
-
     def __init__(self) -> None:
         self.numbers: list[int] = []
         self.event = threading.Event()
@@ -256,9 +254,9 @@ def _advance(
     for place, (run, started, ended) in enumerate(documents):
         # Slurm ends the program of a run before the script, which may then record its exit status.
         status = ended["exit_status"] if ended else None
-        is_hit = (
-            status if place == last and _may_end_run(state, status) else _is_killed(state, status)
-        )
+        # A run before the last one may have made its job run out of memory.
+        is_killed = state.category == OUT_OF_MEMORY and status == KILLED
+        is_hit = status if place == last and _may_end_run(state, status) else is_killed
         if started and is_over and (is_hit or not ended):
             record_outcome(directory, run, job, started, ended, lost, state.category)
         elif started:
@@ -290,13 +288,7 @@ def _may_end_run(state: JobState, exit_status: int | None) -> bool:
     )
 
 
-def _is_killed(state: JobState, exit_status: int | None) -> bool:
-    """True if a run before the last one made its job run out of memory."""
-    return state.category == OUT_OF_MEMORY and exit_status == KILLED
-
-
 def _tell(job: Job, state: JobState, say: Say) -> None:
-    """Say when a job's state has changed."""
     text = f"job {job.id}: {state.phase}"
     if state.phase == "waiting" and state.reason:
         text += f" ({state.reason})"

@@ -6,8 +6,6 @@ process has ended, which only its own host can tell. `.controller.lock` guards t
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import getpass
 import os
 import socket
@@ -20,7 +18,7 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.files import open_append, read_json, read_text, remove, write_json
-from .manifest import GUARD, LOCK
+from .manifest import GUARD, LOCK, wait_for_lock
 
 PLAYBOOK_S = 150  # the longest time that a playbook needs to end after its controller was killed
 POLL_S = 0.2
@@ -95,10 +93,8 @@ def owner_alive(directory: Path) -> dict[str, Any] | None:
     return owner if owner is not None and is_alive(owner["process"]) else None
 
 
-def _processes(owner: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield owner["process"]
-    if owner["playbook"] is not None:
-        yield owner["playbook"]
+def _processes(owner: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [owner["process"], *([owner["playbook"]] if owner["playbook"] else [])]
 
 
 def is_alive(process: Mapping[str, Any]) -> bool:
@@ -147,9 +143,5 @@ def _boot_id() -> str:
 @contextmanager
 def _guard(directory: Path) -> Iterator[None]:
     with open_append(directory / GUARD, inside=directory) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError as error:  # Lustre may be mounted without locks
-            if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
-                raise
+        wait_for_lock(file.fileno())
         yield

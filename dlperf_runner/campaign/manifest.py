@@ -23,6 +23,7 @@ import os
 import subprocess
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -115,34 +116,29 @@ def append(place: Path, subject: str, digests: Mapping[str, str]) -> None:
     and the new one follows it.
     """
     path = place / FILE
-    try:
-        with open_append(path, inside=place) as file:
-            _lock(file.fileno())
-            file.seek(0)
-            content = file.read()
-            last = parse(content)
-            if {n: s.digest for n, s in last.files.items() if s.subject == subject} == digests:
-                return
-            entry = {
-                "number": len(last.lines) + 1,
-                "time": datetime.now(UTC).isoformat(timespec="seconds"),
-                "subject": subject,
-                "previous": _of_line(last.lines[-1]) if last.lines else None,
-                "files": dict(sorted(digests.items())),
-            }
-            torn = b"\n" if content and not content.endswith(b"\n") else b""
-            # Escaped, because names of files need not be UTF-8.
-            file.write(torn + json.dumps(entry).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise UserError(
-            "cannot write the manifest", where=str(path), found=error.strerror or str(error)
-        ) from None
+    with as_user_error("cannot write the manifest", path), open_append(path, inside=place) as file:
+        wait_for_lock(file.fileno())
+        file.seek(0)
+        content = file.read()
+        last = parse(content)
+        if {n: s.digest for n, s in last.files.items() if s.subject == subject} == digests:
+            return
+        entry = {
+            "number": len(last.lines) + 1,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "subject": subject,
+            "previous": _of_line(last.lines[-1]) if last.lines else None,
+            "files": dict(sorted(digests.items())),
+        }
+        torn = b"\n" if content and not content.endswith(b"\n") else b""
+        # Escaped, because names of files need not be UTF-8.
+        file.write(torn + json.dumps(entry).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
-def _lock(descriptor: int) -> None:
-    """Wait for other processes that append. Closing the file releases the lock."""
+def wait_for_lock(descriptor: int) -> None:
+    """Wait for other processes with a lock on the file. Closing it releases the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     except OSError as error:
@@ -170,13 +166,13 @@ def _of_line(line: bytes) -> str:
 
 def read(place: Path) -> Manifest | None:
     """The manifest of a directory; None if it has none."""
-    try:
-        return parse(read_bytes(place / FILE, inside=place))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UserError("cannot read the file", where=str(place / FILE), found=reason) from None
+    path = place / FILE
+    with (
+        as_user_error("cannot read the file", path),
+        suppress(FileNotFoundError, NotADirectoryError),
+    ):
+        return parse(read_bytes(path, inside=place))
+    return None
 
 
 def parse(content: bytes) -> Manifest:
@@ -248,7 +244,6 @@ def recorded_files(manifest: Manifest) -> frozenset[str]:
 
 
 def _added(place: Path, below: Path, recorded: Collection[str]) -> Iterator[str]:
-    """A sentence for each entry of a campaign that is not a recorded file."""
     for entry in _entries(place, below):
         name = os.path.relpath(entry.path, place)
         path = Path(entry.path)
@@ -306,10 +301,11 @@ def sign(place: Path, key: Path) -> Path:
     content = _read(place / FILE)
     done = _ssh_keygen("sign", "-f", str(key), content=content)
     if done.returncode != 0:
+        printed = done.stderr.decode(errors="replace")
         raise UserError(
             "cannot sign the manifest",
             where=str(key),
-            found=_last_line(done),
+            found=[f"exit status {done.returncode}", *printed.strip().splitlines()][-1],
             expected="a private SSH key, or a public one whose private key ssh-agent holds",
         )
     return write_result(place / SIGNATURE, done.stdout, inside=place)
@@ -366,14 +362,6 @@ def _ssh_keygen(action: str, *options: str, content: bytes) -> subprocess.Comple
         ) from None
 
 
-def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
-    lines = done.stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"exit status {done.returncode}"
-
-
 def _read(path: Path) -> bytes:
-    try:
+    with as_user_error("cannot read the file", path):
         return read_bytes(path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UserError("cannot read the file", where=str(path), found=reason) from None

@@ -88,19 +88,17 @@ def compare_campaigns(
     """One row per case of either long frame, in the order of the frames.
 
     `a` and `b` are the medians of n_a and n_b valid runs. `difference` is how much b is above a
-    (Hodges and Lehmann); `relative` is the same as a fraction of a. Its interval holds together
-    with those of all cases, on which the `verdict` rests; `coverage` is that of the interval alone,
-    and `at_worst` the lower bound of the case alone. log_ratio, its error and its degrees of
-    freedom are for `together`. `p_value` is from the `test` of this case alone. effect_size is
-    Cliff's delta. `environment` names the differences in environment, and in what is `allowed` to
-    differ. `distinction` tells the case from others of the same identity. `unrecorded` names what
-    neither side knows, `stated_a` and `stated_b` what no log of that side confirms. `apart` says
-    what keeps a case from the nearest one of the other side. With a `limit` (0.03 for 3 %), see
-    `campaign_limit` for `limit_verdict` and `why`.
+    (Hodges and Lehmann), `relative` the same as a fraction of a. Its interval holds together with
+    those of all cases, on which the `verdict` rests; `coverage` is that of the interval alone,
+    `at_worst` the lower bound of the case alone, and `p_value` is from its own `test`. effect_size
+    is Cliff's delta. `environment` names the differences in environment, and in what is `allowed`
+    to differ; `distinction` tells the case from others of the same identity; `unrecorded` names
+    what neither side knows, `stated_a` and `stated_b` what no log of that side confirms; `apart`
+    says what keeps a case from the nearest one of the other side. With a `limit` (0.03 for 3 %),
+    see `campaign_limit`.
 
     `spreads` are the known spreads between campaigns. They widen the interval, and a difference
-    that the wider interval does not show is not called one. `between_campaigns` is the standard
-    deviation, a fraction of the throughput, from so many campaigns; missing where it is unknown.
+    that the wider interval does not show is not called one.
 
     Raises UserError if a pair has rates of two units, or if a limit is given and the sides differ
     in what a gate needs to be equal.
@@ -139,7 +137,6 @@ def compare_campaigns(
 
 
 def _sides(pair: Pair, a: CaseRates | None, b: CaseRates | None) -> dict[str, Any]:
-    """Columns of the two sides of a pair, and the reason why a case is alone."""
     measured = {side: rates for side, rates in (("a", a), ("b", b)) if rates}
     row: dict[str, Any] = {name: pair.case[name] for name in IDENTITY}
     row["unit"] = _unit(pair, measured.values())
@@ -473,19 +470,17 @@ def read_baseline(name: str, directory: Path = BASELINES) -> pd.DataFrame:
     """The throughput of a baseline as a long frame. Raises UserError: if the baseline does not
     exist, it lists the known ones; if the file is invalid, it names file and key."""
     baseline = _read(name, directory)
-    cases = [case if baseline.version > 1 else _known_then(case) for case in baseline.cases]
-    runs = [
-        (case, repeat, value)
-        for case in cases
-        for repeat, value in enumerate(case.samples_per_second, start=1)
-    ]
-    return make_frame(
-        [_columns_of(case, repeat) for case, repeat, _ in runs],
-        (
-            (number, SAMPLES_PER_SECOND, value, case.unit or _unit_then(case), case.estimator)
-            for number, (case, _, value) in enumerate(runs)
-        ),
-    )
+    runs, metrics = [], []
+    for case in baseline.cases:
+        columns = case.model_dump(exclude={SAMPLES_PER_SECOND, "unit", "estimator"})
+        if baseline.version == 1 and case.accelerator != "cpu":
+            columns["accelerator"] = None  # what the inventory called it
+        batch, unit = case.batch_size_per_device, case.unit or per_second(unit_of(case.workload))
+        columns |= {"global_batch_size": batch and round(batch * case.world_size), "valid": True}
+        for repeat, value in enumerate(case.samples_per_second, start=1):
+            metrics.append((len(runs), SAMPLES_PER_SECOND, value, unit, case.estimator))
+            runs.append({**columns, "repeat": repeat})
+    return make_frame(runs, metrics)
 
 
 def logs_of_baseline(name: str) -> dict[str, str]:
@@ -514,24 +509,3 @@ def _read(name: str, directory: Path) -> Baseline:
             hint="`compare --save-baseline NAME CAMPAIGN --replace` recreates it",
         )
     return validated(document, Baseline, str(path), "invalid baseline")
-
-
-def _known_then(case: BaselineCase) -> BaselineCase:
-    """A case of version 1, whose accelerator is what the inventory called it."""
-    accelerator = "cpu" if case.accelerator == "cpu" else None
-    return case.model_copy(update={"accelerator": accelerator})
-
-
-def _unit_then(case: BaselineCase) -> str:
-    """The unit of a case of a version that did not record it."""
-    return per_second(unit_of(case.workload))
-
-
-def _columns_of(case: BaselineCase, repeat: int) -> dict[str, Any]:
-    batch = case.batch_size_per_device
-    return {
-        **case.model_dump(exclude={SAMPLES_PER_SECOND, "unit", "estimator"}),
-        "global_batch_size": batch and round(batch * case.world_size),
-        "repeat": repeat,
-        "valid": True,
-    }

@@ -122,7 +122,6 @@ def _with_stated(conditions: dict[str, object], stated: Values, path: Path) -> d
 
 
 def _details(value: object) -> int:
-    """The number of details in the name of an accelerator."""
     return sum(part is not None for part in _product(str(value)) or ())
 
 
@@ -134,8 +133,10 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
     measured = read_parameters(run.parameters)
     parameters = {**measured, **as_object(record.get("parameters"))}
     xla = catalogued.xla if "xla" not in parameters else parameters["xla"] == "true"
-    if xla is None and record.get("commands"):
-        xla = any(option in _argv(record) for option in _XLA)
+    if xla is None and (commands := record.get("commands")):
+        lists = [as_object(c).get("argv") for c in commands] if isinstance(commands, list) else []
+        words = [word for argv in lists if isinstance(argv, list) for word in argv]
+        xla = any(option in words for option in _XLA)
     if xla is None and run.framework in _WITHOUT_XLA:
         xla = False
     return {
@@ -199,15 +200,6 @@ def _implementation(workload: Workload, source: str | None) -> str | None:
     if source == "upstream" and (upstream := workload.sources.upstream) is not None:
         return f"{upstream.repository} {upstream.commit[:8]}"
     return source
-
-
-def _argv(record: Values) -> list[object]:
-    commands = _list(record.get("commands"))
-    return [word for command in commands for word in _list(as_object(command).get("argv"))]
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
 
 
 def _joined(values: list[object]) -> object:

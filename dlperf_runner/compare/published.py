@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Numbers of one framework, model, precision and topology, in ascending order. `factors` are
-    the conditions in which at least two of them are known to differ. `spread` is how much the
+    """Numbers of one framework, model, precision and topology, in ascending order, and the
+    conditions (`factors`) in which two of them are known to differ. `spread` is how much the
     highest number is above the lowest, as a fraction of the lowest."""
 
     framework: str

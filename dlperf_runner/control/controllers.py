@@ -153,12 +153,8 @@ def status_of(directory: Path, verdicts: Verdicts | None = None) -> dict[str, An
         outcome = record["outcome"]
         if campaigns.is_cut_off(outcome):
             outcome = {"status": "cut off", "message": "its controller ended"}
-        elif record["id"] in invalid:
-            outcome = {
-                **outcome,
-                "status": INVALID,
-                "message": invalid[record["id"]].splitlines()[0],
-            }
+        elif why := invalid.get(record["id"]):
+            outcome = {**outcome, "status": INVALID, "message": why.splitlines()[0]}
         names = ("status", "message", "category", "advice", "elapsed_s")
         details = {name: outcome.get(name) for name in names}
         runs.append({"id": record["id"], "done": record["id"] in done, **details})
@@ -287,7 +283,6 @@ class CampaignWatch:
 
 
 def _present(place: Path) -> list[dict[str, Any]]:
-    """The last sample of each device of a running run."""
     with suppress(OSError, ValueError):
         devices = json.loads(read_text(place / "progress.json")).get("devices")
         return [dict(device) for device in devices or ()]
@@ -295,7 +290,6 @@ def _present(place: Path) -> list[dict[str, Any]]:
 
 
 def _devices(place: Path) -> list[dict[str, Any]]:
-    """The telemetry of an ended run, by device."""
     from ..results.run_log import finite_number, sampler_rows
 
     devices: list[dict[str, Any]] = []

@@ -7,10 +7,11 @@ revision of the plan. The rounds end when no case needs a run, or when a run is 
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,25 +32,25 @@ from ..core.errors import UserError, unknown_name
 from ..core.frame import SAMPLES_PER_SECOND, records
 from ..core.identity import CaseKey, case_key, parameters_text
 from ..core.lists import counted
-from ..plan.choice import MOST_ADAPTIVE_REPEATS, fraction, option_name, parse_wait, recorded_choice
+from ..core.node import Node
+from ..plan.choice import (
+    MOST_ADAPTIVE_REPEATS,
+    fraction,
+    option_name,
+    parse_wait,
+    recorded_choice,
+    with_tuples,
+)
+from ..plan.make import make_plan, ordered
 from ..stats.sequential import relative_half_width, wanted_repeats
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..catalog.reader import Catalog
     from ..catalog.workload import Workload
     from ..core.case import Run
     from ..plan.choice import Choice
-import json
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
-
-from ..core.node import Node
-from ..plan.choice import with_tuples
-from ..plan.make import make_plan, ordered
-
-if TYPE_CHECKING:
-    from ..catalog.reader import Catalog
 
 
 # The columns of the frame that identify a case of a plan; each run of the plan has them, too.
@@ -198,7 +199,6 @@ def lost_nodes(
 
 
 def _shrink(directory: Path, runs: Sequence[Mapping[str, Any]], lost: Sequence[str]) -> str:
-    """Remove the runs on lost nodes from the plan."""
     removed = [run for run in runs if not set(lost).isdisjoint(run["hosts"])]
     reasons = {run["case"]: {"lost_nodes": list(lost)} for run in removed}
     path = add_revision(directory, [], reasons, removed=[run["id"] for run in removed])
@@ -238,7 +238,6 @@ def _planned(row: Mapping[Any, Any], parameters: str) -> tuple[object, ...]:
 
 
 def _measured(run: Mapping[str, Any], workloads: Mapping[str, Workload]) -> str:
-    """The parameters of a planned run as the frame has them."""
     workload = workloads[run["workload"]]
     return parameters_text(workload.measured_parameters(run["source"], run["parameters"]))
 

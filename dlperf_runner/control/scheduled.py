@@ -298,7 +298,6 @@ def _settings(directory: Path) -> job_files.SchedulerSettings:
 
 
 def _prepared(directory: Path, workload: str, source: str, environment: str) -> PreparedSource:
-    """A source, unpacked where the nodes see it."""
     settings = _settings(directory)
     made = prepare_source(
         load_catalog(), workload, source, settings.mirror or None, environment=environment

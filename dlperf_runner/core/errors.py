@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from operator import attrgetter
 
 from .lists import grouped, shortened
@@ -38,7 +39,8 @@ class UserError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # By default, pickle keeps only the positional arguments of an exception.
-        return (_again, (self.problem, self.where, self.expected, self.found, self.hint))
+        details = {name: getattr(self, name) for name in ("where", "expected", "found", "hint")}
+        return partial(UserError, **details), (self.problem,)
 
     def __str__(self) -> str:
         where = f"{printable(self.where)}: " if self.where else ""
@@ -88,21 +90,13 @@ def by_cause(problems: Collection[object]) -> list[object]:
     merged: list[object] = [problem for problem in problems if not isinstance(problem, UserError)]
     errors = [problem for problem in problems if isinstance(problem, UserError)]
     for first, *others in grouped(errors, attrgetter("problem", "expected", "hint")).values():
-        if not others:
-            merged.append(first)
-            continue
-        places = shortened([each.where for each in (first, *others) if each.where])
-        is_same = all(each.found == first.found for each in others)
-        shown = first.found if is_same or first.found is None else f"{first.found} in the first"
-        merged.append(
-            UserError(
-                first.problem,
-                where=places or None,
-                expected=first.expected,
-                found=shown,
-                hint=first.hint,
-            )
-        )
+        where, found = first.where, first.found
+        if others:
+            where = shortened([each.where for each in (first, *others) if each.where]) or None
+        if found is not None and any(each.found != found for each in others):
+            found += " in the first"
+        details = {"where": where, "expected": first.expected, "found": found, "hint": first.hint}
+        merged.append(UserError(first.problem, **details))
     return merged
 
 
@@ -123,8 +117,3 @@ class Stopped(Exception):  # noqa: N818  this is not an error
         super().__init__(number, hint)
         self.number = number
         self.hint = hint
-
-
-def _again(problem: str, *rest: str | None) -> UserError:
-    names = ("where", "expected", "found", "hint")
-    return UserError(problem, **dict(zip(names, rest, strict=True)))

@@ -147,7 +147,6 @@ def _spot(path: Path, inside: Path | None, *, make: bool = False) -> Iterator[_S
 
 
 def _entered(folder: int, name: str, place: Path, *, make: bool) -> int:
-    """A directory in a guarded one."""
     if make:
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=folder)
@@ -207,8 +206,6 @@ def most_expanded(size: int) -> int:
 
 
 class _Expanded(RawIOBase):
-    """The content of a compressed file, up to a limit."""
-
     def __init__(self, path: Path, file: BufferedReader) -> None:
         self._path, self._file = path, file
         self._packed = gzip.GzipFile(fileobj=file)
@@ -422,9 +419,8 @@ def read_json(path: Path, name: Path | None = None) -> dict[str, Any]:
     except FileNotFoundError:
         raise UserError("file not found", where=where) from None
     except OSError as error:
-        raise UserError(
-            "cannot read the file", where=where, found=error.strerror or str(error)
-        ) from None
+        reason = error.strerror or str(error)
+        raise UserError("cannot read the file", where=where, found=reason) from None
     if not isinstance(value, dict):
         raise UserError(
             "the file does not contain a JSON object", where=where, found=type(value).__name__

@@ -22,17 +22,13 @@ MPI_TRANSPORTS = ("tcp", "ucx")
 
 @dataclass(frozen=True)
 class Node:
-    """A benchmark node as the inventory describes it.
+    """A benchmark node, as the inventory describes it (`VARIABLES` in plan/inventory.py).
 
     `address` is the node's address on `interface`, the network that the benchmark uses.
-    `interface` is empty if the inventory does not set it. `env` is exported to every rank.
-    `container_images` maps image names to digests. `registry` is the site's own registry, if it
-    has one. Containers mount the directories in `container_data` read-only.
-    `datasets` are the paths and numbers of parts of data sets by name.
-    `suite` is the node's release, such as noble; empty if the inventory does not say it.
-    `stack_overrides` are the inventory's changes of the stack. `adopted` are parts of the stack in
-    whose place the node keeps what it has. `nvlink_domain`: the nodes of one name reach each other
-    by NVLink (GB200 NVL72); empty if only the node's own GPUs do.
+    `container_images` maps image names to digests; `datasets` has paths and numbers of parts by
+    name. `suite` is the node's release, such as noble. `adopted` are parts of the stack in whose
+    place the node keeps what it has. `nvlink_domain`: the nodes of one name reach each other by
+    NVLink (GB200 NVL72). What the inventory does not say is empty.
     """
 
     name: str

@@ -117,16 +117,17 @@ def measurements_of(
         values[MEAN_OF_LINES] = fmean(of_world(published.rates, rule, expected))
     if whole_run is not None:
         values[WHOLE_RUN] = whole_run
-    losses = _losses(columns)
-    return Measured(
-        measurements=(
-            *_named(values, rule, expected, name),
-            *_warmup_lines(published),
-            *_first_and_last(losses),
-        ),
-        confirmed=frozenset(confirmed),
-        notes=_loss_notes(losses, name),
-    )
+    measurements = [*_named(values, rule, expected, name)]
+    if published is not None:
+        warmup = Measurement(WARMUP_LINES, published.in_warmup, "lines", MEAN_OF_LINES)
+        measurements.append(warmup)
+    notes = []
+    for metric, (step, loss) in zip(("loss_first", "loss_last"), _losses(columns), strict=False):
+        if math.isfinite(loss):
+            measurements.append(Measurement(metric, loss, "1", "as_printed"))
+        else:
+            notes.append(f"{name}: the loss is not finite from step {step} on")
+    return Measured(tuple(measurements), frozenset(confirmed), tuple(notes[:1]))
 
 
 def world_scale(rule: Rule, expected: Expected) -> int:
@@ -206,11 +207,6 @@ def published_lines(
     return PublishedLines(rates, in_warmup) if rates else None
 
 
-def _warmup_lines(published: PublishedLines | None) -> Iterator[Measurement]:
-    if published is not None:
-        yield Measurement(WARMUP_LINES, published.in_warmup, "lines", MEAN_OF_LINES)
-
-
 def _named(
     values: Mapping[str, float], rule: Rule, expected: Expected, name: str
 ) -> Iterator[Measurement]:
@@ -242,14 +238,3 @@ def _losses(columns: Columns) -> list[tuple[int, float]]:
     not_finite = next((pair for pair in with_loss if not math.isfinite(pair[1])), None)
     first, last = with_loss[0], not_finite or with_loss[-1]
     return [last] if last == first else [first, last]
-
-
-def _first_and_last(losses: Sequence[tuple[int, float]]) -> Iterator[Measurement]:
-    for metric, (_, loss) in zip(("loss_first", "loss_last"), losses, strict=False):
-        if math.isfinite(loss):
-            yield Measurement(metric, loss, "1", "as_printed")
-
-
-def _loss_notes(losses: Sequence[tuple[int, float]], name: str) -> tuple[str, ...]:
-    bad = [step for step, loss in losses if not math.isfinite(loss)]
-    return (f"{name}: the loss is not finite from step {bad[0]} on",) if bad else ()

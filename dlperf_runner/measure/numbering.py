@@ -14,8 +14,24 @@ from ..catalog.workload import Rule
 from ..core.errors import UserError
 from ..logs import Format
 
-LineOf = Callable[[int], int]
 _MANY = 4  # lines, of which one may be between two regular ones
+
+
+class LogLines(NamedTuple):
+    """The lines of a log's rates, for errors: `line_of` gives the line of a rate by its index, and
+    `name` is the name of the log. `hint`: what to do about a log with another number of steps."""
+
+    line_of: Callable[[int], int]
+    name: str
+    hint: str | None = None
+
+    def place(self, index: int) -> str:
+        """The log and the line of a rate."""
+        return f"{self.name}:{self.line_of(index)}"
+
+    def only(self, indices: Sequence[int]) -> LogLines:
+        """The lines of some of the rates."""
+        return self._replace(line_of=lambda index: self.line_of(indices[index]))
 
 
 class Numbering(NamedTuple):
@@ -33,34 +49,30 @@ def check_sequence(
     steps: Sequence[int],
     every: int,
     rule: Rule,
-    line_of: LineOf,
-    name: str,
-    hint: str | None = None,
+    lines: LogLines,
 ) -> int:
     """The interval between the steps, which may be shorter than `every`. Raises UserError if a step
-    is missing, out of order or beyond the rule. `line_of` gives the line of a step by its index.
-    `hint`: what to do about a log with another number of steps."""
-    _check_any(form, steps, name)
+    is missing, out of order or beyond the rule."""
+    _check_any(form, steps, lines.name)
     if form.first_too and steps[0] == 1 and _is_apart(steps, every):
         # Step 1 shows that the beginning is there, so the interval may be longer, too.
         is_regular = len(steps) > 2 and steps[2] == 2 * steps[1]
         interval = steps[1] if is_regular else every
-        return check_sequence(
-            form, steps[1:], interval, rule, lambda index: line_of(index + 1), name, hint
-        )
+        others = lines.only(range(1, len(steps)))
+        return check_sequence(form, steps[1:], interval, rule, others)
     first, every = _start(form, steps, every, rule)
     limit = rule.total_steps + rule.surplus_steps
     wanted = range(first, limit + 1, every)
     if steps[: len(wanted)] != list(wanted[: len(steps)]):
         pairs = enumerate(zip(steps, wanted, strict=False))
         index, want = next((n, want) for n, (step, want) in pairs if step != want)
-        raise wrong_step(steps, index, want, line_of, name)
+        raise wrong_step(steps, index, want, lines)
     if len(steps) > len(wanted):
         beyond = first + len(wanted) * every
         if steps[len(wanted)] != beyond:
-            raise wrong_step(steps, len(wanted), beyond, line_of, name)
-        raise _too_many(rule, beyond, line_of(len(wanted)), name, hint)
-    _check_end(steps, first, every, rule, line_of, name, hint)
+            raise wrong_step(steps, len(wanted), beyond, lines)
+        raise _too_many(rule, beyond, lines, len(wanted))
+    _check_end(steps, first, every, rule, lines)
     return every
 
 
@@ -68,16 +80,14 @@ def numbering(
     form: Format,
     steps: Sequence[int],
     rule: Rule,
-    line_of: LineOf,
-    name: str,
-    hint: str | None,
+    lines: LogLines,
     epoch_length: int | None = None,
 ) -> Numbering:
     """The numbering of a log of which no plan says the steps: any regular one, wherever it begins.
     The first and the last interval may be shorter: 1, 10, 20, 25. With `epoch_length`, the same
     steps of each epoch have a line. Raises UserError if a step is missing or out of order, or if
     the log ends early."""
-    _check_any(form, steps, name)
+    _check_any(form, steps, lines.name)
     places = _places(steps, epoch_length)
     within = max(places, key=len)
     every, regular, odd = _intervals(tuple(within))
@@ -85,21 +95,21 @@ def numbering(
         odd == len(within) - 1 > 1 and 0 < within[odd] - within[odd - 1] < every
     ):
         if len(places) == 1 and (extra := _extra(steps, every)):
-            return _without(extra, form, steps, rule, line_of, name, hint)
+            return _without(extra, form, steps, rule, lines)
         at = sum(map(len, places[: places.index(within)])) + odd
         wanted = steps[at - odd + regular] + (odd - regular) * every
-        raise wrong_step(steps, at, wanted, line_of, name)
+        raise wrong_step(steps, at, wanted, lines)
     if not every and epoch_length and len(places) > 1:
         every = epoch_length  # one line in each epoch
     every = every or min(steps[0], rule.log_every)
     if len(places) > 1:
-        _check_epochs(places, within, steps, epoch_length or every, line_of, name)
+        _check_epochs(places, within, steps, epoch_length or every, lines)
     if steps[-1] > rule.total_steps + rule.surplus_steps:
         beyond = next(n for n, step in enumerate(steps) if step > rule.total_steps)
-        raise _too_many(rule, steps[beyond], line_of(beyond), name, hint)
+        raise _too_many(rule, steps[beyond], lines, beyond)
     first = steps[regular]
     if len(places) == 1 or steps[-1] + every <= rule.total_steps:
-        _check_end(steps, first, every, rule, line_of, name, hint)
+        _check_end(steps, first, every, rule, lines)
     silent = rule.warmup_steps if form.silent_warmup else 0
     is_whole = steps[0] <= max(every * (2 if form.skips_first else 1), silent + every)
     gaps = map(sub, steps[1:], steps)
@@ -123,15 +133,13 @@ def _without(
     form: Format,
     steps: Sequence[int],
     rule: Rule,
-    line_of: LineOf,
-    name: str,
-    hint: str | None,
+    lines: LogLines,
 ) -> Numbering:
     """The numbering of the other lines. These ones and those behind them have shorter intervals."""
     left_out = {*extra}
     others = [n for n in range(len(steps)) if n not in left_out]
     of_others = [steps[n] for n in others]
-    numbered = numbering(form, of_others, rule, lambda index: line_of(others[index]), name, hint)
+    numbered = numbering(form, of_others, rule, lines.only(others))
     shorter = {*left_out, *(n + 1 for n in extra), *(others[n] for n in numbered.shorter)}
     return numbered._replace(shorter=frozenset(shorter & {*range(len(steps))}))
 
@@ -152,15 +160,14 @@ def _check_epochs(
     within: Sequence[int],
     steps: Sequence[int],
     length: int,
-    line_of: LineOf,
-    name: str,
+    lines: LogLines,
 ) -> None:
     """Raise UserError if an epoch is missing or does not have the same lines as the others; the log
     may begin and end within one."""
     index, next_epoch = 0, (steps[0] - 1) // length
     for number, epoch in enumerate(places):
         if missing := (steps[index] - 1) // length - next_epoch:
-            raise wrong_step(steps, index, steps[index] - missing * length, line_of, name)
+            raise wrong_step(steps, index, steps[index] - missing * length, lines)
         next_epoch += 1
         wanted = list(within)
         if number == 0:
@@ -171,7 +178,7 @@ def _check_epochs(
             pairs = enumerate(zip([*epoch, 0], [*wanted, 0], strict=False))
             at, (place, want) = next((n, pair) for n, pair in pairs if pair[0] != pair[1])
             at = min(index + at, len(steps) - 1)
-            raise wrong_step(steps, at, steps[at] + want - place, line_of, name)
+            raise wrong_step(steps, at, steps[at] + want - place, lines)
         index += len(epoch)
 
 
@@ -214,13 +221,13 @@ def _check_any(form: Format, steps: Sequence[int], name: str) -> None:
         )
 
 
-def _too_many(rule: Rule, step: int, line: int, name: str, hint: str | None) -> UserError:
+def _too_many(rule: Rule, step: int, lines: LogLines, index: int) -> UserError:
     return UserError(
         "the log has more steps than the calculation rule",
-        where=f"{name}:{line}",
+        where=lines.place(index),
         expected=f"{rule.total_steps} steps",
         found=f"step {step}",
-        hint=hint,
+        hint=lines.hint,
     )
 
 
@@ -229,19 +236,16 @@ def _check_end(
     first: int,
     every: int,
     rule: Rule,
-    line_of: LineOf,
-    name: str,
-    hint: str | None,
+    lines: LogLines,
 ) -> None:
-    """Raise UserError if the log ends before the last line that the rule has."""
     last = first + (rule.total_steps - first) // every * every
     if steps[-1] < last:
         raise UserError(
             f"the log ends with step {steps[-1]}",
-            where=f"{name}:{line_of(len(steps) - 1)}",
+            where=lines.place(len(steps) - 1),
             expected=f"step {last} of {rule.total_steps}",
             found=str(steps[-1]),
-            hint="; ".join(filter(None, ("the run may have ended early; truncated?", hint))),
+            hint="; ".join(filter(None, ("the run may have ended early; truncated?", lines.hint))),
         )
 
 
@@ -265,19 +269,17 @@ def _start(form: Format, steps: Sequence[int], every: int, rule: Rule) -> tuple[
     return first, every
 
 
-def wrong_step(
-    steps: Sequence[int], index: int, wanted: int, line_of: LineOf, name: str
-) -> UserError:
+def wrong_step(steps: Sequence[int], index: int, wanted: int, lines: LogLines) -> UserError:
     step = steps[index]
     if index == 0:
         problem, hint = f"the first step is {step}", "is the beginning of the log missing?"
         hint += "" if step else " If the program counts from 0: `first_step: 0` under log_pattern"
     elif step == steps[index - 1]:
-        problem = f"step {step} repeats line {line_of(index - 1)}"
+        problem = f"step {step} repeats line {lines.line_of(index - 1)}"
         hint = "do several processes or runs write to this log?"
     else:
         problem = f"step {step} follows {steps[index - 1]}"
         back = step < steps[index - 1]
         hint = "do several runs write to this log?" if back else "lines are missing; truncated?"
-    where = f"{name}:{line_of(index)}"
+    where = lines.place(index)
     return UserError(problem, where=where, expected=str(wanted), found=str(step), hint=hint)

@@ -19,7 +19,7 @@ from ..core.errors import UserError
 from ..logs import Columns, Format, Log
 from . import settings
 from .estimators import Expected, Measured, measurements_of, of_world, published_lines
-from .numbering import LineOf, Numbering, check_sequence, numbering, uncounted
+from .numbering import LogLines, Numbering, check_sequence, numbering, uncounted
 from .step_parts import log_flops, log_memory, of_input, step_times
 
 # How far the rate that a program prints at its end may be from the mean of the printed rates, as a
@@ -44,28 +44,26 @@ def measure(
     log: Log,
     rule: Rule,
     expected: Expected,
-    line_of: LineOf,
-    name: str,
+    source: LogLines,
     counts_pauses: bool = True,
 ) -> tuple[Measured, Columns, int]:
     """The measurements of one run; its steps, including the warm-up; and the last step before the
-    measured window. `line_of` gives the line of a rate by its index, and `name` is the name of the
-    log, both for errors. `counts_pauses`: the rates of steps in which the training paused count.
+    measured window. `counts_pauses`: the rates of steps in which the training paused count.
 
     samples_per_second is computed with the estimator of the rule, samples_per_second_<estimator>
     with each other estimator. Raises UserError, with file and line, if the log is damaged or
     contradicts what is expected.
     """
-    last = max(log.columns.steps, default=None)
+    name, last = source.name, max(log.columns.steps, default=None)
     confirmed = settings.confirmed_settings(log.headers, rule, expected, name, last)
     if form.whole_run:
-        return _of_whole_run(log, confirmed, rule, expected, line_of, name), log.columns, 0
+        return _of_whole_run(log, confirmed, rule, expected, source), log.columns, 0
     final = settings.final_rate(log.headers, name)
     every_of_log = next((header.log_every for header in log.headers if header.log_every), None)
     stated = expected.log_every or every_of_log
     if expected.log_every is not None:
         rule = rule.model_copy(update={"log_every": expected.log_every})
-    lines, kept, every, rule, notes = _steps(form, log, rule, expected, stated, line_of, name)
+    lines, kept, every, rule, notes = _steps(form, log, rule, expected, stated, source)
     _check_interval(stated, every, name, expected.log_every)
     span = form.window or (1 if form.one_step else every)
     first, end = _window(kept.steps, span, rule, form, name)
@@ -101,20 +99,20 @@ def measure(
 
 
 def _of_whole_run(
-    log: Log, confirmed: set[str], rule: Rule, expected: Expected, line_of: LineOf, name: str
+    log: Log, confirmed: set[str], rule: Rule, expected: Expected, source: LogLines
 ) -> Measured:
-    """The measurements of a log with one rate, that of the whole run."""
     rates = log.columns.samples_per_second
     others = [n for n, rate in enumerate(rates) if not isclose(rate, rates[0], rel_tol=SAME_RATE)]
     if not rates or others:
         raise UserError(
             "the log has the rates of several whole runs" if others else "the log has no rate",
-            where=f"{name}:{line_of(others[0])}" if others else name,
-            expected=f"one, like {rates[0]:.6g} in line {line_of(0)}" if others else "one",
+            where=source.place(others[0]) if others else source.name,
+            expected=f"one, like {rates[0]:.6g} in line {source.line_of(0)}" if others else "one",
             found=f"{rates[others[0]]:.6g}" if others else "none",
             hint="save the output of each run in its own file" if others else None,
         )
     whole = of_world(rates[:1], rule, expected)[0]
+    name = source.name
     return measurements_of(Columns(), [], None, confirmed, rule, expected, name, whole_run=whole)
 
 
@@ -124,30 +122,28 @@ def _steps(
     rule: Rule,
     expected: Expected,
     stated: int | None,
-    line_of: LineOf,
-    name: str,
+    source: LogLines,
 ) -> tuple[Columns, Columns, int, Rule, tuple[str, ...]]:
     """All lines; those that count, one a step; the interval between them; the rule for them; and
     notes. Raises UserError if a step is missing."""
     lines = kept = log.columns
     writers = _writers(log)
     number = writers if log.has_ranks or writers > 1 else _processes(lines.steps, rule, expected)
-    line_of_step = line_of
     if number > 1:
-        first = first_lines(lines.steps, number, line_of, name)
+        first = first_lines(lines.steps, number, source)
         kept = lines.take(first)
-        line_of_step = lambda index: line_of(first[index])  # noqa: E731
         if number > writers:
-            _check_agreement(lines, line_of, name)
+            _check_agreement(lines, source)
+        source = source.only(first)
     if expected.by("number of steps") == "the plan":
-        every = check_sequence(form, kept.steps, stated or rule.log_every, rule, line_of_step, name)
+        every = check_sequence(form, kept.steps, stated or rule.log_every, rule, source)
         return lines, kept, every, rule, ()
     if expected.first_step is not None:
         kept.means = []  # of steps with other numbers
     if shift := uncounted(form, kept.steps, expected.first_step):
         lines.steps = [step + shift for step in lines.steps]
         kept.steps = lines.steps if kept is lines else [step + shift for step in kept.steps]
-    rule, numbered, notes = _from_first(form, log, kept.steps, rule, expected, line_of_step, name)
+    rule, numbered, notes = _from_first(form, log, kept.steps, rule, expected, source)
     left_out: Collection[int] = () if form.one_step or form.window else numbered.shorter
     if form.window and log.epoch_length:  # a mean that begins anew in each epoch
         least = min(form.window, numbered.every)
@@ -242,14 +238,13 @@ def _from_first(
     steps: Sequence[int],
     rule: Rule,
     expected: Expected,
-    line_of: LineOf,
-    name: str,
+    source: LogLines,
 ) -> tuple[Rule, Numbering, tuple[str, ...]]:
     """The rule and the numbering of a log without a plan, and a note if it does not begin with its
     run: the warm-up of one that begins behind it is the same share of the steps of the log, or as
     many steps as the user states."""
     hint = "if it is whole, state its steps with --total-steps"
-    numbered = numbering(form, steps, rule, line_of, name, hint, log.epoch_length)
+    numbered = numbering(form, steps, rule, source._replace(hint=hint), log.epoch_length)
     every, before = numbered.every, numbered.before
     if not before:
         return rule, numbered, ()
@@ -258,7 +253,8 @@ def _from_first(
         if expected.by("warmup_steps") == expected.by(""):  # not stated
             warmup = warmup * (rule.total_steps - before) / rule.total_steps
         warmup = min(before + math.ceil(warmup / every) * every, rule.total_steps - 1)
-    note = f"{name}: the log begins with step {steps[0]}, so steps up to {warmup} are its warm-up"
+    begins = f"the log begins with step {steps[0]}"
+    note = f"{source.name}: {begins}, so steps up to {warmup} are its warm-up"
     changed = {"warmup_steps": warmup, "published_estimator": None}
     return rule.model_copy(update=changed), numbered, (note,)
 
@@ -276,8 +272,7 @@ def _processes(steps: Sequence[int], rule: Rule, expected: Expected) -> int:
     return 1
 
 
-def _check_agreement(lines: Columns, line_of: LineOf, name: str) -> None:
-    """Raise UserError if processes print different rates of the same steps."""
+def _check_agreement(lines: Columns, source: LogLines) -> None:
     first: dict[int, int] = {}
     rates = lines.samples_per_second
     pairs = [(first.setdefault(step, n), n) for n, step in enumerate(lines.steps)]
@@ -287,8 +282,8 @@ def _check_agreement(lines: Columns, line_of: LineOf, name: str) -> None:
     one, other = max(((one, n) for one, n in pairs), key=lambda pair: pair[1] in ratios)
     raise UserError(
         "processes print different rates of the same step",
-        where=f"{name}:{line_of(other)}",
-        expected=f"about {rates[one]:.6g}, as in line {line_of(one)}",
+        where=source.place(other),
+        expected=f"about {rates[one]:.6g}, as in line {source.line_of(one)}",
         found=f"{rates[other]:.6g}",
         hint="the processes of a run have the same rate: if two runs write to this log, keep the"
         " lines of one",
@@ -367,7 +362,7 @@ def _check_final(final: float | None, rates: Sequence[float], name: str) -> tupl
     )
 
 
-def first_lines(steps: Sequence[int], writers: int, line_of: LineOf, name: str) -> list[int]:
+def first_lines(steps: Sequence[int], writers: int, source: LogLines) -> list[int]:
     """The indices of the first line of each step, in a log into which several processes print every
     step without naming themselves. They synchronise in every step, so the fastest is less than two
     steps ahead of the slowest. Raises UserError if a process did not print a step."""
@@ -377,20 +372,18 @@ def first_lines(steps: Sequence[int], writers: int, line_of: LineOf, name: str) 
         printed[step] += 1
         if printed[step] == 1 or printed[step] > writers:
             if len(first) > 1:
-                _check_all(steps[first[-2]], printed, writers, index, line_of, name)
+                _check_all(steps[first[-2]], printed, writers, index, source)
             first.append(index)
     for index in first[-2:]:
-        _check_all(steps[index], printed, writers, len(steps) - 1, line_of, name)
+        _check_all(steps[index], printed, writers, len(steps) - 1, source)
     return first
 
 
-def _check_all(
-    step: int, printed: Counter[int], writers: int, at: int, line_of: LineOf, name: str
-) -> None:
+def _check_all(step: int, printed: Counter[int], writers: int, at: int, source: LogLines) -> None:
     if printed[step] < writers:
         raise UserError(
             f"{printed[step]} processes printed step {step}",
-            where=f"{name}:{line_of(at)}",
+            where=source.place(at),
             expected=f"all {writers} processes that write to this log",
             found=str(printed[step]),
             hint="lines are missing; truncated?",

@@ -143,7 +143,10 @@ def judge(
         *_about_cores(evidence.other_processes, rules),
         *_about_processors(evidence.of_nodes, rules),
     ]
-    remarks = [*_about_telemetry(evidence.unsampled)]
+    remarks = [
+        f"{host}: no telemetry" + (f" after {seconds:.0f} s of the run" if seconds else "")
+        for host, seconds in evidence.unsampled
+    ]
     if skipped[0] and not too_many:
         remarks.append(about_skipped)
     if not evidence.on_gpu:
@@ -200,7 +203,6 @@ def _about_losses(
 
 
 def _about_cores(processes: Sequence[OtherProcess], rules: ValidityRules) -> Iterator[str]:
-    """Other processes that the supervisors saw on each host."""
     for host in dict.fromkeys(process.host for process in processes):
         others = [process for process in processes if process.host == host]
         cores = sum(process.cores for process in others)
@@ -218,11 +220,6 @@ def _about_processors(nodes: Mapping[str, Sequence[Sample]], rules: ValidityRule
         share = (held[-1]["cpu_throttled_s"] - held[0]["cpu_throttled_s"]) / seconds
         if share > rules.most_throttled:
             yield f"{host}: the CPU was throttled by heat for {100 * share:.0f} % of the run"
-
-
-def _about_telemetry(unsampled: Iterable[tuple[str, float]]) -> Iterator[str]:
-    for host, seconds in unsampled:
-        yield f"{host}: no telemetry" + (f" after {seconds:.0f} s of the run" if seconds else "")
 
 
 # ---- the devices
@@ -318,17 +315,10 @@ def _about_interface(evidence: Evidence, rules: ValidityRules) -> list[str] | No
     """Judged only if the run has several nodes; None if the log does not show NCCL's choice."""
     if evidence.nodes == 1:
         return []
-    has_data = False
-    for line in evidence.network:
-        match = _USING.search(line)
-        if match is None:
-            continue
-        has_data = True
-        kind, names = match[1], _NAME.findall(match[2])
-        wrong = _wrong_names(kind, names, evidence.nccl, rules)
-        if wrong:
-            return [wrong]
-    return [] if has_data else None
+    matches = [match for line in evidence.network if (match := _USING.search(line))]
+    choices = ((match[1], _NAME.findall(match[2])) for match in matches)
+    wrong = (_wrong_names(kind, names, evidence.nccl, rules) for kind, names in choices)
+    return [*filter(None, wrong)][:1] if matches else None
 
 
 def _wrong_names(

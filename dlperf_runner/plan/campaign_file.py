@@ -35,7 +35,6 @@ def _with(kind: Any, *more: object) -> Any:
 
 
 def _several(kind: Any) -> Any:
-    """One value, or a list of them."""
     as_list = BeforeValidator(
         lambda value: value if isinstance(value, list | tuple) else [value],
         json_schema_input_type=kind | list[kind],
@@ -83,7 +82,6 @@ def _choice(item: DataclassField[Any]) -> tuple[Any, str]:
 
 
 def _scheduler_model() -> Any:
-    """A scheduler and its options, by their names on the command line."""
     keys: dict[str, tuple[Any, str]] = {
         "allocation": (StrictStr, "One job for the campaign (default), each case, or each run."),
         "max_wait": (_checked(StrictStr, choices.parse_wait), "Cancel a job that waits longer."),

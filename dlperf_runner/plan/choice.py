@@ -183,11 +183,9 @@ def parse_choice(options: Mapping[str, object], parameters: Iterable[str] = ()) 
 
 
 def choice_of_variables(variables: Mapping[str, Any], prefixes: Iterable[str]) -> Choice:
-    """The choice in the extra variables of a playbook (`-e name=value`).
-
-    A variable must be an option of the campaign, or begin with one of `prefixes`, as the variables
-    of roles and of Ansible do. Any other variable would have no effect and raises a UserError.
-    """
+    """The choice in the extra variables of a playbook (`-e name=value`). A variable that is neither
+    an option of the campaign nor begins with one of `prefixes`, as those of roles and of Ansible
+    do, would have no effect and raises a UserError."""
     names = [*VARIABLES, *FURTHER]
     beginnings = tuple(f"{prefix}_" for prefix in prefixes)
     for name in variables:

@@ -96,12 +96,11 @@ class Image:
 
 
 def engine_for(chosen: str | None, environment: Environment, stack: Stack, node: Node) -> str:
-    """The container engine for the environment. Empty if it runs without a container.
+    """The container engine for the environment; empty if it runs without a container.
 
-    Without a word of the operator or the stack, the node's release decides. Raises UserError if it
-    is unknown and matters: provisioning, which sees the nodes, could choose another engine.
-    An environment that also exists as an image runs in it if the inventory has a digest for it,
-    with whatever tag: a wrong tag is an error, not a run without the image.
+    Without a word of the operator or the stack, the node's release decides. Raises UserError if
+    that is unknown and matters: provisioning, which sees the nodes, could choose another engine. An
+    environment that also exists as an image runs in it if the inventory has a digest for it.
     """
     declared = environment.container
     has_image = declared and declared.is_among(node.container_images)
@@ -236,11 +235,11 @@ def enclose(
     on_gpu: bool = False,
     has_fabric: bool = False,
 ) -> Command:
-    """Wrap the command to run in a container of `image`. Its cleanup always removes the container.
+    """The command in a container of `image`, which its cleanup always removes.
 
     `data` are directories to mount read-only, besides the usual ones and those of the inventory.
-    `source` is the directory of the workload's source. If the command has a working directory, it
-    is inside `source`. Otherwise the command runs in the directory where it is started.
+    `source` is the directory of the workload's source, in which the command's working directory is,
+    if it has one; else the command runs in the directory where it is started.
     """
     host = next(host for host in hosts if host.name == command.host)
     container = container_name(name)

@@ -94,11 +94,10 @@ def read_inventory(
 ) -> tuple[Node, ...]:
     """The nodes in inventory order.
 
-    `inventories`: one or more values of `-i`; none means the default in ansible.cfg.
-    `limit`: a host pattern, as for Ansible's `--limit`. `extra`: a playbook's extra variables
-    (`-e`), which take precedence over the inventory. `connects`: the nodes are used at once, so one
-    that cannot be there is refused.
-    Raises UserError if the inventory cannot be read, has no nodes, or has an invalid variable.
+    `inventories`: values of `-i`; none means the default in ansible.cfg. `limit`: a host pattern.
+    `extra`: a playbook's extra variables, which take precedence. `connects`: the nodes are used at
+    once, so one that cannot be there is refused. Raises UserError if the inventory cannot be read,
+    has no nodes, or has an invalid variable.
     """
     listing = _list_inventory(inventories, limit)
     if connects and (why := refusal(_hosts(listing, GROUP), listing["_meta"]["hostvars"])):
@@ -196,16 +195,12 @@ def _list_inventory(inventories: Sequence[str], limit: str | None) -> dict[str, 
             names = list(dict.fromkeys(_hosts(_list_inventory(inventories, None), GROUP)))
             raise lacks_nodes("the inventory", names, unknown[1].strip(), f"--limit {limit}")
         raise _unreadable(inventories, done.stderr)
-    listing: dict[str, Any] = json.loads(done.stdout)
-    return listing
+    return dict(json.loads(done.stdout))
 
 
 def _unreadable(inventories: Sequence[str], stderr: str) -> UserError:
-    """Convert Ansible's messages about an invalid inventory into one error.
-
-    Each inventory plugin of Ansible prints a message. This keeps the message of the plugin for the
-    type of the file, and the line number from any of them.
-    """
+    """The error of an invalid inventory: the message of the inventory plugin for the type of the
+    file, and the line number from any of them."""
     origin = re.search(r"Origin: (\S+:\d+)", stderr)
     where = origin[1] if origin else " ".join(f"-i {name}" for name in inventories)
     complaints = re.findall(

@@ -247,7 +247,6 @@ def _commands(
     on_gpu: bool,
     has_fabric: bool,
 ) -> tuple[Command, ...]:
-    """The commands that start the program on the hosts, in containers if there is an image."""
     if not image:
         return launchers.launch(launcher, program, hosts)
     unpacked = f"{SOURCES}/{run.workload}-{run.source}"
@@ -303,7 +302,6 @@ def _program(
 
 
 def _on_gpu(catalog: Catalog, node: Node) -> bool:
-    """Return whether the nodes' stack has GPUs."""
     stack = catalog.stack_of(node)
     on_gpu = stack.accelerator == "gpu"
     if on_gpu == (node.accelerator == "cpu"):
@@ -333,7 +331,6 @@ def _refuse_processor(catalog: Catalog, node: Node) -> None:
 
 
 def _environment(catalog: Catalog, workload: Workload, source: Source, node: Node) -> str:
-    """The name of the environment for the source on nodes like this one."""
     framework = catalog.framework(workload.framework)
     name = framework.environment_name(node.stack, source.flavor)
     if name is None:
@@ -360,7 +357,6 @@ def _image(
     python: str,
     hosts: tuple[Node, ...],
 ) -> containers.Image | None:
-    """The image for the runs. None if they run without containers."""
     stack = catalog.stack_of(hosts[0])
     engine, *others = (
         containers.engine_for(choice.container, environment, stack, host) for host in hosts

@@ -146,7 +146,6 @@ def refuse_equal_cases(runs: Iterable[Run], catalog: Catalog) -> None:
 
 
 def _chosen(choice: Choice, workload: Workload) -> dict[str, tuple[Value, ...]]:
-    """The chosen values of the workload's own parameters, by name."""
     return {
         name: _values(name, text, workload.parameters[name])
         for name, text in choice.parameters.items()
@@ -160,7 +159,6 @@ def _values(name: str, text: str, default: Value) -> tuple[Value, ...]:
 
 
 def _converted(name: str, text: str, default: Value) -> Value:
-    """Convert the text to the type of the default value."""
     try:
         value = type(default)(text)
         if isinstance(value, str) or math.isfinite(value):

@@ -105,7 +105,6 @@ class Repository:
 
 
 def _mirrored(source: UpstreamSource, mirror: Path) -> Path:
-    """The repository in a directory of mirrors."""
     owner, name = source.repository.split("/")
     candidates = [
         mirror / owner / name,
@@ -166,11 +165,8 @@ def _has_commit(path: Path, commit: str) -> bool:
 
 
 def _git(path: Path, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run git on a repository. It never asks for a password.
-
-    It also reads repositories of other users, such as shared mirrors. This is safe, because it
-    reads only objects and runs no hooks and no configured commands.
-    """
+    """Run git on a repository. It never asks for a password. Repositories of other users, such as
+    shared mirrors, are safe: it reads only objects and runs no hooks and no configured commands."""
     environment = {
         **{name: value for name, value in os.environ.items() if name not in _OTHER_REPOSITORY},
         "GIT_TERMINAL_PROMPT": "0",
@@ -232,10 +228,9 @@ def prepare_source(
 ) -> PreparedSource:
     """Make the tar in `cache` (default: `sources` in the project's cache) if it does not exist.
 
-    `environment`: the environment of the runs (default: the framework's own); its Python runs the
-    preparation commands on the nodes.
-    `mirror`: a URL with repositories at `<owner>/<repo>`, or a directory with repositories at
-    `<owner>/<repo>`, `<owner>/<repo>.git` or `<owner>+<repo>/repo`.
+    `environment`: that of the runs (default: the framework's own), whose Python runs the
+    preparation commands on the nodes. `mirror`: a URL with repositories at `<owner>/<repo>`, or a
+    directory of them (see _mirrored).
     """
     cache = cache or paths.cache() / "sources"
     entry = catalog.workload(workload, "--workload")
@@ -356,7 +351,6 @@ def _sha256(content: bytes) -> str:
 
 
 def _cached(path: Path) -> str | None:
-    """The sha256 of an existing, complete tar. None if there is no such tar."""
     try:
         recorded = read_text(path.with_suffix(".sha256")).strip()
         return recorded if _sha256(read_bytes(path)) == recorded else None

@@ -107,7 +107,6 @@ def system_refusal(stack: Mapping[str, Any], system: str, node: str) -> str:
 
 
 def _vendors_parts(stack: Mapping[str, Any]) -> list[str]:
-    """The parts of the stack that vendors have, with their versions."""
     parts = [
         f"{name} {stack[part].get('version') or ''}".strip()
         for part, name in PARTS.items()
@@ -351,13 +350,12 @@ def arguments(
 def for_node(
     chosen: StackChoice, node: Mapping[str, Any], mesh: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of roles.
+    """The arguments of roles. Unless all nodes have verified the same `mesh`, the node's own record
+    of it does not count.
 
     `dlperf_node` holds the facts of the module node_facts, but for environments only the paths of
-    those that match their pins (`complete`).
-    `provision_roles` and `provision_preflights` list the roles to run and to check; all other
-    variables are arguments of roles. Unless all nodes have verified the same `mesh`, the node's
-    own record of it does not count.
+    those that match their pins (`complete`). `provision_roles` and `provision_preflights` list the
+    roles to run and to check.
     """
     apt = chosen.stack["apt_packages"]
     uv = {"path": UV, "requirements": f"{shipped()}/requirements/uv.txt"}
@@ -417,7 +415,6 @@ def _roles(chosen: StackChoice, node: Mapping[str, Any]) -> dict[str, list[str]]
 
 
 def _of_stack(chosen: StackChoice) -> dict[str, Any]:
-    """The arguments of roles for GPUs, OpenMPI and Slurm."""
     stack, runtime = dict(chosen.stack), chosen.runtime
     if not any(item["libraries"] for item in chosen.environments):
         stack.pop("cuda_libraries", None)
@@ -438,7 +435,6 @@ def _of_stack(chosen: StackChoice) -> dict[str, Any]:
 
 
 def _of_environments(chosen: StackChoice) -> dict[str, Any]:
-    """The arguments of roles that make, prove or contain environments."""
     items = chosen.environments
     tensor = ("name", "path", "import_name", "tensor", "eager")
     keys = (*tensor, "device", "requirements", "operator_wheels", "libraries", "variables")

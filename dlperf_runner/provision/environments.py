@@ -33,13 +33,10 @@ def installed(
     directory: str = "/opt/dlperf",
     images: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """One environment per name (`<framework>` or `<framework>-<flavor>`), as arguments of roles.
-
-    Environments that are an image are left out: there is nothing to install. `images`: digests by
-    image name, the inventory's variable. Raises UserError if there is no such environment on the
-    stack, or if it needs an operator's wheel that `operator_wheels` (the inventory's variable)
-    lacks.
-    """
+    """One environment per name (`<framework>` or `<framework>-<flavor>`), as arguments of roles,
+    but for those that are an image. `images`: digests by image name. Raises UserError if there is
+    no such environment on the stack, or if `operator_wheels` (the inventory's variable) lacks a
+    wheel."""
     wheels = operator_wheels or {}
     chosen = ((name, *_environment(name, stack)) for name in names)
     return [

@@ -18,10 +18,10 @@ REBUILDS = ("rhel", "rocky", "almalinux")
 def choice(output: str, core: str, given: str = "") -> dict[str, str]:
     """The Python that runs the modules, from the output of find_python.sh.
 
-    `unsupported` is the name of a system whose packages the roles do not know, as CentOS 7.5.
     `path` and `version` are empty if there is none; then `package` is the one to install, and empty
     if none of the system's fits or it would not be the `given` interpreter. `suite` is the code
-    name of a Debian or Ubuntu. `refusal` says in one line what is wrong and what to do.
+    name of a Debian or Ubuntu; `unsupported` a system whose packages the roles do not know, as
+    CentOS 7.5; `refusal` what is wrong, and what to do.
     """
     lines = [line.split() for line in output.splitlines() if len(line.split()) == 2]
     system = next((name for key, name in lines if key == "system"), "")

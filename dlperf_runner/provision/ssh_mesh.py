@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 Hostvars = Mapping[str, Mapping[str, Any]]
@@ -16,16 +17,12 @@ def hosts(names: Sequence[str], hostvars: Hostvars) -> dict[str, str]:
     Nodes without an IP address there are left to the site's name service, and the controller
     itself, as the only node, needs no entry.
     """
-    entries = {}
-    for name in names:
-        address = _addresses(name, hostvars[name])[0]
-        try:
-            loopback = ipaddress.ip_address(address).is_loopback
-        except ValueError:
-            continue
-        if not loopback and name != address:
-            entries[name] = address
-    return entries
+    entries = {name: _addresses(name, hostvars[name])[0] for name in names}
+    return {
+        name: address
+        for name, address in entries.items()
+        if name != address and (ip := _ip(address)) and not ip.is_loopback
+    }
 
 
 def unaddressed(names: Sequence[str], hostvars: Hostvars) -> list[str]:
@@ -36,15 +33,13 @@ def unaddressed(names: Sequence[str], hostvars: Hostvars) -> list[str]:
     keeps = [str(hostvars[name].get("dlperf_adopt") or "") for name in names]
     if any(re.search(r"\b(all|hosts)\b", adopted) for adopted in keeps):
         return list(names)
-    return [name for name in names if not _is_ip(_addresses(name, hostvars[name])[0])]
+    return [name for name in names if not _ip(_addresses(name, hostvars[name])[0])]
 
 
-def _is_ip(address: str) -> bool:
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return True
+def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    with suppress(ValueError):
+        return ipaddress.ip_address(address)
+    return None
 
 
 def unresolved_refusal(names: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from ..catalog.log_pattern import SECONDS, LogPattern
 from ..catalog.validity import ValidityRules, rules_of
 from ..catalog.workload import Model
 from ..core.case import SCHEMA
-from ..core.errors import UserError
+from ..core.errors import UserError, as_user_error
 from ..core.files import is_campaign, read_json
 from ..core.lists import grouped, natural
 from ..core.units import SAMPLES, TOKENS
@@ -115,7 +115,6 @@ def _counted(unit: str) -> str | None:
 
 
 def _missing(unit: str | None, whose: str | None, seconds: str | None) -> Iterator[str]:
-    """The options that must be given."""
     if seconds is None:
         yield "--step-time-unit s or ms"
     if unit is None:
@@ -138,7 +137,7 @@ _VIEWS = {
     "bandwidth": "logs of nccl-tests, which have tables of their own (dlperf bandwidth)",
 }
 # Files of a campaign that are no logs and count.
-_OF_CAMPAIGN = re.compile(r"(?:campaign|plan|run)\.json|telemetry-.+\.csv(?:\.gz)?", re.DOTALL)
+_counts = re.compile(r"(?:campaign|plan|run)\.json|telemetry-.+\.csv(?:\.gz)?", re.DOTALL).fullmatch
 _RESULT = re.compile(r"result_\d{1,4}\.txt", re.ASCII)
 Scratch = Callable[[], Path]  # gives a private directory, which is removed at the end
 
@@ -216,7 +215,10 @@ def find(
     matched: list[str] = []
     for source in sources:
         is_directory = holds_logs(source)
-        for place in _in_directory(source, discovered, scratch) if is_directory else _given(source):
+        # All directories of a file that the user named can say something about it.
+        above = source.resolve().parent.parts[:0:-1]
+        given = [Place(source, is_record=False, directories=above, is_given=True)]
+        for place in _in_directory(source, discovered, scratch) if is_directory else given:
             if len(sources) > 1:
                 before = len(seen)
                 seen.add(place.path.resolve())
@@ -262,7 +264,6 @@ def _find_records(campaign: Path, discovered: Found, recorded: Collection[str] |
 
 
 def _records(campaign: Path, problems: list[UserError]) -> Iterator[Path]:
-    """The run.json of each run."""
     cases = _entries(campaign / "runs", problems) if (campaign / "runs").is_dir() else []
     for case in (entry for entry in cases if entry.is_dir()):
         for run in (entry for entry in _entries(Path(case), problems) if entry.is_dir()):
@@ -276,14 +277,10 @@ def holds_logs(source: Path) -> bool:
 
 def _in_directory(directory: Path, discovered: Found, scratch: Scratch | None) -> Iterator[Place]:
     """The possible logs in a directory or an archive, in a stable order."""
-    above, depth = [directory.resolve().name], len(directory.parts)
-    if directory.is_dir():
-        files = _files(directory, discovered.problems, scratch)
-    else:
-        above, files = (
-            [*directory.resolve().parts[:0:-1]],
-            _members(directory, discovered.problems, scratch),
-        )
+    of_directory = directory.is_dir()
+    files = (_files if of_directory else _members)(directory, discovered.problems, scratch)
+    depth, parts = len(directory.parts), directory.resolve().parts
+    above = parts[-1:] if of_directory else parts[:0:-1]
     for file in sorted(files, key=lambda file: natural(file.path)):
         path = file.path
         if file.is_campaign:
@@ -301,12 +298,6 @@ def _in_directory(directory: Path, discovered: Found, scratch: Scratch | None) -
 
 def _is_wanted(name: str) -> bool:
     return stem_of(name) is not None and not _OWN.fullmatch(name) and not name.startswith(".")
-
-
-def _given(file: Path) -> Iterator[Place]:
-    """A file that the user named. All of its directories can say something about it."""
-    directories = file.resolve().parent.parts[:0:-1]
-    yield Place(file, is_record=False, directories=directories, is_given=True)
 
 
 def of_each(sources: Sequence[Path], statements: Statements) -> Iterator[tuple[Path, Statements]]:
@@ -359,7 +350,7 @@ def run_at(
     log = LogFile(place.path, content=place.content, formats=(first, _formats(), user_formats))
     try:
         sample = sample_of(log, statement)
-        if sample is None and (_is_result(place.path) or log.form is mllog.LINES):
+        if sample is None and (_is_of_mlperf(place.path) or log.form is mllog.LINES):
             return of_view(place, "mlperf")
     except UserError as error:
         if place.is_given or is_named_like_a_run(place.path, place.directories):
@@ -386,10 +377,8 @@ def _formats() -> dict[str, logs.Format]:
     return {**logs.formats(), mllog.LINES.name: mllog.LINES}
 
 
-def _is_result(path: Path) -> bool:
-    """True for the path of a log in a round of MLPerf."""
-    named = _RESULT.fullmatch(path.name) is not None
-    return named and path.parent.parent.parent.name == "results"
+def _is_of_mlperf(path: Path) -> bool:
+    return bool(_RESULT.fullmatch(path.name)) and path.parent.parent.parent.name == "results"
 
 
 def is_no_run(place: Place, log: LogFile, models: Sequence[Model]) -> bool:
@@ -408,7 +397,6 @@ def of_view(place: Place, view: str, error: UserError | None = None) -> Skipped:
 
 
 def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
-    """The validity rules of the campaign; None if it has none."""
     path = directory / "campaign.json"
     try:
         document = read_json(path) if path.exists() else None
@@ -435,11 +423,10 @@ def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
 def _entries(directory: Path, problems: list[UserError]) -> list[os.DirEntry[str]]:
     """The entries of a directory. None of one that cannot be read, which is a problem."""
     try:
-        return list(os.scandir(directory))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        problem = "the directory cannot be read"
-        problems.append(UserError(problem, where=str(directory), found=reason))
+        with as_user_error("the directory cannot be read", directory):
+            return list(os.scandir(directory))
+    except UserError as error:
+        problems.append(error)
         return []
 
 
@@ -477,7 +464,7 @@ def _members(archive: Path, problems: list[UserError], scratch: Scratch | None) 
         yield _File(archive, "an archive")
         return
     try:
-        members = members_of(archive, _may_be_read, scratch)
+        members = members_of(archive, lambda n: _is_wanted(n) or bool(_counts(n)), scratch)
         campaigns = {root: laid_out(members, root, scratch()) for root in _campaigns_in(members)}
     except UserError as error:
         problems.append(error)
@@ -492,11 +479,6 @@ def _members(archive: Path, problems: list[UserError], scratch: Scratch | None) 
             yield _File(path, "an archive in an archive")
         elif not path.name.startswith("."):
             yield _File(path, member.reason, member.content)
-
-
-def _may_be_read(name: str) -> bool:
-    """True if a member of an archive may be a log, or a file of a campaign that counts."""
-    return _is_wanted(name) or _OF_CAMPAIGN.fullmatch(name) is not None
 
 
 def _campaigns_in(members: Iterable[Member]) -> list[PurePosixPath]:

@@ -25,7 +25,7 @@ from ..core.lists import counted, grouped, shortened
 from ..core.printable import printable, printable_lines
 from ..core.processors import processors
 from ..core.units import per_second
-from ..measure.estimators import Measured, Measurement
+from ..measure.estimators import Measured
 from .archives import scratch_of
 from .discovery import Place, Scratch, Skipped, find, holds_logs
 from .log_file import NO_RATE, reads_others
@@ -96,13 +96,12 @@ def load_results(
     scratch: Scratch | None = None,
     with_others: bool = False,
 ) -> Results:
-    """Read a campaign, or all logs in directories and files. `models` are those of the catalogue to
-    use, by default all. `statements` are what the user states about logs. `recorded`: the only
-    files of a campaign whose runs, logs and telemetry count; by default all. `jobs` is the number
-    of processes, by default as many as save time. `progress` gets the readings and their number,
-    and yields the readings unchanged. `scratch` gives the directory for members of archives, by
-    default one that is removed at the end. `with_others`: the caller shows results of other kinds
-    than training runs; by default, there must be runs.
+    """Read a campaign, or all logs in directories and files. `models`: those of the catalogue to
+    use, by default all. `recorded`: the only files of a campaign whose runs, logs and telemetry
+    count. `jobs`: the number of processes, by default as many as save time. `progress` gets the
+    readings and their number, and yields the readings unchanged. `scratch` gives the directory for
+    members of archives, by default one that is removed at the end. `with_others`: the caller shows
+    results of other kinds than training runs; else there must be runs.
 
     Raises UserError if there is nothing to read. Errors of single logs are in `problems` of the
     result.
@@ -158,7 +157,6 @@ def _check_not_empty(results: Results, sources: Sequence[Path], *, with_others: 
 
 
 def _root(sources: Sequence[Path]) -> Path:
-    """The directory that contains all sources."""
     directories = {source if holds_logs(source) else source.parent for source in sources}
     try:
         return Path(os.path.commonpath(directories))
@@ -167,17 +165,12 @@ def _root(sources: Sequence[Path]) -> Path:
 
 
 def _about_skipped(results: Results) -> Iterator[str]:
-    """A note for each reason, with the first files."""
     round_of_mlperf = any(file.view == "mlperf" for file in results.skipped)
     skipped = [file for file in results.skipped if not (round_of_mlperf and _describes(file.path))]
     for reason, files in grouped(skipped, attrgetter("reason")).items():
-        paths = [
-            str(file.path.relative_to(results.directory))
-            if file.path.is_relative_to(results.directory)
-            else str(file.path)
-            for file in files
-        ]
-        yield f"{reason if files[0].view else f'not read ({reason})'}: {shortened(paths)}"
+        above, paths = results.directory, [file.path for file in files]
+        shown = [str(p.relative_to(above) if p.is_relative_to(above) else p) for p in paths]
+        yield f"{reason if files[0].view else f'not read ({reason})'}: {shortened(shown)}"
 
 
 def _describes(path: Path) -> bool:
@@ -216,7 +209,9 @@ def _readings(
     # where it is used first, because fewer functions are active.
     from ..core.arrays import np  # noqa: F401
 
-    jobs = _jobs(places) if jobs is None else jobs
+    if jobs is None:
+        few = len(places) < MANY_LOGS and sum(place.size() for place in places) < MANY_BYTES
+        jobs = 1 if few else processors()
     size = max(1, min(AT_ONCE, len(places) // (4 * jobs)))
     parts = [places[start : start + size] for start in range(0, len(places), size)]
     read_part = partial(read_all, models=models, with_series=with_series)
@@ -232,11 +227,6 @@ def _readings(
         yield chain.from_iterable(pool.map(read_part, parts))
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _jobs(places: Sequence[Place]) -> int:
-    few = len(places) < MANY_LOGS and sum(place.size() for place in places) < MANY_BYTES
-    return 1 if few else processors()
 
 
 def _frame(readings: Iterable[Reading], results: Results) -> pd.DataFrame:
@@ -258,7 +248,9 @@ def _frame(readings: Iterable[Reading], results: Results) -> pd.DataFrame:
             unit = per_second(run.unit)
             metrics.append((number, SAMPLES_PER_SECOND, None, unit, None))
             continue
-        metrics += [(number, *one) for one in (*measured.measurements, *_memory(run))]
+        metrics += [(number, *one) for one in measured.measurements]
+        if (peak := run.gpu_memory_mib) is not None:
+            metrics.append((number, GPU_MEMORY, peak, "MiB", "max_of_samples"))
     return make_frame(runs, metrics)
 
 
@@ -282,9 +274,7 @@ def _counted(
         results.counted.append(run)
         results.notes += measured.notes
         results.without_loss += "loss_first" not in [m.metric for m in measured.measurements]
-        stated = (
-            {"world size"} if run.batch_size_per_device is None else {"batch size", "world size"}
-        )
+        stated = {"world size", *(["batch size"] if run.batch_size_per_device is not None else [])}
         for what in stated - measured.confirmed:
             key = (what, run.source_of(what))
             results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
@@ -298,11 +288,6 @@ def _counted(
         results.series.append(reading.series)
     results.logs |= dict.fromkeys(reading.contents, results.relative(run.path))
     return measured, why
-
-
-def _memory(run: FoundRun) -> Iterator[Measurement]:
-    if run.gpu_memory_mib is not None:
-        yield Measurement(GPU_MEMORY, run.gpu_memory_mib, "MiB", "max_of_samples")
 
 
 def _stated(run: FoundRun, confirmed: Collection[str] | None) -> str | None:
@@ -328,7 +313,6 @@ def _stated(run: FoundRun, confirmed: Collection[str] | None) -> str | None:
 def _columns_of(
     run: FoundRun, digest: str | None, why: str | None, stated: str | None
 ) -> dict[str, Any]:
-    """The columns that all rows of a run have in common."""
     return {
         **dict(zip(CASE, run.case, strict=True)),
         "global_batch_size": run.global_batch_size,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import logs
-from ..core.errors import UserError
+from ..core.errors import UserError, as_user_error
 from ..core.files import open_gzip, open_read
 from ..core.lists import counted
 from ..logs.likely_lines import likely_line
@@ -135,12 +135,8 @@ class LogFile:
             ) from None
 
     def _file(self) -> BufferedReader:
-        try:
+        with as_user_error("the log cannot be read", self.path):
             return open_read(self._content)
-        except OSError as error:
-            raise UserError(
-                "the log cannot be read", where=str(self.path), found=error.strerror or str(error)
-            ) from None
 
     def _nothing_found(self) -> UserError:
         """The error of a log without a rate that a format knows."""

@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from .. import logs
 from ..catalog.accelerators import may_use_tf32
@@ -30,12 +29,7 @@ ASSUMED_FP32 = (
     " named fp32 were FP32 or TF32, the default of A100 and newer GPUs in most frameworks; state it"
     " with --precision, or an older GPU with --accelerator"
 )
-# The names of the fields in records of logs.
-_FIELDS = {
-    "world_size": "world_size",
-    "nodes": "nodes",
-    "precision": "precision",
-}
+_FIELDS = ("world_size", "nodes", "precision")
 # Degrees of parallelism in logs, as publications call them.
 _DEGREES = re.compile(r"mesh_(\w+)")
 # Axes whose devices train on samples of their own, the outermost first.
@@ -68,9 +62,8 @@ def head_of(headers: Iterable[logs.Header]) -> Mapping[str, Stated]:
     """The settings that the headers of a log state, by field; `by` names the line."""
     settings: dict[str, Stated] = {}
     for header in headers:
-        for field, attribute in _FIELDS.items():
-            value: Any = getattr(header, attribute)
-            if value is not None:
+        for field in _FIELDS:
+            if (value := getattr(header, field)) is not None:
                 settings.setdefault(field, Stated(value, f"line {header.line} of the log"))
     return settings
 
@@ -272,7 +265,6 @@ def _parameters(
     one_batch: float | None,
     form: logs.Format,
 ) -> Iterator[tuple[str, str]]:
-    """The parameters by the names of the catalogue, as far as the log states them."""
     of_step = form.batch_of_step
     usual = {"accumulation_steps": "1"} if of_step else {}
     # As in the identity of planned runs.

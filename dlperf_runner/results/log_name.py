@@ -94,7 +94,6 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
 
 @functools.lru_cache(maxsize=16)  # each name is asked for twice
 def _words_of_name(name: str, by: str) -> PathWords:
-    """The settings in one name."""
     settings: dict[str, Any] = {}
     first: list[str] = []
     others: list[str] = []
@@ -123,12 +122,12 @@ def _split(name: str) -> list[str]:
     words: list[str] = []
     for word in re.split(r"[_\s]+", name):
         pieces = _PIECES.split(word)
-        if len(pieces) < 2 or setting_of(word) or not any(map(_is_setting, pieces)):
+        if len(pieces) < 2 or setting_of(word) or not any(map(setting_of, pieces)):
             words.append(word)
             continue
         together: list[str] = []
         for piece in pieces:
-            if _is_setting(piece) or (piece.isdecimal() and piece is pieces[-1]):
+            if setting_of(piece) or (piece.isdecimal() and piece is pieces[-1]):
                 words += ["-".join(together), piece]
                 together = []
             else:
@@ -140,10 +139,6 @@ def _split(name: str) -> list[str]:
 def setting_of(word: str) -> tuple[str, object] | None:
     """The field and the value that a word gives, wherever it stands."""
     return _setting(word, is_last=False)
-
-
-def _is_setting(word: str) -> bool:
-    return setting_of(word) is not None
 
 
 @functools.lru_cache(maxsize=1024)  # the logs of a tree share their directories
@@ -166,7 +161,6 @@ def _of_directories(
 
 
 def _named_like_a_run(directory: str) -> PathWords | None:
-    """The settings in the name of a directory, if it has several."""
     try:
         words = _words_of_name(directory, f"the directory {directory}")
     except ValueError:
@@ -176,7 +170,6 @@ def _named_like_a_run(directory: str) -> PathWords | None:
 
 @functools.lru_cache(maxsize=1024)  # and the words of their names
 def _setting(word: str, *, is_last: bool) -> tuple[str, object] | None:
-    """The field and the value that a word gives."""
     if word in _GPU_OR_BATCH:
         return None
     if match := _BATCH.fullmatch(word):

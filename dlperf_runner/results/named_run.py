@@ -128,10 +128,8 @@ class _Identification:
         steps, warmup = self._stated("total_steps"), self._stated("warmup_steps")
         rule = self.entry.workload.rule
         if steps is not None or warmup is not None:
-            rule = self.entry.rule_of(
-                rule.total_steps if steps is None else steps,
-                rule.warmup_steps if warmup is None else warmup,
-            )
+            warmup = rule.warmup_steps if warmup is None else warmup
+            rule = self.entry.rule_of(steps or rule.total_steps, warmup)
         return FoundRun(
             path=self.path,
             workload=self.entry.workload.name,
@@ -181,7 +179,13 @@ class _Identification:
     def _without_model(self) -> UserError:
         """The error of a log that nothing says the model of, with all else that is missing."""
         if self.words.batch_size is None and self.words.precision is None:
-            return _unidentified(self.log)
+            return UserError(
+                f"the file name does not identify the run of this {self.log.form.name} log",
+                where=str(self.path),
+                expected="a name like rn50_b128_fp32_1.log or tf_gpu8_amp_bs256.txt",
+                found=self.path.name,
+                hint="state what ran with --model, or in mapping.yml",
+            )
         return self._missing("model", "a name like rn50_b128_fp32_1.log", "--model")
 
     def _all_missing(self, first: _MissingError) -> UserError:
@@ -216,7 +220,6 @@ class _Identification:
         )
 
     def _stated(self, field: str) -> int | None:
-        """The number that the user states; None if they do not."""
         stated = self.statement.get(field)
         return stated and int(stated.value)
 
@@ -405,16 +408,6 @@ class _MissingError(UserError):
 # ---- what ran
 
 
-def _unidentified(log: LogFile) -> UserError:
-    return UserError(
-        f"the file name does not identify the run of this {log.form.name} log",
-        where=str(log.path),
-        expected="a name like rn50_b128_fp32_1.log or tf_gpu8_amp_bs256.txt",
-        found=log.path.name,
-        hint="state what ran with --model, or in mapping.yml",
-    )
-
-
 def entry_of(run: FoundRun, form: logs.Format, models: Sequence[Model]) -> Model | None:
     """The model of a run, of the catalogue or of a program; None if a campaign's is unknown."""
     entry = next(
@@ -477,7 +470,7 @@ def _entry(
         raise UserError(
             f"several workloads of the catalogue have {log.form.name} logs with this name",
             where=str(log.path),
-            expected=f"one of {_listed(fitting)}",
+            expected="one of " + ", ".join(f"{e.short_name} ({e.workload.name})" for e in fitting),
             found="_".join(path_words.first) or log.path.name,
             hint="state it with --model and --framework, or in mapping.yml",
         )
@@ -492,13 +485,9 @@ def _framework(
     another one."""
     possible = {entry.workload.framework for entry in same_format}
     possible |= {*log.form.frameworks}
-    statements = (
-        [(statement["framework"].value, statement["framework"].by)]
-        if statement.get("framework")
-        else []
-    )
-    statements = statements or [(w, BY_NAME) for w in (*path_words.first, *path_words.others)]
-    for word, by in statements:
+    by_name = [Stated(word, BY_NAME) for word in (*path_words.first, *path_words.others)]
+    stated = statement.get("framework")
+    for word, by in [stated] if stated else by_name:
         named = names().framework_of(word)
         if named is None:
             continue
@@ -516,7 +505,6 @@ def _framework(
 
 
 def _model_words(path_words: PathWords, models: Sequence[Model]) -> Iterator[str]:
-    """The words of a name that name a model."""
     for word in (*path_words.first, *path_words.others):
         is_known = any(word in entry.names for entry in models)
         if is_known or (names().is_model(word) and names().framework_of(word) is None):
@@ -570,7 +558,3 @@ def _network(log: LogFile, headers: Sequence[logs.Header], words: Sequence[str])
             hint="state it with --model, or in mapping.yml",
         )
     return stated.network
-
-
-def _listed(entries: Sequence[Model]) -> str:
-    return ", ".join(f"{e.short_name} ({e.workload.name})" for e in entries)

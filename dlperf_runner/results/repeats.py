@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter
@@ -235,9 +235,6 @@ def _with_run(reading: Reading, run: FoundRun) -> Reading:
     return replace(reading, run=run, series=reading.series and reading.series._replace(run=run))
 
 
-_table: Callable[[FoundRun], tuple[object, ...]] = attrgetter("framework", "settings")
-
-
 def _by_words(readings: Sequence[Reading], root: Path) -> list[Reading]:
     """The readings, with the words that tell the runs of a table apart."""
     counting = (reading.run for reading in readings if reading.run and _counts(reading))
@@ -252,7 +249,7 @@ def _by_words(readings: Sequence[Reading], root: Path) -> list[Reading]:
 
 
 def _apart_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path, FoundRun]]:
-    for table in grouped(runs, _table).values():
+    for table in grouped(runs, attrgetter("framework", "settings")).values():
         places = [_place(run.path.parent, root) for run in table]
         of_places = [
             tuple(w for w in telling_words(" ".join(place)) if not _repeats_setting(w, run))

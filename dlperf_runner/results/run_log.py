@@ -30,7 +30,7 @@ from ..core.lists import grouped
 from ..core.units import SAMPLES, TOKENS, per_second
 from ..measure.energy import energy, model_flops
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
-from ..measure.numbering import uncounted
+from ..measure.numbering import LogLines, uncounted
 from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
 from ..measure.step_parts import network, of_all_reduce, of_ranks
@@ -61,20 +61,18 @@ _COLUMNS = (
 
 def evidence_of(run: FoundRun) -> Evidence:
     devices, nodes = _telemetry(run)
-    if not run.on_gpu:
-        return Evidence(
-            nodes=run.topology.nodes,
-            other_processes=run.other_processes,
-            unsampled=run.unsampled,
-            of_nodes=nodes,
-        )
-    return Evidence(
-        on_gpu=True,
+    of_all = Evidence(
         nodes=run.topology.nodes,
         other_processes=run.other_processes,
         unsampled=run.unsampled,
-        samples=devices,
         of_nodes=nodes,
+    )
+    if not run.on_gpu:
+        return of_all
+    return replace(
+        of_all,
+        on_gpu=True,
+        samples=devices,
         xids=_xids(run),
         health=list(_health(run)),
         gpu_processes=list(_gpu_processes(run)) or None,
@@ -86,7 +84,6 @@ def evidence_of(run: FoundRun) -> Evidence:
 def _telemetry(
     run: FoundRun,
 ) -> tuple[dict[tuple[str, int], list[Sample]], dict[str, list[Sample]]]:
-    """The samples of the run's devices, and of its nodes."""
     devices: dict[tuple[str, int], list[Sample]] = {}
     nodes: dict[str, list[Sample]] = {}
     used = dict(run.devices)
@@ -166,13 +163,10 @@ def sampler_rows(path: Path) -> Iterator[dict[str, str]]:
 
 def finite_number(text: str | None) -> float | None:
     """The number in a text such as 97, 287.51 or 0x0000000000000004; None for any other text."""
-    if not text:
-        return None
-    try:
-        value = float(int(text, 16)) if text.startswith("0x") else float(text)
-    except (ValueError, OverflowError):
-        return None
-    return value if math.isfinite(value) else None
+    with suppress(ValueError, OverflowError):
+        value = float(int(text, 16) if text and text.startswith("0x") else text or "nan")
+        return value if math.isfinite(value) else None
+    return None
 
 
 def _net_lines(path: Path) -> Iterable[str]:
@@ -245,7 +239,9 @@ def read_all(
     places: Iterable[Place], models: Sequence[Model], with_series: bool = False
 ) -> list[Reading | Skipped]:
     """Find and measure the runs at some places; Skipped for each file that is no benchmark log."""
-    user_formats = _formats_of(models)
+    # The log formats that entries of workloads describe.
+    patterns = {m.workload.log_format: m.workload.log_pattern for m in models}
+    user_formats = {name: one.format_named(name) for name, one in patterns.items() if one}
     readings = [_reading(place, models, user_formats) for place in places]
     of_runs = [reading for reading in readings if isinstance(reading, Reading)]
     judged = _steadiness([reading.series for reading in of_runs if reading.series])
@@ -254,12 +250,6 @@ def read_all(
             reading.measured.measurements += next(judged)
             reading.series = reading.series if with_series else None
     return readings
-
-
-def _formats_of(models: Sequence[Model]) -> dict[str, logs.Format]:
-    """The log formats that entries of workloads describe."""
-    patterns = {m.workload.log_format: m.workload.log_pattern for m in models}
-    return {name: pattern.format_named(name) for name, pattern in patterns.items() if pattern}
 
 
 def _reading(
@@ -304,8 +294,9 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
         content,
         rule,
         expected,
-        lambda index: logs.line_of(log.form, log.pieces(), index, run.rank),
-        str(log.path),
+        LogLines(
+            lambda index: logs.line_of(log.form, log.pieces(), index, run.rank), str(log.path)
+        ),
         counts_pauses=entry is None or entry.is_published,
     )
     evidence = evidence_of(run)
@@ -356,7 +347,10 @@ def _content(
             found=form.name,
         )
     entry, is_planned = entry_of(run, form, models), run.expected_by == "the plan"
-    has_its_steps = entry is not None and not is_planned and _has_its_own_steps(run, entry)
+    of_user = entry is not None and entry.workload.log_pattern is not None
+    is_stated = of_user or "total_steps" in dict(run.stated_by)
+    # Neither a publication nor the user says how many steps the log has.
+    has_its_steps = entry and not (is_planned or entry.is_published or is_stated)
     content, digest = log.read(None if has_its_steps else _most(run, rule), run.rank)
     if entry is not None:
         check_network(content.headers, run, entry, form)
@@ -370,7 +364,6 @@ def _content(
                 run = replace(run, rule=rule)
             else:
                 content, digest = log.read(_most(run, rule), run.rank)
-    of_user = entry is not None and entry.workload.log_pattern is not None
     if not is_planned and not of_user and form is not logs.formats().get(form.name):
         # A variant of the format may print other rates.
         rule = rule.model_copy(update={"rates_are_per": form.rates_are_per})
@@ -407,7 +400,6 @@ def _energy(
 def _model_flops(
     measured: Measured, run: FoundRun, transformer: Transformer, expected: Expected
 ) -> tuple[Measurement, ...]:
-    """The model FLOPs of a run on devices of its accelerator."""
     length = expected.sequence_length or 0
     rate = measured.measurements[0].value / run.topology.world_size
     tokens = rate if expected.unit == TOKENS else rate * length
@@ -423,12 +415,6 @@ def _digest(rates: tuple[float, ...]) -> str | None:
     if len(set(rates)) < _TELLING_RATES:
         return None
     return hashlib.sha256(array("d", rates).tobytes()).hexdigest()
-
-
-def _has_its_own_steps(run: FoundRun, entry: Model) -> bool:
-    """True if neither a publication nor the user says how many steps the log has."""
-    is_stated = entry.is_published or entry.workload.log_pattern is not None
-    return not is_stated and "total_steps" not in dict(run.stated_by)
 
 
 def _rule_of_steps(

@@ -15,7 +15,7 @@ from ..campaign.directory import is_name
 from ..catalog.workload import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
-from ..core.files import read_json, stored
+from ..core.files import as_object, read_json, stored
 from ..core.identity import (
     CASE,
     GROUP,
@@ -109,7 +109,8 @@ class FoundRun:
     @cached_property
     def settings(self) -> tuple[object, ...]:
         """The key of runs that are in one table."""
-        return _settings_of(self)
+        settings: tuple[object, ...] = attrgetter(*GROUP)(self)
+        return settings
 
     @property
     def global_batch_size(self) -> int | None:
@@ -136,7 +137,6 @@ class FoundRun:
 _case_of: Callable[[FoundRun], tuple[object, ...]] = attrgetter(
     *(f"topology.{name}" if name in TOPOLOGY else name for name in CASE)
 )
-_settings_of: Callable[[FoundRun], tuple[object, ...]] = attrgetter(*GROUP)
 
 
 def planned_run(path: Path, models: Sequence[Model]) -> FoundRun:
@@ -148,8 +148,7 @@ def planned_run(path: Path, models: Sequence[Model]) -> FoundRun:
     entries = [entry for entry in models if entry.workload.name == workload]
     entries = [entry for entry in entries if entry.name == model] or entries
     window = (number("total_steps"), number("warmup_steps", least=0))
-    outcome = document.get("outcome")
-    outcome = outcome if isinstance(outcome, dict) else {}
+    outcome = as_object(document.get("outcome"))
     if not is_name(log_name):
         raise _bad_key(path, document, "log_name", "the name of a file beside it")
     log = stored(path.with_name(log_name))
@@ -173,7 +172,7 @@ def planned_run(path: Path, models: Sequence[Model]) -> FoundRun:
         accelerator=_products(outcome) if on_gpu else "cpu",
         node_gpus=_joined(len(names) for names in _gpus(outcome)) if on_gpu else None,
         on_gpu=on_gpu,
-        driver=_driver(outcome),
+        driver=_joined(node["driver"] for node in _facts(outcome) if node.get("driver")),
         stack=text("stack"),
         # A record of the time before containers has no such key.
         container=text("container") if document.get("container") is not None else "",
@@ -205,15 +204,13 @@ def _why_not(outcome: Mapping[str, Any]) -> str | None:
 def version_of(outcome: Mapping[str, Any], framework: str) -> str | None:
     """The version of the framework's package, whose name may be mxnet-cu102, paddlepaddle or, for
     pytorch, torch. tensorflow2 and paddle3 are other releases of a package without the number."""
-    versions = outcome.get("versions")
-    names = versions if isinstance(versions, dict) else {}
+    names = as_object(outcome.get("versions"))
     begin = framework.removeprefix("py").rstrip(string.digits)
     fitting = sorted((n for n in names if n.startswith(begin) and names[n] is not None), key=len)
     return str(names[fitting[0]]) if fitting else None
 
 
 def _parameters(document: Mapping[str, Any], entries: Sequence[Model], source: str) -> str | None:
-    """The parameters that identify a run; None if the record has none."""
     values = document.get("parameters")
     if not isinstance(values, dict):
         return None
@@ -222,18 +219,11 @@ def _parameters(document: Mapping[str, Any], entries: Sequence[Model], source: s
 
 
 def _facts(outcome: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The facts that each node reported of itself."""
-    hosts = outcome.get("hosts")
-    facts = hosts.values() if isinstance(hosts, dict) else ()
-    return [node for node in facts if isinstance(node, dict)]
-
-
-def _driver(outcome: Mapping[str, Any]) -> str | None:
-    return _joined(node["driver"] for node in _facts(outcome) if node.get("driver"))
+    hosts = as_object(outcome.get("hosts"))
+    return [node for node in hosts.values() if isinstance(node, dict)]
 
 
 def _gpus(outcome: Mapping[str, Any]) -> list[list[str]]:
-    """The products of the GPUs of each node that reported some."""
     products = [node.get("gpus") for node in _facts(outcome)]
     return [list(map(str, names)) for names in products if names and isinstance(names, list)]
 
@@ -251,13 +241,10 @@ def _joined(values: Iterable[object]) -> str | None:
 
 def _gpu_memory(outcome: Mapping[str, Any]) -> float | None:
     """The highest memory use of a device of the run, as sampled on its nodes."""
-    hosts = outcome.get("gpu_memory_mib")
-    devices = hosts.values() if isinstance(hosts, dict) else ()
     peaks = [
         float(peak)
-        for device in devices
-        if isinstance(device, dict)
-        for peak in device.values()
+        for devices in as_object(outcome.get("gpu_memory_mib")).values()
+        for peak in as_object(devices).values()
         if isinstance(peak, int | float) and not isinstance(peak, bool)
     ]
     return max(peaks, default=None)
@@ -267,18 +254,14 @@ def _hosts(document: Mapping[str, Any], outcome: Mapping[str, Any]) -> tuple[str
     """The planned hosts; of a scheduler's job, those that it chose."""
     hosts = document.get("hosts")
     planned = tuple(map(str, hosts)) if isinstance(hosts, list) else ()
-    chosen = outcome.get("hosts")
-    if isinstance(chosen, dict) and chosen and any(map(is_placeholder, planned)):
-        return tuple(chosen)
-    return planned
+    chosen = tuple(as_object(outcome.get("hosts")))
+    return chosen if chosen and any(map(is_placeholder, planned)) else planned
 
 
 def _devices(outcome: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """The devices that the samplers recorded for the run, by host."""
-    hosts = outcome.get("gpu_memory_mib")
     return tuple(
         (str(host), tuple(int(name) for name in devices if str(name).isdecimal()))
-        for host, devices in (hosts.items() if isinstance(hosts, dict) else ())
+        for host, devices in as_object(outcome.get("gpu_memory_mib")).items()
         if isinstance(devices, dict)
     )
 
@@ -298,18 +281,15 @@ def _other_processes(outcome: Mapping[str, Any]) -> tuple[OtherProcess, ...]:
 
 def _unsampled(outcome: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
     """The hosts whose telemetry ended before the run, and after how many seconds."""
-    hosts = outcome.get("unsampled_from_s")
-    pairs = hosts.items() if isinstance(hosts, dict) else ()
+    pairs = as_object(outcome.get("unsampled_from_s")).items()
     return tuple((str(host), float(s)) for host, s in pairs if isinstance(s, int | float))
 
 
 def _nccl(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The NCCL variables of the run's first command."""
     commands = document.get("commands")
-    first = commands[0] if isinstance(commands, list) and commands else {}
-    env = first.get("env") if isinstance(first, dict) else None
-    pairs = env.items() if isinstance(env, dict) else ()
-    return tuple((str(k), str(v)) for k, v in pairs if str(k).startswith("NCCL_"))
+    first = as_object(commands[0] if isinstance(commands, list) and commands else None)
+    variables = as_object(first.get("env"))
+    return tuple((k, str(v)) for k, v in variables.items() if k.startswith("NCCL_"))
 
 
 def _text(path: Path, document: Mapping[str, Any], key: str) -> str:

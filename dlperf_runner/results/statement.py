@@ -177,7 +177,8 @@ class Statements:
             if match is None:
                 continue
             by = f"{self.file}, {pattern}"
-            for name, value in (*_given(fields), *_given(_from_path(match, path, by))):
+            of_path = fields_of(match.groupdict(), where=f"{path}: {by}")
+            for name, value in (*_given(fields), *_given(of_path)):
                 yield name, Stated(value, by)
 
     def arguments(self) -> list[str]:
@@ -196,11 +197,6 @@ NOTHING = Statements()
 
 def _given(fields: Fields) -> Iterator[tuple[str, Any]]:
     return ((name, value) for name, value in fields if value is not None)
-
-
-def _from_path(match: Any, path: str, by: str) -> Fields:
-    """The fields that the placeholders of a pattern matched."""
-    return fields_of(match.groupdict(), where=f"{path}: {by}")
 
 
 def fields_of(texts: Mapping[str, str], where: str | None = None) -> Fields:

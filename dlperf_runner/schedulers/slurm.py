@@ -9,7 +9,6 @@ import shlex
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from ..core.errors import UserError
 from .job import Allocation, JobState, Offer, Scheduler
@@ -201,22 +200,9 @@ def _state(row: Sequence[str], queue: Sequence[int]) -> JobState:
     return JobState(job, name, "running", reason)
 
 
-def offers_argv(_: Mapping[str, str]) -> tuple[str, ...]:
-    return ("sinfo", "--noheader", "--Node", "--format=%P|%D|%G|%N")
-
-
-def hosts_argv(names: str) -> tuple[str, ...]:
-    return ("scontrol", "show", "hostnames", names)
-
-
-def submit_argv(script: Path) -> tuple[str, ...]:
-    return ("sbatch", "--parsable", str(script))
-
-
-def states_argv() -> tuple[str, ...]:
-    """One call for all jobs: those that have just ended, those before the user's in the queue, and
-    those of hidden partitions included."""
-    return ("squeue", "--all", "--states=all", "--noheader", "--format=%i|%T|%S|%r|%Q|%P|%j")
+# All jobs: those that have just ended, those before the user's in the queue, and those of hidden
+# partitions included.
+_STATES = ("squeue", "--all", "--states=all", "--noheader", "--format=%i|%T|%S|%r|%Q|%P|%j")
 
 
 def past_argv(jobs: Sequence[str]) -> tuple[str, ...]:
@@ -225,10 +211,6 @@ def past_argv(jobs: Sequence[str]) -> tuple[str, ...]:
         *("sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={','.join(jobs)}"),
         "--format=JobID,State,Start,Reason,Priority,Partition,JobName",
     )
-
-
-def cancel_argv(jobs: Sequence[str]) -> tuple[str, ...]:
-    return ("scancel", *jobs)
 
 
 # ---- within an allocation that the user has got by salloc
@@ -264,16 +246,16 @@ SCHEDULER = Scheduler(
     each_rank=_EACH_RANK,
     pmix_libraries=PMIX_LIBRARIES,
     pmix_plugins=_PLUGINS,
-    offers_argv=offers_argv,
+    offers_argv=lambda _: ("sinfo", "--noheader", "--Node", "--format=%P|%D|%G|%N"),
     offers=offers,
-    submit_argv=submit_argv,
+    submit_argv=lambda script: ("sbatch", "--parsable", str(script)),
     job_id=job_id,
-    states_argv=states_argv,
+    states_argv=lambda: _STATES,
     states=states,
-    cancel_argv=cancel_argv,
+    cancel_argv=lambda jobs: ("scancel", *jobs),
     past_argv=past_argv,
     given="SLURM_JOB_ID",
-    hosts_argv=hosts_argv,
+    hosts_argv=lambda names: ("scontrol", "show", "hostnames", names),
 )
 SCHEDULER = replace(
     SCHEDULER,

@@ -174,6 +174,5 @@ def _places(group: Iterable[Case]) -> Iterator[SweptTopology]:
 
 
 def _below(case: Case, best: Case) -> bool:
-    """True if the whole interval of a case is below that of the best."""
     high, low = case.get(f"{_RATE}_ci_high"), best.get(f"{_RATE}_ci_low")
     return high is not None and low is not None and high < low

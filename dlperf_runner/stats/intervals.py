@@ -78,13 +78,13 @@ def ratio_interval(
     level: float = LEVEL,
     resamples: int = RESAMPLES,
 ) -> ConfidenceInterval:
-    """Percentile bootstrap of the median of `values` over the median of `base_values`.
+    """Percentile bootstrap of the median of `values` over the median of `base_values`, which are
+    resampled independently.
 
-    The samples are resampled independently. The random seed depends only on the two sizes, so that
-    the same values give the same interval, in any order and in any unit. With 5 values each, the
-    interval nearly reaches the extremes and covers somewhat more than `level`. With fewer values it
-    covers less (about 70 % for 2), and `coverage` is NaN. The interval is NaN if either sample has
-    fewer than 2 values, or if a base value is 0 or less.
+    The random seed depends only on the two sizes: the same values give the same interval, in any
+    order and unit. With 5 values each, it nearly reaches the extremes and covers somewhat more than
+    `level`; with fewer it covers less (about 70 % for 2), and `coverage` is NaN. The interval is
+    NaN if either sample has fewer than 2 values, or if a base value is 0 or less.
     """
     import numpy as np
 

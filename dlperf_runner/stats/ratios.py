@@ -55,14 +55,14 @@ class RelativeDifference:
 def relative_difference(
     a: Sequence[float], b: Sequence[float], cases: float = 1
 ) -> RelativeDifference:
-    """The relative difference of one of `cases` cases.
+    """The relative difference of one of `cases` cases, each of which gets the share (1 - LEVEL) /
+    cases of the probability of error (Bonferroni).
 
-    Each case gets the share (1 - LEVEL) / cases of the probability of error (Bonferroni). The
-    interval is between two of the ordered quotients (Moses), whose coverage is exact if both
-    samples have the same distribution. It is too narrow if they scatter differently. So each bound
-    is that of a t-interval of the logarithms which allows for that (`_t_interval`) where it is
-    farther out, or where small samples have no interval of quotients. `at_worst` likewise, with the
-    whole 5 % on one side, where Welch's interval is good enough.
+    The interval is between two of the ordered quotients (Moses), whose coverage is exact if both
+    samples have the same distribution, and too narrow if they scatter differently. So each bound is
+    that of a t-interval of the logarithms (`_t_interval`) where it is farther out, or where small
+    samples have no interval of quotients. `at_worst` likewise, with the whole 5 % on one side,
+    where Welch's interval is good enough.
     """
     if not a or not b or min(*a, *b) <= 0:
         nothing = LogRatio(math.nan, math.nan, math.nan)

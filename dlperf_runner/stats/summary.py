@@ -55,7 +55,6 @@ _STATISTICS = (
 
 
 def _of_all(values: pd.Series[float]) -> float:
-    """The value that all runs have."""
     return values.iloc[0] if values.nunique() == 1 else math.nan
 
 
@@ -105,24 +104,13 @@ COLUMNS = tuple(_TYPES)
 
 
 def summarize(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per case with the statistics of the throughput of its valid runs, sorted by case.
-    Missing texts are None, numbers are NaN.
+    """One row per case with the statistics of the throughput of its valid runs (docs/columns.md),
+    sorted by case. Missing texts are None, numbers are NaN; nothing is rounded.
 
-    Columns: those of CASE, unit, estimator, repeats (n), samples_per_second_{median, mean, min,
-    max, std, ci_low, ci_high, ci_coverage, cv, mad, outliers}, those of _FURTHER, base_case,
-    base_world_size, speedup, speedup_ci_{low, high}, scaling_efficiency and
-    scaling_efficiency_ci_{low, high}.
-
-    Nothing is rounded. speedup is the quotient of the medians of this case and its base case. The
-    base case is the 1-device case with the same BASELINE columns. If it is missing, the base case
-    is the smallest of several cases. A single case with more devices has no base case and no
-    speedup, unless it is one of strong scaling (see _base_cases), nor has a bandwidth.
-    scaling_efficiency is speedup * base_world_size / world_size.
-    ci_coverage is the actual coverage of the median's interval (see intervals). std is the sample
-    standard deviation (n - 1). With n = 1, there is no spread and no interval. outliers is the
-    number of flagged values, which are still included; there is none for n below 5. Memory is the
-    largest peak of the runs, step times and FLOPs are medians of the runs. Runs whose estimators of
-    one of these differ have no such number: model FLOPs of two formulas are never mixed.
+    The base case is the 1-device case with the same BASELINE columns or, if it is missing, the
+    smallest of several cases. A single case with more devices has none, unless it is one of strong
+    scaling (see _base_cases), nor has a bandwidth. Runs whose estimators of a further metric differ
+    have no such number: model FLOPs of two formulas are never mixed.
     """
     import pandas as pd
 
@@ -155,13 +143,11 @@ def summarize(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _joined(rates: pd.DataFrame, column: str, between: str) -> pd.Series[str]:
-    """The different texts of a column, joined, by case."""
     different = rates[["case", column]].dropna().drop_duplicates()
     return different.groupby("case")[column].agg(between.join)
 
 
 def _spread(ordered: Sequence[float]) -> dict[str, float | None]:
-    """The scatter of the throughput of a case."""
     interval = median_interval(ordered)
     return {
         "ci_low": interval.low,
@@ -174,7 +160,6 @@ def _spread(ordered: Sequence[float]) -> dict[str, float | None]:
 
 
 def _further(rows: pd.DataFrame) -> pd.DataFrame:
-    """The columns of _FURTHER, by case."""
     import pandas as pd
 
     columns: dict[str, pd.Series[Any]] = {}
@@ -192,7 +177,6 @@ def _further(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _speedups(table: pd.DataFrame, samples: Mapping[Any, Sequence[float]]) -> pd.DataFrame:
-    """The base case, speed-up and scaling efficiency of the cases that have a base case."""
     import pandas as pd
 
     rows = []

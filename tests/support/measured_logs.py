@@ -11,6 +11,7 @@ from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.units import SAMPLES, TOKENS, Unit
 from dlperf_runner.measure.estimators import Expected, Measured, Rule
+from dlperf_runner.measure.numbering import LogLines
 from dlperf_runner.measure.run import measure
 
 RESNET = RULES["mxnet-resnet50v1b.md"]
@@ -41,7 +42,9 @@ def run(
     entry = logs.formats()[form]
     line_of = partial(logs.line_of, entry, [data])
     try:
-        return measure(entry, logs.parse(entry, [data]), rule, expected, line_of, "train.log")[0]
+        return measure(
+            entry, logs.parse(entry, [data]), rule, expected, LogLines(line_of, "train.log")
+        )[0]
     except logs.LineError as error:
         raise UserError(
             error.problem,

@@ -10,7 +10,7 @@ from measured_logs import ARCFACE, PLSC, RESNET, changed, dll, run, values
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.logs import formats, parse
 from dlperf_runner.measure.estimators import Rule
-from dlperf_runner.measure.numbering import numbering
+from dlperf_runner.measure.numbering import LogLines, numbering
 
 approx = pytest.approx
 
@@ -218,8 +218,8 @@ def test_lines_at_the_end_of_epochs_are_between_the_regular_ones() -> None:
     lines = [line.format(n, 300 - n, 90.0 if n in slow else 100.0) for n in steps]
     log = parse(form.variants[-1], ["\n".join([*lines, ""]).encode()])
     rule = Rule(total_steps=192, warmup_steps=39, estimator="mean_of_rates")
-    found = numbering(form, log.columns.steps, rule, lambda index: index, "log", None)
+    found = numbering(form, log.columns.steps, rule, LogLines(lambda index: index, "log"))
     assert (found.every, found.before) == (10, 0)
     assert [steps[n] for n in sorted(found.shorter)] == [96, 100, 192]
     with pytest.raises(UserError, match="step 96 follows 90"):
-        numbering(form, [n for n in steps if n != 100], rule, lambda index: index, "log", None)
+        numbering(form, [n for n in steps if n != 100], rule, LogLines(lambda index: index, "log"))
