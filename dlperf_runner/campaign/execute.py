@@ -99,18 +99,15 @@ class Playbook:
 
 
 @contextmanager
-def signals_to(state: Playbook) -> Iterator[None]:
-    """Pass termination signals on to the playbook. Signals that are ignored stay ignored."""
-    before = {
-        number: signal.signal(number, state.on_signal)
-        for number in SIGNALS
-        if signal.getsignal(number) != signal.SIG_IGN
-    }
+def handling_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Pass INT, TERM and HUP to a handler. Signals that are ignored stay ignored."""
+    numbers = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 def _drop_terminal() -> None:
@@ -310,7 +307,7 @@ def execute(
     by_itself = False
     with _progress() as progress:
         lines = RunLines(campaign, progress)
-        with signals_to(state):
+        with handling_signals(state.on_signal):
             worker.start()
             while worker.is_alive():
                 worker.join(REFRESH_S)

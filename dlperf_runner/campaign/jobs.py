@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from ..core.files import remove, write_whole
 from ..core.lists import counted
 from ..schedulers import JobState, Scheduler
 from .directory import UNREACHABLE, read_plan, remaining_plan
+from .execute import handling_signals
 from .job_files import (
     OUT_OF_MEMORY,
     FurtherFiles,
@@ -59,7 +60,8 @@ def execute(
     """
     settings = read_settings(directory)
     assert settings is not None  # noqa: S101  the caller has recorded it
-    with _signals() as stop:
+    stop = _Stop()
+    with handling_signals(stop):
         jobs = unfinished(directory)
         _refuse_other_machine(jobs)
         taken = {run for job in jobs for run in job.runs}
@@ -115,18 +117,6 @@ class _Stop:
             return NOW
         is_late = stop_at is not None and time.monotonic() >= stop_at
         return FINISH if self.numbers or is_late else ""
-
-
-@contextmanager
-def _signals() -> Iterator[_Stop]:
-    stop = _Stop()
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {n: signal.signal(n, stop) for n in numbers if signal.getsignal(n) != signal.SIG_IGN}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _follow(

@@ -470,7 +470,8 @@ def read_baseline(name: str, directory: Path = BASELINES) -> pd.DataFrame:
     """The throughput of a baseline as a long frame. Raises UserError: if the baseline does not
     exist, it lists the known ones; if the file is invalid, it names file and key."""
     baseline = _read(name, directory)
-    runs, metrics = [], []
+    runs: list[dict[str, Any]] = []
+    metrics: list[tuple[Any, ...]] = []
     for case in baseline.cases:
         columns = case.model_dump(exclude={SAMPLES_PER_SECOND, "unit", "estimator"})
         if baseline.version == 1 and case.accelerator != "cpu":

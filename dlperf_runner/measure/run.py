@@ -79,7 +79,8 @@ def measure(
         training, pauses = _without_pauses(kept.steps[first:end], rates, span, name)
         rates, notes = rates if counts_pauses else training, notes + pauses
     published = published_lines(lines, every, rule, expected.topology, _writers(log))
-    whole_run = settings.whole_run_rate(log.headers)
+    # With steps of the warm-up.
+    whole_run = settings.first_stated(log.headers, "whole_run_samples_per_second")
     result = measurements_of(
         kept, rates, final, confirmed, rule, expected, name, published, whole_run
     )

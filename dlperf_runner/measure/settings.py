@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ..catalog.workload import Rule
 from ..core.errors import UserError
@@ -131,7 +132,7 @@ def final_rate(headers: Iterable[Header], name: str) -> float | None:
     return final[0].final_samples_per_second if final else None
 
 
-def whole_run_rate(headers: Iterable[Header]) -> float | None:
-    """The rate that the program prints at its end and that includes steps of the warm-up."""
-    rates = (header.whole_run_samples_per_second for header in headers)
-    return next((rate for rate in rates if rate is not None), None)
+def first_stated(headers: Iterable[Header], field: str) -> Any:
+    """The value of the first header that has this field; None if there is none."""
+    values = (getattr(header, field) for header in headers)
+    return next((value for value in values if value is not None), None)

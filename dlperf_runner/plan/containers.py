@@ -306,11 +306,7 @@ def proof_command(
     """
     nodes = tuple(
         Node(
-            name=host,
-            address=host,
-            devices_per_node=len(hosts),
-            accelerator="cpu",
-            stack="",
+            *(host, host, len(hosts), "cpu", ""),
             interface=interface,
             user=user,
             mpirun=mpirun,

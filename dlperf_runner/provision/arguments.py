@@ -22,7 +22,7 @@ from ..core.errors import UserError
 from ..core.files import read_text
 from ..core.node import ENVIRONMENTS
 from ..core.paths import shipped
-from . import adoption, environments, nvlink, ssh_mesh
+from . import adoption, environments, ssh_mesh
 from .vendor import listed, title
 
 # The parts of a stack that its vendors have packages of.
@@ -292,7 +292,7 @@ def of_all(
     return {
         "node_base_hosts": hosts,
         "slurm_addresses": {name: name for name in names} | hosts,
-        "imex_domains": nvlink.domains({name: name for name in names} | hosts, hostvars),
+        "imex_domains": ssh_mesh.nvlink_domains({name: name for name in names} | hosts, hostvars),
         "ssh_mesh_addresses": ssh_mesh.addresses(names, hostvars),
         "provision_mesh": ssh_mesh.agreed(stamps),
     }

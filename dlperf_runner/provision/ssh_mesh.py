@@ -1,4 +1,4 @@
-"""The nodes' addresses, and the logins between them that prove the SSH mesh."""
+"""The nodes' addresses and NVLink domains, and the logins that prove the SSH mesh."""
 
 from __future__ import annotations
 
@@ -123,3 +123,16 @@ def partners(hosts: Sequence[str], host: str, all_up_to: int, ahead: bool = Fals
     if len(hosts) <= all_up_to or start == 0:
         return others
     return [others[(1 << power) - 1] for power in range(len(others).bit_length() if ahead else 1)]
+
+
+def nvlink_domains(
+    names: Mapping[str, str], hostvars: Hostvars, variable: str = "dlperf_nvlink_domain"
+) -> dict[str, list[str]]:
+    """The nodes of each NVLink domain (GB200 NVL72), by `names`: names or addresses where they
+    are used. Without `variable`, a node is in the domain of `dlperf_nvlink_domain`."""
+    members: dict[str, list[str]] = {}
+    for name, member in names.items():
+        host = hostvars[name]
+        if domain := host.get(variable, host.get("dlperf_nvlink_domain")):
+            members.setdefault(str(domain), []).append(member)
+    return members

@@ -20,6 +20,7 @@ from ..core.identity import (
     precision_of_recipe,
     read_parameters,
 )
+from ..measure.settings import first_stated
 from .log_file import LogFile
 from .run_record import FoundRun
 from .statement import Stated
@@ -200,7 +201,7 @@ def with_options(
     if not form.is_fp32 and _may_be_tf32(run, headers):
         run = replace(run, assumed=(*run.assumed, ASSUMED_FP32))
     total, warmup = (
-        getattr(run.rule, field) if field in stated else _first(headers, field)
+        getattr(run.rule, field) if field in stated else first_stated(headers, field)
         for field in ("total_steps", "warmup_steps")
     )
     if total is not None and warmup is None and not entry.is_published:
@@ -251,11 +252,6 @@ def stated_counts(run: FoundRun, headers: Iterable[logs.Header]) -> dict[str, in
     stated = dict(pair for header in headers for pair in header.parameters)
     stated |= read_parameters(run.parameters)
     return {name: int(text) for name, text in stated.items() if _COUNT.fullmatch(text)}
-
-
-def _first(headers: Iterable[logs.Header], field: str) -> int | None:
-    values = (getattr(header, field) for header in headers)
-    return next((value for value in values if value is not None), None)
 
 
 def _parameters(

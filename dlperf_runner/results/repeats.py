@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter
@@ -53,17 +53,13 @@ def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
 def _numbered(readings: Sequence[Reading]) -> list[Reading]:
     """The readings, in which logs of a case whose names differ in nothing but words that tell
     nothing, as numbers of jobs and dates, are repeats in the order of these words."""
-    number: dict[Path, int] = {}
+    numbered: dict[Path, FoundRun] = {}
     for several in _claimed(readings):
         words = sorted({run.other_words for run in several}, key=natural)
         if len(words) == len(several):
-            number |= {run.path: words.index(run.other_words) + 1 for run in several}
-    return [
-        _with_run(reading, replace(reading.run, repeat=number[reading.run.path]))
-        if reading.run and reading.run.path in number
-        else reading
-        for reading in readings
-    ]
+            repeats = ((run, words.index(run.other_words) + 1) for run in several)
+            numbered |= {run.path: replace(run, repeat=number) for run, number in repeats}
+    return _with_runs(readings, numbered)
 
 
 def about_copies(readings: Iterable[Reading]) -> Iterator[str]:
@@ -231,6 +227,12 @@ def _in_directory(reading: Reading, splits: set[Parts], root: Path) -> Reading:
     return _with_run(reading, replace(run, directory=directory))
 
 
+def _with_runs(readings: Iterable[Reading], runs: Mapping[Path, FoundRun]) -> list[Reading]:
+    """The readings with other runs, by the paths of their logs."""
+    others = ((reading, reading.run and runs.get(reading.run.path)) for reading in readings)
+    return [_with_run(reading, run) if run else reading for reading, run in others]
+
+
 def _with_run(reading: Reading, run: FoundRun) -> Reading:
     return replace(reading, run=run, series=reading.series and reading.series._replace(run=run))
 
@@ -239,13 +241,7 @@ def _by_words(readings: Sequence[Reading], root: Path) -> list[Reading]:
     """The readings, with the words that tell the runs of a table apart."""
     counting = (reading.run for reading in readings if reading.run and _counts(reading))
     runs = [run for run in counting if run.expected_by != "the plan"]
-    apart = dict(_apart_by_words(runs, root))
-    return [
-        _with_run(reading, apart[reading.run.path])
-        if reading.run and reading.run.path in apart
-        else reading
-        for reading in readings
-    ]
+    return _with_runs(readings, dict(_apart_by_words(runs, root)))
 
 
 def _apart_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path, FoundRun]]:

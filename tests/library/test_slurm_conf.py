@@ -3,7 +3,7 @@
 import pytest
 
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.provision import nvlink, slurm
+from dlperf_runner.provision import slurm, ssh_mesh
 
 conf, gres = slurm.conf, slurm.gres
 FOUND = """\
@@ -38,11 +38,11 @@ def test_an_nvlink_domain_is_a_block() -> None:
     """NVIDIA/nccl#2186: only within a domain do GPUs of different nodes talk by NVLink."""
     hosts = {"a.example": {"dlperf_nvlink_domain": "rack1"}, "b": {"dlperf_nvlink_domain": "rack1"}}
     names = {"a.example": "a", "b": "b", "c": "c"}
-    blocks = nvlink.domains(names, hosts | {"c": {}})
+    blocks = ssh_mesh.nvlink_domains(names, hosts | {"c": {}})
     assert slurm.topology(blocks) == "BlockName=rack1 Nodes=a,b\n"
     without = {name: host | {"slurm_nvlink_domain": ""} for name, host in hosts.items()}
-    assert nvlink.domains(names, without | {"c": {}}, "slurm_nvlink_domain") == {}
-    assert nvlink.domains(names, hosts | {"c": {}}, "slurm_nvlink_domain") == blocks
+    assert ssh_mesh.nvlink_domains(names, without | {"c": {}}, "slurm_nvlink_domain") == {}
+    assert ssh_mesh.nvlink_domains(names, hosts | {"c": {}}, "slurm_nvlink_domain") == blocks
     refusal = slurm.topology_refusal
     assert refusal("rack1", "trixie", "debian13") == refusal("", "bookworm", "debian12") == ""
     assert "use Debian 13" in refusal("rack1", "bookworm", "debian12")
