@@ -83,10 +83,8 @@ def create_campaign(
     file: CampaignFile | None = None,
 ) -> dict[str, Any]:
     """Write a new campaign, with every run planned, and a copy of the campaign file that the choice
-    is from. Returns the plan document.
-
-    Raises UserError if the directory already has a campaign or a part of one.
-    """
+    is from. Returns the plan document. Raises UserError if the directory already has a campaign or
+    a part of one."""
     from ..catalog.reader import files_to_keep
     from ..catalog.validity import catalogued_rules
     from ..plan.make import plan_document
@@ -169,11 +167,9 @@ def name_of(directory: Path) -> str:
 
 
 def read_plan(directory: Path, *, with_removed: bool = False) -> dict[str, Any]:
-    """Read the plan that was stored when the campaign was created, with the runs of its revisions
-    and without those that a revision removes.
-
-    Raises UserError if a file is invalid, if a revision is missing, or if a run is planned twice.
-    """
+    """The plan of the campaign, with the runs of its revisions and without those that a revision
+    removes. Raises UserError if a file is invalid, if a revision is missing, or if a run is planned
+    twice."""
     read_campaign(directory)
     plan = _read_part(directory / "plan.json")
     runs, removed = list(plan["runs"]), set[str]()
@@ -316,10 +312,8 @@ def point_latest_at(campaign: Path) -> None:
 
 
 def is_cut_off(outcome: Mapping[str, Any]) -> bool:
-    """Return whether a run is recorded as running, but its controller process no longer exists.
-
-    Only the host of the controller can detect this. On other hosts, the result is always False.
-    """
+    """Return whether a run is recorded as running, but its controller process no longer exists,
+    which only the controller's host can detect."""
     controller = outcome.get("controller")
     if outcome.get("status") != "running" or not isinstance(controller, dict):
         return False

@@ -105,9 +105,7 @@ def record_outcome(
     category: str = "",
 ) -> None:
     """Write the outcome of a run into its run.json, in the form of bench.yml, unless it is there.
-
-    `lost`: why the job ended it, with the category.
-    """
+    `lost`: why the job ended it, with the category."""
     document = read_record(directory, run)
     before = document["outcome"]
     is_known = before.get("job") == started["job"] and before["started"] == started["started"]

@@ -52,11 +52,12 @@ Say = Callable[[str], None]
 def execute(
     directory: Path, further_files: FurtherFiles, say: Say, stop_at: float | None = None
 ) -> list[str]:
-    """Run the remaining runs of a campaign as jobs. Their outcomes are in their run.json.
+    """Run the remaining runs of a campaign as jobs. Their outcomes are in their run.json. Returns
+    the errors that occurred outside the runs.
 
-    Returns the errors that occurred outside the runs. Jobs of an earlier runner are followed, not
-    repeated. INT, and the time `stop_at` of time.monotonic, end each job after its current run. A
-    second INT, or TERM, cancels the jobs; HUP leaves them. Signals raise Stopped.
+    Jobs of an earlier runner are followed, not repeated. INT, and the time `stop_at` of
+    time.monotonic, end each job after its current run. A second INT, or TERM, cancels the jobs; HUP
+    leaves them. Signals raise Stopped.
     """
     settings = read_settings(directory)
     assert settings is not None  # noqa: S101  the caller has recorded it

@@ -26,10 +26,8 @@ POLL_S = 0.2
 
 def acquire(directory: Path, pid: int | None = None, playbook: int | None = None) -> None:
     """Lock the campaign for a process, by default this one; it may hold the lock already.
-
-    `playbook` is the process that launches runs for it. If a controller was killed, its playbook
-    is waited for. Raises UserError if another controller works on the campaign.
-    """
+    `playbook` is the process that launches runs for it. If a controller was killed, its playbook is
+    waited for. Raises UserError if another controller works on the campaign."""
     process = _process(pid or os.getpid())
     deadline = time.monotonic() + PLAYBOOK_S
     while True:

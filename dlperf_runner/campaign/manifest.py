@@ -80,11 +80,9 @@ def home(directory: Path) -> Path:
 
 
 def seal(directory: Path, subject: str, paths: Iterable[Path]) -> None:
-    """Record the present content of the files in the manifest of their campaign.
-
-    If it is the first line of an existing campaign, the other files that are there are recorded
-    before it, as found. Raises UserError if a file cannot be read or the manifest not be written.
-    """
+    """Record the present content of the files in the manifest of their campaign. If it is the first
+    line of an existing campaign, the other files are recorded before it, as found. Raises UserError
+    if a file cannot be read or the manifest not be written."""
     place = home(directory)
     name = os.path.relpath(directory.resolve(), place)
     files = {os.path.relpath(path.resolve(), place): path for path in paths}
@@ -110,11 +108,9 @@ def seal_run(campaign: Path, run: str) -> None:
 
 
 def append(place: Path, subject: str, digests: Mapping[str, str]) -> None:
-    """Append a line, unless the last one of this subject says the same.
-
-    Several processes may append at once. After an interrupted write, the incomplete line stays,
-    and the new one follows it.
-    """
+    """Append a line, unless the last one of this subject says the same. Several processes may
+    append at once. After an interrupted write, the incomplete line stays, and the new one follows
+    it."""
     path = place / FILE
     with as_user_error("cannot write the manifest", path), open_append(path, inside=place) as file:
         wait_for_lock(file.fileno())
@@ -294,10 +290,8 @@ NAMESPACE = "dlperf_runner"
 
 
 def sign(place: Path, key: Path) -> Path:
-    """Sign the manifest with a private key, or with the agent's key of this public one.
-
-    ssh-keygen asks for a passphrase on the terminal. Raises UserError if it fails.
-    """
+    """Sign the manifest with a private key, or with the agent's key of this public one; ssh-keygen
+    asks for a passphrase on the terminal. Raises UserError if it fails."""
     content = _read(place / FILE)
     done = _ssh_keygen("sign", "-f", str(key), content=content)
     if done.returncode != 0:
@@ -312,11 +306,8 @@ def sign(place: Path, key: Path) -> Path:
 
 
 def check(place: Path, manifest: Manifest, allowed: Path | None) -> Iterator[tuple[bool, str]]:
-    """Sentences about the signature; True before those that are differences.
-
-    `allowed` is a file of allowed signers (ssh-keygen(1)). Without it, the signature must fit the
-    manifest, but anybody may have made it.
-    """
+    """Sentences about the signature; True before those that are differences. `allowed` is a file of
+    allowed signers (ssh-keygen(1)). Without it, anybody may have made the signature."""
     signature = place / SIGNATURE
     if not signature.is_file():
         yield allowed is not None, f"{SIGNATURE}: the manifest is not signed"

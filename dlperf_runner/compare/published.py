@@ -171,30 +171,22 @@ def compare_published(
     table: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """One row per case of the long frame with the nearest published number; with `every`, one row
-    for each published number.
+    for each published number. Missing numbers are NaN, missing texts None.
 
-    Columns: those of CASE; `mine`, the median of the `repeats` valid runs, with the interval
-    mine_low to mine_high; `published`, from published_repeats runs (NaN if not stated);
-    the `ratio` of the two with its interval and coverage; the `verdict`; and six texts:
+    Columns: those of CASE; `mine`, the median of the `repeats` valid runs, with its interval;
+    `published`, from published_repeats runs (NaN if not stated); the `ratio` of the two with its
+    interval and coverage; the `verdict`; `estimator` of `mine`, and `by`, which names it if it is
+    not the case's own; `publication`, the report, with the settings of the number if the report has
+    several for the case; and texts. `factors` are conditions that must be equal but differ, or are
+    unknown for the user's own runs; `to_state` has the options that state them as published, if all
+    are unknown. `noted` are other conditions that differ, `unknown` those that must be equal but
+    that the publication does not state, `stated` those that no log or record confirms, each with
+    its value and who states it. `assumed` ones are unknown for the user's own runs and were taken
+    from the publication, only with `assume`. `declared` are flags and variables in which the
+    catalogue's command differs from the report's.
 
-    - `to_state`: options that state the conditions of `factors` as published, if all are unknown;
-    - `factors`: conditions that must be equal but differ, or are unknown for the user's own runs;
-    - `noted`: other conditions that differ;
-    - `unknown`: conditions that must be equal but that the publication does not state;
-    - `stated`: conditions of the user's own runs that no log or record confirms, each with its
-      value and who states it;
-    - `assumed`: conditions that are unknown for the user's own runs and were taken from the
-      publication, only with `assume`;
-    - `declared`: flags and variables in which the catalogue's command differs from the report's.
-
-    `estimator` is that of `mine`; `by` names it if it is not the case's own.
-
-    `publication` is the report, with the settings of the number if the report has several numbers
-    for the case. With a `limit` (0.03 for 3 %), see `published_limit` for `limit_verdict` and
-    `why`.
-
-    Missing numbers are NaN, missing texts None. `conditions` are by case_key; missing ones are
-    unknown. `table` is the result of `summarize` for the frame, if already computed.
+    With a `limit` (0.03 for 3 %), see `published_limit`. `conditions` are by case_key; missing ones
+    are unknown. `table` is the result of `summarize` for the frame, if already computed.
     """
     import pandas as pd
 

@@ -71,10 +71,8 @@ class MeasuredSpreads:
 
 
 def measure(campaigns: Mapping[str, pd.DataFrame]) -> MeasuredSpreads:
-    """The spread of each case over the long frames of several campaigns, by their names.
-
-    Cases are the same only if they are equal in identity and environment.
-    """
+    """The spread of each case, equal in identity and environment, over the long frames of several
+    campaigns, by their names."""
     samples: dict[CaseKey, dict[str, list[float]]] = {}
     units: dict[CaseKey, str] = {}
     for name, frame in campaigns.items():
@@ -123,10 +121,8 @@ def save_spreads(
 
 
 def read_spreads(path: Path = SPREADS) -> dict[CaseKey, Spread]:
-    """The known spreads by case; none if there is no file. Raises UserError if it is invalid.
-
-    A case that was recorded with other columns is unknown: what it lacks is not known to be equal.
-    """
+    """The known spreads by case; none if there is no file. Raises UserError if it is invalid. A
+    case that was recorded with other columns is unknown: what it lacks is not known to be equal."""
     if not path.exists():
         return {}
     return {
@@ -151,9 +147,7 @@ def widened(
 ) -> RelativeDifference:
     """The difference with an interval, a bound and an error that are at least as wide as the spread
     between campaigns makes them. `row` has the numbers of runs; the interval is one of `cases`.
-
-    What is unknown stays unknown.
-    """
+    What is unknown stays unknown."""
     if spread is None or math.isnan(difference.interval.low):
         return difference
     n_a, n_b, ratio = row["n_a"], row["n_b"], 1 + difference.relative

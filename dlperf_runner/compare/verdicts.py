@@ -135,11 +135,9 @@ def _crossing(limit: float, outlook: str) -> str:
 
 
 def together(rows: Sequence[Mapping[str, Any]]) -> Together | None:
-    """All cases of a table of `compare_campaigns` together; None if fewer than 2 can be pooled.
-
-    If the spread between campaigns is known of a case, a campaign is taken to affect all cases
-    alike, so that the mean of several is as uncertain as they are.
-    """
+    """All cases of a table of `compare_campaigns` together; None if fewer than 2 can be pooled. If
+    the spread between campaigns is known of a case, a campaign is taken to affect all cases alike,
+    so that the mean of several is as uncertain as they are."""
     names = ("log_ratio", "log_ratio_error", "log_ratio_freedom")
     ratios = [LogRatio(*(row[name] for name in names)) for row in rows if _is_number(row[names[1]])]
     if len(ratios) < 2:

@@ -31,11 +31,9 @@ START_S = 20
 
 
 def detach(directory: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a controller of a campaign that no terminal controls. Returns its process.
-
-    Its output goes to a file in the campaign. Raises UserError with the end of it if the controller
-    does not start.
-    """
+    """Start a controller of a campaign that no terminal controls. Returns its process, whose output
+    goes to a file in the campaign. Raises UserError with the end of it if the controller does not
+    start."""
     with lock.held(directory):
         pass  # another controller is refused here, and not in a file
     argv = [sys.executable, "-m", "dlperf_runner", "run", "--resume", str(directory), *options]

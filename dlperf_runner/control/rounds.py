@@ -136,11 +136,9 @@ def run_rounds(
     policy: Policy = AS_PLANNED,
     stop_at: float | None = None,
 ) -> list[str]:
-    """Execute the remaining runs of a campaign, and those of each revision that this adds.
-
-    Returns the errors outside the runs. `say` gets a line about each revision, each retry and each
-    case that stays too wide.
-    """
+    """Execute the remaining runs of a campaign, and those of each revision that this adds. Returns
+    the errors outside the runs. `say` gets a line about each revision, each retry and each case
+    that stays too wide."""
     problems: list[str] = []
     retries = 0
     remained = len(remaining_plan(directory)["runs"])
@@ -299,10 +297,8 @@ _LIMITS = ("timeout_s", "hung_after_s", "hung_after_lines", "first_step_s")
 def more_runs(
     plan: Mapping[str, Any], wanted: Mapping[str, int], catalog: Catalog, where: str
 ) -> list[dict[str, Any]]:
-    """The runs that the plan lacks for cases to have as many repeats as wanted, in its order.
-
-    `plan` is a plan document, with the runs of its revisions. `where` names it in errors.
-    """
+    """The runs that the plan (a document, with the runs of its revisions) lacks for cases to have
+    as many repeats as wanted, in its order. `where` names it in errors."""
     choice = recorded_choice(plan["choice"])
     nodes = [Node(**with_tuples(node)) for node in plan["inventory"]]
     most = max(wanted.values())

@@ -107,11 +107,8 @@ class Command:
 
 @dataclass(frozen=True)
 class Run:
-    """One repeat of a case, with everything needed to launch it.
-
-    This is the interface between Python and Ansible: `plan --json` prints it, `bench.yml` loops
-    over it, and `run.json` stores it.
-    """
+    """One repeat of a case, with everything needed to launch it: the interface between Python and
+    Ansible. `plan --json` prints it, `bench.yml` loops over it, and `run.json` stores it."""
 
     id: str
     case: str

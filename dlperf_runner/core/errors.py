@@ -16,10 +16,8 @@ _FEW = 12  # names that fit into a message
 
 class UserError(Exception):
     """Invalid input. The command line prints it without a traceback and exits with status 2.
-
     `where` names the file and line, the option or the key. `expected` and `found` describe the
-    required and the actual content. `hint` tells the user how to fix it.
-    """
+    required and the actual content. `hint` tells the user how to fix it."""
 
     def __init__(
         self,

@@ -93,11 +93,9 @@ def _option(
 
 @dataclass(frozen=True)
 class Choice:
-    """The user's choice. An empty tuple or None means that the user did not set the option.
-
-    NEW CHOICE: add a field here. It becomes an option of `plan` and `run`, and a variable of
-    bench.yml.
-    """
+    """The user's choice. An empty tuple or None means that the user did not set the option. NEW
+    CHOICE: add a field here. It becomes an option of `plan` and `run`, and a variable of
+    bench.yml."""
 
     model: tuple[str, ...] = _option(
         "NAME[,NAME]", "Models, networks of a model, or families of models.", parse_names
@@ -171,10 +169,8 @@ FURTHER = ("parameters", "campaign", "resume", *FILE_ONLY)
 
 
 def parse_choice(options: Mapping[str, object], parameters: Iterable[str] = ()) -> Choice:
-    """Parse strings such as `nodes="1,2"`. An empty string means that the option is not set.
-
-    The keys of `options` are names of fields of Choice. `parameters` are strings `name=value`.
-    """
+    """Parse strings such as `nodes="1,2"`, by the names of the fields of Choice; an empty one means
+    that the option is not set. `parameters` are strings `name=value`."""
     texts = {name: str(value).strip() for name, value in options.items() if value is not None}
     values = {
         item.name: item.metadata["parse"](texts.get(item.name, ""), item.name) for item in OPTIONS

@@ -146,12 +146,10 @@ def engine_for(chosen: str | None, environment: Environment, stack: Stack, node:
 def image_for(
     engine: str, name: str, python: str, environment: Environment, hosts: Sequence[Node]
 ) -> Image:
-    """The image of an environment, with the digest from the inventory. `id:sha256:...` is the ID of
-    an image that was built locally, and has no digest, in its place.
-
-    `name` is the environment; `python` is its interpreter if the image is built from a node.
-    Raises UserError unless all hosts have the same digest and registry.
-    """
+    """The image of an environment, with the digest from the inventory; `id:sha256:...` is the ID of
+    an image that was built locally. `name` is the environment; `python` is its interpreter if the
+    image is built from a node. Raises UserError unless all hosts have the same digest and
+    registry."""
     declared = environment.container
     image = declared.image if declared else f"localhost/dlperf-{name}"
     digests = [host.container_images.get(image) for host in hosts]
@@ -299,11 +297,8 @@ def proof_command(
     mpirun_args: Sequence[str],
     argv: Sequence[str],
 ) -> Command:
-    """The command with which provisioning tests a podman image.
-
-    With mpirun, it starts `argv` twice, on two hosts or on the same host. Without mpirun, it
-    starts `argv` once.
-    """
+    """The command with which provisioning tests a podman image: with mpirun, it starts `argv`
+    twice, on two hosts or on the same host; without mpirun, once."""
     nodes = tuple(
         Node(
             *(host, host, len(hosts), "cpu", ""),

@@ -328,11 +328,8 @@ def _type(variable: str) -> TypeAdapter[Any]:
 
 
 def _resolved(host: str, variable: str, variables: Mapping[str, Any], depth: int = 0) -> Any:
-    """The value of a variable. Resolves plain references such as `{{ ansible_host }}`.
-
-    `ansible-inventory` prints templates without evaluating them. Any other expression raises a
-    UserError.
-    """
+    """The value of a variable, with plain references such as `{{ ansible_host }}` resolved:
+    `ansible-inventory` prints templates. Any other expression raises a UserError."""
     value = variables[variable]
     if not isinstance(value, str) or "{{" not in value:
         return value

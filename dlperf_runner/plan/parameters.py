@@ -202,11 +202,9 @@ def fill_data(
     parameters: Mapping[str, Value],
     hosts: Sequence[Node],
 ) -> tuple[str, dict[str, Value]]:
-    """The data set's name in the inventory (empty: none), and the parameters with its path.
-
-    Raises UserError if the choice asks for data that the source or the inventory does not have, or
-    if the hosts differ.
-    """
+    """The data set's name in the inventory (empty: none), and the parameters with its path. Raises
+    UserError if the choice asks for data that the source or the inventory does not have, or if the
+    hosts differ."""
     data = source.data
     if data is None or isinstance(data, str) or data.dataset is None:
         _confirm(choice.data, data if isinstance(data, str) else None, workload)

@@ -203,11 +203,9 @@ class PreparedCommand:
 
 @dataclass(frozen=True)
 class PreparedSource:
-    """A source that is ready to be copied to nodes.
-
-    `sha256`: the checksum of the tar. `digest`: the first digits of the checksum of its inputs.
-    `directory`: where the nodes unpack it. `prepare`: commands that each node then runs once.
-    """
+    """A source that is ready to be copied to nodes. `sha256`: the checksum of the tar. `digest`:
+    the first digits of the checksum of its inputs. `directory`: where the nodes unpack it.
+    `prepare`: commands that each node then runs once."""
 
     workload: str
     source: str

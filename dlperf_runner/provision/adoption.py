@@ -135,8 +135,8 @@ def problems(
 def meanings(
     parts: Sequence[str], node: Mapping[str, Any], stack: Mapping[str, Any]
 ) -> dict[str, list[str]]:
-    """The meaning of the adopted versions for the workloads: `problems` and `notes`. `stack` is the
-    stack without adoption."""
+    """The meaning of the adopted versions for the workloads: `problems` and `notes`. `stack` is
+    that without adoption."""
     texts: dict[str, list[str]] = {"problems": [], "notes": []}
     if "driver" in parts and node["driver"]:
         kind, text = _of_driver(node["driver"], stack)

@@ -37,10 +37,8 @@ PARTS = {
 
 
 def stack_document(name: str, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A stack with the inventory's `dlperf_stack_overrides`, with the keys that are set.
-
-    Raises UserError for an unknown stack, key or value.
-    """
+    """A stack with the inventory's `dlperf_stack_overrides`, with the keys that are set. Raises
+    UserError for an unknown stack, key or value."""
     return as_document(stack_of(name, overrides))
 
 
@@ -64,9 +62,7 @@ def stack_rails(
     name: str, overrides: Mapping[str, Any] | None, variables: Mapping[str, Any]
 ) -> str:
     """The network devices that NCCL uses, in the syntax of NCCL_IB_HCA; empty if unnamed.
-
-    `variables` are those of dlperf_env, which override the stack.
-    """
+    `variables` are those of dlperf_env, which override the stack."""
     fabric = stack_of(name, overrides).infiniband
     return str(variables.get("NCCL_IB_HCA", (fabric and fabric.rails) or ""))
 
@@ -230,11 +226,9 @@ class StackChoice:
 def choice(
     settings: Mapping[str, Any], release: str = "", software: Mapping[str, Any] | None = None
 ) -> StackChoice:
-    """The choices of the settings on a node.
-
-    `release`: the node's, such as noble. `software`: what the node has, from software_info, if it
-    keeps some of it (`dlperf_adopt`). Raises UserError if the catalogue lacks something.
-    """
+    """The choices of the settings on a node. `release`: the node's, such as noble. `software`: from
+    software_info, if the node keeps some of it. Raises UserError if the catalogue lacks
+    something."""
     name, frameworks = settings["dlperf_stack"], settings["dlperf_frameworks"]
     overrides = settings["dlperf_stack_overrides"] or {}
     images = settings["dlperf_container_images"] or {}
@@ -476,10 +470,8 @@ def only(items: Sequence[Mapping[str, Any]], *keys: str) -> list[dict[str, Any]]
 
 
 def as_pinned(requirements: str, environment: Mapping[str, Any] | None, python: str) -> bool:
-    """True if an environment (from the module node_facts) matches the pinned requirements.
-
-    `python` is the version of the interpreter to make it with.
-    """
+    """True if an environment (from node_facts) matches the pinned requirements. `python` is the
+    version of the interpreter to make it with."""
     minor = ".".join(python.split(".")[:2])
     if not environment or ".".join(environment["python"].split(".")[:2]) != minor:
         return False
@@ -502,9 +494,8 @@ def as_pinned(requirements: str, environment: Mapping[str, Any] | None, python: 
 def complete(
     items: Sequence[Mapping[str, Any]], existing: Mapping[str, Any], python: str
 ) -> list[str]:
-    """Paths of the environments that match their requirements files and Python version.
-
-    `existing` holds the environments by path, from the module node_facts."""
+    """Paths of the environments that match their requirements files and Python version. `existing`:
+    those of the node by path, from node_facts."""
     return [
         item["path"]
         for item in items

@@ -15,10 +15,8 @@ SAME = ("archive", "sha256", "images", "seed", "shared", "synthetic")
 
 
 def sets(given: Mapping[str, Mapping[str, Any]], names: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The data sets as arguments of the role: all, or those with these names.
-
-    `given` is dlperf_datasets. Raises UserError for an unknown name, key or value.
-    """
+    """The data sets of dlperf_datasets as arguments of the role: all, or those with these names.
+    Raises UserError for an unknown name, key or value."""
     return [_arguments(name, entry) for name, entry in given.items() if not names or name in names]
 
 

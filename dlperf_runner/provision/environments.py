@@ -102,10 +102,7 @@ def _arguments(
 def _operator_wheel(
     environment: str, wheel: OperatorWheel, given: Mapping[str, Any]
 ) -> dict[str, str]:
-    """The operator's wheel under the name and version of its own metadata, with its sha256.
-
-    Errors name the inventory's variable.
-    """
+    """The operator's wheel under the name and version of its own metadata, with its sha256."""
     key, version = wheel.distribution, wheel.version
     names = [key, *wheel.names]
     variable = f"dlperf_operator_wheels: {{{key}: {{path: ..., sha256: ...}}}}"
@@ -149,9 +146,7 @@ def _wheel_metadata(path: Path) -> tuple[str, str]:
 
 def python_refusal(environments: Sequence[Mapping[str, Any]], node: Mapping[str, Any]) -> str:
     """The reason why a node (facts from node_facts) cannot have an environment; empty if it can.
-
-    The message names another suitable interpreter of the node, or else the nearest release.
-    """
+    The message names another suitable interpreter of the node, or else the nearest release."""
     version = node["python_version"]
     for environment in environments:
         name, takes = environment["name"], SpecifierSet(environment["requires_python"])
@@ -221,11 +216,9 @@ def seen(host: str, folder: str) -> dict[str, Any]:
 
 
 def groups(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Nodes that lack the same environment, in order: the first makes it, the others take it.
-
-    Nodes whose facts provisioning has not gathered make their own, as do nodes that are alone with
-    their release and Python.
-    """
+    """Nodes that lack the same environment, in order: the first makes it, the others take it. Nodes
+    whose facts provisioning has not gathered make their own, as do nodes that are alone with their
+    release and Python."""
     lacking: dict[str, dict[str, Any]] = {}
     for name in names:
         facts = hostvars[name].get("ansible_facts", {})
@@ -317,11 +310,9 @@ def horovod_unproven(
 
 
 def wheel_refusal(path: str) -> str:
-    """The reason why a wheel of Horovod must not be installed; empty if it is safe.
-
-    Root starts the environment's Python (uv asks for its version), which runs every .pth file. So
-    the wheel may contain only the package, its metadata and its command.
-    """
+    """The reason why a wheel of Horovod must not be installed; empty if it is safe. Root starts the
+    environment's Python (uv asks for its version), which runs every .pth file: so the wheel may
+    contain only the package, its metadata and its command."""
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         strange = [m.filename for m in archive.infolist() if not is_part_of_horovod(m)]

@@ -21,10 +21,8 @@ def argv(
     exported: Iterable[str] = (),
     transport: str = "tcp",
 ) -> list[str]:
-    """The command line up to the program to start. `exported`: names of variables.
-
-    The transport is forced: another one, or a silent fallback to shared memory, must not pass.
-    """
+    """The command line up to the program to start. `exported`: names of variables. The transport is
+    forced: another one, or a silent fallback to shared memory, must not pass."""
     slots = ",".join(f"{host}:{count}" for host, count in Counter(hosts).items())
     command = [mpirun, "-np", str(len(hosts)), "--bind-to", "none"]
     command += ["--mca", "pml", *TRANSPORTS[transport], "--host", slots]

@@ -186,10 +186,8 @@ def proxy_environment(
     proxy: str, direct: Iterable[str] | str = (), mirrors: Iterable[str] = ()
 ) -> dict[str, str]:
     """The environment of what downloads on a node: `dlperf_proxy` for all but the hosts in `direct`
-    (`dlperf_no_proxy`) and the site's own mirrors.
-
-    Raises UserError for a proxy that is no URL, or one with a password, which command lines on the
-    node would show."""
+    (`dlperf_no_proxy`) and the site's own mirrors. Raises UserError for a proxy that is no URL, or
+    one with a password, which command lines on the node would show."""
     if not proxy:
         return {}
     parts = urlsplit(proxy)

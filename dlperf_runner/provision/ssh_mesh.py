@@ -13,10 +13,8 @@ Hostvars = Mapping[str, Mapping[str, Any]]
 
 def hosts(names: Sequence[str], hostvars: Hostvars) -> dict[str, str]:
     """The cluster's entries in /etc/hosts, by name: dlperf_address, or what the controller uses.
-
     Nodes without an IP address there are left to the site's name service, and the controller
-    itself, as the only node, needs no entry.
-    """
+    itself, as the only node, needs no entry."""
     entries = {name: _addresses(name, hostvars[name])[0] for name in names}
     return {
         name: address

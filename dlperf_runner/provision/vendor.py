@@ -59,11 +59,9 @@ def release(
     variable: str,
     packages: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The entry of a release table for a system, updated with the system's own values.
-
-    `packages`: those that the operator states, with their versions, in place of the entry's.
-    Raises UserError for an unknown version or system; the message names the nearest release.
-    """
+    """The entry of a release table for a system, with the system's own values. `packages`: those
+    that the operator states, with their versions. Raises UserError for an unknown version or
+    system; the message names the nearest release."""
     version = str(version)
     like = version if version in releases else _like(releases, version, bool(packages))
     if like is None:
@@ -150,9 +148,7 @@ def too_old(entry: Mapping[str, Any], driver: str, variable: str) -> str:
 
 def file_refusal(name: str, source: str, sha256: str, variables: str) -> str:
     """The reason why a vendor's file cannot be used; empty if its source and checksum are set.
-
-    `variables` names the variables of both, such as `nccl_archive nccl_archive_sha256`.
-    """
+    `variables` names those of both, such as `nccl_archive nccl_archive_sha256`."""
     of_source, of_sum = variables.split()
     has_sum = re.fullmatch("[0-9a-fA-F]{64}", sha256)
     if not source:
@@ -179,11 +175,8 @@ def source_refusal(
     role: str,
     name: str,
 ) -> str:
-    """The reason why a version cannot be built from source; empty if it can.
-
-    A version outside the role's release table, and an operator's own file, need a checksum from the
-    operator: the table's checksums are for the files on the project's site.
-    """
+    """The reason why a version cannot be built from source; empty if it can. A version outside the
+    role's release table, and an operator's own file, need a checksum from the operator."""
     versions = listed(newest_first(list(releases)))
     if not version:
         return f"a build of {name} from source needs {role}_version; known versions: {versions}"

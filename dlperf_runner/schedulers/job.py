@@ -68,10 +68,8 @@ class Inside:
 
 
 def words_before(inside: Inside) -> tuple[str, ...]:
-    """The words of a command line that start the words after them in a container.
-
-    Of enroot, they are `srun` and its options of the plugin pyxis.
-    """
+    """The words of a command line that start the words after them in a container. Of enroot, they
+    are `srun` and its options of the plugin pyxis."""
     engine = inside.image.partition(" ")[0]
     image = image_word(inside.image)
     if engine == "enroot":
@@ -193,13 +191,11 @@ class Allocation:
 
 @dataclass(frozen=True)
 class JobState:
-    """The state of a job. `phase` is waiting, running or ended.
-
-    `reason` says why it waits, or what the scheduler says of its end. `category` is empty if the
-    job ended by itself. `is_hopeless`: a job that waits for this reason never starts. `position`:
-    its place among the waiting jobs, from 1 on; 0 if unknown. `is_next`: it waits for the end of
-    the job before it (`Allocation.after`).
-    """
+    """The state of a job. `phase` is waiting, running or ended. `reason` says why it waits, or what
+    the scheduler says of its end. `category` is empty if the job ended by itself. `is_hopeless`: a
+    job that waits for this reason never starts. `position`: its place among the waiting jobs, from
+    1 on; 0 if unknown. `is_next`: it waits for the end of the job before it
+    (`Allocation.after`)."""
 
     job: str
     name: str
@@ -290,11 +286,9 @@ class Places:
 
 
 def run_script(scheduler: Scheduler, run: Run, directory: Path, places: Places) -> str:
-    """The script that executes one run within a job. Its arguments are the names of its nodes.
-
-    A run with one command per node starts the script again on each node. mpirun reaches the other
-    nodes by itself, so it starts only here, unless the job has shown that PMIx works.
-    """
+    """The script that executes one run within a job. Its arguments are the names of its nodes. A
+    run with one command per node starts the script again on each node. mpirun reaches the other
+    nodes by itself, so it starts only here, unless the job has shown that PMIx works."""
     commands: list[Any] = list(run["commands"])
     places = places_of(run, places)
     options = _pyxis_options(commands[0], directory, places)

@@ -55,11 +55,9 @@ class Spread:
 
 
 def estimate(campaigns: Sequence[Sequence[float]]) -> Spread | None:
-    """The spread of a case from the throughput of its runs in each campaign.
-
-    None for fewer than 3 campaigns, or if no campaign has two runs. Raises ValueError for a
-    campaign without a run and for a throughput that is not above 0.
-    """
+    """The spread of a case from the throughput of its runs in each campaign. None for fewer than 3
+    campaigns, or if no campaign has two runs. Raises ValueError for a campaign without a run and
+    for a throughput that is not above 0."""
     logs = [[math.log(value) for value in values] for values in campaigns]
     runs = sum(map(len, logs))
     if not all(logs):
@@ -96,10 +94,8 @@ def between_interval(spread: Spread) -> ConfidenceInterval:
 
 def difference_error(spread: Spread, n_a: int, n_b: int) -> float:
     """The standard error of the difference, in logarithms, of two campaigns with so many runs.
-
-    Fewer runs than those of the estimate widen it by what they scatter more. More runs do not
-    narrow it, because few campaigns do not tell the components well enough.
-    """
+    Fewer runs than those of the estimate widen it by what they scatter more. More do not narrow it,
+    because few campaigns do not tell the components well enough."""
     fewer = max(0.0, 1 / n_a + 1 / n_b - 2 / spread.runs_per_campaign)
     return math.sqrt(2 * spread.variance_of_means + fewer * spread.variance_within)
 

@@ -43,13 +43,10 @@ UNKNOWN = ConfidenceInterval(math.nan, math.nan, math.nan)
 
 @dataclass(frozen=True)
 class SampleComparison:
-    """The amount by which sample b is above sample a, the baseline.
-
-    `difference` is the Hodges-Lehmann estimate: the median of all b - a. `p_value` is two-sided,
-    for the null hypothesis of no shift; `least_p_value` is the smallest possible p-value for these
-    sample sizes.
-    `effect_size` is Cliff's delta, from -1 (every b is below every a) to 1.
-    """
+    """The amount by which sample b is above sample a, the baseline. `difference` is the
+    Hodges-Lehmann estimate: the median of all b - a. `p_value` is two-sided, for the null
+    hypothesis of no shift; `least_p_value` is the smallest possible one for these sample sizes.
+    `effect_size` is Cliff's delta, from -1 (every b is below every a) to 1."""
 
     difference: float
     p_value: float
@@ -59,12 +56,10 @@ class SampleComparison:
 
 
 def median_interval(values: Sequence[float], level: float = LEVEL) -> ConfidenceInterval:
-    """The distribution-free interval of the median, between two order statistics.
-
-    It is the narrowest symmetric interval that covers at least `level`. If even the range covers
-    less, it is the range: for 5 values, with a coverage of 1 - 2 / 2**5 = 93.75 %. `coverage` is
-    exact for any continuous distribution. NaN for fewer than 2 values.
-    """
+    """The distribution-free interval of the median, between two order statistics: the narrowest
+    symmetric one that covers at least `level` or, if even the range covers less, the range (for 5
+    values, 1 - 2 / 2**5 = 93.75 %). `coverage` is exact for any continuous distribution. NaN for
+    fewer than 2 values."""
     ordered = _checked(values)
     if len(ordered) < 2:
         return UNKNOWN
@@ -120,12 +115,9 @@ def cv(values: Sequence[float]) -> float:
 
 def outliers(values: Sequence[float]) -> list[bool]:
     """Flag outliers by the modified z-score of Iglewicz and Hoaglin: 0.6745 times the distance from
-    the median, divided by the MAD, above 3.5.
-
-    If more than half of the values are equal, the MAD is 0; then the mean absolute deviation
-    replaces it, with the factor 1 / 1.2533. Fewer than 5 values have no outliers. A flag is a
-    reason to look at a run, not to exclude it.
-    """
+    the median, divided by the MAD, above 3.5. If more than half of the values are equal, the MAD is
+    0; then the mean absolute deviation replaces it, with the factor 1 / 1.2533. Fewer than 5 values
+    have no outliers. A flag is a reason to look at a run, not to exclude it."""
     if len(_checked(values)) < FEW:
         return [False] * len(values)
     middle = median(values)
@@ -135,11 +127,9 @@ def outliers(values: Sequence[float]) -> list[bool]:
 
 
 def compare_samples(a: Sequence[float], b: Sequence[float]) -> SampleComparison:
-    """The rank-sum test of Wilcoxon, Mann and Whitney, and the Hodges-Lehmann difference.
-
-    Up to 100 values in total, the p-value is exact: it comes from the permutation distribution of
-    the observed (mid)ranks, which accounts for ties. Raises ValueError for an empty sample.
-    """
+    """The rank-sum test of Wilcoxon, Mann and Whitney, and the Hodges-Lehmann difference. Up to 100
+    values in total, the p-value is exact: from the permutation distribution of the observed
+    (mid)ranks, which accounts for ties. Raises ValueError for an empty sample."""
     first, second = _checked(a), _checked(b)
     if not first or not second:
         raise ValueError("cannot compare an empty sample")

@@ -93,14 +93,11 @@ def _of_mean(values: Sequence[float]) -> tuple[float, int]:
 def _t_interval(
     a: Sequence[float], b: Sequence[float], ratio: LogRatio, level: float
 ) -> ConfidenceInterval:
-    """The interval of the ratio b / a of two samples that may scatter differently.
-
-    Welch's, whose degrees of freedom are an estimate. They come out too large just where the
-    noisier sample happens to lie close together, which matters far out in the tails, as for one of
-    several cases. So they are reduced by one. That is not enough if the sizes differ: then the
-    quantile is the mean of those of both samples, weighted by the variances of their means (Cochran
-    and Cox, Experimental Designs, 1950).
-    """
+    """The interval of the ratio b / a of two samples that may scatter differently: Welch's, whose
+    degrees of freedom are an estimate. They come out too large just where the noisier sample
+    happens to lie close together, which matters far out in the tails, so they are reduced by one.
+    That is not enough if the sizes differ: then the quantile is the mean of those of both samples,
+    weighted by the variances of their means (Cochran and Cox, Experimental Designs, 1950)."""
     if not ratio.error > 0:
         return ratio.interval(level)
     sizes = sorted((len(a), len(b)))
@@ -131,13 +128,10 @@ def published_interval(
     runs: Sequence[float] = (),
     repeats: int | None = None,
 ) -> ConfidenceInterval:
-    """The interval of the median of `values` divided by a published median.
-
-    The published median varies, too. If its single `runs` were published, they say how much. If
-    not, it is taken to be the median of `repeats` runs that scatter like `values`; of 1 run, if the
-    publication does not state how many. Student's interval of the logarithms; NaN for fewer than 3
-    values.
-    """
+    """The interval of the median of `values` divided by a published median, which varies, too: by
+    its single `runs`, if they were published; else it is taken to be the median of `repeats` runs
+    that scatter like `values` (of 1 run, if the publication does not state how many). Student's
+    interval of the logarithms; NaN for fewer than 3 values."""
     if len(values) < LEAST_RUNS or min(*values, *runs, published) <= 0:
         return UNKNOWN
     logs = published_ratio(values, published, runs, repeats)

@@ -120,12 +120,10 @@ class Promise:
 def planned_runs(
     gate: Gate, promise: Promise, deviation: float, *, by_reference: bool, least: int
 ) -> int | None:
-    """The runs of each unit with which the gate keeps the promise; None if more than MOST_RUNS.
-
-    The power is that of Student's interval, by the noncentral t distribution. It is exact for a
-    number. For a reference, it is that of Welch's interval of samples that scatter alike, with a
-    degree of freedom less, as `relative_difference` has it.
-    """
+    """The runs of each unit with which the gate keeps the promise; None if more than MOST_RUNS. The
+    power is that of Student's interval, by the noncentral t distribution: exact for a number; for a
+    reference, that of Welch's interval of samples that scatter alike, with a degree of freedom
+    less, as `relative_difference` has it."""
     from scipy.special import nctdtr
 
     to_margin = -math.log(1 - gate.margin)
@@ -161,13 +159,10 @@ def relative_half_width(values: Sequence[float]) -> float:
 def wanted_repeats(
     values: Sequence[float], planned: int, half_width: float, most: int
 ) -> int | None:
-    """The number of repeats that a case should have next; None if it needs no more runs.
-
-    `values` are its valid runs, `planned` the number of its repeats so far. A case gets one more
-    run while the relative half-width of its interval is above `half_width`, up to `most` repeats;
-    at first as many as an interval needs. A case without a valid run gets none: more would fail,
-    too.
-    """
+    """The number of repeats that a case should have next; None if it needs no more runs. `values`
+    are its valid runs, `planned` the number of its repeats so far. A case gets one more run while
+    the relative half-width of its interval is above `half_width`, up to `most` repeats; at first as
+    many as an interval needs. A case without a valid run gets none: more would fail, too."""
     if not values or planned >= most or relative_half_width(values) <= half_width:
         return None
     return min(most, max(planned + 1, FEW))
@@ -191,11 +186,9 @@ def separates(
     more: int,
     least_reach: float = 0.0,
 ) -> bool:
-    """True if, after so many more runs of each, the interval of b / a would not contain `ratio`.
-
-    It assumes that the difference and the spread of the runs stay as they are. The interval is
-    Student's of the logarithms, and reaches at least as far as `least_reach`.
-    """
+    """True if, after so many more runs of each, the interval of b / a would not contain `ratio`, if
+    the difference and the spread of the runs stay as they are. The interval is Student's of the
+    logarithms, and reaches at least as far as `least_reach`."""
     first, second = ([math.log(value) for value in values] for values in (a, b))
     n_a, n_b = len(first) + more, len(second) + more
     error = math.sqrt(variance(first) / n_a + variance(second) / n_b)
