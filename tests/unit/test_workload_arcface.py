@@ -41,5 +41,11 @@ def test_the_clock_starts_behind_the_first_batch_and_waits_for_the_last() -> Non
     assert happened.count("step") == 6
     headers, steps = read("mxnet_speedometer", "\n".join(said) + "\n")
     assert [(step.step, step.samples_per_second) for step in steps] == [(2, 3.0), (4, 6.0)]
+    # By model parallelism, its lines have no metric.
+    rates = ((2, 3.0), (4, 6.0))
+    lines = [program.speed_line("model", step, 2, rate, 0.5, 1.0) for step, rate in rates]
+    assert lines[0] == "Iter[0] Batch [2]\tSpeed: 3.00 samples/sec"
+    _, steps = read("mxnet_speedometer", "\n".join([*said[:count], *lines, ""]))
+    assert [(step.step, step.samples_per_second) for step in steps] == [*rates]
     told = {"batch_size_per_device": 3, "world_size": 2, "total_steps": 5, "log_every": 2}
     assert told.items() <= together(headers).items()
