@@ -30,6 +30,19 @@ _A100 = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"), ("h100-cuda12.9", "a
 _B200 = ("NVIDIA H100 80GB HBM3", "NVIDIA B200"), ("h100-cuda12.9", "b200-cuda13")
 
 
+# Reports are of nodes with 8 GPUs.
+_SMOKE = """\
+# For the batch sizes of the reports: --matrix published --nodes 1,2,4 --gpus-per-node 4
+dlperf_matrix: smoke
+"""
+_RACK = """\
+# All nodes of one name share GPU memory by IMEX. Nodes of another rack have its name in hosts.yml.
+# A run stays within one domain that has enough nodes; reports show over how many others went.
+dlperf_nvlink_domain: rack1
+
+"""
+
+
 def _of_amd(gpu: str, stack: str) -> Example:
     return Example(
         f"4 nodes with 8 {gpu} each, RoCE; a wheel of torch for ROCm 7 is yours",
@@ -50,6 +63,16 @@ EXAMPLES = {
         "4 nodes with 8 B200 each, RoCE",
         words=(*_B200, ("8 H100", "8 B200"), ("jax, tensorflow2, nccl", "jax, nccl")),
     ),
+    "gb200": Example(
+        "4 nodes of an NVL72 rack with 4 GB200 each, RoCE beside NVLink; GB300 alike",
+        words=(
+            *(("NVIDIA H100 80GB HBM3", "NVIDIA GB200"), ("h100-cuda12.9", "b200-cuda13")),
+            *(("4 HGX nodes with 8 H100 each", "4 nodes of an NVL72 rack with 4 GB200 each"),),
+            *(("per_node: 8", "per_node: 4"), ("jax, tensorflow2, nccl", "jax, nccl")),
+            ("dlperf_matrix: published\n", _SMOKE),
+            ("# The network of the benchmark", f"{_RACK}# The network of the benchmark"),
+        ),
+    ),
     "mi300x": _of_amd("MI300X", "mi300-rocm7"),
     "mi355x": _of_amd("MI355X", "mi355-rocm7"),
     "v100": Example(
@@ -58,7 +81,6 @@ EXAMPLES = {
         workload="mxnet-resnet50v1b",
     ),
 }
-NO_EXAMPLE = "GB200 has no stack yet: `dlperf summarize` reads logs of its runs"
 
 
 def command(
@@ -82,7 +104,6 @@ def command(
     if show_list:
         for name, each in EXAMPLES.items():
             print(f"{name:6}  {each.nodes}")
-        print(NO_EXAMPLE)
         return
     if not example and sys.stdin.isatty():
         example = typer.prompt(f"GPUs of your nodes ({', '.join(EXAMPLES)})", default="h100")
@@ -99,7 +120,7 @@ def command(
 def init_inventory(directory: Path, name: str) -> Path:
     """Copy an example inventory. Raises UserError if the directory already exists."""
     if name not in EXAMPLES:
-        raise unknown_name("example", name, EXAMPLES, "--from", f"; {NO_EXAMPLE}")
+        raise unknown_name("example", name, EXAMPLES, "--from")
     examples = shipped() / "inventory"
     if directory.is_dir() and is_clone() and directory.resolve() == examples:
         directory = directory / "mine"

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ..stats.between_campaigns import Spread
 
 
-RELATED = ("source", "parameters", "total_steps", "warmup_steps", "directory")
+RELATED = ("source", "parameters", "total_steps", "warmup_steps", "directory", "nvlink_domains")
 _SAME_IN_A_GATE = (*RELATED, "accelerator")
 
 PartOfKey = Callable[[CaseKey], CaseKey]
@@ -384,6 +384,7 @@ class BaselineCase(Entry):
     nodes: Count
     gpus_per_node: Count
     world_size: Count
+    nvlink_domains: Count | None = None
     accelerator: _TEXT
     node_gpus: _TEXT = None
     driver: _TEXT

@@ -136,5 +136,6 @@ class Run:
     hung_after_lines: int  # times the median time between two lines
     first_step_s: int  # without a new line before the log has a rhythm
     hosts: tuple[str, ...]
+    nvlink_domains: tuple[str, ...]  # of the hosts; empty if the inventory names none
     parameters: dict[str, str | int | float]
     commands: tuple[Command, ...]

@@ -42,7 +42,7 @@ TYPES = {
     **dict.fromkeys(("nodes", "gpus_per_node", "world_size"), "int64"),
     "batch_size_per_device": "object",  # an integer, or a fraction if devices share a sample
     "global_batch_size": "Int64",
-    **dict.fromkeys(("total_steps", "warmup_steps"), "Int64"),
+    **dict.fromkeys(("nvlink_domains", "total_steps", "warmup_steps"), "Int64"),
     "directory": "object",
     "repeat": "int64",
     "metric": "object",

@@ -28,6 +28,7 @@ IDENTITY = (
     # Only of logs that their directories tell apart, or, as in *noxla*, words in their names.
     "directory",
     *TOPOLOGY,
+    "nvlink_domains",  # how many the nodes are in; None if the inventory names none
 )
 ENVIRONMENT = (
     "framework_version",
@@ -39,8 +40,11 @@ ENVIRONMENT = (
 )
 CASE = (*IDENTITY, *ENVIRONMENT)
 # Cases that agree in these columns are in one table, and share a base case.
-GROUP = tuple(name for name in CASE if name not in ("framework", *TOPOLOGY))
-INTEGERS = ("batch_size_per_device", "total_steps", "warmup_steps", *TOPOLOGY)
+GROUP = tuple(n for n in CASE if n not in ("framework", *TOPOLOGY, "nvlink_domains"))
+INTEGERS = (
+    *("batch_size_per_device", "total_steps", "warmup_steps"),
+    *(*TOPOLOGY, "nvlink_domains"),
+)
 
 CaseKey = tuple[Any, ...]
 # Precisions that logs state as a recipe.
@@ -60,8 +64,10 @@ def columns_of(key: CaseKey) -> dict[str, Any]:
 
 
 def topology_text(case: Mapping[Any, Any]) -> str:
-    """The topology of a row of the frame: `2n8g`."""
-    return f"{case['nodes']}n{case['gpus_per_node']}g"
+    """The topology of a row of the frame: `2n8g`, or `36n4g over 2 NVLink domains`."""
+    domains = case.get("nvlink_domains") or 1
+    over = f" over {domains:.0f} NVLink domains" if domains > 1 else ""
+    return f"{case['nodes']}n{case['gpus_per_node']}g{over}"
 
 
 def as_batch_size(number: float) -> float:
@@ -85,6 +91,7 @@ _LABELS = {
     "cudnn": "cuDNN",
     "nccl": "NCCL",
     "nvls": "NVLS",
+    "nvlink_domains": "NVLink domains",
     "node_gpus": "GPUs in a node",
 }
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILE = "history.sqlite"
-SCHEMA = 3  # PRAGMA user_version
+SCHEMA = 4  # PRAGMA user_version
 _APPLICATION = 0x646C7066  # PRAGMA application_id: "dlpf"
 _BUSY_TIMEOUT_S = 30  # wait for another process that writes
 

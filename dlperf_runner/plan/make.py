@@ -106,6 +106,14 @@ def _place(cases: Sequence[Case], nodes: Sequence[Node]) -> dict[str, tuple[Node
     return placed
 
 
+def _domains(hosts: Sequence[Node]) -> tuple[str, ...]:
+    """The NVLink domains of the hosts, if the inventory names some; a node without one is its own.
+    Which nodes a scheduler's job will have is not known."""
+    if is_placeholder(hosts[0].name) or not any(host.nvlink_domain for host in hosts):
+        return ()
+    return tuple(dict.fromkeys(host.nvlink_domain or host.name for host in hosts))
+
+
 def _describe(nodes: Sequence[Node]) -> str:
     """For each number of devices: `node1..node4 with 2 devices each`."""
     return ", ".join(
@@ -231,6 +239,7 @@ def _run(
         hung_after_lines=matrix.hung_after_lines,
         first_step_s=0,
         hosts=tuple(host.name for host in hosts),
+        nvlink_domains=_domains(hosts),
         parameters=filled,
         commands=(),
     )

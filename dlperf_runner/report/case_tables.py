@@ -109,12 +109,13 @@ def _always(group: Sequence[Case], *scaling: str) -> tuple[str, ...]:
 
 _SCALING, _STEP = ("speedup", "efficiency"), ("median", "p95", "p99")
 _PAGE = (
-    *("nodes", "devices", "rate", "speedup", "per_device", "interval", "speedup_interval"),
+    *("nodes", "devices", "rate", "speedup", "domains", "per_device", "interval", "speedup_interval"),
     *("efficiency", "n", "cv", "outliers", "gpu_memory", *_STEP, "log_memory"),
     *("flops", "mfu", "energy", "power"),
 )
 _SUMMARY = (
-    *("nodes", "devices", "rate", "per_device", "interval", "flops", "mfu", *_SCALING, "n"),
+    *("nodes", "devices", "domains", "rate", "per_device", "interval", "flops", "mfu"),
+    *(*_SCALING, "n"),
     *("p95", "p99", "log_memory", "gpu_memory", "energy", "power"),
 )
 
@@ -129,6 +130,7 @@ def _columns(group: Sequence[Case], t: Labels) -> dict[str, Column]:
     return {
         "nodes": Column("node_num", True, "0"),
         "devices": below("gpu_num", "0"),
+        "domains": below(t("nvlink_domains"), "0"),
         "rate": Column(unit, True, sheet),
         "speedup": Column("speedup", True, "0.00"),
         "per_device": below(f"{unit}/{t('device')}", sheet),
@@ -153,6 +155,7 @@ def _cells(case: Case, form: str, comma: str, between: str) -> dict[str, Cell]:
     return {
         "nodes": cell(case["nodes"]),
         "devices": cell(case["world_size"]),
+        "domains": cell(case["nvlink_domains"]),
         "rate": cell(case[_MEDIAN], form),
         "speedup": cell(case["speedup"], speedup),
         "per_device": cell(per_device(case), form),

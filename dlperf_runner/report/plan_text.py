@@ -25,11 +25,9 @@ def render(document: Mapping[str, Any]) -> str:
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     cases: dict[str, list[Mapping[str, Any]]] = grouped(document["runs"], itemgetter("case"))
-    # Plans of earlier versions know no domains.
-    domains = {node["name"]: node.get("nvlink_domain") for node in document.get("inventory", ())}
     for case, runs in cases.items():
-        across = {domains.get(host) for host in runs[0]["hosts"]} - {None, ""}
-        where = f", across {len(across)} NVLink domains" if len(across) > 1 else ""
+        across = len(runs[0].get("nvlink_domains", ()))  # plans of earlier versions have none
+        where = f", across {across} NVLink domains" if across > 1 else ""
         yield f"{case}: {_described(runs)}{where}"
         for commands, same in itertools.groupby(runs, lambda run: run["commands"]):
             repeats = [run["repeat"] for run in same]

@@ -57,6 +57,7 @@ class FoundRun:
     directory: str | None = None
     framework_version: str | None = None
     accelerator: str | None = None
+    nvlink_domains: int | None = None
     node_gpus: str | None = None
     driver: str | None = None
     stack: str | None = None
@@ -152,6 +153,7 @@ def planned_run(path: Path, models: Sequence[Model]) -> FoundRun:
     if not is_name(log_name):
         raise _bad_key(path, document, "log_name", "the name of a file beside it")
     log = stored(path.with_name(log_name))
+    domains = document.get("nvlink_domains")
     on_gpu = text("accelerator") != "cpu"
     return FoundRun(
         path=log,
@@ -170,6 +172,7 @@ def planned_run(path: Path, models: Sequence[Model]) -> FoundRun:
         parameters=_parameters(document, entries, text("source")),
         framework_version=version_of(outcome, text("framework")),
         accelerator=_products(outcome) if on_gpu else "cpu",
+        nvlink_domains=len(domains) or None if isinstance(domains, list) else None,
         node_gpus=_joined(len(names) for names in _gpus(outcome)) if on_gpu else None,
         on_gpu=on_gpu,
         driver=_joined(node["driver"] for node in _facts(outcome) if node.get("driver")),

@@ -135,7 +135,7 @@ def summarize(frame: pd.DataFrame) -> pd.DataFrame:
         axis=1,
     )
     table = table.join(_speedups(table, samples)).reindex(columns=COLUMNS)
-    place = [*BASELINE, "nodes", "gpus_per_node"]
+    place = [*BASELINE, "nodes", "gpus_per_node", "nvlink_domains"]
     table = table.sort_values(place, na_position="first", ignore_index=True).astype(_TYPES)
     texts = [name for name, kind in _TYPES.items() if kind == "object"]
     table[texts] = table[texts].where(table[texts].notna(), None)
@@ -209,7 +209,7 @@ def _base_cases(table: pd.DataFrame) -> pd.Series[int]:
     import pandas as pd
 
     scaling = table[table["unit"] != per_second(BANDWIDTH)].rename_axis("case").reset_index()
-    smallest_first = scaling.sort_values(["world_size", "nodes"], kind="stable")
+    smallest_first = scaling.sort_values(["world_size", "nodes", "nvlink_domains"], kind="stable")
     groups = smallest_first.groupby(list(BASELINE), dropna=False, sort=False)
     size = groups["case"].transform("size")
     base = groups["case"].transform("first")[(size > 1) | (smallest_first["world_size"] == 1)]

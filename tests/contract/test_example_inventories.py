@@ -43,7 +43,9 @@ def test_every_workload_of_the_stack_is_planned_and_list_says_why_there_are_no_o
     mine: Path, example: str
 ) -> None:
     stack = said(mine / example)["dlperf_stack"]
-    plan = cli("plan", "-i", str(mine / example), "--matrix", "published")
+    # No report is of nodes with 4 GPUs.
+    few = ("--nodes", "1,2,4", "--gpus-per-node", "4") if example == "gb200" else ()
+    plan = cli("plan", "-i", str(mine / example), "--matrix", "published", *few)
     planned = {run["workload"] for run in plan["runs"]}
     told = cli("list", "frameworks")["frameworks"]
     # The only environment that the published stack has and the example leaves out.
@@ -99,6 +101,16 @@ def test_the_python_that_is_built_fits_all_of_todays_environments(mine: Path) ->
         for suite in CATALOG.stack(stack).suites
     }
     assert fits == {"jammy": False, "noble": True, "bookworm": True}
+
+
+def test_a_plan_for_a_rack_stays_within_its_nvlink_domain(mine: Path) -> None:
+    runs = cli("plan", "-i", str(mine / "gb200"))["runs"]
+    assert {run["workload"] for run in runs} >= {"pytorch-llama", "nccl-allreduce", "jax-llama"}
+    assert {tuple(run["nvlink_domains"]) for run in runs} == {("rack1",)}
+    made = (mine / "gb200/hosts.yml").read_text() + (
+        mine / "gb200/group_vars/nodes.yml"
+    ).read_text()
+    assert "H100" not in made and "8 " not in made.replace("58 ", "")
 
 
 @pytest.mark.parametrize("file", ["hosts.yml", "group_vars/nodes.yml"])

@@ -147,5 +147,5 @@ def test_a_history_of_schema_1_is_read_and_written_on(tmp_path: Path) -> None:
     assert (new["parameters"], new["accelerator"]) == ("data=synthetic", "V100-SXM2-16GB")
     assert new["case_id"] != old["case_id"]  # an unknown GPU is not a V100
     with sqlite3.connect(path) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (3,)
+        assert database.execute("PRAGMA user_version").fetchone() == (4,)
     database.close()

@@ -220,7 +220,7 @@ def _newer(path: Path) -> None:
     _foreign(path)
     with sqlite3.connect(path) as database:
         database.execute(f"PRAGMA application_id = {0x646C7066}")
-        database.execute("PRAGMA user_version = 4")
+        database.execute("PRAGMA user_version = 5")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def _newer(path: Path) -> None:
     [
         (lambda path: path.write_bytes(b"nothing, but long enough" * 200), "not a database"),
         (_foreign, "a database of another program"),
-        (_newer, "schema 4"),
+        (_newer, "schema 5"),
     ],
     ids=["no database", "foreign", "newer"],
 )

@@ -83,6 +83,22 @@ def test_parameters_are_those_that_change_what_is_measured() -> None:
 # ---- summarize
 
 
+def test_runs_over_one_and_two_nvlink_domains_are_two_cases(tmp_path: Path) -> None:
+    one, two = {"nvlink_domains": ["rack1"]}, {"nvlink_domains": ["rack1", "rack2"]}
+    campaign_run(tmp_path / "a", "1n1g", 1, gluoncv(100.0), **one)
+    for repeat, changes in enumerate((one, one, two), start=1):
+        campaign_run(tmp_path / "a", "2n1g", repeat, gluoncv(150.0 + repeat), **changes)
+    campaign_run(tmp_path / "b", "2n1g", 1, gluoncv(150.0), **two)
+    result = summarize(tmp_path / "a")
+    found = [(case["nvlink_domains"], case["repeats"], case["base_case"]) for case in result.cases]
+    # They have one table and one base, but nothing is averaged.
+    assert found == [(1, 1, "1n1g"), (1, 2, "1n1g"), (2, 1, "1n1g")]
+    assert "| node_num | gpu_num | NVLink domains |" in words(result)
+    compared = call("compare", str(tmp_path / "b"), str(tmp_path / "a")).text
+    assert "2n1g over 2 NVLink domains" in compared
+    assert "NVLink domains (2, 1)" not in compared
+
+
 def test_runs_on_two_gpus_are_two_cases(tmp_path: Path) -> None:
     for repeat, rate in enumerate((384.1, 384.3, 760.1, 760.2, 760.6), start=1):
         changes = on(V100 if repeat < 3 else A100)

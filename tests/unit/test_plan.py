@@ -135,6 +135,7 @@ def test_a_run_in_full(catalog: Catalog) -> None:
         "hung_after_lines": 20,
         "first_step_s": 900,
         "hosts": ("node1", "node2"),
+        "nvlink_domains": (),
         "parameters": {
             "image_size": 64,
             "classes": 1000,
