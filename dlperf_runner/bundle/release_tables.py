@@ -217,7 +217,8 @@ def tables(stack: Stack) -> Iterator[ReleaseTable]:
         if version := runtime.version:
             engines = ("engines", version, "Docker")
             yield ReleaseTable(role, *engines, packages=runtime.packages)
-        yield ReleaseTable(role, "toolkits", runtime.toolkit, "the toolkit")
+        if runtime.toolkit:
+            yield ReleaseTable(role, "toolkits", runtime.toolkit, "the toolkit")
 
 
 def _repositories(

@@ -104,7 +104,7 @@ class InfiniBand(Entry):
 
 
 class ContainerRuntime(Entry):
-    """A container engine, and NVIDIA's toolkit that gives containers access to the GPUs.
+    """A container engine, and NVIDIA's toolkit that gives containers access to its GPUs.
 
     Without an engine, the release of the nodes decides (catalog/suites.yml). `version` is Docker's;
     without it, Docker comes from the distribution, as podman always does. `packages`: as for the
@@ -114,7 +114,7 @@ class ContainerRuntime(Entry):
     engine: Engine | None = None
     version: Version | None = None
     packages: dict[str, Version] | None = None
-    toolkit: Version
+    toolkit: Version | None = None
 
 
 class Gpu(Entry):

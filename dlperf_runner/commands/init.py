@@ -48,7 +48,7 @@ def _of_amd(gpu: str, stack: str) -> Example:
         f"4 nodes with 8 {gpu} each, RoCE; a wheel of torch for ROCm 7 is yours",
         words=(
             *(("NVIDIA H100 80GB HBM3", f"AMD Instinct {gpu}"), ("h100-cuda12.9", stack)),
-            *(("8 H100", f"8 {gpu}"), ("pytorch, jax, tensorflow2, nccl", "pytorch, jax")),
+            *(("8 H100", f"8 {gpu}"), ("pytorch, jax, tensorflow2, nccl", "pytorch, jax, rccl")),
         ),
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..bandwidth.command import read_bandwidth
 from ..campaign import directory as campaigns
 from ..catalog.reader import load_catalog
-from ..catalog.stack import LeastBusBandwidth
+from ..catalog.stack import LeastBusBandwidth, Stack
 from ..control.rounds import execute_campaign
 from ..core.errors import UserError
 from ..core.files import stored
@@ -174,7 +174,7 @@ def find_slow(
     directory = (directory or campaigns.new_directory()).resolve()
     stack = load_catalog().stack_of(nodes[0])
     try:
-        choice = _choice(nodes, stack.accelerator)
+        choice = _choice(nodes, stack)
         runs = list(group_runs(choice, [nodes]))
         campaigns.create_campaign(directory, choice, nodes, runs)
         say(f"measuring the bus bandwidth of all nodes: {directory}")
@@ -190,7 +190,7 @@ def find_slow(
             problems = execute(directory, inventories, "", say)
             details = _measured(directory, problems)[1:]
     except UserError as error:
-        hint = "bandwidth is measured by the workload nccl-allreduce: see docs/bandwidth.md"
+        hint = "nccl-allreduce or rccl-allreduce measures the bandwidth: see docs/bandwidth.md"
         return [Finding("", CHECK, "failed", "a measurement", str(error), hint)]
     alone = [group for group in details if len(group.nodes) == 1]
     pairs = [group for group in details if len(group.nodes) == 2]
@@ -198,12 +198,14 @@ def find_slow(
     return list(bandwidth_findings(whole, alone, pairs, limits, f"stack {stack.name}"))
 
 
-def _choice(nodes: Sequence[Node], accelerator: str) -> Choice:
+def _choice(nodes: Sequence[Node], stack: Stack) -> Choice:
     devices = min(node.devices_per_node for node in nodes)
     if len(nodes) * devices < 2:
         raise UserError("a bandwidth needs at least two devices", where=_WHERE, found="one device")
-    names = {"workload": "nccl-allreduce", "model": "nccl-all-reduce", "matrix": "published"}
-    size = f"message_bytes={MESSAGE_BYTES[accelerator]}"
+    library = "rccl" if stack.rocm else "nccl"
+    names = {"workload": f"{library}-allreduce", "model": f"{library}-all-reduce"}
+    names["matrix"] = "published"
+    size = f"message_bytes={MESSAGE_BYTES[stack.accelerator]}"
     return parse_choice({**names, "gpus_per_node": devices}, [size])
 
 

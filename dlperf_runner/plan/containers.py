@@ -57,6 +57,15 @@ _GPUS = {
     "docker": ("--gpus", "all", "--ulimit", "memlock=-1", "--ulimit", "stack=67108864"),
     "podman": ("--device", "nvidia.com/gpu=all", "--ulimit", "host"),
 }
+# AMD's devices belong to groups that the benchmark user is in. Without the engine's filter of
+# system calls, programs place their memory near a GPU (AMD's guide to containers).
+_AMD_GPUS = (
+    *("--device", "/dev/kfd", "--device", "/dev/dri", "--security-opt", "seccomp=unconfined"),
+)
+_AMD_GROUPS = {
+    "docker": ' $(printf " --group-add %s" $(id -G))',
+    "podman": " --group-add keep-groups",
+}
 _FABRIC = ("--device", "/dev/infiniband", "--cap-add", "IPC_LOCK")
 _REMOVE = {
     "docker": ("docker", "rm", "--force"),
@@ -106,13 +115,6 @@ def engine_for(chosen: str | None, environment: Environment, stack: Stack, node:
     has_image = declared and declared.is_among(node.container_images)
     if not chosen and environment.requirements is not None and not has_image:
         return ""
-    if stack.gpu and any(model.startswith("AMD") for model in stack.gpu.models):
-        raise UserError(
-            "containers get no GPUs of AMD yet",
-            where="--container" if chosen else f"host {node.name}: dlperf_container_images",
-            expected="no container",
-            found=chosen or "an image",
-        )
     if is_placeholder(node.name):
         return job_engine_for(chosen, node)
     if chosen in ENGINES:
@@ -244,7 +246,11 @@ def enclose(
     starts_daemons = len(hosts) > 1 and "plm_rsh_agent" in command.argv
     options = ["--rm", "--name", container, "--pull", "never", "--log-driver", "none"]
     options += ["--network", "host", "--uts", "host", "--ipc", "host"]
-    options += _GPUS[image.engine] if on_gpu else ()
+    is_amd = on_gpu and host.accelerator.startswith("AMD")
+    if is_amd:
+        options += [*_AMD_GPUS, *_GPUS[image.engine][2:]]
+    elif on_gpu:
+        options += _GPUS[image.engine]
     options += _FABRIC if has_fabric else ()
     usual = [DATA, *host.container_data]
     missing = outside(data, usual)
@@ -260,7 +266,7 @@ def enclose(
         # The daemons look for it, too. They exit if it is missing.
         directory = str(PurePosixPath(REMOTE_SHELL).parent)
         options += ["--volume", f"{directory}:{directory}:ro"]
-    more = "" if command.cwd else _RUN_DIRECTORY
+    more = ("" if command.cwd else _RUN_DIRECTORY) + (_AMD_GROUPS[image.engine] if is_amd else "")
     remote = (*_start(image.engine, more), *options, *host.container_args, image.reference)
     if starts_daemons:
         more += _KEYS[image.engine]
@@ -362,7 +368,7 @@ def launch_in_job(
         image,
         tuple(dict.fromkeys([*others, *site])),
         program.cwd,
-        program.on_gpu,
+        ("amd" if hosts[0].accelerator.startswith("AMD") else "nvidia") if program.on_gpu else "",
         has_fabric,
         hosts[0].container_args,
     )

@@ -79,9 +79,11 @@ def system_refusal(stack: Mapping[str, Any], system: str, node: str) -> str:
     """Everything of the stack that a node cannot have because of its system (as release tables name
     it), or of its processor; empty if nothing."""
     name, _, processor = system.partition(" ")
-    fits = not processor or processor in stack.get("processors", ())
+    # The release tables have packages for Arm of Debian and Ubuntu only.
+    fits = not processor or (processor in stack.get("processors", ()) and "rhel" not in name)
     missing = _vendors_parts(stack)
-    if not missing or (fits and name not in NEWER):
+    # The role rocm refuses by itself.
+    if not missing or "rocm" in stack or (fits and name not in NEWER):
         return ""
     remedy = (
         "install them yourself and keep them (dlperf_adopt: [driver, container_runtime]), with"
@@ -97,7 +99,8 @@ def system_refusal(stack: Mapping[str, Any], system: str, node: str) -> str:
         )
     others = [each.name for each in own_stacks().values() if processor in each.processors]
     return (
-        f"{node} is {processor}, and the release tables have packages for x86_64 only. {lacks}."
+        f"{node} is {title(name)} on {processor}, and the release tables have that system's"
+        f" packages of this stack for x86_64 only. {lacks}."
         f" For {processor}, use the stack {listed(others)} (dlperf_stack) on Ubuntu; or {remedy}"
     )
 

@@ -109,8 +109,8 @@ def _always(group: Sequence[Case], *scaling: str) -> tuple[str, ...]:
 
 _SCALING, _STEP = ("speedup", "efficiency"), ("median", "p95", "p99")
 _PAGE = (
-    *("nodes", "devices", "rate", "speedup", "domains", "per_device", "interval", "speedup_interval"),
-    *("efficiency", "n", "cv", "outliers", "gpu_memory", *_STEP, "log_memory"),
+    *("nodes", "devices", "rate", "speedup", "domains", "per_device", "interval"),
+    *("speedup_interval", "efficiency", "n", "cv", "outliers", "gpu_memory", *_STEP, "log_memory"),
     *("flops", "mfu", "energy", "power"),
 )
 _SUMMARY = (

@@ -43,6 +43,12 @@ _PODMAN = (
     *("--env-host", "--env", "HOME=/tmp", "--entrypoint", ""),
     *("--env", "OMPI_MCA_btl_vader_single_copy_mechanism=none"),
 )
+_PODMAN_GPUS = {
+    "nvidia": ("--device", "nvidia.com/gpu=all"),
+    # AMD's devices belong to groups of the user.
+    "amd": ("--device", "/dev/kfd", "--device", "/dev/dri", "--group-add", "keep-groups"),
+}
+_GPUS: dict[str, tuple[str, ...]] = {"nvidia": ("--nv",), "amd": ("--rocm",), "": ()}
 REMOVE_PODMAN = (
     "/bin/sh",
     "-c",
@@ -56,13 +62,13 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})$")
 class Inside:
     """The mounts and options of a container. `image`: engine and image as a run names them.
     `read_only`: directories. `cwd`: the command's working directory, which is below one of them;
-    empty for the directory where it is started, in which it may write. `options`: the site's, of
-    the engine."""
+    empty for the directory where it is started, in which it may write. `gpus`: nvidia, amd or, for
+    none, empty. `options`: the site's, of the engine."""
 
     image: str
     read_only: tuple[str, ...] = ()
     cwd: str = ""
-    on_gpu: bool = False
+    gpus: str = ""
     has_fabric: bool = False
     options: tuple[str, ...] = ()
 
@@ -81,11 +87,11 @@ def words_before(inside: Inside) -> tuple[str, ...]:
     more = _MORE[engine] + ("" if inside.cwd else _RUN_DIRECTORY[engine])
     if engine == "podman":
         options = [*_PODMAN]
-        options += ["--device", "nvidia.com/gpu=all", "--ulimit", "host"] if inside.on_gpu else []
+        options += [*_PODMAN_GPUS[inside.gpus], "--ulimit", "host"] if inside.gpus else []
         options += ["--device", "/dev/infiniband"] if inside.has_fabric else []
         mount, argv = "--volume", "podman run"
     else:
-        options = ["--no-home", *(["--nv"] if inside.on_gpu else [])]
+        options = ["--no-home", *_GPUS[inside.gpus]]
         mount, argv = "--bind", f"{engine} exec"
     for path in inside.read_only:
         options += [mount, f"{path}:{path}:ro"]

@@ -5,15 +5,18 @@ the real ones do. Real are apt, dpkg, keys, pins, holds, Ansible's reboot, idemp
 """
 
 import base64
+import json
 import platform
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from gpu_cluster import Cluster, claim
 from gpu_packages import TREE, one
-from gpu_standins import amd_repositories
+from gpu_standins import amd_repositories, linked_mirror
 from lab_under_test import Lab
+from rehearsed import entries, rehearsed_and_done
 from standin_repository import flat_repository
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
@@ -55,6 +58,7 @@ mkdir -p /srv/boot {TREE}/sys/module {TREE}/proc && ln -s /lib /var /usr {TREE}
 echo before > /srv/boot/id && mount --bind /srv/boot/id /proc/sys/kernel/random/boot_id
 rm -f /sbin/shutdown; groupadd -fr render; useradd -m dlperf
 echo 'deb [trusted=yes] http://10.11.0.1:8010/site /' > /etc/apt/sources.list.d/site.list
+echo 'deb [trusted=yes] http://10.11.0.1:8010/apt bookworm main' > /etc/apt/sources.list
 apt-get update
 """
 
@@ -73,17 +77,17 @@ class AmdCluster(Cluster):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AmdCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[AmdCluster]:
     scratch = tmp_path_factory.mktemp("amd")
-    mirror, lab = scratch / "mirror", Lab(scratch / "lab")
-    keys = amd_repositories(mirror, scratch, "noble")
+    served, lab = linked_mirror(mirror, scratch), Lab(scratch / "lab")
+    keys = amd_repositories(served, scratch, "noble")
     content = {f"/usr/lib/modules/{KERNEL}/build/Makefile": ""}
     kernels = [
         one(f"linux-headers-{KERNEL}", "1", files=content),
         one(f"linux-modules-extra-{KERNEL}", "1"),
     ]
-    flat_repository(mirror / "site", [*UBUNTUS, *kernels], scratch / "site-key", "key.asc")
-    lab.up(lab_nodes=1, lab_mirror_dir=mirror)
+    flat_repository(served / "site", [*UBUNTUS, *kernels], scratch / "site-key", "key.asc")
+    lab.up(lab_nodes=1, lab_mirror_dir=served)
     try:
         claim(lab, "node1", "noble")
         lab.said("node1", PREPARED)
@@ -109,6 +113,22 @@ def test_check_mode_names_what_would_come_and_changes_nothing(cluster: AmdCluste
     for name, version in PACKAGES.items():
         assert f"+{name} {version} held" in output
     assert cluster.state("node1") == was
+
+
+def test_a_rehearsal_lists_what_provisioning_then_changes(cluster: AmdCluster) -> None:
+    cluster.bare()
+    given = {
+        "dlperf_stack": "mi300-rocm7",
+        "dlperf_frameworks": [],
+        "dlperf_mirror": "",
+        "dlperf_vendor_mirror": "http://10.11.0.1:8010/vendor",
+    }
+    options = ["-e", f"@{cluster.variables}", "-e", json.dumps(given)]
+    options += ["--tags", "node_base,gpu", "--limit", "node1"]
+    output = rehearsed_and_done(cluster.lab, "node1", options)
+    listed = entries(output, "packages")
+    assert set(PACKAGES) <= listed and set(PACKAGES) <= entries(output, "holds"), output
+    assert "reboot" not in output
 
 
 def test_driver_and_rocm_come_in_exact_versions_and_go_again(cluster: AmdCluster) -> None:

@@ -8,7 +8,6 @@ real.
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from gpu_standins import linked_mirror, make_vendors
 from lab_under_test import Lab
 from node_state import node_state
+from rehearsed import entries, rehearsed_and_done
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]
 
@@ -32,12 +32,6 @@ echo 'deb [trusted=yes] http://{OTHER} /' > /etc/apt/sources.list.d/own.list
 apt-get -q update && apt-get -q -y install libnccl2=2.30.0-1+cuda13.0 || exit 1
 rm /etc/apt/sources.list.d/own.list
 """
-# What the scripts of listed packages write, and useradd
-OF_SCRIPTS = (
-    *("/etc/ca-certificates.conf", "/etc/ssl/certs", "/usr/local/share/ca-certificates"),
-    *(f"/etc/{name}" for name in ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")),
-    "/home/dlperf",
-)
 TAGS = ("--tags", "node_base,nvidia_driver,nccl,container_runtime", "--limit")
 
 
@@ -66,56 +60,9 @@ def given(lab: Lab, node: str = "node1", **changed: object) -> list[str]:
     return ["-e", f"@{lab.directory.parent}/site.json", "-e", json.dumps(changed), *TAGS, node]
 
 
-def provision(lab: Lab, *options: str, **changed: object) -> tuple[int, str]:
-    command = [sys.executable, "-m", "dlperf_runner", "provision"]
-    done = lab.command(*command, *given(lab, **changed), *options)
-    return done.returncode, done.stdout
-
-
-def told(output: str, kind: str) -> set[str]:
-    """The list's entries of a kind, without what follows the name."""
-    lines = output.partition(f"  {kind}:\n")[2].splitlines()
-    entries = [line for line in lines if line.startswith("    ")]
-    end = next((at for at, line in enumerate(lines) if not line.startswith("    ")), len(lines))
-    return {line.split()[0] for line in entries[:end]}
-
-
-def changes(before: list[str], after: list[str]) -> tuple[set[str], set[str]]:
-    """Names of packages, and paths, that differ between two states."""
-    lines = set(before) ^ set(after)
-    paths = {match.group() for line in lines if (match := re.search(r" (/\S+)", line))}
-    packages = {line.split()[0].partition(":")[0] for line in lines if line.endswith("installed")}
-    return packages, {path.strip() for path in paths}
-
-
 def test_what_is_not_in_the_list_does_not_happen(lab: Lab) -> None:
-    before = node_state(lab, "node1")
-    status, output = provision(lab)
-    assert status == 2, output
-    assert "there is no terminal to ask on" in output
-    assert "--yes" in output
-    assert node_state(lab, "node1") == before
-    book = ["ansible-playbook", "provision.yml", *given(lab)]
-    done = lab.command(*book)
-    assert done.returncode == 0, done.stdout
-    after = node_state(lab, "node1")
-    packages, paths = changes(before, after)
-    listed = told(output, "packages")
-    assert {"libnccl2", "libcuda1", "docker-ce"} <= listed
-    assert packages <= listed | told(output, "holds"), packages - listed
-    named = {
-        *(told(output, "files") | told(output, "package sources")),
-        *("/var/lib/dlperf", "/opt/dlperf/stamps", *OF_SCRIPTS),
-    }
-    owned = set(lab.said("node1", "cat /var/lib/dpkg/info/*.list").splitlines())
-    strange = {
-        path
-        for path in paths - owned
-        if not any(path == place or path.startswith(f"{place}/") for place in named)
-    }
-    assert strange == set()
-    done = lab.command(*book, "--check")
-    assert "node1: nothing would change" in done.stdout, done.stdout
+    output = rehearsed_and_done(lab, "node1", given(lab))
+    assert {"libnccl2", "libcuda1", "docker-ce"} <= entries(output, "packages")
 
 
 def test_what_others_use_moves_with_consent_only(lab: Lab) -> None:

@@ -37,8 +37,8 @@ MIRROR = "/srv/vendors"
 CUDA = "developer.download.nvidia.com/compute/cuda/repos"
 # What the roles ask the distribution for, and dkms of EPEL.
 DISTRIBUTION = (
-    "ca-certificates dkms infiniband-diags kernel-devel libgomp libibverbs-utils libquadmath"
-    " numactl-libs openssh-clients openssh-server python3 rdma-core rsync sudo"
+    "ca-certificates dkms gcc-c++ infiniband-diags kernel-devel libgomp libibverbs-utils"
+    " libquadmath numactl-libs openssh-clients openssh-server python3 rdma-core rsync sudo"
 )
 
 

@@ -91,6 +91,8 @@ def test_packages_for_arm_have_repositories_and_places_of_their_own() -> None:
         ("ubuntu24.04", ""),
         ("ubuntu26.04", "n1 has Ubuntu 26.04, for which no versions are known here: NVIDIA's"),
         ("debian13 aarch64", "n1 has Debian 13, for which no versions are known here: NVIDIA's"),
+        # CUDA 13 for Arm is on Ubuntu only.
+        ("rhel9 aarch64", "n1 is RHEL 9 on aarch64, and the release tables have that system's"),
         ("rhel10", "n1 has RHEL 10, for which no versions are known here: which versions"),
     ],
 )
@@ -100,7 +102,9 @@ def test_a_system_that_is_too_new_is_one_sentence(system: str, said: str) -> Non
     assert refusal.startswith(said) and bool(refusal) == bool(said)
     if said:
         assert "Missing for stack b200-cuda13: the driver 580.173.02, CUDA 13.0.2" in refusal
-        assert "Use Ubuntu 22.04, Ubuntu 24.04, RHEL 8 or RHEL 9; or install them" in refusal
+        on_ubuntu = "For aarch64, use the stack b200-cuda13 (dlperf_stack) on Ubuntu; or install"
+        known = "Use Ubuntu 22.04, Ubuntu 24.04, RHEL 8 or RHEL 9; or install them"
+        assert (on_ubuntu if system == "rhel9 aarch64" else known) in refusal
     assert arguments.system_refusal(arguments.stack_document("mi300-rocm7"), system, "n1") == ""
 
 

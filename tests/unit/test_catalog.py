@@ -132,8 +132,8 @@ MISTAKES = {
             "framework: mxnet",
             "framework: mxnets",
             "workloads/mxnet-resnet50v1b.yml: framework: unknown framework 'mxnets'"
-            " (expected one of jax, mxnet, nccl, oneflow, paddle, paddle3, pytorch, tensorflow,"
-            " tensorflow2)",
+            " (expected one of jax, mxnet, nccl, oneflow, paddle, paddle3, pytorch, rccl,"
+            " tensorflow, tensorflow2)",
         ),
         (
             "name: mxnet-resnet50v1b",

@@ -30,7 +30,7 @@ def on(stack: str, devices: int) -> tuple[Node, ...]:
     return tuple(
         Node(
             f"node{n}", f"10.0.0.{n}", devices, accelerator, stack,
-            interface="eth0", frameworks=("nccl",), matrix="smoke",
+            interface="eth0", frameworks=("nccl", "rccl"), matrix="smoke",
         )
         for n in (1, 2)
     )  # fmt: skip
@@ -75,6 +75,11 @@ def test_cpus_use_mpi_and_gpus_nccl_tests() -> None:
     # One process per GPU.
     argv = list(runs[0].commands[0].argv)
     assert argv[argv.index("-np") + 1] == "16"
+    # AMD's have the same programs and options.
+    choice = parse_choice({"workload": "rccl-allreduce", "nodes": "2", "matrix": "published"})
+    amds = make_plan(choice, load_catalog(), on("mi300-rocm7", 8))
+    argvs = [run.commands[0].argv[-13:] for run in amds if run.repeat == 1]
+    assert [(Path(argv[0]).name, argv[1:]) for argv in argvs] == [(n, options) for n in names]
 
 
 def test_a_bandwidth_has_its_unit_and_no_speedup(campaign: Path) -> None:

@@ -268,11 +268,20 @@ def test_bare_is_bare_whatever_images_there_are() -> None:
     assert run.commands[0].argv[0] == "/usr/bin/mpirun"
 
 
-def test_gpus_of_amd_are_not_promised_to_containers() -> None:
-    nodes = v100_nodes(1, stack="mi300-rocm7", frameworks=("jax",), container_images={})
-    chosen = Choice(framework=("jax",), nodes=(1,), container="docker")
-    told = refusal(make_plan, chosen, load_catalog(), nodes)
-    assert "--container: containers get no GPUs of AMD yet" in told
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_gpus_of_amd_are_devices_of_groups_that_the_user_is_in(engine: str) -> None:
+    of_amd = {"stack": "mi300-rocm7", "accelerator": "AMD Instinct MI300X"}
+    images = {"docker.io/rocm/pytorch:latest": DIGEST}
+    nodes = v100_nodes(1, frameworks=("pytorch",), container_images=images, **of_amd)
+    names = {"workload": ("pytorch-resnet50v1.5",), "nodes": (1,), "gpus_per_node": (8,)}
+    run, *_ = make_plan(Choice(**names, container=engine), load_catalog(), nodes)
+    argv = run.commands[0].argv
+    assert f"docker.io/rocm/pytorch@{DIGEST}" in argv
+    shown = " ".join(argv)
+    assert "--device /dev/kfd --device /dev/dri --security-opt seccomp=unconfined --ulimit" in shown
+    assert "nvidia" not in shown and "--gpus" not in shown
+    groups = {"docker": '$(printf " --group-add %s" $(id -G))', "podman": "--group-add keep-groups"}
+    assert groups[engine] in argv[2]
 
 
 def test_what_runs_in_its_own_directory_finds_it_mounted() -> None:

@@ -123,7 +123,7 @@ def test_pyxis_is_options_of_the_srun_that_starts_the_script_on_each_node() -> N
 
 def test_gpus_fabric_and_the_sites_own_options() -> None:
     inside = job.Inside(
-        f"podman i@{DIGEST}", ("/d",), on_gpu=True, has_fabric=True, options=("--x",)
+        f"podman i@{DIGEST}", ("/d",), gpus="nvidia", has_fabric=True, options=("--x",)
     )
     text = " ".join(job.words_before(inside))
     assert ' --volume "$PWD:$PWD"' in text  # it may write where it is started

@@ -1,0 +1,60 @@
+"""A rehearsal of `dlperf provision`, and what then changes on the node."""
+
+import re
+import sys
+from collections.abc import Sequence
+
+from lab_under_test import Lab
+from node_state import node_state
+
+# What the scripts of listed packages write, and useradd
+OF_SCRIPTS = (
+    *("/etc/ca-certificates.conf", "/etc/ssl/certs", "/usr/local/share/ca-certificates"),
+    *(f"/etc/{name}" for name in ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")),
+    "/home/dlperf",
+)
+
+
+def entries(output: str, kind: str) -> set[str]:
+    """The list's entries of a kind, without what follows the name."""
+    lines = output.partition(f"  {kind}:\n")[2].splitlines()
+    names = [line for line in lines if line.startswith("    ")]
+    end = next((at for at, line in enumerate(lines) if not line.startswith("    ")), len(lines))
+    return {line.split()[0] for line in names[:end]}
+
+
+def changes(before: list[str], after: list[str]) -> tuple[set[str], set[str]]:
+    """Names of packages, and paths, that differ between two states."""
+    lines = set(before) ^ set(after)
+    paths = {match.group() for line in lines if (match := re.search(r" (/\S+)", line))}
+    packages = {line.split()[0].partition(":")[0] for line in lines if line.endswith("installed")}
+    return packages, {path.strip() for path in paths}
+
+
+def rehearsed_and_done(lab: Lab, node: str, options: Sequence[str]) -> str:
+    """What `dlperf provision` lists for the node without changing it. Provisioning then changes
+    nothing else, and a second rehearsal lists nothing."""
+    before = node_state(lab, node)
+    done = lab.command(sys.executable, "-m", "dlperf_runner", "provision", *options)
+    assert done.returncode == 2, done.stdout
+    assert "there is no terminal to ask on" in done.stdout, done.stdout
+    assert "--yes" in done.stdout
+    assert node_state(lab, node) == before
+    lab.play("provision.yml", *options)
+    packages, paths = changes(before, node_state(lab, node))
+    listed = entries(done.stdout, "packages")
+    assert packages <= listed | entries(done.stdout, "holds"), packages - listed
+    named = {
+        *(entries(done.stdout, "files") | entries(done.stdout, "package sources")),
+        *("/var/lib/dlperf", "/opt/dlperf/stamps", *OF_SCRIPTS),
+    }
+    owned = set(lab.said(node, "cat /var/lib/dpkg/info/*.list").splitlines())
+    strange = {
+        path
+        for path in paths - owned
+        if not any(path == place or path.startswith(f"{place}/") for place in named)
+    }
+    assert strange == set()
+    again = lab.play("provision.yml", *options, "--check")
+    assert f"{node}: nothing would change" in again, again
+    return done.stdout
