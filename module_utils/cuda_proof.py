@@ -34,7 +34,8 @@ PTX = b"""
   ret;
 }
 """
-# CUresult -> kind (cuda.h). 35 is cudaErrorInsufficientDriver of the runtime, which some wrappers return.
+HIP = b'extern "C" __global__ void dlperf(unsigned *numbers) { numbers[threadIdx.x] = 3 * threadIdx.x + 7; }'
+# CUresult -> kind (cuda.h), and hipError_t, which has the same numbers. 35 is cudaErrorInsufficientDriver of the runtime, which some wrappers return.
 KINDS = {
     2: "memory",
     34: "stub_library",
@@ -71,6 +72,19 @@ REMEDIES = {
     "crashed": "the driver's library crashed: reinstall the driver",
     "failed": "look for NVRM and Xid in the kernel's log, then reboot the node",
 }
+# Of AMD's GPUs, where they differ.
+OF_AMD = {
+    "no_library": "a library of ROCm cannot be loaded: install ROCm (provision.yml --tags rocm)",
+    "not_loaded": "the driver is not loaded: run modprobe amdgpu to see why, check dkms status, or reboot the node",
+    "version_mismatch": "ROCm does not fit the loaded driver: install both again (provision.yml --tags rocm), and reboot the node",
+    "no_devices": "the driver gives no GPU: look for amdgpu in the kernel's log, for /dev/kfd, and for ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES",
+    "memory": "a GPU has no free memory: end the processes that amd-smi process lists",
+    "jit": "ROCm cannot compile a kernel: install it again",
+    "wrong_result": "a GPU computed wrong numbers: do not use it; replace it if a reboot does not help",
+    "timeout": "the driver hangs: look for amdgpu in the kernel's log, then reboot the node",
+    "crashed": "ROCm's library crashed: install it again",
+    "failed": "look for amdgpu in the kernel's log, then reboot the node",
+}
 
 
 class Failure(Exception):
@@ -89,6 +103,9 @@ class Cuda(object):
             raise Failure("no_library", "%s" % error)
 
     def name(self, code):
+        if hasattr(self.library, "hipGetErrorName"):
+            self.library.hipGetErrorName.restype = ctypes.c_char_p
+            return (self.library.hipGetErrorName(code) or b"").decode("ascii", "replace")
         told = ctypes.c_char_p()
         try:
             self.library.cuGetErrorName(code, ctypes.byref(told))
@@ -127,6 +144,11 @@ def computed(cuda, number):
         cuda.call("cuMemcpyDtoH_v2", found, memory, size)
     finally:
         cuda.library.cuCtxDestroy_v2(context)
+    return checked(name, found)
+
+
+def checked(name, found):
+    """The name of the GPU that computed these numbers."""
     title = name.value.decode("utf-8", "replace")
     wrong = [i for i in range(COUNT) if found[i] != 3 * i + 7]
     if wrong:
@@ -137,21 +159,59 @@ def computed(cuda, number):
     return title
 
 
+def compiled(library):
+    """The kernel for the current GPU of AMD, by the compiler beside the library."""
+    rtc, program, size = Cuda(library.replace("amdhip64", "hiprtc")), ctypes.c_void_p(), ctypes.c_size_t()
+    try:
+        rtc.call("hiprtcCreateProgram", ctypes.byref(program), HIP, b"dlperf", 0, None, None)
+        rtc.call("hiprtcCompileProgram", program, 0, None)
+        rtc.call("hiprtcGetCodeSize", program, ctypes.byref(size))
+        code = ctypes.create_string_buffer(size.value)
+        rtc.call("hiprtcGetCode", program, code)
+    except Failure as failure:
+        failure.told["kind"] = "no_library" if failure.told["code"] is None else "jit"
+        raise
+    return code
+
+
+def computed_by_hip(hip, number):
+    """The name of a GPU of AMD that computed what was expected."""
+    program, kernel, memory = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    name, found = ctypes.create_string_buffer(128), (ctypes.c_uint32 * COUNT)()
+    size = ctypes.c_size_t(ctypes.sizeof(found))
+    hip.call("hipSetDevice", number)
+    hip.call("hipDeviceGetName", name, len(name), number)
+    code = compiled(hip.library._name)
+    hip.call("hipModuleLoadData", ctypes.byref(program), code)
+    hip.call("hipModuleGetFunction", ctypes.byref(kernel), program, b"dlperf")
+    hip.call("hipMalloc", ctypes.byref(memory), size)
+    hip.call("hipMemcpyHtoD", memory, found, size)
+    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(memory))
+    hip.call("hipModuleLaunchKernel", kernel, 1, 1, 1, COUNT, 1, 1, 0, None, parameters, None)
+    hip.call("hipDeviceSynchronize")
+    hip.call("hipMemcpyDtoH", found, memory, size)
+    return checked(name, found)
+
+
 def compute(library):
+    """The names of the GPUs that computed. With ROCm's library, of AMD's."""
     cuda = Cuda(library)
+    by, prefix = (computed_by_hip, "hip") if "amdhip64" in library else (computed, "cu")
     version, count = ctypes.c_int(), ctypes.c_int()
-    cuda.call("cuInit", 0)
-    cuda.call("cuDriverGetVersion", ctypes.byref(version))
-    cuda.call("cuDeviceGetCount", ctypes.byref(count))
+    cuda.call(prefix + "Init", 0)
+    cuda.call(prefix + "DriverGetVersion", ctypes.byref(version))
+    cuda.call("cuDeviceGetCount" if prefix == "cu" else "hipGetDeviceCount", ctypes.byref(count))
     if not count.value:
-        raise Failure("no_devices", "cuDeviceGetCount found 0 GPUs")
+        raise Failure("no_devices", "the driver's library found 0 GPUs")
     devices = []
     for number in range(count.value):
         try:
-            devices.append(computed(cuda, number))
+            devices.append(by(cuda, number))
         except Failure as failure:
             failure.told["said"] = "GPU %d: %s" % (number, failure.told["said"])
             raise
+    if prefix == "hip":
+        return {"devices": devices}
     return {"devices": devices, "cuda": "%d.%d" % (version.value // 1000, version.value % 1000 // 10)}
 
 
@@ -193,8 +253,15 @@ def versions_on_disk(root):
     return sorted(set(match.group(1) for match in found if match))
 
 
-def explained(told, root):
+def explained(told, root, is_amd=False):
     """The failure with the cause that the driver's number alone does not tell."""
+    if is_amd:
+        loaded = modules(root)
+        kind = "not_loaded" if told["kind"] == "no_devices" and "amdgpu" not in loaded else told["kind"]
+        facts = "module amdgpu %s" % ((loaded["amdgpu"] or "of the kernel") if "amdgpu" in loaded else "not loaded")
+        return dict(
+            told, kind=kind, msg="No GPU computation: %s (%s). To do: %s." % (told["said"], facts, OF_AMD.get(kind, REMEDIES[kind]))
+        )
     kind, running = told["kind"], nvidia_kernel.running(root)
     libraries = versions_on_disk(root)
     if kind in ("no_devices", "failed", "version_mismatch") and running is None:

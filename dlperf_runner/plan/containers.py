@@ -376,6 +376,12 @@ def launch_in_job(
     bare = launchers.launch(launcher, program, hosts)
     is_mpirun = PurePosixPath(bare[0].argv[0]).name == "mpirun"
     engine = image.partition(" ")[0]
+    if engine == "enroot" and inside.gpus == "amd":
+        raise UserError(
+            "containers of enroot get no GPUs of AMD",
+            where="--container enroot",
+            expected=f"one of {', '.join(name for name in JOB_ENGINES if name != 'enroot')}",
+        )
     if is_mpirun and engine == "enroot":
         raise UserError(
             "mpirun cannot start containers of enroot: they are options of srun",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import standins
-from cuda_standin import GCC, libcuda
+from cuda_standin import GCC, libcuda, libhip
 from executed_modules import call
 from standins import needed, program, tree
 
@@ -49,6 +49,38 @@ def test_every_gpu_computes(tmp_path: Path, library: Path) -> None:
     told = proof(tmp_path, library, OF_LOADED)
     assert told["devices"] == ["Stand-in 0", "Stand-in 1"]
     assert (told["cuda"], told["changed"]) == ("13.0", False)
+
+
+@pytest.mark.parametrize(
+    ("failure", "modules", "kind", "said"),
+    [
+        ("", "amdgpu 1 0 - Live 0x0", "", ""),
+        (
+            "hipInit 100",
+            "",
+            "not_loaded",
+            "hipErrorNoDevice (module amdgpu not loaded). To do: the",
+        ),
+        ("hipInit 100", "amdgpu 1 0 - Live 0x0", "no_devices", "/dev/kfd"),
+        ("hiprtcCompileProgram 6", "amdgpu 1 0 - Live 0x0", "jit", "GPU 0: hiprtcCompileProgram"),
+        ("wrong 1", "amdgpu 1 0 - Live 0x0", "wrong_result", "number 41 is 1048706 instead of 130"),
+        ("hipDeviceSynchronize -1", "amdgpu 1 0 - Live 0x0", "timeout", "look for amdgpu in"),
+        ("hipMalloc -2", "amdgpu 1 0 - Live 0x0", "crashed", "ROCm's library crashed"),
+    ],
+)
+def test_every_gpu_of_amd_computes_or_says_why_not(
+    tmp_path: Path, fails: Path, failure: str, modules: str, kind: str, said: str
+) -> None:
+    if not GCC:
+        pytest.skip("there is no gcc to compile the stand-in of libamdhip64")
+    fails.write_text(failure)
+    hip = libhip(tmp_path, str(fails))
+    told = proof(tmp_path, hip, {"proc/modules": modules}, timeout=5)
+    assert (told.get("devices"), told.get("kind", "")) == (
+        None if kind else ["Stand-in 0", "Stand-in 1"],
+        kind,
+    )
+    assert said in told.get("msg", "")
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.6"])

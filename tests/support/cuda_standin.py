@@ -70,12 +70,73 @@ R cuGetErrorName(R code, const char **name) {
 }
 """
 
+# ROCm's, and its compiler, which has a library of its own.
+HIP = (
+    SOURCE.partition("R cuInit")[0]
+    + r"""
+R hipInit(unsigned flags) { CHECK; return flags ? 1 : 0; }
+R hipDriverGetVersion(int *version) { CHECK; *version = 70253211; return 0; }
+R hipGetDeviceCount(int *count) { CHECK; *count = 2; return 0; }
+R hipSetDevice(int number) { CHECK; return number > 1; }
+R hipDeviceGetName(char *name, int size, int device) {
+  CHECK; snprintf(name, size, "Stand-in %d", device); return 0;
+}
+R hipModuleLoadData(void **module, const char *code) {
+  CHECK; if (strcmp(code, "compiled")) return 209; *module = (void *)code; return 0;
+}
+R hipModuleGetFunction(void **function, void *module, const char *name) {
+  CHECK; if (strcmp(name, "dlperf")) return 500; *function = module; return 0;
+}
+R hipMalloc(void **memory, size_t size) { CHECK; *memory = malloc(size); return 0; }
+R hipMemcpyHtoD(void *to, const void *from, size_t size) {
+  CHECK; memcpy(to, from, size); return 0;
+}
+R hipMemcpyDtoH(void *to, void *from, size_t size) { CHECK; memcpy(to, from, size); return 0; }
+R hipModuleLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned x, unsigned y,
+                        unsigned z, unsigned shared, void *stream, void **given, void **extra) {
+  CHECK;
+  uint32_t *numbers = *(uint32_t **)given[0];
+  for (uint32_t i = 0; i < gx * x; i++) numbers[i] = 3 * i + 7;
+  if (fails("wrong")) numbers[41] ^= 1 << 20;
+  return kernel && gy == 1 && gz == 1 && y == 1 && z == 1 && !shared && !stream && !extra ? 0 : 1;
+}
+R hipDeviceSynchronize(void) { CHECK; return 0; }
+const char *hipGetErrorName(R code) { return code == 100 ? "hipErrorNoDevice" : "hipErrorOther"; }
+"""
+)
+HIPRTC = (
+    SOURCE.partition("R cuInit")[0]
+    + r"""
+R hiprtcCreateProgram(void **program, const char *source, const char *name, int headers,
+                      const char **texts, const char **names) {
+  CHECK; *program = (void *)source; return headers || texts || names || !name;
+}
+R hiprtcCompileProgram(void *program, int options, const char **given) {
+  CHECK; return options || given || !strstr(program, "__global__ void dlperf(unsigned *numbers)");
+}
+R hiprtcGetCodeSize(void *program, size_t *size) { CHECK; *size = 9; return !program; }
+R hiprtcGetCode(void *program, char *code) { CHECK; strcpy(code, "compiled"); return !program; }
+"""
+)
+
+
+def libhip(folder: Path, fails: str) -> Path:
+    """ROCm's compiled library, beside that of its compiler."""
+    return [
+        _compiled(folder / f"lib{name}.so", source, fails)
+        for name, source in (("hiprtc", HIPRTC), ("amdhip64", HIP))
+    ][-1]
+
 
 def libcuda(folder: Path, fails: str) -> Path:
     """The compiled library; `fails` is the path of the file that says what fails."""
+    return _compiled(folder / "libcuda.so.1", SOURCE, fails)
+
+
+def _compiled(made: Path, source: str, fails: str) -> Path:
     assert GCC
-    (folder / "cuda.c").write_text(SOURCE)
-    made = folder / "libcuda.so.1"
+    code = made.with_suffix(".c")
+    code.write_text(source)
     argv = [GCC, "-shared", "-fPIC", "-Wall", "-Werror", f'-DFAILS="{fails}"', "-o", made]
-    subprocess.run([*argv, folder / "cuda.c"], check=True)
+    subprocess.run([*argv, code], check=True)
     return made

@@ -54,7 +54,7 @@ def rehearsed_and_done(lab: Lab, node: str, options: Sequence[str]) -> str:
         for path in paths - owned
         if not any(path == place or path.startswith(f"{place}/") for place in named)
     }
-    assert strange == set()
+    assert not strange, sorted(strange)
     again = lab.play("provision.yml", *options, "--check")
     assert f"{node}: nothing would change" in again, again
     return done.stdout

@@ -132,6 +132,10 @@ def test_gpus_fabric_and_the_sites_own_options() -> None:
     inside = replace(inside, image=f"apptainer /i.sif@{DIGEST}")
     text = " ".join(job.words_before(inside))
     assert text.endswith('--bind "$PWD" "$@" apptainer --no-home --nv --bind /d:/d:ro --x /i.sif')
+    amds = replace(inside, gpus="amd")
+    assert " --no-home --rocm " in " ".join(job.words_before(amds))
+    text = " ".join(job.words_before(replace(amds, image=f"podman i@{DIGEST}")))
+    assert " --device /dev/kfd --device /dev/dri --group-add keep-groups --ulimit host " in text
 
 
 @pytest.mark.parametrize(
