@@ -11,7 +11,8 @@ from node_state import node_state
 OF_SCRIPTS = (
     *("/etc/ca-certificates.conf", "/etc/ssl/certs", "/usr/local/share/ca-certificates"),
     *(f"/etc/{name}" for name in ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")),
-    "/home/dlperf",
+    *("/home/dlperf", "/etc/networks", "/etc/systemd/user/sockets.target.wants"),
+    *(f"/etc/systemd/system/{name}.target.wants" for name in ("default", "sockets")),
 )
 
 
