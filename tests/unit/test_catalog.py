@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -65,148 +66,76 @@ def test_values_are_frozen() -> None:
 
 MISTAKES = {
     "workloads/mxnet-resnet50v1b.yml": [
-        (
-            "launcher: mpirun",
-            "launcher: mpirum",
-            ".yml:{line}: launcher: unknown launcher"
-            " (expected one of jax, jax_mpirun, mpirun, paddle_launch, paddle_launch_1,"
-            " same_command_everywhere, single_process, direct, tensorflow_workers, torchrun,"
-            " torch_mpirun, found 'mpirum')",
-        ),
-        (
-            "short_name: rn50",
-            "short_nam: rn50",
-            ".yml:{line}: short_nam: unknown key (expected one of name, title, framework,",
-        ),
-        (
-            "short_name: rn50\n",
-            "",
-            ": the key short_name is missing (expected short_name, found only name, title,",
-        ),
-        (
-            "matrices:\n",
-            "no_upstream: nobody has published it\nmatrices:\n",
-            ".yml:{line}: no_upstream: it has an upstream source (expected one of the two,",
-        ),
-        (
-            "    repeats: 5",
-            "    repeats: five",
-            ".yml:{line}: matrices.published.repeats: invalid value"
-            " (expected a valid integer, found 'five')",
-        ),
-        (
-            "    topologies: [1n1g, 1n2g, 2n2g]",
-            "    topologies: [1n1g, 12g, 2n2g]",
-            ".yml:{line}: matrices.smoke.topologies.1: invalid topology"
-            " (expected nodes and devices, like 2n8g, found '12g')",
-        ),
+        ("launcher: mpirun", "launcher: mpirum", "{line}: launcher: | torchrun, | 'mpirum'"),
+        ("short_name: rn50", "short_nam: rn50", "{line}: short_nam: | one of name, title,"),
+        ("short_name: rn50\n", "", "the key short_name is missing"),
+        ("matrices:\n", "no_upstream: none\nmatrices:\n", "{line}: no_upstream: | one of the two"),
+        ("repeats: 5", "repeats: five", "{line}: matrices.published.repeats: | integer | 'five'"),
+        ("[1n1g, 1n2g, 2n2g]", "[1n1g, 12g, 2n2g]", "{line}: matrices.smoke.topologies.1: | '12g'"),
         (
             '--iterations, "{total_steps}"',
             '--iterations, "{steps}"',
-            ".yml:{line}: sources.builtin.argv.8: unknown placeholder (expected one of"
-            " batch_size_per_device, bind_to, classes, data_nthreads,",
+            "{line}: sources.builtin.argv.8: | unknown placeholder | batch_size_per_device,",
         ),
         (
             '--iterations, "{total_steps}"',
             '--iterations, "{total_steps!r}"',
-            "sources.builtin.argv.8: '{{total_steps!r}}' has a placeholder that is not a plain",
+            "sources.builtin.argv.8: | '{{total_steps!r}}' has a placeholder that is not a plain",
         ),
-        (
-            "rule: {total_steps: 12, warmup_steps: 4}",
-            "rule: {total_steps: 12, warmup_steps: 12}",
-            ".yml:{line}: matrices.smoke.rule: no steps remain to be measured",
-        ),
+        ("warmup_steps: 4}", "warmup_steps: 12}", "{line}: matrices.smoke.rule: | no steps remain"),
         (
             "    parameters: {image_size: 64, data_nthreads: 1}",
             "    parameters: {imagesize: 64}",
-            ".yml:{line}: matrices.smoke.parameters.imagesize: the parameter has no default"
-            " (expected one of the workload's parameters: image_size, classes,",
+            "{line}: matrices.smoke.parameters.imagesize: | parameters: image_size, classes,",
         ),
         (
             "precision: fp16, batch_size_per_device: 256",
             "precision: fp8, batch_size_per_device: 256",
-            ".yml:{line}: matrices.published.batches.1.precision: the precision has no dtype"
-            " (expected one of fp32, fp16, found 'fp8')",
+            "{line}: matrices.published.batches.1.precision: | fp32, fp16 | 'fp8'",
         ),
-        (
-            "framework: mxnet",
-            "framework: mxnets",
-            "workloads/mxnet-resnet50v1b.yml: framework: unknown framework 'mxnets'"
-            " (expected one of jax, mxnet, nccl, oneflow, paddle, paddle3, pytorch, rccl,"
-            " tensorflow, tensorflow2)",
-        ),
-        (
-            "name: mxnet-resnet50v1b",
-            "name: mxnet-resnet50",
-            ".yml:{line}: name: the name of the entry differs from the name of its file"
-            " (expected mxnet-resnet50v1b, found mxnet-resnet50)",
-        ),
+        ("framework: mxnet", "framework: mxnets", "framework: | 'mxnets' | one of jax, mxnet,"),
+        ("name: mxnet-resnet50v1b", "name: mx", "{line}: name: | mxnet-resnet50v1b | found mx"),
         ("launcher: mpirun", "launcher: mpirun\nlauncher: mpirun", ": duplicate key 'launcher'"),
-        (
-            "families: [resnet50]",
-            "families: [resnet50",
-            "workloads/mxnet-resnet50v1b.yml:{next}: invalid YAML:",
-        ),
+        ("families: [resnet50]", "families: [resnet50", "{next}: invalid YAML:"),
         (
             "[dlperf_runner/workloads/mxnet_resnet50.py,",
             "[../elsewhere.py,",
-            ".yml:{line}: sources.builtin.files.0: the path leads outside its directory",
+            "{line}: sources.builtin.files.0: the path leads outside its directory",
         ),
     ],
     "workloads/paddle-arcface.yml": [
-        (
-            r"'fluid\.CUDAPlace\('",
-            "'fluid(CUDAPlace'",
-            "sources.upstream.patches.0.pattern: missing ), unterminated subpattern",
-        ),
+        (r"'fluid\.CUDAPlace\('", "'fluid(CUDAPlace'", "patches.0.pattern: | unterminated subpat"),
     ],
     "workloads/mxnet-arcface.yml": [
         (
             "variant: y1, precision: fp32, batch_size_per_device: 352",
             "variant: y2, precision: fp32, batch_size_per_device: 352",
-            "matrices.published.batches.4.variant: unknown variant (expected one of r100, y1,"
-            " found 'y2')",
+            "matrices.published.batches.4.variant: | r100, y1 | 'y2'",
         ),
-        (
-            "topologies: [1n1g,",
-            "topologies: [2n1g,",
-            "matrices.published.topologies.0: too many nodes for this workload",
-        ),
+        ("topologies: [1n1g,", "topologies: [2n1g,", "published.topologies.0: too many nodes"),
     ],
-    "frameworks/paddle.yml": [
-        (
-            "  v100:",
-            "  v200:",
-            "frameworks/paddle.yml: environments: unknown stack 'v200'"
-            " (expected one of a100-cuda11.8, b200-cuda13, cpu-published, cpu, h100-cuda12.9,"
-            " mi300-rocm7, mi355-rocm7, v100-cuda10.2, v100)",
-        ),
-    ],
+    "frameworks/paddle.yml": [("  v100:", "  v200:", "environments: | 'v200' | cpu, h100-cuda")],
     "stacks/v100.yml": [
-        (
-            "accelerator: gpu",
-            "accelerator: [gpu]",
-            "stacks/v100.yml:3: accelerator: invalid value (expected 'cpu' or 'gpu',"
-            " found ['gpu'])",
-        ),
+        ("accelerator: gpu", "accelerator: [gpu]", "3: accelerator: | 'cpu' or 'gpu' | ['gpu']"),
     ],
 }
 
 
 @pytest.mark.parametrize(
-    ("entry", "old", "new", "message"),
+    ("entry", "old", "new", "words"),
     [(entry, *mistake) for entry, mistakes in MISTAKES.items() for mistake in mistakes],
 )
-def test_a_mistake_is_told(tmp_path: Path, entry: str, old: str, new: str, message: str) -> None:
+def test_a_mistake_is_told(tmp_path: Path, entry: str, old: str, new: str, words: str) -> None:
     root = write_catalog(tmp_path)
     path = root / entry
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
     line = text[: text.index(old)].count("\n") + 1
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=re.escape(entry)) as caught:
         load_catalog(root)
-    assert message.format(line=line, next=line + 1) in str(caught.value)
+    for word in words.format(line=line, next=line + 1).split(" | "):
+        assert word in str(caught.value)
 
 
 @pytest.mark.parametrize(

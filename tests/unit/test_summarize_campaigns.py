@@ -2,13 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import call
 from csv_tables import table
 from make_logs import campaign_run, gluoncv, write
-from pandas import DataFrame
 from summaries import log_of, problem, summarize
 
 from dlperf_runner.commands.summarize import catalogued
@@ -58,41 +56,6 @@ def test_plan_that_the_log_contradicts(tmp_path: Path) -> None:
     assert error.problem == "the world size contradicts the plan"
     assert str(error.where).endswith("2n2g/r1/rn50_b128_fp32_1.log:3")
     assert (error.expected, error.found) == ("4", "2")
-
-
-@pytest.mark.parametrize(
-    ("column", "changes", "values"),
-    [
-        ("source", {"source": "upstream"}, "builtin, upstream"),
-        ("accelerator", {"accelerator": "gpu"}, "unknown, cpu"),
-        ("stack", {"stack": "v100-cuda10.2"}, "cpu, v100-cuda10.2"),
-        (
-            "driver",
-            {"outcome": {"status": "done", "hosts": {"node1": {"driver": "440.33.01"}}}},
-            "unknown, 440.33.01",
-        ),
-    ],
-)
-def test_the_column_that_keeps_runs_apart_is_named(
-    tmp_path: Path, column: str, changes: dict[str, Any], values: str
-) -> None:
-    for repeat in (1, 2):
-        outcome = {"status": "done"}
-        campaign_run(tmp_path, "1n1g", repeat, gluoncv(50.0 + repeat), outcome=outcome)
-        folder = campaign_run(
-            tmp_path / "other",
-            "1n1g",
-            repeat,
-            gluoncv(90.0 + repeat),
-            **{"outcome": outcome, **changes},
-        )
-        target = tmp_path / "runs" / f"other-{column}" / f"r{repeat}"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        folder.rename(target)
-    result = summarize(tmp_path)
-    text = " ".join(result.text.split())
-    assert f"not pooled, because the runs differ in {column} ({values})" in text
-    assert sorted(DataFrame(result.cases)["repeats"]) == [2, 2]
 
 
 def test_rule_is_that_of_the_matrix_that_the_run_is_of() -> None:
