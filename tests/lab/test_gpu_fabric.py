@@ -181,8 +181,12 @@ def test_a_network_that_the_node_keeps_is_only_verified(cluster: Cluster) -> Non
     assert "the cards read GPU memory through nv_peer_mem; DMA-BUF needs" in output
     for changes, variables, said in (
         ({"rate_gbps": 200}, {}, "node2: link rate: mlx5_0 port 1 100 Gb/s"),
-        ({"rails": "=mlx5_0,mlx5_1"}, {}, "no port mlx5_1, which NCCL_IB_HCA or infiniband.rails"),
-        ({"rails": "=mlx5_1"}, {"NCCL_IB_HCA": "mlx5_7"}, "no port mlx5_7, which NCCL_IB_HCA"),
+        ({"rails": "=mlx5_0,mlx5_1"}, {}, "rails: no port mlx5_1, only mlx5_0 port 1 instead"),
+        (
+            {"rails": "=mlx5_1"},
+            {"NCCL_IB_HCA": "mlx5_7"},
+            "rails: no port mlx5_7, only mlx5_0 port 1 instead",
+        ),
     ):
         given = {"dlperf_stack_overrides": {"infiniband": changes}, "dlperf_env": variables}
         cluster.refused(said, tags="infiniband", **keeps, **given)
