@@ -34,6 +34,8 @@ SAME_RATE = 0.001
 RANKS_TOLERANCE = 0.1
 # Means of durations have three decimals, in s.
 ROUNDED = 0.0005
+# A line has one step of many: by chance the mean of the lines is some per cent off that of all.
+BY_CHANCE = 0.05
 # A pause takes longer than the training between two lines, and there is one in many lines.
 PAUSED = 0.5
 MOST_PAUSED = 0.1
@@ -73,8 +75,10 @@ def measure(
         steps = zip(lines.steps, lines.samples_per_second, strict=True)
         rates = [rate for step, rate in steps if left_out < step <= kept.steps[end - 1]]
     window = range(first, end)
-    rates, of_means = _by_means(form, kept, window, left_out, log.epoch_length, rates, name)
-    notes += (*_check_final(final, rates, name), *of_means)
+    by_lines = rates
+    rates, note = _by_means(form, kept, window, left_out, log.epoch_length, rates, name)
+    of_means = rates is not by_lines
+    notes += (*_check_final(final, rates, name), *note)
     if lines is kept and not of_means and expected.by("number of steps") != "the plan":
         training, pauses = _without_pauses(kept.steps[first:end], rates, span, name)
         rates, notes = rates if counts_pauses else training, notes + pauses
@@ -221,9 +225,11 @@ def _by_means(
         return rates, ()
     note = (
         f"{name}: a line has the rate of one step; their mean is {by_lines:.6g}, but that of all"
-        f" measured steps, which the means in the log show, is {by_means:.6g}, and counts"
+        f" measured steps, which the means in the log show, is {by_means:.6g}"
     )
-    return [by_means] * len(rates), (note,)
+    if abs(by_means / by_lines - 1) <= BY_CHANCE + rounding:
+        return rates, (note,)
+    return [by_means] * len(rates), (f"{note}, and counts",)
 
 
 def _writers(log: Log) -> int:
