@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bad_nodes import flipping_a_bit, throttled
+from bad_nodes import flipping_a_bit, slow_port, throttled
 from captured import captured
 from lab_under_test import Lab
 from modules import load
@@ -282,3 +282,10 @@ def test_the_gpu_kit_trains_and_names_planted_faults_without_a_gpu(
     page = (tmp_path / "out" / "on-a-gpu.md").read_text(encoding="utf-8")
     assert "| nan | program failed | program failed | right |" in page
     assert "samples/s" in page
+
+
+def test_the_hunt_names_the_node_whose_port_was_slowed(tmp_path: Path) -> None:
+    options = ("lab_nodes=4", "lab_suite=trixie", "lab_frameworks=pytorch")
+    with provisioned(tmp_path, *options) as lab, slow_port(lab, "node2"):
+        status, document = doctor(lab, "--hunt", "collective", "--slower", "50%")
+    assert (status, document["exclude"]) == (1, ["node2"])

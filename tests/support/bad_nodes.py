@@ -51,3 +51,14 @@ def flipping_a_bit(lab: Lab, node: str) -> Iterator[None]:
         yield
     finally:
         lab.said(node, f"cd {_PACKAGES} && rm flip.pth flip.py")
+
+
+@contextmanager
+def slow_port(lab: Lab, node: str) -> Iterator[None]:
+    """What the node sends is limited to 100 Mbit/s."""
+    limit = "tbf rate 100mbit burst 64kb latency 50ms"
+    lab.said(node, f"tc qdisc add dev eth0 root {limit}")
+    try:
+        yield
+    finally:
+        lab.said(node, "tc qdisc del dev eth0 root")
