@@ -95,6 +95,26 @@ def test_a_refused_trial_says_what_was_refused_and_the_way_out(
     assert "As root" in str(refused.value) or "-i inventory/local" in str(refused.value)
 
 
+def test_a_folder_that_cannot_be_written_is_named_with_the_way_out(
+    control: ModuleType, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    argv = [
+        "up",
+        "--nodes=1",
+        "--suite=bookworm",
+        f"--base={file}",
+        f"--mirror-dir={file / 'mirror'}",
+    ]
+    with pytest.raises(SystemExit) as ended:
+        control.main([*argv, f"--directory={file / 'lab'}"])
+    message = str(ended.value)
+    assert message.startswith(str(file))
+    assert "DLPERF_LAB_DIR" in message
+    assert "DLPERF_CACHE" in message
+
+
 def test_down_removes_the_labs_files_and_no_others(control: ModuleType, tmp_path: Path) -> None:
     lab = tmp_path / "lab"
     (lab / "host_keys").mkdir(parents=True)

@@ -380,6 +380,11 @@ def main(argv=None):
             changed = run(chosen)
     except LabError as error:
         sys.exit(str(error))
+    except OSError as error:
+        sys.exit(
+            f"{error.filename or 'the lab'}: {error.strerror}. Name folders that you can write:"
+            " DLPERF_LAB_DIR for the lab, DLPERF_CACHE for what it is made of"
+        )
     except KeyboardInterrupt:
         sys.exit("interrupted")
     print(json.dumps({"changed": changed, **said}))
