@@ -202,9 +202,10 @@ def _by_means(
     last line show that those between the lines took longer or shorter, the rate that follows."""
     if not kept.means:
         return rates, ()
-    # The first interval that has no step of the warm-up.
+    # The first interval that has no step of the warm-up, if there is one.
     first = window.start
-    first += first > 0 and kept.steps[first - 1] < left_out
+    if first and kept.steps[first - 1] < left_out and first + 1 < window.stop:
+        first += 1
     counted, seconds, numbers = 0, 0.0, 0
     before, total_before = 0, 0.0
     for index in range(max(0, first - 1), window.stop):

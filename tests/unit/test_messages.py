@@ -7,7 +7,7 @@ import pytest
 from command_line import call
 from make_logs import ROOT
 
-from dlperf_runner.measure.numbering import wrong_step
+from dlperf_runner.measure.numbering import LogLines, wrong_step
 
 LOGS = ROOT / "examples" / "logs"
 
@@ -29,7 +29,7 @@ def test_not_comparable_names_the_options_that_decide() -> None:
     [(0, "missing? If the program counts from 0: `first_step: 0`"), (70, "missing?")],
 )
 def test_a_first_step_of_0_names_the_key_that_states_it(step: int, hint: str) -> None:
-    error = wrong_step([step], 0, 50, lambda _: 1, "train.log")
+    error = wrong_step([step], 0, 50, LogLines(lambda _: 1, "train.log"))
     assert f"train.log:1: the first step is {step} (expected 50, found {step})" in str(error)
     assert hint in str(error)
     assert ("first_step" in str(error)) == (step == 0)
