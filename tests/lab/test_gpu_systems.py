@@ -21,7 +21,7 @@ import pytest
 from gpu_cluster import Cluster, claim
 from gpu_standins import make_vendors
 from lab_under_test import BIN, Lab
-from system_plays import SYSTEMCTL, Pair, Played, States, pairs
+from system_plays import OF_NVLINK5, SYSTEMCTL, Pair, Played, States, pairs
 
 from dlperf_runner.bundle.release_tables import wanted
 from dlperf_runner.catalog.reader import load_catalog
@@ -70,13 +70,14 @@ def policies(cluster: Cluster, node: str, names: list[str]) -> dict[str, Policy]
 
 
 def of_stack(pair: Pair) -> dict[str, str]:
-    """Each package that the stack names, at its version."""
+    """Each package that the stack names for a node without NVSwitches, at its version."""
     stack = load_catalog().stack(pair.stack)
     assert stack.container_runtime
     docker = stack.container_runtime.model_copy(update={"engine": "docker"})
     things = wanted(stack.model_copy(update={"container_runtime": docker}), pair.system)
     said = " ".join(one.item.name for one in things if one.wanted_by in ROLES)
-    return dict(re.findall(r"(\S+)=(\S+)", said))
+    packages = dict(re.findall(r"(\S+)=(\S+)", said))
+    return {name: packages[name] for name in packages.keys() - OF_NVLINK5}
 
 
 def packages_of(state: list[str]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from gpu_packages import DOCKER, DRIVER
 from gpu_standins import Vendors
 from lab_under_test import PROJECT, Lab
 from node_state import FILES
-from system_plays import SYSTEMCTL, Pair, Played, States, pairs
+from system_plays import OF_NVLINK5, SYSTEMCTL, Pair, Played, States, pairs
 
 from dlperf_runner.bundle.release_tables import VendorRepository, wanted
 from dlperf_runner.catalog.reader import load_catalog
@@ -333,10 +333,11 @@ def states(cluster: Cluster) -> Callable[[], States]:
 
 
 def of_stack(pair: Pair) -> dict[str, str]:
-    """Each package that the stack's roles name, at its version."""
+    """Each package that the stack's roles name for a node without NVSwitches, at its version."""
     things = wanted(load_catalog().stack(pair.stack), pair.system)
     found = [one for one in things if isinstance(one, VendorRepository)]
-    return {name: version for one in found for name, version in one.packages}
+    packages = {name: version for one in found for name, version in one.packages}
+    return {name: packages[name] for name in packages.keys() - OF_NVLINK5}
 
 
 def packages_of(lines: list[str]) -> set[str]:

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 States = dict[str, list[str]]  # by node
+# Only nodes with NVSwitches of NVLink 5 get these.
+OF_NVLINK5 = {"libnvsdm", "nvlsm"}
 SYSTEMCTL = r"""
 mkdir -p /etc/modprobe.d /etc/docker /run/systemd/system
 cat > /usr/bin/systemctl <<'EOF'
