@@ -21,7 +21,7 @@ Loop = tuple[Callable[[], Any], Callable[[Any], object]]
 def jax_llama(arguments: argparse.Namespace) -> Loop:
     import jax
     from jax_common import join
-    from jax_llama_step import training
+    from jax_llama_model import training
     from llama_sizes import SIZES
 
     mesh = join(jax, arguments.devices, arguments.no_cuda)
@@ -57,10 +57,10 @@ def jax_resnet50(arguments: argparse.Namespace) -> Loop:
 
 def tensorflow2_resnet50(arguments: argparse.Namespace) -> Loop:
     import tensorflow as tf
-    from tensorflow2_resnet50 import join, training
+    from tensorflow2_resnet50 import compiled_steps, join
 
     strategy, rank, _ = join(tf, arguments)
-    return training(tf, arguments, strategy, rank).step, float
+    return compiled_steps(tf, arguments, strategy, rank).step, float
 
 
 def paddle3_resnet50(arguments: argparse.Namespace) -> Loop:

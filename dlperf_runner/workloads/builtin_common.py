@@ -49,23 +49,34 @@ def learning_rate(text: str) -> float | None:
     return None if text == "auto" else float(text)
 
 
-def options(
-    document: str | None, samples: str, batch_size: int, lr: float
+def bare_options(
+    document: str | None,
+    lr: float | None = None,
+    lr_type: Callable[[str], float | None] = float,
+    lr_help: str = "learning rate",
 ) -> argparse.ArgumentParser:
-    """The options that several PyTorch programs share."""
+    """The options that all programs which train share."""
     parser = argparse.ArgumentParser(
         description=(document or "").splitlines()[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
+    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
+    parser.add_argument("--seed", type=count, default=0)
+    parser.add_argument("--lr", type=lr_type, default=lr, help=lr_help)
+    return parser
+
+
+def options(
+    document: str | None, samples: str, batch_size: int, lr: float
+) -> argparse.ArgumentParser:
+    """The options that several PyTorch programs share."""
+    parser = bare_options(document, lr)
     parser.add_argument(
         "--batch-size", type=positive, default=batch_size, help=f"{samples} per device"
     )
     parser.add_argument("--precision", choices=PRECISIONS, default="amp")
     parser.add_argument("--iterations", type=positive, default=120)
-    parser.add_argument("--lr", type=float, default=lr, help="learning rate")
     parser.add_argument("--log-interval", type=positive, default=1, help="steps between lines")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
     return parser
 
 
@@ -86,7 +97,7 @@ def on_or_off(text: str) -> bool:
 
 def intervals(
     step: Callable[[], object],
-    wait: Callable[[], None],
+    wait: Callable[[], object],
     steps: int,
     log_interval: int,
     clock: Callable[[], float] = time.perf_counter,
@@ -194,6 +205,12 @@ def check(losses: Sequence[float]) -> str | None:
             f"{losses[-1]:.6f} at last; try another --lr"
         )
     return None
+
+
+def finish(program: str, problem: str | None) -> None:
+    """End this process with status 1 if there is a problem."""
+    if problem:
+        sys.exit(f"{program}: {problem}")
 
 
 def leave(program: str, problem: str | None, part: Callable[[], object]) -> NoReturn:

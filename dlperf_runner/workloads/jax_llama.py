@@ -8,20 +8,16 @@ before was complete on the devices. FLOPs are counted as MaxText does, with half
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from builtin_common import at_least, check, count, positive
+from builtin_common import at_least, bare_options, check, finish, positive
 from jax_common import alone, completed, join
 from llama_sizes import SIZES
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").splitlines()[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    parser = bare_options(__doc__, lr=3e-4)
     parser.add_argument("--model", choices=SIZES, default="llama-3.1-8b")
     parser.add_argument("--devices", type=positive, default=1, help="of this node")
     parser.add_argument("--batch-size", type=positive, default=1, help="sequences per device")
@@ -41,9 +37,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         help="auto is cudnn for bfloat16 on a GPU, else xla",
     )
     parser.add_argument("--steps", type=positive, default=30)
-    parser.add_argument("--lr", type=float, default=3e-4, help="learning rate")
-    parser.add_argument("--seed", type=count, default=0)
-    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
     arguments = parser.parse_args(argv)
     takes_cudnn = arguments.dtype == "bfloat16" and not arguments.no_cuda
     if arguments.attention == "cudnn" and not takes_cudnn:
@@ -86,7 +79,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
     """Train, and return the losses; only process 0 says anything."""
     # Imported here so that --help and a wrong option need no framework.
     import jax
-    from jax_llama_step import training
+    from jax_llama_model import training
 
     mesh = join(jax, arguments.devices, arguments.no_cuda)
     log = (lambda text: print(text, flush=True)) if jax.process_index() == 0 else (lambda _: None)
@@ -116,9 +109,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    problem = check(train(parse_arguments(argv)))
-    if problem:
-        sys.exit("jax_llama: " + problem)
+    finish("jax_llama", check(train(parse_arguments(argv))))
 
 
 if __name__ == "__main__":

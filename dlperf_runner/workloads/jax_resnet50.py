@@ -9,31 +9,21 @@ the mean over them. Several devices then take steps without communication, which
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from builtin_common import check, count, positive
-from dllogger_lines import parameters, print_line, say_training
+from builtin_common import bare_options, check, finish, positive
+from dllogger_common import add_resnet_options, print_line, say_parameters, say_training
 from jax_common import alone, completed, join
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").splitlines()[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    parser = bare_options(__doc__, lr=0.01)
     parser.add_argument("--devices", type=positive, default=1, help="of this node")
     parser.add_argument("--batch-size", type=positive, default=256, help="images per device")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="bf16")
     parser.add_argument("--iterations", type=positive, default=120)
-    parser.add_argument("--image-size", type=positive, default=224)
-    parser.add_argument("--classes", type=positive, default=1000)
-    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
-    parser.add_argument("--momentum", type=float, default=0.875)
-    parser.add_argument("--wd", type=float, default=1 / 32768, help="weight decay")
-    parser.add_argument("--seed", type=count, default=0)
-    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
+    add_resnet_options(parser)
     arguments = parser.parse_args(argv)
     if arguments.no_cuda and arguments.precision == "tf32":
         parser.error("--precision tf32 needs a GPU; a CPU takes fp32 and bf16")
@@ -48,8 +38,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
 
     mesh = join(jax, arguments.devices, arguments.no_cuda)
     say: Callable[..., None] = print_line if jax.process_index() == 0 else (lambda *_: None)
-    # By this name, the log of this program is told from one of PyTorch.
-    say("PARAMETER", {**parameters(arguments, mesh.size), "arch": "jax_resnet50"})
+    say_parameters(jax.process_index() == 0, arguments, mesh.size, arch="jax_resnet50")
     exactness = {"fp32": "highest", "tf32": "tensorfloat32"}.get(arguments.precision)
     jax.config.update("jax_default_matmul_precision", exactness)
     trained, batch, compiled = training(arguments, mesh)
@@ -77,9 +66,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    problem = check(train(parse_arguments(argv)))
-    if problem:
-        sys.exit("jax_resnet50: " + problem)
+    finish("jax_resnet50", check(train(parse_arguments(argv))))
 
 
 if __name__ == "__main__":

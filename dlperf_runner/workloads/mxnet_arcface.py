@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from builtin_common import check, multiple_of_16, positive
+from builtin_common import bare_options, check, multiple_of_16, positive
 
 EMBEDDING = {"r100": 512, "y1": 128}
 MARGIN, SCALE = 0.5, 64.0
@@ -33,7 +33,7 @@ MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = bare_options(__doc__, lr=0.1)
     parser.add_argument("--network", choices=tuple(EMBEDDING), default="r100")
     parser.add_argument("--batch-size", type=positive, default=64, help="images per device")
     parser.add_argument("--devices", type=positive, default=1)
@@ -48,9 +48,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--frequent", type=positive, default=20, help="a line every n batches")
     parser.add_argument("--image-size", type=multiple_of_16, default=112, help="a multiple of 16")
     parser.add_argument("--classes", type=positive, default=85742, help="identities")
-    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--lr", type=float, default=0.1)
     arguments = parser.parse_args(argv)
     if arguments.parallel == "model" and arguments.classes < arguments.devices:
         parser.error(f"--classes: one per device expected, found {arguments.classes}")

@@ -6,11 +6,18 @@ total. Several processes then take steps without communication, and all-reduce w
 are timed, too. Runs with MXNet 1.6 to 1.9, on CPU and GPU, alone or under mpirun.
 """
 
-import argparse
 import logging
 import time
 
-from builtin_common import check, leave, positive, said_all_reduce, said_alone, seconds_alone
+from builtin_common import (
+    bare_options,
+    check,
+    leave,
+    positive,
+    said_all_reduce,
+    said_alone,
+    seconds_alone,
+)
 
 BLOCKS = (3, 4, 6, 3)
 CHANNELS = (64, 128, 256, 512)
@@ -18,20 +25,15 @@ EXPANSION = 4
 
 
 def parse_arguments(argv=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = bare_options(__doc__, 0.002, lr_help="learning rate, of any world size")
     parser.add_argument("--batch-size", type=positive, default=128, help="samples per device")
     parser.add_argument("--dtype", choices=("float32", "float16"), default="float32")
     parser.add_argument("--iterations", type=positive, default=120)
     parser.add_argument("--image-size", type=positive, default=224)
     parser.add_argument("--classes", type=positive, default=1000)
-    parser.add_argument("--lr", type=float, default=0.002, help="learning rate, of any world size")
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--wd", type=float, default=0.0001, help="weight decay")
     parser.add_argument("--log-interval", type=positive, default=1, help="batches between lines")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
     arguments = parser.parse_args(argv)
     if arguments.no_cuda and arguments.dtype == "float16":
         parser.error("--dtype float16 needs a GPU: MXNet has no fp16 matrix product for the CPU")

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from builtin_common import check, positive
+from builtin_common import bare_options, check, positive
 
 STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # width, blocks, first stride
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
@@ -27,7 +27,7 @@ TOP_K = 5
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = bare_options(__doc__, lr=0.001)
     parser.add_argument("--batch-size", type=positive, default=128, help="images per device")
     parser.add_argument("--dtype", choices=("float32",), default="float32", help="as published")
     parser.add_argument("--iterations", type=positive, default=200)
@@ -39,9 +39,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--devices", type=positive, default=1, help="processes per node")
     parser.add_argument("--node_ips", default="", help="addresses of the nodes, A,B,...")
     parser.add_argument("--port", type=positive, default=29500, help="of the first node")
-    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--lr", type=float, default=0.001)
     arguments = parser.parse_args(argv)
     arguments.node_ips = arguments.node_ips.split(",") if arguments.node_ips else ["127.0.0.1"]
     if len(arguments.node_ips) != arguments.nodes:

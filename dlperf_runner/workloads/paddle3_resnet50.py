@@ -18,14 +18,20 @@ from typing import Any
 from builtin_common import (
     buckets,
     check,
-    intervals,
+    finish,
     parsed,
     said_all_reduce,
     said_alone,
     seconds_alone,
 )
-from dllogger_lines import parameters, print_line, say_training
-from resnet50_common import BLOCKS, CHANNELS, EXPANSION, resnet_options
+from dllogger_common import (
+    BLOCKS,
+    CHANNELS,
+    EXPANSION,
+    resnet_options,
+    say_parameters,
+    training,
+)
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -136,9 +142,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
     import paddle
 
     rank, world_size = join(paddle, arguments.no_cuda)
-    say: Callable[..., None] = print_line if rank == 0 else (lambda *_: None)
-    # By this name, the log of this program is told from one of PyTorch.
-    say("PARAMETER", {**parameters(arguments, world_size), "arch": "paddle3_resnet50"})
+    say_parameters(rank == 0, arguments, world_size, arch="paddle3_resnet50")
 
     paddle.seed(arguments.seed)  # the same network everywhere
     network = resnet50(paddle, arguments.classes, arguments.memory_format.upper())
@@ -180,20 +184,15 @@ def train(arguments: argparse.Namespace) -> list[float]:
             paddle.distributed.all_reduce(value)
         return float(value) / world_size
 
-    taken = intervals(step, wait, arguments.iterations, arguments.log_interval)
-    with_loss = ((number, seconds, mean_loss()) for number, seconds in taken)
-    samples = world_size * arguments.batch_size * arguments.log_interval
-    losses = say_training(say, with_loss, samples, arguments.lr)
-    for text in alone(paddle, network, step, wait):
-        if rank == 0:
-            print(text, flush=True)
-    return losses
+    samples = world_size * arguments.batch_size
+    return training(
+        *(arguments, rank == 0, samples, step, wait, mean_loss),
+        lambda: alone(paddle, network, step, wait),
+    )
 
 
 def main(argv: list[str] | None = None) -> None:
-    problem = check(train(parse_arguments(argv)))
-    if problem:
-        sys.exit("paddle3_resnet50: " + problem)
+    finish("paddle3_resnet50", check(train(parse_arguments(argv))))
 
 
 if __name__ == "__main__":

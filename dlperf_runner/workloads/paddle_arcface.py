@@ -26,7 +26,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from builtin_common import check, learning_rate, multiple_of_16, positive, share_of
+from builtin_common import bare_options, check, learning_rate, multiple_of_16, positive, share_of
 
 EMBEDDING = 512
 UNITS = ((64, 3), (128, 4), (256, 14), (512, 3))  # width, units
@@ -35,7 +35,7 @@ MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = bare_options(__doc__, lr_type=learning_rate, lr_help="auto: 0.1 per 1024 images")
     parser.add_argument("--batch-size", type=positive, default=128, help="images per process")
     parser.add_argument("--dtype", choices=("float32",), default="float32", help="as published")
     parser.add_argument("--iterations", type=positive, default=150, help="batches after batch 0")
@@ -48,9 +48,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         default="model",
         help="model: the classifier is divided among the processes; data: each has all of it",
     )
-    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--lr", type=learning_rate, default=None, help="auto: 0.1 per 1024 images")
     return parser.parse_args(argv)
 
 

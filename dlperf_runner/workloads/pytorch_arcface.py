@@ -16,12 +16,11 @@ from typing import NamedTuple
 
 from builtin_common import check, intervals, multiple_of_16, options, parsed, positive
 from pytorch_common import (
-    alone,
     autocast,
+    communication,
     data_parallel,
     join,
     leave,
-    nccl_kernels,
     use_precision,
     wait_for,
 )
@@ -122,8 +121,9 @@ def train(arguments: argparse.Namespace) -> list[float]:
     scaler = torch.amp.GradScaler(device.type, enabled=arguments.precision == "amp")
     loss = torch.zeros((), device=device)
 
-    def step() -> None:
+    def step(is_alone: bool = False) -> None:
         nonlocal loss
+        head.together.alone = is_alone
         optimizer.zero_grad(set_to_none=True)
         with autocast(torch, device, arguments.precision):
             embeddings = backbone(images)
@@ -141,9 +141,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
         losses.append(float(loss.detach()))
         remaining = (arguments.iterations - number) / arguments.log_interval * seconds / 3600
         log(progress(number, losses[-1], samples / seconds, arguments.lr, remaining))
-    kernels = nccl_kernels(torch, device, step, wait, place)
-    head.together.alone = True
-    for text in (*kernels, *alone(torch, backbone, step, wait, place)):
+    for text in communication(torch, backbone, step, wait, place, is_alone=True):
         log(text)
     return losses
 

@@ -13,16 +13,15 @@ import argparse
 import contextlib
 from typing import Any, NamedTuple
 
-from builtin_common import at_least, check, intervals, on_or_off, options, parsed, positive
-from dllogger_lines import parameters, print_line, say_training
+from builtin_common import at_least, check, on_or_off, options, parsed, positive
+from dllogger_common import say_parameters, training
 from pytorch_common import (
-    alone,
     autocast,
+    communication,
     data_parallel,
     join,
     leave,
     mean_over_ranks,
-    nccl_kernels,
     use_precision,
     wait_for,
 )
@@ -96,8 +95,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
     from pytorch_bert_model import Bert, Lamb, decayed
 
     place, device = join(torch, not arguments.no_cuda)
-    say = print_line if place.rank == 0 else (lambda *_: None)
-    say("PARAMETER", parameters(arguments, place.world_size))
+    say_parameters(place.rank == 0, arguments, place.world_size)
 
     torch.manual_seed(arguments.seed)  # the same network everywhere
     network = Bert(SIZES[arguments.model], POSITIONS).to(device)
@@ -127,19 +125,12 @@ def train(arguments: argparse.Namespace) -> list[float]:
         scaler.update()
 
     wait = wait_for(torch, device)
-    taken = intervals(step, wait, arguments.iterations, arguments.log_interval)
-    sequences = place.world_size * arguments.batch_size * arguments.accumulation_steps
-    losses = say_training(
-        say,
-        ((number, seconds, mean_over_ranks(torch, loss, place)) for number, seconds in taken),
-        samples=sequences * arguments.log_interval,
-        lr=arguments.lr,
+    samples = place.world_size * arguments.batch_size * arguments.accumulation_steps
+    return training(
+        *(arguments, place.rank == 0, samples, step, wait),
+        lambda: mean_over_ranks(torch, loss, place),
+        lambda: communication(torch, network, step, wait, place),
     )
-    kernels = nccl_kernels(torch, device, step, wait, place)
-    for text in (*kernels, *alone(torch, network, step, wait, place)):
-        if place.rank == 0:
-            print(text, flush=True)
-    return losses
 
 
 def main(argv: list[str] | None = None) -> None:

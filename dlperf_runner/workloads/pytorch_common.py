@@ -220,6 +220,21 @@ def alone(
     ]
 
 
+def communication(
+    torch: Any,
+    network: Any,
+    step: Callable[..., object],
+    wait: Callable[[], None],
+    place: PyTorchProcess,
+    **by_itself: Any,
+) -> list[str]:
+    """The texts about the kernels of NCCL and about steps without communication, to be said after
+    the training. `by_itself`: arguments of a step without communication, if it takes some."""
+    device = next(network.parameters()).device
+    kernels = nccl_kernels(torch, device, step, wait, place)
+    return [*kernels, *alone(torch, network, lambda: step(**by_itself), wait, place)]
+
+
 def from_ranks(torch: Any, value: float, device: Any, place: PyTorchProcess) -> list[float]:
     """The values of all ranks."""
     of_ranks = torch.zeros(place.world_size, dtype=torch.float64, device=device)

@@ -15,15 +15,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from builtin_common import at_least, check, intervals, on_or_off, positive
+from builtin_common import at_least, bare_options, check, intervals, on_or_off, positive
 from llama_sizes import SIZES
 from pytorch_common import (
-    alone,
+    communication,
     data_parallel,
     join,
     leave,
     mean_over_ranks,
-    nccl_kernels,
     peak_memory,
     wait_for,
 )
@@ -41,10 +40,7 @@ GIB = 1 << 30
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").splitlines()[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    parser = bare_options(__doc__, lr=3e-4)
     parser.add_argument("--model", choices=SIZES, default="llama-8b")
     parser.add_argument("--batch-size", type=positive, default=1, help="sequences per device")
     parser.add_argument("--sequence-length", type=at_least(3), default=8192, help="in tokens")
@@ -65,9 +61,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--compile", type=on_or_off, default=False, metavar="on|off")
     parser.add_argument("--steps", type=positive, default=100)
     parser.add_argument("--log-interval", type=positive, default=1, help="steps between lines")
-    parser.add_argument("--lr", type=float, default=3e-4, help="learning rate")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
     arguments = parser.parse_args(argv)
     if arguments.no_cuda and arguments.precision == "tf32":
         parser.error("--precision tf32 needs a GPU; a CPU takes fp32 and bf16")
@@ -207,14 +200,12 @@ def state(log: Callable[[str], None], arguments: argparse.Namespace, world_size:
 
 def make_model(torch, arguments: argparse.Namespace, device):
     """The model without memory. Exits if the recipe is FP8 and the GPU has none."""
-    from pytorch_llama_model import Llama
+    from pytorch_llama_model import Float8Linear, Llama
 
     linear = torch.nn.Linear
     if arguments.recipe == "float8":
-        import pytorch_float8
-
         refuse_float8(torch.cuda.get_device_capability(device), torch.cuda.get_device_name(device))
-        linear = pytorch_float8.Float8Linear
+        linear = Float8Linear
     with torch.device("meta"):
         return Llama(SIZES[arguments.model], arguments.sequence_length, arguments.recompute, linear)
 
@@ -271,8 +262,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
         memory = peak_memory(torch, device)
         rate = tokens_per_line / seconds
         log(progress(number, losses[-1], float(total_norm), memory, rate, flops, peak))
-    kernels = nccl_kernels(torch, device, step, wait, place)
-    for text in (*kernels, *alone(torch, model, lambda: step(True), wait, place)):
+    for text in communication(torch, model, step, wait, place, is_alone=True):
         log(text)
     log("Training completed")
     return losses

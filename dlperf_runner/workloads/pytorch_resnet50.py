@@ -10,20 +10,25 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from builtin_common import check, intervals, on_or_off, parsed
-from dllogger_lines import parameters, print_line, say_training
+from builtin_common import check, on_or_off, parsed
+from dllogger_common import (
+    BLOCKS,
+    CHANNELS,
+    EXPANSION,
+    resnet_options,
+    say_parameters,
+    training,
+)
 from pytorch_common import (
-    alone,
     autocast,
+    communication,
     data_parallel,
     join,
     leave,
     mean_over_ranks,
-    nccl_kernels,
     use_precision,
     wait_for,
 )
-from resnet50_common import BLOCKS, CHANNELS, EXPANSION, resnet_options
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -80,8 +85,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
     import torch
 
     place, device = join(torch, not arguments.no_cuda)
-    say = print_line if place.rank == 0 else (lambda *_: None)
-    say("PARAMETER", parameters(arguments, place.world_size))
+    say_parameters(place.rank == 0, arguments, place.world_size)
 
     torch.manual_seed(arguments.seed)  # the same network everywhere
     network = resnet50(torch, arguments.classes)
@@ -117,18 +121,12 @@ def train(arguments: argparse.Namespace) -> list[float]:
         scaler.update()
 
     wait = wait_for(torch, device)
-    taken = intervals(step, wait, arguments.iterations, arguments.log_interval)
-    losses = say_training(
-        say,
-        ((number, seconds, mean_over_ranks(torch, loss, place)) for number, seconds in taken),
-        samples=place.world_size * arguments.batch_size * arguments.log_interval,
-        lr=arguments.lr,
+    samples = place.world_size * arguments.batch_size
+    return training(
+        *(arguments, place.rank == 0, samples, step, wait),
+        lambda: mean_over_ranks(torch, loss, place),
+        lambda: communication(torch, network, step, wait, place),
     )
-    kernels = nccl_kernels(torch, device, step, wait, place)
-    for text in (*kernels, *alone(torch, network, step, wait, place)):
-        if place.rank == 0:
-            print(text, flush=True)
-    return losses
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -19,14 +19,13 @@ from typing import Any, NamedTuple
 from builtin_common import (
     check,
     count,
-    intervals,
+    finish,
     parsed,
     said_all_reduce,
     said_alone,
     seconds_alone,
 )
-from dllogger_lines import parameters, print_line, say_training
-from resnet50_common import resnet_options
+from dllogger_common import resnet_options, say_parameters, training
 from tensorflow_network import FP16_LOSS_SCALE, loss_of, make_batch, network
 
 # The first process of a node listens on this port, each further one on the next.
@@ -96,7 +95,7 @@ class Training(NamedTuple):
     gradient_bytes: int
 
 
-def training(tf: Any, arguments: argparse.Namespace, strategy: Any, rank: int) -> Training:
+def compiled_steps(tf: Any, arguments: argparse.Namespace, strategy: Any, rank: int) -> Training:
     """All processes have the same parameters, and each its own batch and moving averages."""
     import numpy as np
 
@@ -203,31 +202,25 @@ def train(arguments: argparse.Namespace) -> list[float]:
     import tensorflow as tf
 
     strategy, rank, world_size = join(tf, arguments)
-    say: Callable[..., None] = print_line if rank == 0 else (lambda *_: None)
-    # By this name, the log of this program is told from one of PyTorch.
-    say("PARAMETER", {**parameters(arguments, world_size), "arch": "tensorflow2_resnet50"})
-    trained = training(tf, arguments, strategy, rank)
+    say_parameters(rank == 0, arguments, world_size, arch="tensorflow2_resnet50")
+    trained = compiled_steps(tf, arguments, strategy, rank)
     loss = None
 
     def step() -> None:
         nonlocal loss
         loss = trained.step()
 
-    taken = intervals(step, lambda: float(loss), arguments.iterations, arguments.log_interval)
-    with_loss = ((number, seconds, float(loss)) for number, seconds in taken)
-    samples = world_size * arguments.batch_size * arguments.log_interval
-    losses = say_training(say, with_loss, samples, arguments.lr)
-    if world_size > 1:
-        for text in alone(gatherer(tf, strategy, rank, world_size), trained):
-            if rank == 0:
-                print(text, flush=True)
-    return losses
+    def communication() -> list[str]:
+        return alone(gatherer(tf, strategy, rank, world_size), trained) if world_size > 1 else []
+
+    return training(
+        *(arguments, rank == 0, world_size * arguments.batch_size, step),
+        *(lambda: float(loss), lambda: float(loss), communication),
+    )
 
 
 def main(argv: list[str] | None = None) -> None:
-    problem = check(train(parse_arguments(argv)))
-    if problem:
-        sys.exit("tensorflow2_resnet50: " + problem)
+    finish("tensorflow2_resnet50", check(train(parse_arguments(argv))))
 
 
 if __name__ == "__main__":

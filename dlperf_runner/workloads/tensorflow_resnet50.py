@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from builtin_common import check, count, learning_rate, leave, positive
+from builtin_common import bare_options, check, count, learning_rate, leave, positive
 from tensorflow_network import FP16_LOSS_SCALE, loss_of, make_batch, network
 
 MOMENTUM = 0.9
@@ -26,7 +26,7 @@ WEIGHT_DECAY = 1e-4
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = bare_options(__doc__, lr_type=learning_rate, lr_help="auto: 0.1 per 256 images")
     parser.add_argument("--batch-size", type=positive, default=256, help="images per process")
     parser.add_argument(
         "--precision",
@@ -39,10 +39,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--display-every", type=positive, default=10, help="a line every n steps")
     parser.add_argument("--image-size", type=positive, default=224)
     parser.add_argument("--classes", type=positive, default=1001)
-    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
     parser.add_argument("--xla", action="store_true", help="let XLA compile what it can")
-    parser.add_argument("--seed", type=count, default=0)
-    parser.add_argument("--lr", type=learning_rate, default=None, help="auto: 0.1 per 256 images")
     parser.add_argument("--inter-op-threads", type=count, default=0, help="0: TensorFlow's choice")
     arguments = parser.parse_args(argv)
     if arguments.warmup_steps >= arguments.iterations:

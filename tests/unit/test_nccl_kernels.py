@@ -111,11 +111,17 @@ def test_nothing_is_profiled_on_a_cpu_or_on_one_device() -> None:
     assert torch.steps == 0
 
 
-@pytest.mark.parametrize("program", ["bert", "resnet50", "llama"])
-def test_the_programs_profile_before_their_networks_fall_silent(program: str) -> None:
-    folder = Path(common.__file__).parent
-    text = (folder / f"pytorch_{program}.py").read_text(encoding="utf-8")
-    assert text.index("nccl_kernels(torch, device, step, wait") < text.index("*alone(torch")
+def test_the_profile_is_taken_before_the_networks_fall_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[object] = []
+    step = lambda is_alone=False: calls.append(("step", is_alone))  # noqa: E731
+    monkeypatch.setattr(common, "nccl_kernels", lambda *_: calls.append("kernels") or ["k"])
+    monkeypatch.setattr(common, "alone", lambda _1, _2, take, *_: take() or ["a"])
+    network = types.SimpleNamespace(parameters=lambda: iter([types.SimpleNamespace(device="cpu")]))
+    place = common.PyTorchProcess(0, 2, 0)
+    texts = common.communication(None, network, step, lambda: None, place, is_alone=True)
+    assert (texts, calls) == (["k", "a"], ["kernels", ("step", True)])
 
 
 # ---- the report

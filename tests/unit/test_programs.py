@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import dllogger_lines
+import dllogger_common
 import jax_llama
 import pytest
 import pytorch_arcface
@@ -29,7 +29,7 @@ def test_each_program_takes_its_options_and_has_a_plain_loop(name: str) -> None:
 
 
 def test_the_lines_of_steps_are_known(capsys: pytest.CaptureFixture[str]) -> None:
-    dllogger_lines.say_training(dllogger_lines.print_line, [(1, 0.5, 2.0)], 8, 0.1)
+    dllogger_common.say_training(dllogger_common.print_line, [(1, 0.5, 2.0)], 8, 0.1)
     pytorch_llama.say(pytorch_llama.progress(1, 2.0, 1.0, (1, 2), 100.0, 10, None))
     pytorch_arcface.say(pytorch_arcface.progress(1, 2.0, 100.0, 0.1, 1.0))
     print(jax_llama.progress(0, 2.0, 0.1, 128, 1, 10))

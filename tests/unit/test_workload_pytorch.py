@@ -9,7 +9,7 @@ import pytest
 from read_logs import read, together
 
 from dlperf_runner.workloads import builtin_common
-from dlperf_runner.workloads import dllogger_lines as dllogger
+from dlperf_runner.workloads import dllogger_common as dllogger
 from dlperf_runner.workloads import pytorch_arcface as arcface
 from dlperf_runner.workloads import pytorch_bert as bert
 from dlperf_runner.workloads import pytorch_common as common

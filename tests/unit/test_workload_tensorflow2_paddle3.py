@@ -12,7 +12,7 @@ from read_logs import read
 
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.results.run_record import version_of
-from dlperf_runner.workloads import dllogger_lines as dllogger
+from dlperf_runner.workloads import dllogger_common as dllogger
 from dlperf_runner.workloads import jax_resnet50
 from dlperf_runner.workloads import paddle3_resnet50 as paddle3
 from dlperf_runner.workloads import tensorflow2_resnet50 as tensorflow2
@@ -52,17 +52,22 @@ def test_gpus_that_are_missing_are_told() -> None:
     ("name", "precision"), [("tensorflow2", "amp"), ("paddle3", "amp"), ("jax", "bf16")]
 )
 def test_the_log_confirms_the_plan(
-    name: str, precision: str, capsys: pytest.CaptureFixture[str]
+    name: str,
+    precision: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     arguments = {**PROGRAMS, "jax": jax_resnet50}[name].parse_arguments(
         ["--batch-size", "64", "--iterations", "2"]
     )
-    dllogger.print_line(
-        "PARAMETER", {**dllogger.parameters(arguments, 16), "arch": f"{name}_resnet50"}
-    )
-    taken = [(1, 0.5, 7.5), (2, 1.5, 6.5)]
-    losses = dllogger.say_training(dllogger.print_line, taken, 16 * 64, arguments.lr)
-    text = capsys.readouterr().out
+    dllogger.say_parameters(True, arguments, 16, arch=f"{name}_resnet50")
+    taken = iter([(1, 0.5), (2, 1.5)])
+    monkeypatch.setattr(dllogger, "intervals", lambda *_: taken)
+    arguments.log_interval = 1
+    given = (arguments, True, 16 * 64, print, print, iter([7.5, 6.5]).__next__)
+    losses = dllogger.training(*given, lambda: ["its communication"])
+    text, _, after = capsys.readouterr().out.partition("its communication")
+    assert after == "\n"
     # Of both steps: 2048 images in 2 s.
     assert text.rstrip().endswith("train.total_ips : 1024.00 img/s")
     (header,), steps = read("dllogger_pytorch", text)

@@ -1,10 +1,30 @@
-"""Lines of DLLogger, as NVIDIA's PyTorch ConvNets print them."""
+"""The training of programs with DLLogger's lines, as NVIDIA's PyTorch ConvNets print them, and the
+sizes and options of their ResNet-50."""
 
 from __future__ import annotations
 
 import argparse
 import datetime
 from collections.abc import Callable, Iterable, Mapping
+
+from builtin_common import intervals, options, positive
+
+BLOCKS = (3, 4, 6, 3)
+CHANNELS = (64, 128, 256, 512)
+EXPANSION = 4
+
+
+def resnet_options(document: str | None) -> argparse.ArgumentParser:
+    parser = options(document, "images", batch_size=256, lr=0.01)
+    add_resnet_options(parser)
+    return parser
+
+
+def add_resnet_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--image-size", type=positive, default=224)
+    parser.add_argument("--classes", type=positive, default=1000)
+    parser.add_argument("--momentum", type=float, default=0.875)
+    parser.add_argument("--wd", type=float, default=1 / 32768, help="weight decay")
 
 
 def parameters(arguments: argparse.Namespace, world_size: int) -> dict[str, object]:
@@ -25,6 +45,36 @@ def line(step: str, values: Mapping[str, object], now: datetime.datetime) -> str
 
 def print_line(step: str, values: Mapping[str, object]) -> None:
     print(line(step, values, datetime.datetime.now()), flush=True)
+
+
+def say_parameters(
+    is_first: bool, arguments: argparse.Namespace, world_size: int, arch: str = ""
+) -> None:
+    """Say the first line. By `arch`, the log of a program is told from one of PyTorch."""
+    if is_first:
+        arch_of = {"arch": arch} if arch else {}
+        print_line("PARAMETER", {**parameters(arguments, world_size), **arch_of})
+
+
+def training(
+    arguments: argparse.Namespace,
+    is_first: bool,
+    samples: int,
+    step: Callable[[], object],
+    wait: Callable[[], object],
+    mean_loss: Callable[[], float],
+    communication: Callable[[], Iterable[str]],
+) -> list[float]:
+    """Take the steps, of so many samples each, and say their lines and then what is known of the
+    communication; only the first process says anything. Returns the losses."""
+    taken = intervals(step, wait, arguments.iterations, arguments.log_interval)
+    with_loss = ((number, seconds, mean_loss()) for number, seconds in taken)
+    say = print_line if is_first else (lambda *_: None)
+    losses = say_training(say, with_loss, samples * arguments.log_interval, arguments.lr)
+    for text in communication():
+        if is_first:
+            print(text, flush=True)
+    return losses
 
 
 def say_training(
