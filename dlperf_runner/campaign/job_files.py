@@ -30,6 +30,7 @@ from typing import Any
 from ..core.errors import UserError
 from ..core.files import is_regular, open_read, read_json, write_json, write_whole
 from ..core.lists import grouped
+from ..core.node import nvlink_domains
 from ..schedulers import Allocation, Scheduler, here, scheduler
 from ..schedulers.job import (
     PATH,
@@ -114,6 +115,8 @@ def record_outcome(
         return
     nodes = started["nodes"]
     hosts, versions = _facts(job, nodes, str(run["environment"]))
+    domains = nvlink_domains({name: host.get("nvlink_domain", "") for name, host in hosts.items()})
+    run = {**run, "nvlink_domains": domains}
     outcome = {**PLANNED_OUTCOME, "status": "running", "job": started["job"]}
     outcome |= {"started": started["started"], "hosts": hosts, "versions": versions}
     outcome |= {"mpi": started["mpi"]} if "mpi" in started else {}

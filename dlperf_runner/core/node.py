@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,3 +55,11 @@ class Node:
     adopted: tuple[str, ...] = ()
     mpi_transport: str = "tcp"
     nvlink_domain: str = ""
+
+
+def nvlink_domains(of_nodes: Mapping[str, str]) -> tuple[str, ...]:
+    """The NVLink domains of nodes, from that of each by its name: empty if none has one, else a
+    node without one is its own."""
+    if not any(of_nodes.values()):
+        return ()
+    return tuple(dict.fromkeys(domain or name for name, domain in of_nodes.items()))

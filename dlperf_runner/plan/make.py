@@ -22,7 +22,7 @@ from ..catalog.types import fill
 from ..core.case import SCHEMA, Case, Command, Run, Window
 from ..core.errors import UserError
 from ..core.lists import counted, grouped
-from ..core.node import ENVIRONMENTS, SOURCES
+from ..core.node import ENVIRONMENTS, SOURCES, nvlink_domains
 from ..schedulers.job import is_placeholder
 from . import containers, parameters
 from .cases import cases_of, chosen_matrix, no_case, select_workloads
@@ -104,14 +104,6 @@ def _place(cases: Sequence[Case], nodes: Sequence[Node]) -> dict[str, tuple[Node
             hint="reduce the plan with --nodes, --gpus-per-node or --matrix",
         )
     return placed
-
-
-def _domains(hosts: Sequence[Node]) -> tuple[str, ...]:
-    """The NVLink domains of the hosts, if the inventory names some; a node without one is its own.
-    Which nodes a scheduler's job will have is not known."""
-    if is_placeholder(hosts[0].name) or not any(host.nvlink_domain for host in hosts):
-        return ()
-    return tuple(dict.fromkeys(host.nvlink_domain or host.name for host in hosts))
 
 
 def _describe(nodes: Sequence[Node]) -> str:
@@ -239,7 +231,10 @@ def _run(
         hung_after_lines=matrix.hung_after_lines,
         first_step_s=0,
         hosts=tuple(host.name for host in hosts),
-        nvlink_domains=_domains(hosts),
+        # Which nodes a scheduler's job will have is not known.
+        nvlink_domains=()
+        if is_placeholder(hosts[0].name)
+        else nvlink_domains({host.name: host.nvlink_domain for host in hosts}),
         parameters=filled,
         commands=(),
     )

@@ -64,7 +64,10 @@ def conf(
         values.pop("UpTime", None)
         values.pop("Gres", None)  # slurmd prints it if it knows NVML
         if name not in addresses:
-            raise UserError(f"slurmd -C names {name!r}, which is no node: {', '.join(addresses)}")
+            raise UserError(
+                f"slurmd -C names {name!r}, which is no node: {', '.join(addresses)}",
+                hint="give the node its name in the inventory: hostnamectl set-hostname NAME",
+            )
         shape = " ".join(f"{key}={value}" for key, value in values.items())
         own_gpus = f" Gres=gpu:{gpus[name]}" if gpus.get(name) else ""
         lines.append(f"NodeName={name} NodeAddr={addresses[name]} {shape}{own_gpus} State=UNKNOWN")

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -325,22 +326,30 @@ def side_by_side(all_cases: Sequence[Case], t: Labels) -> Iterator[Table]:
             continue
         number += 1
         heading = t("beside", model=family, precision=precision, unit=unit)
-        yield _beside(number, heading, list(groups.values()), unit)
+        yield _beside(number, heading, list(groups.values()), unit, t)
 
 
-def _beside(number: int, heading: str, groups: Sequence[Sequence[Case]], unit: str) -> Table:
+def _place(case: Case) -> tuple[int, int, int]:
+    """The number of devices, nodes and NVLink domains of a case; 0 if the last is unknown."""
+    return case["world_size"], case["nodes"], case["nvlink_domains"] or 0
+
+
+def _beside(
+    number: int, heading: str, groups: Sequence[Sequence[Case]], unit: str, t: Labels
+) -> Table:
     names = line_names(groups)
     columns = [Column("node_num", True, "0"), Column("gpu_num", True, "0")]
+    columns.append(Column(t("nvlink_domains"), True, "0"))
     for name, group in zip(names, groups, strict=True):
         columns.append(Column(f"{name} {unit}", True, sheet_form(group)))
         columns.append(Column(f"{name} speedup", True, "0.00"))
-    topologies = sorted({(case["world_size"], case["nodes"]) for group in groups for case in group})
-    by_place = [{(case["world_size"], case["nodes"]): case for case in group} for group in groups]
+    by_place = [{_place(case): case for case in group} for group in groups]
     rows = []
-    for world_size, nodes in topologies:
-        row = [cell(nodes), cell(world_size)]
-        for group, own in zip(groups, by_place, strict=True):
-            case = own.get((world_size, nodes), {})
+    for place in sorted({*chain.from_iterable(by_place)}):
+        world_size, nodes, domains = place
+        row = [cell(nodes), cell(world_size), cell(domains or None)]
+        for group, cases in zip(groups, by_place, strict=True):
+            case = cases.get(place, {})
             row.append(cell(case.get("samples_per_second_median"), rate_form(group), ""))
             row.append(cell(case.get("speedup"), speedup, ""))
         rows.append(tuple(row))

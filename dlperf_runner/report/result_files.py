@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from operator import itemgetter
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ from .units import named_record, with_named_metrics
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ..results.run_record import FoundRun
 
 
 def csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
@@ -214,15 +217,39 @@ def _repeat_notes(results: Results) -> Iterator[str]:
         counted = run.repeat if run.repeat <= _JOBS else 0
         most[run.settings] = max(most.get(run.settings, 0), counted)
     missing: dict[tuple[str, int, str], list[str]] = {}
+    planned = {}
+    if any(run.nvlink_domains for run in with_log):
+        planned = grouped(with_log, lambda run: (run.path.parent.parent, str(run)))
+    for runs in planned.values():
+        yield from _domain_notes(runs)
     for run in {run.case: run for run in with_log}.values():
-        numbers, others = repeats[run.case], failed.get(str(run), [])
+        # A scheduler may have placed some repeats on another number of NVLink domains.
+        placed = planned.get((run.path.parent.parent, str(run)), ()) if planned else ()
+        numbers = repeats[run.case] + [other.repeat for other in placed]
+        others = failed.get(str(run), [])
         wanted = max(most[run.settings], *(number for number in others if number <= _JOBS), 0)
         absent = sorted({*range(1, wanted + 1)}.difference(numbers, others))
         if absent:
             key = (run.setting, wanted, _listed(absent))
-            missing.setdefault(key, []).append(str(run.topology))
+            missing.setdefault(key, []).append(_topology_text(run))
     for (setting, wanted, absent_list), topologies in missing.items():
         yield f"{setting}: missing repeat {absent_list} of {wanted} for {', '.join(topologies)}"
+
+
+def _topology_text(run: FoundRun) -> str:
+    return topology_text({**asdict(run.topology), "nvlink_domains": run.nvlink_domains})
+
+
+def _domain_notes(runs: Sequence[FoundRun]) -> Iterator[str]:
+    """A note on repeats of a planned case that ran over different numbers of NVLink domains, on
+    nodes that a scheduler chose."""
+    placed = grouped(runs, _topology_text)
+    if len(placed) > 1:
+        texts = (
+            f"repeat {_listed(sorted(run.repeat for run in same))} ran on {topology}"
+            for topology, same in placed.items()
+        )
+        yield f"{runs[0].setting}: not pooled, because {', '.join(texts)}"
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -33,7 +33,8 @@ for id; do
   [[ ! -e $STATE/pid$id ]] || kill -- "-$(cat "$STATE/pid$id")" || true
 done
 """,
-    "scontrol": r"""IFS=,; for node in $3; do echo "$node"; done""",
+    "scontrol": r"""[[ $2 != topology ]] || exec cat "$STATE/topology.$3"
+IFS=,; for node in $3; do echo "$node"; done""",
     "srun": r"""
 for word; do
   case $word in --nodelist=*) nodes=${word#*=} ;; --*) ;; *) break ;; esac

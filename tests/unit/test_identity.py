@@ -24,6 +24,8 @@ from dlperf_runner.core.identity import (
 )
 from dlperf_runner.core.units import BANDWIDTH
 from dlperf_runner.history.store import POINT
+from dlperf_runner.report.case_tables import side_by_side
+from dlperf_runner.report.labels import load_labels
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -89,11 +91,25 @@ def test_runs_over_one_and_two_nvlink_domains_are_two_cases(tmp_path: Path) -> N
     for repeat, changes in enumerate((one, one, two), start=1):
         campaign_run(tmp_path / "a", "2n1g", repeat, gluoncv(150.0 + repeat), **changes)
     campaign_run(tmp_path / "b", "2n1g", 1, gluoncv(150.0), **two)
+    campaign_run(tmp_path / "c", "2n1g", 1, gluoncv(140.0), **two | {"source": "upstream"})
     result = summarize(tmp_path / "a")
     found = [(case["nvlink_domains"], case["repeats"], case["base_case"]) for case in result.cases]
     # They have one table and one base, but nothing is averaged.
     assert found == [(1, 1, "1n1g"), (1, 2, "1n1g"), (2, 1, "1n1g")]
     assert "| node_num | gpu_num | NVLink domains |" in words(result)
+    # A scheduler chose the nodes; nothing is missing.
+    assert "not pooled, because repeat 1, 2 ran on 2n1g, repeat 3 ran on 2n1g over 2" in words(
+        result
+    )
+    assert "of 3 for 1n1g" in words(result) and "of 3 for 2n1g" not in words(result)
+    other = [case | {"framework": "other"} for case in summarize(tmp_path / "c").cases]
+    cases = [case | {"campaign": "", "family": "resnet50"} for case in [*result.cases, *other]]
+    (beside,) = side_by_side(cases, load_labels("en"))
+    assert [[cell.text for cell in row] for row in beside.rows] == [
+        ["1", "1", "1", "100.00", "1.00", ""],
+        ["2", "2", "1", "151.50", "1.51", ""],
+        ["2", "2", "2", "153.00", "1.53", "140.00"],
+    ]
     compared = call("compare", str(tmp_path / "b"), str(tmp_path / "a")).text
     assert "2n1g over 2 NVLink domains" in compared
     assert "NVLink domains (2, 1)" not in compared

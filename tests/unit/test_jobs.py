@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import standins
 from command_line import call
 from job_campaigns import KILL_JOB, asked, campaign, execute, hold, outcomes, program
 
@@ -43,6 +44,39 @@ def test_all_runs_of_a_campaign_are_done_in_one_job(site: Path) -> None:
     assert verify(directory).differences == []
     log = next(directory.glob("runs/*2n2g/r1/*.log"))
     assert log.read_text().startswith("# out\n")
+
+
+# NVIDIA/k8s-dra-driver-gpu and nvidia-imex call the two a clique: its GPUs reach each other.
+FABRIC = """<gpu id="0"><fabric><state>Completed</state><status>Success</status>
+<cliqueId>4</cliqueId><clusterUuid>{}</clusterUuid></fabric></gpu>"""
+
+
+@pytest.mark.parametrize(
+    ("fabric", "domains"),
+    [
+        # As Slurm 24.11 prints the blocks of the lab.
+        ("", ["rack1", "rack2"]),
+        (
+            FABRIC.format("50000000-0000-0003-0000-000000000001"),
+            ["50000000-0000-0003-0000-000000000001.4"],
+        ),
+        (FABRIC.format("00000000-0000-0000-0000-000000000000"), []),  # HGX, whose NVLink ends there
+    ],
+)
+def test_the_nvlink_domains_of_a_jobs_nodes_are_recorded(
+    site: Path, fabric: str, domains: list[str]
+) -> None:
+    state = site.parent / "bin/state"
+    for number in (1, 2):
+        block = f"BlockName=rack{number} BlockIndex={number} Nodes=n{number} BlockSize=1\n"
+        (state / f"topology.n{number}").write_text(block)
+    if fabric:
+        script = f"""test "$*" != "-q -x" || echo '{fabric}'"""
+        standins.program(site.parent / "bin", "nvidia-smi", script)
+    directory = campaign(site, nodes="1,2")
+    assert execute(directory)[0] == []
+    one, two = read_records(directory)
+    assert (one["nvlink_domains"], two["nvlink_domains"]) == (domains[:1], domains)
 
 
 def test_a_failed_run_keeps_its_reason_and_ends_no_other(site: Path) -> None:

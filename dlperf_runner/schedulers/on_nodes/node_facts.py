@@ -47,6 +47,19 @@ def distribution() -> str:
     return f"{name} {exact if is_exact else version}".strip()
 
 
+def nvlink_domain(name: str) -> str:
+    """The NVLink domain of a node: what its driver says of the fabric, or else its block in Slurm's
+    topology. Empty if its GPUs reach no other node, and if neither is known."""
+    fabric = output("nvidia-smi", "-q", "-x").partition("<fabric>")[2].partition("</fabric>")[0]
+    values = dict(re.findall(r"<(\w+)>\s*([^<]*?)\s*</", fabric))
+    if values.get("state") == "Completed":
+        cluster = values.get("clusterUuid", "")  # zeros on boards of their own, such as HGX
+        return f"{cluster}.{values.get('cliqueId', '0')}" if cluster.strip("0-") else ""
+    # BlockName=rack1 BlockIndex=0 Nodes=node[1-18] BlockSize=18
+    block = re.search(r"^BlockName=(\S+) ", output("scontrol", "show", "topology", name), re.M)
+    return block.group(1) if block and not fabric else ""
+
+
 def host(name: str) -> dict[str, object]:
     processors = [line.partition(":")[2].strip() for line in lines_of("/proc/cpuinfo")
                   if line.startswith("model name")]  # fmt: skip
@@ -56,8 +69,10 @@ def host(name: str) -> dict[str, object]:
     names = output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
     # Lmod and Environment Modules list what is loaded here: gcc/12.2:cuda/12.4
     modules = [each for each in os.environ.get("LOADEDMODULES", "").split(":") if each]
+    domain = nvlink_domain(name)
     return {
         **({"modules": modules} if modules else {}),
+        **({"nvlink_domain": domain} if domain else {}),
         "hostname": name,
         "distribution": distribution(),
         "kernel": platform.release(),
