@@ -19,37 +19,30 @@ Loop = tuple[Callable[[], Any], Callable[[Any], object]]
 
 
 def jax_llama(arguments: argparse.Namespace) -> Loop:
-    import jax
-    from jax_common import join
     from jax_llama_model import training
     from llama_sizes import SIZES
 
-    mesh = join(jax, arguments.devices, arguments.no_cuda)
-    jax.config.update("jax_default_matmul_precision", "highest")
-    state, compiled = training(arguments, SIZES[arguments.model], mesh)
-    train = compiled(False)
-
-    def step() -> Any:
-        nonlocal state
-        state, loss = train(state)
-        return loss
-
-    return step, jax.block_until_ready
+    return _jax_loop(arguments, lambda mesh: training(arguments, SIZES[arguments.model], mesh))
 
 
 def jax_resnet50(arguments: argparse.Namespace) -> Loop:
+    from jax_resnet50_step import training
+
+    return _jax_loop(arguments, lambda mesh: training(arguments, mesh))
+
+
+def _jax_loop(arguments: argparse.Namespace, training: Callable[[Any], tuple[Any, ...]]) -> Loop:
     import jax
     from jax_common import join
-    from jax_resnet50_step import training
 
     mesh = join(jax, arguments.devices, arguments.no_cuda)
     jax.config.update("jax_default_matmul_precision", "highest")
-    state, batch, compiled = training(arguments, mesh)
+    state, *batch, compiled = training(mesh)
     train = compiled(False)
 
     def step() -> Any:
         nonlocal state
-        state, loss = train(state, batch)
+        state, loss = train(state, *batch)
         return loss
 
     return step, jax.block_until_ready

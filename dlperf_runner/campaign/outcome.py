@@ -178,7 +178,7 @@ def explain(campaign: Path, run: str) -> None:
     outcome = record.get("outcome")
     if not isinstance(outcome, dict) or outcome.get("status") != "failed":
         return
-    from ..catalog.errors import cause_of
+    from ..catalog.validity import cause_of
 
     message = str(outcome.get("message") or "")
     texts = list(_texts(path.parent, record))

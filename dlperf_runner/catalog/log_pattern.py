@@ -1,7 +1,9 @@
-"""The schema of a user's own log format: a regular expression, in the file of its workload."""
+"""The schema of a user's own log format, a regular expression in the file of its workload; and
+words in the names of logs, by what they say about a run, as catalog/names.yml lists them."""
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Annotated, Literal
 
@@ -9,7 +11,8 @@ from pydantic import AfterValidator, model_validator
 
 from ..logs import Format
 from ..logs.pattern import DURATION, GROUPS, Lines, counts_steps, is_prefix, of_pattern, seconds_of
-from .types import Entry, Regex, entry_error
+from .entry import CATALOG, load_entry
+from .types import Entry, Name, Regex, entry_error
 
 SECONDS = {"s": 1.0, "ms": 0.001}
 
@@ -97,3 +100,46 @@ class LogPattern(Entry):
             zero_based=self.first_step == 0,
             seconds=SECONDS[self.step_time_unit],
         )
+
+
+# ---- names of logs
+
+SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 32)
+
+
+class Names(Entry):
+    """The words by what they name. `frameworks`: the short names of each framework. `models`: the
+    first part of the names of models. `sized_models`: those whose name goes on with a size, as
+    vit-b16 and efficientnet-b4 do."""
+
+    name: Name
+    frameworks: dict[Name, tuple[Name, ...]]
+    models: tuple[Name, ...]
+    accelerators: tuple[Name, ...]
+    precisions: tuple[Name, ...]
+    sized_models: tuple[Name, ...]
+
+    def of_framework(self, framework: str) -> tuple[str, ...]:
+        """All words that name this framework."""
+        return framework, *self.frameworks.get(framework, ())
+
+    def framework_of(self, word: str) -> str | None:
+        """The framework that a word names."""
+        return next((f for f in self.frameworks if word in self.of_framework(f)), None)
+
+    def has_size(self, model: str, word: str) -> bool:
+        """True if a word like b16 is the size of a model rather than a batch size."""
+        return model.split("-")[-1] in self.sized_models and int(word.lstrip("bs")) in SIZES
+
+    def is_model(self, word: str) -> bool:
+        """True if a word names a model: vgg, vgg16 or bert-large."""
+        return self._of_models.fullmatch(word) is not None
+
+    @functools.cached_property
+    def _of_models(self) -> re.Pattern[str]:
+        return re.compile(rf"(?:{'|'.join(map(re.escape, self.models))})(?:[-.\dv].*)?")
+
+
+@functools.cache
+def names() -> Names:
+    return load_entry(CATALOG / "names.yml", Names)

@@ -22,8 +22,7 @@ from .framework import Environment as Environment
 from .framework import Framework as Framework
 from .framework import Horovod as Horovod
 from .framework import OperatorWheel as OperatorWheel
-from .log_pattern import LogPattern
-from .names import names
+from .log_pattern import LogPattern, names
 from .source import DataParameter, Source, Sources
 from .stack import Stack as Stack
 from .types import (

@@ -1,8 +1,9 @@
-"""The launcher `mpirun`: mpirun on the first node starts all processes."""
+"""The launchers by which mpirun on the first node starts all processes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core.case import Command
@@ -83,4 +84,11 @@ def _refuse_unequal(hosts: tuple[Node, ...], variable: str, values: list[object]
             )
 
 
-LAUNCHERS = {"mpirun": mpirun}
+def tensorflow_workers(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
+    """One process per device for TensorFlow 2's MultiWorkerMirroredStrategy: each makes its
+    TF_CONFIG of the addresses of their nodes. No host name is resolved."""
+    told = {"TF_WORKER_HOSTS": ",".join(host.address for host in hosts)}
+    return mpirun(replace(program, environment={**told, **program.environment}), hosts)
+
+
+LAUNCHERS = {"mpirun": mpirun, "tensorflow_workers": tensorflow_workers}

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ..catalog.names import names
+from ..catalog.log_pattern import names
 from ..core.case import Topology
 from ..core.linear import compiled
 

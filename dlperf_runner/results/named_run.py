@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import logs
 from ..catalog.accelerators import may_use_tf32
-from ..catalog.names import names
+from ..catalog.log_pattern import names
 from ..catalog.workload import Model, Workload, program_model, workload_name
 from ..core.case import Topology
 from ..core.errors import UserError

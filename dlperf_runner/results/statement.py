@@ -22,8 +22,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, Field, StrictBool, ValidationError
 
 from ..catalog.entry import read_entry
-from ..catalog.log_pattern import LinesRegex
-from ..catalog.names import names
+from ..catalog.log_pattern import LinesRegex, names
 from ..catalog.types import (
     Count,
     CountOrNone,

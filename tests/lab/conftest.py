@@ -126,3 +126,11 @@ def installed(play: Callable[..., Played], cluster: Cluster, again: Played) -> P
             cluster.lab.said(node, "rm -f /var/log/standin-*.log")
         play("provision.yml", "--tags", "gpu")
     return again
+
+
+@pytest.fixture(scope="module")
+def campaign(nodes: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The smoke matrix of all workloads of a module's `nodes`, run by bench.yml."""
+    directory = tmp_path_factory.mktemp("campaigns") / "first"
+    nodes.play("bench.yml", "-e", f"campaign={directory}")
+    return directory

@@ -1,7 +1,6 @@
 """JAX from the index, on two nodes: provisioned, and both programs trained on one device, on two,
 and on two nodes, by their own launcher and by mpirun; and ended while they train."""
 
-import csv
 import re
 import signal
 import subprocess
@@ -14,13 +13,15 @@ from typing import Any
 import pytest
 from lab_under_test import PROJECT, Lab
 from trained_campaigns import (
-    CASES,
     LOSS,
     NODES,
     check,
     check_learnt,
+    check_second_provisioning,
+    check_table,
     provisioned,
     runs_of,
+    step_shares,
     trained,
 )
 
@@ -37,37 +38,16 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield lab
 
 
-@pytest.fixture(scope="module")
-def campaign(nodes: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("campaigns") / "jax"
-    nodes.play("bench.yml", "-e", f"campaign={directory}")
-    return directory
-
-
 def test_both_programs_learn_on_one_device_on_two_and_on_two_nodes(campaign: Path) -> None:
     check(runs_of(campaign), ["jax-llama", "jax-resnet50v1.5"], *JAX)
 
 
 def test_the_table_has_tokens_and_images(nodes: Lab, campaign: Path) -> None:
-    done = nodes.command("python", "-m", "dlperf_runner", "summarize", str(campaign))
-    assert done.returncode == 0, done.stdout
-    assert "tokens/s" in done.stdout
-    assert "samples/s" in done.stdout
-    with (campaign / "summary.csv").open() as table:
-        rows = list(csv.DictReader(table))
-    assert len(rows) == 2 * len(CASES)
-    assert {row["framework_version"] for row in rows} == {"0.10.2"}
+    check_table(nodes, campaign, 2, "0.10.2", "tokens/s", "samples/s")
 
 
 def test_the_report_says_where_the_time_goes(nodes: Lab, campaign: Path) -> None:
-    for run, log in runs_of(campaign):
-        assert ("seconds of a step without communication" in log) == (run["world_size"] != 1)
-    done = nodes.command("python", "-m", "dlperf_runner", "report", str(campaign))
-    assert done.returncode == 0, done.stdout
-    text = " ".join((campaign / "report" / "report.md").read_text().split())
-    said = re.findall(r"2n2g: of a step of (\S+) s, (\S+)% is the computation", text)
-    assert len(said) == 2
-    assert all(float(step) > 0 and 0 < float(share) <= 100 for step, share in said)
+    step_shares(nodes, campaign)
 
 
 def test_mpirun_starts_llama_too(nodes: Lab, tmp_path: Path) -> None:
@@ -138,5 +118,4 @@ def test_a_signal_ends_the_processes_of_both_nodes(nodes: Lab, tmp_path: Path) -
 
 
 def test_a_second_provisioning_changes_nothing(nodes: Lab) -> None:
-    recap = nodes.play("provision.yml", "--tags", "framework").rpartition("PLAY RECAP")[2]
-    assert re.findall(r"changed=(\d+)", recap) == ["0", "0"]
+    check_second_provisioning(nodes)

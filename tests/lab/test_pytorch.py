@@ -16,7 +16,16 @@ from bad_nodes import flipping_a_bit, slow_port, throttled
 from captured import captured
 from lab_under_test import Lab
 from modules import load
-from trained_campaigns import CASES, check, check_learnt, provisioned, runs_of, trained
+from trained_campaigns import (
+    check,
+    check_learnt,
+    check_second_provisioning,
+    check_table,
+    provisioned,
+    runs_of,
+    step_shares,
+    trained,
+)
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.pytorch]
 
@@ -31,13 +40,6 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield lab
 
 
-@pytest.fixture(scope="module")
-def campaign(nodes: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("campaigns") / "torchrun"
-    nodes.play("bench.yml", "-e", f"campaign={directory}")
-    return directory
-
-
 WORKLOADS = ["pytorch-arcface", "pytorch-bert-large", "pytorch-llama", "pytorch-resnet50v1.5"]
 
 
@@ -46,28 +48,15 @@ def test_all_programs_learn_on_one_process_on_two_and_on_two_nodes(campaign: Pat
 
 
 def test_the_table_has_tokens_and_images(nodes: Lab, campaign: Path) -> None:
-    done = nodes.command("python", "-m", "dlperf_runner", "summarize", str(campaign))
-    assert done.returncode == 0, done.stdout
-    assert "tokens/s" in done.stdout
-    assert "samples/s" in done.stdout
-    with (campaign / "summary.csv").open() as table:
-        rows = list(csv.DictReader(table))
-    assert len(rows) == len(WORKLOADS) * len(CASES)
-    assert {row["framework_version"] for row in rows} == {"2.6.0+debian"}
+    check_table(nodes, campaign, len(WORKLOADS), "2.6.0+debian", "tokens/s", "samples/s")
 
 
 def test_the_report_says_where_the_time_goes(nodes: Lab, campaign: Path) -> None:
-    for run, log in runs_of(campaign):
-        assert ("seconds of a step without communication" in log) == (run["world_size"] != 1)
-    done = nodes.command("python", "-m", "dlperf_runner", "report", str(campaign))
-    assert done.returncode == 0, done.stdout
-    text = " ".join((campaign / "report" / "report.md").read_text().split())
-    said = re.findall(
-        r"2n2g: of a step of (\S+) s, (\S+)% is the computation .*? (\S+)% is wait", text
+    text = step_shares(nodes, campaign)
+    waits = re.findall(
+        r"2n2g: of a step of \S+ s, \S+% is the computation .*? (\S+)% is wait", text
     )
-    assert len(said) == len(WORKLOADS)
-    assert all(float(step) > 0 and 0 < float(share) <= 100 for step, share, _ in said)
-    assert len([*campaign.rglob("*-time-*.svg")]) == len(WORKLOADS)
+    assert len(waits) == len([*campaign.rglob("*-time-*.svg")]) == len(WORKLOADS)
 
 
 # The softmax of ArcFace over centres that are divided among processes, against that of one process.
@@ -243,8 +232,7 @@ def test_the_wheel_of_an_operator_trains_on_debian_12(tmp_path: Path) -> None:
 
 
 def test_a_second_provisioning_changes_nothing(nodes: Lab) -> None:
-    recap = nodes.play("provision.yml", "--tags", "framework").rpartition("PLAY RECAP")[2]
-    assert re.findall(r"changed=(\d+)", recap) == ["0", "0"]
+    check_second_provisioning(nodes)
 
 
 def test_the_gpu_kit_trains_and_names_planted_faults_without_a_gpu(

@@ -1,15 +1,22 @@
 """TensorFlow 2 and PaddlePaddle 3 from the index, each on two nodes: provisioned, and its program
 trained on one process, on two, and on two nodes."""
 
-import csv
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from lab_under_test import Lab
-from trained_campaigns import CASES, check, check_learnt, provisioned, runs_of, trained
+from trained_campaigns import (
+    check,
+    check_learnt,
+    check_second_provisioning,
+    check_table,
+    provisioned,
+    runs_of,
+    step_shares,
+    trained,
+)
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.tensorflow_paddle]
 
@@ -38,13 +45,6 @@ def nodes(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield lab
 
 
-@pytest.fixture(scope="module")
-def campaign(nodes: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("campaigns") / "resnet"
-    nodes.play("bench.yml", "-e", f"campaign={directory}")
-    return directory
-
-
 def test_the_program_learns_on_one_process_on_two_and_on_two_nodes(
     installed: Installed, campaign: Path
 ) -> None:
@@ -63,29 +63,15 @@ def test_a_step_that_xla_compiled_learns(nodes: Lab, installed: Installed, tmp_p
 
 
 def test_the_table_names_the_version(nodes: Lab, installed: Installed, campaign: Path) -> None:
-    done = nodes.command("python", "-m", "dlperf_runner", "summarize", str(campaign))
-    assert done.returncode == 0, done.stdout
-    with (campaign / "summary.csv").open() as table:
-        rows = list(csv.DictReader(table))
-    assert len(rows) == len(CASES)
-    assert {row["framework_version"] for row in rows} == {installed.version}
+    check_table(nodes, campaign, 1, installed.version)
 
 
 def test_the_report_says_where_the_time_goes(nodes: Lab, campaign: Path) -> None:
-    for run, log in runs_of(campaign):
-        is_alone = run["world_size"] == 1
-        assert ("seconds of a step without communication" in log) != is_alone
-        assert ("all-reduce of the gradients alone: 94114088 bytes" in log) != is_alone
-    done = nodes.command("python", "-m", "dlperf_runner", "report", str(campaign))
-    assert done.returncode == 0, done.stdout
-    text = " ".join((campaign / "report" / "report.md").read_text().split())
-    ((step, share),) = re.findall(r"2n2g: of a step of (\S+) s, (\S+)% is the computation", text)
-    assert float(step) > 0
-    assert 0 < float(share) <= 100
+    alone = "all-reduce of the gradients alone: 94114088 bytes"
+    text = step_shares(nodes, campaign, alone)
     assert "On 2n2g, the program waited for input in 0.0% of the time." in text
     assert len([*campaign.rglob("*-time-*.svg")]) == 1
 
 
 def test_a_second_provisioning_changes_nothing(nodes: Lab) -> None:
-    recap = nodes.play("provision.yml", "--tags", "framework").rpartition("PLAY RECAP")[2]
-    assert re.findall(r"changed=(\d+)", recap) == ["0", "0"]
+    check_second_provisioning(nodes)

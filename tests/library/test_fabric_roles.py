@@ -14,7 +14,7 @@ from standins import PROJECT, program
 
 from dlperf_runner.catalog.reader import mpirun_of
 from dlperf_runner.doctor import fabric, links
-from dlperf_runner.provision import arguments, infiniband, mpi, vendor
+from dlperf_runner.provision import arguments, infiniband, ssh_mesh, vendor
 
 RELEASES = {"4.0.0": {"url": "https://v.example/o.tar.gz", "sha256": "1" * 64}}
 PREFIX, BUILT = "/usr/local/openmpi", "/usr/local/openmpi/bin/mpirun"
@@ -52,8 +52,8 @@ def test_a_source_is_the_operators_or_lies_behind_the_mirror() -> None:
 
 
 def test_the_mpirun_of_a_build_is_its_own() -> None:
-    assert mpi.build_refusal("4.0.0", PREFIX, BUILT) == ""
-    refused = mpi.build_refusal("4.0.0", PREFIX, "/usr/bin/mpirun")
+    assert ssh_mesh.build_refusal("4.0.0", PREFIX, BUILT) == ""
+    refused = ssh_mesh.build_refusal("4.0.0", PREFIX, "/usr/bin/mpirun")
     assert "Remove dlperf_mpirun from the inventory" in refused
 
 
@@ -74,17 +74,20 @@ def test_a_proof_starts_one_process_a_host_over_tcp_and_the_named_interface() ->
     tcp = ["--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
     pair = ["/usr/bin/mpirun", "-np", "2", *tcp, "--host", "a:1,b:1"]
     bound = ["--mca", "btl_tcp_if_include", "ib0", "--mca", "oob_tcp_if_include", "ib0"]
-    assert mpi.argv("/usr/bin/mpirun", ["a", "b"], "") == pair
-    assert mpi.argv("/usr/bin/mpirun", ["a", "b"], "ib0", ["-q"]) == [*pair, *bound, "-q"]
-    assert mpi.argv("m", ["a", "a"], "")[-1] == "a:2"
+    assert ssh_mesh.mpi_argv("/usr/bin/mpirun", ["a", "b"], "") == pair
+    assert ssh_mesh.mpi_argv("/usr/bin/mpirun", ["a", "b"], "ib0", ["-q"]) == [*pair, *bound, "-q"]
+    assert ssh_mesh.mpi_argv("m", ["a", "a"], "")[-1] == "a:2"
     variables = {"LD_LIBRARY_PATH": "/opt/cuda", "XLA_FLAGS": "--x"}
-    over_ucx = mpi.argv("/usr/bin/mpirun", ["a", "b"], "", transport="ucx")
+    over_ucx = ssh_mesh.mpi_argv("/usr/bin/mpirun", ["a", "b"], "", transport="ucx")
     ucx = ["--mca", "pml", "ucx", "--mca", "btl", "^openib", "--host", "a:1,b:1"]
     assert over_ucx == [*pair[:5], *ucx]
     exported = ["-x", "LD_LIBRARY_PATH", "-x", "XLA_FLAGS", "-q"]
-    assert mpi.argv("/usr/bin/mpirun", ["a", "b"], "", ["-q"], variables) == [*pair, *exported]
-    assert [mpi.next_of(["a", "b"], host) for host in "ab"] == ["b", "a"]
-    assert mpi.next_of(["a"], "a") == "a"
+    assert ssh_mesh.mpi_argv("/usr/bin/mpirun", ["a", "b"], "", ["-q"], variables) == [
+        *pair,
+        *exported,
+    ]
+    assert [ssh_mesh.next_of(["a", "b"], host) for host in "ab"] == ["b", "a"]
+    assert ssh_mesh.next_of(["a"], "a") == "a"
 
 
 @pytest.mark.parametrize("given", [{}, {"dlperf_mpi_transport": "ucx"}])

@@ -1,6 +1,7 @@
 """Two nodes on which builtin programs train, and what the runs of a campaign must show: every case
 is done, and has learnt."""
 
+import csv
 import json
 import re
 from collections.abc import Iterator
@@ -71,3 +72,39 @@ def trained(lab: Lab, campaign: Path, *options: str) -> list[tuple[dict[str, obj
     done = lab.command(*argv)
     assert done.returncode == 0, done.stdout
     return runs_of(campaign)
+
+
+def of_dlperf(lab: Lab, command: str, campaign: Path) -> str:
+    """What a command of dlperf that reads a campaign prints."""
+    done = lab.command("python", "-m", "dlperf_runner", command, str(campaign))
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def check_table(lab: Lab, campaign: Path, workloads: int, version: str, *units: str) -> None:
+    """The table has a row for each case, with the framework's version, and these units."""
+    printed = of_dlperf(lab, "summarize", campaign)
+    assert all(unit in printed for unit in units)
+    with (campaign / "summary.csv").open() as table:
+        rows = list(csv.DictReader(table))
+    assert len(rows) == workloads * len(CASES)
+    assert {row["framework_version"] for row in rows} == {version}
+
+
+def step_shares(lab: Lab, campaign: Path, *alone: str) -> str:
+    """The text of the report, which says for each workload on 2n2g how much of a step is the
+    computation. The logs of several devices have `alone` and the times of steps alone."""
+    texts = ("seconds of a step without communication", *alone)
+    for run, log in runs_of(campaign):
+        assert [text in log for text in texts] == [run["world_size"] != 1] * len(texts)
+    of_dlperf(lab, "report", campaign)
+    text = " ".join((campaign / "report" / "report.md").read_text().split())
+    said = re.findall(r"2n2g: of a step of (\S+) s, (\S+)% is the computation", text)
+    assert len(said) == len({run["workload"] for run, _ in runs_of(campaign)})
+    assert all(float(step) > 0 and 0 < float(share) <= 100 for step, share in said)
+    return text
+
+
+def check_second_provisioning(lab: Lab) -> None:
+    recap = lab.play("provision.yml", "--tags", "framework").rpartition("PLAY RECAP")[2]
+    assert re.findall(r"changed=(\d+)", recap) == ["0", "0"]

@@ -11,7 +11,7 @@ from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.campaign.launch import REASONS
 from dlperf_runner.campaign.outcome import explain
 from dlperf_runner.catalog.entry import validated
-from dlperf_runner.catalog.errors import Cause, Errors, cause_of, causes
+from dlperf_runner.catalog.validity import Cause, Errors, cause_of, causes
 from dlperf_runner.core.errors import UserError
 
 EXAMPLES = [(cause, each) for cause in causes() for each in cause.patterns]

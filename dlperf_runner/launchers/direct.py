@@ -1,4 +1,4 @@
-"""The launchers for a single process on one node."""
+"""The launchers that start the program itself: one process, or the same command on every node."""
 
 from __future__ import annotations
 
@@ -30,4 +30,18 @@ def direct(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     return (Command(hosts[0].name, program.argv, environment, program.cwd),)
 
 
-LAUNCHERS = {"single_process": single_process, "direct": direct}
+def same_command_everywhere(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
+    """Start the same command on every node, as OneFlow takes it. Its last argument has the
+    addresses of all nodes."""
+    argv = (*program.argv, "--node_ips=" + ",".join(host.address for host in hosts))
+    return tuple(
+        Command(host.name, argv, environment_of(program, hosts, host), program.cwd)
+        for host in hosts
+    )
+
+
+LAUNCHERS = {
+    "single_process": single_process,
+    "direct": direct,
+    "same_command_everywhere": same_command_everywhere,
+}
