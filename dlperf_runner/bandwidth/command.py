@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -30,12 +31,20 @@ def command(
     results were wrong, and 2 if a log cannot be read or its table is incomplete.
 
     Example: dlperf bandwidth all_reduce.log"""
-    found = view(dict.fromkeys(paths))
+    if folder := next(filter(Path.is_dir, paths), None):
+        raise UserError(
+            "not a log",
+            where=str(folder),
+            expected="logs of nccl-tests",
+            found="a directory",
+            hint=f"dlperf summarize {shlex.quote(str(folder))} reads all logs below it",
+        )
+    tables = view(dict.fromkeys(paths))
     if as_json:
-        print_json({"logs": found.document})
+        print_json({"logs": tables.document})
     else:
-        print(found.render(screen()), end="")
-    exit_with(found.problems, found.is_negative)
+        print(tables.render(screen()), end="")
+    exit_with(tables.problems, tables.is_negative)
 
 
 def view(files: Mapping[Path, Path | None], _: Mapping[Path, Path] = MappingProxyType({})) -> View:

@@ -1,7 +1,8 @@
 """The lock of a campaign: only one controller at a time works on it.
 
-`.controller.json` names the controller: user, host, start and process. It is replaced only if that
-process has ended, which only its own host can tell. `.controller.lock` guards the replacement.
+`.controller.json` names the controller: user, host, start and process. Another one takes
+over only on the same host, and only after that process has ended. `.controller.lock` guards the
+replacement.
 """
 
 from __future__ import annotations

@@ -251,7 +251,7 @@ def _from_first(
     """The rule and the numbering of a log without a plan, and a note if it does not begin with its
     run: the warm-up of one that begins behind it is the same share of the steps of the log, or as
     many steps as the user states."""
-    hint = "if it is whole, state its steps with --total-steps"
+    hint = f"if it is whole, state its steps: --total-steps {steps[-1]}"
     numbered = numbering(form, steps, rule, source._replace(hint=hint), log.epoch_length)
     every, before = numbered.every, numbered.before
     if not before:

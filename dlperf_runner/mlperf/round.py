@@ -103,7 +103,8 @@ def measure_run(log: MlperfLog, name: str) -> MlperfRun:
             "the log does not say what ran",
             where=name,
             expected="submission_benchmark, global_batch_size, and run_stop after run_start",
-            found=f"{log.benchmark}, {log.global_batch_size}, {stop - start} ms",
+            found=f"{log.benchmark or 'no benchmark'}, {log.global_batch_size or 'no batch size'},"
+            f" {stop - start} ms",
         )
     run_s = (stop - start) / 1000
     for kind, parts in (("blocks", log.blocks), ("epochs", log.epochs)):

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -364,6 +365,16 @@ def verdict_text(verdict: str, t: Labels) -> str:
     return t.optional(f"verdict_{verdict.replace(' ', '_')}", verdict)
 
 
+def limit_column(limit: float) -> Column:
+    return Column(f"limit {limit:.1%}", stacks=True)
+
+
+def judgement(verdict: str | None, t: Labels) -> Cell:
+    """A verdict in its colour; a case that a limit does not judge has none."""
+    verdict = verdict or "-"
+    return Cell(verdict_text(verdict, t), verdict, mark=verdict)
+
+
 # What stands below a table of `comparisons`, by its label: a column of compare_published.
 _BELOW = {
     "stated": "stated",
@@ -391,15 +402,12 @@ def alike(rows: Sequence[Case], column: str) -> Iterator[tuple[str, list[Case]]]
 
 
 def comparisons(rows: Sequence[Case], t: Labels) -> Iterator[Table]:
-    """What compare_published found, a table per group; its longest texts stand below it."""
+    """The rows of compare_published, a table per group; its longest texts stand below it."""
     rows = [_translated(row, t) for row in rows]
     for number, group in enumerate(grouped(rows, itemgetter("campaign", *GROUP)).values(), start=1):
-        columns, lines = composed(
-            _compared_columns(t),
-            [_compared(row, t) for row in group],
-            ("nodes", "devices", "mine", "n", "published", "ratio", "interval", "verdict"),
-            ("nodes", "devices", "mine"),
-        )
+        keep = ("nodes", "devices", "mine")
+        shown = (*keep, *_COMPARED)
+        columns, lines = composed(_compared_columns(t), _compared(group, t), shown, keep)
         notes = []
         for label_name, column in _BELOW.items():
             for text, about in alike(group, column):
@@ -409,11 +417,26 @@ def comparisons(rows: Sequence[Case], t: Labels) -> Iterator[Table]:
         yield Table(f"published-{number}", title, columns, lines, tuple(notes))
 
 
+def compared_on_terminal(group: Sequence[Case], limit: float | None, *, every: bool) -> Table:
+    """The same table in the narrow form; with `every`, each row names its publication."""
+    t, columns = load_labels(), _compared_columns(load_labels())
+    labels = {"mine": group[0]["unit"], "n_published": "n", "interval": "interval"}
+    labels |= {"mine_interval": "interval"}
+    columns |= {name: replace(columns[name], label=text) for name, text in labels.items()}
+    shown = ["topology", *(["publication"] if every else []), "mine", *_COMPARED]
+    if limit is not None:
+        columns["limit"] = limit_column(limit)
+        shown.append("limit")
+    rows = _compared(group, t, comma="", between="-")
+    return Table("", "", *composed(columns, rows, shown, shown))
+
+
 def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Table:
     """The rows whole: the factors that decide, others that differ, and what is not stated."""
     columns = _compared_columns(t)
-    lines = [_compared(_translated(row, t), t) for row in rows]
-    return Table(name, heading, *composed(columns, lines, columns, columns))
+    names = [n for n in columns if n not in ("topology", "publication")]
+    lines = _compared([_translated(row, t) for row in rows], t)
+    return Table(name, heading, *composed(columns, lines, names, names))
 
 
 def _translated(row: Case, t: Labels) -> Case:
@@ -425,35 +448,62 @@ def _translated(row: Case, t: Labels) -> Case:
     return {**row, **texts, "published_title": publication or None}
 
 
+_COMPARED = ("mine_interval", "n", "published", "n_published", "ratio", "interval", "verdict")
+
+
 def _compared_columns(t: Labels) -> dict[str, Column]:
+    rate, below = "#,##0.00", partial(Column, number=True, stacks=True)
     return {
         "case": Column(t("case")),
+        "topology": Column("topology"),
+        "publication": Column("publication", stacks=True, wraps=True),
         "nodes": Column("node_num", True, "0"),
         "devices": Column("gpu_num", True, "0"),
-        "mine": Column(t("mine"), True, "#,##0.00"),
+        "mine": Column(t("mine"), True, rate),
+        "mine_interval": below(t("interval_of_measured"), hint=t("interval_hint")),
         "n": Column("n", True, "0", hint=t("n_hint")),
-        "published": Column(t("published"), True, "#,##0.00"),
+        "published": Column(t("published"), True, rate),
+        "n_published": below(t("n_published"), format="0", hint=t("n_published_hint")),
         "ratio": Column(t("ratio"), True, "0.000"),
-        "interval": Column(t("interval_of_ratio"), True, hint=t("ratio_hint")),
-        "verdict": Column(t("verdict")),
+        "interval": below(t("interval_of_ratio"), hint=t("ratio_hint")),
+        "verdict": Column(t("verdict"), wraps=True),
         **{f"below_{name}": Column(t(name)) for name in _BELOW},
     }
 
 
-def _compared(row: Case, t: Labels) -> dict[str, Cell]:
-    verdict = str(row["verdict"])
-    return {
-        "case": cell(group_title(row, t)),
-        "nodes": cell(row["nodes"]),
-        "devices": cell(row["world_size"]),
-        "mine": cell(row["mine"], f",.{rate_decimals(row['workload'], [row['mine']])}f"),
-        "n": cell(row["repeats"]),
-        "published": cell(row["published"], as_published),
-        "ratio": cell(row["ratio"], ratio),
-        "interval": span(row.get("ratio_low"), row.get("ratio_high"), ratio),
-        "verdict": Cell(verdict_text(verdict, t), verdict, mark=verdict),
-        **{f"below_{name}": cell(row.get(column)) for name, column in _BELOW.items()},
+def _compared(
+    group: Sequence[Case], t: Labels, comma: str = ",", between: str = " – "
+) -> list[dict[str, Cell]]:
+    """The cells of each row, its rates with the decimals of its workload."""
+    forms = {
+        name: f"{comma}.{rate_decimals(name, (row['mine'] for row in rows))}f"
+        for name, rows in grouped(group, itemgetter("workload")).items()
     }
+    return [
+        {
+            "case": cell(group_title(row, t)),
+            "topology": cell(topology_text(row)),
+            "publication": cell(row.get("publication") or None),
+            "nodes": cell(row["nodes"]),
+            "devices": cell(row["world_size"]),
+            "mine": cell(row["mine"], form),
+            "mine_interval": span(row.get("mine_low"), row.get("mine_high"), form, between),
+            "n": cell(row["repeats"]),
+            "published": cell(
+                row["published"], lambda rate: as_published(rate).replace(",", comma)
+            ),
+            "n_published": cell(
+                row.get("published_repeats"), ".0f", "-" if row["published"] is None else "?"
+            ),
+            "ratio": cell(row["ratio"], ratio),
+            "interval": span(row.get("ratio_low"), row.get("ratio_high"), ratio, between),
+            "verdict": judgement(row["verdict"], t),
+            "limit": judgement(row.get("limit_verdict"), t),
+            **{f"below_{name}": cell(row.get(column)) for name, column in _BELOW.items()},
+        }
+        for row in group
+        for form in [forms[row["workload"]]]
+    ]
 
 
 def file_name(text: str) -> str:

@@ -17,7 +17,8 @@ from ..core.printable import for_xml
 from ..core.units import SAMPLES, per_second
 from ..stats.between_campaigns import between_interval
 from ..stats.groups import by_group, title
-from .case_tables import STATED, alike
+from .case_tables import STATED, alike, compared_on_terminal, judgement, limit_column
+from .labels import load_labels
 from .numbers import exact_decimals, percent, rate_decimals, ratio
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
@@ -33,7 +34,7 @@ Record = Mapping[str, Any]
 _NOTES = {
     "factors": "not comparable because of ",
     "unpublished": "not published: ",
-    "to_state": "if it ran so, it is comparable with ",
+    "to_state": "if it ran so, it is comparable with --assume-published, or with ",
     "by": "throughput by ",
     "noted": "also differs or is not known: ",
     "stated": "only stated, not in the logs: ",
@@ -48,8 +49,7 @@ _NOTES = {
     "why": "undecided: ",
 }
 _INTERVAL = Column("interval", True, stacks=True)
-_N, _STACKED_N = Column("n", True), Column("n", True, stacks=True)
-_VERDICT = Column("verdict", wraps=True)
+_STACKED_N = Column("n", True, stacks=True)
 
 
 def render_published(
@@ -69,7 +69,8 @@ def render_published(
     lines: list[str] = []
     for heading, group in by_group(rows).items():
         lines += [*wrapped(heading, screen.prose), ""]
-        lines += [_published_table(group, screen, limit, every)]
+        compared_rows = compared_on_terminal(group, limit, every=every)
+        lines += [table(compared_rows.columns, compared_rows.rows, screen)]
         names = ["publication"] if every else []
         for text in (*_notes(group, names), *_cited(group, every)):
             lines += wrapped(text, screen.prose, first="- ", rest="  ")
@@ -164,40 +165,10 @@ def _grouped(rows: Sequence[Record], columns: Sequence[str]) -> dict[tuple[Any, 
     return grouped(rows, lambda row: tuple(row[name] for name in columns))
 
 
-def _published_table(
-    rows: Sequence[Record], screen: Screen, limit: float | None, every: bool
-) -> str:
-    decimals = rate_decimals(rows[0]["workload"], [row["mine"] for row in rows])
-    rate = f".{decimals}f"
-    columns = [
-        Column("topology"),
-        *([Column("publication", stacks=True, wraps=True)] if every else []),
-        *(Column(rows[0]["unit"], True), _INTERVAL, _N),
-        *(Column("published", True), _STACKED_N),
-        *(Column("ratio", True), _INTERVAL),
-        *_judged(limit),
-    ]
-    cells = [
-        (
-            topology_text(row),
-            *([row["publication"] or "-"] if every else []),
-            cell(row["mine"], rate),
-            span(row["mine_low"], row["mine_high"], rate, "-"),
-            cell(row["repeats"]),
-            cell(row["published"], _as_published),
-            "-" if row["published"] is None else cell(row["published_repeats"], ".0f", "?"),
-            cell(row["ratio"], ratio),
-            span(row["ratio_low"], row["ratio_high"], ratio, "-"),
-            *_judgement(row, limit),
-        )
-        for row in rows
-    ]
-    return table(columns, cells, screen)
-
-
 def _campaign_table(rows: Sequence[Record], screen: Screen, limit: float | None) -> str:
     is_told = any(row["distinction"] for row in rows)
-    unit = rows[0]["unit"]
+    unit, english = rows[0]["unit"], load_labels()
+    judged = ["verdict", *(["limit_verdict"] if limit is not None else [])]
     columns = [
         Column("topology"),
         *([Column("environment", stacks=True, wraps=True)] if is_told else []),
@@ -206,7 +177,8 @@ def _campaign_table(rows: Sequence[Record], screen: Screen, limit: float | None)
         *(Column("difference", True), _INTERVAL),
         *(Column("at worst", True, stacks=True), Column("p", True)),
         Column("effect", True, stacks=True),
-        *_judged(limit),
+        Column("verdict", wraps=True),
+        *([limit_column(limit)] if limit is not None else []),
     ]
     cells: list[tuple[str | Cell, ...]] = []
     for row in rows:
@@ -221,24 +193,10 @@ def _campaign_table(rows: Sequence[Record], screen: Screen, limit: float | None)
                 cell(row["at_worst"], percent),
                 cell(row["p_value"], ".2g"),
                 cell(row["effect_size"], "+.2f"),
-                *_judgement(row, limit),
+                *(judgement(row[name], english) for name in judged),
             )
         )
     return table(columns, cells, screen)
-
-
-def _judged(limit: float | None) -> list[Column]:
-    gate = [Column(f"limit {limit:.1%}", stacks=True)] if limit is not None else []
-    return [_VERDICT, *gate]
-
-
-def _judgement(row: Record, limit: float | None) -> list[Cell]:
-    texts = [row["verdict"], *([row["limit_verdict"] or "-"] if limit is not None else [])]
-    return [Cell(text, text, mark=text) for text in texts]
-
-
-def _as_published(value: float) -> str:
-    return f"{value:.{exact_decimals([value])}f}"
 
 
 def _notes(group: Sequence[Record], names: Sequence[str] = ()) -> list[str]:

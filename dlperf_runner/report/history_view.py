@@ -169,8 +169,9 @@ def about_changes(changes: Mapping[str, Sequence[ChangePoint]], screen: Screen =
     if not any(changes.values()):
         return ""
     text = (
-        f"Of cases that never changed, fewer than {LEVEL:.0%} are ever marked in 100 campaigns, if"
-        f" neighbouring campaigns correlate by at most {CORRELATION}; more if they correlate more."
+        f"A case that never changed has a chance below {LEVEL:.0%} of being marked within 100"
+        f" campaigns, if neighbouring campaigns correlate by at most {CORRELATION}; more if they"
+        " correlate more."
     )
     return "".join(f"{line}\n" for line in ["", *wrapped(text, screen.prose)])
 

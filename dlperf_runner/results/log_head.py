@@ -132,8 +132,9 @@ def check_network(
 
 @functools.cache
 def _plain(name: str) -> str:
-    """A name without what programs write differently: resnet50v1b for resnet50_v1b."""
-    return re.sub(r"[-_ ]", "", name.lower())
+    """A name without what programs write differently: resnet50v1b for resnet50_v1b, and llama8b for
+    llama-3.1-8b, which is the network of llama-3-8b and llama-8b."""
+    return re.sub(r"[-_ ]", "", re.sub(r"llama-?3([._]\d)?[-_ ]?(?=\d+b)", "llama", name.lower()))
 
 
 def same_network(a: str, b: str) -> bool:

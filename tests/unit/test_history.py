@@ -321,7 +321,7 @@ def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
 
 
 def test_history_says_up_to_which_correlation_its_marks_are_rarely_false(years: Path) -> None:
-    told = "fewer than 5% are ever marked in 100 campaigns, if neighbouring campaigns correlate by"
+    told = "below 5% of being marked within 100 campaigns, if neighbouring campaigns correlate by"
     for case in ([], ["--case", IDS[0]]):
         assert f"{told} at most 0.5; more" in " ".join(output("history", *case).split())
     # Where nothing is marked, nothing can be marked falsely.

@@ -7,7 +7,11 @@ import pytest
 from command_line import call
 from make_logs import ROOT
 
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.logs.mllog import MlperfLog
 from dlperf_runner.measure.numbering import LogLines, wrong_step
+from dlperf_runner.mlperf.round import measure_run
+from dlperf_runner.results.log_head import same_network
 
 LOGS = ROOT / "examples" / "logs"
 
@@ -17,6 +21,8 @@ def test_not_comparable_names_the_options_that_decide() -> None:
     assert "6 not comparable" in text
     options = re.findall(r"--condition (\S+)", text)
     assert options == ["accelerator=V100-SXM2-16GB", "data=real", "image_size=224"]
+    assert "if it ran so, it is comparable with --assume-published, or with --condition" in text
+    assert "6 reproduced" in call("compare", LOGS, "--assume-published").text
     given = [word for option in options for word in ("--condition", option)]
     assert "6 reproduced" in call("compare", LOGS, *given).text
     # A condition may be written as the table does.
@@ -47,6 +53,7 @@ def test_a_first_step_of_0_names_the_key_that_states_it(step: int, hint: str) ->
         (["archive"], "no campaign has been run below ./results"),
         (["list", "workload"], "did you mean workloads?"),
         (["init", "--from", "h10"], "did you mean h100?"),
+        (["bandwidth", "."], "expected logs of nccl-tests, found a directory"),
     ],
 )
 def test_errors_name_what_to_type_next(
@@ -57,3 +64,27 @@ def test_errors_name_what_to_type_next(
     assert wanted in error
     assert "found nothing" not in error
     assert "None" not in error
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "is_same"),
+    [
+        ("llama-3.1-8b", "llama-8b", True),
+        ("llama-3-8b", "Llama-3.1-8B", True),
+        ("llama3_8b", "llama-3.1-8b", True),
+        ("llama-3.1-70b", "llama-8b", False),
+        ("llama-2-7b", "llama-7b", False),
+    ],
+)
+def test_llama_has_one_network_in_all_programs(name: str, other: str, is_same: bool) -> None:
+    """MaxText, Megatron-LM and torchtitan write the same size of Llama 3 differently."""
+    assert same_network(name, other) == is_same
+
+
+def test_a_result_log_without_a_benchmark_says_what_it_lacks() -> None:
+    log = MlperfLog(global_batch_size=256, run_start_ms=0, run_stop_ms=1000)
+    with pytest.raises(UserError) as caught:
+        measure_run(log, "result_0.txt")
+    error = caught.value
+    assert (error.where, error.found) == ("result_0.txt", "no benchmark, 256, 1000 ms")
+    assert error.problem == "the log does not say what ran"

@@ -120,7 +120,7 @@ def test_a_run_that_ended_early_has_the_stated_steps(tmp_path: Path) -> None:
     lines = torchtitan(6000, world=8, steps=200)
     cut = next(n for n, line in enumerate(lines) if "step: 110 " in line)
     titan(tmp_path, lines[:cut])
-    assert "state its steps with --total-steps" in refusal(tmp_path / "logs")
+    assert "state its steps: --total-steps 100" in refusal(tmp_path / "logs")
     (case,) = summarized(tmp_path, "--total-steps", "100")
     assert (case["total_steps"], float(case["tokens_per_second_median"])) == ("100", 8 * 6000)
     assert "the log ends with step 100" in refusal(tmp_path / "logs", "--total-steps", "150")
