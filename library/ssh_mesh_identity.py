@@ -30,7 +30,7 @@ import pwd
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.selinux_labels import RELABEL
+from ansible.module_utils.whole_files import RELABEL
 
 KEY = re.compile(r"^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*$")
 MAX_BYTES = 1 << 16

@@ -22,8 +22,6 @@ DOCUMENTATION = {
             "Name of this node if it leaves the cluster. If other nodes have recorded that they use the home (C(.ssh/dlperf_nodes)), its "
             "C(authorized_keys) stays as it is."},
         "known_hosts": {"type": "path", "default": "/etc/ssh/ssh_known_hosts", "description": "File of the known hosts of all users."},
-        "options": {"type": "list", "elements": "str", "default": ["no-agent-forwarding", "no-port-forwarding", "no-X11-forwarding"], "description":
-            "Restrictions on a member's key."},
     },
 }  # fmt: skip
 
@@ -40,12 +38,11 @@ import re
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.selinux_labels import RELABEL
-from ansible.module_utils.whole_files import around_block, difference, with_block
+from ansible.module_utils.whole_files import RELABEL, around_block, difference, with_block
 
 MARKER = "dlperf_runner ssh_mesh"
 KEY = re.compile(r"^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*$")
-
+RESTRICTIONS = ["no-agent-forwarding", "no-port-forwarding", "no-X11-forwarding"]  # of a member's key
 
 # Root neither reads nor writes in another user's home, because it may contain links, blocking files or endless files.
 MAX_BYTES = 1 << 22
@@ -158,10 +155,10 @@ def known_hosts_block(members, lines):
     return block
 
 
-def authorized_keys_block(members, options, lines):
+def authorized_keys_block(members, lines):
     block, kept = [], keys_by_member(lines)
     everyone = sorted(set(address for member in members for address in member["addresses"]))
-    prefix = ",".join(['from="%s"' % ",".join(everyone)] + options)
+    prefix = ",".join(['from="%s"' % ",".join(everyone)] + RESTRICTIONS)
     for member in members:
         name = member["name"]
         keys = [member["public_key"]] if member["public_key"] else kept.get(name, [])
@@ -212,7 +209,7 @@ def main():
         authorized_keys = TextFile(module, os.path.join(user.pw_dir, ".ssh", "authorized_keys"), user.pw_name)
         others = others_in(module, authorized_keys)
     if user and not others:
-        authorized, diff = authorized_keys.update(lambda lines: authorized_keys_block(members, module.params["options"], lines))
+        authorized, diff = authorized_keys.update(lambda lines: authorized_keys_block(members, lines))
         diffs.append(diff)
     diffs = [diff for diff in diffs if diff]
     changed = user is None or bool(diffs)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible.module_utils import dnf_family, node_packages, openpgp_key, rpm_family, selinux_labels
+from ansible.module_utils import dnf_family, node_packages, openpgp_key, rpm_family, whole_files
 from standins import ansible_standin, computed, needed, program
 
 RPM = """\
@@ -216,7 +216,7 @@ def test_labels_are_restored_only_where_selinux_is_on(tmp_path: Path) -> None:
     told = tmp_path / "told"
     folder = program(tmp_path / "bin", "restorecon", f'echo "$@" >> {told}')
     enforce = tmp_path / "enforce"
-    script = selinux_labels.RELABEL.replace("/sys/fs/selinux/enforce", str(enforce))
+    script = whole_files.RELABEL.replace("/sys/fs/selinux/enforce", str(enforce))
     argv = ["sh", "-c", script, "sh", "/home/dlperf/.ssh"]
     environment = {"PATH": f"{folder}:/usr/bin:/bin"}
     subprocess.run(argv, check=True, env=environment)
