@@ -103,19 +103,19 @@ class _Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take --catalog behind the command, too."""
-        rest, own, words = [], [], iter(args)
+        rest, named, words = [], [], iter(args)
         for word in words:
             if word == "--":
                 rest += [word, *words]
             elif word == "--catalog":
-                own += [word, *islice(words, 1)]
-                if len(own) % 2:
+                named += [word, *islice(words, 1)]
+                if len(named) % 2:
                     ctx.fail("Option '--catalog' requires an argument.")
             elif word.startswith("--catalog="):
-                own += word.split("=", 1)
+                named += word.split("=", 1)
             else:
                 rest.append(word)
-        return super().parse_args(ctx, [*own, *rest])
+        return super().parse_args(ctx, [*named, *rest])
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -52,7 +52,7 @@ def command(
     from ..report.compare_text import render_spreads, spread_records
 
     parse_wait(chosen.wait)
-    found = distinct_campaigns(directories or [], campaigns)
+    folders = distinct_campaigns(directories or [], campaigns)
     if campaigns is None:
         refuse_choice(chosen.choice, parse_choice({}))
     else:
@@ -62,11 +62,13 @@ def command(
             wait=chosen.wait,
             say=print_note,
         )
-        found = run_missing(found, campaigns, more)
-    measured, problems = measure_directories(found)
+        folders = run_missing(folders, campaigns, more)
+    measured, problems = measure_directories(folders)
     path = save_spreads(measured) if measured.spreads else None
     if as_json:
-        print_json({"campaigns": [str(d) for d in found], "cases": list(spread_records(measured))})
+        print_json(
+            {"campaigns": [str(d) for d in folders], "cases": list(spread_records(measured))}
+        )
     else:
         print(render_spreads(measured, screen()), end="")
         if path is not None:
@@ -79,32 +81,32 @@ def distinct_campaigns(directories: Iterable[Path], wanted: int | None) -> list[
 
     Raises UserError if one is named twice, or if there are or will be too few.
     """
-    found: list[Path] = []
+    folders: list[Path] = []
     for directory in directories:
-        if directory.resolve() in found:
+        if directory.resolve() in folders:
             raise UserError("a campaign is named twice", where=str(directory))
-        found.append(directory.resolve())
-    number = len(found) if wanted is None else wanted
-    if number < max(LEAST_CAMPAIGNS, len(found)):
+        folders.append(directory.resolve())
+    number = len(folders) if wanted is None else wanted
+    if number < max(LEAST_CAMPAIGNS, len(folders)):
         raise UserError(
             "too few campaigns for a spread",
             where="aa" if wanted is None else "--campaigns",
-            expected=f"at least {max(LEAST_CAMPAIGNS, len(found))}",
+            expected=f"at least {max(LEAST_CAMPAIGNS, len(folders))}",
             found=str(number),
             hint="dlperf aa CAMPAIGN CAMPAIGN CAMPAIGN, or dlperf aa --campaigns 3 --model NAME",
         )
-    return found
+    return folders
 
 
 def run_missing(
-    found: Sequence[Path], wanted: int, run: Callable[[], tuple[Path, list[str]]]
+    folders: Sequence[Path], wanted: int, run: Callable[[], tuple[Path, list[str]]]
 ) -> list[Path]:
     """Run campaigns, one after the other, until there are as many as wanted.
 
     `run` runs a new campaign, and returns its directory and what went wrong. Raises UserError if a
     run of a campaign is not done; that campaign and those before it are kept.
     """
-    directories = list(found)
+    directories = list(folders)
     while len(directories) < wanted:
         directory, problems = run()
         directories.append(directory)

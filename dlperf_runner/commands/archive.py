@@ -42,7 +42,7 @@ def command(
 
 @dataclass(frozen=True)
 class Archived:
-    """How many files were compressed, and their bytes before and now."""
+    """The number of compressed files, and their bytes before and now."""
 
     files: int
     before: int
@@ -54,7 +54,7 @@ def archive(directory: Path) -> Archived:
     not the one that the manifest records."""
     manifest = read(directory)
     recorded = manifest.files if manifest else {}
-    found = []
+    paths = []
     for path in list(_files(directory)):
         name = path.relative_to(directory).as_posix()
         if (sealed := recorded.get(name)) and not is_digest(path, sealed.digest):
@@ -65,8 +65,8 @@ def archive(directory: Path) -> Archived:
                 hint="summarize --verify lists all changes",
             )
         before = path.stat().st_size
-        found.append((before, _compressed(path).stat().st_size))
-    return Archived(len(found), sum(b for b, _ in found), sum(n for _, n in found))
+        paths.append((before, _compressed(path).stat().st_size))
+    return Archived(len(paths), sum(b for b, _ in paths), sum(n for _, n in paths))
 
 
 def _files(directory: Path) -> Iterator[Path]:

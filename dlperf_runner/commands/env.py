@@ -103,7 +103,7 @@ class WantedEnvironment:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """How an environment gets its Python: one of the site by its path, or a copy of its own."""
+    """The Python of an environment: one of the site by its path, or a copy of its own."""
 
     path: str = ""
     is_own: bool = False
@@ -136,14 +136,14 @@ def _wanted(name: str, stack: str, mirror: str) -> WantedEnvironment:
     """The environment of a framework, or of one of its flavors, such as mxnet-mkl."""
     catalog = load_catalog()
     catalog.stack(stack, "--stack")
-    found = {
-        known: (framework, environment)
+    environments = {
+        key: (framework, environment)
         for framework in catalog.frameworks.values()
-        for known, environment in framework.environments_on(stack).items()
+        for key, environment in framework.environments_on(stack).items()
     }
-    if name in catalog.frameworks and name not in found:
+    if name in catalog.frameworks and name not in environments:
         raise UserError(catalog.frameworks[name].why_not(stack), where="--stack", found=stack)
-    framework, environment = lookup("environment", name, found, f"NAME on {stack}")
+    framework, environment = lookup("environment", name, environments, f"NAME on {stack}")
     if environment.python is None or environment.requirements is None:
         raise UserError(
             f"{name} on {stack} exists only as an image", where=name, hint="run it in a container"
@@ -158,7 +158,7 @@ def _wanted(name: str, stack: str, mirror: str) -> WantedEnvironment:
 
 
 def _needs_more(framework: Framework, environment: Environment) -> str:
-    """What wheels alone do not bring; empty if they bring everything."""
+    """The parts that wheels alone do not bring; empty if they bring everything."""
     if environment.apt_packages:
         return f"it needs packages of the distribution: {', '.join(environment.apt_packages)}"
     if environment.operator_wheels:
@@ -227,8 +227,8 @@ def _site_python(uv: str, wanted: WantedEnvironment, interpreter: Interpreter) -
     if interpreter.is_own:
         return ""
     if not interpreter.path:
-        found = _started([uv, "python", "find", "--system", "--no-managed-python", wanted.python])
-        return found.stdout.strip() if found.returncode == 0 else ""
+        search = _started([uv, "python", "find", "--system", "--no-managed-python", wanted.python])
+        return search.stdout.strip() if search.returncode == 0 else ""
     code = "import sys; print(*sys.version_info[:3], sep='.')"
     version = _run([interpreter.path, "-c", code]).strip()
     if not takes(wanted.python, version):
@@ -244,9 +244,10 @@ def _site_python(uv: str, wanted: WantedEnvironment, interpreter: Interpreter) -
 
 def takes(versions: str, version: str) -> bool:
     """True if a version of Python is among those of the catalogue, such as >=3.11,<3.15."""
-    own, bounds = _minor(version), versions.split(",")
+    minor, bounds = _minor(version), versions.split(",")
     return all(
-        own >= _minor(bound) if bound.startswith(">=") else own < _minor(bound) for bound in bounds
+        minor >= _minor(bound) if bound.startswith(">=") else minor < _minor(bound)
+        for bound in bounds
     )
 
 
@@ -272,19 +273,19 @@ def _own_python(uv: str, wanted: WantedEnvironment, directory: Path) -> None:
 def _unpacked_python(downloads: Path) -> Path:
     """The Python that uv has unpacked there. `uv python find` may name another one: that of the
     active virtual environment, which must stay where it is."""
-    found = [
+    programs = [
         program
         for program in downloads.glob("*/bin/python3.*")
         if re.fullmatch(r"python3\.\d+", program.name) and not program.parents[1].is_symlink()
     ]
-    if len(found) != 1:
+    if len(programs) != 1:
         raise UserError(
             "uv has not unpacked one Python",
             where=str(downloads),
             expected="one directory with bin/python3.N",
-            found=", ".join(map(str, found)) or "none",
+            found=", ".join(map(str, programs)) or "none",
         )
-    return found[0]
+    return programs[0]
 
 
 def _try(wanted: WantedEnvironment, directory: Path) -> None:
@@ -346,21 +347,21 @@ def _exchange(staging: Path, place: Path, wanted: WantedEnvironment) -> None:
 
 
 def _uv() -> str:
-    beside = Path(sys.executable).with_name("uv")
-    found = str(beside) if beside.is_file() else shutil.which("uv")
-    if found is None:
+    neighbour = Path(sys.executable).with_name("uv")
+    path = str(neighbour) if neighbour.is_file() else shutil.which("uv")
+    if path is None:
         raise UserError("uv is missing", expected="uv on PATH", hint="pip install uv")
-    return found
+    return path
 
 
 def _started(
     argv: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     settings = {"UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "UV_PYTHON_DOWNLOADS": "never"}
     return subprocess.run(
         argv,
-        env={**own, **settings, **(environment or {})},
+        env={**variables, **settings, **(environment or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -59,9 +59,9 @@ def command(
         cases = {name: cases[name]}
     changes = {
         name: history_view.explained(
-            of, change_points([point["samples_per_second_median"] for point in of])
+            points, change_points([point["samples_per_second_median"] for point in points])
         )
-        for name, of in followed(cases.items(), len(cases), "looking for changes")
+        for name, points in followed(cases.items(), len(cases), "looking for changes")
     }
     for name in list(cases):
         cases[name], changes[name] = history_view.since(cases[name], changes[name], start)

@@ -25,8 +25,8 @@ FOLDER = "workloads"
 
 
 class Question(NamedTuple):
-    """What must be known of a workload: the option that states it, its text, and the name of its
-    value. Only those without a default are asked for."""
+    """A fact about a workload: its option, text, and the name of its value. Only those without a
+    default are asked for."""
 
     name: str
     text: str
@@ -132,8 +132,10 @@ def command(values: Mapping[str, str], files: Files = None) -> None:
     if folder is None:
         folder = Path(typer.prompt("The folder of your catalogue", default="catalog")).absolute()
     while left:
-        known = choices(left[0].name, folder)
-        text = f"{left[0].text} ({', '.join(known)})" if 0 < len(known) <= _FEW else left[0].text
+        answers = choices(left[0].name, folder)
+        text = (
+            f"{left[0].text} ({', '.join(answers)})" if 0 < len(answers) <= _FEW else left[0].text
+        )
         given[left[0].name] = typer.prompt(
             text,
             default=left[0].default or None,
@@ -150,9 +152,9 @@ def command(values: Mapping[str, str], files: Files = None) -> None:
 
 def checked(name: str, folder: Path, answer: str) -> str:
     """An answer as it is. Raises the error after which a terminal is asked again."""
-    known = choices(name, folder)
-    if known and answer not in known:
-        raise typer.BadParameter(str(unknown_name("answer", answer, known)))
+    answers = choices(name, folder)
+    if answers and answer not in answers:
+        raise typer.BadParameter(str(unknown_name("answer", answer, answers)))
     if name == "name" and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", answer):
         raise typer.BadParameter(
             "a name has letters, digits, dots and hyphens, and begins with none of these two"

@@ -65,7 +65,7 @@ def command(
 
 
 def rehearse(options: Sequence[str]) -> Mapping[str, Any]:
-    """What the playbook would change (`changes` by node), and why it refuses nodes (`failures`)."""
+    """The changes that the playbook would make, by node, and why it refuses nodes (`failures`)."""
     print_note("Looking for what would change on each node. Nothing changes yet.")
     with tempfile.TemporaryDirectory(prefix="dlperf-rehearsal-") as folder:
         path = Path(folder) / "changes.json"

@@ -172,7 +172,7 @@ def make_report(
 
 @dataclass(frozen=True)
 class _Material:
-    """What a document is made of. Its figures can be drawn before the document is there."""
+    """The parts of a document. Its figures can be drawn before the document is complete."""
 
     campaigns: Sequence[Campaign]
     cases: tuple[dict[str, Any], ...]
@@ -254,21 +254,21 @@ def _campaigns(
     names = [name_of(directory) for directory in directories]
     stated = of_each(directories, statements or NOTHING)
     of_others: dict[str, str] = {}  # the names of campaigns by their logs
-    for (directory, own), name in zip(stated, names, strict=True):
+    for (directory, statement), name in zip(stated, names, strict=True):
         results = load_results(
-            directory, models, statements=own, with_series=True, progress=reading_logs
+            directory, models, statements=statement, with_series=True, progress=reading_logs
         )
         shown = name if names.count(name) == 1 else str(directory)
         table = summarize(results.frame)
         cases = records(table)
         # The report has a separate table of runs that were not counted.
-        said = [note for note in results.notes if not note.startswith("not counted: ")]
+        more = [note for note in results.notes if not note.startswith("not counted: ")]
         copied = dict.fromkeys(of_others[log] for log in results.logs if log in of_others)
-        said += [f"some logs are copies of those of {other}" for other in copied]
+        more += [f"some logs are copies of those of {other}" for other in copied]
         of_others |= dict.fromkeys(results.logs, shown)
         recorded = read_campaign_record(directory)
         calculated = (*case_notes(results.frame, cases), *notes_on(cases, results))
-        notes = (*recorded.notes, *calculated, *said)
+        notes = (*recorded.notes, *calculated, *more)
         yield Campaign(shown, results, table, recorded, notes)
 
 
@@ -306,8 +306,8 @@ def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[s
     for campaign in campaigns:
         if len(campaign.table):
             results = campaign.results
-            known = read_conditions(results.counted, results.models, rule, stated)
-            table = compare_published(results.frame, known, rule=rule, table=campaign.table)
+            conditions = read_conditions(results.counted, results.models, rule, stated)
+            table = compare_published(results.frame, conditions, rule=rule, table=campaign.table)
             yield campaign.name, table
 
 
@@ -372,9 +372,9 @@ def _former_plots(output_dir: Path, inside: Path) -> set[Path]:
         names = list(json.loads(read_bytes(output_dir / "results.json", inside))["plots"])
     except (OSError, ValueError, KeyError, TypeError):
         return set()
-    own = [name for name in names if isinstance(name, str) and re.fullmatch(r"[\w.+-]+", name)]
+    stems = [name for name in names if isinstance(name, str) and re.fullmatch(r"[\w.+-]+", name)]
     return {
-        output_dir / "plots" / f"{name}.{kind}" for name in own for kind in ("svg", "png", "pdf")
+        output_dir / "plots" / f"{name}.{kind}" for name in stems for kind in ("svg", "png", "pdf")
     }
 
 

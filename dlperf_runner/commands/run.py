@@ -91,10 +91,10 @@ def command(
     if live:
         from ..live.command import announce_page
     around = announce_page if live else nullcontext
-    if own := jobs.campaign(chosen, campaign, resume, policy):
+    if job_campaign := jobs.campaign(chosen, campaign, resume, policy):
         from ..control.scheduled import run as run_jobs
 
-        directory = own
+        directory = job_campaign
         with lock.held(directory), around(directory):
             if retry_failed:
                 campaigns.retry_failed_runs(directory)

@@ -234,19 +234,19 @@ def _verify(
         allowed_signers=allowed_signers,
         progress=reading_logs,
     )
-    found = result.differences
+    differences = result.differences
     if as_json:
         problems = [str(problem) for problem in result.problems]
-        document = {"differences": found, "notes": result.notes, "problems": problems}
+        document = {"differences": differences, "notes": result.notes, "problems": problems}
         print_json(document)
     else:
-        for sentence in (*result.notes, *found):
+        for sentence in (*result.notes, *differences):
             print(sentence)
-        end = counted(len(found), "difference")
-        print(end if found else "everything that was compared is as it was recorded")
+        end = counted(len(differences), "difference")
+        print(end if differences else "everything that was compared is as it was recorded")
     print_errors(result.problems)
-    if found or result.problems:
-        raise typer.Exit(1 if found else 2)
+    if differences or result.problems:
+        raise typer.Exit(1 if differences else 2)
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class SummaryResult:
         from ..report.case_tables import render
         from ..report.terminal import Screen
 
-        screen = Screen.of(sys.stdout)
+        screen = Screen.from_stream(sys.stdout)
         views = [view.render(screen).rstrip("\n") + "\n" for view in self.views]
         has_runs = self.cases or self.notes or not views
         return "\n".join([render(self.cases, self.notes, screen)] * bool(has_runs) + views)
@@ -312,13 +312,13 @@ def summarize(
         views = _views(results.skipped, models)
     cases, notes, files = documents(results, models)
     place = output_dir or destination(sources)
-    own = source_document(sources) if output_dir is None else {}
+    source = source_document(sources) if output_dir is None else {}
     paths: list[Path] = []
     unwritten = None
     if views and not (results.runs or results.problems):
         notes = []  # no result is one of a training run
     elif results.counted or not readable_json(place / "summary.json").get("cases"):
-        paths, unwritten = _written(place, output_dir or guarded(sources), files | own)
+        paths, unwritten = _written(place, output_dir or guarded(sources), files | source)
     else:
         notes.append(f"the earlier results in {place} are kept, because no run could be counted")
     if results.problems:

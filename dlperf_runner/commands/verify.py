@@ -83,14 +83,14 @@ def verify(
     directory = sources[0]
     models = catalogued(sources) if models is None else models
     place = output_dir or destination(sources)
-    found: list[str] = []
+    differences: list[str] = []
     notes: list[str] = []
     problems: list[UserError] = []
     try:
         for each, name in _manifests(home(directory), home(place)).items():
             for differs, sentence in check_manifest(each, allowed_signers):
-                (found if differs else notes).append(f"{name}{sentence}")
-        found += against_plan(directory)
+                (differences if differs else notes).append(f"{name}{sentence}")
+        differences += against_plan(directory)
         recorded = read(directory) if is_campaign(directory) else None
         if recorded is None or (place / "summary.json").exists():
             read_logs = partial(
@@ -103,16 +103,16 @@ def verify(
                 with_others=True,
             )
             # Files that are as the manifest has them may lack the columns of later versions.
-            sealed = not found and (home(place) / FILE).exists()
-            found += _against_logs(read_logs, place, history, models, problems, notes, sealed)
+            sealed = not differences and (home(place) / FILE).exists()
+            differences += _against_logs(read_logs, place, history, models, problems, notes, sealed)
         else:
             notes.append("no results to compare with the logs")
     except UserError as error:
-        if not found:
+        if not differences:
             raise
         problems.append(error)
-    found, notes = ([*dict.fromkeys(map(printable, texts))] for texts in (found, notes))
-    return Verification(found, problems, notes)
+    differences, notes = ([*dict.fromkeys(map(printable, texts))] for texts in (differences, notes))
+    return Verification(differences, problems, notes)
 
 
 def _refuse_part(path: Path) -> None:
@@ -134,11 +134,11 @@ def _manifests(source: Path, results: Path) -> dict[Path, str]:
 
     Without a campaign, a report has a manifest of its own.
     """
-    found = {results: ""}
+    prefixes = {results: ""}
     if is_campaign(source):
-        found[source] = ""
+        prefixes[source] = ""
     reports = (place / "report" for place in (results, source))
-    return found | {place: "report/" for place in reports if (place / FILE).is_file()}
+    return prefixes | {place: "report/" for place in reports if (place / FILE).is_file()}
 
 
 def _against_logs(
@@ -183,10 +183,10 @@ def _against_logs(
     else:
         differing = missing + differing
     yield from differing
-    told = {sentence.partition(":")[0] for sentence in differing}
+    names = {sentence.partition(":")[0] for sentence in differing}
     stale = {path.name for path in place.glob("bz*_result.json")} - files.keys()
     yield from (f"{name}: the logs give no such file" for name in sorted(stale))
-    yield from against_content(place, {n: text for n, text in files.items() if n not in told})
+    yield from against_content(place, {n: text for n, text in files.items() if n not in names})
     for differs, sentence in against_report(results.directory, models):
         if differs and not (sealed and missing):
             yield sentence
@@ -266,13 +266,13 @@ def _compared(
 ) -> Iterator[str]:
     """The differences between two lists of rows in the columns of both, regardless of their
     order."""
-    columns, known = _columns(computed or recorded), _columns(recorded)
-    columns = [column for column in columns if not recorded or column in known]
+    columns, present = _columns(computed or recorded), _columns(recorded)
+    columns = [column for column in columns if not recorded or column in present]
     key = [name for name in key if name in columns]
     before, after = _keyed(recorded, key, columns), _keyed(computed, key, columns)
     for row in (*before, *(row for row in after if row not in before)):
-        told = dict(zip(key, row[:-1], strict=True))
-        title = _title(told)
+        key_values = dict(zip(key, row[:-1], strict=True))
+        title = _title(key_values)
         if row not in after:
             yield f"{name}: {title}: recorded, but not in the logs"
         elif row not in before:
@@ -282,13 +282,13 @@ def _compared(
                 old, new = before[row].get(column), after[row].get(column)
                 if old == new:
                     continue
-                about = _title({**told, "metric": ""}) if column == _DIGEST else title
+                about = _title({**key_values, "metric": ""}) if column == _DIGEST else title
                 yield f"{name}: {about}: {column} is {_shown(old)}, but {_shown(new)} in the logs"
 
 
 def _missing(name: str, recorded: Sequence[Record], computed: Sequence[Record]) -> list[str]:
-    known = _columns(recorded)
-    columns = [column for column in _columns(computed) if recorded and column not in known]
+    present = _columns(recorded)
+    columns = [column for column in _columns(computed) if recorded and column not in present]
     return [f"{name}: column {column} is missing" for column in columns]
 
 
@@ -315,13 +315,13 @@ def _keyed(
     rows: Sequence[Record], key: Sequence[str], columns: Sequence[str]
 ) -> dict[tuple[str, ...], Record]:
     """The rows by key. The last part of the key numbers rows that are otherwise equal in it."""
-    found: dict[tuple[str, ...], Record] = {}
+    by_key: dict[tuple[str, ...], Record] = {}
     seen: Counter[tuple[str, ...]] = Counter()
     for row in sorted(rows, key=lambda row: [_shown(row.get(column)) for column in columns]):
         texts = tuple("" if row.get(part) is None else str(row.get(part)) for part in key)
-        found[(*texts, str(seen[texts]))] = row
+        by_key[(*texts, str(seen[texts]))] = row
         seen[texts] += 1
-    return found
+    return by_key
 
 
 def _shown(value: object) -> str:
@@ -414,4 +414,4 @@ def against_report(directory: Path, models: Sequence[Model] | None) -> Iterator[
     except UserError as error:
         yield True, f"report/results.json: {error.problem}"
     else:
-        yield from ((True, f"report/{told}") for told in against_content(place, computed))
+        yield from ((True, f"report/{sentence}") for sentence in against_content(place, computed))

@@ -33,8 +33,8 @@ def write(campaigns: Sequence[ExportedCampaign], directory: Path) -> str:
     client = MlflowClient(tracking_uri=address)
     pairs = [(campaign, case) for campaign in campaigns for case in campaign.cases]
     new = [pair for pair in pairs if _add(client, place, *pair)]
-    known = f", {len(pairs) - len(new)} were there" if len(new) < len(pairs) else ""
-    return f"{counted(len(new), 'run')} added{known}; mlflow ui --backend-store-uri {address}"
+    present = f", {len(pairs) - len(new)} were there" if len(new) < len(pairs) else ""
+    return f"{counted(len(new), 'run')} added{present}; mlflow ui --backend-store-uri {address}"
 
 
 def _add(client: Any, place: Path, campaign: ExportedCampaign, case: ExportedCase) -> bool:
@@ -61,9 +61,9 @@ def _add(client: Any, place: Path, campaign: ExportedCampaign, case: ExportedCas
 
 
 def _experiment(client: Any, place: Path, name: str) -> str:
-    found = client.get_experiment_by_name(name)
-    if found is not None:
-        return str(found.experiment_id)
+    experiment = client.get_experiment_by_name(name)
+    if experiment is not None:
+        return str(experiment.experiment_id)
     return str(client.create_experiment(name, artifact_location=(place / "artifacts").as_uri()))
 
 

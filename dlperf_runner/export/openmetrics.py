@@ -66,17 +66,17 @@ def _mixed_up(campaigns: Sequence[ExportedCampaign]) -> set[tuple[int, int]]:
 def _samples(campaigns: Sequence[ExportedCampaign]) -> Iterator[_Sample]:
     mixed_up = _mixed_up(campaigns)
     for n, campaign in enumerate(campaigns):
-        time, own = campaign.created.timestamp(), (("campaign", campaign.name),)
+        time, campaign_label = campaign.created.timestamp(), (("campaign", campaign.name),)
         yield _Sample(
             "campaign_created_timestamp_seconds",
             "seconds",
             "When the campaign was made.",
-            (*own, ("tags", ",".join(campaign.tags))),
+            (*campaign_label, ("tags", ",".join(campaign.tags))),
             time,
             time,
         )
         for state, runs in campaign.states.items():
-            labels = (*own, ("state", state))
+            labels = (*campaign_label, ("state", state))
             yield _Sample("campaign_runs", "", "Runs by state.", labels, time, runs)
         for m, case in enumerate(campaign.cases):
             # Every sample of a metric has the same labels.

@@ -56,10 +56,10 @@ def completes(kind: str | Callable[[], Iterable[str]]) -> Callable[[str], list[s
     def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
         try:
-            known = sorted(set(_names(kind) if isinstance(kind, str) else kind()))
+            names = sorted(set(_names(kind) if isinstance(kind, str) else kind()))
         except Exception:  # a shell cannot show errors during completion
             return []
-        return [before + comma + name for name in known if name.startswith(last)]
+        return [before + comma + name for name in names if name.startswith(last)]
 
     return complete
 
@@ -335,9 +335,9 @@ def _with_options(
         command(first(given), **values)
 
     types = get_type_hints(command, include_extras=True)
-    _, *own = inspect.signature(command).parameters.values()
-    own = [keyword(item.name, types[item.name], item.default) for item in own]
-    parameters = [*options, *own, *last]
+    _, *others = inspect.signature(command).parameters.values()
+    others = [keyword(item.name, types[item.name], item.default) for item in others]
+    parameters = [*options, *others, *last]
     # Typer reads both.
     vars(wrapped)["__signature__"] = inspect.Signature(parameters)
     wrapped.__annotations__ = {item.name: item.annotation for item in parameters}
@@ -384,4 +384,4 @@ def screen() -> Screen:
     """The terminal or pipe that standard output is."""
     from ..report.terminal import Screen
 
-    return Screen.of(sys.stdout)
+    return Screen.from_stream(sys.stdout)

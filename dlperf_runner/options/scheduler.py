@@ -70,7 +70,7 @@ class Scheduled:
     def planned(
         self, chosen: Chosen, planned_nodes: int = 0
     ) -> tuple[Choice, tuple[Node, ...], SchedulerSettings]:
-        """What is planned on the scheduler's nodes, and how its jobs are made."""
+        """The plan on the scheduler's nodes, and how its jobs are made."""
         from ..control.scheduled import in_order_of_jobs
 
         names = ("inventory", "limit", "wait")
@@ -132,7 +132,9 @@ _FILE = Annotated[
 def _of_jobs() -> dict[str, inspect.Parameter]:
     """The options of the schedulers' jobs, by name."""
     options: dict[str, inspect.Parameter] = {}
-    for name, metavar, words in (each for own in schedulers().values() for each in own.options):
+    for name, metavar, words in (
+        each for scheduler in schedulers().values() for each in scheduler.options
+    ):
         shown = option(f"--{name}", words, metavar or None, _GROUP)
         kind, default = (str, "") if metavar else (bool, False)
         options.setdefault(name, keyword(name, Annotated[kind, shown], default))

@@ -45,7 +45,7 @@ _PERCENT = "0.0%"
 
 
 def group_title(case: Case, t: Labels) -> str:
-    """What a table is about, as `summarize` says it, and the campaign where there are several."""
+    """The title of a table as `summarize` prints it, with the campaign where there are several."""
     size = None if is_bandwidth(case) else value_text(case["batch_size_per_device"])
 
     def named(key: str, name: str | None) -> str | None:
@@ -191,7 +191,7 @@ def _decimals(group: Sequence[Case]) -> int:
 
 
 def _note(group: Sequence[Case], t: Labels) -> str:
-    """What base the speed-ups have, and how much the intervals cover."""
+    """The base of the speed-ups, the coverage of the intervals, and the estimators."""
     parts = []
     bases = {case.get("base_case") for case in group if case["speedup"] is not None}
     for case in group:
@@ -222,7 +222,7 @@ def _note(group: Sequence[Case], t: Labels) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """How fast it is and how it scales, in a few words, and how sure that is."""
+    """Speed and scaling in a few words, and how sure they are."""
 
     head: str
     rest: str
@@ -233,7 +233,7 @@ class Answer:
 
 
 def machine(case: Case, t: Labels) -> str:
-    """What a case ran on, as far as it is known."""
+    """The accelerator and the driver of a case, as far as its logs say."""
     driver = t("of_driver", name=case["driver"]) if case["driver"] else None
     return t("comma").join(filter(None, (case["accelerator"], driver)))
 
@@ -243,8 +243,8 @@ def answers(
 ) -> Iterator[Answer]:
     """One per framework and model: its fastest case on the most devices, and what was made of
     `verdicts`, which are rows of compare_published. `dates` are by the campaign of a case."""
-    for (framework, model), own in grouped(all_cases, itemgetter("framework", "model")).items():
-        best = max(own, key=lambda case: (case["world_size"], case["samples_per_second_median"]))
+    for (framework, model), group in grouped(all_cases, itemgetter("framework", "model")).items():
+        best = max(group, key=lambda case: (case["world_size"], case["samples_per_second_median"]))
         head = t(
             "answer",
             framework=" ".join(filter(None, (framework, best["framework_version"]))),
@@ -258,9 +258,9 @@ def answers(
             base = best.get("base_case") or "1n1g"
             times = speedup(best["speedup"])
             head += t("answer_speedup", speedup=times, base=base, efficiency=percent)
-        found = [row for row in verdicts if (row["framework"], row["model"]) == (framework, model)]
-        known = filter(None, (machine(best, t), dates.get(best["campaign"])))
-        rest = t("separator").join((*known, *_details(best, own, found, t)))
+        judged = [row for row in verdicts if (row["framework"], row["model"]) == (framework, model)]
+        facts = filter(None, (machine(best, t), dates.get(best["campaign"])))
+        rest = t("separator").join((*facts, *_details(best, group, judged, t)))
         yield Answer(head, rest, t("sentences", first=head, second=rest))
 
 
@@ -321,13 +321,13 @@ def side_by_side(all_cases: Sequence[Case], t: Labels) -> Iterator[Table]:
     precision that was measured of more than one."""
     together = grouped(all_cases, itemgetter("family", "precision", "unit"))
     number = 0
-    for (family, precision, unit), own in together.items():
-        groups = grouped(own, itemgetter("framework", "campaign", *GROUP))
+    for (family, precision, unit), alike_cases in together.items():
+        groups = grouped(alike_cases, itemgetter("framework", "campaign", *GROUP))
         if len({key[0] for key in groups}) < 2:
             continue
         number += 1
         heading = t("beside", model=family, precision=precision, unit=unit)
-        yield _beside(number, heading, list(groups.values()), unit, t)
+        yield _side_by_side(number, heading, list(groups.values()), unit, t)
 
 
 def _place(case: Case) -> tuple[int, int, int]:
@@ -335,7 +335,7 @@ def _place(case: Case) -> tuple[int, int, int]:
     return case["world_size"], case["nodes"], case["nvlink_domains"] or 0
 
 
-def _beside(
+def _side_by_side(
     number: int, heading: str, groups: Sequence[Sequence[Case]], unit: str, t: Labels
 ) -> Table:
     names = line_names(groups)
@@ -572,7 +572,7 @@ _PARTS = ("computation", "waiting", "communication")
 
 
 def has_parts(group: Sequence[Case]) -> bool:
-    """Whether the logs of a case on several devices say where the time goes."""
+    """True if the logs of a case on several devices say where the time goes."""
     return any(case["world_size"] > 1 and step_parts(case) for case in group)
 
 
@@ -621,7 +621,7 @@ def time_tables(groups: Sequence[Sequence[Case]], t: Labels) -> Iterator[Table]:
 
 
 def _share(case: Case, bandwidth: Mapping[str, float]) -> float | None:
-    """What the all-reduce of the gradients reached of the campaign's nccl-allreduce."""
+    """The share of the campaign's nccl-allreduce that the all-reduce of the gradients reached."""
     reached, measured = case.get(ALL_REDUCE_BUS), bandwidth.get(topology_text(case))
     return reached / measured if reached and measured else None
 
@@ -649,8 +649,7 @@ def _time_row(
 def _paragraph(
     case: Case, parts: StepParts | None, bandwidth: Mapping[str, float], t: Labels
 ) -> str:
-    """What is known of a case on several nodes, and which part was not measured; empty if nothing
-    is known."""
+    """The measured parts of a case on several nodes, and which were not measured."""
     topology, sentences = topology_text(case), []
     if parts is not None:
         shares = {name: f"{getattr(parts, name) / parts.step:.1%}" for name in _PARTS}
@@ -673,7 +672,7 @@ def _paragraph(
     if waited is not None:
         sentences.append(t("time_input", topology=topology, share=f"{waited:.1%}"))
     missing = {"time_no_parts": parts, "time_no_input": waited}
-    sentences += [t(label, topology=topology) for label, known in missing.items() if known is None]
+    sentences += [t(label, topology=topology) for label, value in missing.items() if value is None]
     return t("between_sentences").join(sentences)
 
 

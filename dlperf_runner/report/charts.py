@@ -235,13 +235,13 @@ def _layers(
         unseen = {"type": "point", "strokeOpacity": 0, "strokeWidth": 10}
         yield _layer("series", unseen, points, hint)
     if "measured" in kinds:
-        known = {"filter": "isValid(datum.low)"}
+        with_interval = {"filter": "isValid(datum.low)"}
         low, high = ({"field": end, "type": "quantitative"} for end in ("low", "high"))
         whole = {"y": low, "y2": {"field": "high"}}
-        yield _layer("measured", {"type": "rule", "strokeWidth": 1.5}, whole, known)
+        yield _layer("measured", {"type": "rule", "strokeWidth": 1.5}, whole, with_interval)
         for end in (low, high):
             cap = {"type": "point", "shape": "stroke", "size": 100, "strokeWidth": 1.5}
-            yield _layer("measured", cap, {"y": end}, known)
+            yield _layer("measured", cap, {"y": end}, with_interval)
         yield _line("measured", dashes)
         yield _layer("measured", {"type": "point", "strokeWidth": 0}, points)
     if "published" in kinds:
@@ -369,13 +369,12 @@ def draw(chart: Chart) -> Picture:
 
 
 def has_chinese_font() -> bool:
-    """Whether this machine has Chinese letters: without, all look alike."""
+    """True if this machine has Chinese letters: without, all look alike."""
     return look_different("\u6bd4", "\u901f")
 
 
 def look_different(one: str, other: str) -> bool:
-    """Whether two letters are not the same picture in the fonts of charts. Without a font that this
-    machine has, vl-convert draws nothing."""
+    """True if two letters are different pictures in the fonts of charts."""
     import vl_convert
 
     text = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">'

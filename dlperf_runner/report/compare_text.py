@@ -321,11 +321,11 @@ def spread_records(measured: MeasuredSpreads) -> Iterator[dict[str, Any]]:
 
 
 def about_spread(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What is known of the spread between campaigns, for the compared cases."""
-    known = [row for row in rows if row["between_campaigns"] is not None]
-    for number in sorted({row["between_campaigns_of"] for row in known}):
+    """The spread between campaigns, measured or unknown, for the compared cases."""
+    measured = [row for row in rows if row["between_campaigns"] is not None]
+    for number in sorted({row["between_campaigns_of"] for row in measured}):
         spreads = [
-            row["between_campaigns"] for row in known if row["between_campaigns_of"] == number
+            row["between_campaigns"] for row in measured if row["between_campaigns_of"] == number
         ]
         low, high = f"{min(spreads):.2%}", f"{max(spreads):.2%}"
         yield (
@@ -333,7 +333,7 @@ def about_spread(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f" campaigns: {low if low == high else f'{low} to {high}'}, measured with {number}"
             " campaigns."
         )
-    if unknown := len(rows) - len(known):
+    if unknown := len(rows) - len(measured):
         yield (
             f"The spread between campaigns is unknown for {counted(unknown, 'case')}: the same code"
             " may differ by more from day to day than within a campaign. `dlperf aa` measures it."
@@ -432,10 +432,10 @@ def render(suite: str, tests: Sequence[JUnitCase]) -> str:
     for test in tests:
         names = {"name": for_xml(test.name), "classname": for_xml(test.classname), "time": "0"}
         case = ET.SubElement(element, "testcase", names)
-        known = {key: value for key, value in test.properties.items() if value is not None}
-        if known:
+        values = {key: value for key, value in test.properties.items() if value is not None}
+        if values:
             properties = ET.SubElement(case, "properties")
-            for key, value in known.items():
+            for key, value in values.items():
                 pair = {"name": for_xml(key), "value": for_xml(str(value))}
                 ET.SubElement(properties, "property", pair)
         if test.result != "passed":

@@ -1,4 +1,4 @@
-"""What stands in a report, before it is Markdown, HTML or a spreadsheet. Computes no statistic."""
+"""The content of a report, before it is Markdown, HTML or a spreadsheet; no statistic."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NAMES = {"hostname", "address"}
 
 @dataclass(frozen=True)
 class CampaignRecord:
-    """A campaign's records, as far as it has any: a tree of logs has none."""
+    """The records of a campaign; a tree of logs has none."""
 
     campaign: Mapping[str, Any]
     runs: Sequence[Mapping[str, Any]]
@@ -69,15 +69,14 @@ class CampaignRecord:
 
 
 def read_campaign_record(directory: Path) -> CampaignRecord:
-    """What is recorded below a directory. What cannot be read is left out: the results say what is
-    wrong with it."""
+    """The records below a directory, without those that cannot be read: the results name them."""
     records = map(readable_json, sorted((directory / "runs").glob("*/*/run.json")))
     runs = [record for record in records if record]
     facts = _in_turn(
         (host, name, value)
         for run in runs
-        for host, own in as_object(as_object(run.get("outcome")).get("hosts")).items()
-        for name, value in as_object(own).items()
+        for host, values in as_object(as_object(run.get("outcome")).get("hosts")).items()
+        for name, value in as_object(values).items()
         if value not in (None, "", [], {})
     )
     versions = _in_turn(
@@ -85,7 +84,9 @@ def read_campaign_record(directory: Path) -> CampaignRecord:
         for run in runs
         for name, version in as_object(as_object(run.get("outcome")).get("versions")).items()
     )
-    by_name = {environment: dict(sorted(own.items())) for environment, own in versions.items()}
+    by_name = {
+        environment: dict(sorted(values.items())) for environment, values in versions.items()
+    }
     return CampaignRecord(readable_json(directory / "campaign.json"), runs, facts, by_name)
 
 
@@ -103,8 +104,8 @@ def _in_turn(facts: Iterable[tuple[str, str, object]]) -> dict[str, dict[str, st
 
 
 def differences(facts: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, list[str]]]:
-    """What nodes differ in: a fact, one of its values, and the nodes that have it. The value of a
-    node that has not got the fact is an empty text."""
+    """The differences between nodes: a fact, one of its values (empty if it is missing), and the
+    nodes that have it."""
     names = dict.fromkeys(
         name for of_host in facts.values() for name in of_host if name not in _NAMES
     )
@@ -198,8 +199,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Commands:
-    """How to make a campaign again: in one command, and what it ran on each host. Of other logs,
-    neither is known."""
+    """The command that runs a campaign again, and what it ran on each host, if recorded."""
 
     campaign: str
     command: str
@@ -296,9 +296,9 @@ def make_document(
         commands=tuple(_commands(campaigns)),
         command=command,
         methods=tuple(t(f"method_{name}") for name in case_tables.METHODS),
-        notes=tuple(_said(campaigns, lambda campaign: campaign.notes)),
+        notes=tuple(_by_campaign(campaigns, lambda campaign: campaign.notes)),
         problems=tuple(
-            _said(
+            _by_campaign(
                 campaigns,
                 lambda campaign: map(campaign.results.relative, campaign.results.problems),
             )
@@ -333,8 +333,8 @@ def _groups(cases: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 def make_figures(
     cases: Sequence[dict[str, Any]], published: pd.DataFrame | None, one_chart: bool, t: Labels
 ) -> Iterator[Figure]:
-    """How all scales that has the same model, and without `one_chart` the same precision and batch
-    size; `published` are compare_published's points."""
+    """Charts of each model, and without `one_chart` of each precision and batch size, with the
+    points of compare_published."""
     others = [] if published is None else records(published)
     setting = () if one_chart else ("precision", "batch_size_per_device")
     together = grouped(cases, itemgetter("family", "unit", *setting))
@@ -389,11 +389,11 @@ class _SeriesDrawer:
         self._by_case: dict[tuple[Any, ...], list[Any]] = {}
         self._invalid: dict[tuple[Any, ...], set[int]] = {}
         for campaign in campaigns:
-            own = campaign.name if several else None
+            name = campaign.name if several else None
             for item in campaign.results.series:
-                self._by_case.setdefault((own, *item.run.case), []).append(item)
+                self._by_case.setdefault((name, *item.run.case), []).append(item)
             for record in _not_counted(campaign.results.frame):
-                self._invalid.setdefault(_key(own, record), set()).add(record["repeat"])
+                self._invalid.setdefault(_key(name, record), set()).add(record["repeat"])
         budget = _ALL_POINTS // max(1, sum(map(len, self._by_case.values())))
         self._budget = min(_MOST_POINTS, max(_LEAST_POINTS, budget))
 
@@ -419,7 +419,7 @@ class _SeriesDrawer:
 
 
 def _key(campaign: str | None, case: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a RunSeries' run has as its case."""
+    """The key of a case, as a RunSeries has it."""
     return (campaign, *case_key(case))
 
 
@@ -439,8 +439,8 @@ def _not_counted_table(
     columns += [Column(unit, True, "#,##0.00"), Column(t("why"))]
     rows = []
     for campaign, record in lost:
-        own = {"campaign": campaign.name if several else None}
-        case = f"{case_tables.group_title({**record, **own}, t)}, {topology_text(record)}"
+        place = {"campaign": campaign.name if several else None}
+        case = f"{case_tables.group_title({**record, **place}, t)}, {topology_text(record)}"
         value, why = record["value"], record["why_invalid"] or t("unknown")
         rate = cell(value, f",.{rate_decimals(record['workload'], [value])}f")
         rows.append((cell(case), cell(record["repeat"]), rate, cell(why)))
@@ -458,14 +458,14 @@ def _environment(campaigns: Sequence[Campaign], t: Labels) -> Iterator[Table]:
         kept = ("address", "devices_per_node", "accelerator", "stack", "interface")
         merged: dict[str, dict[str, str]] = {}
         for host in dict.fromkeys((*nodes, *facts)):
-            own = {k: str(v) for k in kept if (v := nodes.get(host, {}).get(k)) is not None}
-            merged[host] = {**own, **facts.get(host, {})}
-        names = dict.fromkeys(name for own in merged.values() for name in own)
+            texts = {k: str(v) for k in kept if (v := nodes.get(host, {}).get(k)) is not None}
+            merged[host] = {**texts, **facts.get(host, {})}
+        names = dict.fromkeys(name for texts in merged.values() for name in texts)
         if merged:
             columns = [Column(t("node")), *(Column(t.optional(f"fact_{n}", n)) for n in names)]
             rows = [
-                (Cell(host, host), *(cell(own.get(name)) for name in names))
-                for host, own in merged.items()
+                (Cell(host, host), *(cell(texts.get(name)) for name in names))
+                for host, texts in merged.items()
             ]
             title = t("nodes") + suffix
             yield Table(f"nodes-{number}", title, tuple(columns), tuple(rows))
@@ -506,7 +506,7 @@ def _commands(campaigns: Sequence[Campaign]) -> Iterator[Commands]:
             yield Commands(campaign.name, "", ())
 
 
-def _said(campaigns: Sequence[Campaign], of: Any) -> Iterator[str]:
+def _by_campaign(campaigns: Sequence[Campaign], texts_of: Any) -> Iterator[str]:
     for campaign in campaigns:
         start = f"{campaign.name}: " if len(campaigns) > 1 else ""
-        yield from (f"{start}{text}" for text in of(campaign))
+        yield from (f"{start}{text}" for text in texts_of(campaign))

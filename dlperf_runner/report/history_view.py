@@ -37,7 +37,7 @@ def by_case(points: Sequence[Point]) -> dict[str, list[Point]]:
 def document(
     cases: Mapping[str, Sequence[Point]], changes: Mapping[str, Sequence[ExplainedChange]]
 ) -> list[dict[str, Any]]:
-    """What `history --json` prints."""
+    """The document of `history --json`."""
     return [
         {
             "case_id": name,
@@ -65,7 +65,7 @@ class ExplainedChange(ChangePoint):
 
     @property
     def causes(self) -> list[str]:
-        """What may have caused the change, in words."""
+        """Possible causes of the change, in words."""
         unknown = ", ".join(map(label, self.unrecorded))
         return [*_differing(self.differs), *([f"not recorded: {unknown}"] if unknown else [])]
 
@@ -81,7 +81,7 @@ def explained(points: Sequence[Point], changes: Sequence[ChangePoint]) -> list[E
 
 
 def _between(before: Sequence[Point], after: Sequence[Point]) -> dict[str, Any]:
-    """What differs between two sequences of campaigns, and what is unknown in both."""
+    """The differences between two sequences of campaigns, and what is unknown in both."""
     differs, unrecorded = {}, []
     cpu = all(point["accelerator"] == "cpu" for point in before)
     for name in ENVIRONMENT:
@@ -124,8 +124,8 @@ def cases_table(
 def since(
     points: Sequence[Point], changes: Sequence[ExplainedChange], start: datetime | None
 ) -> tuple[list[Point], list[ExplainedChange]]:
-    """What was created from then on. Change points are those among all campaigns: with the last
-    few alone there would be none to find."""
+    """The points and changes from then on. Change points are those among all campaigns, because the
+    last few alone are too few."""
     if start is None:
         return list(points), list(changes)
     shown = [point for point in points if datetime.fromisoformat(point["created"]) >= start]
@@ -165,7 +165,7 @@ def case_table(
 
 
 def about_changes(changes: Mapping[str, Sequence[ChangePoint]], screen: Screen = PIPE) -> str:
-    """How often changes are found where there are none; empty if none is shown."""
+    """The rate of false change points, in words; empty if no change is shown."""
     if not any(changes.values()):
         return ""
     text = (

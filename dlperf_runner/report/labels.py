@@ -1,4 +1,4 @@
-"""What a report says, in the language that it is asked for: labels/<language>.yml."""
+"""The texts of a report in each language: labels/<language>.yml."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Labels:
         return None if text is None else _conditions(text, self.language)
 
     def place(self, nodes: int, devices: int) -> str:
-        """How many devices on how many nodes, in words."""
+        """The number of devices and nodes, in words."""
         if devices == 1:
             return self("on_one_device")
         return self("on_one_node" if nodes == 1 else "on_devices", nodes=nodes, devices=devices)
@@ -48,11 +48,13 @@ class Labels:
 def _conditions(text: str, language: str) -> str:
     """Kept: many cases of a report are of the same conditions."""
     english, texts = load_labels("en").texts, load_labels(language).texts
-    own = {english[key]: texts[key] for key in english if key.startswith("factor_")}
-    said = {english[key]: texts[key] for key in english if key.startswith("word_")}
-    text = re.sub(rf"(?:^|(?<=, ))({_any(own)})(?= \(|, |$)", lambda match: own[match[1]], text)
-    text = re.sub(rf"(?<= \()({_any(said)})(?=, )", lambda match: said[match[1]], text)
-    text = re.sub(rf"(?<=, )({_any(said)})(?=\))", lambda match: said[match[1]], text)
+    factors = {english[key]: texts[key] for key in english if key.startswith("factor_")}
+    words = {english[key]: texts[key] for key in english if key.startswith("word_")}
+    text = re.sub(
+        rf"(?:^|(?<=, ))({_any(factors)})(?= \(|, |$)", lambda match: factors[match[1]], text
+    )
+    text = re.sub(rf"(?<= \()({_any(words)})(?=, )", lambda match: words[match[1]], text)
+    text = re.sub(rf"(?<=, )({_any(words)})(?=\))", lambda match: words[match[1]], text)
     by = {f"({english[key]})": f"({texts[key]})" for key in english if key.startswith("source_")}
     return re.sub(_any(by), lambda match: by[match[0]], text)
 

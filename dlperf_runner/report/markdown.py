@@ -63,12 +63,12 @@ def text(value: str) -> str:
     """One line in which no letter has a meaning to Markdown or HTML. An underscore inside a word
     has none anyway, and stays as it is."""
     words = _ENTITIES.sub("&amp;", " ".join(value.split()))
-    words = _SPECIAL.sub(lambda found: _escaped(found, words), words)
+    words = _SPECIAL.sub(lambda match: _escaped(match, words), words)
     return _LEADS.sub(r"\1\\\2", words)
 
 
-def _escaped(found: re.Match[str], words: str) -> str:
-    sign, place = found.group(), found.start()
+def _escaped(match: re.Match[str], words: str) -> str:
+    sign, place = match.group(), match.start()
     if (
         sign == "_"
         and words[place - 1 : place].isalnum()

@@ -1,4 +1,4 @@
-"""How numbers are shown: as many decimals as published, and enough significant digits.
+"""Numbers as shown: as many decimals as published, and enough significant digits.
 
 Statistics are computed with all digits; only what people read is rounded, here.
 """

@@ -63,7 +63,7 @@ def _collapsed(commands: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str
 
 
 def _alike(commands: Sequence[Mapping[str, Any]]) -> tuple[int, Mapping[str, Any]]:
-    """How many of the first commands are one but for a rank, and that one."""
+    """The number of first commands that are one but for a rank, and that one."""
     first = commands[0]
     place: int | None = None
     for length, command in enumerate(commands[1:], 1):
@@ -94,21 +94,21 @@ def _counted_up(word: str, by: int) -> str:
 def _data(run: Mapping[str, Any]) -> object:
     """The kind of training data, as results have it among the parameters."""
     workload = own_workloads().get(run["workload"])
-    known = workload.measured_parameters(run["source"], run["parameters"]) if workload else {}
-    return known.get("data")
+    parameters = workload.measured_parameters(run["source"], run["parameters"]) if workload else {}
+    return parameters.get("data")
 
 
 def _without_data(cases: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, str]:
     """The workloads whose published program runs on GPUs without the data set that it read."""
-    found = {}
+    names = {}
     for first in (runs[0] for runs in cases.values()):
         workload = own_workloads().get(first["workload"])
         source = workload.sources.named(first["source"]) if workload else None
         if source is None or first["accelerator"] == "cpu" or _data(first) != "synthetic":
             continue
         if isinstance(source.data, DataParameter) and source.data.dataset:
-            found[f"{first['workload']}-{first['source']}"] = source.data.dataset
-    return found
+            names[f"{first['workload']}-{first['source']}"] = source.data.dataset
+    return names
 
 
 def _order(choice: Mapping[str, Any]) -> str:

@@ -97,24 +97,24 @@ def _results(
     rows: Sequence[Mapping[str, Any]], runs: Mapping[CaseKey, Sequence[float]]
 ) -> dict[str, dict[str, Any]]:
     """The cases of a group by topology."""
-    found: dict[str, dict[str, Any]] = {}
+    by_topology: dict[str, dict[str, Any]] = {}
     for row in rows:
         values = runs[case_key(row)]
         places = rate_decimals(row["workload"], [row["samples_per_second_median"]])
         rounded = [round(value, places) for value in values]
-        found[topology_text(row)] = {
+        by_topology[topology_text(row)] = {
             "average_speed": round(fmean(rounded), places),
             "batch_size_per_device": row["batch_size_per_device"],
             "median_speed": round(median(rounded), places),
             "speedup": None,
         }
     for row in rows:
-        is_here = row["base_case"] in found  # not the base of strong scaling
+        is_here = row["base_case"] in by_topology  # not the base of strong scaling
         if row["base_world_size"] == 1 and row["speedup"] is not None and is_here:
-            own = found[topology_text(row)]
-            quotient = own["median_speed"] / found[row["base_case"]]["median_speed"]
-            own["speedup"] = round(quotient, decimals([quotient], significant=2))
-    return found
+            result = by_topology[topology_text(row)]
+            quotient = result["median_speed"] / by_topology[row["base_case"]]["median_speed"]
+            result["speedup"] = round(quotient, decimals([quotient], significant=2))
+    return by_topology
 
 
 def _names(
@@ -168,13 +168,13 @@ def notes_on(cases: Iterable[dict[str, Any]], results: Results) -> Iterator[str]
 
     cases = list(cases)
     groups = by_group(cases)
-    for name, of in groups.items():
-        if len({case["estimator"] for case in of}) > 1:
-            texts = [f"{topology_text(case)} {case['estimator']}" for case in of]
+    for name, group in groups.items():
+        if len({case["estimator"] for case in group}) > 1:
+            texts = [f"{topology_text(case)} {case['estimator']}" for case in group]
             yield f"{name}: the published rule uses different estimators: {', '.join(texts)}"
     yield from _flops_notes(cases)
     yield from _repeat_notes(results)
-    yield from _not_pooled([of[0] for of in groups.values()])
+    yield from _not_pooled([group[0] for group in groups.values()])
     for (what, by), number in sorted(results.unconfirmed.items()):
         yield f"the {what} is from {by}, not from the log: {number} of {len(results.counted)} runs"
 

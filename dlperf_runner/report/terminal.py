@@ -29,13 +29,13 @@ _WRAPPED = 16  # columns that a text that wraps gets at least
 
 @dataclass(frozen=True)
 class Screen:
-    """Where text is printed. Only a terminal has a width, and perhaps colours."""
+    """A terminal or a pipe. Only a terminal has a width, and perhaps colours."""
 
     width: int | None = None
     colours: bool = False
 
     @classmethod
-    def of(cls, stream: TextIO) -> Screen:
+    def from_stream(cls, stream: TextIO) -> Screen:
         """The screen of a stream. Its colours follow no-color.org."""
         if not stream.isatty():
             return cls()

@@ -20,7 +20,7 @@ def energy_unit(case: Mapping[str, Any]) -> str:
 
 
 def is_bandwidth(case: Mapping[str, Any]) -> bool:
-    """Whether the rate of a case does not grow with the number of devices."""
+    """True if the rate of a case does not grow with the number of devices."""
     return bool(case["unit"] == per_second(BANDWIDTH))
 
 
@@ -60,7 +60,7 @@ def with_named_metrics(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _counted_in(unit: str) -> Unit:
-    """What a rate or an energy counts: of tokens/s and of J/token, tokens."""
+    """The unit that a rate or an energy counts: of tokens/s and of J/token, tokens."""
     return counted_unit(f"{unit.removeprefix('J/')}s" if unit.startswith("J/") else unit)
 
 

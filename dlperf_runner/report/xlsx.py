@@ -60,8 +60,8 @@ def _tables(document: Document) -> Iterator[Table]:
     yield from document.environment
     if document.differences:
         yield document.differences
-    said = [*map(str, document.answers), *document.methods, *document.notes, *document.problems]
-    rows = tuple((Cell(text, text),) for text in said)
+    texts = [*map(str, document.answers), *document.methods, *document.notes, *document.problems]
+    rows = tuple((Cell(text, text),) for text in texts)
     yield Table("notes", t("notes"), (Column(t("notes")),), rows)
 
 
@@ -118,8 +118,7 @@ def _text(value: str) -> str:
 
 
 def _held(cell: Cell, column: Column) -> Value:
-    """What a sheet holds of a cell: its number where it is one, and otherwise what it shows, as of
-    an interval, which is sorted by its lower end."""
+    """The value of a cell in a sheet: a number, or the text of an interval."""
     if column.format == "General" and cell.text:
         return None if cell.value is None else cell.text
     return cell.value

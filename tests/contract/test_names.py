@@ -14,7 +14,7 @@ WORDS = {"found", "told", "said", "own", "mine", "there", "of", "known", "beside
 # The packages without them, and whose docstrings begin with a noun or a verb.
 NAMED = (
     *("core", "schedulers", "plan", "provision", "campaign", "measure", "results", "stats"),
-    *("compare", "control"),
+    *("compare", "control", "report", "commands", "export", "options"),
 )
 QUESTIONS = ("What", "Whether", "How", "Why", "Where")
 

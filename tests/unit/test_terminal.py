@@ -49,7 +49,7 @@ def test_a_pipe_has_whole_rows_whatever_the_terminal(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("FORCE_COLOR", "1")
     long = " ".join(f"word{n}" for n in range(300))
-    text = table(COLUMNS, [(*ROW[:3], long)], Screen.of(io.StringIO()))
+    text = table(COLUMNS, [(*ROW[:3], long)], Screen.from_stream(io.StringIO()))
     assert text.splitlines()[2].endswith(f" {ROW[2]} | {long} |")
     assert len(text.splitlines()) == 3
     assert "\x1b" not in text
@@ -93,13 +93,13 @@ def test_no_line_is_wider_than_the_terminal_and_no_text_is_lost(
 
 
 def test_colour_only_on_a_terminal_that_wants_it(colourful: pytest.MonkeyPatch) -> None:
-    assert Screen.of(Terminal()).colours
-    assert Screen.of(io.StringIO()) == PIPE
+    assert Screen.from_stream(Terminal()).colours
+    assert Screen.from_stream(io.StringIO()) == PIPE
     colourful.setenv("NO_COLOR", "1")
-    assert not Screen.of(Terminal()).colours
+    assert not Screen.from_stream(Terminal()).colours
     colourful.delenv("NO_COLOR")
     colourful.setenv("TERM", "dumb")
-    assert not Screen.of(Terminal()).colours
+    assert not Screen.from_stream(Terminal()).colours
 
 
 @pytest.mark.parametrize("width", [120, 70, 50])
