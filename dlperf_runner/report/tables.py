@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 # A spreadsheet takes a text that begins so for a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 Value = str | int | float | None
+Name = TypeVar("Name", str, int)
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,10 @@ def span(low: float | None, high: float | None, form: Form, between: str = " –
 
 
 def composed(
-    columns: Mapping[str, Column],
-    rows: Sequence[Mapping[str, Cell]],
-    names: Iterable[str],
-    keep: Container[str] = (),
+    columns: Mapping[Name, Column],
+    rows: Sequence[Mapping[Name, Cell]],
+    names: Iterable[Name],
+    keep: Container[Name] = (),
 ) -> tuple[tuple[Column, ...], tuple[tuple[Cell, ...], ...]]:
     """The columns of these names, and the cells of each row. Columns that are absent in all rows
     are left out, but for those in `keep`."""
@@ -84,8 +86,6 @@ def composed(
 def without_empty(
     columns: Sequence[Column], rows: Sequence[Sequence[Cell]], keep: int
 ) -> tuple[tuple[Column, ...], tuple[tuple[Cell, ...], ...]]:
-    """Columns and rows without the columns that are absent in all rows, the first `keep` aside."""
-    shown = [
-        n for n in range(len(columns)) if n < keep or any(row[n].value is not None for row in rows)
-    ]
-    return tuple(columns[n] for n in shown), tuple(tuple(row[n] for n in shown) for row in rows)
+    """The same by place, the first `keep` columns in any case."""
+    cells = [dict(enumerate(row)) for row in rows]
+    return composed(dict(enumerate(columns)), cells, range(len(columns)), range(keep))

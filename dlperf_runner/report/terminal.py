@@ -23,7 +23,7 @@ _STYLES = {
     **dict.fromkeys(("faster", "reproduced", "passed"), "green"),
     **dict.fromkeys(("undecided", "not comparable", "perhaps slower", "cut off"), "yellow"),
 }
-_UNLIMITED = 100_000  # columns, to find out how wide a table would be
+_UNLIMITED = 100_000  # columns, of a pipe and to measure how wide a table would be
 _WRAPPED = 16  # columns that a text that wraps gets at least
 
 
@@ -70,15 +70,12 @@ def table(
             stacked[-1] += group
         else:
             stacked.append([*group])
-    if screen.width is None:
-        shown = [n for group in single for n in group]
-        return _piped([columns[n] for n in shown], [[row[n].text for n in shown] for row in cells])
     console = _console(screen)
     for groups in (single, stacked):
         made = _table(columns, cells, groups)
-        if console.measure(made).minimum <= screen.width:
+        if screen.width is None or console.measure(made).minimum <= screen.width:
             with console.capture() as captured:
-                console.print(made, width=screen.width)
+                console.print(made, width=screen.width or _UNLIMITED)
             # The frame of Markdown has an empty line above and below.
             return "".join(f"{line}\n" for line in captured.get().splitlines() if line.strip())
     return "".join(_block(columns, row, stacked, screen) for row in cells)
@@ -88,23 +85,6 @@ def _printable(cell: str | Cell) -> Cell:
     if isinstance(cell, str):
         cell = Cell(cell, cell)
     return replace(cell, text=printable(cell.text))
-
-
-def _piped(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
-    """Each row as one line, as Rich would draw it, without its long start."""
-    from rich.cells import cell_len
-
-    grid = [[column.label for column in columns], *rows]
-    widths = [max(map(cell_len, texts)) for texts in zip(*grid, strict=True)]
-    lines = []
-    for row in grid:
-        padded = []
-        for text, width, column in zip(row, widths, columns, strict=True):
-            space = " " * (width - cell_len(text))
-            padded.append(f" {space}{text} " if column.number else f" {text}{space} ")
-        lines.append(f"|{'|'.join(padded)}|\n")
-    lines.insert(1, f"|{'|'.join('-' * (width + 2) for width in widths)}|\n")
-    return "".join(lines)
 
 
 def _console(screen: Screen) -> Console:

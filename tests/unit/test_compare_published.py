@@ -26,7 +26,9 @@ from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import records
 from dlperf_runner.core.identity import short_product
+from dlperf_runner.report.case_tables import compared_on_terminal, comparisons
 from dlperf_runner.report.compare_text import junit_cases, render_publications, render_published
+from dlperf_runner.report.labels import load_labels
 from dlperf_runner.report.terminal import Screen
 from dlperf_runner.stats.intervals import UNKNOWN, ConfidenceInterval
 from dlperf_runner.stats.ratios import published_interval
@@ -45,6 +47,28 @@ def test_the_published_runs_themselves_are_a_reproduction() -> None:
     assert case["report"] == "mxnet-resnet50v1b"
     source = "Oneflow-Inc/DLPerf 049501e, MxNet/Classification/RN50v1b/README.md"
     assert case["published_source"] == source
+
+
+def test_the_page_shows_the_numbers_of_the_terminal() -> None:
+    row = {"campaign": None, **compared(rows(RUNS))[0]}
+    (page,) = comparisons([row], load_labels())
+    terminal = compared_on_terminal([row], 0.03, every=False)
+    numbers = [
+        ("measured", "samples/s", "384.19"),
+        ("interval of measured", "interval", "384.04 – 385.31"),
+        ("n", "n", "5"),
+        ("published", "published", "384.19"),
+        ("published n", "n", "5"),
+        ("ratio", "ratio", "1.000"),
+        ("interval of ratio", "interval", "0.997 – 1.003"),
+        ("verdict", "verdict", "reproduced"),
+    ]
+    assert page.labels == ["node_num", "gpu_num", *(label for label, _, _ in numbers)]
+    assert terminal.labels == ["topology", *(label for _, label, _ in numbers), "limit 3.0%"]
+    texts = [text for _, _, text in numbers]
+    assert [cell.text for cell in page.rows[0]] == ["1", "1", *texts]
+    narrow = [text.replace(" – ", "-") for text in texts]
+    assert [cell.text for cell in terminal.rows[0]] == ["1n1g", *narrow, "-"]
 
 
 @pytest.mark.parametrize("runs", [2, 3])

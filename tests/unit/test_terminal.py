@@ -125,11 +125,3 @@ def test_progress_is_shown_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     assert "/3" in slow.getvalue()
     assert list(options.followed({"a": 1}.items(), 1, "looking for changes")) == [("a", 1)]
     assert "looking for changes" in slow.getvalue()
-
-
-TEXT = st.text(st.characters(exclude_categories=("C", "Z")) | st.just("長"), min_size=1, max_size=9)
-
-
-@given(st.lists(st.tuples(TEXT, TEXT, TEXT, TEXT), min_size=1, max_size=4))
-def test_a_pipe_has_the_table_that_rich_draws(rows: list[tuple[str, ...]]) -> None:
-    assert table(COLUMNS, rows, PIPE) == table(COLUMNS, rows, Screen(10_000))
