@@ -30,7 +30,7 @@ from ..options import (
     reading_logs,
     states,
 )
-from ..report.charts import Picture, draw, has_chinese_font, program, workers
+from ..report.charts import Picture, draw, look_different, program, workers
 from ..report.document import (
     Campaign,
     Document,
@@ -147,7 +147,7 @@ def make_report(
     with workers(len(charts)) as pool:
         script = pool.submit(program)
         drawn = pool.map(draw, charts.values(), chunksize=4)
-        has_letters = t.language == "en" or not charts or pool.submit(has_chinese_font)
+        has_letters = t.language == "en" or not charts or pool.submit(look_different)
         document = _document(directories, material, options, statements)
         workbook = _workbook(document, pool)
         shown = zip(charts, drawn, strict=True)

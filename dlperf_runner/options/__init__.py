@@ -287,19 +287,12 @@ def states(
         names = [name for name, *_ in (*_STATED, *_OF_LINES)]
         return AboutLogs({name: values[name] for name in names}, values["mapping"])
 
+    texts = dict.fromkeys(filters, f"; with {mode}: show only this.")
+    of_logs = [(n, f"{text}{texts.get(n, '.')}", m, _UNSAID) for n, text, m in _STATED]
+    of_lines = [(*words, _LINES) for words in _OF_LINES]
     options = [
-        text_option(
-            name,
-            f"--{name.replace('_', '-')}",
-            words + (f"; with {mode}: show only this." if name in filters else "."),
-            metavar,
-            _UNSAID,
-        )
-        for name, words, metavar in _STATED
-    ]
-    options += [
-        text_option(name, f"--{name.replace('_', '-')}", text, metavar, _LINES)
-        for name, text, metavar in _OF_LINES
+        text_option(name, f"--{name.replace('_', '-')}", *words)
+        for name, *words in (*of_logs, *of_lines)
     ]
     mapping = option(
         "--mapping",

@@ -368,13 +368,9 @@ def draw(chart: Chart) -> Picture:
     return Picture(svg, vl_convert.svg_to_png(svg, scale=_SCALE), vl_convert.svg_to_pdf(svg))
 
 
-def has_chinese_font() -> bool:
-    """True if this machine has Chinese letters: without, all look alike."""
-    return look_different("\u6bd4", "\u901f")
-
-
-def look_different(one: str, other: str) -> bool:
-    """True if two letters are different pictures in the fonts of charts."""
+def look_different(one: str = "\u6bd4", other: str = "\u901f") -> bool:
+    """True if two letters are different pictures in the fonts of charts. Chinese ones look alike
+    on a machine without a font for them."""
     import vl_convert
 
     text = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">'

@@ -419,14 +419,9 @@ def _interval(low: float | None, high: float | None, form: Callable[[float], str
 def render(suite: str, tests: Sequence[JUnitCase]) -> str:
     """The whole document; what is in it is escaped, and what XML cannot hold left out."""
     count = Counter(test.result for test in tests)
-    attributes = {
-        "name": for_xml(suite),
-        "tests": str(len(tests)),
-        "failures": str(count["failure"]),
-        "errors": str(count["error"]),
-        "skipped": str(count["skipped"]),
-        "time": "0",
-    }
+    numbers = {"failures": count["failure"], "errors": count["error"], "skipped": count["skipped"]}
+    attributes = {"name": for_xml(suite), "tests": str(len(tests))}
+    attributes |= {name: str(number) for name, number in numbers.items()} | {"time": "0"}
     root = ET.Element("testsuites", {k: v for k, v in attributes.items() if k != "skipped"})
     element = ET.SubElement(root, "testsuite", attributes)
     for test in tests:

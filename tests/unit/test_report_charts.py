@@ -128,7 +128,7 @@ def test_without_a_chinese_font_pictures_speak_english(
 ) -> None:
     # Another process calls it.
     known = functools.partial(bool, has_letters)
-    monkeypatch.setattr("dlperf_runner.commands.report.has_chinese_font", known)
+    monkeypatch.setattr("dlperf_runner.commands.report.look_different", known)
     campaign = mxnet_campaign(tmp_path / "mxnet")
     report = make_report([campaign], tmp_path / "zh", "zh")
     make_report([campaign], tmp_path / "en")
