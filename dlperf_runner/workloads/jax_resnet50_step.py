@@ -11,8 +11,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from dllogger_common import BLOCKS, CHANNELS, EXPANSION
 from jax_common import DATA, Collectives
-from resnet50_common import BLOCKS, CHANNELS, EXPANSION
 
 KEPT, EPSILON = 0.9, 1e-5  # of the running statistics of batch normalisation
 NHWC = ("NHWC", "HWIO", "NHWC")
