@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from dlperf_runner.ab.pairs import PairedTest
-from dlperf_runner.bisect.search import Step, decide_by, search, step_test
+from dlperf_runner.bisect.command import Step, search, step_test
 from dlperf_runner.compare.spread import widened
 from dlperf_runner.compare.verdicts import (
     FAILED,
@@ -29,13 +29,12 @@ from dlperf_runner.compare.verdicts import (
     on_limit,
 )
 from dlperf_runner.doctor.bandwidth import FAIR
-from dlperf_runner.doctor.schedule import rounds_from
+from dlperf_runner.doctor.search import rounds_from
 from dlperf_runner.doctor.search import search as search_slow
 from dlperf_runner.measure.steady_state import steadiness
 from dlperf_runner.stats.between_campaigns import estimate
 from dlperf_runner.stats.change_points import first_change
 from dlperf_runner.stats.intervals import (
-    ConfidenceInterval,
     compare_samples,
     median_interval,
     outliers,
@@ -392,9 +391,7 @@ def paired(random: Random, trials: int) -> Iterator[Row]:
             (1.0, lambda verdict: verdict == NO_DIFFERENCE),
             (0.98, lambda verdict: verdict == SLOWER),
         ):
-            verdicts = [
-                _in_turns(random, draw, factor, drift, test, test.decide) for _ in range(trials)
-            ]
+            verdicts = [_in_turns(random, draw, factor, drift, test) for _ in range(trials)]
             shares.append(share([is_meant(verdict) for verdict in verdicts]))
         yield name, shares
 
@@ -405,7 +402,6 @@ def _in_turns(
     factor: float,
     drift: float,
     test: PairedTest,
-    decide: Callable[[ConfidenceInterval], str],
 ) -> str:
     """The verdict on side B. The machine drifts from run to run, A B B A."""
     a, b = draw(random, test.most), draw(random, test.most)
@@ -415,7 +411,7 @@ def _in_turns(
         for pair, (x, y) in enumerate(zip(a, b, strict=True))
     ]
     return judged(
-        test.most, test.sizes, lambda n: test.interval(differences[:n]), decide, UNDECIDED
+        test.most, test.sizes, lambda n: test.interval(differences[:n]), test.decide, UNDECIDED
     ).verdict
 
 
@@ -435,11 +431,11 @@ def bisect(random: Random, trials: int) -> Iterator[Row]:
 
 
 def _judges(random: Random, draw: Draw, first: int) -> Callable[[str], Step]:
-    test = step_test(32, 0.05, 128)
+    test = step_test(32, 0.05, 128, 0.02)
 
     def judge(version: str) -> Step:
         factor = 0.98 if int(version) >= first else 1.0
-        return Step(version, _in_turns(random, draw, factor, 0.0, test, decide_by(0.02)))
+        return Step(version, _in_turns(random, draw, factor, 0.0, test))
 
     return judge
 

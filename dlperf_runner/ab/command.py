@@ -22,7 +22,8 @@ from ..options import (
 )
 from ..options.scheduler import of_scheduler
 from ..plan.choice import fraction, parse_choice
-from .sides import OF_PAIRS
+from .pairs import PairedTest, judge
+from .turns import OF_PAIRS, run_in_turns, sides_of
 
 ORDER = 90
 _Directories = Annotated[
@@ -59,14 +60,11 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Compare two versions of anything, run in turns (A B B A) until it is decided, in pairs. The
-    exit status is 1 if it is undecided.
+    exit status is 1 if it is undecided, or if runs do not count.
 
     Example: dlperf ab --workload nccl-allreduce --nodes 2 --a NCCL_ALGO=Ring --b NCCL_ALGO=Tree"""
     from ..campaign.directory import new_directory
     from ..results.load import load_results
-    from .pairs import PairedTest, judge
-    from .sides import sides_of
-    from .turns import run_in_turns
 
     test = PairedTest(fraction(within, "--within"), most)
     problems: list[str] = []
@@ -87,6 +85,7 @@ def command(
         print_json(document)
     else:
         print(render(document), end="")
+    problems += document["not_counted"]
     print_errors(problems)
     raise typer.Exit(1 if problems or document["verdict"] == UNDECIDED else 0)
 

@@ -91,11 +91,12 @@ def command(
     from .suite import read_suite
 
     _refuse_useless(page, sign, check, allowed_signers)
-    if results is not None and (measure or inventory or wait or jobs.name):
-        raise UserError("nothing is run with this option", where="--results")
-    refuse_given({"nodelist": jobs.options.get("nodelist")}, "the suite names the nodes")
-    if check is not None and results is None:
+    if results is not None:
+        of_runs = {"measure": measure, "inventory": inventory, "wait": wait}
+        refuse_given({**of_runs, "scheduler": jobs.name}, "nothing is run with --results")
+    elif check is not None:
         raise UserError("a page is checked by logs", where="--check", hint="add --results DIR")
+    refuse_given({"nodelist": jobs.options.get("nodelist")}, "the suite names the nodes")
     suite = read_suite(suite_file, pages.recorded(check)["suite"] if check else None)
     failures: list[str] = []
     if results is None:
@@ -106,15 +107,13 @@ def command(
     document = judge(suite, results, loaded)
     problems = [problem for each in loaded for problem in each.problems]
     if check is not None:
-        found, notes = pages.check(check, document, allowed_signers)
-        if suite.suite.inventory:
-            nodes = ", ".join(suite.nodes)
-            notes.append(f"nodes as the page has them, not {suite.suite.inventory}: {nodes}")
+        differing, notes = pages.check(check, document, allowed_signers)
+        if file := suite.suite.inventory:
+            notes.append(f"nodes as the page has them, not {file}: {', '.join(suite.nodes)}")
         for note in notes:
             print_note(note)
-        for sentence in found or [f"{check}: as computed from the suite and the logs"]:
-            print(sentence)
-        exit_with(problems, found)
+        print("\n".join(differing) or f"{check}: as computed from the suite and the logs")
+        exit_with(problems, differing)
         return
     written = pages.write(document, page, sign) if page is not None else None
     if as_json:
@@ -131,9 +130,9 @@ def _refuse_useless(
     page: Path | None, sign: Path | None, check: Path | None, allowed: Path | None
 ) -> None:
     """Raise UserError at an option that has no effect."""
-    if page is not None and check is not None:
-        raise UserError("a page is either written or checked", where="--page and --check")
-    if sign is not None and page is None:
-        raise UserError("this option has an effect only with --page", where="--sign")
-    if allowed is not None and check is None:
-        raise UserError("this option has an effect only with --check", where="--allowed-signers")
+    if page is None:
+        refuse_given({"sign": sign}, "this option has an effect only with --page")
+    if check is not None:
+        refuse_given({"page": page}, "a page is either written or checked")
+    else:
+        refuse_given({"allowed_signers": allowed}, "this option has an effect only with --check")

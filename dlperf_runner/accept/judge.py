@@ -9,18 +9,16 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..campaign.manifest import FILE, home
 from ..catalog.published_numbers import PublishedNumber, load_published, load_rule
-from ..commands.verify import check_manifest
+from ..commands.verify import refuse_tampered
 from ..compare.conditions import differences, parse_stated, published_conditions, read_conditions
 from ..compare.published import needed_differences
-from ..compare.spread import refuse_copies
 from ..compare.verdicts import FAILED, NOT_COMPARABLE, PASSED, TOO_FEW, UNDECIDED, on_limit
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.frame import records, throughput
 from ..core.identity import CASE, CaseKey, case_key, columns_of, label, read_parameters, value_text
-from ..core.lists import natural
+from ..core.lists import counted, natural
 from ..core.units import per_second
 from ..results.discovery import CAMPAIGNS
 from ..results.load import catalogued, load_results
@@ -38,6 +36,7 @@ from .suite import (
 
 if TYPE_CHECKING:
     from ..results.load import Progress, Results
+    from ..results.run_record import FoundRun
 
 # The columns of a row that an item may choose, by the field of its choice.
 _CHOSEN = {
@@ -46,16 +45,19 @@ _CHOSEN = {
     "iterations": "total_steps",
     "warmup": "warmup_steps",
 }
+_KEYS = (("model", "model"), ("parameters", "parameters"))
 
 
 @dataclass
 class Sample:
-    """The valid runs of a part, in the order in which they were made, with their logs."""
+    """The valid runs of a part, in the order in which they were made, with their logs; and why
+    others do not count."""
 
     cases: dict[CaseKey, None] = field(default_factory=dict)
     values: list[float] = field(default_factory=list)
     logs: list[dict[str, Any]] = field(default_factory=list)
     unit: str = ""
+    not_counted: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -74,25 +76,8 @@ def load(folder: Path, progress: Progress | None = None) -> list[Results]:
     campaigns = [skipped.path for skipped in first.skipped if skipped.view == CAMPAIGNS]
     models = catalogued([folder, *campaigns])
     loaded = [first, *(load_results(path, models, progress=progress) for path in campaigns)]
-    refuse_copies((str(results.directory), results.logs) for results in loaded)
-    for results in loaded:
-        _refuse_changed(results)
+    refuse_tampered(loaded)
     return loaded
-
-
-def _refuse_changed(results: Results) -> None:
-    found = [
-        sentence
-        for differs, sentence in check_manifest(home(results.directory), None)
-        if differs and sentence.startswith(("runs/", FILE))
-    ]
-    if found:
-        raise UserError(
-            "the runs are not those that the manifest recorded",
-            where=str(results.directory),
-            found=found[0],
-            hint=f"all differences: dlperf verify {results.directory}",
-        )
 
 
 def judge(suite: Resolved, folder: Path, loaded: Sequence[Results]) -> dict[str, Any]:
@@ -103,15 +88,14 @@ def judge(suite: Resolved, folder: Path, loaded: Sequence[Results]) -> dict[str,
         samples = _samples(suite, number, folder, loaded)
         conditions = _conditions(suite, loaded) if isinstance(item.target, Published) else {}
         parts += list(_judge_item(suite, number, samples, conditions))
-    return {"suite": suite.record(), "verdict": _overall(parts), "parts": parts}
-
-
-def _overall(parts: Sequence[Mapping[str, Any]]) -> str:
-    """Failed if one part is, passed if all are."""
+    # Failed if one part is, passed if all are.
     verdicts = {part["verdict"] for part in parts}
-    if FAILED in verdicts:
-        return FAILED
-    return PASSED if verdicts == {PASSED} else UNDECIDED
+    verdict = FAILED if FAILED in verdicts else UNDECIDED
+    return {
+        "suite": suite.record(),
+        "verdict": PASSED if verdicts == {PASSED} else verdict,
+        "parts": parts,
+    }
 
 
 def _judge_item(
@@ -141,6 +125,10 @@ def _judge_item(
         try:
             target, facts = _target(item, sample, reference, conditions)
             row |= facts | _decided(gate, plan, sample, target)
+            if row["verdict"] == PASSED and (reasons := sample.not_counted):
+                # A part whose slow runs are not valid would pass by the others.
+                runs = counted(len(reasons), "run")
+                raise _Undecided(f"{runs} of it do not count, such as {reasons[0]}")
         except _Undecided as why:
             row |= {"verdict": UNDECIDED, "why": str(why)}
         yield row | {"logs": sample.logs}
@@ -149,17 +137,13 @@ def _judge_item(
 def _decided(gate: Gate, plan: Plan, sample: Sample, target: float | list[float]) -> dict[str, Any]:
     """The verdict of the looks, and what is missing if it is undecided."""
     others = [] if isinstance(target, float) else target
-    available = min(len(sample.values), len(others) or len(sample.values))
-
-    def interval_of(size: int) -> Any:
-        return gate.interval(
-            sample.values[:size], target if isinstance(target, float) else target[:size]
-        )
-
-    def decide(interval: Any) -> str:
-        return on_limit(interval.low, interval.high, gate.margin)
-
-    look = judged(available, plan.sizes, interval_of, decide, UNDECIDED)
+    look = judged(
+        min(len(sample.values), len(others) or len(sample.values)),
+        plan.sizes,
+        lambda size: gate.interval(sample.values[:size], others[:size] or target),
+        lambda interval: on_limit(interval.low, interval.high, gate.margin),
+        UNDECIDED,
+    )
     row = {"judged_runs": look.size, "low": look.low, "high": look.high, "verdict": look.verdict}
     return {**row, "why": plan.why or look.why}
 
@@ -240,27 +224,27 @@ def _one_case(sample: Sample) -> CaseKey:
 
 
 def _published(
-    report: str, case: CaseKey, mine: Mapping[str, object]
+    report: str, case: CaseKey, conditions: Mapping[str, object]
 ) -> tuple[PublishedNumber, list[str]]:
     """The report's number for a case, and what keeps the two from being compared."""
     columns, rule = columns_of(case), load_rule()
     topology = Topology(columns["nodes"], columns["gpus_per_node"])
     of_report = [n for n in load_published() if n.report == report and n.contradiction is None]
-    found = []
+    fitting = []
     for number in of_report:
         if number.topology == topology and number.workload_model == columns["model"]:
-            conditions = published_conditions(number)
-            differing = differences(mine, conditions, nodes=topology.nodes)
-            found.append((number, [str(d) for d in needed_differences(differing, rule)]))
-    if not found:
-        known = sorted({f"{n.model} {n.topology}" for n in of_report}, key=natural)
+            published = published_conditions(number)
+            differing = differences(conditions, published, nodes=topology.nodes)
+            fitting.append((number, [str(d) for d in needed_differences(differing, rule)]))
+    if not fitting:
+        names = sorted({f"{n.model} {n.topology}" for n in of_report}, key=natural)
         raise UserError(
             "the report has no number for this part",
             where=f"target: {{published: {report}}}",
-            expected=f"one of {', '.join(known)}" if known else "a name of `dlperf list published`",
-            found=f"{columns['model']} {topology}" if known else report,
+            expected=f"one of {', '.join(names)}" if names else "a name of `dlperf list published`",
+            found=f"{columns['model']} {topology}" if names else report,
         )
-    return min(found, key=lambda pair: len(pair[1]))
+    return min(fitting, key=lambda pair: len(pair[1]))
 
 
 def _conditions(
@@ -281,20 +265,27 @@ def _samples(
     """The valid runs of each part of an item, in the order of their campaigns and repeats."""
     item = suite.suite.items[number]
     samples = {part: Sample() for part in suite.parts(number)}
-    chosen = []
+    chosen: list[tuple[FoundRun, Mapping[str, Any], str | None]] = []
     for results in loaded:
         families = {model.workload.name: model.workload.families for model in results.models}
         rows = throughput(results.frame)
-        runs = (
-            (results.runs[place], row) for place, row in zip(rows.index, records(rows), strict=True)
-        )
-        chosen += [(run, row) for run, row in runs if _is_chosen(item, row, families)]
-    chosen.sort(key=lambda pair: (str(pair[0].path.parent.parent), pair[0].repeat))
-    for run, row in chosen:
+        runs = zip(rows.index, records(rows), strict=True)
+        chosen += [
+            (results.runs[n], row, None) for n, row in runs if _is_chosen(item, row, families)
+        ]
+        for run in results.runs:
+            case = columns_of(run.case)
+            if (why := results.not_counted.get(run.path)) and _is_chosen(item, case, families):
+                chosen.append((run, case, why))
+    chosen.sort(key=lambda each: (str(each[0].path.parent.parent), each[0].repeat))
+    for run, row, why in chosen:
         path = os.path.relpath(run.path, folder)
         for part in _parts_of(samples, run.hosts, path):
             sample = samples[part]
-            if row["nodes"] != len(part.hosts) and run.hosts:
+            if run.hosts and row["nodes"] != len(part.hosts):
+                continue
+            if why is not None:
+                sample.not_counted.append(f"{path}: {why}")
                 continue
             sample.cases[case_key(row)] = None
             sample.values.append(row["value"])
@@ -329,13 +320,13 @@ def _parts_of(parts: Iterable[Part], hosts: Sequence[str], path: str) -> list[Pa
 
 
 def _refuse_several(suite: Resolved, number: int, samples: Iterable[Sample]) -> None:
-    """Raise UserError if the item leaves open which of several measured cases it means."""
-    for sample in samples:
-        cases = [columns_of(case) for case in sample.cases]
-        for key, column in (("model", "model"), *_CHOSEN.items()):
-            if len(values := {case[column] for case in cases}) > 1:
-                raise UserError(
-                    "the results have several cases of this item",
-                    where=f"{suite.path}: items.{number}",
-                    expected=f"`{key}:` with one of {', '.join(sorted(map(value_text, values)))}",
-                )
+    """Raise UserError if the item leaves open which of several measured cases it means: parts that
+    ran different ones are not judged by one target."""
+    cases = [columns_of(case) for sample in samples for case in sample.cases]
+    for key, column in (*_KEYS, *_CHOSEN.items()):
+        if len(values := {case[column] for case in cases}) > 1:
+            raise UserError(
+                "the results have several cases of this item",
+                where=f"{suite.path}: items.{number}",
+                expected=f"`{key}:` with one of {', '.join(sorted(map(value_text, values)))}",
+            )

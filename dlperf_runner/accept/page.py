@@ -26,6 +26,7 @@ from ..report.tables import Cell, Column, span
 from ..report.terminal import Screen, table
 from .suite import SuiteFile
 
+_VERDICTS = (FAILED, UNDECIDED, PASSED)
 HTML, JSON = "acceptance.html", "acceptance.json"
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem}
@@ -62,9 +63,8 @@ def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 def render(document: Mapping[str, Any], screen: Screen) -> str:
     """The table and the verdict on the whole."""
-    verdicts = (PASSED, FAILED, UNDECIDED)
     rows = [
-        [Cell(text, text, text if text in verdicts else "") for text in row]
+        [Cell(text, text, text if text in _VERDICTS else "") for text in row]
         for row in _rows(document)
     ]
     return f"{table(_COLUMNS, rows, screen)}\n{summary(document)}\n"
@@ -73,7 +73,9 @@ def render(document: Mapping[str, Any], screen: Screen) -> str:
 def summary(document: Mapping[str, Any]) -> str:
     """`failed: 1 failed, 7 passed.`"""
     verdicts = [part["verdict"] for part in document["parts"]]
-    counts = (f"{verdicts.count(v)} {v}" for v in (FAILED, UNDECIDED, PASSED) if v in verdicts)
+    counts = (
+        f"{verdicts.count(verdict)} {verdict}" for verdict in _VERDICTS if verdict in verdicts
+    )
     return f"{document['verdict']}: {', '.join(counts)}."
 
 
@@ -115,7 +117,7 @@ def page(document: Mapping[str, Any]) -> str:
         summary=summary(document),
         labels=[column.label for column in _COLUMNS],
         rows=list(_rows(document)),
-        verdicts=(PASSED, FAILED, UNDECIDED),
+        verdicts=_VERDICTS,
         method=list(_method(document)),
         version=document["version"],
         policy=policy(_STYLE),
@@ -137,7 +139,7 @@ def write(document: Mapping[str, Any], folder: Path, key: Path | None) -> Path:
 
 
 class RecordedSuite(Entry):
-    """What a check reads of the suite on a page; the rest is compared only."""
+    """The keys of the suite on a page that a check reads; the rest is compared only."""
 
     nodes: tuple[Name, ...]
     units: dict[Name, tuple[Name, ...]]
@@ -147,11 +149,11 @@ def recorded(folder: Path) -> dict[str, Any]:
     """The document of a page, which anybody may have written. Raises UserError if it is none."""
     document = read_json(folder / JSON)
     try:
-        own = {name: document["suite"].get(name) for name in RecordedSuite.model_fields}
+        keys = {name: document["suite"].get(name) for name in RecordedSuite.model_fields}
         _by_name(document)
     except (AttributeError, KeyError, TypeError):
         raise UserError("no document of an acceptance", where=str(folder / JSON)) from None
-    validated(own, RecordedSuite, f"{folder / JSON}: suite", "no document of an acceptance")
+    validated(keys, RecordedSuite, f"{folder / JSON}: suite", "no document of an acceptance")
     return document
 
 
@@ -171,18 +173,16 @@ def check(
     folder: Path, document: Mapping[str, Any], allowed_signers: Path | None
 ) -> tuple[list[str], list[str]]:
     """The differences between a page and what suite and logs give, and remarks."""
-    found: list[str] = []
-    notes: list[str] = []
-    for differs, sentence in check_manifest(folder, allowed_signers):
-        (found if differs else notes).append(sentence)
+    sentences = list(check_manifest(folder, allowed_signers))
+    differing = [sentence for differs, sentence in sentences if differs]
     if (manifest := read(folder)) and not {HTML, JSON} <= manifest.files.keys():
-        found.append(f"{folder}: the manifest does not record {HTML} and {JSON}")
+        differing.append(f"{folder}: the manifest does not record {HTML} and {JSON}")
     before = recorded(folder)
     after = {"version": before.get("version"), **document}
-    found += _differences(_by_name(before), _by_name(after), JSON)
-    if not found and read_text(folder / HTML) != page(after):
-        found.append(f"{HTML}: not the page of {JSON}")
-    return found, notes
+    differing += _differences(_by_name(before), _by_name(after), JSON)
+    if not differing and read_text(folder / HTML) != page(after):
+        differing.append(f"{HTML}: not the page of {JSON}")
+    return differing, [sentence for differs, sentence in sentences if not differs]
 
 
 def _differences(before: Any, after: Any, where: str) -> Iterator[str]:

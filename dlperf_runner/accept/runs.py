@@ -24,10 +24,9 @@ from .suite import Part, Resolved, choice_of, reference_of
 
 def inventories_of(suite: Resolved, given: Sequence[str] | None, jobs: Scheduled) -> list[str]:
     """The inventories of the command line, or else that of the suite, unless jobs run it."""
-    own = suite.suite.inventory
-    if given or own is None or jobs.name:
+    if given or (path := suite.suite.inventory) is None or jobs.name:
         return list(given or ())
-    return [own if "," in own else str(suite.path.parent / own)]
+    return [path if "," in path else str(suite.path.parent / path)]
 
 
 Wanted = tuple[int, Part, Path, int]
@@ -140,8 +139,10 @@ def _refuse_other_nodes(suite: Resolved, where: Execution, jobs: Scheduled) -> N
         _of_jobs(suite.nodes, where, jobs)
     except UserError as error:
         if error.where == "--nodelist":
-            known = f"salloc --nodelist={','.join(suite.nodes)}, or other `nodes:` in the suite"
-            error.where, error.hint = f"{suite.path}: nodes", known
+            error.hint = (
+                f"salloc --nodelist={','.join(suite.nodes)}, or other `nodes:` in the suite"
+            )
+            error.where = f"{suite.path}: nodes"
         raise
 
 

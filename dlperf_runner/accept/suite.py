@@ -118,27 +118,21 @@ class Resolved:
 
     def record(self) -> dict[str, Any]:
         """The suite as the page has it, with its nodes and units."""
-        own = self.suite.model_dump(mode="json", exclude_defaults=True)
         units = {name: list(hosts) for name, hosts in self.units.items()}
-        return {**own, "nodes": list(self.nodes), "units": units}
+        keys = self.suite.model_dump(mode="json", exclude_defaults=True)
+        return {**keys, "nodes": list(self.nodes), "units": units}
 
     def parts(self, number: int) -> list[Part]:
         """The parts that an item judges."""
-        item: Item = self.suite.items[number]
+        item, where = self.suite.items[number], f"{self.path}: items.{number}"
         chosen = self._parts(item)
-        if isinstance(item.target, Reference):
-            if item.target.reference not in {part.name for part in chosen}:
-                raise unknown_name(
-                    "reference part",
-                    item.target.reference,
-                    [part.name for part in chosen],
-                    f"{self.path}: items.{number}.target",
-                )
+        names = [part.name for part in chosen]
+        if (reference := reference_of(item)) is not None:
+            if reference not in names:
+                raise unknown_name("reference part", reference, names, f"{where}.target")
             if len(chosen) < 2:
-                raise UserError(
-                    "a reference needs another part that is judged by it",
-                    where=f"{self.path}: items.{number}.parts",
-                )
+                problem = "a reference needs another part that is judged by it"
+                raise UserError(problem, where=f"{where}.parts")
         return chosen
 
     def _parts(self, item: Item) -> list[Part]:
@@ -160,13 +154,12 @@ class Resolved:
 
     def gate(self, item: Item) -> Gate:
         """The gate of one look. All parts and looks share the error."""
-        judged = len(list(self.judged_parts()))
         looks = len(set(self.suite.looks)) or LOOKS
-        error = fraction(self.suite.error, "error") / (judged * looks)
-        return Gate(fraction(item.margin or self.suite.margin, "margin"), error)
+        share = fraction(self.suite.error, "error") / (len(list(self.judged_parts())) * looks)
+        return Gate(fraction(item.margin or self.suite.margin, "margin"), share)
 
     def promise(self) -> Promise:
-        """What the planned runs of each part must reach."""
+        """The power that the planned runs of each part must have."""
         texts = (self.suite.good_passes, self.suite.slow, self.suite.slow_fails)
         return Promise(*(fraction(text, "") for text in texts))
 
@@ -183,11 +176,10 @@ def number_of(target: str) -> tuple[float, str]:
 
 
 def choice_of(item: Item) -> Choice:
-    """What an item runs, without the nodes."""
-    names = {key: field.name for key, field in VARIABLES.items()}
+    """The choice of an item, without the nodes."""
     texts = {
-        names[key]: text_of(value)
-        for key in names
+        field.name: text_of(value)
+        for key, field in VARIABLES.items()
         if key not in _DERIVED and (value := getattr(item, key)) is not None
     }
     parameters = [f"{name}={text_of(value)}" for name, value in (item.parameters or {}).items()]
@@ -202,7 +194,7 @@ def title_of(number: int, item: Item) -> str:
 
 def read_suite(path: Path, recorded: Mapping[str, Any] | None = None) -> Resolved:
     """Read a suite, and the groups of its inventory, or those that a page recorded of the same
-    suite. Raises UserError with file, line and key."""
+    suite. Raises UserError with file, line and key, and if parts have unknown nodes."""
     suite = read_entry(path, SuiteFile)
     groups: dict[str, tuple[str, ...]] = {}
     if recorded is not None and suite.inventory:
@@ -210,11 +202,6 @@ def read_suite(path: Path, recorded: Mapping[str, Any] | None = None) -> Resolve
     elif suite.inventory and not (suite.nodes and isinstance(suite.units, dict)):
         inventory = suite.inventory
         groups = read_groups([inventory if "," in inventory else str(path.parent / inventory)])
-    return resolved(path, suite, groups)
-
-
-def resolved(path: Path, suite: SuiteFile, groups: Mapping[str, tuple[str, ...]]) -> Resolved:
-    """The suite with the hosts of these groups. Raises UserError if parts have unknown nodes."""
     units = suite.units
     if not isinstance(units, dict):
         for name in units:
@@ -222,9 +209,9 @@ def resolved(path: Path, suite: SuiteFile, groups: Mapping[str, tuple[str, ...]]
                 raise unknown_name("group of the inventory", name, groups, f"{path}: units")
         units = {name: groups[name] for name in units}
     nodes = suite.nodes or groups.get(GROUP, ()) or tuple(h for u in units.values() for h in u)
-    found = Resolved(path, suite, tuple(dict.fromkeys(nodes)), units)
-    _check(found)
-    return found
+    suite_of_nodes = Resolved(path, suite, tuple(dict.fromkeys(nodes)), units)
+    _check(suite_of_nodes)
+    return suite_of_nodes
 
 
 def _check(suite: Resolved) -> None:

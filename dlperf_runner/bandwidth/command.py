@@ -56,10 +56,10 @@ def view(files: Mapping[Path, Path | None], _: Mapping[Path, Path] = MappingProx
             tables[str(path)] = read_bandwidth(path, content)
         except UserError as error:
             problems.append(error)
-    documents = {name: [asdict(table) for table in found] for name, found in tables.items()}
+    documents = {name: [asdict(each) for each in of_log] for name, of_log in tables.items()}
     # One table is the usual case.
     document = {name: d[0] if len(d) == 1 else d for name, d in documents.items()}
-    is_wrong = any(table.is_wrong for found in tables.values() for table in found)
+    is_wrong = any(each.is_wrong for of_log in tables.values() for each in of_log)
     return View("bandwidth", partial(render, tables), document, problems, is_wrong)
 
 
@@ -83,8 +83,8 @@ _COLUMNS = (
 def render(logs: Mapping[str, Sequence[NcclTests]], screen: Screen = PIPE) -> str:
     """The tables of each log, and the average that its program printed below each."""
     lines: list[str] = []
-    for name, found in ((name, found) for name, tables in logs.items() for found in tables):
-        has_several = len({row.redop for row in found.rows}) > 1
+    for name, each in ((name, each) for name, tables in logs.items() for each in tables):
+        has_several = len({row.redop for row in each.rows}) > 1
         rows = [
             (
                 cell(f"{row.size} {row.redop}" if has_several else row.size),
@@ -94,9 +94,9 @@ def render(logs: Mapping[str, Sequence[NcclTests]], screen: Screen = PIPE) -> st
                 cell(row.in_place_time_us, ".1f"),
                 cell(None if row.wrong is None else row.wrong + (row.in_place_wrong or 0)),
             )
-            for row in found.rows
+            for row in each.rows
         ]
-        of = f" ({found.collective})" if found.collective and len(logs[name]) > 1 else ""
-        lines += [printable(name) + of, "", table(_COLUMNS, rows, screen)]
-        lines += [f"Average over all sizes: {found.average_busbw:g} GB/s.", ""]
+        what = f" ({each.collective})" if each.collective and len(logs[name]) > 1 else ""
+        lines += [printable(name) + what, "", table(_COLUMNS, rows, screen)]
+        lines += [f"Average over all sizes: {each.average_busbw:g} GB/s.", ""]
     return "\n".join(lines)

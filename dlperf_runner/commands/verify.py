@@ -27,6 +27,7 @@ from ..campaign.manifest import (
     recorded_files,
 )
 from ..catalog.workload import Model
+from ..compare.spread import refuse_copies
 from ..core.errors import UserError
 from ..core.files import is_campaign, open_read, read_bytes, read_json, stored
 from ..core.frame import records
@@ -348,6 +349,22 @@ def check_manifest(place: Path, allowed_signers: Path | None) -> Iterator[tuple[
             f"{FILE}: began when there were files already; it shows only later changes",
         )
     yield from check(place, manifest, allowed_signers)
+
+
+def refuse_tampered(loaded: Iterable[Results]) -> None:
+    """Raise UserError if runs are not what the manifest of their campaign recorded, or if two of
+    the results have a log in common."""
+    results = list(loaded)
+    refuse_copies((str(each.directory), each.logs) for each in results)
+    for each in results:
+        for differs, sentence in check_manifest(home(each.directory), None):
+            if differs and sentence.startswith(("runs/", FILE)):
+                raise UserError(
+                    "the runs are not those that the manifest recorded",
+                    where=str(each.directory),
+                    found=sentence,
+                    hint=f"all differences: dlperf verify {each.directory}",
+                )
 
 
 def _had_manifest(place: Path) -> bool:

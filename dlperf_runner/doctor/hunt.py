@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..campaign import directory as campaigns
@@ -15,14 +17,13 @@ from ..control.rounds import Execution
 from ..control.scheduled import execute as execute_campaign
 from ..core.errors import UserError, unknown_name
 from ..core.files import read_text, stored
-from ..core.lists import counted
+from ..core.lists import counted, grouped
 from ..plan.choice import parse_choice
 from ..plan.make import make_plan
 from ..report.tables import Column, cell
 from ..report.terminal import Screen, table
 from .findings import Finding
-from .schedule import as_text, rounds_from
-from .search import Round, SearchVerdict, search
+from .search import Round, SearchVerdict, as_text, rounds_from, search
 
 if TYPE_CHECKING:
     from ..campaign.job_files import SchedulerSettings
@@ -94,12 +95,19 @@ class NodeCampaign:
         self.operation, self.nodes, self.place, self.settings = operation, nodes, place, settings
         self.execute, self.say = execute, place.say
         self.directory = (directory or campaigns.new_directory()).resolve()
-        self.devices = min(node.devices_per_node for node in nodes)
+        self.devices = nodes[0].devices_per_node
+        if others := [node.name for node in nodes if node.devices_per_node != self.devices]:
+            raise UserError(
+                "nodes with different numbers of devices are not compared",
+                where=", ".join(others),
+                expected=f"{self.devices}, as {nodes[0].name}",
+                hint="hunt in each kind of node by itself: --limit; on Slurm --nodelist",
+            )
         self.names = [node.name for node in nodes]
         self.done = 0
 
     def lines(self, rounds: str = "1", steps: int = 1) -> list[dict[str, Any]]:
-        """What the program states in a run of these rounds, so many, on all nodes."""
+        """The documents that the program prints in a run of these rounds, so many, on all nodes."""
         accelerator = load_catalog().stack_of(self.nodes[0]).accelerator
         size, iterations = STEPS[self.operation, accelerator]
         given = {"workload": WORKLOAD, "model": f"nodes-{self.operation}", "matrix": "hunt"}
@@ -128,8 +136,16 @@ class NodeCampaign:
             why = record.get("outcome", {}).get("message") or "; ".join(problems)
             problem = why or "the run did not start"
             raise UserError("the nodes were not measured", where=str(log), found=str(problem))
+        facts = record["outcome"].get("hosts", {})
         if self.settings:
-            self.names = list(record["outcome"]["hosts"])
+            self.names = list(facts)
+        on_gpus = [host for host in facts if facts[host].get("gpus")]
+        products = grouped(on_gpus, lambda host: tuple(sorted({*facts[host]["gpus"]})))
+        if self.operation != "same" and len(products) > 1:
+            kinds = (f"{', '.join(gpus)} on {', '.join(on)}" for gpus, on in products.items())
+            hint = "hunt in each product by itself: --limit; on Slurm --nodelist"
+            problem = "nodes with different products are not compared"
+            raise UserError(problem, where=str(log), found="; ".join(kinds), hint=hint)
         lines = read_text(stored(log)).splitlines()
         texts = [line.partition(_MARK)[2] for line in lines if _MARK in line]
         try:
@@ -143,6 +159,12 @@ class NodeCampaign:
             ) from None
         return documents
 
+    def members(self) -> set[str]:
+        """The members of each round: nodes, of which one may have no partner, or devices."""
+        if self.operation == "collective":
+            return set() if len(self.names) % 2 else {*self.names}
+        return {self.member(rank) for rank in range(len(self.names) * self.devices)}
+
     def member(self, rank: int) -> str:
         """The name of the device of a rank."""
         node = self.names[rank // self.devices]
@@ -152,9 +174,8 @@ class NodeCampaign:
 def parse_kinds(text: str) -> tuple[str, ...]:
     """The kinds of `--hunt compute,memory`."""
     kinds = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
-    for kind in kinds:
-        if kind not in KINDS:
-            raise unknown_name("kind of hunt", kind, KINDS, "--hunt")
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise unknown_name("kind of hunt", unknown[0], KINDS, "--hunt")
     return kinds
 
 
@@ -176,13 +197,13 @@ def hunt_slow(campaign: NodeCampaign, slower: float, most: int = MOST_ROUNDS) ->
     unit = ""
     while True:
         more = 5 if nodes > 2 * LEAST_PAIRED else 10  # few nodes need more to decide anything
-        found, unit = measured(campaign, len(rounds), min(more, most - len(rounds)))
-        rounds += found
+        further, unit = measured(campaign, len(rounds), min(more, most - len(rounds)))
+        rounds += further
         verdict = search(rounds, slower)
         if verdict.decides(slower) or len(rounds) >= most:
             break
         campaign.say(f"{len(rounds)} rounds do not decide: measuring again")
-    yield Hunt(kind, slower, verdict, unit, middle(rounds), str(campaign.directory))
+    yield Hunt(kind, slower, verdict, unit, _median(rounds), str(campaign.directory))
     is_paired = kind == "collective" and verdict.decides(slower)
     if is_paired and (again := suspected(rounds, verdict, slower)):
         yield _links(campaign, again, slower)
@@ -191,10 +212,8 @@ def hunt_slow(campaign: NodeCampaign, slower: float, most: int = MOST_ROUNDS) ->
 def measured(campaign: NodeCampaign, first: int, count: int) -> tuple[list[Round], str]:
     """So many further rounds, and their unit."""
     if campaign.operation == "collective":
-        text = as_text(rounds_from(len(campaign.nodes), first, count))
-    else:
-        text = str(count)
-    return read_rounds(campaign, text, count)
+        return read_rounds(campaign, as_text(rounds_from(len(campaign.nodes), first, count)), count)
+    return read_rounds(campaign, str(count), count)
 
 
 def read_rounds(campaign: NodeCampaign, text: str, count: int) -> tuple[list[Round], str]:
@@ -207,20 +226,16 @@ def read_rounds(campaign: NodeCampaign, text: str, count: int) -> tuple[list[Rou
             for places, value in line["values"]:
                 names = (campaign.names[n] if is_paired else campaign.member(n) for n in places)
                 values[tuple(names)] = float(value)
-            if not all(value > 0 for value in values.values()):
-                raise ValueError("a speed that is not above 0")
+            if not all(0 < value < math.inf for value in values.values()):
+                raise ValueError("a speed that is not above 0 and finite")
+            if missing := campaign.members() - {name for group in values for name in group}:
+                raise ValueError(f"no speed of {', '.join(sorted(missing))}")
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise UserError(
                 "invalid measurement", where=str(campaign.directory), found=repr(error)
             ) from None
         rounds.append(values)
     return rounds, unit
-
-
-def middle(rounds: Sequence[Round]) -> float:
-    from statistics import median
-
-    return median(value for values in rounds for value in values.values())
 
 
 def suspected(rounds: Sequence[Round], verdict: SearchVerdict, slower: float) -> list[int]:
@@ -250,7 +265,7 @@ def _links(campaign: NodeCampaign, numbers: Sequence[int], slower: float) -> Hun
     rounds, unit = read_rounds(campaign, as_text(again), len(again))
     links = [_as_links(values) for values in rounds]
     verdict = search(links, slower)
-    return Hunt("link", slower, verdict, unit, middle(rounds), str(campaign.directory))
+    return Hunt("link", slower, verdict, unit, _median(rounds), str(campaign.directory))
 
 
 def hunt_findings(result: Hunt) -> Iterator[Finding]:
@@ -267,13 +282,13 @@ def hunt_findings(result: Hunt) -> Iterator[Finding]:
     others = len(verdict.members) - len(verdict.slow)
     rest = f"{counted(verdict.rounds, 'round')}, median {result.median:.4g} {result.unit}"
     if result.is_decided and verdict.detectable is not None:
-        found = f"{others} of {len(verdict.members)} are, after {rest}; one that is"
-        found += f" {100 * verdict.detectable:.1f} % slower is found in 95 %"
-        yield Finding("", check, "ok", expected, found)
+        text = f"{others} of {len(verdict.members)} are, after {rest}; one that is"
+        text += f" {100 * verdict.detectable:.1f} % slower is found in 95 %"
+        yield Finding("", check, "ok", expected, text)
     elif result.is_decided:
         hint = "exclude the slow ones (--limit; on Slurm --nodelist) and hunt again"
-        found = f"the other {others} are too few to compare with each other, after {rest}"
-        yield Finding("", check, "warning", expected, found, hint)
+        text = f"the other {others} are too few to compare with each other, after {rest}"
+        yield Finding("", check, "warning", expected, text, hint)
     else:
         yield Finding("", check, "warning", expected, _undecided(verdict, rest), _QUIETER)
 
@@ -288,6 +303,10 @@ def _undecided(verdict: SearchVerdict, rest: str) -> str:
     if size is None or size >= 1:
         return f"the noise does not allow to find any, after {rest}"
     return f"the noise allows to find only what is {100 * size:.1f} % slower, after {rest}"
+
+
+def _median(rounds: Sequence[Round]) -> float:
+    return median(value for values in rounds for value in values.values())
 
 
 def excluded(hunts: Sequence[Hunt]) -> list[str]:

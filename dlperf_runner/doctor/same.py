@@ -31,19 +31,31 @@ class Bits:
 
 
 def bits_of(campaign: NodeCampaign) -> list[Bits]:
-    """What each device of the campaign's nodes computes."""
-    return [read_bits(campaign.member, line) for line in campaign.lines()]
+    """The bits that each device of the campaign's nodes computes."""
+    bits = [read_bits(campaign.member, line) for line in campaign.lines()]
+    devices = len(campaign.names) * campaign.devices
+    if len({each.device for each in bits}) < devices:
+        expected, given = f"{devices} devices", ", ".join(each.device for each in bits)
+        raise UserError("devices are missing in the log", expected=expected, found=given)
+    return bits
 
 
 def read_bits(member: Any, line: Mapping[str, Any]) -> Bits:
     try:
-        texts = (str(line[key]) for key in ("product", "torch", "parameters"))
-        product, version, parameters = texts
+        product, version, parameters = (
+            str(line[key]) for key in ("product", "torch", "parameters")
+        )
         losses = tuple(str(loss) for loss in line["losses"])
+        is_finite(losses)  # each is a hexadecimal number
         return Bits(member(int(line["rank"])), product, version, losses, parameters)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         expected = "rank, product, torch, losses and parameters"
         raise UserError("invalid log", expected=expected, found=repr(error)) from None
+
+
+def is_finite(losses: Sequence[str]) -> bool:
+    """True if there are losses, and all are numbers: 11 bits of an exponent that are not all 1."""
+    return bool(losses) and all(int(loss, 16) >> 52 & 0x7FF != 0x7FF for loss in losses)
 
 
 def same_findings(devices: Sequence[Bits]) -> Iterator[Finding]:
@@ -52,22 +64,21 @@ def same_findings(devices: Sequence[Bits]) -> Iterator[Finding]:
     for (product, version), equals in grouped(devices, lambda d: (d.product, d.version)).items():
         kind = f"{product}, PyTorch {version}"
         expected = f"the bits of the other {kind}"
-        if len(equals) == 1:
-            found = f"{equals[0].device} is the only {kind}: nothing to compare with"
-            yield Finding("", CHECK, "warning", expected, found, "name more nodes of this product")
-            continue
         counts = Counter((each.losses, each.parameters) for each in equals)
         (usual, number), *_ = counts.most_common()
-        if len(counts) == 1:
-            found = f"{counted(number, 'device')} of {kind} agree: {usual[1][:12]}"
-            yield Finding("", CHECK, "ok", expected, found)
+        if len(equals) == 1:
+            text = f"{equals[0].device} is the only {kind}: nothing to compare with"
+            yield Finding("", CHECK, "warning", expected, text, "name more nodes of this product")
+        elif not is_finite(usual[0]):
+            text = f"{counted(number, 'device')} of {kind} have losses that are no numbers"
+            yield Finding("", CHECK, "failed", "finite losses", text, _HINT)
+        elif len(counts) == 1:
+            text = f"{counted(number, 'device')} of {kind} agree: {usual[1][:12]}"
+            yield Finding("", CHECK, "ok", expected, text)
         elif 2 * number <= len(equals):
             groups = grouped(equals, lambda each: each.parameters[:12])
-            found = "; ".join(
-                f"{bits} on {', '.join(each.device for each in of_bits)}"
-                for bits, of_bits in groups.items()
-            )
-            yield Finding("", CHECK, "failed", expected, found, _HINT)
+            texts = (f"{bits} on {', '.join(d.device for d in on)}" for bits, on in groups.items())
+            yield Finding("", CHECK, "failed", expected, "; ".join(texts), _HINT)
         else:
             for each in equals:
                 if (each.losses, each.parameters) != usual:
@@ -76,7 +87,7 @@ def same_findings(devices: Sequence[Bits]) -> Iterator[Finding]:
 
 def _lonely(device: Bits, losses: Sequence[str], number: int, expected: str) -> Finding:
     pairs = enumerate(zip(device.losses, losses, strict=False), 1)
-    step = next((n for n, (own, usual) in pairs if own != usual), None)
+    step = next((n for n, (loss, usual) in pairs if loss != usual), None)
     where = f"from step {step} on" if step else "in the parameters alone"
-    found = f"{device.device} differs from {counted(number, 'device')} {where}"
-    return Finding(device.device.split()[0], CHECK, "failed", expected, found, _HINT)
+    text = f"{device.device} differs from {counted(number, 'device')} {where}"
+    return Finding(device.device.split()[0], CHECK, "failed", expected, text, _HINT)

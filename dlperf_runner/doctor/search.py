@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
+Pair = tuple[int, int]
 Group = tuple[str, ...]
 Round = Mapping[Group, float]
 ALPHA = 0.05  # of a false alarm, over all members together
@@ -32,6 +33,29 @@ CLIP = 3.0
 _POWER = 1.645  # standard errors: a member that is slower by the detectable size is found in 95 %
 _ROBUST = 1.4826  # from the median deviation to the standard deviation
 _CHUNK = 4_000_000  # numbers at once in memory
+
+
+def circle(nodes: int) -> list[list[Pair]]:
+    """The rounds in which each node meets each other one once, by the circle method: the first
+    stays, the others move on by one place. Of an odd number, one node has a bye in each round."""
+    places = nodes + nodes % 2
+    rounds = []
+    for turn in range(places - 1):
+        ring = [0, *(1 + (place + turn) % (places - 1) for place in range(places - 1))]
+        ends = zip(ring[: places // 2], reversed(ring), strict=False)
+        rounds.append([(min(a, b), max(a, b)) for a, b in ends if max(a, b) < nodes])
+    return rounds
+
+
+def rounds_from(nodes: int, first: int, count: int) -> list[list[Pair]]:
+    """So many rounds, from that number on; after the last one, they begin again."""
+    rounds = circle(nodes)
+    return [rounds[number % len(rounds)] for number in range(first, first + count)]
+
+
+def as_text(rounds: Sequence[Sequence[Pair]]) -> str:
+    """`0-1+2-3:0-2+1-3`, as the program on the nodes takes it."""
+    return ":".join("+".join(f"{a}-{b}" for a, b in pairs) for pairs in rounds)
 
 
 @dataclass(frozen=True)
@@ -174,7 +198,7 @@ def over_others(values: Round) -> np.ndarray[Any, Any]:
 
 
 def _centred(rounds: Sequence[Round]) -> list[np.ndarray[Any, Any]]:
-    """What `over_others` gives of each round, clipped."""
+    """The logarithms of `over_others` of each round, clipped."""
     import numpy as np
 
     logs = [over_others(values) for values in rounds]

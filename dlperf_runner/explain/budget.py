@@ -112,8 +112,8 @@ def items_of(evidence: Observations) -> list[BudgetItem]:
 
 
 def losses(evidence: Observations) -> dict[str, list[float]]:
-    """What each loss leaves of the speed of each run, as a fraction of what those before it left;
-    only losses that all runs state."""
+    """The fraction that each loss leaves of each run's speed after the losses before it; only of
+    losses that all runs state."""
     shares = [_shares(run, evidence) for run in evidence.runs]
     factors: dict[str, list[float]] = {}
     lost = [0.0] * len(shares)

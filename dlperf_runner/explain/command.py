@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..core.errors import unknown_name
 from ..options import (
     AboutLogs,
     AsJson,
@@ -61,12 +62,15 @@ def command(
     may explain it, the rest, and what to measure next.
 
     Example: dlperf explain examples/logs --to mxnet-resnet50v1b"""
+    from ..catalog.published_numbers import load_reports
     from ..compare.conditions import parse_stated
     from ..results.load import catalogued, load_results
     from ..results.statement import with_conditions
-    from .measured import budgets, check_publication
+    from .measured import budgets
 
-    check_publication(to)
+    names = [report.name for report in load_reports()]
+    if to not in names:
+        raise unknown_name("publication", to, names, "--to")
     statements = about.statements()
     load = partial(load_results, progress=reading_logs)
     results = load(campaign, catalogued([campaign]), statements=statements)

@@ -11,13 +11,13 @@ from statistics import fmean, median
 from typing import Any
 
 from ..catalog.accelerators import memory_of, peak_of
-from ..catalog.published_numbers import PublishedNumber, load_published, load_reports, load_rule
+from ..catalog.published_numbers import PublishedNumber, load_published, load_rule
 from ..catalog.validity import catalogued_rules
 from ..compare.conditions import Values, family, read_conditions
 from ..compare.published import compare_published, rates_by_estimator
 from ..compare.verdicts import NOT_COMPARABLE
 from ..core.case import Topology
-from ..core.errors import UserError, unknown_name
+from ..core.errors import UserError
 from ..core.frame import plain_rows, records, throughput
 from ..core.identity import CASE, CaseKey, case_key, read_parameters, topology_text
 from ..core.lists import counted, grouped, shortened
@@ -89,13 +89,6 @@ class Compared:
         return number.contradiction is None and get(number) == get(self.number)
 
 
-def check_publication(name: str) -> None:
-    """Raise UserError if no publication has this name."""
-    names = [report.name for report in load_reports()]
-    if name not in names:
-        raise unknown_name("publication", name, names, "--to")
-
-
 def budgets(
     results: Results,
     report: str,
@@ -111,13 +104,12 @@ def budgets(
     compared = [*_compared(results, [row for row in table if row["report"] == report])]
     if not compared:
         raise _nothing_comparable(results, table, report)
-    busses = {} if bandwidth is None else bus_bandwidths(bandwidth)
     made = []
     for group in grouped(compared, lambda c: itemgetter(*BASELINE)(c.row)).values():
         nearest = grouped(group, lambda c: case_key(c.row)).values()
         case = max((numbers[0] for numbers in nearest), key=lambda c: c.topology.world_size)
         row, smaller = case.row, [c for c in group if case.has_setting_of(c.number)]
-        evidence, commands = _evidence(results, case, smaller, busses, [results, *hunts])
+        evidence, commands = _evidence(results, case, smaller, bandwidth, [results, *hunts])
         if (conditions.get(case_key(row)) or {}).get("data") != "synthetic":
             commands[budget.INPUT] = _run(case, case.topology, data="synthetic")
         items = items_of(evidence)
@@ -130,6 +122,11 @@ def budgets(
 
 def _compared(results: Results, rows: Iterable[Row]) -> Iterator[Compared]:
     rates, by_estimator = rates_by_case(results.frame), rates_by_estimator(results.frame)
+    numbers = {
+        (n.report, str(n.topology), n.workload_model, n.samples_per_second, workload): n
+        for n in reversed(load_published())
+        for workload in n.workloads
+    }
     for row in rows:
         if row["unit"] == per_second(BANDWIDTH):
             hint = f"`dlperf compare {shlex.quote(str(results.directory))}` judges it"
@@ -138,13 +135,8 @@ def _compared(results: Results, rows: Iterable[Row]) -> Iterator[Compared]:
         values = by_estimator[key][row["estimator"]] if row["by"] else rates[key].values
         # A number of another unit is missing.
         if row["published"] is not None and min(values) > 0:
-            yield Compared(row, next(n for n in load_published() if _is_of(n, row)), values)
-
-
-def _is_of(number: PublishedNumber, row: Row) -> bool:
-    own = (number.report, str(number.topology), number.workload_model, number.samples_per_second)
-    of_row = (row["report"], topology_text(row), row["model"], row["published"])
-    return own == of_row and row["workload"] in number.workloads
+            number = (row["report"], topology_text(row), row["model"], row["published"])
+            yield Compared(row, numbers[*number, row["workload"]], values)
 
 
 def _nothing_comparable(results: Results, table: Sequence[Row], report: str) -> UserError:
@@ -166,14 +158,19 @@ def _evidence(
     results: Results,
     case: Compared,
     group: Sequence[Compared],
-    busses: Busses,
+    bandwidth: Results | None,
     hunts: Sequence[Results],
 ) -> tuple[Observations, dict[str, str]]:
     """The evidence of a case, and the commands that measure what it may lack."""
     key, size = case_key(case.row), case.topology.world_size
     smaller = [c for c in group if c.topology.world_size < size]
     base = min(smaller, key=lambda c: c.topology.world_size, default=None)
-    has_bandwidth = any(_is_bandwidth_for(number, case) for number in load_published())
+    product = family(case.row["accelerator"])
+    has_bandwidth = any(
+        (n.topology, n.workload_model, family(n.conditions.accelerator))
+        == (case.topology, ALL_REDUCE, product)
+        for n in load_published()
+    )
     about, commands = {budget.DIFFERENCE: str(case)}, _commands(results, case, has_bandwidth)
     if base is not None:
         about[budget.SMALLEST] = f"{base.topology}: {base}"
@@ -187,22 +184,15 @@ def _evidence(
             commands[budget.SCALING] = _run(case, first)
     of_case = [run for run in results.counted if run.case == key]
     fractions, about[budget.CLOCKS] = _clocks(of_case)
-    no_bus = f"--bandwidth has none on {case.topology}" if busses else ""
+    on = {host for run in of_case for host in run.hosts}
+    no_bus = "" if bandwidth is None else f"--bandwidth has none on {case.topology}"
     no_bus = no_bus if has_bandwidth else f"none is published on {case.topology}"
+    busses = {} if bandwidth is None else bus_bandwidths(bandwidth, on)
     bus, about[budget.BUS] = busses.get(case.topology, (None, no_bus))
     runs, ratio = _runs(results, key), None if base is None else base.ratio
-    on = {host for run in of_case for host in run.hosts}
-    devices = _of_devices(
-        case, [row for each in hunts for row in _rows_on(on, each)], about, commands
-    )
+    rows = [row for each in hunts for row in _rows_on(on, each)]
+    devices = _of_devices(case, rows, about, commands)
     return Observations(size, case.ratio, ratio, runs, fractions, bus, devices, about), commands
-
-
-def _is_bandwidth_for(number: PublishedNumber, case: Compared) -> bool:
-    """True if a number is a bus bandwidth on the topology and the accelerators of a case."""
-    product = family(number.conditions.accelerator)
-    is_on = number.topology == case.topology and product == family(case.row["accelerator"])
-    return is_on and number.workload_model == ALL_REDUCE
 
 
 def _runs(results: Results, key: CaseKey) -> list[dict[str, float]]:
@@ -240,14 +230,15 @@ def _clocks(runs: Sequence[FoundRun]) -> tuple[list[tuple[float, float]], str]:
     return fractions, text + at_limit
 
 
-def bus_bandwidths(bandwidth: Results) -> Busses:
+def bus_bandwidths(bandwidth: Results, nodes: Set[str] = frozenset()) -> Busses:
     """The bus bandwidth of all-reduce as a fraction of the nearest published one, by topology: the
-    lower end of its interval, if it has one; None beside a number that is not comparable. Raises
-    UserError if nothing is one."""
+    lower end of its interval, if it has one; None beside a number that is not comparable, or that
+    was measured on other nodes than these. Raises UserError if nothing is one."""
     conditions = read_conditions(bandwidth.counted, bandwidth.models, load_rule())
     busses: dict[Topology, tuple[float | None, str]] = {}
     table = records(compare_published(bandwidth.frame, conditions))
     rows = [row for row in table if row["model"] == ALL_REDUCE]
+    hosts = grouped(bandwidth.counted, lambda run: run.case)
     if not rows:
         wanted = f"runs of {ALL_REDUCE}"
         where = f"--bandwidth {bandwidth.directory}"
@@ -259,6 +250,9 @@ def bus_bandwidths(bandwidth: Results) -> Busses:
             ratio = row["ratio"] if row["ratio_low"] is None else row["ratio_low"]
             if row["verdict"] == NOT_COMPARABLE:
                 ratio, about = None, f"{about}; not comparable: {row['factors']}"
+            on = {host for run in hosts.get(case_key(row), ()) for host in run.hosts}
+            if nodes and on and not nodes <= on:
+                ratio, about = None, f"{about}, on other nodes: {shortened(sorted(on))}"
             busses[Topology(row["nodes"], row["gpus_per_node"])] = (ratio, about)
     return busses
 

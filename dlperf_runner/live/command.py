@@ -102,8 +102,10 @@ def _handler(page: _Page, token: str) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             asked, _, name = self.path.removeprefix("/").partition("/")
             # Only this host: a page from elsewhere may have a name that leads here.
-            own = re.fullmatch(r"(127\.0\.0\.1|localhost)(:\d+)?", self.headers.get("Host", ""))
-            if not own or not hmac.compare_digest(asked.encode(), token.encode()):
+            is_local = re.fullmatch(
+                r"(127\.0\.0\.1|localhost)(:\d+)?", self.headers.get("Host", "")
+            )
+            if not is_local or not hmac.compare_digest(asked.encode(), token.encode()):
                 self.send_error(HTTPStatus.NOT_FOUND)
             elif name == "":
                 nonce = secrets.token_urlsafe(16)

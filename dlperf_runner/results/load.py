@@ -31,7 +31,7 @@ from .discovery import Place, Scratch, Skipped, find, holds_logs
 from .log_file import NO_RATE, reads_others
 from .repeats import about_copies, about_names, about_starts, told_apart
 from .run_log import Reading, RunSeries, read_all
-from .run_record import FoundRun
+from .run_record import NOT_RUN, FoundRun
 from .statement import Statements, checked
 
 if TYPE_CHECKING:
@@ -74,6 +74,12 @@ class Results:
         """True if a run failed, is missing or is invalid."""
         copies = sum(run.copy_of is not None for run in self.runs)
         return bool(self.missing) or len(self.counted) < len(self.runs) - copies
+
+    @property
+    def not_counted(self) -> dict[Path, str]:
+        """The reason by log, of runs that have ended but do not count."""
+        ended = ((run.path, run.why_not) for run in self.runs if run.why_not not in (None, NOT_RUN))
+        return {path: why for path, why in ended if why} | self.invalid
 
     @cached_property
     def _above(self) -> re.Pattern[str]:

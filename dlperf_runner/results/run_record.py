@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from ..catalog.workload import Model
 
 
+NOT_RUN = "was not run"
+
+
 @dataclass(frozen=True)
 class FoundRun:
     """A run and the path of its log. `why_not` gives the reason if there is no log to read."""
@@ -201,7 +204,7 @@ def _why_not(outcome: Mapping[str, Any]) -> str | None:
         return f"failed{kind}: {outcome.get('message') or 'no reason was recorded'}{advice}"
     if status == "running":
         return "did not finish: it is still running or was interrupted"
-    return "was not run"
+    return NOT_RUN
 
 
 def version_of(outcome: Mapping[str, Any], framework: str) -> str | None:

@@ -81,10 +81,12 @@ def judged(
             why = f"{counted(available, what)}; the next look is at {size}"
             break
         interval, made = interval_of(size), size
-        verdict = decide(interval)
+        verdict = undecided if interval.low == interval.high else decide(interval)
         if verdict != undecided:
             why = None
             break
+    if interval.low == interval.high:
+        why = f"{counted(made, what)} give the same to the last digit: no scatter is known"
     low, high = (None if math.isnan(end) else end for end in (interval.low, interval.high))
     return Look(verdict, low, high, made, why)
 

@@ -15,6 +15,7 @@ WORDS = {"found", "told", "said", "own", "mine", "there", "of", "known", "beside
 NAMED = (
     *("core", "schedulers", "plan", "provision", "campaign", "measure", "results", "stats"),
     *("compare", "control", "report", "commands", "export", "options"),
+    *("accept", "ab", "bisect", "explain", "live", "bandwidth"),
 )
 QUESTIONS = ("What", "Whether", "How", "Why", "Where")
 

@@ -1,9 +1,10 @@
 """`dlperf ab` and `dlperf bisect`: runs in turns by a stand-in for bench.yml, judged in pairs."""
 
+import json
 import random
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,10 @@ from plan_examples import lab_nodes
 from recorded_campaign import end
 
 from dlperf_runner.ab.pairs import PairedTest
-from dlperf_runner.ab.sides import parse_side
-from dlperf_runner.ab.turns import turns
-from dlperf_runner.bisect.command import versions_of
-from dlperf_runner.bisect.search import Step, decide_by, search, step_test, steps_of
+from dlperf_runner.ab.turns import parse_side, turns
+from dlperf_runner.bisect.command import Step, search, step_test, steps_of, versions_of
 from dlperf_runner.campaign.directory import read_plan, remaining_plan
+from dlperf_runner.campaign.manifest import seal
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.stats.sequential import judged
@@ -45,7 +45,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return lab_nodes()
 
     monkeypatch.setattr("dlperf_runner.ab.turns.execute", execute)
-    monkeypatch.setattr("dlperf_runner.ab.sides.read_inventory", nodes)
+    monkeypatch.setattr("dlperf_runner.ab.turns.read_inventory", nodes)
     return found
 
 
@@ -97,14 +97,81 @@ def test_no_difference_needs_an_interval_within_the_tolerance(
 
 def test_campaigns_are_judged_in_pairs(tmp_path: Path) -> None:
     drift = [100 - n for n in range(8)]
-    rates = {side: [round(factor * v, 2) for v in drift] for side, factor in SIDES.items()}
-    found = campaigns(tmp_path, {side: rates[side] for side in SIDES})
-    document = call("ab", found["node1"], found["node2"], "--json").document
+    sides = [side_of(tmp_path / str(f), [round(f * v, 2) for v in drift]) for f in (1.0, 0.99)]
+    document = call("ab", *sides, "--json").document
     # compare, which knows no pairs, cannot tell 1 % in a drift of 7 %.
     assert (document["verdict"], document["judged_pairs"]) == ("slower", 4)
 
 
-SIDES = {"node1": 1.0, "node2": 0.99}
+def side_of(folder: Path, rates: Sequence[float], **changes: object) -> Path:
+    """A campaign on node1."""
+    return campaigns(folder, {"node1": rates}, **changes)["node1"]
+
+
+def damaged(a: Path, b: Path) -> None:
+    for log in sorted(b.rglob("*.log"))[:3]:
+        log.write_text(log.read_text().replace("Speed", "Spd"))
+
+
+def failed(a: Path, b: Path) -> None:
+    """The runs of B that would have been slow."""
+    for record in sorted(b.rglob("run.json"))[:3]:
+        record.write_text(record.read_text().replace('"done"', '"failed"'))
+
+
+def on_other_nodes(a: Path, b: Path) -> None:
+    for record in b.rglob("run.json"):
+        record.write_text(record.read_text().replace('"node1"', '"node2"'))
+
+
+def without_records(a: Path, b: Path) -> None:
+    for record in [*a.rglob("run.json"), *b.rglob("run.json")]:
+        log = next(record.parent.glob("*.log"))
+        record.unlink()
+        log.rename(record.parents[3] / log.name)
+
+
+def always_first(a: Path, b: Path) -> None:
+    for second, side in enumerate((a, b)):
+        for record in side.rglob("run.json"):
+            document = json.loads(record.read_text())
+            started = f"2026-11-02T10:0{document['repeat']}:{second:02}+00:00"
+            document["outcome"]["started"] = started
+            record.write_text(json.dumps(document))
+
+
+def changed_after_the_record(a: Path, b: Path) -> None:
+    (b / "campaign.json").write_text('{"manifest": true}')
+    seal(b, "run", sorted(b.rglob("r[0-9]/*")))
+    log = next(b.rglob("*.log"))
+    log.write_text(log.read_text().replace("Speed: 1", "Speed: 2"))
+
+
+@pytest.mark.parametrize(
+    ("tamper", "status", "message"),
+    [
+        (damaged, 1, "_1.log"),
+        (failed, 1, "failed: "),
+        (on_other_nodes, 2, "the runs r1 were on different nodes, so they are no pair"),
+        (without_records, 2, "nothing records when these runs began"),
+        (always_first, 2, "the sides did not take turns to be first"),
+        (changed_after_the_record, 2, "the runs are not those that the manifest recorded"),
+    ],
+)
+def test_a_verdict_on_other_than_pairs_is_not_silent(
+    tmp_path: Path, tamper: Callable[[Path, Path], None], status: int, message: str
+) -> None:
+    sides = [side_of(tmp_path / str(n), speeds(100 - 5 * n, 8, n)) for n in (0, 1)]
+    output("ab", *sides)
+    tamper(*sides)
+    assert message in output("ab", *sides, status=status)
+
+
+def test_equal_rates_to_the_last_digit_decide_nothing(tmp_path: Path) -> None:
+    """Their scatter is unknown: the log may print few digits, or be a copy with another name."""
+    sides = [side_of(tmp_path / str(n), [100.0 - n] * 4) for n in (0, 1)]
+    document = call("ab", *sides, "--json", status=1).document
+    assert document["why"] == "4 pairs give the same to the last digit: no scatter is known"
 
 
 def test_a_campaign_is_not_compared_with_itself_or_a_copy(tmp_path: Path) -> None:
@@ -139,8 +206,8 @@ def test_a_folder_with_other_versions_is_not_gone_on_with(tmp_path: Path, made: 
 
 
 def test_too_few_pairs(tmp_path: Path) -> None:
-    found = campaigns(tmp_path, {"node1": speeds(100, 3, 1), "node2": speeds(100, 2, 2)})
-    document = call("ab", found["node1"], found["node2"], "--json", status=1).document
+    sides = [side_of(tmp_path / str(n), speeds(100, n, n)) for n in (3, 2)]
+    document = call("ab", *sides, "--json", status=1).document
     assert document["why"] == "2 pairs; the next look is at 4"
 
 
@@ -180,7 +247,7 @@ def planted(slow_from: int, random_numbers: random.Random) -> Callable[[str], St
     """Judges versions of which those from a number on sleep 2 % of each step; CV 0.5 %."""
 
     def judge(version: str) -> Step:
-        test = step_test(32, 0.05, 128)
+        test = step_test(32, 0.05, 128, 0.02)
         factor = 0.98 if int(version) >= slow_from else 1.0
         noise = random_numbers.gauss
         pairs = [noise(0, 0.005) - noise(0, 0.005) + factor - 1 for _ in range(test.most)]
@@ -188,7 +255,7 @@ def planted(slow_from: int, random_numbers: random.Random) -> Callable[[str], St
             test.most,
             test.sizes,
             lambda size: test.interval(pairs[:size]),
-            decide_by(0.02),
+            test.decide,
             "undecided",
         )
         return Step(version, look.verdict, look.low, look.high, look.size)

@@ -474,6 +474,37 @@ def test_several_cases_of_an_item_are_refused(suite: Path, results: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("changes", "key"),
+    [({"precision": "fp16"}, "precision"), ({"parameters": {"image_size": 64}}, "parameters")],
+)
+def test_one_target_does_not_judge_parts_that_ran_different_cases(
+    suite: Path, tmp_path: Path, changes: dict[str, object], key: str
+) -> None:
+    good = {f"node{n}": speeds(101, 6, n, 0.002) for n in (1, 2)}
+    campaigns(tmp_path / "results", good)
+    campaigns(tmp_path / "results", {"node3": speeds(101, 6, 3, 0.002)}, **changes)
+    printed = output("accept", suite, "--results", tmp_path / "results", status=2)
+    assert "the results have several cases of this item" in printed
+    assert f"`{key}:` with one of" in printed
+
+
+def test_a_part_does_not_pass_by_the_runs_that_did_not_fail(suite: Path, tmp_path: Path) -> None:
+    runs = {f"node{n}": speeds(101, 7, n, 0.002) for n in (1, 2, 3)}
+    home = campaigns(tmp_path / "results", runs)["node3"]
+    record = next(home.rglob("r1/run.json"))
+    record.write_text(record.read_text().replace('"done"', '"failed"'))
+    printed = call("accept", suite, "--results", home.parent, "--json", status=1).document
+    assert verdicts(printed) == {"node1": "passed", "node2": "passed", "node3": "undecided"}
+    assert printed["parts"][2]["why"].startswith("1 run of it do not count, such as node3/runs/")
+
+
+def test_equal_runs_to_the_last_digit_decide_nothing(suite: Path, tmp_path: Path) -> None:
+    campaigns(tmp_path / "results", {f"node{n}": [96.0] * 5 for n in (1, 2, 3)})
+    printed = output("accept", suite, "--results", tmp_path / "results", status=1)
+    assert "5 runs give the same to the last digit" in " ".join(printed.split())
+
+
+@pytest.mark.parametrize(
     "options", [("--sign", "k"), ("--allowed-signers", "f"), ("--page", "a", "--check", "b")]
 )
 def test_options_without_effect(suite: Path, results: Path, options: tuple[str, ...]) -> None:

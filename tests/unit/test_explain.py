@@ -237,6 +237,15 @@ def test_a_bus_at_80_percent_of_the_published_bandwidth(tmp_path: Path) -> None:
     assert "of 234.89 GB/s (stas00-nccl-tests" in items["bus bandwidth"]["detail"]
 
 
+def test_a_bandwidth_of_other_nodes_explains_nothing(tmp_path: Path) -> None:
+    home = bandwidths(tmp_path / "bandwidth", "1n8g", 107.4, A100)
+    for record in home.rglob("run.json"):
+        record.write_text(record.read_text().replace('"node1"', '"node9"'))
+    item = explained(campaign(tmp_path / "own", 1.0, 0.9), "--bandwidth", home)["items"]
+    assert item["bus bandwidth"]["kind"] == "not measured"
+    assert item["bus bandwidth"]["detail"].endswith(", on other nodes: node9")
+
+
 def test_bandwidths_that_say_nothing(tmp_path: Path) -> None:
     """On another topology than the case, and of another product than published."""
     home = bandwidths(tmp_path / "bandwidth", "2n8g", 254.15)

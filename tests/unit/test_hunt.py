@@ -24,8 +24,7 @@ from dlperf_runner.doctor import hunt as hunting
 from dlperf_runner.doctor.findings import Finding
 from dlperf_runner.doctor.hunt import NodeCampaign, document_of, excluded, hunt_findings, hunt_slow
 from dlperf_runner.doctor.same import Bits, bits_of, same_findings
-from dlperf_runner.doctor.schedule import as_text, circle, rounds_from
-from dlperf_runner.doctor.search import Round, over_others, search
+from dlperf_runner.doctor.search import Round, as_text, circle, over_others, rounds_from, search
 from dlperf_runner.plan.cases import not_planned
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
@@ -33,6 +32,7 @@ from dlperf_runner.report.terminal import PIPE
 
 MARK = "dlperf-nodes: "
 QUIET = Execution((), "", lambda _: None)
+HOSTS: dict[str, Any] = {}
 Speed = Callable[[Sequence[str]], float]
 
 
@@ -143,7 +143,7 @@ class StandIn:
             log = "\n".join(self.lines(operation, text)) + "\n"
             place = campaigns.run_directory(directory, run)
             (place / run["log_name"]).write_text(log)
-            set_outcome(directory, run, status="done")
+            set_outcome(directory, run, status="done", hosts=HOSTS)
         return []
 
     def lines(self, operation: str, text: str) -> list[str]:
@@ -247,7 +247,18 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [[[[0], 0]], [[[99], 1.0]], [[[0], "fast"]], [[0, 1.0]], "none", None]
+    "values",
+    [
+        [[[0], 0]],
+        [[[0], math.inf]],
+        [[[0], math.nan]],
+        [[[0], 1.0]],
+        [[[99], 1.0]],
+        [[[0], "fast"]],
+        [[0, 1.0]],
+        "none",
+        None,
+    ],
 )
 def test_a_foreign_measurement_is_refused(
     tmp_path: Path, values: object, monkeypatch: pytest.MonkeyPatch
@@ -301,12 +312,39 @@ def test_the_bits_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     line = {"rank": 1, "product": "H100", "torch": "2.9", "losses": ["3f"], "parameters": "aa"}
     monkeypatch.setattr(StandIn, "lines", lambda *_: [MARK + json.dumps(line)])
     on = nodes(2)
-    campaign = NodeCampaign("same", on, QUIET, None, tmp_path / "c", StandIn(noisy({}), on))
-    assert bits_of(campaign) == [Bits("node2", "H100", "2.9", ("3f",), "aa")]
-    del line["losses"]
-    campaign = NodeCampaign("same", on, QUIET, None, tmp_path / "d", StandIn(noisy({}), on))
-    with pytest.raises(UserError, match="expected rank, product, torch, losses and parameters"):
-        bits_of(campaign)
+
+    def campaign(name: str) -> NodeCampaign:
+        return NodeCampaign("same", on, QUIET, None, tmp_path / name, StandIn(noisy({}), on))
+
+    with pytest.raises(UserError, match="devices are missing in the log"):
+        bits_of(campaign("one"))
+    both = [MARK + json.dumps({**line, "rank": rank}) for rank in (0, 1)]
+    monkeypatch.setattr(StandIn, "lines", lambda *_: both)
+    assert bits_of(campaign("both"))[1] == Bits("node2", "H100", "2.9", ("3f",), "aa")
+    for wrong in ({**line, "losses": ["zz"]}, {"rank": 1}):
+        both[:] = [MARK + json.dumps(wrong)]
+        with pytest.raises(UserError, match="expected rank, product, torch, losses and parameters"):
+            bits_of(campaign(str(len(wrong))))
+
+
+@pytest.mark.parametrize("losses", [(), ("7ff8000000000000",) * 50, ("fff0000000000000",)])
+def test_equal_losses_that_are_no_numbers_are_no_agreement(losses: tuple[str, ...]) -> None:
+    (finding,) = same_findings([Bits(f"node{n}", "H100", "2.9", losses, "aa") for n in (1, 2)])
+    assert (finding.status, finding.expected) == ("failed", "finite losses")
+
+
+def test_nodes_of_different_kinds_are_not_hunted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow H100 among A100s would be found fast, and devices beyond the fewest not at all."""
+    mixed = (*nodes(1, 8), *nodes(2, 4)[1:])
+    with pytest.raises(UserError, match="nodes with different numbers of devices"):
+        NodeCampaign("compute", mixed, QUIET, None, tmp_path / "c")
+    gpus = {"node1": "NVIDIA H100 80GB HBM3", "node2": "NVIDIA A100-SXM4-80GB"}
+    hosts = {host: {"gpus": [name]} for host, name in gpus.items()}
+    monkeypatch.setattr(f"{__name__}.HOSTS", hosts)
+    with pytest.raises(UserError, match="nodes with different products are not compared"):
+        hunted(tmp_path, "compute", 2, noisy({}))
 
 
 def test_the_plan_of_gpus_has_the_sizes_of_gpus(tmp_path: Path) -> None:
