@@ -45,7 +45,7 @@ _CHOSEN = {
     "iterations": "total_steps",
     "warmup": "warmup_steps",
 }
-_KEYS = (("model", "model"), ("parameters", "parameters"))
+_KEYS = {"model": "model", **_CHOSEN, "parameters": "parameters"}
 
 
 @dataclass
@@ -323,7 +323,7 @@ def _refuse_several(suite: Resolved, number: int, samples: Iterable[Sample]) -> 
     """Raise UserError if the item leaves open which of several measured cases it means: parts that
     ran different ones are not judged by one target."""
     cases = [columns_of(case) for sample in samples for case in sample.cases]
-    for key, column in (*_KEYS, *_CHOSEN.items()):
+    for key, column in _KEYS.items():
         if len(values := {case[column] for case in cases}) > 1:
             raise UserError(
                 "the results have several cases of this item",

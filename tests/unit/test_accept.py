@@ -475,7 +475,7 @@ def test_several_cases_of_an_item_are_refused(suite: Path, results: Path) -> Non
 
 @pytest.mark.parametrize(
     ("changes", "key"),
-    [({"precision": "fp16"}, "precision"), ({"parameters": {"image_size": 64}}, "parameters")],
+    [({"source": "upstream"}, "source"), ({"parameters": {"image_size": 64}}, "parameters")],
 )
 def test_one_target_does_not_judge_parts_that_ran_different_cases(
     suite: Path, tmp_path: Path, changes: dict[str, object], key: str
