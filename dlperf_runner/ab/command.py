@@ -40,10 +40,7 @@ _OfSide = (
 )
 _SideA = Annotated[list[str] | None, option("--a", f"What side A has: an option {_OfSide}", "K=V")]
 _SideB = Annotated[list[str] | None, option("--b", "The same of side B.", "K=V")]
-_Campaign = Annotated[
-    str,
-    option("--campaign", "The folder of both campaigns, a and b; one that exists goes on.", "DIR"),
-]
+_Campaign = Annotated[str, option("--campaign", "The folder of both; one can resume it.", "DIR")]
 Within = Annotated[str, option("--within", "A difference wholly within this is none.", "PERCENT")]
 MostPairs = Annotated[int, option("--most", "At most so many pairs.", "N", min=4)]
 

@@ -28,13 +28,8 @@ ORDER = 175
 _MEASURED = Path("results/acceptance")
 
 
-_Suite = Annotated[
-    Path, typer.Argument(help="What each part must reach, in YAML.", metavar="SUITE")
-]
-_Results = Annotated[
-    Path | None,
-    option("--results", "Judge by these campaigns or logs alone; run nothing.", "DIR"),
-]
+_Suite = Annotated[Path, typer.Argument(help="The targets of the parts, in YAML.", metavar="SUITE")]
+_Results = Annotated[Path | None, option("--results", "Judge these logs; run nothing.", "DIR")]
 _Measure = Annotated[
     Path | None,
     option(
@@ -46,21 +41,10 @@ _Measure = Annotated[
 ]
 _Page = Annotated[Path | None, option("--page", "Write the page to this folder.", "DIR")]
 _Sign = Annotated[Path | None, option("--sign", "With --page: sign it with this SSH key.", "KEY")]
-_Check = Annotated[
-    Path | None,
-    option(
-        "--check",
-        "Compare a page with what the suite and the logs give; exit with status 1 if they differ.",
-        "DIR",
-    ),
-]
+_Check = Annotated[Path | None, option("--check", "Compare a page with the logs.", "DIR")]
 _AllowedSigners = Annotated[
     Path | None,
-    option(
-        "--allowed-signers",
-        "With --check: require a signature by one of the signers in this file (see ssh-keygen(1)).",
-        "FILE",
-    ),
+    option("--allowed-signers", "With --check: require a signature by one of these.", "FILE"),
 ]
 
 

@@ -25,9 +25,7 @@ from ..options.scheduler import of_scheduler
 from ..plan.choice import fraction
 
 ORDER = 91
-_Name = Annotated[
-    str, option("--name", "What has the versions, as in `ab --a NAME=VALUE`.", "NAME")
-]
+_Name = Annotated[str, option("--name", "What has the versions, as in `ab --a NAME=V`.", "NAME")]
 _Versions = Annotated[
     str,
     option(
@@ -45,14 +43,9 @@ _Repository = Annotated[
     ),
 ]
 _Slower = Annotated[str, option("--slower", "The slowdown that is sought.", "PERCENT")]
-_Error = Annotated[
-    str, option("--error", "The probability that a wrong version is found.", "PERCENT")
-]
+_Error = Annotated[str, option("--error", "The probability of naming a wrong one.", "PERCENT")]
 _Most = Annotated[int, option("--most", "At most so many pairs of each step.", "N", min=4)]
-_Campaign = Annotated[
-    str,
-    option("--campaign", "The folder of all campaigns; one that exists goes on.", "DIR"),
-]
+_Campaign = Annotated[str, option("--campaign", "The folder of all; one can resume it.", "DIR")]
 
 
 @partial(chooses, further=of_scheduler(), without=OF_PAIRS)

@@ -18,8 +18,8 @@ from ..compare.published import compare_published, rates_by_estimator
 from ..compare.verdicts import NOT_COMPARABLE
 from ..core.case import Topology
 from ..core.errors import UserError
-from ..core.frame import plain_rows, records, throughput
-from ..core.identity import CASE, CaseKey, case_key, read_parameters, topology_text
+from ..core.frame import records, throughput
+from ..core.identity import CaseKey, case_key, read_parameters, topology_text
 from ..core.lists import counted, grouped, shortened
 from ..core.units import BANDWIDTH, per_second
 from ..measure.validity import THROTTLE_BITS, of_busy
@@ -198,12 +198,9 @@ def _evidence(
 def _runs(results: Results, key: CaseKey) -> list[dict[str, float]]:
     """The metrics of each valid run of a case."""
     frame = results.frame[results.frame["valid"] & results.frame["value"].notna()]
-    rows = zip(frame.index, frame["metric"], frame["value"], strict=True)
-    runs: dict[object, dict[str, float]] = {}
-    for (number, metric, value), of_run in zip(rows, plain_rows(frame[list(CASE)]), strict=True):
-        if of_run == key:
-            runs.setdefault(number, {})[metric] = value
-    return [*runs.values()]
+    of_case = frame[[results.runs[number].case == key for number in frame.index]]
+    metrics = of_case.set_index("metric", append=True)["value"]
+    return [values.droplevel(0).to_dict() for _, values in metrics.groupby(level=0)]
 
 
 def _clocks(runs: Sequence[FoundRun]) -> tuple[list[tuple[float, float]], str]:
