@@ -11,7 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..commands.verify import refuse_tampered
-from ..compare.verdicts import FASTER, NO_DIFFERENCE, SLOWER, UNDECIDED, on_limit, side
+from ..compare.verdicts import NO_DIFFERENCE, UNDECIDED, on_limit, side
 from ..core.errors import UserError
 from ..core.files import read_json
 from ..core.frame import records, throughput
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..results.load import Results
 
 SIZES = (4, 8, 16, 32, 64, 128)  # pairs at which verdicts are made
-DECIDED = (FASTER, SLOWER, NO_DIFFERENCE)
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,17 @@ from ..core.frame import records, throughput
 from ..core.identity import CASE, CaseKey, case_key, columns_of, label, read_parameters, value_text
 from ..core.lists import counted, natural
 from ..core.units import per_second
+from ..plan.choice import fraction
 from ..results.discovery import CAMPAIGNS
 from ..results.load import catalogued, load_results
-from ..stats.sequential import Gate, judged, look_sizes, planned_runs, pooled_deviation
+from ..stats.sequential import (
+    Gate,
+    Promise,
+    judged,
+    look_sizes,
+    planned_runs,
+    pooled_deviation,
+)
 from .suite import (
     Item,
     Part,
@@ -128,7 +136,7 @@ def _judge_item(
             if row["verdict"] == PASSED and (reasons := sample.not_counted):
                 # A part whose slow runs are not valid would pass by the others.
                 runs = counted(len(reasons), "run")
-                raise _Undecided(f"{runs} of it do not count, such as {reasons[0]}")
+                raise _Undecided(f"{runs} not counted, such as {reasons[0]}")
         except _Undecided as why:
             row |= {"verdict": UNDECIDED, "why": str(why)}
         yield row | {"logs": sample.logs}
@@ -167,8 +175,11 @@ def plan_of(suite: Resolved, item: Item, samples: Mapping[Part, Sample]) -> Plan
         return Plan((), None, f"the pilot needs {size} runs of each part{''.join(few[:1])}")
     deviation = pooled_deviation([*started.values()])
     by_reference = reference_of(item) is not None
-    gate, promise = suite.gate(item), suite.promise()
-    planned = planned_runs(gate, promise, deviation, by_reference=by_reference, least=size)
+    words = (suite.suite.good_passes, suite.suite.slow, suite.suite.slow_fails)
+    promise = Promise(*(fraction(text, "") for text in words))
+    planned = planned_runs(
+        suite.gate(item), promise, deviation, by_reference=by_reference, least=size
+    )
     if planned is None:
         why = f"the runs scatter by {deviation:.1%}: too much for this margin"
         return Plan((), deviation, why)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,13 +78,10 @@ def _plan(
     if jobs.name:
         of_part, settings = _of_jobs(hosts, where, jobs)
         choice = in_order_of_jobs(choice, settings, is_given=False)
-    say = where.say if not place.exists() else _nothing
+    # Warnings about a plan are said once.
+    say: Callable[[str], None] = where.say if not place.exists() else lambda _: None
     create_case(place, choice, of_part, settings, say, f"{suite.path}: items.{number}")
     grow(place, repeats, "the next look")
-
-
-def _nothing(_: str) -> None:
-    """Warnings about a plan are said once."""
 
 
 def _of_jobs(
@@ -108,7 +105,9 @@ def _wanted(suite: Resolved, folder: Path) -> Iterator[Wanted]:
         most = max(look for look, _ in needs.values())
         for part in parts:
             place = folder / f"{number + 1}-{part.name}"
-            ended = _runs_of(place)
+            ended = 0  # runs that have been made
+            if place.exists():
+                ended = len(read_plan(place)["runs"]) - len(missing_runs(place))
             look, valid = needs.get(part, (most, ended))
             # Runs that do not count are made again, but not for ever.
             repeats = min(ended + look - valid, 2 * look)
@@ -126,11 +125,6 @@ def _next_look(suite: Resolved, row: dict[str, Any] | None) -> tuple[int, int]:
         return 0, runs
     looks = row["looks"] or [first]
     return next((size for size in looks if size > runs), 0), runs
-
-
-def _runs_of(place: Path) -> int:
-    """The number of a part's runs that have been made."""
-    return len(read_plan(place)["runs"]) - len(missing_runs(place)) if place.exists() else 0
 
 
 def _refuse_other_nodes(suite: Resolved, where: Execution, jobs: Scheduled) -> None:

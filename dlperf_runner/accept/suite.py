@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -19,7 +19,7 @@ from ..plan.campaign_file import choice_fields
 from ..plan.choice import VARIABLES, Choice, fraction, parse_choice, text_of
 from ..plan.inventory import GROUP, read_groups
 from ..stats.ratios import LEAST_RUNS
-from ..stats.sequential import LOOKS, Gate, Promise
+from ..stats.sequential import LOOKS, Gate
 
 EACH_NODE, EACH_PAIR, EACH_UNIT, ALL = "each node", "each pair", "each unit", "all"
 # Keys of a choice that follow from the parts and from the plan.
@@ -145,23 +145,16 @@ class Resolved:
         size = 1 if item.parts == EACH_NODE else 2
         return [_part(hosts) for hosts in combinations(self.nodes, size)]
 
-    def judged_parts(self) -> Iterator[tuple[int, Part]]:
-        """Each item's number with each of its parts, but for references."""
-        for number, item in enumerate(self.suite.items):
-            for part in self.parts(number):
-                if part.name != reference_of(item):
-                    yield number, part
-
     def gate(self, item: Item) -> Gate:
-        """The gate of one look. All parts and looks share the error."""
+        """The gate of one look. All parts, but for references, and looks share the error."""
+        judged = sum(
+            part.name != reference_of(each)
+            for number, each in enumerate(self.suite.items)
+            for part in self.parts(number)
+        )
         looks = len(set(self.suite.looks)) or LOOKS
-        share = fraction(self.suite.error, "error") / (len(list(self.judged_parts())) * looks)
+        share = fraction(self.suite.error, "error") / (judged * looks)
         return Gate(fraction(item.margin or self.suite.margin, "margin"), share)
-
-    def promise(self) -> Promise:
-        """The power that the planned runs of each part must have."""
-        texts = (self.suite.good_passes, self.suite.slow, self.suite.slow_fails)
-        return Promise(*(fraction(text, "") for text in texts))
 
 
 def reference_of(item: Item) -> str | None:

@@ -199,8 +199,8 @@ def _runs(results: Results, key: CaseKey) -> list[dict[str, float]]:
     """The metrics of each valid run of a case."""
     frame = results.frame[results.frame["valid"] & results.frame["value"].notna()]
     of_case = frame[[results.runs[number].case == key for number in frame.index]]
-    metrics = of_case.set_index("metric", append=True)["value"]
-    return [values.droplevel(0).to_dict() for _, values in metrics.groupby(level=0)]
+    of_runs = (run for _, run in of_case.groupby(level=0))
+    return [dict(zip(run["metric"], run["value"], strict=True)) for run in of_runs]
 
 
 def _clocks(runs: Sequence[FoundRun]) -> tuple[list[tuple[float, float]], str]:

@@ -495,7 +495,7 @@ def test_a_part_does_not_pass_by_the_runs_that_did_not_fail(suite: Path, tmp_pat
     record.write_text(record.read_text().replace('"done"', '"failed"'))
     printed = call("accept", suite, "--results", home.parent, "--json", status=1).document
     assert verdicts(printed) == {"node1": "passed", "node2": "passed", "node3": "undecided"}
-    assert printed["parts"][2]["why"].startswith("1 run of it do not count, such as node3/runs/")
+    assert printed["parts"][2]["why"].startswith("1 run not counted, such as node3/runs/")
 
 
 def test_equal_runs_to_the_last_digit_decide_nothing(suite: Path, tmp_path: Path) -> None:
