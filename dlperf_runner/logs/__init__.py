@@ -110,7 +110,8 @@ def parse(
         else:
             log.columns = columns
         for group, values in seen.of_run.items():
-            if group not in before or len(values) > 1:
+            is_one = steps.OF_RUN[group][1] or len(values) == 1
+            if is_one and (group not in before or len(values) > 1):
                 log.headers.append(_of_run(form, of_rank, group, values))
     ranks.check()
     log.memory_gib, log.compute_rates = seen.memory_gib, seen.compute_rates

@@ -5,9 +5,11 @@
     312/312 ━━━━━━━━━━━━━━━━━━━━ 187s 599ms/step - accuracy: 0.0131 - loss: 5.2000
     312/312 - 187s - loss: 5.2000 - accuracy: 0.0131 - 187s/epoch - 599ms/step
     312/312 - 187s - 599ms/step - accuracy: 0.0131 - loss: 5.2000
+    312/312 - 187s - loss: 5.2000 - accuracy: 0.0131
 
-These are Keras 2 and 3 with a bar, and with verbose=2. The bar is written again and again, with
-carriage returns. The time of a step is the mean of an epoch without its first step.
+These are Keras 2 and 3 with a bar, and with verbose=2; the last one, of TensorFlow 2.2 to 2.4, has
+the seconds of an epoch only. The bar is written again and again, with carriage returns. The time of
+a step is the mean of an epoch without its first step.
 
 The seconds of the epoch, which has so many steps, give more digits if a step takes more than a
 second. In Keras 2 both include the validation of the epoch; Keras 3 prints the bar of the last step
@@ -76,7 +78,8 @@ def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) ->
 
 
 def _end(match: re.Match[bytes], line: int) -> _End:
-    unit = _SECONDS[match["unit"]]
+    # The seconds of an epoch stand for the time of a step where that is not printed.
+    unit = _SECONDS.get(match["unit"]) or 1 / int(match["step"])
     whole = re.split(rb"[\r\n]", match.string[match.start() : match.end() + _LONGEST], maxsplit=1)[
         0
     ]
@@ -149,4 +152,18 @@ _BARS = Format(
     rates_are_per="step",
     framework="tensorflow2|tensorflow|jax|pytorch",
 )
-FORMAT = replace(_BARS, table=partial(as_table, _BARS, _ENTRY))
+_EPOCHS_ENTRY = re.compile(
+    rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) - (?P<rate>(?P<elapsed>\d{1,7}+))(?P<unit>s - )"
+    rb"(?=loss: )(?![^\r\n]{0,1500}?s/step)"
+)
+_EPOCHS = replace(
+    _BARS,
+    sample="312/312 - 187s - loss: 5.2000 - accuracy: 0.0131",
+    marker=b"s - loss: ",
+    entry=_EPOCHS_ENTRY,
+)
+FORMAT = replace(
+    _BARS,
+    table=partial(as_table, _BARS, _ENTRY),
+    variants=(replace(_EPOCHS, table=partial(as_table, _EPOCHS, _EPOCHS_ENTRY)),),
+)

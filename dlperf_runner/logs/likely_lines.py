@@ -20,6 +20,7 @@ _MOST_LINES = 20_000
 _LONGEST = 400  # bytes in a line
 _MOST_KINDS = 2000
 _ENOUGH = 3  # lines of a kind that repeats
+_SHOWN = 8  # of these, so that times since the start are recognised by their growth
 _NUMBER = re.compile(r"\d{1,20}+(?:[.,]\d{1,20}+){0,6}+(?:[eE][-+]\d{1,3}+)?+")
 _FRACTION = re.compile(r"\d\.\d")
 _STEP_WORD = re.compile(
@@ -65,7 +66,7 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
             continue
         kind = kinds.setdefault(shape, _Kind())
         kind.number += 1
-        if len(kind.lines) <= _ENOUGH and line not in kind.lines:
+        if len(kind.lines) < _SHOWN and line not in kind.lines:
             kind.lines.append(line)
     repeated = [kind for kind in kinds.values() if kind.number >= _ENOUGH]
     repeated.sort(key=lambda kind: -kind.number)
@@ -94,10 +95,19 @@ def _step(lines: Sequence[str]) -> int | None:
         if not all(text.isdigit() for text in texts):
             continue
         is_growing = all(int(a) < int(b) for a, b in pairwise(texts))
-        if is_growing and not _in_time(lines[0], column[0]):
+        is_percent = lines[0].startswith("%", column[0].end())
+        if is_growing and not is_percent and not _in_time(lines[0], column[0]):
             grows.append(place)
     named = (n for n in grows if _STEP_WORD.search(lines[0][: rows[0][n].start()]))
     return next(named, grows[0] if grows else None)
+
+
+def _elapsed(rows: Sequence[Sequence[re.Match[str]]]) -> Iterator[int]:
+    """The places of numbers that grow from each line to the next, as times since the start do."""
+    for place, column in enumerate(zip(*rows, strict=True)):
+        values = [float(match[0].replace(",", "")) for match in column if match[0].count(".") < 2]
+        if len(values) == len(rows) > _ENOUGH and all(a < b for a, b in pairwise(values)):
+            yield place
 
 
 def _in_time(line: str, number: re.Match[str]) -> bool:
@@ -106,8 +116,11 @@ def _in_time(line: str, number: re.Match[str]) -> bool:
     return bool(before or re.match(r"[:-]\d", line[number.end() : number.end() + 2]))
 
 
-def _rate(line: str, numbers: Sequence[re.Match[str]]) -> tuple[int, str] | None:
-    """The place of the rate among the numbers, and the name of its group."""
+def _rate(
+    line: str, numbers: Sequence[re.Match[str]], elapsed: Sequence[int]
+) -> tuple[int, str] | None:
+    """The place of the rate among the numbers, and the name of its group. `elapsed` are the places
+    of times since the start."""
     for group, unit, word in (
         ("rate", _RATE_UNIT, _RATE_WORD),
         (DURATION, _TIME_UNIT, _TIME_WORD),
@@ -117,6 +130,9 @@ def _rate(line: str, numbers: Sequence[re.Match[str]]) -> tuple[int, str] | None
         if group == DURATION:
             of_step = [n for n, m in enumerate(numbers) if _TIME_OF_STEP.match(line, m.end())]
             in_unit = of_step or [n for n in in_unit if n in named]
+            named, in_unit = (
+                [n for n in places if n not in elapsed] for places in (named, in_unit)
+            )
         if places := [n for n in in_unit or named if not _in_time(line, numbers[n])]:
             return places[0], group
     return None
@@ -126,7 +142,7 @@ def _expression(lines: Sequence[str]) -> str | None:
     """The expression of lines of a kind; None if they have no step or no rate, or if it would not
     find both."""
     rows = [list(_NUMBER.finditer(line)) for line in lines]
-    step, rate = _step(lines), _rate(lines[0], rows[0])
+    step, rate = _step(lines), _rate(lines[0], rows[0], [*_elapsed(rows)])
     if step is None or rate is None or rate[0] == step:
         return None
     place, group = rate

@@ -9,9 +9,9 @@ Steps count from 0. The seconds are those between the starts of two steps on the
 ahead of the devices: the first steps are not believable, and belong into the warm-up. While the
 batch size ramps up, and at the boundaries of a profile, no rate is printed.
 
-Versions of 2024 print no weights, those of 2023 only the seconds and `TFLOP/s: 134.909`. The batch
-size per device is a fraction if several devices share a sample, and of one of the accumulated
-batches.
+Versions of 2024 print no weights, those before July 2024 no tokens, either; in 2023 it was
+`TFLOP/s: 134.909`. MaxDiffusion prints samples and frames of a device, too. The batch size per
+device is a fraction if several devices share a sample, and of one of the accumulated batches.
 
 Source: AI-Hypercomputer/maxtext e591f30, src/maxtext/common/metric_logger.py, configs/pyconfig.py,
 configs/base.yml, configs/types.py
@@ -64,14 +64,14 @@ _STATEMENTS = (
     ),
     stated("Num_devices: ", r"\bNum_devices: (?P<world_size>\d{1,18}+)"),
 )
-# Of 2023. The rate is in steps per second.
+# Before July 2024. The rate is in steps per second.
 _EARLIEST = Format(
     name="maxtext",
     sample="completed step: 5, seconds: 5.668, TFLOP/s: 134.909, loss: 10.879",
     marker=b"completed step: ",
     entry=re.compile(
         rb"completed step: (?P<step>\d{1,12}+), seconds: (?P<rate>[^\s,]{1,64}+),"
-        rb" TFLOP/s: (?P<tflops>\d{1,9}+\.\d{3}), loss: (?P<loss>[^\s,]{1,64}+)"
+        rb" TFLOP/s(?:/device)?+: (?P<tflops>\d{1,9}+\.\d{3}), loss: (?P<loss>[^\s,]{1,64}+)"
     ),
     rate=rb"\d+\.\d{3}",
     statements=_STATEMENTS,
@@ -89,7 +89,7 @@ FORMAT = Format(
         rb"completed step: (?P<step>\d{1,12}+), seconds: \d{1,9}+\.\d{3}, "
         rb"(?:TFLOP/s/device: (?P<tflops>\d{1,9}+\.\d{3}), )?"
         rb"(?>[^\r\n]{0,200}?Tokens/s/device: )(?P<rate>[^\s,]{1,64}+),"
-        rb"(?: total_weights: [\d.]{1,32}+,)? loss: (?P<loss>[^\s,]{1,64}+)"
+        rb"(?: [A-Za-z_/]{1,32}+: [\d.]{1,32}+,){0,4}? loss: (?P<loss>[^\s,]{1,64}+)"
     ),
     rate=rb"\d+\.\d{3}",
     statements=_STATEMENTS,

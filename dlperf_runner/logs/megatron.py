@@ -16,8 +16,9 @@ skipped its iterations. Of those skipped, the second counter has the ones whose 
 Both count since the line before.
 
 In 2020, the lines had no batch size, and the arguments one of a data-parallel rank. BigScience's
-fork prints seconds, `(s)`. AMD's Primus prints a mean behind a value, 123.4/125.0. Megatron Bridge
-prints a `Step Time` before each line, too, which has fewer digits and does not count.
+fork prints seconds, `(s)`. AMD's Primus prints a mean behind a value, 123.4/125.0; GPT-NeoX calls
+the loss `lm_loss`, and Primus that of torchtitan `loss`. Megatron Bridge prints a `Step Time`
+before each line, too, which has fewer digits and does not count.
 
 The arguments, and the line `using world size: 8, data-parallel size: 1, ...` before them, give the
 degrees of parallelism. FP8 is a recipe of a model in bf16 or fp16; `fp8_recipe` has a value without
@@ -80,6 +81,12 @@ _STATEMENTS = (
     ),
     stated("  bf16 ..", r"  (?P<precision>bf16) \.{1,64}+ True(?!\S)"),
     stated("  fp16 ..", r"  (?P<precision>fp16) \.{1,64}+ True(?!\S)"),
+    # AMD's Primus
+    stated(
+        " initialized with seq_len: ",
+        r"\bseq_len: (?P<sequence_length>\d{1,18}+) world_size: (?P<world_size>\d{1,18}+)",
+    ),
+    stated("(tokens/s/GPU): ", r"\| seq_length: (?P<sequence_length>\d{1,18}+) \|"),
     # Again, so that a restart without it is noticed.
     stated("  bf16 ..", r"  bf16 \.{1,64}+ (?P<bf16>True|False)(?!\S)"),
     stated("  fp16 ..", r"  fp16 \.{1,64}+ (?P<fp16>True|False)(?!\S)"),
@@ -97,7 +104,7 @@ def _lines(unit: bytes) -> re.Pattern[bytes]:
         rb"(?:(?>%(f)s global batch size: {1,16}+)(?P<batch>\d{1,12}+) \|)?"
         rb"(?=(?:(?>%(f)s number of skipped iterations: {1,16}+)(?P<skipped>\d{1,12}+) \|)?)"
         rb"(?:(?:(?>%(f)s number of (?=nan iterations: {1,16}+[1-9]))"
-        rb"|(?>%(f)s lm loss:?+ (?=%(w)s \|))"
+        rb"|(?>%(f)s (?:lm[ _])?loss:?+ (?=%(w)s \|))"
         rb"|(?>%(f)s number of skipped iterations: {1,16}+0 \| number of (?=nan iterations: )))"
         rb"(?P<loss>%(w)s))?" % {b"f": _FIELDS, b"w": text.WORD, b"u": unit}
     )

@@ -1,4 +1,4 @@
-"""OLMo-core: tokens/s of one device in one step, on one of several lines.
+"""OLMo-core and OLMo: tokens/s of one device in one step, on one of several lines.
 
     2025-12-22 10:00:02.123 node-0:0 olmo_core...:66 INFO [step=2/60,epoch=1,eta=0:10:00]
         optim/total grad norm=0.5816
@@ -8,7 +8,7 @@
 
 The first is one line. Steps count from 1. Step 1 has no rate. A step has lines every
 `metrics_log_interval` steps, in the order of their names. The average holds all steps before and
-does not count.
+does not count. OLMo, the program before OLMo-core, prints `throughput/device/tokens_per_second`.
 
 Source: allenai/OLMo-core fa6c501, src/olmo_core/train/callbacks/console_logger.py and
 speed_monitor.py, src/olmo_core/utils.py (format_float).
@@ -17,11 +17,12 @@ speed_monitor.py, src/olmo_core/utils.py (format_float).
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from . import text
 from .records import Format, stated
 
-FORMAT = Format(
+_TPS = Format(
     name="olmo_core",
     sample="    throughput/device/TPS=11,828",
     marker=b"throughput/device/TPS=",
@@ -37,3 +38,13 @@ FORMAT = Format(
     framework="pytorch",
     unit="tokens",
 )
+_OLMO = replace(
+    _TPS,
+    sample="    throughput/device/tokens_per_second=11,828",
+    marker=b"throughput/device/tokens_per_second=",
+    entry=re.compile(
+        rb"\[step=(?P<step>\d{1,12}+)/|throughput/device/tokens_per_second=%s"
+        % text.rate_until(text.END)
+    ),
+)
+FORMAT = replace(_TPS, variants=(_OLMO,))

@@ -38,8 +38,9 @@ _STEPS = Format(
     marker=b", ips: ",
     entry=re.compile(
         rb"\b(?:gl|t)obal[ _]step:? (?P<step>\d{1,12}+)(?: / \d{1,12}+)?+, [^\r\n]{0,400}?"
-        rb"\bloss: (?P<loss>[^\s,]{1,64}+)(?>[^\r\n]{0,2000}?, ips: )(?P<rate>%(w)s) %(samples)s"
-        % _RATE
+        rb"\bloss: (?P<loss>[^\s,]{1,64}+)"
+        rb"(?:(?>[^\r\n]{0,2000}?, avg_samples: )(?P<samples>\d{1,9}+)(?:\.0{1,9}+)?+(?=,))?"
+        rb"(?>[^\r\n]{0,2000}?, ips: )(?P<rate>%(w)s) %(samples)s" % _RATE
     ),
     rate=rb"\d+\.\d+",
     statements=(),

@@ -177,7 +177,8 @@ class Format:
     waiting for data), `mean` (what `rate` is, of all steps of the epoch so far), `skipped` (the
     steps since the line before that changed no weight), `inverse` (the unit, if `rate` is the
     duration of a step in seconds), and what each of these lines states
-    of the whole run: `batch`, the global batch size, and `total`, the number of steps, or `last`,
+    of the whole run: `batch`, the global batch size, `samples`, that of a device (ignored if it
+    varies), and `total`, the number of steps, or `last`,
     the number of the last step, counted from 0.
     A match without a rate gives the loss of a step whose rate follows. `marker` is a literal text
     that each match contains. `rate`

@@ -13,8 +13,10 @@ from .records import Columns, Format, LineError, Matched
 
 # The last step with a loss, and the loss, by rank.
 Losses = dict[str | None, tuple[bytes, bytes]]
-# Groups of a line with a rate that state a setting of the run: the field of Header, and its words.
+# Groups of a line with a rate that state a setting of the run: the field of Header, and its words,
+# empty if it may vary.
 OF_RUN = {
+    "samples": ("batch_size_per_device", ""),
     "batch": ("global_batch_size", "global batch size"),
     "total": ("total_steps", "number of steps"),
     "last": ("total_steps", "number of steps"),  # counted from 0

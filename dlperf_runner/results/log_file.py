@@ -21,6 +21,7 @@ from ..core.errors import UserError, as_user_error
 from ..core.files import open_gzip, open_read
 from ..core.lists import counted
 from ..logs.likely_lines import likely_line
+from ..logs.unrated_lines import unrated_line
 
 PIECE = 2**20
 NO_RATE = "no line has a known format"
@@ -155,6 +156,15 @@ class LogFile:
                 hint="use a version of the program that prints a rate in each log interval",
             )
         likely = likely_line(start)
+        if not (likely and likely.regex) and (unrated := unrated_line(start)):
+            why = unrated.refusal
+            return UserError(
+                why.problem,
+                where=f"{self.path}:{unrated.line}",
+                expected=why.expected,
+                found=unrated.text[:_SHOWN],
+                hint=why.hint,
+            )
         if likely is None:
             return UserError(
                 NO_RATE if lines else "the log is empty",

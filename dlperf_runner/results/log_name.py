@@ -165,7 +165,7 @@ def _named_like_a_run(directory: str) -> PathWords | None:
         words = _words_of_name(directory, f"the directory {directory}")
     except ValueError:
         return None  # a date, or another name of unknown meaning
-    return words if words.settings > 1 else None
+    return words if words.settings + (words.repeat is not None) > 1 else None
 
 
 @functools.lru_cache(maxsize=1024)  # and the words of their names

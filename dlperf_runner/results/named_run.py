@@ -17,7 +17,7 @@ from ..catalog.workload import Model, Workload, program_model, workload_name
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.identity import RECIPES, as_batch_size
-from ..core.units import BANDWIDTH
+from ..core.units import BANDWIDTH, TOKENS
 from ..measure.settings import same_precision
 from .log_file import LogFile
 from .log_head import batch_of, head_of, headers_of, same_network
@@ -91,6 +91,7 @@ class _Identification:
         self.path = log.path
         self.words = path_words
         self.statement = statement
+        self.models = models
         self.asserted: list[tuple[str, str]] = []
         entry = _entry(log, path_words, models, statement, lambda: self.headers)
         if entry is None:
@@ -179,14 +180,42 @@ class _Identification:
     def _without_model(self) -> UserError:
         """The error of a log that nothing says the model of, with all else that is missing."""
         if self.words.batch_size is None and self.words.precision is None:
+            options = ", ".join(("--model", *self._needed_with_model()))
             return UserError(
                 f"the file name does not identify the run of this {self.log.form.name} log",
                 where=str(self.path),
                 expected="a name like rn50_b128_fp32_1.log or tf_gpu8_amp_bs256.txt",
                 found=self.path.name,
-                hint="state what ran with --model, or in mapping.yml",
+                hint=f"state what ran with {options}, or in mapping.yml",
             )
         return self._missing("model", "a name like rn50_b128_fp32_1.log", "--model")
+
+    def _needed_with_model(self) -> Iterator[str]:
+        """The options of what is needed whatever the model is, and nothing states."""
+        words, world = self.words, self.head.get("world_size")
+        places = (words.topology, words.topology_directory, words.devices)
+        if (
+            not any(places)
+            and "topology" not in self.statement
+            and not (world and world.value == 1)
+        ):
+            yield "--topology"
+        if not words.precision and not {"precision"} & {*self.statement, *self.head}:
+            yield "--precision"
+        if self._lacks_sequence_length():
+            yield "--sequence-length"
+
+    def _lacks_sequence_length(self) -> bool:
+        """True if tokens/s need the sequence length, which nothing states."""
+        form = self.log.form
+        units = [m.workload.unit for m in self.models if m.workload.log_format == form.name]
+        return (
+            form.rates_are_per == "step"
+            and (TOKENS in units or (not units and form.unit == TOKENS))
+            and "sequence_length" not in self.statement
+            and not any(h.tokens_per_step for h in self.headers)
+            and not any("sequence_length" in dict(h.parameters) for h in self.headers)
+        )
 
     def _all_missing(self, first: _MissingError) -> UserError:
         """The error of all settings that nothing states, of which `first` is one."""
@@ -203,6 +232,9 @@ class _Identification:
                 errors.setdefault(error.option, error)
             except UserError:
                 continue  # of what depends on a setting that is missing
+        if self._lacks_sequence_length():
+            length = self._missing("sequence length", "", "--sequence-length")
+            errors.setdefault(length.option, length)
         what = " and the ".join(
             error.problem.removeprefix("cannot determine the ") for error in errors.values()
         )
@@ -274,7 +306,8 @@ class _Identification:
                 "the batch size must be at least 1", where=str(self.path), found=self.path.name
             )
         batch = self._agreed("batch size", statements)
-        if batch is None and self.log.form.rates_are_per == "step":
+        tokens = self.entry.workload.unit == TOKENS and any(h.tokens_per_step for h in self.headers)
+        if batch is None and self.log.form.rates_are_per == "step" and not tokens:
             raise self._missing("batch size", "a name like rn50_b128_fp32_1.log", "--batch-size")
         if batch is None:
             return None
@@ -467,6 +500,9 @@ def _entry(
     if len(fitting) == 1 and (model or telling or (framework and path_words.first)):
         return fitting[0]
     if fitting and (model or telling or framework):
+        network = next((h.network for h in headers() if h.network), "")
+        if len(named := [entry for entry in fitting if network.lower() in entry.names]) == 1:
+            return named[0]
         raise UserError(
             f"several workloads of the catalogue have {log.form.name} logs with this name",
             where=str(log.path),

@@ -170,6 +170,7 @@ LIKELY = {
     "step: {n}  tps: 7,{n}01  mfu: 3.4%": r"step: +(?P<step>\d+).*?tps: +(?P<rate>[\d.,]+)",
     "Speed {r} samples/sec  Step: {n}": r"Speed +(?P<rate>[\d.,]+)",
     "iter {n} | elapsed time per iteration (ms): {r}": r"(?P<step_time>[\d.,]+)",
+    "step:{n}/99 total_time:{n}00ms dt:{r}ms": r"dt:(?P<step_time>",
     # OpenPCDet, and TensorFlow's slim with two loggers.
     "[00:04/1:05:18] Acc_iter {n} Data time: 0.0{n}(0.02) Batch time: {r}({r})": "Batch +time: +(",
     "global step {n}: loss = 7.3 ({r} sec/step)\nglobal step {n}: loss = 7.3 ({r} sec/step)": (
@@ -181,7 +182,10 @@ LIKELY = {
 
 @pytest.mark.parametrize("line", LIKELY)
 def test_the_most_likely_line_and_its_expression(line: str) -> None:
-    lines = ["pip 1.2 from 3.4", *(line.format(n=n, r=f"{90 + n / 7:.2f}") for n in range(10, 60))]
+    lines = [
+        "pip 1.2 from 3.4",
+        *(line.format(n=n, r=f"{90 + n % 7 / 7:.2f}") for n in range(10, 60)),
+    ]
     likely = likely_line([("\n".join(lines) + "\n").encode()])
     assert likely is not None and likely.line == lines[1].split("\n")[0].strip()
     if (wanted := LIKELY[line]) is None:
@@ -190,6 +194,23 @@ def test_the_most_likely_line_and_its_expression(line: str) -> None:
     assert likely.regex is not None and wanted in likely.regex
     found = list(Lines(likely.regex).finditer("\n".join(lines).encode()))
     assert [*dict.fromkeys(int(match["step"]) for match in found)] == [*range(10, 60)]
+
+
+ELSEWHERE = {
+    "{{'loss': {r}, 'learning_rate': 4e-05, 'epoch': 0.{n}}}": "'train_samples_per_second'",
+    "Step Time : {r}s GPU utilization: 244.3MODEL_TFLOP/s/GPU": "which the last rank prints",
+    "0/9 6.7G 0.0{n} 0.067 0.017 10  640: 100%|███| 200/200 00:50": "TQDM_BAR_FORMAT",
+    '{{"current_steps": {n}, "loss": {r}, "lr": 0.1, "remaining_time": "0:02:04"}}': (
+        "include_num_input_tokens_seen: true"
+    ),
+}
+
+
+@pytest.mark.parametrize("line", ELSEWHERE)
+def test_a_log_of_a_program_that_prints_rates_elsewhere(here: Path, line: str) -> None:
+    lines = [line.format(n=n, r=f"{2 + n % 7 / 7:.2f}") for n in range(10, 60)]
+    write(here / "logs" / "1n8g" / "train.log", lines)
+    assert ELSEWHERE[line] in " ".join(call("summarize", "logs", status=2).err.split())
 
 
 def test_logs_without_such_lines_have_none() -> None:

@@ -17,7 +17,7 @@ def test_options_say_what_neither_log_nor_name_says(here: Path) -> None:
     write(here / "logs" / "slurm-4711.out", gluoncv(50.0, batch=None, dtype="x"))
     problem = call("summarize", "logs", status=2).err
     assert "does not identify the run of this gluoncv_horovod log" in problem
-    assert "state what ran with --model, or in mapping.yml" in problem
+    assert "state what ran with --model, --topology, --precision, or in mapping.yml" in problem
     options = {"--model": "resnet50", "--topology": "2n4g"}
     for option in options:
         rest = [text for pair in options.items() if pair[0] != option for text in pair]

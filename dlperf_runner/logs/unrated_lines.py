@@ -1,0 +1,69 @@
+"""Lines of programs whose logs may have no rate: what the log lacks, and what to do.
+
+    {'loss': 2.2, 'learning_rate': 4e-05, 'epoch': 0.2}
+    {"current_steps": 10, "total_steps": 500, "loss": 2.2, ..., "remaining_time": "0:02:04"}
+    Step Time : 2.47s GPU utilization: 244.3MODEL_TFLOP/s/GPU
+    0/99  4.25G  0.04581  ...  640: 100%|██████████| 8/8 00:03
+
+Source: transformers 4.57.1, trainer_callback.py; hiyouga/LLaMA-Factory ff6d4d1, callbacks.py;
+NVIDIA-NeMo/Megatron-Bridge 067f987, train_utils.py; ultralytics/yolov5 v7.0, utils/general.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .reader import blocks
+from .records import Refusal
+
+
+class UnratedLine(NamedTuple):
+    """The first of these lines in a log, with its number, and why it gives no rate."""
+
+    line: int
+    text: str
+    refusal: Refusal
+
+
+_LINES = {
+    rb"\{'loss': [^}\r\n]{1,400}?'epoch': [^}\r\n]{1,32}\}": Refusal(
+        "Hugging Face's Trainer prints one rate, at the end of a run, and this log has none",
+        expected="a line with 'train_samples_per_second'",
+        hint="let the run end; --max_steps 200 makes it short. LLaMA-Factory's trainer_log.jsonl"
+        " has rates if include_num_input_tokens_seen is set",
+    ),
+    rb'\{"current_steps": [^}\r\n]{1,400}?"remaining_time": "[^"\r\n]{1,40}"\}': Refusal(
+        "LLaMA-Factory printed no rate into this file",
+        expected='"throughput" and "total_tokens" in each line',
+        hint="set include_num_input_tokens_seen: true, or give the program's output, whose last"
+        " lines have 'train_samples_per_second'",
+    ),
+    rb"Step Time : [\d.]{1,16}s GPU utilization: [^\r\n]{1,40}": Refusal(
+        "the step times of Megatron Bridge have no step and few digits",
+        expected="lines with `elapsed time per iteration (ms)`, which the last rank prints",
+        hint="give the output of all ranks, or of the last one, too",
+    ),
+    rb"\d{1,6}/\d{1,6} {1,12}[\d.]{1,8}G [^\r\n%|]{10,200}?: {1,4}100%\|[^|\r\n]{1,99}\| "
+    rb"\d{1,9}/\d{1,9} \[?\d[\d:]{3,9}(?=[ \t]{0,8}\r?(?:\n|\Z))": Refusal(
+        "the progress bar of YOLOv5 has no rate, and its seconds have too few digits",
+        expected="a bar that ends with it/s, as that of YOLOv5 before v7.0",
+        hint="set TQDM_BAR_FORMAT in utils/__init__.py to '{l_bar}{bar:10}{r_bar}', or train the"
+        " model with Ultralytics: yolo train model=yolov5s.pt",
+    ),
+}
+_PATTERNS = {re.compile(pattern): refusal for pattern, refusal in _LINES.items()}
+_MARKERS = (b"'loss': ", b'"current_steps": ', b"Step Time : ", b"100%|")
+
+
+def unrated_line(pieces: Iterable[bytes]) -> UnratedLine | None:
+    """The first line of a program that prints rates elsewhere; None if the log has none."""
+    for block in blocks(pieces, _MARKERS):
+        matches = ((pattern.search(block.data), why) for pattern, why in _PATTERNS.items())
+        found = [(match, why) for match, why in matches if match]
+        if found:
+            first, why = min(found, key=lambda pair: pair[0].start())
+            text = first[0].decode("utf-8", "replace")
+            return UnratedLine(block.line(first.start()), text, why)
+    return None
