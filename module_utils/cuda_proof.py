@@ -14,6 +14,7 @@ import time
 from . import nvidia_kernel
 from .node_probes import modules
 
+LIBRARIES = ("libcuda.so.1", "/opt/rocm/lib/libamdhip64.so")  # NVIDIA's, and AMD's
 COUNT = 256
 # numbers[i] = 3 * i + 7 in one block. PTX for an old target runs on every newer GPU.
 PTX = b"""

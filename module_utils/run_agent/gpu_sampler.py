@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import struct
 
 # What nvidia-smi is asked, by column. If the driver does not know one of the fields, only the memory is.
 MEMORY = (("index", None), ("uuid", None), ("memory.used", "memory_used_mib"))
@@ -29,6 +30,11 @@ CELL = re.compile(r"(0x[0-9A-Fa-f]+|[0-9]+(\.[0-9]+)?)$")
 LINKS = 18  # NVML_NVLINK_MAX_LINKS
 GROUP = "dlperf"
 XID_EVENT = 8  # nvmlEventTypeXidCriticalError
+# Of the versions of gpu_metrics that MI300 and later have: where its counters begin (kgd_pp_interface.h of Linux 6.17). Version 1.9 is another form.
+METRICS = {(1, 6): 16, (1, 7): 24, (1, 8): 24}
+# PROCHOT, power (PPT), and the temperature of the socket, the voltage regulators and HBM, as NVML's reasons.
+VIOLATIONS = (0x40, 0x4, 0x20, 0x20, 0x20)
+LEAST_SHARE = 0.05  # of the time since the last sample
 EVERY_S = 60  # DCGM judges most counters by their last minute
 DCGMI_S = 10
 
@@ -165,7 +171,7 @@ class Amd(object):
     def __init__(self, root):
         folders = [os.path.dirname(path) for path in glob.glob(root + "/sys/class/drm/card*/device/mem_info_vram_total")]
         addresses = dict((os.path.realpath(folder), folder) for folder in folders if text(folder + "/vendor") == "0x1002")
-        self.devices, self.kfd = [], root + "/sys/class/kfd/kfd/"
+        self.devices, self.kfd, self.violations = [], root + "/sys/class/kfd/kfd/", {}
         # ROCm counts the devices by their addresses on the bus, which are the ends of these paths.
         for index, real in enumerate(sorted(addresses)):
             monitors = sorted(glob.glob(addresses[real] + "/hwmon/hwmon*"))
@@ -179,6 +185,7 @@ class Amd(object):
             # ue: 0, ce: 3
             ecc = dict(re.findall(r"(ue|ce): (\d+)", text(device + "/ras/umc_err_count")))
             power = [scaled(monitor + "/power1_" + name, 1e6) for name in ("average", "input")]
+            energy, reasons = self.metrics(device)
             yield (
                 index,
                 uuid,
@@ -190,11 +197,30 @@ class Amd(object):
                     "memory_clock_mhz": whole(scaled(monitor + "/freq2_input", 1e6)),
                     "temperature_c": whole(scaled(junction(monitor), 1e3)),
                     "power_w": next((value for value in power if value is not None), None),
+                    "energy_j": energy,
+                    "throttle_reasons": reasons,
                     "ecc_uncorrected": ecc.get("ue"),
                     "ecc_corrected": ecc.get("ce"),
                     "pcie_replays": whole(scaled(device + "/pcie_replay_count", 1)),
                 },
             )
+
+    def metrics(self, device):
+        """The energy in J, and what has slowed the device down since the last sample; None if unknown."""
+        try:
+            with io.open(device + "/gpu_metrics", "rb") as stream:
+                content = stream.read()
+            counters = struct.unpack_from("<QQI5I", content, METRICS[struct.unpack_from("<BB", content, 2)])
+        except (IOError, OSError, KeyError, struct.error):
+            return None, None
+        before, self.violations[device] = self.violations.get(device), counters[2:]
+        energy, reasons = counters[0] / 65536.0, 0
+        if before is None:
+            return energy, None
+        past = [(now - last) % (1 << 32) for now, last in zip(counters[2:], before)]
+        for bit, count in zip(VIOLATIONS, past[1:]):
+            reasons |= bit if count > LEAST_SHARE * past[0] else 0
+        return energy, "0x%016x" % reasons
 
     def processes(self):
         """(UUID, process id, MiB) of each process that the driver's part for computing knows."""

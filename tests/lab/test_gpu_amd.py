@@ -1,7 +1,7 @@
 """AMD's driver and ROCm from signed repositories of stand-in packages (names, versions and
 dependencies are AMD's), on one node that says that it is Ubuntu 24.04 and no container: its kernel
-is a tree in /srv/node. dkms, modinfo, modprobe, rocminfo and shutdown are stand-ins that fail as
-the real ones do. Real are apt, dpkg, keys, pins, holds, Ansible's reboot, idempotence and undo.
+is a tree in /srv/node. dkms, modinfo, modprobe, libamdhip64 and shutdown are stand-ins that fail
+as the real ones do. Real are apt, dpkg, keys, pins, holds, Ansible's reboot, idempotence and undo.
 """
 
 import base64
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cuda_standin import GCC
 from gpu_cluster import Cluster, claim
 from gpu_packages import TREE, one
 from gpu_standins import amd_repositories, linked_mirror
@@ -19,7 +20,12 @@ from lab_under_test import Lab
 from rehearsed import entries, rehearsed_and_done
 from standin_repository import flat_repository
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.heavy,
+    pytest.mark.gpu_roles,
+    pytest.mark.skipif(not GCC, reason="there is no gcc to compile the stand-in of libamdhip64"),
+]
 
 KERNEL = platform.release()
 VERSION = f"{TREE}/sys/module/amdgpu/version"
@@ -142,6 +148,10 @@ def test_driver_and_rocm_come_in_exact_versions_and_go_again(cluster: AmdCluster
     assert "render" in cluster.lab.said("node1", "id -nG dlperf").split()
     status, output = cluster.role()
     assert status == 0 and re.search(r"node1 : ok=\d+ changed=0 ", output), output
+    cluster.lab.said("node1", "echo wrong 1 > /srv/hip-fails")
+    status, output = cluster.role("--tags", "verify")
+    cluster.lab.said("node1", "rm /srv/hip-fails")
+    assert status == 2 and "GPU 0: 1 of 256 numbers are wrong (Stand-in 0)" in output, output
     cluster.bare()
     # What builds modules stays, and the base removes its records and the user with its groups.
     base = "/var/lib/dlperf|/etc/g(roup|shadow)-?|/home/dlperf/.ansible"

@@ -9,7 +9,7 @@ import nvidia_smi as words
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from standins import call, fixture, index_of, needed, nvidia_smi, program, several, tree
+from standins import amd, call, fixture, index_of, needed, nvidia_smi, program, several, tree
 
 V100, H100 = fixture("gpu/v100_440.xml"), fixture("gpu/h100_580.xml")
 V100_TOPOLOGY = fixture("gpu/v100_topo.txt")
@@ -175,26 +175,6 @@ def test_nvlink_between_nodes_has_a_service_and_channels(tmp_path: Path) -> None
         "missing": ["10.136.206.49"],
     }
     assert facts(tmp_path, nvidia_smi(tmp_path / "bin", H100, "", index_of(1)))["imex"] is None
-
-
-def amd(count: int) -> dict[str, str]:
-    """MI300X as the kernel's driver amdgpu describes them; identities are made up."""
-    found = {"proc/modules": "amdgpu 14000000 9 - Live 0x0", "opt/rocm/.info/version": "7.2.4-93"}
-    for number in range(count):
-        device = f"sys/bus/pci/devices/0000:{0x05 + number:02x}:00.0"
-        found |= {
-            f"{device}/vendor": "0x1002",
-            f"{device}/class": "0x120000",
-            f"{device}/device": "0x74a1",
-            f"{device}/unique_id": f"0f1e2d3c4b5a697{number}",
-            f"{device}/mem_info_vram_total": "206141652992",
-            f"{device}/ras/umc_err_count": "ue: 0\nce: 3",
-            f"{device}/hwmon/hwmon4/power1_cap": "750000000",
-            f"{device}/hwmon/hwmon4/power1_cap_default": "750000000",
-            f"{device}/current_link_width": "16",
-            f"{device}/max_link_width": "16",
-        }
-    return found
 
 
 @pytest.mark.parametrize("version", ["", "3.6"])

@@ -2,6 +2,7 @@
 as NVML does. There is no GPU in these tests."""
 
 import os
+import struct
 import subprocess
 from itertools import pairwise
 from pathlib import Path
@@ -181,11 +182,24 @@ AMD = {
 }
 
 
+def gpu_metrics(joules: float, *counters: int) -> bytes:
+    """The beginning of gpu_metrics 1.8: temperatures, power and activity, the memory's bandwidth,
+    energy in 1/65536 J, time, cycles, and those in which something slowed the device down."""
+    header = struct.pack("<HBB6HQ", 3872, 1, 8, 68, 60, 55, 712, 97, 40, 5300)
+    return header + struct.pack("<QQ6I", int(joules * 65536), 0, *counters)
+
+
 @pytest.mark.parametrize("version", ["", "2.7"])
 def test_devices_of_amd_by_what_their_driver_tells(tmp_path: Path, version: str) -> None:
-    sampler = Sampler(str(tree(tmp_path, AMD)), python=needed(version))
+    metrics = tree(tmp_path, AMD) / MI300X / "gpu_metrics"
+    metrics.write_bytes(gpu_metrics(4096, 1000, 0, 0, 0, 0, 0))
+    sampler = Sampler(str(tmp_path), python=needed(version))
     lines = sampler.sample()
+    # 10 % of the time at the power limit; HBM was too hot for less than 5 %.
+    metrics.write_bytes(gpu_metrics(4808.5, 2000, 0, 100, 0, 0, 49))
+    later = cells(told(sampler.again(), "sample")[-2])
     sampler.end()
+    assert (later["energy_j"], later["throttle_reasons"]) == ("4808.500", "0x0000000000000004")
     (device, _node) = (cells(line) for line in told(lines, "sample"))
     assert device == {
         "device": "0",
@@ -197,6 +211,7 @@ def test_devices_of_amd_by_what_their_driver_tells(tmp_path: Path, version: str)
         "memory_clock_mhz": "1300",
         "temperature_c": "68",
         "power_w": "712.000",
+        "energy_j": "4096.000",
         "ecc_uncorrected": "0",
         "ecc_corrected": "3",
         "pcie_replays": "2",

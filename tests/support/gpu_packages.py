@@ -275,33 +275,22 @@ def toolkit(version: str) -> list[Standin]:
     ]
 
 
-# The real one fails like this for users who are not in the group (ROCm's documentation).
-ROCMINFO = f"""#!/bin/sh
-id -nG | grep -qw render || {{
-  echo "Unable to open /dev/kfd read-write: Permission denied"
-  echo "$(id -un) is not member of \\"render\\" group, the default DRM access group."; exit 255; }}
-test -s {TREE}/sys/module/amdgpu/version || {{ echo "ROCk module is NOT loaded"; exit 255; }}
-printf '  Name:                    gfx942\\n'
-"""
-
-
-def rocm(version: str, build: str, release: str) -> list[Standin]:
-    """Each part wants the others of exactly its own release."""
+def rocm(version: str, build: str, release: str, hip: Path) -> list[Standin]:
+    """Each part wants the others of exactly its own release. `hip`: the library that computes."""
     ending = f"{build}~{release}"
     home = f"/opt/rocm-{version}"
     parts = {"rocminfo": "1.0.0", "rccl": "2.27.7", "hipcc": "1.1.1", "rocm-core": version}
     depends = ", ".join(f"{name} (= {number}.{ending})" for name, number in parts.items())
-    files = {
-        "rocminfo": (f"{home}/bin/rocminfo", ROCMINFO),
-        "rccl": (f"{home}/lib/librccl.so.1", ""),
-        "rocm-core": (f"{home}/.info/version", f"{version}-{build.rpartition('-')[2]}\n"),
+    libraries = [hip, hip.with_name("libhiprtc.so")]
+    files: dict[str, dict[str, str | bytes]] = {
+        "rocminfo": {f"{home}/bin/rocminfo": ""},
+        "rccl": {f"{home}/lib/librccl.so.1": ""},
+        "hipcc": {f"{home}/lib/{library.name}": library.read_bytes() for library in libraries},
+        "rocm-core": {f"{home}/.info/version": f"{version}-{build.rpartition('-')[2]}\n"},
     }
     made = [one("rocm", f"{version}.{ending}", depends)]
     for name, number in parts.items():
-        content = dict([files[name]]) if name in files else {}
-        programs = frozenset(path for path in content if path.endswith("rocminfo"))
-        more = {"files": content, "executables": programs}
-        made.append(one(name, f"{number}.{ending}", **more))
+        made.append(one(name, f"{number}.{ending}", files=files[name]))
     return made
 
 

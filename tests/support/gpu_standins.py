@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cuda_standin import libhip
 from gpu_packages import (
     amdgpu,
     cublas,
@@ -234,7 +235,9 @@ def repositories(
 
 
 def amd_repositories(mirror: Path, scratch: Path, suite: str) -> dict[str, str]:
-    """AMD's for the driver and for ROCm, each with a newer release that does not exist."""
+    """AMD's for the driver and for ROCm, each with a newer release that does not exist. What
+    /srv/hip-fails on the node says fails when its GPUs compute."""
+    hip = libhip(scratch, "/srv/hip-fails")
     above, release = mirror / "vendor/repo.radeon.com", SYSTEMS[suite].removeprefix("ubuntu")
     contents = {
         "amdgpu-30.30.4": (
@@ -244,7 +247,7 @@ def amd_repositories(mirror: Path, scratch: Path, suite: str) -> dict[str, str]:
         ),
         "rocm-7.2.4": (
             "rocm/apt/7.2.4",
-            rocm("7.2.4", "70204-93", release) + rocm("7.2.9", "70209-1", release),
+            rocm("7.2.4", "70204-93", release, hip) + rocm("7.2.9", "70209-1", release, hip),
         ),
     }
     keys = {}

@@ -180,6 +180,26 @@ def tree(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
+def amd(count: int) -> dict[str, str]:
+    """MI300X as the kernel's driver amdgpu describes them; identities are made up."""
+    found = {"proc/modules": "amdgpu 14000000 9 - Live 0x0", "opt/rocm/.info/version": "7.2.4-93"}
+    for number in range(count):
+        device = f"sys/bus/pci/devices/0000:{0x05 + number:02x}:00.0"
+        found |= {
+            f"{device}/vendor": "0x1002",
+            f"{device}/class": "0x120000",
+            f"{device}/device": "0x74a1",
+            f"{device}/unique_id": f"0f1e2d3c4b5a697{number}",
+            f"{device}/mem_info_vram_total": "206141652992",
+            f"{device}/ras/umc_err_count": "ue: 0\nce: 3",
+            f"{device}/hwmon/hwmon4/power1_cap": "750000000",
+            f"{device}/hwmon/hwmon4/power1_cap_default": "750000000",
+            f"{device}/current_link_width": "16",
+            f"{device}/max_link_width": "16",
+        }
+    return found
+
+
 def fixture(name: str) -> str:
     return (FIXTURES / name).read_text()
 

@@ -30,8 +30,9 @@ class Described(dict):  # type: ignore[type-arg]
     __getattr__ = dict.get
 
 
-def failed(node: Any, stack: Any, root: str = "/", library: str = "libcuda.so.1") -> "list[str]":
-    """The checks that failed. `root`: where /proc, /sys and /usr are; `library`: the driver's."""
+def failed(node: Any, stack: Any, root: str = "/", library: str = "") -> "list[str]":
+    """The checks that failed. `root`: where /proc, /sys and /usr are; `library`: that computes, by
+    default the driver's, or ROCm's."""
     names = ("node_probes", "fabric_facts", "gpu_facts")
     probes, network, gpus = (import_module(f"module_utils.{name}") for name in names)
     doctor = {
@@ -46,7 +47,7 @@ def failed(node: Any, stack: Any, root: str = "/", library: str = "libcuda.so.1"
         of_gpus = import_module("dlperf_runner.doctor.gpu")
         told = gpus.facts(root, PROBE_S)
         findings += of_gpus.gpu_findings(node, stack, told)
-        findings += [] if told["is_amd"] else [_computes(node.name, of_gpus, root, library)]
+        findings.append(_computes(node.name, of_gpus, root, library, is_amd=told["is_amd"]))
     return [
         f"{each.check}: expected {each.expected}, found {each.found}"
         for each in findings
@@ -54,11 +55,11 @@ def failed(node: Any, stack: Any, root: str = "/", library: str = "libcuda.so.1"
     ]
 
 
-def _computes(name: str, of_gpus: Any, root: str, library: str) -> Any:
+def _computes(name: str, of_gpus: Any, root: str, library: str, *, is_amd: bool) -> Any:
     compute = import_module("module_utils.cuda_proof")
-    proof = compute.in_child(library, COMPUTE_S)
+    proof = compute.in_child(library or compute.LIBRARIES[is_amd], COMPUTE_S)
     if "kind" in proof:
-        proof = compute.explained(proof, root)
+        proof = compute.explained(proof, root, is_amd)
         proof["failed"] = proof["msg"]
     return of_gpus.compute_finding(name, proof)
 
