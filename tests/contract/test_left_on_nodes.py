@@ -23,7 +23,7 @@ READ = {
     "/etc/apt/sources.list.d/cuda.list": "an example of the site's sources",
     "/etc/pki/rpm-gpg": "rpm's folder",
     "/etc/yum.repos.d": "dnf's folder",
-    "/opt/rocm-*": "files of ROCm's packages",
+    "/opt/rocm*": "files of ROCm's packages",
     "/opt/slurm/bin": "programs that are looked for",
     "/usr/local/nvidia/bin": "programs that are looked for",
     "/usr/local/slurm/bin": "programs that are looked for",
