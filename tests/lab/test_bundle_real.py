@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import platform
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from dlperf_runner.bundle.archives import Source
 from dlperf_runner.bundle.mirror import Settings, make
 from dlperf_runner.bundle.needs import Needs, debian_name
 from dlperf_runner.bundle.wheels import RequirementsFile, Target
+from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.suites import SUITES
 
 ROOT = Path(__file__).parents[2]
@@ -78,3 +81,31 @@ def test_a_mirror_of_the_real_archive(tmp_path: Path, suite: str) -> None:
     repaired = make(needs, settings)
     assert repaired.repaired == (package.relative_to(settings.output).as_posix(),)
     assert not lost(node, [chosen], tmp_path)
+
+
+@pytest.mark.heavy
+@pytest.mark.versions
+def test_wheels_and_packages_of_the_stack_for_arm_can_be_resolved(tmp_path: Path) -> None:
+    """GB200. Debian's packages stand for Ubuntu's of the same names."""
+    catalog = load_catalog()
+    stack = catalog.stack("b200-cuda13")
+    environments = [
+        environment
+        for framework in catalog.frameworks.values()
+        for environment in framework.environments_on(stack.name).values()
+        if environment.requirements
+    ]
+    argv = [Path(sys.executable).with_name("uv"), "pip", "install", "--dry-run", "--require-hashes"]
+    argv += ["--only-binary", ":all:", "--python-version", "3.12", "--target", tmp_path]
+    locks = {str(environment.requirements) for environment in environments}
+    assert {"requirements/pytorch-cuda13.txt", "requirements/jax-cuda13.txt"} <= locks
+    for lock in locks:
+        for glibc in ("2_35", "2_39"):  # of Ubuntu 22.04 and 24.04
+            platform_of_node = ["--python-platform", f"aarch64-manylinux_{glibc}"]
+            subprocess.run([*argv, *platform_of_node, "-r", ROOT / lock], check=True)
+    names = {name for role in stack.apt_packages.values() for name in role}
+    names |= {name for environment in environments for name in environment.apt_packages}
+    node = apt.Root(tmp_path / "node", "arm64")
+    apt.prepare(node, archives.sources_of(archives.DEBIAN, "trixie", has_gpus=False))
+    assert not apt.update(node)
+    assert names <= {package.name for package in apt.resolve(node, sorted(names), where="test")}

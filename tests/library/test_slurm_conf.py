@@ -29,6 +29,16 @@ def test_each_node_has_a_line_with_its_address_and_hardware() -> None:
     assert [line for line in lines if line.startswith("ReturnToService")] == ["ReturnToService=1"]
 
 
+def test_names_with_a_domain_are_the_nodes_host_names() -> None:
+    addresses = {"node1.example.org": "10.11.0.2", "n2": "10.11.0.3"}
+    names = slurm.names(
+        addresses, {"node1.example.org": {}, "n2": {"__slurm_there": {"hostname": "node2"}}}
+    )
+    assert names == {"node1.example.org": "node1", "n2": "node2"}
+    lines = conf([FOUND], dict(zip(names.values(), addresses.values(), strict=True)), {}, "main")
+    assert "\nNodeName=node1 NodeAddr=10.11.0.2 " in lines
+
+
 def test_a_node_whose_host_name_is_another_is_refused() -> None:
     with pytest.raises(UserError, match="names 'node1', which is no node: n1"):
         conf([FOUND], {"n1": "10.11.0.2"}, {}, "main")
