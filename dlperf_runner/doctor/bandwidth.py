@@ -52,7 +52,7 @@ class GroupBandwidth:
 
 
 def is_enough(whole: GroupBandwidth, least: LeastBusBandwidth | None) -> bool:
-    """Whether the bandwidth over all nodes shows that no node and no link is slow."""
+    """True if the bandwidth over all nodes shows that no node and no link is slow."""
     limit = _limit_of(len(whole.nodes), least)
     return whole.busbw is not None and limit is not None and whole.busbw >= limit
 
@@ -129,18 +129,18 @@ def _of_pairs(pairs: Sequence[GroupBandwidth], limit: Limit) -> Iterator[Finding
     of_names = {name: [pair for pair in pairs if name in pair.nodes] for name in names}
     blamed = {
         name
-        for name, own in of_names.items()
-        if len(own) > 1 and all(_is_slow(pair, limit) for pair in own)
+        for name, measured in of_names.items()
+        if len(measured) > 1 and all(_is_slow(pair, limit) for pair in measured)
     }
     # If every pair is slow, no node stands out.
     blamed = blamed if len(blamed) < len(names) else set()
     for name in (name for name in names if name in blamed):
-        own = of_names[name]
-        others = (next(node for node in pair.nodes if node != name) for pair in own)
-        found = ", ".join(f"{_value(p)} with {o}" for p, o in zip(own, others, strict=True))
+        measured = of_names[name]
+        others = (next(node for node in pair.nodes if node != name) for pair in measured)
+        found = ", ".join(f"{_value(p)} with {o}" for p, o in zip(measured, others, strict=True))
         is_measured = limit.gbps is not None
         expected = f"{limit.gbps:.4g} GB/s or more with each" if is_measured else "a measurement"
-        failed = any(pair.busbw is None for pair in own)
+        failed = any(pair.busbw is None for pair in measured)
         status: Status = "failed" if failed else limit.otherwise
         yield Finding(name, f"{CHECK} of its network", status, expected, found, _NETWORK)
     for pair in pairs:

@@ -55,16 +55,16 @@ def render(findings: Sequence[Finding], width: int = 100, everything: bool = Fal
     `everything` is asked for."""
     lines: list[str] = []
     for node in dict.fromkeys(finding.node for finding in findings):
-        own = [finding for finding in findings if finding.node == node]
+        of_node = [finding for finding in findings if finding.node == node]
         lines.append(node or "all nodes compared")
-        for finding in own:
+        for finding in of_node:
             if finding.status == "ok" and not everything:
                 continue
             text = f"{finding.check}: expected {finding.expected}, found {finding.found}"
             lines += wrapped(text, width, first=f"  {finding.status:8}", rest=" " * 10)
             if finding.hint:
                 lines += wrapped(finding.hint, width, first=" " * 10 + "-> ", rest=" " * 13)
-        well = [finding.check for finding in own if finding.status == "ok"]
+        well = [finding.check for finding in of_node if finding.status == "ok"]
         if well and not everything:
             lines += wrapped(", ".join(well), width, first="  ok      ", rest=" " * 10)
         lines.append("")
@@ -78,14 +78,14 @@ def nhc_line(findings: Sequence[Finding]) -> str:
     """The failed checks in one line, in the form of LBNL's Node Health Check, a reason for
     Slurm; empty if none failed."""
     failed = [finding for finding in findings if finding.status == "failed"]
-    told = "; ".join(
+    reasons = "; ".join(
         " ".join(
             f"{finding.node or 'all nodes'}: {finding.check}:"
             f" expected {finding.expected}, found {finding.found}".split()
         )
         for finding in failed
     )
-    return f"ERROR:  nhc:  Health check failed:  {told}\n" if failed else ""
+    return f"ERROR:  nhc:  Health check failed:  {reasons}\n" if failed else ""
 
 
 ORDER = 40

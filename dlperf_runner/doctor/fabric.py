@@ -50,17 +50,17 @@ def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]
         yield Finding(node.name, check, "warning", "unlimited", found, hint)
 
 
-def _interface(node: Node, told: Facts | None) -> Iterator[Finding]:
+def _interface(node: Node, state: Facts | None) -> Iterator[Finding]:
     name, interface = node.name, node.interface
-    if told is None:
+    if state is None:
         hint = f"correct dlperf_interface, or bring the interface up (ip link set {interface} up)"
         yield Finding(name, "interface", "failed", interface, "no such interface", hint)
         return
     # A loopback interface reports unknown.
-    is_good = None if told["state"] is None else told["state"] in ("up", "unknown")
+    is_good = None if state["state"] is None else state["state"] in ("up", "unknown")
     hint = f"bring it up: ip link set {interface} up; check the cable and the switch"
-    yield check_finding(name, "interface", is_good, f"{interface} is up", told["state"], hint)
-    addresses = told["addresses"]
+    yield check_finding(name, "interface", is_good, f"{interface} is up", state["state"], hint)
+    addresses = state["addresses"]
     if addresses is not None and None not in addresses and node.address[:1].isdigit():
         is_good = node.address in [address.partition("/")[0] for address in addresses]
         expected, found = f"{node.address} on {interface}", ", ".join(addresses) or "none"
@@ -161,8 +161,8 @@ def pcie_finding(name: str, what: str, links: Facts, has_speed: bool = True) -> 
             now, most = (link or {}).get(key), (link or {}).get(f"max_{key}")
             if now and most and now < most:
                 bad.append(f"{device} {text.format(now)} of {text.format(most)}")
-    known = [link for link in links.values() if link and link["width"]]
-    if bad or known:
+    readable = [link for link in links.values() if link and link["width"]]
+    if bad or readable:
         hint = (
             "reseat the card and its riser, look for AER errors in the kernel log, and check the"
             " slot's generation and bifurcation in the firmware's setup"

@@ -45,9 +45,9 @@ def as_declared(node: str, check: str, declared: str, found: str | None, hint: s
     """Compare a version with the stack's. A shorter version matches: 7.6.5 matches 7.6.5.32. A
     newer point release of a driver's branch is good, too, and nobody is asked to go back."""
     is_good = found is not None and (found == declared or declared.startswith(f"{found}."))
-    own, wanted = ([int(n) for n in re.findall(r"\d+", text)] for text in (found or "", declared))
-    if not is_good and own > wanted:
-        is_good = check == "driver" and own[:1] == wanted[:1]
+    parts, wanted = ([int(n) for n in re.findall(r"\d+", text)] for text in (found or "", declared))
+    if not is_good and parts > wanted:
+        is_good = check == "driver" and parts[:1] == wanted[:1]
         hint = f"it is newer than the stack's: state it (dlperf_stack_overrides: {{{check}: ...}})"
     return check_finding(node, check, is_good, declared, found or "none", hint)
 

@@ -57,8 +57,8 @@ def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     is_good = count >= node.devices_per_node
     yield check_finding(name, "gpu count", is_good, expected, count, hint)
     if facts["pci"] is not None and len(facts["pci"]) != count:
-        known = {gpu["bus_id"] for gpu in gpus}
-        missing = ", ".join(sorted(set(facts["pci"]) - known)) or "none"
+        seen = {gpu["bus_id"] for gpu in gpus}
+        missing = ", ".join(sorted(set(facts["pci"]) - seen)) or "none"
         expected = f"{len(facts['pci'])}, the number on the bus"
         found = f"{count}; the driver does not see {missing}"
         hint = "look for these addresses in the kernel log; reseat or replace the GPU"
@@ -116,51 +116,54 @@ def _adopted_driver(name: str, cuda: str, driver: str | None, native: str | None
     return check_finding(name, "driver", is_good, expected, found, hint)
 
 
-def _of(gpus: list[Any], problem: Any) -> str:
+def _by_gpu(gpus: list[Any], problem: Any) -> str:
     """`GPU 3: 2 uncorrected; GPU 5: ...` from `problem` of each GPU; empty if there is none."""
-    told = ((gpu["index"], problem(gpu)) for gpu in gpus)
+    problems = ((gpu["index"], problem(gpu)) for gpu in gpus)
     return "; ".join(
-        f"GPU {'?' if index is None else index}: {text}" for index, text in told if text
+        f"GPU {'?' if index is None else index}: {text}" for index, text in problems if text
     )
 
 
 def _health(name: str, gpus: list[Any]) -> Iterator[Finding]:
-    unread = _of(gpus, lambda gpu: ", ".join(f"{k} {v}" for k, v in sorted(gpu["errors"].items())))
+    unread = _by_gpu(
+        gpus, lambda gpu: ", ".join(f"{k} {v}" for k, v in sorted(gpu["errors"].items()))
+    )
     hint = "reboot the node; if the error persists, replace the GPU"
     yield check_finding(name, "gpu answers", not unread, "values", unread or "values", hint)
-    if failed := _of(gpus, _broken_memory):
+    if failed := _by_gpu(gpus, _broken_memory):
         hint = (
             "reset the GPU or reboot the node to repair the memory; if that fails, replace the GPU"
         )
         yield Finding(name, "ecc", "failed", "no uncorrected error", failed, hint)
-    elif worn := _of(gpus, _worn_memory):
+    elif worn := _by_gpu(gpus, _worn_memory):
         hint = "errors from earlier boots, or a changed ECC mode: keep watching this GPU"
         yield Finding(name, "ecc", "warning", "no uncorrected error", worn, hint)
     else:
-        known = any(gpu["ecc"]["enabled"] is not None for gpu in gpus)
-        found = "none" if known else "these GPUs have no ECC"
+        has_ecc = any(gpu["ecc"]["enabled"] is not None for gpu in gpus)
+        found = "none" if has_ecc else "these GPUs have no ECC"
         yield Finding(name, "ecc", "ok", "no uncorrected error", found)
-    if mig := _of(gpus, lambda gpu: "MIG is on" if gpu["mig"] else ""):
+    if mig := _by_gpu(gpus, lambda gpu: "MIG is on" if gpu["mig"] else ""):
         hint = "nvidia-smi -mig 0: the published tests used whole GPUs"
         yield Finding(name, "mig", "failed", "off", mig, hint)
 
 
 def _broken_memory(gpu: Any) -> str:
     volatile, pages, rows = gpu["ecc"]["volatile"], gpu["retired_pages"], gpu["remapped_rows"] or {}
-    told = [f"{volatile['uncorrected']} uncorrected since boot" if volatile["uncorrected"] else ""]
-    told.append("pages pending retirement" if pages["pending"] else "")
-    told.append("row remapping failed" if rows.get("failure") else "")
-    told.append("rows pending remapping" if rows.get("pending") else "")
-    return ", ".join(filter(None, told))
+    errors = volatile["uncorrected"]
+    faults = [f"{errors} uncorrected since boot" if errors else ""]
+    faults.append("pages pending retirement" if pages["pending"] else "")
+    faults.append("row remapping failed" if rows.get("failure") else "")
+    faults.append("rows pending remapping" if rows.get("pending") else "")
+    return ", ".join(filter(None, faults))
 
 
 def _worn_memory(gpu: Any) -> str:
     ecc, count = gpu["ecc"], gpu["ecc"]["aggregate"]["uncorrected"]
-    told = [f"{count} uncorrected over its lifetime" if count else ""]
-    told.append("ECC is off" if ecc["enabled"] is False else "")
+    faults = [f"{count} uncorrected over its lifetime" if count else ""]
+    faults.append("ECC is off" if ecc["enabled"] is False else "")
     is_changing = None not in (ecc["enabled"], ecc["pending"]) and ecc["enabled"] != ecc["pending"]
-    told.append("ECC mode changes at the next boot" if is_changing else "")
-    return ", ".join(filter(None, told))
+    faults.append("ECC mode changes at the next boot" if is_changing else "")
+    return ", ".join(filter(None, faults))
 
 
 def _fabric(name: str, facts: Facts) -> Iterator[Finding]:
@@ -177,7 +180,7 @@ def _fabric(name: str, facts: Facts) -> Iterator[Finding]:
             )
     if imex := facts["imex"]:
         yield _imex(name, imex)
-    if bad := _of(facts["gpus"], _unregistered):
+    if bad := _by_gpu(facts["gpus"], _unregistered):
         expected = "Completed, Success"
         hint = (
             f"without it CUDA fails with error 802, or NVLink carries nothing: restart {SERVICE},"
@@ -207,7 +210,7 @@ def _imex(name: str, imex: Any) -> Finding:
 
 
 def _unregistered(gpu: Any) -> str:
-    """Why a GPU is not in its NVLink fabric: `In Progress`, `Insufficient Resources`."""
+    """The reason why a GPU is not in its NVLink fabric: `In Progress`, `Insufficient Resources`."""
     fabric = gpu["fabric"]
     if not fabric:
         return ""
@@ -234,7 +237,7 @@ def compute_finding(name: str, result: Facts) -> Finding:
 
 
 def _speed(name: str, gpus: list[Any], is_amd: bool) -> Iterator[Finding]:
-    if capped := _of(gpus, _power_cap):
+    if capped := _by_gpu(gpus, _power_cap):
         tool = "amd-smi reset -o" if is_amd else "nvidia-smi -pl <default>"
         hint = f"run {tool}, unless this limit was set on purpose"
         yield Finding(name, "power limit", "warning", "the default", capped, hint)
@@ -244,21 +247,21 @@ def _speed(name: str, gpus: list[Any], is_amd: bool) -> Iterator[Finding]:
     def reasons(gpu: Any, among: tuple[str, ...]) -> str:
         return ", ".join(reason for reason in gpu["throttle_reasons"] or () if reason in among)
 
-    slowed = _of(gpus, lambda gpu: reasons(gpu, SLOWED))
-    chosen = _of(gpus, lambda gpu: reasons(gpu, CHOSEN))
-    known = any(gpu["throttle_reasons"] is not None for gpu in gpus)
+    slowed = _by_gpu(gpus, lambda gpu: reasons(gpu, SLOWED))
+    chosen = _by_gpu(gpus, lambda gpu: reasons(gpu, CHOSEN))
+    is_known = any(gpu["throttle_reasons"] is not None for gpu in gpus)
     hint = "check cooling and power: runs are slower than they should be until this is fixed"
     if slowed or not chosen:
-        found = slowed or ("none" if known else None)
-        yield check_finding(name, "throttling", not slowed if known else None, "none", found, hint)
+        is_good, found = (not slowed, slowed or "none") if is_known else (None, slowed or None)
+        yield check_finding(name, "throttling", is_good, "none", found, hint)
     else:
         hint = "the GPU runs at its power or clock limit: see nvidia-smi -q -d CLOCK,POWER"
         yield Finding(name, "throttling", "warning", "none", chosen, hint)
-    if off := _of(gpus, lambda gpu: "off" if gpu["persistence"] is False else ""):
+    if off := _by_gpu(gpus, lambda gpu: "off" if gpu["persistence"] is False else ""):
         hint = "systemctl enable --now nvidia-persistenced: without it the first run starts slowly"
         yield Finding(name, "persistence", "warning", "on", off, hint)
     unseen = all(gpu["processes"] is None for gpu in gpus)
-    busy = _of(gpus, lambda gpu: ", ".join(map(_process, gpu["processes"] or ())))
+    busy = _by_gpu(gpus, lambda gpu: ", ".join(map(_process, gpu["processes"] or ())))
     drawn = all(p["type"] == "G" for gpu in gpus for p in gpu["processes"] or ())
     is_good, found = (None, None) if unseen else (not busy, busy or "none")
     hint = "end them, or wait for them: they share the GPUs' time and memory"
@@ -282,13 +285,13 @@ def _xid(name: str, errors: list[Any] | None) -> Finding:
     if errors is None:
         hint = "the kernel log could not be read: look for Xid in dmesg as root"
         return Finding(name, "xid errors", "warning", "none since boot", "unknown", hint)
-    told = "; ".join(
+    text = "; ".join(
         f"{e['bus_id']} Xid {e['xid']} ({e['count']} times) {e['message']}" for e in errors
     )
     if any(error["xid"] in FATAL_XID for error in errors):
         hint = "a fault of the GPU or its links: reboot the node; if it recurs, replace the GPU"
-        return Finding(name, "xid errors", "failed", "none since boot", told, hint)
+        return Finding(name, "xid errors", "failed", "none since boot", text, hint)
     hint = "usually caused by a faulty program; a reboot clears the record"
     return check_finding(
-        name, "xid errors", not errors, "none since boot", told or "none", hint, "warning"
+        name, "xid errors", not errors, "none since boot", text or "none", hint, "warning"
     )

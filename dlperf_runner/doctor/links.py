@@ -1,4 +1,4 @@
-"""What the role infiniband verifies on a node: its ports and links, as the doctor judges them, and
+"""The checks of the role infiniband on a node: its ports and links, as the doctor judges them, and
 what the role has configured."""
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ def problems(
         )
     if has_cards and peer_memory and not facts["gpu_direct"]:
         found.append(no_gpu_direct(facts, peer_memory))
-    told = facts["interfaces"].get(interface)
-    if address and (told is None or address not in (told["addresses"] or [])):
-        has = ", ".join((told or {}).get("addresses") or []) or "none"
+    state = facts["interfaces"].get(interface)
+    if address and (state is None or address not in (state["addresses"] or [])):
+        has = ", ".join((state or {}).get("addresses") or []) or "none"
         found.append(f"{interface} was expected to have {address}, found {has}")
     return found
 
 
 def no_gpu_direct(facts: Mapping[str, Any], module: str) -> str:
-    """Why the cards cannot read GPU memory, and what to do."""
+    """The reason why the cards cannot read GPU memory, and what to do."""
     lacks = " and ".join(facts["dma_buf"])
     if facts["peer_memory_client"] is False:
         return (

@@ -47,16 +47,16 @@ class KnownHoles(Entry):
 def hole_in(part: str, version: str | None) -> str:
     """Published security holes of a release: `fixed from 580.159.03 on (SOURCE, as of DAY)`; empty
     if nothing."""
-    known = _known_holes()
-    for hole in known.holes:
-        own = _numbers(version or "")
-        if hole.part != part or not own or hole.branch not in (None, str(own[0])):
+    table = _known_holes()
+    for hole in table.holes:
+        numbers = _numbers(version or "")
+        if hole.part != part or not numbers or hole.branch not in (None, str(numbers[0])):
             continue
-        told = f"({hole.source}; as of {known.as_of})"
-        if hole.fixed and own < _numbers(hole.fixed):
-            return f"has published holes, closed from {hole.fixed} on {told}"
+        source = f"({hole.source}; as of {table.as_of})"
+        if hole.fixed and numbers < _numbers(hole.fixed):
+            return f"has published holes, closed from {hole.fixed} on {source}"
         if hole.ended:
-            return f"is of branch {hole.branch}, which gets no fixes since {hole.ended} {told}"
+            return f"is of branch {hole.branch}, which gets no fixes since {hole.ended} {source}"
     return ""
 
 
@@ -104,12 +104,12 @@ def dcgm_findings(name: str, facts: Facts) -> Iterator[Finding]:
     has_failed = any(finding.status == "failed" for finding in found)
     if status and not has_failed:
         hint = f"run dcgmi diag -r {level} on the node and read its messages"
-        said = f"exit status {status}" + (f": {FAILED[status]}" if status in FAILED else "")
-        yield Finding(name, check, "failed", "exit status 0", said, hint)
+        summary = f"exit status {status}" + (f": {FAILED[status]}" if status in FAILED else "")
+        yield Finding(name, check, "failed", "exit status 0", summary, hint)
     elif not has_failed:
         version = f", DCGM {facts['version']}" if facts["version"] else ""
-        said = f"{passed} of {len(facts['tests'])} tests passed{version}"
-        yield Finding(name, check, "ok", "every test passes", said)
+        summary = f"{passed} of {len(facts['tests'])} tests passed{version}"
+        yield Finding(name, check, "ok", "every test passes", summary)
 
 
 def _has(test: Any, *statuses: str) -> bool:
@@ -124,14 +124,14 @@ def _finding(name: str, test: Any) -> Finding | None:
         messages = [message for result in results for message in result["messages"]]
         if not results or (status == "skip" and not messages):
             continue  # a test that this GPU or this level does not have
-        found = "; ".join(dict.fromkeys(map(_told, results)))
+        found = "; ".join(dict.fromkeys(map(_result_text, results)))
         severities = [5] if status == "skip" else [message["severity"] for message in messages]
         hint = next((text for number, text in ADVICE.items() if number in severities), UNKNOWN)
         return Finding(name, f"dcgm {test['name']}", meaning, "pass", found, hint)
     return None
 
 
-def _told(result: Any) -> str:
+def _result_text(result: Any) -> str:
     messages = " ".join(message["text"].strip() for message in result["messages"])
     status = {"skip": "skipped"}.get(result["status"], result["status"])
     return ": ".join(filter(None, (result["devices"], messages or status)))
@@ -161,8 +161,8 @@ def adopted_findings(node: Node, facts: Facts) -> Iterator[Finding]:
 
 def _text(versions: Mapping[str, Any] | None) -> str:
     """`version 535.161.07, cuda 12.2`; none if there is nothing."""
-    known = [f"{key} {value}" for key, value in (versions or {}).items() if value]
-    return ", ".join(known) or "none"
+    parts = [f"{key} {value}" for key, value in (versions or {}).items() if value]
+    return ", ".join(parts) or "none"
 
 
 FREE_MIB = {"cpu": 5 * 1024, "gpu": 20 * 1024}
@@ -180,13 +180,13 @@ def diagnose(
     with a `failed` message if it could not be gathered.
     """
     findings: list[Finding] = []
-    told = document["nodes"]
-    reached = sum(not facts.get("unreachable") for facts in told.values())
+    by_node = document["nodes"]
+    reached = sum(not facts.get("unreachable") for facts in by_node.values())
     for node in nodes:
-        facts = told.get(node.name) or {"unreachable": "it was not asked"}
+        facts = by_node.get(node.name) or {"unreachable": "it was not asked"}
         stack, core = stacks[node.name], document["ansible_core"]
-        findings += _of_node(node, stack, facts, core, reached - (node.name in told))
-    findings += _of_cluster(nodes, told)
+        findings += _of_node(node, stack, facts, core, reached - (node.name in by_node))
+    findings += _of_cluster(nodes, by_node)
     return findings
 
 
@@ -207,21 +207,21 @@ def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> 
         ("health", _health),
         ("gpu", gpu_findings),
         ("fabric", fabric_findings),
-        ("dcgm", lambda node, _, own: dcgm_findings(node.name, own)),
-        ("adopted", lambda node, _, own: adopted_findings(node, own)),
+        ("dcgm", lambda node, _, part_facts: dcgm_findings(node.name, part_facts)),
+        ("adopted", lambda node, _, part_facts: adopted_findings(node, part_facts)),
     )
     for part, check in parts:
         if part == "gpu" and stack.accelerator != "gpu":
             continue
         if part in ("dcgm", "adopted") and facts.get(part) is None:
             continue  # not asked for
-        own = facts.get(part)
-        if not own or own.get("failed"):
-            found = (own or {}).get("failed") or "nothing"
+        part_facts = facts.get(part)
+        if not part_facts or part_facts.get("failed"):
+            found = (part_facts or {}).get("failed") or "nothing"
             hint = sudo_hint(found) or "check the node's Python, and that you can become root"
             yield Finding(node.name, f"{part} facts", "failed", "facts", found, hint)
         else:
-            yield from check(node, stack, own)
+            yield from check(node, stack, part_facts)
     yield from _holes(node.name, facts)
     if (computed := facts.get("compute")) is not None:
         yield compute_finding(node.name, computed)
@@ -258,7 +258,7 @@ def _firewall(node: Node, closed: str | None) -> Finding:
 
 
 def _reached(called: int | None, others: int) -> str:
-    """What the mesh check expects: in a large mesh, a node calls only some of the others."""
+    """The expectation of the mesh check: in a large mesh, a node calls only some of the others."""
     some = called is not None and called < others
     return f"reaches {called} of {others} other nodes" if some else "reaches every other node"
 
@@ -268,20 +268,20 @@ def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) 
     ran = health.get("python") if health and not health.get("failed") else None
     found = [ran] if ran else list(pythons)
     shown = ", ".join(found) or "none"
-    known = controller(core)
-    if known is None:
+    supported = controller(core)
+    if supported is None:
         expected = f"one that ansible-core {core} supports on nodes"
         # An interpreter that ran a module is supported.
         hint = "this ansible-core is newer than this check; see its list of supported targets"
         return check_finding(name, "python", True if ran else None, expected, shown, hint)
-    expected = f"{known}, for ansible-core {core}"
+    expected = f"{supported}, for ansible-core {core}"
     cores = [other for other, entry in CONTROLLERS.items() if any(map(entry.fits, found))]
     hint = "install python3 on the node"
     if found and cores:
         hint = (
             f"manage it with ansible-core {cores[-1]} (pip install 'ansible-core=={cores[-1]}.*')"
         )
-    return check_finding(name, "python", any(map(known.fits, found)), expected, shown, hint)
+    return check_finding(name, "python", any(map(supported.fits, found)), expected, shown, hint)
 
 
 def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
@@ -327,12 +327,12 @@ def _holes(name: str, facts: Facts) -> Iterator[Finding]:
     docker = ((software.get("container_runtime") or {}).get("docker") or {}).get("version")
     versions = {"driver": driver, "docker": docker, "containerd": software.get("containerd")}
     for part, version in versions.items():
-        if told := hole_in(part, version):
+        if hole := hole_in(part, version):
             hint = (
                 "choose a newer point release (dlperf_stack_overrides), or update it yourself:"
                 " provisioning leaves a newer driver of the branch"
             )
-            found, expected = f"{part} {version} {told}", "a release without published holes"
+            found, expected = f"{part} {version} {hole}", "a release without published holes"
             yield Finding(name, "known holes", "warning", expected, found, hint)
 
 
@@ -400,12 +400,12 @@ ALIKE: tuple[tuple[str, Status, Callable[[Facts], Any]], ...] = (
 )
 
 
-def _of_cluster(nodes: Sequence[Node], told: Mapping[str, Any]) -> Iterator[Finding]:
-    """What differs among nodes of one stack. Missing facts have their own findings."""
+def _of_cluster(nodes: Sequence[Node], by_node: Mapping[str, Any]) -> Iterator[Finding]:
+    """Differences among nodes of one stack. Missing facts have their own findings."""
     for stack in dict.fromkeys(node.stack for node in nodes):
         same = [node for node in nodes if node.stack == stack]
         for check, otherwise, where in ALIKE:
-            yield from _alike(check, otherwise, where, same, told)
+            yield from _alike(check, otherwise, where, same, by_node)
 
 
 def _alike(
@@ -413,12 +413,12 @@ def _alike(
     otherwise: Status,
     where: Callable[[Facts], Any],
     nodes: Sequence[Node],
-    told: Mapping[str, Any],
+    by_node: Mapping[str, Any],
 ) -> Iterator[Finding]:
     values: dict[str, str] = {}
     for node in nodes:
         try:
-            value = where({**told[node.name], "interface": node.interface})
+            value = where({**by_node[node.name], "interface": node.interface})
         except (KeyError, TypeError, IndexError):
             continue  # this part of its facts could not be gathered
         if value not in (None, [], {}):

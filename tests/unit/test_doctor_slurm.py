@@ -12,8 +12,8 @@ from command_line import call, output
 from dlperf_runner.doctor.findings import Finding
 from dlperf_runner.doctor.slurm import (
     COMMANDS,
+    CommandResult,
     Probe,
-    Said,
     findings,
     has_pmix,
     idle_nodes,
@@ -53,26 +53,32 @@ MPI plugin types are...
 specific pmix plugin versions available: pmix_v4
 """
 GOOD = {
-    "config": Said(0, CONFIG),
-    "partitions": Said(0, PARTITIONS),
-    "nodes": Said(0, NODES),
-    "mpi": Said(0, MPI),
-    "options": Said(0, "      --mem=MB\n"),
-    "associations": Said(0, "dlperf|dlperf||normal||\n"),
-    "qos": Said(0, "normal||\n"),
+    "config": CommandResult(0, CONFIG),
+    "partitions": CommandResult(0, PARTITIONS),
+    "nodes": CommandResult(0, NODES),
+    "mpi": CommandResult(0, MPI),
+    "options": CommandResult(0, "      --mem=MB\n"),
+    "associations": CommandResult(0, "dlperf|dlperf||normal||\n"),
+    "qos": CommandResult(0, "normal||\n"),
 }
 ON_NODES = "".join(
     f"dlperf|{node}|read|t0ken\ndlperf|{node}|written|\ndlperf|{node}|pmix|yes\n"
     for node in ("node1", "node2")
 )
 RANKS = "dlperf|node2|rank|1\ndlperf|node1|rank|0\n"
-PROBE = Probe(Said(0, ON_NODES), "/shared", "t0ken", frozenset({"node1", "node2"}), Said(0, RANKS))
+PROBE = Probe(
+    CommandResult(0, ON_NODES),
+    "/shared",
+    "t0ken",
+    frozenset({"node1", "node2"}),
+    CommandResult(0, RANKS),
+)
 
 
 def found(
     probe: Probe | None = PROBE, chosen: dict[str, str] | None = None, **other: str
 ) -> dict[tuple[str, str], Finding]:
-    told = GOOD | {name: Said(0, text) for name, text in other.items()}
+    told = GOOD | {name: CommandResult(0, text) for name, text in other.items()}
     return {(each.node, each.check): each for each in findings(told, chosen or {}, probe)}
 
 
@@ -91,7 +97,7 @@ def test_locked_memory_in_jobs_is_that_of_the_login_node_or_of_slurmd() -> None:
 
     def of(limit: str, config: str = "") -> Finding:
         text = ON_NODES + f"dlperf|node1|memlock|{limit}\n"
-        probe = Probe(Said(0, text), "/shared", "t0ken", frozenset({"node1", "node2"}))
+        probe = Probe(CommandResult(0, text), "/shared", "t0ken", frozenset({"node1", "node2"}))
         return found(probe, config=CONFIG + config)["node1", "locked memory"]
 
     assert of("unlimited").status == "ok"
@@ -140,8 +146,8 @@ def test_gpus_limits_and_permissions_of_a_partition() -> None:
     assert own["state"].status == "failed"
     of_partition = found(chosen=chosen, **told)["partition gpu", "account"]
     assert (of_partition.status, of_partition.expected) == ("failed", "one of ml,vision")
-    assert idle_nodes(GOOD | {k: Said(0, v) for k, v in told.items()}, "gpu") == 4
-    assert partition_of(GOOD | {"partitions": Said(0, partition)}, {}) == ""
+    assert idle_nodes(GOOD | {k: CommandResult(0, v) for k, v in told.items()}, "gpu") == 4
+    assert partition_of(GOOD | {"partitions": CommandResult(0, partition)}, {}) == ""
 
 
 @pytest.mark.parametrize(
@@ -178,7 +184,7 @@ def test_nodes_that_do_not_share_the_folder() -> None:
         "dlperf|node2|read|t0ken\n"
         "dlperf|node2|written|bash: line 5: /tmp/x/node.node2: Read-only file system\n"
     )
-    own = found(replace(PROBE, said=Said(0, text), wrote=frozenset()))
+    own = found(replace(PROBE, result=CommandResult(0, text), wrote=frozenset()))
     assert own["node1", "shared folder"].status == "failed"
     assert "No such file" in own["node1", "shared folder"].found
     assert own["node2", "shared folder"].status == "ok"
@@ -191,10 +197,10 @@ def test_nodes_that_do_not_share_the_folder() -> None:
 def test_a_test_job_that_does_not_run() -> None:
     assert found(None)["partition main", "test job"].status == "warning"
     busy = "srun: error: Unable to allocate resources: Immediate execution impossible\n"
-    own = found(replace(PROBE, said=Said(1, busy)))["partition main", "test job"]
+    own = found(replace(PROBE, result=CommandResult(1, busy)))["partition main", "test job"]
     assert (own.status, own.found) == ("warning", busy.strip())
     wrong = "srun: error: Invalid account or account/partition combination specified\n"
-    own = found(replace(PROBE, said=Said(1, wrong)))["partition main", "test job"]
+    own = found(replace(PROBE, result=CommandResult(1, wrong)))["partition main", "test job"]
     assert (own.status, own.found) == ("failed", wrong.strip())
 
 
@@ -202,7 +208,8 @@ def test_engines_of_the_nodes_are_compared() -> None:
     engines = "dlperf|node1|apptainer|apptainer version 1.3.4\ndlperf|node1|enroot|3.5.0\n"
     engines += "dlperf|node2|singularity|singularity-ce version 4.1.0\ndlperf|node2|podman|\n"
     own = found(
-        replace(PROBE, said=Said(0, ON_NODES + engines)), options="  --container-image=...\n"
+        replace(PROBE, result=CommandResult(0, ON_NODES + engines)),
+        options="  --container-image=...\n",
     )
     assert own["node1", "container engines"].found == "apptainer 1.3.4, enroot 3.5.0, pyxis"
     assert own["node2", "container engines"].found == (
@@ -212,18 +219,20 @@ def test_engines_of_the_nodes_are_compared() -> None:
 
 
 def test_pmix_is_tried_only_where_its_library_is() -> None:
-    lacks = Said(0, ON_NODES.replace("dlperf|node2|pmix|yes", "dlperf|node2|pmix|"))
-    assert has_pmix(PROBE.said)
+    lacks = CommandResult(0, ON_NODES.replace("dlperf|node2|pmix|yes", "dlperf|node2|pmix|"))
+    assert has_pmix(PROBE.result)
     assert not has_pmix(lacks)
-    assert not has_pmix(Said(0, "dlperf|node1|read|t0ken\n"))
-    own = found(replace(PROBE, said=lacks, pmix=None))["partition main", "pmix"]
+    assert not has_pmix(CommandResult(0, "dlperf|node1|read|t0ken\n"))
+    own = found(replace(PROBE, result=lacks, pmix=None))["partition main", "pmix"]
     assert (own.status, own.found) == ("warning", "libpmix.so is missing on node2")
-    alone = Said(0, RANKS.replace("|1", "|0"))
+    alone = CommandResult(0, RANKS.replace("|1", "|0"))
     assert found(replace(PROBE, pmix=alone))["partition main", "pmix"].status == "warning"
 
 
 def test_a_controller_that_does_not_answer_is_the_only_finding() -> None:
-    said = Said(1, "slurm_load_partitions: Unable to contact slurm controller (connect failure)\n")
+    said = CommandResult(
+        1, "slurm_load_partitions: Unable to contact slurm controller (connect failure)\n"
+    )
     (own,) = findings(GOOD | {"partitions": said}, {}, None)
     assert (own.check, own.status, own.found) == ("controller", "failed", said.output.strip())
 

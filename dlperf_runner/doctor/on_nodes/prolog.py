@@ -45,9 +45,9 @@ def failed(node: Any, stack: Any, root: str = "/", library: str = "") -> "list[s
     findings += doctor["fabric"].fabric_findings(node, stack, facts)
     if stack.accelerator == "gpu":
         of_gpus = import_module("dlperf_runner.doctor.gpu")
-        told = gpus.facts(root, PROBE_S)
-        findings += of_gpus.gpu_findings(node, stack, told)
-        findings.append(_computes(node.name, of_gpus, root, library, is_amd=told["is_amd"]))
+        gpu_facts = gpus.facts(root, PROBE_S)
+        findings += of_gpus.gpu_findings(node, stack, gpu_facts)
+        findings.append(_computes(node.name, of_gpus, root, library, is_amd=gpu_facts["is_amd"]))
     return [
         f"{each.check}: expected {each.expected}, found {each.found}"
         for each in findings
@@ -72,8 +72,8 @@ def main() -> int:
     try:
         # A version may look like a number.
         text = (HERE / "checks.json").read_text()
-        known = json.loads(text, object_hook=Described, parse_float=str)
-        reasons = failed(known.node, known.stack)
+        checks = json.loads(text, object_hook=Described, parse_float=str)
+        reasons = failed(checks.node, checks.stack)
     except Exception as error:  # a fault of this program must not drain a whole cluster
         syslog.syslog(syslog.LOG_ERR, f"the node was not checked: {error!r}")
         return 0
@@ -81,7 +81,7 @@ def main() -> int:
         return 0
     reason = " ".join("; ".join(reasons).split())[:LONGEST]
     syslog.syslog(syslog.LOG_ERR, reason)
-    name = os.environ.get("SLURMD_NODENAME", known.node.name)
+    name = os.environ.get("SLURMD_NODENAME", checks.node.name)
     drain = ["scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason=dlperf: {reason}"]
     subprocess.run(drain, timeout=30, check=False)
     return 1
