@@ -28,11 +28,7 @@ from .turns import OF_PAIRS, run_in_turns, sides_of
 ORDER = 90
 _Directories = Annotated[
     list[Path] | None,
-    typer.Argument(
-        help="Two campaigns whose runs were made in turns: judge them, run nothing.",
-        metavar="[DIR] [DIR]",
-        show_default=False,
-    ),
+    typer.Argument(help="Campaigns run in turns: only judge them.", metavar="[DIR] [DIR]"),
 ]
 _OfSide = (
     "of `run`, a parameter, an environment variable such as NCCL_ALGO, or a variable of nodes such"

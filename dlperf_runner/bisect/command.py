@@ -27,20 +27,10 @@ from ..plan.choice import fraction
 ORDER = 91
 _Name = Annotated[str, option("--name", "What has the versions, as in `ab --a NAME=V`.", "NAME")]
 _Versions = Annotated[
-    str,
-    option(
-        "--versions",
-        "The versions, from the good one to the bad one, or a file with one a line.",
-        "A,B,..|FILE",
-    ),
+    str, option("--versions", "From the good one to the bad one, or a file of them.", "A,B,..|FILE")
 ]
 _Repository = Annotated[
-    Path | None,
-    option(
-        "--repository",
-        "With --versions GOOD..BAD: the commits of this clone, along first parents.",
-        "DIR",
-    ),
+    Path | None, option("--repository", "The clone with the commits of GOOD..BAD.", "DIR")
 ]
 _Slower = Annotated[str, option("--slower", "The slowdown that is sought.", "PERCENT")]
 _Error = Annotated[str, option("--error", "The probability of naming a wrong one.", "PERCENT")]

@@ -31,20 +31,14 @@ if TYPE_CHECKING:
 
 ORDER = 165
 _Campaign = Annotated[Path, typer.Argument(help="A campaign, or logs.", metavar="CAMPAIGN")]
-_To = Annotated[
-    str, option("--to", "The publication, as `dlperf list published` names it.", "PUBLICATION")
-]
+_To = Annotated[str, option("--to", "A name of `dlperf list published`.", "PUBLICATION")]
 _Bandwidth = Annotated[
     Path | None,
-    option("--bandwidth", "A campaign of the model nccl-all-reduce on the same topology.", "DIR"),
+    option("--bandwidth", "A campaign of the model nccl-all-reduce on the same nodes.", "DIR"),
 ]
 _Hunts = Annotated[
     list[Path] | None,
-    option(
-        "--hunt",
-        "A campaign of `doctor --hunt compute` or `memory` on these nodes; may be repeated.",
-        "DIR",
-    ),
+    option("--hunt", "A campaign of `doctor --hunt` on these nodes; may be repeated.", "DIR"),
 ]
 
 

@@ -18,7 +18,7 @@ from make_logs import gluoncv, write
 from plan_examples import gpu_nodes, lab_nodes
 from recorded_campaign import end
 
-from dlperf_runner.accept.runs import at_once
+from dlperf_runner.accept.command import at_once
 from dlperf_runner.accept.suite import Part
 from dlperf_runner.campaign.directory import read_plan, remaining_plan
 from dlperf_runner.core.node import Node
@@ -179,9 +179,9 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def nodes(_: object, limit: str | None = None, **__: object) -> tuple[Node, ...]:
         return tuple(n for n in lab_nodes() if limit is None or n.name in limit.split(","))
 
-    monkeypatch.setattr("dlperf_runner.accept.runs.run_at_once", execute)
+    monkeypatch.setattr("dlperf_runner.accept.command.run_at_once", execute)
     monkeypatch.setattr("dlperf_runner.plan.inventory.read_inventory", nodes)
-    monkeypatch.setattr("dlperf_runner.accept.runs.read_inventory", nodes)
+    monkeypatch.setattr("dlperf_runner.accept.command.read_inventory", nodes)
     return made
 
 
@@ -221,8 +221,8 @@ def test_the_suite_of_the_page_is_planned_whole(
         return []
 
     planned: list[int] = []
-    monkeypatch.setattr("dlperf_runner.accept.runs.run_at_once", at_once)
-    monkeypatch.setattr("dlperf_runner.accept.runs.read_inventory", lambda *_, **__: nodes)
+    monkeypatch.setattr("dlperf_runner.accept.command.run_at_once", at_once)
+    monkeypatch.setattr("dlperf_runner.accept.command.read_inventory", lambda *_, **__: nodes)
     printed = output("accept", suite, "--measure", tmp_path / "measured", status=1)
     assert planned == [5] * (4 + 2 + 6)
     assert "undecided: 11 undecided." in printed
