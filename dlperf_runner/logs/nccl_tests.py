@@ -42,18 +42,16 @@ _KIND = (
     rb"%(b)s(?P<count>\d{1,18}+)%(b)s(?P<type>[a-z][\w-]{0,32}+)"
     rb"(?:%(b)s(?P<redop>[a-z]\w{0,32}+))?(?:%(b)s-?\d{1,9}+)?" % {b"b": _BLANKS}
 )
-_ROW = re.compile(rb"^ {0,40}+\d{1,18}+%s%s[\d.]" % (_KIND, _BLANKS), re.MULTILINE)
-_HEADING = re.compile(
-    rb"^# {1,40}+size {1,40}+count {1,40}+type {1,40}+[^\r\n]{0,400}", re.MULTILINE
-)
+# Anything may stand before a line: what launchers and services write is not always known.
+_ROW = re.compile(rb"(?<!\S)\d{1,18}+%s%s[\d.]" % (_KIND, _BLANKS))
+_HEADING = re.compile(rb"# {1,40}+size {1,40}+count {1,40}+type {1,40}+[^\r\n]{0,400}")
 _SIZES = re.compile(
     rb"minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
     rb"(?: warmup iters: \d{1,9}+ iters: (\d{1,9}) )?"
 )
 _LESS = re.compile(rb"# Reducing maxBytes to (\d{1,18}) due to memory")
 _RANK = re.compile(
-    rb"^#%(b)sRank%(b)s(\d{1,9}+) (?>.{0,200}? on%(b)s)(\S{1,255}+) device " % {b"b": _BLANKS},
-    re.MULTILINE,
+    rb"#%(b)sRank%(b)s(\d{1,9}+) (?>.{0,200}? on%(b)s)(\S{1,255}+) device " % {b"b": _BLANKS}
 )
 _PROGRAM = re.compile(rb"# Collective test starting: (?:\S{0,255}/)?+([a-z_]{1,64}?)_perf")
 _AVERAGE = re.compile(
@@ -68,8 +66,7 @@ _PARTS = re.compile(
             *((b"program", _PROGRAM), (b"sizes", _SIZES), (b"less", _LESS), (b"rank", _RANK)),
             *((b"heading", _HEADING), (b"row", _ROW), (b"failed", _FAILED), (b"average", _AVERAGE)),
         )
-    ),
-    re.MULTILINE,
+    )
 )
 _MARKERS = [
     *(b"Bytes ", b"bandwidth", b"Out of", b" Rank ", b"starting: ", b" count "),
@@ -285,9 +282,8 @@ FORMAT = Format(
     sample="  17179869184    4294967296     float     sum      -1    62871   273.26   478.20 ...",
     marker=b"  ",
     entry=re.compile(
-        rb"^ {0,40}+(?P<step>\d{1,18}+)%(kind)s(?:%(b)s%(n)s){2}%(b)s(?P<rate>%(n)s)"
-        rb"%(b)s(?:%(n)s|N/A)%(b)s%(n)s%(b)s%(n)s" % {b"kind": _KIND, b"b": _BLANKS, b"n": _NUMBER},
-        re.MULTILINE,
+        rb"(?<!\S)(?P<step>\d{1,18}+)%(kind)s(?:%(b)s%(n)s){2}%(b)s(?P<rate>%(n)s)"
+        rb"%(b)s(?:%(n)s|N/A)%(b)s%(n)s%(b)s%(n)s" % {b"kind": _KIND, b"b": _BLANKS, b"n": _NUMBER}
     ),
     rate=_NUMBER,
     statements=(),
