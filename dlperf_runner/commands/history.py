@@ -42,7 +42,6 @@ def command(
     from ..history.store import points
     from ..options import followed
     from ..report import history_view
-    from ..stats.change_points import change_points
 
     _check_plot(plot, case)
     start = _date(since)
@@ -58,9 +57,7 @@ def command(
         name = _named(case, cases, history)
         cases = {name: cases[name]}
     changes = {
-        name: history_view.explained(
-            points, change_points([point["samples_per_second_median"] for point in points])
-        )
+        name: history_view.explained(points)
         for name, points in followed(cases.items(), len(cases), "looking for changes")
     }
     for name in list(cases):

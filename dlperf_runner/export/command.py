@@ -196,16 +196,12 @@ def _read(source: Path, name: str, statements: Statements | None) -> _Read:
 def _history(file: Path) -> _Read:
     from ..history.store import points
     from ..report.history_view import by_case, cases_table, explained
-    from ..stats.change_points import change_points
 
     rows = points(file)
     if not rows:
         raise UserError("the history is empty", where=str(file))
     cases = by_case(rows)
-    changes = {
-        name: explained(of_case, change_points([p["samples_per_second_median"] for p in of_case]))
-        for name, of_case in cases.items()
-    }
+    changes = {name: explained(of_case) for name, of_case in cases.items()}
     markdown = f"# History\n\n{cases_table(cases, changes).strip()}\n"
     return _Read(of_history(rows, str(file.resolve())), markdown)
 

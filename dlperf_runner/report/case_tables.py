@@ -36,7 +36,7 @@ from .charts import Chart, ChartPoint, Line
 from .labels import Labels, each_condition, load_labels
 from .numbers import as_published, joules, rate_decimals, ratio, seconds, speedup, tflops
 from .tables import Cell, Column, Table, cell, composed, span, without_empty
-from .terminal import PIPE, Screen, table, wrapped
+from .terminal import PIPE, Screen, listed, titled
 from .units import energy_unit, is_bandwidth, per_device, step_time
 
 METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "series")
@@ -97,11 +97,9 @@ def render(cases: Sequence[dict[str, Any]], notes: Sequence[str], screen: Screen
     """Tables by workload, precision and batch size, then the notes."""
     lines: list[str] = []
     for made in summary_tables(cases):
-        lines += [*wrapped(made.title, screen.prose), "", table(made.columns, made.rows, screen)]
+        lines += titled(made.title, made.columns, made.rows, screen)
     lines = lines or ["No run could be counted.", ""]
-    for note in notes:
-        lines += wrapped(note, screen.prose, first="- ", rest="  ")
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return "\n".join([*lines, *listed(notes, screen)]).rstrip("\n") + "\n"
 
 
 def _always(group: Sequence[Case], *scaling: str) -> tuple[str, ...]:
@@ -600,16 +598,15 @@ def time_tables(groups: Sequence[Sequence[Case]], t: Labels) -> Iterator[Table]:
     for number, group in enumerate(filter(_is_explained, groups), start=1):
         timed = [(case, step_parts(case)) for case in group]
         columns = (
-            Column("node_num", True, "0"),
-            Column("gpu_num", True, "0"),
+            *(Column(label, True, "0") for label in ("node_num", "gpu_num")),
             *(Column(t(f"part_{name}"), True, "0.000") for name in ("step", *_PARTS)),
             Column(t("part_share"), True, "0.0%", hint=t("part_share_hint")),
             Column(t("part_slowest"), True, "0"),
-            Column(t("part_nccl"), True, "0.0%", hint=t("part_nccl_hint")),
-            Column(t("part_input"), True, "0.0%", hint=t("part_input_hint")),
-            Column(t("part_all_reduce"), True, "0.00", hint=t("part_all_reduce_hint")),
-            Column(t("part_of_measured"), True, "0.0%"),
-            Column(t("part_network")),
+            *(
+                Column(t(f"part_{name}"), True, form, hint=t(f"part_{name}_hint"))
+                for name, form in (("nccl", "0.0%"), ("input", "0.0%"), ("all_reduce", "0.00"))
+            ),
+            *(Column(t("part_of_measured"), True, "0.0%"), Column(t("part_network"))),
         )
         cells = [_time_row(*each, bandwidth) for each in timed]
         columns_with, rows = without_empty(columns, cells, 2)

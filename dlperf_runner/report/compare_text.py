@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +21,7 @@ from .case_tables import STATED, alike, compared_on_terminal, judgement, limit_c
 from .labels import load_labels
 from .numbers import exact_decimals, percent, rate_decimals, ratio
 from .tables import Cell, Column, cell, span
-from .terminal import PIPE, Screen, table, wrapped
+from .terminal import PIPE, Screen, listed, table, titled, wrapped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,13 +68,10 @@ def render_published(
         return "No run could be counted.\n"
     lines: list[str] = []
     for heading, group in by_group(rows).items():
-        lines += [*wrapped(heading, screen.prose), ""]
-        compared_rows = compared_on_terminal(group, limit, every=every)
-        lines += [table(compared_rows.columns, compared_rows.rows, screen)]
-        names = ["publication"] if every else []
-        for text in (*_notes(group, names), *_cited(group, every)):
-            lines += wrapped(text, screen.prose, first="- ", rest="  ")
-        lines.append("")
+        shown = compared_on_terminal(group, limit, every=every)
+        lines += titled(heading, shown.columns, shown.rows, screen)
+        notes = (*_notes(group, ["publication"] if every else []), *_cited(group, every))
+        lines += [*listed(notes, screen), ""]
     end = [
         f"{_counts([row['verdict'] for row in rows])}. Reproduced is a ratio within "
         f"{1 - tolerance:.2f} to {1 + tolerance:.2f}, all of its interval."
@@ -109,9 +106,8 @@ def render_campaigns(
         lines += [_campaign_table(group, screen, limit)]
         # What neither side recorded matters to a gate only.
         noted = group if limit is not None else [{**row, "unrecorded": None} for row in group]
-        for text in (notes := _notes(noted, ["distinction"])):
-            lines += wrapped(text, screen.prose, first="- ", rest="  ")
-        lines += [""] if notes else []
+        notes = _notes(noted, ["distinction"])
+        lines += [*listed(notes, screen), ""] if notes else []
     cases = [row for row in rows if row["p_value"] is not None]
     end = [f"{_counts([row['verdict'] for row in rows])}.", *_about_stated(rows)]
     if len(cases) > 1:
@@ -154,7 +150,7 @@ def render_publications(groups: Sequence[SideBySide], screen: Screen = PIPE) -> 
             )
             for number in numbers
         ]
-        lines += [*wrapped(heading, screen.prose), "", table(columns, rows, screen)]
+        lines += titled(heading, columns, rows, screen)
     return "\n".join(lines)
 
 
@@ -276,19 +272,14 @@ def render_spreads(measured: MeasuredSpreads, screen: Screen = PIPE) -> str:
     lines: list[str] = []
     flat = [{**record, **record["case"]} for record in spread_records(measured)]
     for heading, rows in by_group(flat).items():
-        lines += [
-            *wrapped(heading, screen.prose),
-            "",
-            table(_SPREAD, map(_spread_cells, rows), screen),
-        ]
+        lines += titled(heading, _SPREAD, map(_spread_cells, rows), screen)
     if flat:
         text = "Standard deviations, with the 95 % interval of the one between campaigns."
         lines += wrapped(text, screen.prose)
     for key, why in measured.without.items():
         case = columns_of(key)
         table_key = {name: case[name] for name in GROUP} | {"unit": measured.units[key]}
-        text = f"{title(table_key)}, {topology_text(case)}: {why}"
-        lines += wrapped(text, screen.prose, first="- ", rest="  ")
+        lines += listed([f"{title(table_key)}, {topology_text(case)}: {why}"], screen)
     return "\n".join(lines) + "\n"
 
 
@@ -398,22 +389,18 @@ def _result(case: Mapping[str, Any], allow_undecided: bool) -> tuple[Result, str
 
 def _measured(case: Mapping[str, Any]) -> str:
     """-7.0% (-7.3% to -6.7%), 384.19 before and 357.30 now, n = 5 and 5"""
+    name, form = ("ratio", ratio) if "ratio" in case else ("relative", percent)
+    low, high = case[f"{name}_low"], case[f"{name}_high"]
+    interval = "" if low is None or high is None else f" ({span(low, high, form, ' to ').text})"
     if "ratio" in case:
-        interval = _interval(case["ratio_low"], case["ratio_high"], ratio)
         sides = f"{case['published']:.2f} published and {_rate(case, 'mine')} now"
         return f"ratio {ratio(case['ratio'])}{interval}, {sides}, n = {case['repeats']}"
-    interval = _interval(case["relative_low"], case["relative_high"], percent)
     sides = f"{_rate(case, 'a')} before and {_rate(case, 'b')} now"
-    numbers = f"{sides}, n = {case['n_a']} and {case['n_b']}"
-    return f"{percent(case['relative'])}{interval}, {numbers}"
+    return f"{percent(case['relative'])}{interval}, {sides}, n = {case['n_a']} and {case['n_b']}"
 
 
 def _rate(case: Mapping[str, Any], column: str) -> str:
     return f"{case[column]:.{rate_decimals(case['workload'], [case[column]])}f}"
-
-
-def _interval(low: float | None, high: float | None, form: Callable[[float], str]) -> str:
-    return "" if low is None or high is None else f" ({form(low)} to {form(high)})"
 
 
 def render(suite: str, tests: Sequence[JUnitCase]) -> str:

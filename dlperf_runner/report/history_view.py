@@ -12,7 +12,7 @@ from typing import Any
 from ..core.identity import ENVIRONMENT, label, value_text
 from ..core.lists import grouped
 from ..history.store import Point
-from ..stats.change_points import CORRELATION, LEVEL, ChangePoint
+from ..stats.change_points import CORRELATION, LEVEL, ChangePoint, change_points
 from .charts import Chart, ChartPoint, Line
 from .numbers import rate_decimals
 from .tables import Column, cell, span
@@ -70,9 +70,10 @@ class ExplainedChange(ChangePoint):
         return [*_differing(self.differs), *([f"not recorded: {unknown}"] if unknown else [])]
 
 
-def explained(points: Sequence[Point], changes: Sequence[ChangePoint]) -> list[ExplainedChange]:
+def explained(points: Sequence[Point]) -> list[ExplainedChange]:
     """The change points with everything in which the campaigns on their two sides, up to the next
     change points, differ."""
+    changes = change_points([point["samples_per_second_median"] for point in points])
     ends = [0, *(change.index for change in changes), len(points)]
     return [
         ExplainedChange(**asdict(change), **_between(points[start : change.index], points[at:end]))

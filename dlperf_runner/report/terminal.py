@@ -142,6 +142,18 @@ def _block(
     return "".join(f"{line}\n" for line in lines)
 
 
+def titled(
+    title: str, columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]], screen: Screen
+) -> list[str]:
+    """A table below its title."""
+    return [*wrapped(title, screen.prose), "", table(columns, rows, screen)]
+
+
+def listed(texts: Iterable[str], screen: Screen) -> list[str]:
+    """Each text as an item of a list."""
+    return [line for text in texts for line in wrapped(text, screen.prose, first="- ", rest="  ")]
+
+
 def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
     """The lines of a text. None is wider than `width`, unless a single word is."""
     return textwrap.wrap(
