@@ -109,7 +109,7 @@ def command(
     Example: dlperf compare examples/logs --condition accelerator=V100-SXM2-16GB"""
     given = directories or []
     mode = _mode(given, baseline, save_baseline, published)
-    _check_options(mode, _given(context))
+    _check_options(mode, context)
     limit = fraction(fail_if_slower, "--fail-if-slower") if fail_if_slower else None
     if published:
         _publications({name: about.texts[name] for name in _FILTERS}, everything, as_json)
@@ -181,20 +181,13 @@ _OPTIONS = {
 }
 
 
-def _given(context: typer.Context) -> list[str]:
-    """The options that the user gave, but for those that choose the kind of comparison."""
-    return [
-        option.opts[0]
-        for option in context.command.params
-        if option.param_type_name == "option"
-        and option.opts[0] not in ("--baseline", "--save-baseline", "--published")
-        and context.params[str(option.name)]
-    ]
-
-
-def _check_options(mode: str, options: Sequence[str]) -> None:
-    for name in options:
-        if name not in _OPTIONS[mode]:
+def _check_options(mode: str, context: typer.Context) -> None:
+    """Raise UserError at an option without effect; those that choose the kind are never one."""
+    always = ("--baseline", "--save-baseline", "--published")
+    for each in context.command.params:
+        name = each.opts[0]
+        is_given = each.param_type_name == "option" and context.params[str(each.name)]
+        if is_given and name not in (*_OPTIONS[mode], *always):
             fitting = [place for place, names in _OPTIONS.items() if name in names]
             raise UserError(
                 f"this option has no effect with {mode}",

@@ -272,7 +272,16 @@ def render_spreads(measured: MeasuredSpreads, screen: Screen = PIPE) -> str:
     lines: list[str] = []
     flat = [{**record, **record["case"]} for record in spread_records(measured)]
     for heading, rows in by_group(flat).items():
-        lines += titled(heading, _SPREAD, map(_spread_cells, rows), screen)
+        cells = (
+            (
+                *(topology_text(row), str(row["campaigns"]), str(row["runs"])),
+                f"{row['between']:.2%}",
+                span(row["between_low"], row["between_high"], ".2%", " to "),
+                f"{row['within']:.2%}",
+            )
+            for row in rows
+        )
+        lines += titled(heading, _SPREAD, cells, screen)
     if flat:
         text = "Standard deviations, with the 95 % interval of the one between campaigns."
         lines += wrapped(text, screen.prose)
@@ -281,17 +290,6 @@ def render_spreads(measured: MeasuredSpreads, screen: Screen = PIPE) -> str:
         table_key = {name: case[name] for name in GROUP} | {"unit": measured.units[key]}
         lines += listed([f"{title(table_key)}, {topology_text(case)}: {why}"], screen)
     return "\n".join(lines) + "\n"
-
-
-def _spread_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        topology_text(row),
-        str(row["campaigns"]),
-        str(row["runs"]),
-        f"{row['between']:.2%}",
-        f"{row['between_low']:.2%} to {row['between_high']:.2%}",
-        f"{row['within']:.2%}",
-    )
 
 
 def spread_records(measured: MeasuredSpreads) -> Iterator[dict[str, Any]]:
