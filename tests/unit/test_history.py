@@ -347,7 +347,7 @@ def test_a_change_is_found_among_all_campaigns_and_shown_with_the_last(years: Pa
 def test_cases_can_be_told_apart_at_any_width(
     years: Path, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    monkeypatch.setattr(Screen, "of", lambda _: Screen(width))
+    monkeypatch.setattr(Screen, "from_stream", lambda _: Screen(width))
     out = output("history")
     assert all(name in out for name in IDS)
     assert all(len(line) <= width for line in out.splitlines())
