@@ -18,7 +18,7 @@ from .types import Entry, listed, show
 
 CATALOG = Path(__file__).parent
 # The libyaml loader is ten times faster, but some builds of PyYAML lack it.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _E = TypeVar("_E", bound=Entry)
 # A few lines of aliases of aliases stand for more values than memory holds.
 _MOST_REPEATED = 100_000
@@ -86,7 +86,7 @@ def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
         text = decoded(read_bytes(path), where)
     try:
         _refuse_deep(text)
-        loader = _LOADER(text)
+        loader = LOADER(text)
         node = loader.get_single_node()
         if node is not None:
             _size(path, node, {})
@@ -106,7 +106,7 @@ def _refuse_deep(text: str) -> None:
     if len(text) <= _DEEPEST:
         return
     depth = 0
-    for event in yaml.parse(text, _LOADER):
+    for event in yaml.parse(text, LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:

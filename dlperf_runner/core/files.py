@@ -17,7 +17,7 @@ import math
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from io import BufferedRandom, BufferedReader, RawIOBase
 from pathlib import Path
@@ -185,9 +185,16 @@ def _refuse_special(path: Path, status: os.stat_result) -> None:
 # ---- reading
 
 
-def open_read(path: Path, inside: Path | None = None) -> BufferedReader:
-    """Open a regular file for reading. Raises OSError, and UserError if it is no regular file."""
-    with _spot(path, inside) as spot:
+def is_guarded(path: Path) -> bool:
+    """True if a file is in a campaign, where no links are followed."""
+    return _guarded(path, None) is not None
+
+
+def open_read(path: Path, inside: Path | None = None, *, is_plain: bool = False) -> BufferedReader:
+    """Open a regular file for reading. Raises OSError, and UserError if it is no regular file.
+    `is_plain`: it is not guarded, which was looked up for all files of its directory at once."""
+    plain = nullcontext(_Spot(path, None, os.fspath(path)))
+    with plain if is_plain else _spot(path, inside) as spot:
         if spot.status() is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return os.fdopen(spot.opened(os.O_RDONLY), "rb")

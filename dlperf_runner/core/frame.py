@@ -84,9 +84,14 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def plain_rows(table: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
     """The rows as tuples of plain values; missing values are None."""
-    columns = (table[name].astype(object) for name in table)
-    values = [column.where(column.notna(), None).tolist() for column in columns]
-    return zip(*values, strict=True)
+    return zip(*(_plain_values(table[name]) for name in table), strict=True)
+
+
+def _plain_values(column: pd.Series[Any]) -> list[Any]:
+    values, missing = column.tolist(), column.isna()
+    if not missing.any():
+        return values
+    return [None if gone else value for value, gone in zip(values, missing.tolist(), strict=True)]
 
 
 def throughput(frame: pd.DataFrame) -> pd.DataFrame:

@@ -169,9 +169,7 @@ def _blocks(
     form: Format, pieces: Iterable[bytes], rank: str | None = None
 ) -> Iterator[tuple[Block, Block]]:
     """The blocks of a log, each also without the lines of ranks whose steps do not count."""
-    markers = [form.marker, *(statement.marker.encode() for statement in form.statements)]
-    markers += [form.opening] if form.opening else []
-    for block in blocks(pieces, markers):
+    for block in blocks(pieces, form.markers):
         if rank is None and block.ranks:
             rates = (match.start("rate") for match in steps.with_rate(form, block.data))
             rank = next((rank for rank in block.writers(rates) if rank is not None), None)
@@ -219,8 +217,8 @@ def other_at_end(form: Format, end: bytes) -> Format | None:
         return None
     start = max(0, min(end.rfind(form.marker), len(end) - END))
     tail = end[end.rfind(b"\n", 0, start) + 1 :]
-    others = tuple(formats().values())
-    for index in sorted(present(tail, tuple(other.marker for other in others))):
+    others, markers = _in_order()
+    for index in sorted(present(tail, markers)):
         other = others[index]
         if other.name == form.name or other.table is not None:
             continue
@@ -229,6 +227,13 @@ def other_at_end(form: Format, end: bytes) -> Format | None:
         if any(steps.with_rate(other, tail)):
             return other
     return None
+
+
+@functools.cache
+def _in_order() -> tuple[list[Format], tuple[bytes, ...]]:
+    """The formats of this package, and their markers."""
+    others = [*formats().values()]
+    return others, tuple(other.marker for other in others)
 
 
 def _growing(pieces: Iterable[bytes]) -> Iterator[bytes]:

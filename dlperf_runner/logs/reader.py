@@ -187,7 +187,8 @@ def _without_tag(data: bytes, first: int) -> Block | None:
     begin = b"\n" + tag[0]
     if data.count(begin, 0, _FIRST) < data.count(b"\n", 0, _FIRST) - 1:
         return None
-    plain = data[len(tag[0]) :].replace(begin, b"\n")
+    # Faster than to replace, which looks for each twice.
+    plain = b"\n".join(data.split(begin))[len(tag[0]) :]
     newlines = int(np.count_nonzero(np.frombuffer(plain, np.uint8) == _NEWLINE))
     tagged = newlines + (data[-1:] != b"\n")
     if len(data) - len(plain) != len(tag[0]) * tagged or _has_tags(plain):

@@ -247,6 +247,12 @@ class Format:
         return self.framework.split("|") if self.framework else []
 
     @cached_property
+    def markers(self) -> tuple[bytes, ...]:
+        """The literal texts of the lines that are read; each line has one of them."""
+        markers = (self.marker, *(statement.marker.encode() for statement in self.statements))
+        return (*markers, self.opening) if self.opening else markers
+
+    @cached_property
     def whole_rates(self) -> re.Pattern[bytes]:
         """Matches whole rates, each followed by a newline."""
         return re.compile(rb"(?:(?:%s)\n)*+" % self.rate)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from ..catalog.entry import LOADER
 from ..core.errors import unknown_name
 from ..core.files import read_text
 
@@ -74,4 +75,4 @@ def load_labels(language: str = "en") -> Labels:
     if language not in LANGUAGES:
         raise unknown_name("language", language, LANGUAGES, "--lang")
     path = _DIRECTORY / f"{language}.yml"
-    return Labels(language, yaml.safe_load(read_text(path)))
+    return Labels(language, yaml.load(read_text(path), LOADER))  # noqa: S506  a safe one

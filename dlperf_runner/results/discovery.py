@@ -22,7 +22,7 @@ from ..catalog.validity import ValidityRules, rules_of
 from ..catalog.workload import Model
 from ..core.case import SCHEMA
 from ..core.errors import UserError, as_user_error
-from ..core.files import is_campaign, read_json
+from ..core.files import is_campaign, is_guarded, read_json
 from ..core.lists import grouped, natural
 from ..core.units import SAMPLES, TOKENS
 from ..logs import mllog
@@ -147,7 +147,8 @@ class Place(NamedTuple):
     campaign, or a log. `directories` are the names of its parent directories, from the nearest up
     to the directory that was given. `statement` is what the user states about the log. `is_given`:
     the user named the file itself. `files`: the names of the files beside a record that count; None
-    for all. `content`: where the bytes of a member of an archive are."""
+    for all. `content`: where the bytes of a member of an archive are. `is_plain`: no directory
+    above it is that of a campaign."""
 
     path: Path
     is_record: bool
@@ -157,6 +158,7 @@ class Place(NamedTuple):
     is_given: bool = False
     files: frozenset[str] | None = None
     content: Path | None = None
+    is_plain: bool = False
 
     def size(self) -> int:
         """Approximate number of bytes to read."""
@@ -281,6 +283,8 @@ def _in_directory(directory: Path, discovered: Found, scratch: Scratch | None) -
     files = (_files if of_directory else _members)(directory, discovered.problems, scratch)
     depth, parts = len(directory.parts), directory.resolve().parts
     above = parts[-1:] if of_directory else parts[:0:-1]
+    # A campaign below is not entered.
+    is_plain = of_directory and not is_guarded(directory / "log")
     for file in sorted(files, key=lambda file: natural(file.path)):
         path = file.path
         if file.is_campaign:
@@ -291,7 +295,13 @@ def _in_directory(directory: Path, discovered: Found, scratch: Scratch | None) -
         elif _is_wanted(path.name):
             names = (*path.parts[depth:-1][::-1], *above)
             directories = tuple(stem_of_archive(name) or name for name in names)
-            yield Place(path, is_record=False, directories=directories, content=file.content)
+            yield Place(
+                path,
+                is_record=False,
+                directories=directories,
+                content=file.content,
+                is_plain=is_plain and file.content is None,
+            )
         elif not _OWN.fullmatch(path.name):
             discovered.skipped.append(Skipped(path, "not the name of a log"))
 
@@ -347,7 +357,8 @@ def run_at(
     statement = place.statement or {}
     first = named_formats(place.path, place.directories, models, statement, user_formats)
     # A user's expression may match lines of other formats, too.
-    log = LogFile(place.path, content=place.content, formats=(first, _formats(), user_formats))
+    formats, is_plain = (first, _formats(), user_formats), place.is_plain
+    log = LogFile(place.path, content=place.content, formats=formats, is_plain=is_plain)
     try:
         sample = sample_of(log, statement)
         if sample is None and (_is_of_mlperf(place.path) or log.form is mllog.LINES):

@@ -34,7 +34,7 @@ class LogFile:
     """The log at a path. Raises UserError if the file cannot be read. `form`: its format, if that
     is known, which is so for planned runs with a format of the user. `content`: where its bytes
     are, if it is a member of an archive. `formats`: those that are tried, one set after the
-    other."""
+    other. `is_plain`: the file is in no campaign."""
 
     def __init__(
         self,
@@ -42,11 +42,14 @@ class LogFile:
         form: logs.Format | None = None,
         content: Path | None = None,
         formats: Sequence[Mapping[str, logs.Format]] = (),
+        *,
+        is_plain: bool = False,
     ) -> None:
         self.path = path
         self._form = form
         self._formats = formats or (logs.formats(),)
         self._content = content or path
+        self._is_plain = is_plain
         self._read: dict[str | None, tuple[logs.Log, str]] = {}
 
     @cached_property
@@ -137,7 +140,7 @@ class LogFile:
 
     def _file(self) -> BufferedReader:
         with as_user_error("the log cannot be read", self.path):
-            return open_read(self._content)
+            return open_read(self._content, is_plain=self._is_plain)
 
     def _nothing_found(self) -> UserError:
         """The error of a log without a rate that a format knows."""

@@ -115,7 +115,10 @@ def summarize(frame: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     rows = frame[frame["valid"] & frame["value"].notna()]
-    rows = rows.assign(case=rows.groupby(list(CASE), dropna=False, sort=False).ngroup())
+    # The rows of a run have the same case.
+    runs = rows[~rows.index.duplicated()]
+    cases = runs.groupby(list(CASE), dropna=False, sort=False).ngroup()
+    rows = rows.assign(case=cases.loc[rows.index])
     rates = throughput(rows)
     if rates.empty:
         return pd.DataFrame(columns=COLUMNS).astype(_TYPES)
