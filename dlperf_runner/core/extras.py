@@ -20,7 +20,7 @@ def require_cluster() -> None:
             f"this command controls servers and requires {' and '.join(missing)}",
             expected="an installation with the extra `cluster`",
             found="an installation for analysis only",
-            hint="pip install 'dlperf_runner[cluster]', or 'pip install .[cluster]' in a clone",
+            hint=_installing("cluster"),
         )
 
 
@@ -43,5 +43,9 @@ def _lacking(extra: str, *packages: str) -> UserError:
         f"this command requires the extra `{extra}`",
         expected=" and ".join(packages),
         found="an installation without",
-        hint=f"pip install 'dlperf_runner[{extra}]', or 'pip install .[{extra}]' in a clone",
+        hint=_installing(extra),
     )
+
+
+def _installing(extra: str) -> str:
+    return f"pip install '.[{extra}]' in the clone, or 'WHEEL_FILE[{extra}]'"

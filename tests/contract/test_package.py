@@ -113,7 +113,7 @@ def test_the_package_alone_is_small_and_reads_the_sample(bare: Path, tmp_path: P
     )
     for command in ("report", "compare"):
         refused = run([bare / "dlperf", command, "demo-logs"], tmp_path, 2)
-        assert "pip install 'dlperf_runner[report]'" in refused
+        assert "pip install '.[report]'" in refused
         assert "Traceback" not in refused
 
 
@@ -142,7 +142,7 @@ def test_what_drives_machines_asks_for_the_extra(analysis: Path, tmp_path: Path)
     assert len(printed) == len(commands)
     for out in printed:
         assert out.startswith("2 ")
-        assert "pip install 'dlperf_runner[cluster]'" in out
+        assert "pip install '.[cluster]'" in out
 
 
 def test_shells_complete_names(analysis: Path, tmp_path: Path) -> None:
