@@ -36,6 +36,7 @@ def as_table(pieces: Iterable[bytes]) -> StepTable:
             if match["mean"] == b"nan":
                 continue
             line = block.line(match.start())
+            _check_mean(line, step, time, match["mean"])
             table.headers.extend([Header(line, total_steps=total)] if not table.headers else ())
             if before == (0, 0) and step > 1:
                 before = step, time
@@ -52,6 +53,18 @@ def as_table(pieces: Iterable[bytes]) -> StepTable:
             lines.append(line)
             before = step, time
     return table._replace(lines=lines)
+
+
+def _check_mean(line: int, step: int, time: int, printed: bytes) -> None:
+    """Raise LineError if the mean is not that of all steps, or of those after the first 10."""
+    mean = float(printed)
+    if not any(abs(n * mean - time) <= 0.51 + 0.005 * n for n in (step, step - 10)):
+        raise LineError(
+            line,
+            "the mean duration contradicts the time of all steps",
+            expected=f"{time / step:.2f} ms, or {time} ms by the steps after the first 10",
+            found=f"{mean} ms",
+        )
 
 
 _LINES = Format(

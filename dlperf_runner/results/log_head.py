@@ -30,6 +30,8 @@ ASSUMED_FP32 = (
     " named fp32 were FP32 or TF32, the default of A100 and newer GPUs in most frameworks; state it"
     " with --precision, or an older GPU with --accelerator"
 )
+# The model of a table of collectives whose log does not name the program.
+UNKNOWN_COLLECTIVE = "unknown-collective"
 _FIELDS = ("world_size", "nodes", "precision")
 # Degrees of parallelism in logs, as publications call them.
 _DEGREES = re.compile(r"mesh_(\w+)")
@@ -121,6 +123,8 @@ def check_network(
         is_program = entry.workload.name == workload_name(form)
         if is_program and any(same_network(name, entry.name) for name in candidates):
             continue
+        if is_program and len(candidates) > 1 and entry.name == UNKNOWN_COLLECTIVE:
+            continue
         if set(candidates).isdisjoint(map(_plain, entry.names)):
             raise UserError(
                 f"the network contradicts {run.source_of('network')}",
@@ -134,7 +138,9 @@ def check_network(
 def _plain(name: str) -> str:
     """A name without what programs write differently: resnet50v1b for resnet50_v1b, and llama8b for
     llama-3.1-8b, which is the network of llama-3-8b and llama-8b."""
-    return re.sub(r"[-_ ]", "", re.sub(r"llama-?3([._]\d)?[-_ ]?(?=\d+b)", "llama", name.lower()))
+    return re.sub(
+        r"[^a-z0-9.]", "", re.sub(r"llama-?3([._]\d)?[-_ ]?(?=\d+b)", "llama", name.lower())
+    )
 
 
 def same_network(a: str, b: str) -> bool:

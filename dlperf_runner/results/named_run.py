@@ -20,7 +20,7 @@ from ..core.identity import RECIPES, as_batch_size
 from ..core.units import BANDWIDTH, TOKENS
 from ..measure.settings import same_precision
 from .log_file import LogFile
-from .log_head import batch_of, head_of, headers_of, same_network
+from .log_head import UNKNOWN_COLLECTIVE, batch_of, head_of, headers_of, same_network
 from .log_name import BY_NAME, PathWords, size_of, stem_of, telling_words, topology_of, words_of
 from .run_record import FoundRun
 from .statement import Stated, Statement, words
@@ -579,18 +579,21 @@ def _unknown(path_words: PathWords) -> Iterator[str]:
 
 
 def _network(log: LogFile, headers: Sequence[logs.Header], words: Sequence[str]) -> str | None:
-    """The network that the log of a program states. Raises UserError if a word of its name names
-    another one."""
+    """The network that the log of a program states, with - for what no name of a model has;
+    UNKNOWN_COLLECTIVE if it can be one of several. Raises UserError if a word of the log's name
+    names another one."""
     stated = next((h for h in headers if h.network is not None), None)
     if stated is None or stated.network is None:
         return None
-    other = next((word for word in words if not same_network(word, stated.network)), None)
-    if other is not None:
+    possible = stated.network.split("|")
+    fitting = [name for name in possible if all(same_network(word, name) for word in words)]
+    if not fitting:
         raise UserError(
             "the network contradicts the file name",
             where=f"{log.path}:{stated.line}",
-            expected=other,
-            found=stated.network,
+            expected=next(w for w in words if not all(same_network(w, name) for name in possible)),
+            found=stated.network.replace("|", " or "),
             hint="state it with --model, or in mapping.yml",
         )
-    return stated.network
+    name = fitting[0] if len(fitting) == 1 else UNKNOWN_COLLECTIVE
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or None
