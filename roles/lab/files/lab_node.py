@@ -43,11 +43,8 @@ set -m
 "$@" &
 server=$!
 trap 'kill -TERM -- -$server' INT TERM
-while :; do
-  wait $server
-  status=$?
-  kill -0 $server 2> /dev/null || exit $status
-done
+while wait $server; kill -0 $server 2> /dev/null; do :; done
+wait $server  # again: a signal can have ended the wait before
 """
 SERVER = ["/usr/sbin/sshd", "-D", "-e"]
 NODE_ENVIRONMENT = {
