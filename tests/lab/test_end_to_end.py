@@ -73,7 +73,9 @@ class Readme:
             line = "" if value is None else f"{name}: {json.dumps(value)}"
             text, count = re.subn(rf"(?m)^(?:# )?{name}: .*$", line, text)
             assert count == 1, name
-        path.write_text(text)
+        of_lab = (PROJECT / "inventory/lab/group_vars/nodes.yml").read_text()
+        (limits,) = re.findall(r"(?m)^node_base_limits:\n(?:  .*\n)+", of_lab)
+        path.write_text(f"{text}\n{limits}")
 
 
 # ---- tests
