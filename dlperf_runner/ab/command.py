@@ -28,7 +28,9 @@ from .turns import OF_PAIRS, run_in_turns, sides_of
 ORDER = 90
 _Directories = Annotated[
     list[Path] | None,
-    typer.Argument(help="Campaigns run in turns: only judge them.", metavar="[DIR] [DIR]"),
+    typer.Argument(
+        help="Two campaigns that were run in turns: judge them, run nothing.", metavar="[DIR] [DIR]"
+    ),
 ]
 _OfSide = (
     "of `run`, a parameter, an environment variable such as NCCL_ALGO, or a variable of nodes such"
@@ -36,7 +38,9 @@ _OfSide = (
 )
 _SideA = Annotated[list[str] | None, option("--a", f"What side A has: an option {_OfSide}", "K=V")]
 _SideB = Annotated[list[str] | None, option("--b", "The same of side B.", "K=V")]
-_Campaign = Annotated[str, option("--campaign", "The folder of both; one can resume it.", "DIR")]
+_Campaign = Annotated[
+    str, option("--campaign", "The folder of both campaigns; continued if it exists.", "DIR")
+]
 Within = Annotated[str, option("--within", "A difference wholly within this is none.", "PERCENT")]
 MostPairs = Annotated[int, option("--most", "At most so many pairs.", "N", min=4)]
 

@@ -55,10 +55,13 @@ _Measure = Annotated[
 ]
 _Page = Annotated[Path | None, option("--page", "Write the page to this folder.", "DIR")]
 _Sign = Annotated[Path | None, option("--sign", "With --page: sign it with this SSH key.", "KEY")]
-_Check = Annotated[Path | None, option("--check", "Compare a page with the logs.", "DIR")]
+_Check = Annotated[
+    Path | None,
+    option("--check", "Compare a page with the suite and the logs; status 1 if it differs.", "DIR"),
+]
 _AllowedSigners = Annotated[
     Path | None,
-    option("--allowed-signers", "With --check: require a signature by one of these.", "FILE"),
+    option("--allowed-signers", "With --check: who may have signed (ssh-keygen(1)).", "FILE"),
 ]
 
 

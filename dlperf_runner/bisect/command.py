@@ -27,15 +27,17 @@ from ..plan.choice import fraction
 ORDER = 91
 _Name = Annotated[str, option("--name", "What has the versions, as in `ab --a NAME=V`.", "NAME")]
 _Versions = Annotated[
-    str, option("--versions", "From the good one to the bad one, or a file of them.", "A,B,..|FILE")
+    str, option("--versions", "The good one to the bad one, or a file, one a line.", "A,B,..|FILE")
 ]
 _Repository = Annotated[
     Path | None, option("--repository", "The clone with the commits of GOOD..BAD.", "DIR")
 ]
 _Slower = Annotated[str, option("--slower", "The slowdown that is sought.", "PERCENT")]
-_Error = Annotated[str, option("--error", "The probability of naming a wrong one.", "PERCENT")]
+_Error = Annotated[str, option("--error", "The probability of naming a wrong version.", "PERCENT")]
 _Most = Annotated[int, option("--most", "At most so many pairs of each step.", "N", min=4)]
-_Campaign = Annotated[str, option("--campaign", "The folder of all; one can resume it.", "DIR")]
+_Campaign = Annotated[
+    str, option("--campaign", "The folder of all campaigns; continued if it exists.", "DIR")
+]
 
 
 @partial(chooses, further=of_scheduler(), without=OF_PAIRS)
