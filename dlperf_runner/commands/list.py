@@ -1,13 +1,17 @@
-"""The output of `list`: the catalogue as text for people and as one document for programs."""
+"""The output of `list`: the catalogue and the formats of logs, as text for people and as one
+document for programs."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Annotated, Any
 
 import typer
 
+from .. import logs
 from ..catalog.framework import Environment
 from ..catalog.published_numbers import PublishedNumber, as_record, load_published
 from ..catalog.reader import Catalog, folder_of, load_catalog
@@ -31,7 +35,7 @@ def command(
     what: Annotated[
         str,
         typer.Argument(
-            help="Show only workloads, matrices, frameworks, stacks or published.",
+            help="Show only workloads, matrices, frameworks, stacks, published or formats.",
             metavar="[WHAT]",
             show_default=False,
             autocompletion=completes(lambda: SECTIONS),
@@ -39,7 +43,8 @@ def command(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show the workloads, matrices, frameworks, stacks and published numbers of the catalogue.
+    """Show the workloads, matrices, frameworks, stacks and published numbers of the catalogue, and
+    the formats of logs that are read.
 
     Example: dlperf list published"""
     if as_json:
@@ -67,6 +72,7 @@ def document(catalog: Catalog, what: str = "") -> dict[str, Any]:
         "frameworks": _dumped(catalog.frameworks),
         "stacks": _dumped(catalog.stacks),
         "published": [as_record(number) for number in load_published()],
+        "formats": dict(_abouts()),
     }
     return {name: everything[name] for name in _chosen(what)}
 
@@ -96,6 +102,7 @@ def _names(catalog: Catalog, width: int) -> Iterator[str]:
         yield from wrapped(f"{len(entries)} {kind}: {', '.join(entries)}", width, rest="  ")
     yield f"{sum(len(workload.matrices) for workload in catalog.workloads.values())} matrices"
     yield f"{len(numbers)} published numbers of {len({n.report for n in numbers})} reports"
+    yield f"{len(logs.formats())} formats of logs"
     yield from wrapped(f"Details: dlperf list {', '.join(SECTIONS)}", width, rest="  ")
 
 
@@ -262,10 +269,22 @@ def _tables(numbers: Sequence[PublishedNumber]) -> Iterator[Detail]:
         yield "numbers", f"{name}: {', '.join(texts)} {per_second(cells[0].unit)}"
 
 
+def _formats(_: Catalog) -> Iterator[Block]:
+    yield counted(len(logs.formats()), "format"), list(_abouts())
+
+
+def _abouts() -> Iterator[Detail]:
+    """Each format with its program and what a printed rate is."""
+    for name in logs.formats():
+        about = inspect.getdoc(importlib.import_module(f"{logs.__name__}.{name}")) or ""
+        yield name, " ".join(about.partition("\n\n")[0].split())
+
+
 SECTIONS: dict[str, Callable[[Catalog], Iterator[Block]]] = {
     "workloads": _workloads,
     "matrices": _matrices,
     "frameworks": _frameworks,
     "stacks": _stacks,
     "published": _published,
+    "formats": _formats,
 }

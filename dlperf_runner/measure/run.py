@@ -250,7 +250,15 @@ def _from_first(
 ) -> tuple[Rule, Numbering, tuple[str, ...]]:
     """The rule and the numbering of a log without a plan, and a note if it does not begin with its
     run: the warm-up of one that begins behind it is the same share of the steps of the log, or as
-    many steps as the user states."""
+    many steps as the user states. Raises UserError if no line has a step."""
+    if not steps:
+        raise UserError(
+            "no line with a rate is complete",
+            where=source.name,
+            expected=f"lines of {form.name}, as {form.sample!r}",
+            found="the beginning of one",
+            hint="copy the log again: it was cut off, or the run had just begun",
+        )
     hint = f"if it is whole, state its steps: --total-steps {steps[-1]}"
     numbered = numbering(form, steps, rule, source._replace(hint=hint), log.epoch_length)
     every, before = numbered.every, numbered.before

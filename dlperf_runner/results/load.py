@@ -28,7 +28,7 @@ from ..core.units import per_second
 from ..measure.estimators import Measured
 from .archives import scratch_of
 from .discovery import Place, Scratch, Skipped, find, holds_logs
-from .log_file import NO_RATE, reads_others
+from .log_file import HINT_OF_FORMATS, NO_RATE
 from .repeats import about_copies, about_names, about_starts, told_apart
 from .run_log import Reading, RunSeries, read_all
 from .run_record import NOT_RUN, FoundRun
@@ -158,7 +158,7 @@ def _check_not_empty(results: Results, sources: Sequence[Path], *, with_others: 
         "; ".join(("no logs found", *_about_skipped(results))),
         where=", ".join(map(str, sources)),
         expected=None if any(file.reason == NO_RATE for file in results.skipped) else names,
-        hint=reads_others(logs.formats()),
+        hint=HINT_OF_FORMATS,
     )
 
 

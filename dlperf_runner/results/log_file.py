@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from io import BufferedReader
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,20 @@ from ..logs.unrated_lines import unrated_line
 
 PIECE = 2**20
 NO_RATE = "no line has a known format"
+HINT_OF_FORMATS = (
+    "known formats: `dlperf list formats`; "
+    "`dlperf summarize --regex` or `dlperf init-workload` reads others"
+)
 _SHOWN = 200  # letters of a line in messages
 _PIECES_SEARCHED = 2  # for the most likely line of an unknown program
 _GZIP = b"\x1f\x8b"
+_PACKED = {  # the first bytes of files that hold others or are compressed, and are not read
+    b"7z\xbc\xaf\x27\x1c": "7-Zip",
+    b"\xfd7zXZ\0": "xz",
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+    b"Rar!\x1a\x07": "RAR",
+}
 
 
 class LogFile:
@@ -144,6 +154,15 @@ class LogFile:
 
     def _nothing_found(self) -> UserError:
         """The error of a log without a rate that a format knows."""
+        head, _ = self._head
+        if packed := next((name for start, name in _PACKED.items() if head.startswith(start)), ""):
+            return UserError(
+                "the file is compressed in a way that is not read",
+                where=str(self.path),
+                expected="a log, as it is or by gzip, or an archive .tar, .tar.gz, .tgz or .zip",
+                found=packed,
+                hint=f"unpack {self.path.name} and give what was in it",
+            )
         start: list[bytes] = []
         lines, last = 0, b"\n"
         for piece in self.pieces():
@@ -174,7 +193,7 @@ class LogFile:
                 where=str(self.path),
                 expected="lines with a rate in a known format",
                 found=f"{counted(lines, 'line')} without one" if lines else "no lines",
-                hint=reads_others(dict.fromkeys(chain(*self._formats))),
+                hint=HINT_OF_FORMATS,
             )
         regex = shlex.quote(likely.regex or r"step (?P<step>\d+) .* (?P<rate>[\d.]+) samples/s")
         such_as = "this expression is a guess" if likely.regex else "with an expression like this"
@@ -188,12 +207,6 @@ class LogFile:
             "  UNIT: samples, tokens or steps; WHOSE: world (all devices), node, device or step\n"
             "or describe the program as a workload: dlperf init-workload",
         )
-
-
-def reads_others(formats: Iterable[str]) -> str:
-    """The hint after a log without a known format."""
-    others = "`dlperf summarize --regex` or `dlperf init-workload` reads others"
-    return f"known formats: {', '.join(formats)}; {others}"
 
 
 def _digested(pieces: Iterable[bytes], digest: Any, last: deque[bytes]) -> Iterator[bytes]:

@@ -52,6 +52,16 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return scratch
 
 
+@pytest.mark.parametrize(
+    ("start", "name"), [(b"7z\xbc\xaf\x27\x1c", "7-Zip"), (b"\xfd7zXZ\0", "xz"), (b"BZh9", "bzip2")]
+)
+def test_another_archive_is_refused_by_its_kind(tmp_path: Path, start: bytes, name: str) -> None:
+    path = tmp_path / "logs.packed"
+    path.write_bytes(start + bytes(range(256)))
+    error = only(load(path))
+    assert error.found == name and error.hint == "unpack logs.packed and give what was in it"
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("is_given", [True, False])
 def test_an_archive_is_read_as_if_unpacked(

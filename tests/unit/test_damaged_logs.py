@@ -338,7 +338,13 @@ def logs_without_a_rate() -> list[Damage]:
     )
     wanted = "lines with a rate in a known format"
     whole = WHOLE_LOGS["gluoncv"].text
-    return [Damage("gluoncv", whole, new, text, wanted, found) for new, text, found in rows]
+    bar = "Epoch 0:   5%|          | 10/200 [00:01<00:36,  5.26it/s"
+    lightning = WHOLE_LOGS["lightning/whole"].text
+    cut = "no line with a rate is complete"
+    return [
+        *(Damage("gluoncv", whole, new, text, wanted, found) for new, text, found in rows),
+        Damage("lightning/whole", lightning, bar, cut, None, "the beginning of one"),
+    ]
 
 
 DAMAGES = [

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from dlperf_runner import logs
 from dlperf_runner.catalog.reader import Catalog
 from dlperf_runner.commands import list as listing
 from dlperf_runner.core.errors import UserError
 
-KINDS = ("workloads", "matrices", "frameworks", "stacks", "published")
+KINDS = ("workloads", "matrices", "frameworks", "stacks", "published", "formats")
 
 
 def everything(catalog: Catalog, width: int = 80) -> str:
@@ -35,7 +36,7 @@ def test_everything_is_named_and_no_line_is_too_wide(catalog: Catalog, width: in
         text.replace(",", " ").replace(":", " ").replace("(", " ").replace(")", " ").split()
     )
     assert {kind.capitalize() for kind in KINDS} <= words
-    assert {*catalog.workloads, *catalog.frameworks, *catalog.stacks} <= words
+    assert {*catalog.workloads, *catalog.frameworks, *catalog.stacks, *logs.formats()} <= words
     for workload in catalog.workloads.values():
         assert {*workload.matrices, *workload.model_names, workload.log_format} <= words
         for _, source in workload.sources.items():
