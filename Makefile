@@ -98,7 +98,7 @@ test-gpu-roles: ## Test the roles for GPUs and network fabrics
 test-build: ## Test the builds of OpenMPI and Python
 test-containers: ## Test benchmarks in containers
 test-nodes: ## Test reboots, removal, single roles and 64 nodes
-test-campaigns: ## Test campaigns from provisioning to the report, their owners and secrets, and 200 runs
+test-campaigns: ## Test campaigns from provisioning to the report, their owners and secrets, and 60 runs
 test-pytorch: ## Test PyTorch's programs on two nodes with Debian 13
 test-jax: ## Test JAX's programs on two nodes
 test-faults: ## Test faults during campaigns on two nodes

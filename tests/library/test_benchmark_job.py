@@ -255,14 +255,3 @@ def test_a_node_keeps_the_folders_of_its_last_runs(tmp_path: Path) -> None:
     assert (runs / "a/notes").is_dir()
     call(*kept, order="stopped")
     assert until_gone(kept[-1])
-
-
-def test_what_the_command_left_in_a_session_of_its_own_is_ended(tmp_path: Path) -> None:
-    marker = f"dlperf-daemon-{os.getpid()}"
-    code = (
-        "import subprocess, sys\n"
-        "subprocess.Popen(['setsid', '-f', *sys.argv[1:4], sys.argv[4]]).wait()"
-    )
-    result = call(tmp_path, sys.executable, "-c", code, *SLEEP, marker)
-    assert result["exit_status"] == 0
-    assert until_gone(marker)

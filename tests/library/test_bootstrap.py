@@ -116,15 +116,6 @@ def test_rhel_8_is_told_which_ansible_manages_it(tmp_path: Path, name: str, rele
     )
 
 
-def test_provisioning_names_a_rocky_8_node_and_the_ansible_for_it(tmp_path: Path) -> None:
-    tree(tmp_path / "etc", rhel("rocky", "8.10", "Rocky Linux release 8.10 (Green Obsidian)"))
-    old = program(tmp_path, "platform-python", "echo 3.6.8") / "platform-python"
-    said = refused(tmp_path, bootstrap_root=str(tmp_path), bootstrap_interpreters=[str(old)])
-    assert "NODE1: it has Python 3.6.8 (rocky8.10); ansible-core" in said
-    assert "make setup ANSIBLE=2.16, then .venv-2.16/bin/ansible-playbook provision.yml" in said
-    assert "changed=0" in said
-
-
 def test_provisioning_refuses_centos_by_its_name_before_anything_changes(tmp_path: Path) -> None:
     release = "CentOS Linux release 7.5.1804 (Core)"
     tree(tmp_path / "etc", {"os-release": CENTOS, "redhat-release": release})

@@ -7,11 +7,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchmark_jobs import Clock, call, is_launched, processes_of, until, until_gone
+from benchmark_jobs import SLEEP, Clock, call, is_launched, processes_of, until
 from run_agent import activity, lock, node_agents, other_processes, states, supervisor
 from standins import program
 
@@ -52,27 +51,6 @@ def stop_rank(marker: str, log: Path) -> None:
         if Path(f"/proc/{pid}/cmdline").read_text().endswith("rank1\0")
     ]
     os.kill(rank, signal.SIGSTOP)
-
-
-def test_stopped_rank_is_noticed_kept_and_ended(tmp_path: Path) -> None:
-    marker = f"dlperf-stopped-rank-{os.getpid()}"
-    stops = threading.Thread(target=stop_rank, args=(marker, tmp_path / "train.log"))
-    stops.start()
-    limits = {"hung_after_s": 3, "hung_after_lines": 2, "timeout_s": 3600}
-    result = call(tmp_path, *training(0.1, marker), host="node1", **limits)
-    stops.join()
-    assert (result["finished"], result["reason"]) == (True, "hung")
-    assert result["silent_s"] >= 3
-    seconds = re.fullmatch(r"before that one every (\d\.\d) s", result["sign"])
-    assert seconds and float(seconds[1]) > 0.9  # lines within a second are one beat
-    assert not processes_of(marker)
-    assert result["left"] == []
-    assert "hang-node1.txt" in result["files"]
-    state = (tmp_path / "hang-node1.txt").read_text()
-    assert state.startswith("== end of the log\n")
-    blocks = [block for block in state.split("== process ") if marker in block]
-    assert len([block for block in blocks if "rank1" in block and "T (stopped)" in block]) == 1
-    assert "== processes\n" in state
 
 
 def test_another_launch_that_failed_stops_this_one_with_its_state(tmp_path: Path) -> None:
@@ -177,28 +155,6 @@ def test_a_clock_that_is_set_ends_no_run(
 FROM = "192.0.2.77"  # a node of no network (RFC 5737)
 
 
-def stray(marker: str, connection: str, **more: str) -> subprocess.Popen[bytes]:
-    """A process that came to this node by ssh."""
-    argv = [sys.executable, "-c", "import time; time.sleep(600)", marker]
-    return subprocess.Popen(argv, env={"SSH_CONNECTION": connection, **more})
-
-
-@pytest.fixture
-def strays() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    marker = f"dlperf-stray-{os.getpid()}"
-    of_run = f"{FROM} 40000 192.0.2.78 22"
-    found = {
-        "rank": stray(marker, of_run),
-        "login": stray(marker, f"{FROM} 40001 192.0.2.78 22", SSH_TTY="/dev/pts/3"),
-        "elsewhere": stray(marker, "192.0.2.9 40000 192.0.2.78 22"),
-    }
-    yield found
-    for process in found.values():
-        process.kill()
-        process.wait()
-    assert until_gone(marker)
-
-
 def agents(path: Path) -> node_agents.Agents:
     """The agent of node2, which the stand-in for ssh in this folder starts."""
     made = node_agents.Agents()
@@ -206,19 +162,15 @@ def agents(path: Path) -> node_agents.Agents:
     return made
 
 
-def test_only_processes_of_the_run_end_on_its_other_nodes(
-    tmp_path: Path, strays: dict[str, subprocess.Popen[bytes]]
-) -> None:
-    """By ssh, whose stand-in runs here what it is given, as sshd would."""
+def test_processes_older_than_the_run_are_not_its_own(tmp_path: Path) -> None:
+    """By ssh, whose stand-in runs here what it is given, as sshd would. test_hangs_at_start.py has
+    those that are younger."""
     script = f'while [ "$1" != -- ]; do shift; done\nSSH_CONNECTION="{FROM} 40009 192.0.2.78 22" '
     made = agents(program(tmp_path / "bin", "ssh", script + 'exec sh -c "$3"'))
-    before, params = lock.uptime(), {"marks": []}
-    # Processes that are older than the run are not its own.
-    assert states.end_others(params, ["node2"], before + 60, made) == []
-    assert strays["rank"].poll() is None
-    assert states.end_others(params, ["node2"], before - 60, made) == []
-    assert strays["rank"].wait(10) == -signal.SIGKILL
-    assert [strays[name].poll() for name in ("login", "elsewhere")] == [None, None]
+    with subprocess.Popen(SLEEP, env={"SSH_CONNECTION": f"{FROM} 40000 192.0.2.78 22"}) as rank:
+        assert states.end_others({"marks": []}, ["node2"], lock.uptime() + 60, made) == []
+        assert rank.poll() is None
+        rank.kill()
     made.close()
 
 
@@ -250,12 +202,14 @@ def test_a_node_that_does_not_answer_is_named(tmp_path: Path) -> None:
     assert "==== node2\nno answer\n" in (tmp_path / "hang-node1.txt").read_text()
 
 
-def test_a_node_away_during_a_hang_is_lost_although_it_is_back(tmp_path: Path) -> None:
-    """Its connection ends, and a new one fails until the state was kept, as while it reboots."""
+def test_stopped_rank_is_noticed_kept_and_ended_and_a_node_away_meanwhile_is_lost(
+    tmp_path: Path,
+) -> None:
+    """node2's connection ends, and a new one fails until the state was kept, as in a reboot."""
     there = 'while [ "$1" != -- ]; do shift; done; exec sh -c "$3"'
     away = f"[ ! -e {tmp_path}/away ] || [ -e {tmp_path}/hang-node1.txt ] || exit 255"
     path = program(tmp_path / "bin", "ssh", f"{away}\necho $$ > {tmp_path}/pid\n{there}")
-    marker = f"dlperf-away-{os.getpid()}"
+    marker = f"dlperf-stopped-rank-{os.getpid()}"
 
     def begin() -> None:
         stop_rank(marker, tmp_path / "train.log")
@@ -264,16 +218,21 @@ def test_a_node_away_during_a_hang_is_lost_although_it_is_back(tmp_path: Path) -
 
     stops = threading.Thread(target=begin)
     stops.start()
-    result = call(
-        tmp_path,
-        *training(0.1, marker),
-        env={"PATH": f"{path}:/usr/bin:/bin"},
-        host="node1",
-        hosts={"node2": "n2"},
-        hung_after_s=2,
-        hung_after_lines=3,
-    )
+    limits = {"hung_after_s": 2, "hung_after_lines": 2, "timeout_s": 3600}
+    options = {"env": {"PATH": f"{path}:/usr/bin:/bin"}, "host": "node1", "hosts": {"node2": "n2"}}
+    result = call(tmp_path, *training(0.1, marker), **options, **limits)
     stops.join()
-    assert result["reason"] == "hung"
+    assert (result["finished"], result["reason"]) == (True, "hung")
+    assert result["silent_s"] >= 2
+    seconds = re.fullmatch(r"before that one every (\d\.\d) s", result["sign"])
+    assert seconds and float(seconds[1]) > 0.9  # lines within a second are one beat
+    assert not processes_of(marker)
+    (left,) = result["left"]
     told = "node2: cannot be checked for processes of the run, because it was restarted or did not"
-    assert [line for line in result["left"] if told in line]
+    assert left.startswith(told)  # although it is back
+    assert "hang-node1.txt" in result["files"]
+    state = (tmp_path / "hang-node1.txt").read_text()
+    assert state.startswith("== end of the log\n")
+    blocks = [block for block in state.split("== process ") if marker in block]
+    assert len([block for block in blocks if "rank1" in block and "T (stopped)" in block]) == 1
+    assert "== processes\n" in state

@@ -25,14 +25,14 @@ STEPS = "for step in range(12): time.sleep(0.2); print('step', step, flush=True)
 # Its processes live only for a moment, as those of a compiler.
 COMPILES = """
 import subprocess, sys, time
-end = time.time() + 8
+end = time.time() + 4
 while time.time() < end:
     subprocess.run([sys.executable, "-S", "-c", "sum(range(10**6))"])
 """
 # It reads as from a slow file server: with hardly any CPU time.
 READS = """
 import time
-end = time.time() + 8
+end = time.time() + 4
 with open("/dev/zero", "rb") as file:
     while time.time() < end:
         file.read(1 << 18)
@@ -116,10 +116,10 @@ def test_all_processes_idle(tmp_path: Path) -> None:
 
 def test_all_processes_spin(tmp_path: Path) -> None:
     """As NCCL does when a peer is missing: only the limit of the first step ends it."""
-    result = ended(tmp_path, LAUNCHER, first_step_s=6)
+    result = ended(tmp_path, LAUNCHER, first_step_s=3)
     assert result["reason"] == "hung_at_start"
-    assert result["sign"] == "although the first step may take only 6 s (first_step_s)"
-    assert result["silent_s"] >= 6
+    assert result["sign"] == "although the first step may take only 3 s (first_step_s)"
+    assert result["silent_s"] >= 3
     assert "rank1" in state_of(tmp_path, result)
 
 
@@ -162,21 +162,10 @@ def test_long_start_is_no_hang(tmp_path: Path, code: str) -> None:
     assert (result["exit_status"], result["reason"]) == (0, "")
 
 
-def test_few_lines_with_long_steps_between_are_no_hang(tmp_path: Path) -> None:
-    code = """
-import time
-for hundred in range(3):
-    end = time.time() + 4
-    while time.time() < end: pass
-    print("step", 100 * hundred, flush=True)
-"""
-    assert ended(tmp_path, code)["reason"] == ""
-
-
 def test_launch_that_prints_no_steps_and_waits_for_another(tmp_path: Path) -> None:
     """torchrun on the second node, while the first one compiles; a stopped rank ends it all the
     same."""
-    waits = "import time; time.sleep(6)"
+    waits = "import time; time.sleep(4)"
     alone = {"first_step_s": 0, "is_only_launch": False}
     assert ended(tmp_path, waits, **alone)["reason"] == ""
     stops = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"

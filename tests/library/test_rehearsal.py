@@ -5,9 +5,6 @@ import subprocess
 from typing import Any
 
 import pytest
-import yaml
-from ansible.module_utils import deb_family
-from standins import PROJECT
 
 from dlperf_runner.control import playbooks
 from dlperf_runner.provision.adoption import chosen, moved_refusals, work_refusal
@@ -87,24 +84,6 @@ def test_all_names_every_part_that_can_be_kept() -> None:
     assert {"driver", "nccl", "tuning", "hosts", "known_hosts"} <= set(chosen("all"))
     assert chosen(["all"]) == chosen("all")
     assert chosen(["driver"]) == ["driver"]
-
-
-SERVER_DRIVER = (
-    *("nvidia-headless-no-dkms-580-server-open", "linux-modules-nvidia-580-server-open-generic"),
-    *("linux-objects-nvidia-580-server-open-6.8.0-45-generic", "nvidia-firmware-580-server"),
-    *("linux-signatures-nvidia-6.8.0-45-generic", "libnvidia-compute-580-server"),
-    *("nvidia-utils-580-server", "nvidia-kernel-common-580-server"),
-)
-
-
-def test_ubuntus_server_driver_goes_as_a_whole() -> None:
-    """ansible-role-nvidia-driver#24: before, apt's transaction was refused after nouveau, headers
-    and source had changed."""
-    releases = yaml.safe_load((PROJECT / "roles/nvidia_driver/vars/main.yml").read_text())
-    for release in releases["__nvidia_driver_releases"].values():
-        if system := release["systems"].get("ubuntu24.04"):
-            for name in SERVER_DRIVER:
-                assert deb_family.is_member(name, system["replaces"]), name
 
 
 def test_sudos_password_is_asked_for_once_and_stays_out_of_files(
