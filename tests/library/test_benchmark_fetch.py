@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from benchmark_jobs import call, is_launched, until, until_gone
 from executed_modules import call as execute
+from run_agent.supervisor import read_state
 
 PLANTED = "the secret that was planted"
 
@@ -175,6 +176,14 @@ def test_files_that_a_forged_state_names_are_not_read(tmp_path: Path, secret: Pa
         '{"launch": "t1", "started": 1.0, "finished": true, "exit_status": "0", "ended": 1.0}',
     ],
 )  # fmt: skip
+def test_a_damaged_state_is_none(tmp_path: Path, state: str) -> None:
+    (tmp_path / "job.json").write_text(state, encoding="latin-1")
+    assert read_state(str(tmp_path / "job.json")) is None
+
+
+@pytest.mark.parametrize(
+    "state", ["[" * 100000, '{"launch": "t1", "started": 1.0, "supervisor": 0}']
+)
 def test_a_damaged_state_starts_nothing_again_and_ends_the_command(
     tmp_path: Path, state: str
 ) -> None:
@@ -182,7 +191,7 @@ def test_a_damaged_state_starts_nothing_again_and_ends_the_command(
     argv = (*python("open('began', 'a').write('x'); time.sleep(600)"), marker)
     call(tmp_path, *argv, wait_s=0)
     assert until(lambda: is_launched(tmp_path) and (tmp_path / "began").is_file())
-    (tmp_path / "job.json").write_text(state, encoding="latin-1")
+    (tmp_path / "job.json").write_text(state)
     result = call(tmp_path, *argv, launched=True)
     assert result["failed"]
     assert "job.json, the state of the launch, is missing or damaged" in result["msg"]
@@ -201,13 +210,13 @@ def test_a_forged_supervisor_gets_no_signal_and_is_not_waited_for(tmp_path: Path
         assert result["exit_status"] == 0
 
 
-@pytest.mark.parametrize("name", ["train.log", "lease", "job.json", "job.json.tmp"])
 @pytest.mark.parametrize("plant", [links, fifo, hard_link])
 def test_a_launch_writes_through_nothing_that_an_earlier_run_left(
-    tmp_path: Path, secret: Path, name: str, plant: Callable[[Path, Path], None]
+    tmp_path: Path, secret: Path, plant: Callable[[Path, Path], None]
 ) -> None:
     (tmp_path / "r1").mkdir()
-    plant(tmp_path / "r1" / name, secret)
+    for name in ("train.log", "lease", "job.json", "job.json.tmp"):
+        plant(tmp_path / "r1" / name, secret)
     result = call(tmp_path / "r1", *python("print('trained')"))
     assert (result["exit_status"], result["tail"]) == (0, "trained\n")
     assert unpacked(result["files"]["train.log"]["content"]) == b"trained\n"
@@ -217,7 +226,7 @@ def test_a_launch_writes_through_nothing_that_an_earlier_run_left(
 def test_a_command_that_takes_its_lease_away_still_ends_with_it(tmp_path: Path) -> None:
     marker = f"dlperf-no-lease-{os.getpid()}"
     argv = (*python("os.unlink('lease'); time.sleep(600)"), marker)
-    assert not call(tmp_path, *argv, wait_s=0, lease_s=6)["finished"]
+    assert not call(tmp_path, *argv, wait_s=0, lease_s=4)["finished"]
     assert until(lambda: is_launched(tmp_path) and not (tmp_path / "lease").exists())
     assert until_gone(marker)
     assert call(tmp_path, *argv, launched=True)["reason"] == "lease"

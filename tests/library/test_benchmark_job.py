@@ -112,7 +112,7 @@ def test_a_command_that_ignores_term_is_killed(tmp_path: Path) -> None:
     """As JAX does, which takes it for a notice that the node will be preempted."""
     marker = f"dlperf-ignores-{os.getpid()}"
     argv = ("/bin/sh", "-c", "trap '' TERM; exec \"$@\"", "sh", *SLEEP, marker)
-    result = call(tmp_path, *argv, timeout_s=1)
+    result = call(tmp_path, *argv, timeout_s=1, grace_s=1)
     assert (result["reason"], result["exit_status"]) == ("timeout", -9)
     assert not processes_of(marker)
 

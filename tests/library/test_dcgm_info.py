@@ -168,7 +168,7 @@ def test_a_dcgmi_that_hangs_or_is_missing(tmp_path: Path) -> None:
 
 
 def test_doctor_runs_it_on_nodes_with_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By preflight.yml, with this machine as a node of the stack."""
+    """By preflight.yml, with this machine as a node of the stack, to which the limit leads."""
     result = {"status": "Fail", "warnings": [error("Row remappings are pending", 6)]}
     (tmp_path / "output").write_text(json.dumps(version_4({1: result}, {"status": "Pass"})))
     folder = program(tmp_path / "bin", "dcgmi", f"cat {tmp_path}/output\nexit 226")
@@ -182,8 +182,12 @@ def test_doctor_runs_it_on_nodes_with_gpus(tmp_path: Path, monkeypatch: pytest.M
         "dlperf_devices_per_node": 8,
     }
     inventory = tmp_path / "hosts.yml"
-    inventory.write_text(json.dumps({"nodes": {"hosts": {"node7": None}, "vars": node}}))
-    found = {f.check: f for f in examine([str(inventory)], "", dcgm=2)}
+    inventory.write_text(
+        json.dumps({"nodes": {"hosts": {"node6": None, "node7": None}, "vars": node}})
+    )
+    findings = examine([str(inventory)], "node7", dcgm=2)
+    assert "node7" in {f.node for f in findings} <= {"", "node7"}
+    found = {f.check: f for f in findings}
     assert (found["dcgm memory"].node, found["dcgm memory"].status) == ("node7", "failed")
     assert found["dcgm memory"].found == "GPU 1: Row remappings are pending"
     assert not [check for check in found if check.startswith("dcgm level")]

@@ -1,16 +1,84 @@
 """The program that samples a node: from a recorded /proc and /sys, and from a library that answers
 as NVML does. There is no GPU in these tests."""
 
+import csv
+import json
 import os
 import struct
 import subprocess
+import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
-from node_samplers import Sampler, cells, told
-from run_agent.node_sampler import SHARE
-from standins import FIXTURES, needed, program, tree
+from run_agent.node_sampler import COLUMNS, SHARE
+from standins import FIXTURES, MODULE_UTILS, needed, program, tree
+
+CALL = """
+from run_agent import gpu_sampler, node_sampler
+gpu_sampler.EVERY_S = {}
+node_sampler.SHARE = {}
+node_sampler.main({}, 60, {}, {!r})
+"""
+
+
+class Sampler:
+    """The program. `root` has the tree of its node; `gpus` says whether it looks for devices."""
+
+    def __init__(
+        self, root: str = "", gpus: bool = True, seconds: int = 60, python: str | None = None,
+        every: int = 60, share: float = SHARE, **environment: str,
+    ) -> None:  # fmt: skip
+        code = CALL.format(every, share, seconds, "gpu_sampler.gpus" if gpus else None, root)
+        paths = {
+            "PYTHONPATH": str(MODULE_UTILS),
+            "PATH": "/nowhere",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self.process = subprocess.Popen(
+            [python or sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=paths | environment,
+            text=True,
+        )
+
+    def until_node(self) -> Iterator[str]:
+        """The lines of a sample, of which the node's is the last."""
+        assert self.process.stdout
+        for line in self.process.stdout:
+            yield line.rstrip("\n")
+            if line.startswith("sample,") and line.split(",")[2] == "":
+                return
+
+    def sample(self) -> list[str]:
+        return list(self.until_node())
+
+    def again(self) -> list[str]:
+        assert self.process.stdin
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.sample()
+
+    def end(self) -> list[str]:
+        """The last sample."""
+        said, _ = self.process.communicate(timeout=300)
+        assert self.process.returncode == 0
+        return said.splitlines()
+
+
+def cells(line: str) -> dict[str, str]:
+    """What a sample tells, without its time."""
+    _, _, device, uuid, *values = next(csv.reader([line]))
+    found = {"device": device, "uuid": uuid, **dict(zip(COLUMNS, values, strict=True))}
+    return {name: text for name, text in found.items() if text}
+
+
+def told(lines: list[str], kind: str) -> list[str]:
+    return [line for line in lines if line.partition(",")[0] == kind]
+
 
 # 2 packages of CPUs, of which the second is the hotter one, and 2 disks with a partition. The CPUs
 # idle for 1000 s, wait for 100 s and work for 20 + 5 + 30 + 2 + 3 s.
@@ -291,8 +359,119 @@ def test_samples_without_a_pause_keep_to_their_share_of_a_core() -> None:
 
 def test_samples_that_cost_more_are_rarer(tmp_path: Path) -> None:
     """nvidia-smi needs 50 ms and more of CPU for each. The share is larger, for a short test."""
-    burn = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; echo '0, GPU-1, 123'"
+    burn = "i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done; echo '0, GPU-1, 123'"
     smi = program(tmp_path, "nvidia-smi", burn)
     steps, seconds = cost(Sampler(seconds=0, share=0.1, PATH=f"{smi}:/bin"))
     assert min(steps) > 0.01
     assert sum(steps) <= 0.1 * seconds + max(steps) + 0.002
+
+
+# ---- DCGM's health. The answers have the form of dcgmi's source: NVIDIA/DCGM 72fa3fe,
+# dcgmi/Health.cpp, Group.cpp and DcgmiOutput.h.
+
+DCGMI = """\
+cd {folder}; echo "$*" >> asked
+case "$*" in
+"group --list --json") cat groups ;;
+"group --create dlperf --default")
+  echo 'Successfully created group "dlperf" with a group ID of 2' ;;
+"health --group 2 --set a") echo 'Health monitor systems set successfully.' ;;
+"health --group 2 --check --json") cat health ;;
+"group --delete 2") echo 'Successfully removed group 2' ;;
+*) echo 'Error: Unable to set health watches. Return: The Group is not found'; exit 255 ;;
+esac
+"""
+SET = ["group --list --json", "health --group 2 --set a", "health --group 2 --check --json"]
+
+
+def groups(*names: str) -> dict[str, Any]:
+    found = {
+        str(number): {
+            "children": {
+                "Entities": {"value": "GPU 0, GPU 1"},
+                "Group ID": {"value": str(number)},
+                "Group Name": {"value": name},
+            }
+        }
+        for number, name in enumerate(names)
+    }
+    header = ["GROUPS", f"{len(names)} groups found."]
+    return {"body": {"Groups": {"children": found}}, "header": header}
+
+
+def health(overall: str, **systems: dict[str, Any]) -> dict[str, Any]:
+    """The report on GPU 1."""
+    body: dict[str, Any] = {"Overall Health": {"value": overall}}
+    if systems:
+        errors = {f"{name} system": told for name, told in systems.items()}
+        one = {"children": {"Errors": {"children": errors}}, "value": overall}
+        body["GPU"] = {"children": {"1": one}}
+    return {"body": body, "header": ["Health Monitor Report"]}
+
+
+FAILING = health(
+    "Failure",
+    Memory={
+        "overflow": ["Detected 2 volatile double-bit ECC error(s) in GPU 1."],
+        "value": "Failure",
+    },
+    PCIe={
+        "overflow": ["Detected more than 8 PCIe replays per minute for GPU 1", ": 13"],
+        "value": "Warning",
+    },
+)
+STYLED = {"indent": 3, "separators": (",", " : ")}  # as Json::Value::toStyledString
+
+
+def dcgmi(folder: Path, *names: str) -> Path:
+    program(folder, "dcgmi", DCGMI.format(folder=folder))
+    (folder / "groups").write_text(json.dumps(groups("DCGM_ALL_SUPPORTED_GPUS", *names), **STYLED))
+    (folder / "health").write_text(json.dumps(health("Healthy"), **STYLED))
+    return folder
+
+
+@pytest.mark.parametrize("version", ["", "2.7"])
+def test_health_watches_of_dcgm(tmp_path: Path, version: str) -> None:
+    """They belong to a group of their own, which is gone afterwards; each incident is told once."""
+    folder = dcgmi(tmp_path / "bin", "DCGM_ALL_SUPPORTED_NVSWITCHES")
+    sampler = Sampler(python=needed(version), seconds=60, every=0, PATH=f"{folder}:/bin")
+    sampler.sample()
+    assert not (folder / "asked").exists()  # the run need not wait for it
+    sampler.again()
+    assert told(sampler.again(), "health") == ["health,,,Healthy,"]
+    (folder / "health").write_text(json.dumps(FAILING, **STYLED))
+    lines = sampler.again() + sampler.again() + sampler.end()
+    assert told(lines, "health") == [
+        "health,,,Failure,",
+        "health,GPU 1,Memory system,Failure,Detected 2 volatile double-bit ECC error(s) in GPU 1.",
+        "health,GPU 1,PCIe system,Warning,"
+        "Detected more than 8 PCIe replays per minute for GPU 1 : 13",
+    ]
+    asked = (folder / "asked").read_text().splitlines()
+    assert asked[:4] == [SET[0], "group --create dlperf --default", *SET[1:]]
+    assert (set(asked[4:-1]), asked[-1]) == ({SET[-1]}, "group --delete 2")
+
+
+def test_group_that_an_earlier_run_left_is_used(tmp_path: Path) -> None:
+    folder = dcgmi(tmp_path / "bin", "DCGM_ALL_SUPPORTED_NVSWITCHES", "dlperf")
+    sampler = Sampler(seconds=60, PATH=f"{folder}:/bin")
+    sampler.sample()
+    sampler.again()
+    sampler.end()
+    assert (folder / "asked").read_text().splitlines() == [*SET, SET[-1], "group --delete 2"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo 'Error: unable to establish a connection to the specified host: localhost'; exit 255",
+        "echo '{\"body\": [1]}'",
+        "sleep 60",
+    ],
+)
+def test_dcgm_that_does_not_answer_costs_its_reports_only(tmp_path: Path, script: str) -> None:
+    folder = program(tmp_path, "dcgmi", script)
+    sampler = Sampler(seconds=60, PATH=f"{folder}:/bin")
+    sampler.sample()
+    sampler.again()
+    assert told(sampler.end(), "health") == []

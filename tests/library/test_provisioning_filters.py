@@ -1,5 +1,6 @@
 """What the provisioning playbook and its roles compute."""
 
+import json
 import socket
 import zipfile
 from dataclasses import replace
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from executed_modules import call
+from executed_modules import call, playbook
 from provisioning_choices import NAMES, choice, node, settings
 
 from dlperf_runner.provision import arguments, environments, ssh_mesh
@@ -402,3 +403,51 @@ def test_a_wheel_brings_horovod_and_nothing_that_root_would_run(
             archive.writestr(name, content)
     found = environments.wheel_refusal(str(path))
     assert refused in found if refused else found == ""
+
+
+# ---- values as Ansible gives them: its own lists and dictionaries, computed when read
+
+VARIABLES: dict[str, Any] = {
+    "some": "libucx0",
+    "dlperf_stack_overrides": {
+        "infiniband": {"rails": "=mlx5_{{ 1 }}"},
+        "apt_packages": {"openmpi": ["libnuma1", "{{ some }}"]},
+        "driver": {"version": "570.86.15"},
+        "cudnn": None,
+    },
+    "dlperf_datasets": {
+        "imagenet-tfrecord": {"path": "/{{ some }}", "images": "/i", "parts": 3, "shared": True}
+    },
+    "runs": [{"hosts": ["localhost"], "dataset": "{{ some }}"}],
+    "further": ["-x", "{{ some }}"],
+}
+STACK = "('h100-cuda12.9' | stack_document(dlperf_stack_overrides))"
+IMAGE = (
+    "('x' | container_command(hosts=['a', 'b'], reference='r', user='u', interface=some,"
+    " mpirun='/m', mpirun_args=further, argv=['/p'] + further))"
+)
+TRUE = [
+    f"{STACK}.infiniband.rails == '=mlx5_1'",
+    f"{STACK}.apt_packages.openmpi == ['libnuma1', 'libucx0']",
+    f"{STACK}.driver.version == '570.86.15'",
+    f"'cudnn' not in {STACK}",
+    "(dlperf_datasets | dataset_sets)[0].path == '/libucx0'",
+    "(dlperf_datasets | dataset_sets)[0].files | length == 3",
+    f"{IMAGE}.argv[-2:] == ['-x', 'libucx0']",
+    f"'btl_tcp_if_include libucx0' in {IMAGE}.argv | join(' ')",
+    "runs | bench_datasets('localhost') == ['libucx0']",
+    "(runs | bench_ready(['localhost'], hostvars)).bench_possible == []",
+]
+
+
+def test_filters_take_what_ansible_gives(tmp_path: Path) -> None:
+    play = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "vars": VARIABLES,
+        "tasks": [{"name": "Check", "ansible.builtin.assert": {"that": TRUE}}],
+    }
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    done = playbook("-i", "localhost,", tmp_path / "play.yml")
+    assert done.returncode == 0, done.stdout

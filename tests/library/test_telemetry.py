@@ -23,7 +23,9 @@ from benchmark_jobs import (
 )
 from csv_tables import table
 from run_agent import gpu_sampler
+from run_agent.node_agents import Agents
 from run_agent.node_sampler import COLUMNS
+from run_agent.telemetry import Telemetry
 from standins import TWO, prints, program
 
 # Trains until so many samples of each file are there, which a busy machine may take long for.
@@ -119,17 +121,6 @@ def test_clocks_throttling_and_memory_errors(tmp_path: Path) -> None:
     assert (second["power_w"], second["ecc_uncorrected"]) == ("", "")
 
 
-def test_driver_that_does_not_know_a_field_is_asked_for_the_memory(tmp_path: Path) -> None:
-    refusal = 'Field "clocks_throttle_reasons.active" is not a valid field to query.'
-    script = (
-        f"case \"$*\" in *throttle*) echo '{refusal}'; exit 2;; *compute-apps*) exit;; esac\n"
-        "echo '0, GPU-1, 123'"
-    )
-    result = sampled(tmp_path / "r1", program(tmp_path / "bin", "nvidia-smi", script))
-    assert result["gpu_memory_mib"] == {"node1": {"0": 123}}
-    assert telemetry(tmp_path / "r1" / "telemetry-node1.csv")[0]["throttle_reasons"] == ""
-
-
 def test_processes_on_the_devices(tmp_path: Path) -> None:
     """With owner and age where this node sees the process; each is told once."""
     uuid = "GPU-22222222-aaaa-bbbb-cccc-000000000000"
@@ -172,29 +163,29 @@ def test_no_sampling_unless_it_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "counted"),
+    ("devices", "visible", "counted"),
     [
-        ({"sample_devices": 1}, {"0": 10}),
-        ({"sample_devices": 0}, {"0": 10, "1": 20}),
-        ({"env": {"CUDA_VISIBLE_DEVICES": "1"}}, {"1": 20}),
-        ({"env": {"CUDA_VISIBLE_DEVICES": " 1 , 0"}, "sample_devices": 1}, {"1": 20}),
-        ({"env": {"CUDA_VISIBLE_DEVICES": "GPU-2222"}}, {"1": 20}),
+        (1, None, {"0": 10}),
+        (0, None, {"0": 10, "1": 20}),
+        (2, "1", {"1": 20}),
+        (1, " 1 , 0", {"1": 20}),
+        (2, "GPU-2222", {"1": 20}),
+        (2, "", {}),  # a run on CPU beside GPUs
     ],
 )
 def test_only_the_devices_of_the_run_count(
-    tmp_path: Path, options: dict[str, Any], counted: dict[str, int]
+    tmp_path: Path, devices: int, visible: str | None, counted: dict[str, int]
 ) -> None:
-    smi = prints(tmp_path / "bin", TWO.format(10, 20))
-    result = sampled(tmp_path / "r1", smi, **options)
-    assert result["gpu_memory_mib"] == {"node1": counted}
-    devices = {row["device"] for row in telemetry(tmp_path / "r1" / "telemetry-node1.csv")}
-    assert devices == {"0", "1"}  # all that was seen is kept
-
-
-def test_a_run_on_cpu_beside_gpus_has_no_peak(tmp_path: Path) -> None:
-    smi = prints(tmp_path / "bin", TWO.format(10, 20))
-    result = sampled(tmp_path / "r1", smi, env={"CUDA_VISIBLE_DEVICES": ""})
-    assert result["gpu_memory_mib"] == {}
+    env = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    options = {"directory": str(tmp_path), "sample_s": 1, "sample_hosts": {"n": ""}, "env": env}
+    options |= {"sample_gpus": True, "sample_devices": devices}
+    made = Telemetry(options, Agents(), 100)
+    made.sampled["n"] = None
+    empty = "," * (len(COLUMNS) - 1)
+    made.receive("n", [f"sample,5,0,GPU-1111,10{empty}", f"sample,5,1,GPU-2222,20{empty}"])
+    assert made.peaks.get("n", {}) == counted
+    rows = table(tmp_path / "telemetry-n.csv")
+    assert [row["device"] for row in rows] == ["0", "1"]  # all that was seen is kept
 
 
 @pytest.mark.parametrize(
@@ -215,9 +206,13 @@ def test_output_that_tells_no_memory(output: str) -> None:
     assert list(gpu_sampler.Smi(lambda _: output.splitlines()).sample(seldom=False)) == []
 
 
-def test_one_device_without_a_memory_of_its_own(tmp_path: Path) -> None:
-    smi = prints(tmp_path / "bin", "0, GPU-1, [N/A]\n1, GPU-2, 77\n")
-    assert sampled(tmp_path / "r1", smi, samples=1)["gpu_memory_mib"] == {"node1": {"1": 77}}
+def test_driver_that_does_not_know_a_field_is_asked_for_the_memory() -> None:
+    """One device of whose two has a memory of its own."""
+    told = ["0, GPU-1, [N/A]", "1, GPU-2, 77"]
+    smi = gpu_sampler.Smi(lambda argv: None if "throttle" in argv[1] else told)
+    ((index, uuid, cells),) = smi.sample(seldom=False)
+    assert (index, uuid, cells["memory_used_mib"]) == (1, "GPU-2", "77")
+    assert "throttle_reasons" not in cells
 
 
 def test_nvidia_smi_that_hangs_does_not_hold_the_run_up(tmp_path: Path) -> None:
@@ -355,7 +350,7 @@ def test_last_sample_of_each_device_while_the_command_runs(tmp_path: Path) -> No
 
 
 def test_what_dcgm_reports_is_kept(tmp_path: Path) -> None:
-    """The answers of dcgmi are those of test_dcgm_health.py."""
+    """The answers of dcgmi are those of test_node_sampler.py."""
     smi = prints(tmp_path / "bin", TWO.format(3, 4))
     errors = {"Thermal system": {"overflow": ["hot, very"], "value": "Warning"}}
     gpus = {"children": {"0": {"children": {"Errors": {"children": errors}}}}}
