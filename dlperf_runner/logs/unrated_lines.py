@@ -4,9 +4,12 @@
     {"current_steps": 10, "total_steps": 500, "loss": 2.2, ..., "remaining_time": "0:02:04"}
     Step Time : 2.47s GPU utilization: 244.3MODEL_TFLOP/s/GPU
     0/99  4.25G  0.04581  ...  640: 100%|██████████| 8/8 00:03
+        "train_samples_per_second": 113.4,     (train_results.json, trainer_state.json)
+      train_samples_per_second =      113.4     (the table train metrics)
 
-Source: transformers 4.57.1, trainer_callback.py; hiyouga/LLaMA-Factory ff6d4d1, callbacks.py;
-NVIDIA-NeMo/Megatron-Bridge 067f987, train_utils.py; ultralytics/yolov5 v7.0, utils/general.py.
+Source: transformers 4.57.1, trainer_callback.py, trainer_pt_utils.py; hiyouga/LLaMA-Factory
+ff6d4d1, callbacks.py; NVIDIA-NeMo/Megatron-Bridge 067f987, train_utils.py; ultralytics/yolov5 v7.0,
+utils/general.py.
 """
 
 from __future__ import annotations
@@ -40,6 +43,11 @@ _LINES = {
         hint="set include_num_input_tokens_seen: true, or give the program's output, whose last"
         " lines have 'train_samples_per_second'",
     ),
+    rb'["\s]train_samples_per_second(?:": | {1,40}= {1,40})[\d.]{1,32}': Refusal(
+        "Hugging Face's Trainer wrote this rate without the settings of its run",
+        expected="the program's output, with its line {'train_runtime': ...}",
+        hint="save what the program prints: ... 2>&1 | tee bert_1n8g_b32_bf16_1.log",
+    ),
     rb"Step Time : [\d.]{1,16}s GPU utilization: [^\r\n]{1,40}": Refusal(
         "the step times of Megatron Bridge have no step and few digits",
         expected="lines with `elapsed time per iteration (ms)`, which the last rank prints",
@@ -54,7 +62,13 @@ _LINES = {
     ),
 }
 _PATTERNS = {re.compile(pattern): refusal for pattern, refusal in _LINES.items()}
-_MARKERS = (b"'loss': ", b'"current_steps": ', b"Step Time : ", b"100%|")
+_MARKERS = (
+    b"'loss': ",
+    b'"current_steps": ',
+    b"train_samples_per_second",
+    b"Step Time : ",
+    b"100%|",
+)
 
 
 def unrated_line(pieces: Iterable[bytes]) -> UnratedLine | None:

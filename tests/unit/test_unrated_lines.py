@@ -1,0 +1,32 @@
+"""Lines of programs whose logs have no rate: the message names the line and what to do."""
+
+from pathlib import Path
+
+import pytest
+from make_logs import write
+from other_logs import load, only
+
+BAR = "      0/99     4.25G   0.04581   0.06952   0.01808        47       640: 100%|████| 8/8 00:03"
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("{'loss': 2.2, 'learning_rate': 4e-05, 'epoch': 0.2}", "let the run end"),
+        (
+            '{"current_steps": 10, "total_steps": 500, "loss": 2.2, "remaining_time": "0:02:04"}',
+            "set include_num_input_tokens_seen: true",
+        ),
+        ('    "train_samples_per_second": 113.4,', "save what the program prints"),
+        ("  train_samples_per_second =      113.4", "save what the program prints"),
+        (
+            "Step Time : 2.47s GPU utilization: 244.3MODEL_TFLOP/s/GPU",
+            "give the output of all ranks",
+        ),
+        (BAR, "set TQDM_BAR_FORMAT"),
+    ],
+)
+def test_a_line_without_a_rate_says_what_to_do(tmp_path: Path, line: str, hint: str) -> None:
+    log = write(tmp_path / "train.log", ["starting", line, line])
+    error = only(load(log))
+    assert error.where == f"{log}:2" and str(error.hint).startswith(hint)
