@@ -45,7 +45,6 @@ from dlperf_runner.stats.sequential import (
     LOOKS,
     MOST_RUNS,
     Gate,
-    Promise,
     judged,
     look_sizes,
     planned_runs,
@@ -59,7 +58,7 @@ Draw = Callable[[Random, int], list[float]]
 # The label of a table's row, and its shares, each with the number of trials that it comes from.
 Row = tuple[str, list[tuple[float, int]]]
 LIMIT = 0.03
-PROMISE = Promise(good_passes=0.95, slow=0.07, slow_fails=0.95)
+PROMISE = {"good_passes": 0.95, "slow": 0.07, "slow_fails": 0.95}
 CASES = (1, 6, 12)
 TRIALS = 4000
 LEAST_TRIALS = 12  # one for each case of the largest comparison
@@ -354,7 +353,7 @@ def _suite(random: Random, draw: Draw, units: int, factor: float, by_reference: 
     reference = draw(random, MOST_RUNS)
     pilots = [values[:5] for values in (*runs, reference)[: units + by_reference]]
     planned = planned_runs(
-        gate, PROMISE, pooled_deviation(pilots), by_reference=by_reference, least=5
+        gate, pooled_deviation(pilots), **PROMISE, by_reference=by_reference, least=5
     )
     assert planned is not None
 

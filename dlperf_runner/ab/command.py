@@ -9,21 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
+from ..campaign.directory import new_directory
 from ..compare.verdicts import UNDECIDED
 from ..core.errors import UserError
-from ..options import (
-    AsJson,
-    Chosen,
-    chooses,
-    option,
-    print_errors,
-    print_json,
-    screen,
-)
+from ..options import AsJson, Chosen, chooses, option, print_errors, print_json, screen
 from ..options.scheduler import of_scheduler
 from ..plan.choice import fraction, parse_choice
+from ..report.numbers import decimals, percent
+from ..report.tables import Column, cell, span
+from ..report.terminal import table
+from ..results.load import load_results
 from .pairs import PairedTest, judge
-from .turns import OF_PAIRS, run_in_turns, sides_of
+from .turns import OF_PAIRS, Campaign, MostPairs, run_in_turns, sides_of
 
 ORDER = 90
 _Directories = Annotated[
@@ -38,11 +35,7 @@ _OfSide = (
 )
 _SideA = Annotated[list[str] | None, option("--a", f"What side A has: an option {_OfSide}", "K=V")]
 _SideB = Annotated[list[str] | None, option("--b", "The same of side B.", "K=V")]
-_Campaign = Annotated[
-    str, option("--campaign", "The folder of both campaigns; continued if it exists.", "DIR")
-]
-Within = Annotated[str, option("--within", "A difference wholly within this is none.", "PERCENT")]
-MostPairs = Annotated[int, option("--most", "At most so many pairs.", "N", min=4)]
+_Within = Annotated[str, option("--within", "A difference wholly within this is none.", "PERCENT")]
 
 
 @partial(chooses, further=of_scheduler(), without=OF_PAIRS)
@@ -51,8 +44,8 @@ def command(
     directories: _Directories = None,
     a: _SideA = None,
     b: _SideB = None,
-    campaign: _Campaign = "",
-    within: Within = "1%",
+    campaign: Campaign = "",
+    within: _Within = "1%",
     most: MostPairs = 32,
     as_json: AsJson = False,
 ) -> None:
@@ -60,9 +53,6 @@ def command(
     exit status is 1 if it is undecided, or if runs do not count.
 
     Example: dlperf ab --workload nccl-allreduce --nodes 2 --a NCCL_ALGO=Ring --b NCCL_ALGO=Tree"""
-    from ..campaign.directory import new_directory
-    from ..results.load import load_results
-
     test = PairedTest(fraction(within, "--within"), most)
     problems: list[str] = []
     if directories:
@@ -87,25 +77,18 @@ def command(
     raise typer.Exit(1 if problems or document["verdict"] == UNDECIDED else 0)
 
 
+_COLUMNS = (Column("side"), Column("median", True), Column("campaign"))
+
+
 def render(document: Mapping[str, Any]) -> str:
     """The verdict as a table."""
-    from ..report.numbers import decimals, percent
-    from ..report.tables import Column, span
-    from ..report.terminal import table
-
-    columns = (Column("side"), Column("median", True), Column("campaign"))
-    rates = [document["median_a"], document["median_b"]]
-    places = decimals(rates)
-    rows = [
-        (
-            f"{name}: {document.get(f'side_{name.lower()}') or 'as planned'}",
-            "-" if rate is None else f"{rate:.{places}f} {document['unit']}",
-            document[name.lower()],
-        )
-        for name, rate in zip("AB", rates, strict=True)
-    ]
-    text = table(columns, rows, screen())
-    interval = ""
+    places = decimals([document["median_a"], document["median_b"]])
+    rows = []
+    for side in "ab":
+        rate = cell(document[f"median_{side}"], f".{places}f").text
+        title = f"{side.upper()}: {document.get(f'side_{side}') or 'as planned'}"
+        rows.append((title, rate if rate == "-" else f"{rate} {document['unit']}", document[side]))
+    text, interval = table(_COLUMNS, rows, screen()), ""
     if document["low"] is not None:
         ends = span(document["low"], document["high"], percent, " to ").text
         interval = f": {percent(document['difference'])} ({ends})"

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from ..commands.verify import refuse_tampered
 from ..compare.verdicts import NO_DIFFERENCE, UNDECIDED, on_limit, side
 from ..core.errors import UserError
-from ..core.files import read_json
 from ..core.frame import records, throughput
-from ..core.identity import CASE, label, value_text
+from ..core.identity import CASE, differing, label, value_text
 from ..stats.intervals import ConfidenceInterval
 from ..stats.sequential import judged, mean_of_logs
 
@@ -78,23 +77,22 @@ def judge(a: Results, b: Results, test: PairedTest) -> dict[str, Any]:
         "pair",
     )
     first, second = (next(iter(of_side.values()), {}) for of_side in rows)
-    return {
+    verdict = asdict(look)
+    count = verdict.pop("size")
+    return verdict | {
         "a": str(a.directory),
         "b": str(b.directory),
         "unit": first.get("unit"),
         "median_a": median(values[0]) if common else None,
         "median_b": median(values[1]) if common else None,
         "pairs": len(common),
-        "judged_pairs": look.size,
+        "judged_pairs": count,
         "looks": list(test.sizes),
-        "difference": math.exp(math.fsum(differences[: look.size]) / look.size) - 1
-        if look.size
-        else None,
-        "low": look.low,
-        "high": look.high,
-        "verdict": look.verdict,
-        "why": look.why,
-        "differs_in": [text for name in CASE if (text := _differing(name, first, second))],
+        "difference": math.expm1(fmean(differences[:count])) if count else None,
+        "differs_in": [
+            f"{label(name)} {value_text(first[name])} and {value_text(second[name])}"
+            for name in (differing([first, second], CASE) if first and second else ())
+        ],
         "not_counted": [
             f"{path}: {why}" for each in (a, b) for path, why in each.not_counted.items()
         ],
@@ -104,55 +102,43 @@ def judge(a: Results, b: Results, test: PairedTest) -> dict[str, Any]:
 def _refuse_unpaired(a: Results, b: Results) -> None:
     """Raise UserError unless the records of both sides show that their runs are pairs."""
     runs = [{run.repeat: run for run in each.counted} for each in (a, b)]
-    records_of = [{n: run.path.with_name("run.json") for n, run in each.items()} for each in runs]
-    bare = [path for each in records_of for path in each.values() if not path.is_file()]
-    starts = [
-        {n: began for n, path in each.items() if (began := _started(path))} for each in records_of
-    ]
+    both = runs[0].keys() & runs[1].keys()
+    turns = sorted(
+        (run.started or 0.0, number, side)
+        for side, of_side in enumerate(runs)
+        for number, run in of_side.items()
+    )
     expected = problem = None
-    if bare:
-        problem, expected = "nothing records when these runs began", f"{bare[0]}, as campaigns have"
-    for number, after in pairwise(sorted({*starts[0], *starts[1]})):
-        times, later = ([each[n] for each in starts if n in each] for n in (number, after))
-        if max(times) > min(later):
-            problem = "the two campaigns were not run in turns, so their runs are no pairs"
-            expected = f"the runs r{number} of both before r{after} of either"
-            break
-    both = starts[0].keys() & starts[1].keys()
-    if not problem and len({(starts[0][n] < starts[1][n]) == bool(n % 2) for n in both}) > 1:
+    if early := [n for (_, before, _), (_, n, _) in pairwise(turns) if n < before]:
+        problem = "the two campaigns were not run in turns, so their runs are no pairs"
+        expected = f"the runs r{early[0]} of both before r{early[0] + 1} of either"
+    # A is first in odd pairs, B in even ones; or the other way round.
+    elif len({(n + side) % 2 for n, side in {n: s for _, n, s in turns if n in both}.items()}) > 1:
         problem, expected = "the sides did not take turns to be first", "A B B A, as `ab` runs them"
-    for number in runs[0].keys() & runs[1].keys():
+    for number in both:
         hosts = [each[number].hosts for each in runs]
         if all(hosts) and {*hosts[0]} != {*hosts[1]}:
             problem = f"the runs r{number} were on different nodes, so they are no pair"
             expected = f"the nodes of the first, {', '.join(hosts[0])}; see --limit, --nodelist"
             break
+    silent = (run.path for each in runs for run in each.values() if run.started is None)
+    if log := next(silent, None):
+        problem = "nothing records when these runs began"
+        expected = f"the start in {log.with_name('run.json')}, as campaigns have"
     if problem:
         hint = "`dlperf compare` judges campaigns that were run one after the other"
         where = f"{a.directory} and {b.directory}"
         raise UserError(problem, where=where, expected=expected, hint=hint)
 
 
-def _started(record: Any) -> Any:
-    return read_json(record)["outcome"].get("started") if record.is_file() else None
-
-
 def _rates(results: Results) -> dict[int, Mapping[str, Any]]:
     """The rows of the valid runs of the side's only case, by the number of the run."""
     rows = records(throughput(results.frame))
-    for name in CASE:
-        if len(values := {row[name] for row in rows}) > 1:
-            raise UserError(
-                "a side has runs of several cases",
-                where=str(results.directory),
-                expected=f"one {label(name)}",
-                found=", ".join(sorted(map(value_text, values))),
-            )
+    for name, values in differing(rows, CASE).items():
+        raise UserError(
+            "a side has runs of several cases",
+            where=str(results.directory),
+            expected=f"one {label(name)}",
+            found=", ".join(sorted(map(value_text, values))),
+        )
     return {row["repeat"]: row for row in rows}
-
-
-def _differing(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> str | None:
-    before, after = a.get(name), b.get(name)
-    if not a or not b or before == after:
-        return None
-    return f"{label(name)} {value_text(before)} and {value_text(after)}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 
@@ -15,7 +17,7 @@ from ..compare.verdicts import UNDECIDED
 from ..control.rounds import Execution, grow
 from ..control.scheduled import create_case, execute
 from ..core.errors import UserError, unknown_name
-from ..options import Chosen, print_note
+from ..options import Chosen, option, print_note
 from ..options.scheduler import scheduled
 from ..plan.choice import VARIABLES, parse_choice
 from ..plan.inventory import VARIABLES as OF_NODES
@@ -28,6 +30,10 @@ _ENVIRONMENT = re.compile(r"[A-Z][A-Z0-9_]*", re.ASCII)
 OF_PAIRS = ("repeats", "order", "seed", "until_ci", "max_repeats")
 _SHARED = [key for key, item in VARIABLES.items() if item.name in ("nodes", *OF_PAIRS)]
 _CHOSEN = {key: item.name for key, item in VARIABLES.items() if key not in _SHARED}
+Campaign = Annotated[
+    str, option("--campaign", "The folder of all campaigns; continued if it exists.", "DIR")
+]
+MostPairs = Annotated[int, option("--most", "At most so many pairs of two versions.", "N", min=4)]
 
 
 @dataclass(frozen=True)
@@ -87,12 +93,10 @@ def create(directory: Path, side: Side, chosen: Chosen) -> None:
     choice = replace(chosen.choice, **changed, parameters=parameters, repeats=1)
     jobs, settings = scheduled(chosen), None
     if jobs.name:
-        if side.nodes:
-            raise UserError(
-                "the nodes of a scheduler have the variables of --site",
-                where=f"{next(iter(side.nodes))}=",
-                expected="an environment variable, an option or a parameter",
-            )
+        for name in side.nodes:
+            problem = "the nodes of a scheduler have the variables of --site"
+            expected = "an environment variable, an option or a parameter"
+            raise UserError(problem, where=f"{name}=", expected=expected)
         choice, nodes, settings = jobs.planned(replace(chosen, choice=choice))
     else:
         nodes = read_inventory(chosen.inventories, chosen.limit or None, side.nodes, connects=True)
@@ -109,32 +113,27 @@ def run_in_turns(
     for place, side in zip((a, b), sides, strict=True):
         create(place, side, chosen)
     execution = Execution(chosen.inventories, chosen.wait, print_note)
-    done, document = 0, _judged(a, b, test)
-    for size in test.sizes:
+    document = _judged(a, b, test)
+    for done, size in pairwise((0, *test.sizes)):
         for directory, repeats in turns(a, b, done, size):
             grow(directory, repeats, "the next pairs")
             problems = execute(directory, execution)
             if missing_runs(directory):
                 where = f"{directory}: a run is not done; see `dlperf status {directory}`"
                 return _judged(a, b, test), [*problems, where]
-        done, document = size, _judged(a, b, test)
+        document = _judged(a, b, test)
         print_note(f"{size} pairs: {document['verdict']}")
         if document["verdict"] != UNDECIDED:
             break
     return document, []
 
 
-def turns(a: Path, b: Path, done: int, pairs: int) -> Iterator[tuple[Path, int]]:
+def turns(a: Path, b: Path, done: int, pairs: int) -> list[tuple[Path, int]]:
     """The sides in turn, with the number of their runs after it: of odd pairs A comes first, of
     even ones B, so that runs of one side that follow each other are one turn."""
-    turn: tuple[Path, int] | None = None
-    for pair in range(done + 1, pairs + 1):
-        for side in (a, b) if pair % 2 else (b, a):
-            if turn is not None and turn[0] != side:
-                yield turn
-            turn = (side, pair)
-    if turn is not None:
-        yield turn
+    numbers = range(done + 1, pairs + 1)
+    order = [(side, n) for n in numbers for side in ((a, b) if n % 2 else (b, a))]
+    return [[*turn][-1] for _, turn in groupby(order, itemgetter(0))]
 
 
 def _judged(a: Path, b: Path, test: PairedTest) -> dict[str, Any]:

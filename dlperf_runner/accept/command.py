@@ -3,7 +3,7 @@ runs as its next look; verdicts on the parts, and a page that others can check."
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -84,7 +84,10 @@ def command(
     passed.
 
     Example: dlperf accept suite.yml --results results/rack7 --page acceptance"""
-    _refuse_useless(page, sign, check, allowed_signers)
+    only = "this option has an effect only with"
+    refuse_given({"sign": None if page else sign}, f"{only} --page")
+    refuse_given({"allowed_signers": None if check else allowed_signers}, f"{only} --check")
+    refuse_given({"page": check and page}, "a page is either written or checked")
     if results is not None:
         of_runs = {"measure": measure, "inventory": inventory, "wait": wait}
         refuse_given({**of_runs, "scheduler": jobs.name}, "nothing is run with --results")
@@ -95,8 +98,8 @@ def command(
     failures: list[str] = []
     if results is None:
         results = measure or _MEASURED
-        where = Execution(inventories_of(suite, inventory, jobs), wait, print_note)
-        failures = run_missing(suite, results, where, jobs)
+        inventories = inventory or ([] if jobs.name else suite.inventories)
+        failures = run_missing(suite, results, Execution(inventories, wait, print_note), jobs)
     loaded = load(results, reading_logs)
     document = judge(suite, results, loaded)
     problems = [problem for each in loaded for problem in each.problems]
@@ -120,26 +123,8 @@ def command(
     exit_with(problems, document["verdict"] != PASSED)
 
 
-def _refuse_useless(
-    page: Path | None, sign: Path | None, check: Path | None, allowed: Path | None
-) -> None:
-    """Raise UserError at an option that has no effect."""
-    if page is None:
-        refuse_given({"sign": sign}, "this option has an effect only with --page")
-    if check is not None:
-        refuse_given({"page": page}, "a page is either written or checked")
-    else:
-        refuse_given({"allowed_signers": allowed}, "this option has an effect only with --check")
-
-
-def inventories_of(suite: Resolved, given: Sequence[str] | None, jobs: Scheduled) -> list[str]:
-    """The inventories of the command line, or else that of the suite, unless jobs run it."""
-    if given or (path := suite.suite.inventory) is None or jobs.name:
-        return list(given or ())
-    return [path if "," in path else str(suite.path.parent / path)]
-
-
 Wanted = tuple[int, Part, Path, int]
+Nodes = tuple[Sequence[Node], SchedulerSettings | None]
 
 
 def run_missing(suite: Resolved, folder: Path, where: Execution, jobs: Scheduled) -> list[str]:
@@ -147,14 +132,12 @@ def run_missing(suite: Resolved, folder: Path, where: Execution, jobs: Scheduled
     Returns what went wrong; a part that lacks a run gets no more."""
     problems: list[str] = []
     given_up: set[Path] = set()
-    nodes = {} if jobs.name else _inventory(suite, where)
-    if jobs.name:
-        _refuse_other_nodes(suite, where, jobs)
+    nodes_on = _nodes(suite, where, jobs)
     options = [f"--inventory={path}" for path in where.inventories]
     options += [f"--wait={where.wait}"] if where.wait else []
     while wanted := [w for w in _wanted(suite, folder) if w[2] not in given_up]:
         for each in wanted:
-            _plan(suite, each, nodes, where, jobs)
+            _plan(suite, each, nodes_on(each[1].hosts), where.say)
         for group in at_once(wanted) if suite.suite.at_once else ([each] for each in wanted):
             places = [place for _, _, place, _ in group]
             problems += run_at_once(places, options)
@@ -175,53 +158,64 @@ def at_once(wanted: Iterable[Wanted]) -> list[list[Wanted]]:
     return groups
 
 
-def _plan(
-    suite: Resolved, wanted: Wanted, nodes: Mapping[str, Node], where: Execution, jobs: Scheduled
-) -> None:
-    """Plan the runs of a part that it lacks."""
-    number, part, place, repeats = wanted
-    where.say(f"{place.name}: up to {repeats} runs")
-    choice = replace(choice_of(suite.suite.items[number]), nodes=(len(part.hosts),))
-    hosts = sorted(part.hosts, key=natural)
-    of_part: Sequence[Node] = [node for name, node in nodes.items() if name in part.hosts]
-    settings = None
+def _nodes(
+    suite: Resolved, where: Execution, jobs: Scheduled
+) -> Callable[[Collection[str]], Nodes]:
+    """A function that gives the nodes of these names, and how jobs on them are made. Raises
+    UserError if the inventory, the partition or the allocation lacks a node of the suite."""
+    place, without = f"{suite.path}: nodes", {"inventory": where.inventories, "wait": where.wait}
+
+    def of_jobs(hosts: Collection[str]) -> Nodes:
+        options = {**jobs.options, "nodelist": ",".join(sorted(hosts, key=natural))}
+        return replace(jobs, options=options).nodes(without)
+
     if jobs.name:
-        of_part, settings = _of_jobs(hosts, where, jobs)
+        try:
+            of_jobs(suite.nodes)
+        except UserError as error:
+            if error.where == "--nodelist":
+                names = ",".join(suite.nodes)
+                error.hint = f"salloc --nodelist={names}, or other `nodes:` in the suite"
+                error.where = place
+            raise
+        return of_jobs
+    nodes = {node.name: node for node in read_inventory(where.inventories, connects=True)}
+    if unknown := [name for name in suite.nodes if name not in nodes]:
+        hint = "name the inventory with -i, or in the suite: `inventory: PATH`"
+        raise lacks_nodes("the inventory", [*nodes], ", ".join(unknown), place, hint)
+    return lambda hosts: ([node for name, node in nodes.items() if name in hosts], None)
+
+
+def _plan(suite: Resolved, wanted: Wanted, on: Nodes, say: Callable[[str], None]) -> None:
+    """Plan the runs of a part that it lacks."""
+    (number, part, place, repeats), (nodes, settings) = wanted, on
+    say(f"{place.name}: up to {repeats} runs")
+    choice = replace(choice_of(suite.suite.items[number]), nodes=(len(part.hosts),))
+    if settings:
         choice = in_order_of_jobs(choice, settings, is_given=False)
     # Warnings about a plan are said once.
-    say: Callable[[str], None] = where.say if not place.exists() else lambda _: None
-    create_case(place, choice, of_part, settings, say, f"{suite.path}: items.{number}")
+    warn = say if not place.exists() else lambda _: None
+    create_case(place, choice, nodes, settings, warn, f"{suite.path}: items.{number}")
     grow(place, repeats, "the next look")
-
-
-def _of_jobs(
-    hosts: Sequence[str], where: Execution, jobs: Scheduled
-) -> tuple[tuple[Node, ...], SchedulerSettings]:
-    """The nodes of a scheduler, and how jobs on these hosts are made."""
-    options = {**jobs.options, "nodelist": ",".join(hosts)}
-    without = {"inventory": where.inventories, "wait": where.wait}
-    return replace(jobs, options=options).nodes(without)
 
 
 def _wanted(suite: Resolved, folder: Path) -> Iterator[Wanted]:
     """The parts that need runs: number of the item, part, campaign, and its runs in all."""
-    document = judge(suite, folder, load(folder)) if any(folder.glob("*/campaign.json")) else None
-    rows = iter(document["parts"] if document else ())
+    document = judge(suite, folder, load(folder)) if any(folder.glob("*/campaign.json")) else {}
+    rows = iter(document.get("parts", ()))
     for number, item in enumerate(suite.suite.items):
-        parts = suite.parts(number)
+        parts = suite.parts(item)
         judged = [part for part in parts if part.name != reference_of(item)]
         needs = {part: _next_look(suite, next(rows, None)) for part in judged}
         # A reference needs as many runs as the part that needs most.
         most = max(look for look, _ in needs.values())
         for part in parts:
             place = folder / f"{number + 1}-{part.name}"
-            ended = 0  # runs that have been made
-            if place.exists():
-                ended = len(read_plan(place)["runs"]) - len(missing_runs(place))
+            is_planned = place.exists()
+            ended = len(read_plan(place)["runs"]) - len(missing_runs(place)) if is_planned else 0
             look, valid = needs.get(part, (most, ended))
             # Runs that do not count are made again, but not for ever.
-            repeats = min(ended + look - valid, 2 * look)
-            if repeats > ended:
+            if (repeats := min(ended + look - valid, 2 * look)) > ended:
                 yield number, part, place, repeats
 
 
@@ -230,31 +224,6 @@ def _next_look(suite: Resolved, row: dict[str, Any] | None) -> tuple[int, int]:
     first = min(suite.suite.looks, default=suite.suite.pilot)
     if row is None:
         return first, 0
-    runs = row["runs"]
-    if row["verdict"] != UNDECIDED or (row["deviation"] is not None and not row["looks"]):
-        return 0, runs
-    looks = row["looks"] or [first]
-    return next((size for size in looks if size > runs), 0), runs
-
-
-def _refuse_other_nodes(suite: Resolved, where: Execution, jobs: Scheduled) -> None:
-    """Raise UserError if the partition or the allocation lacks a node."""
-    try:
-        _of_jobs(suite.nodes, where, jobs)
-    except UserError as error:
-        if error.where == "--nodelist":
-            error.hint = (
-                f"salloc --nodelist={','.join(suite.nodes)}, or other `nodes:` in the suite"
-            )
-            error.where = f"{suite.path}: nodes"
-        raise
-
-
-def _inventory(suite: Resolved, where: Execution) -> dict[str, Node]:
-    """The nodes of the inventory. Raises UserError if it lacks one of the suite."""
-    nodes = {node.name: node for node in read_inventory(where.inventories, connects=True)}
-    if unknown := [name for name in suite.nodes if name not in nodes]:
-        hint = "name the inventory with -i, or in the suite: `inventory: PATH`"
-        place = f"{suite.path}: nodes"
-        raise lacks_nodes("the inventory", [*nodes], ", ".join(unknown), place, hint)
-    return nodes
+    is_open = row["verdict"] == UNDECIDED and (row["looks"] or row["deviation"] is None)
+    looks = (row["looks"] or [first]) if is_open else []
+    return next((size for size in looks if size > row["runs"]), 0), row["runs"]

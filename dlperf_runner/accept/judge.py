@@ -3,50 +3,44 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.published_numbers import PublishedNumber, load_published, load_rule
+from ..catalog.published_numbers import load_published, load_rule
 from ..commands.verify import refuse_tampered
-from ..compare.conditions import differences, parse_stated, published_conditions, read_conditions
-from ..compare.published import needed_differences
+from ..compare.conditions import parse_stated, read_conditions
+from ..compare.published import compare_published
 from ..compare.verdicts import FAILED, NOT_COMPARABLE, PASSED, TOO_FEW, UNDECIDED, on_limit
-from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.frame import records, throughput
-from ..core.identity import CASE, CaseKey, case_key, columns_of, label, read_parameters, value_text
-from ..core.lists import counted, natural
-from ..core.units import per_second
-from ..plan.choice import fraction
+from ..core.identity import (
+    CASE,
+    CaseKey,
+    case_key,
+    columns_of,
+    differing,
+    label,
+    read_parameters,
+    topology_text,
+    value_text,
+)
+from ..core.lists import counted, natural, shortened
+from ..plan.choice import Choice, fraction
 from ..results.discovery import CAMPAIGNS
 from ..results.load import catalogued, load_results
-from ..stats.sequential import (
-    Gate,
-    Promise,
-    judged,
-    look_sizes,
-    planned_runs,
-    pooled_deviation,
-)
-from .suite import (
-    Item,
-    Part,
-    Published,
-    Resolved,
-    choice_of,
-    number_of,
-    reference_of,
-    title_of,
-)
+from ..stats.sequential import Gate, judged, look_sizes, planned_runs, pooled_deviation
+from .suite import Item, Part, Published, Resolved, choice_of, number_of, reference_of, title_of
 
 if TYPE_CHECKING:
     from ..results.load import Progress, Results
-    from ..results.run_record import FoundRun
 
-# The columns of a row that an item may choose, by the field of its choice.
+# A row of the frame, or the case of a run that does not count and `why`; with the path of its `log`
+# below the folder, its start, its hosts and the families of its model.
+Row = Mapping[str, Any]
+# The columns of a row that an item may choose, by the key of its choice.
 _CHOSEN = {
     **{name: name for name in ("workload", "framework", "precision", "gpus_per_node", "source")},
     "batch_size": "batch_size_per_device",
@@ -54,27 +48,6 @@ _CHOSEN = {
     "warmup": "warmup_steps",
 }
 _KEYS = {"model": "model", **_CHOSEN, "parameters": "parameters"}
-
-
-@dataclass
-class Sample:
-    """The valid runs of a part, in the order in which they were made, with their logs; and why
-    others do not count."""
-
-    cases: dict[CaseKey, None] = field(default_factory=dict)
-    values: list[float] = field(default_factory=list)
-    logs: list[dict[str, Any]] = field(default_factory=list)
-    unit: str = ""
-    not_counted: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The looks of an item: how many runs of each part, and why there are none."""
-
-    sizes: tuple[int, ...]
-    deviation: float | None
-    why: str | None = None
 
 
 def load(folder: Path, progress: Progress | None = None) -> list[Results]:
@@ -89,255 +62,228 @@ def load(folder: Path, progress: Progress | None = None) -> list[Results]:
 
 
 def judge(suite: Resolved, folder: Path, loaded: Sequence[Results]) -> dict[str, Any]:
-    """The verdict on each part of each item, as the page has it. Paths of logs are below the
-    folder."""
-    parts = []
+    """The verdict on each part of each item, as the page has it."""
+    runs = [row for results in loaded for row in _runs(results, folder)]
+    parts: list[dict[str, Any]] = []
     for number, item in enumerate(suite.suite.items):
-        samples = _samples(suite, number, folder, loaded)
-        conditions = _conditions(suite, loaded) if isinstance(item.target, Published) else {}
-        parts += list(_judge_item(suite, number, samples, conditions))
+        samples = _samples(suite, number, runs)
+        parts += _judge_item(suite, number, samples, _published(suite, item, loaded))
     # Failed if one part is, passed if all are.
     verdicts = {part["verdict"] for part in parts}
     verdict = FAILED if FAILED in verdicts else UNDECIDED
-    return {
-        "suite": suite.record(),
-        "verdict": PASSED if verdicts == {PASSED} else verdict,
-        "parts": parts,
-    }
+    verdict = PASSED if verdicts == {PASSED} else verdict
+    return {"suite": suite.record(), "verdict": verdict, "parts": parts}
 
 
 def _judge_item(
     suite: Resolved,
     number: int,
-    samples: Mapping[Part, Sample],
-    conditions: Mapping[CaseKey, Mapping[str, object]],
+    samples: Mapping[Part, Sequence[Row]],
+    numbers: Mapping[CaseKey, Row],
 ) -> Iterator[dict[str, Any]]:
     item = suite.suite.items[number]
     gate = suite.gate(item)
-    plan = plan_of(suite, item, samples)
-    reference = next((s for part, s in samples.items() if part.name == reference_of(item)), None)
-    for part, sample in samples.items():
-        if sample is reference:
+    valid = {part: [row for row in rows if not row["why"]] for part, rows in samples.items()}
+    sizes, deviation, why = plan_of(suite, item, gate, valid)
+    reference = next(
+        (rows for part, rows in valid.items() if part.name == reference_of(item)), None
+    )
+    for part, runs in valid.items():
+        if runs is reference:
             continue
+        values = [run["value"] for run in runs]
         row: dict[str, Any] = {
             "item": title_of(number, item),
             "part": part.name,
             "hosts": sorted(part.hosts, key=natural),
-            "unit": sample.unit,
-            "runs": len(sample.values),
-            "median": median(sample.values) if sample.values else None,
+            "unit": runs[0]["unit"] if runs else "",
+            "runs": len(runs),
+            "median": median(values) if runs else None,
             "margin": gate.margin,
-            "looks": list(plan.sizes),
-            "deviation": plan.deviation,
+            "looks": list(sizes),
+            "deviation": deviation,
+            "without_start": sum(run["started"] is None for run in (*runs, *(reference or ()))),
         }
         try:
-            target, facts = _target(item, sample, reference, conditions)
-            row |= facts | _decided(gate, plan, sample, target)
-            if row["verdict"] == PASSED and (reasons := sample.not_counted):
+            target, facts = _target(item, runs, reference, numbers)
+            row |= facts | _decided(gate, sizes, values, target)
+            row["why"] = why or row["why"]
+            lost = [f"{run['log']}: {run['why']}" for run in samples[part] if run["why"]]
+            if row["verdict"] == PASSED and lost:
                 # A part whose slow runs are not valid would pass by the others.
-                runs = counted(len(reasons), "run")
-                raise _Undecided(f"{runs} not counted, such as {reasons[0]}")
-        except _Undecided as why:
-            row |= {"verdict": UNDECIDED, "why": str(why)}
-        yield row | {"logs": sample.logs}
+                raise _Undecided(f"{counted(len(lost), 'run')} not counted, such as {lost[0]}")
+        except _Undecided as reason:
+            row |= {"verdict": UNDECIDED, "why": str(reason)}
+        names = {"log": "log", "sha256": "log_sha256", "value": "value"}
+        yield row | {"logs": [{n: run[c] for n, c in names.items()} for run in runs]}
 
 
-def _decided(gate: Gate, plan: Plan, sample: Sample, target: float | list[float]) -> dict[str, Any]:
-    """The verdict of the looks, and what is missing if it is undecided."""
-    others = [] if isinstance(target, float) else target
+def _decided(
+    gate: Gate, sizes: Sequence[int], values: Sequence[float], target: Any
+) -> dict[str, Any]:
+    """The verdict of the looks at a number or the runs of a reference, and what is missing if it is
+    undecided."""
+    is_number = isinstance(target, float)
     look = judged(
-        min(len(sample.values), len(others) or len(sample.values)),
-        plan.sizes,
-        lambda size: gate.interval(sample.values[:size], others[:size] or target),
+        len(values) if is_number else min(len(values), len(target)),
+        sizes,
+        lambda size: gate.interval(values[:size], target if is_number else target[:size]),
         lambda interval: on_limit(interval.low, interval.high, gate.margin),
         UNDECIDED,
     )
-    row = {"judged_runs": look.size, "low": look.low, "high": look.high, "verdict": look.verdict}
-    return {**row, "why": plan.why or look.why}
+    row = asdict(look)
+    return {"judged_runs": row.pop("size"), **row}
 
 
 class _Undecided(Exception):  # noqa: N818  this is no error
     """The reason why a part has no verdict."""
 
 
-# ---- the plan
-
-
-def plan_of(suite: Resolved, item: Item, samples: Mapping[Part, Sample]) -> Plan:
+def plan_of(
+    suite: Resolved, item: Item, gate: Gate, samples: Mapping[Part, Sequence[Row]]
+) -> tuple[Sequence[int], float | None, str | None]:
     """The looks that the suite states, or those that follow from its pilot: the first runs of each
-    part. Only their scatter counts, not their speed."""
-    if suite.suite.looks:
-        return Plan(tuple(sorted(set(suite.suite.looks))), None)
-    size = suite.suite.pilot
-    started = {part.name: s.values[:size] for part, s in samples.items() if s.values}
-    few = [f" ({name} has {len(values)})" for name, values in started.items() if len(values) < size]
-    if few or not started:
-        return Plan((), None, f"the pilot needs {size} runs of each part{''.join(few[:1])}")
-    deviation = pooled_deviation([*started.values()])
+    part, of which only the scatter counts, not the speed; that scatter; and why there are none."""
+    keys, size = suite.suite, suite.suite.pilot
+    if keys.looks:
+        return sorted({*keys.looks}), None, None
+    pilots = {
+        part.name: [r["value"] for r in rows[:size]] for part, rows in samples.items() if rows
+    }
+    few = [f" ({name} has {len(values)})" for name, values in pilots.items() if len(values) < size]
+    if few or not pilots:
+        return (), None, f"the pilot needs {size} runs of each part{''.join(few[:1])}"
+    deviation = pooled_deviation([*pilots.values()])
+    promise = {n: fraction(getattr(keys, n), n) for n in ("good_passes", "slow", "slow_fails")}
     by_reference = reference_of(item) is not None
-    words = (suite.suite.good_passes, suite.suite.slow, suite.suite.slow_fails)
-    promise = Promise(*(fraction(text, "") for text in words))
-    planned = planned_runs(
-        suite.gate(item), promise, deviation, by_reference=by_reference, least=size
-    )
+    planned = planned_runs(gate, deviation, **promise, by_reference=by_reference, least=size)
     if planned is None:
-        why = f"the runs scatter by {deviation:.1%}: too much for this margin"
-        return Plan((), deviation, why)
-    return Plan(look_sizes(size, planned), deviation)
+        return (), deviation, f"the runs scatter by {deviation:.1%}: too much for this margin"
+    return look_sizes(size, planned), deviation, None
 
 
 # ---- targets
 
 
 def _target(
-    item: Item,
-    sample: Sample,
-    reference: Sample | None,
-    conditions: Mapping[CaseKey, Mapping[str, object]],
+    item: Item, runs: Sequence[Row], reference: Sequence[Row] | None, numbers: Mapping[CaseKey, Row]
 ) -> tuple[float | list[float], dict[str, Any]]:
     """The number, or the runs of the reference; and what the page says of them. Raises _Undecided
-    if the part cannot be judged by it."""
-    case = _one_case(sample)
+    if the part cannot be judged by it. Runs that differ are never pooled."""
+    for rows, what in ((runs, "its runs differ"), (reference, "differs from the reference")):
+        if rows is not None and not rows:
+            raise _Undecided(f"{TOO_FEW}: no valid run")
+        if names := differing((*runs, *(rows or ())), CASE):
+            raise _Undecided(f"{what} in {', '.join(map(label, names))}")
     if reference is not None:
-        of_reference = _one_case(reference)
-        names = [n for n, a, b in zip(CASE, case, of_reference, strict=True) if a != b]
-        if names:
-            raise _Undecided(f"differs from the reference in {', '.join(map(label, names))}")
-        return reference.values, {"target": median(reference.values)}
+        values = [run["value"] for run in reference]
+        return values, {"target": median(values)}
+    case, unit = case_key(runs[0]), runs[0]["unit"]
     if isinstance(item.target, Published):
-        number, differing = _published(item.target.published, case, conditions.get(case, {}))
-        if differing:
-            raise _Undecided(f"{NOT_COMPARABLE}: {'; '.join(differing)}")
-        value, unit = number.samples_per_second, per_second(number.unit)
-        facts = {"target": value, "published": f"{number.title}, {number.source}, {number.date}"}
-    else:
-        value, unit = number_of(item.target)
-        facts = {"target": value}
-    if unit != sample.unit:
-        raise UserError(
-            "the target has another unit than the runs",
-            where=f"target of {columns_of(case)['workload']}",
-            expected=sample.unit,
-            found=unit,
-        )
-    return value, facts
+        number = numbers.get(case) or _no_number(item.target.published, runs[0])
+        if number["published"] is None or number["factors"] or number["unknown"]:
+            silent = number["unknown"] and f"not published: {number['unknown']}"
+            texts = "; ".join(filter(None, (number["factors"], silent)))
+            raise _Undecided(f"{NOT_COMPARABLE}: {texts or 'another unit'}")
+        source = (number[f"published_{name}"] for name in ("title", "source", "date"))
+        value = number["published"]
+        return value, {"target": value, "published": ", ".join(map(str, source))}
+    value, unit_of_target = number_of(item.target)
+    if unit_of_target != unit:
+        problem, where = "the target has another unit than the runs", runs[0]["workload"]
+        raise UserError(problem, where=f"target of {where}", expected=unit, found=unit_of_target)
+    return value, {"target": value}
 
 
-def _one_case(sample: Sample) -> CaseKey:
-    """The case of a part's runs. Runs that differ are never pooled."""
-    if not sample.cases:
-        raise _Undecided(f"{TOO_FEW}: no valid run")
-    first, *others = sample.cases
-    if others:
-        names = (n for n, *values in zip(CASE, first, *others, strict=True) if len({*values}) > 1)
-        raise _Undecided(f"its runs differ in {', '.join(map(label, names))}")
-    return first
+def _published(suite: Resolved, item: Item, loaded: Sequence[Results]) -> dict[CaseKey, Row]:
+    """The nearest number of the item's report for each case, as `compare` has it."""
+    import pandas as pd
 
-
-def _published(
-    report: str, case: CaseKey, conditions: Mapping[str, object]
-) -> tuple[PublishedNumber, list[str]]:
-    """The report's number for a case, and what keeps the two from being compared."""
-    columns, rule = columns_of(case), load_rule()
-    topology = Topology(columns["nodes"], columns["gpus_per_node"])
-    of_report = [n for n in load_published() if n.report == report and n.contradiction is None]
-    fitting = []
-    for number in of_report:
-        if number.topology == topology and number.workload_model == columns["model"]:
-            published = published_conditions(number)
-            differing = differences(conditions, published, nodes=topology.nodes)
-            fitting.append((number, [str(d) for d in needed_differences(differing, rule)]))
-    if not fitting:
-        names = sorted({f"{n.model} {n.topology}" for n in of_report}, key=natural)
-        raise UserError(
-            "the report has no number for this part",
-            where=f"target: {{published: {report}}}",
-            expected=f"one of {', '.join(names)}" if names else "a name of `dlperf list published`",
-            found=f"{columns['model']} {topology}" if names else report,
-        )
-    return min(fitting, key=lambda pair: len(pair[1]))
-
-
-def _conditions(
-    suite: Resolved, loaded: Sequence[Results]
-) -> Mapping[CaseKey, Mapping[str, object]]:
+    if not isinstance(item.target, Published):
+        return {}
     stated = parse_stated([f"{name}={value}" for name, value in suite.suite.conditions.items()])
     runs = [run for results in loaded for run in results.counted]
     models = [model for results in loaded for model in results.models]
-    return read_conditions(runs, models, load_rule(), stated)
+    conditions = read_conditions(runs, models, load_rule(), stated)
+    frame = pd.concat([results.frame for results in loaded])
+    table = records(compare_published(frame, conditions, every=True))
+    of_report = [row for row in table if row["report"] == item.target.published]
+    return {case_key(row): row for row in reversed(of_report)}  # the nearest is the first
+
+
+def _no_number(report: str, run: Row) -> Row:
+    names = [f"{n.model} {n.topology}" for n in load_published() if n.report == report]
+    raise UserError(
+        "the report has no number for this part",
+        where=f"target: {{published: {report}}}",
+        expected=shortened([*dict.fromkeys(names)]) or "a name of `dlperf list published`",
+        found=f"{run['model']} {topology_text(run)}",
+    )
 
 
 # ---- the runs of a part
 
 
-def _samples(
-    suite: Resolved, number: int, folder: Path, loaded: Iterable[Results]
-) -> dict[Part, Sample]:
-    """The valid runs of each part of an item, in the order of their campaigns and repeats."""
+def _runs(results: Results, folder: Path) -> Iterator[Row]:
+    """The runs that have ended."""
+    families = {model.workload.name: model.workload.families for model in results.models}
+    table = throughput(results.frame)
+    rows = dict(zip(table.index, records(table), strict=True))
+    for number, run in enumerate(results.runs):
+        why = None if number in rows else results.not_counted.get(run.path)
+        if number in rows or why:
+            yield {
+                **rows.get(number, columns_of(run.case)),
+                "why": why,
+                "log": os.path.relpath(run.path, folder),
+                "name": (str(run.path.parent.parent), run.repeat),
+                "started": run.started,
+                "hosts": {*run.hosts},
+                "families": families.get(run.workload, ()),
+            }
+
+
+def _samples(suite: Resolved, number: int, runs: Sequence[Row]) -> dict[Part, list[Row]]:
+    """The runs of each part of an item by their start; by their names if one records none. Raises
+    UserError if the item leaves open which of several measured cases it means: parts that ran
+    different ones are not judged by one target."""
     item = suite.suite.items[number]
-    samples = {part: Sample() for part in suite.parts(number)}
-    chosen: list[tuple[FoundRun, Mapping[str, Any], str | None]] = []
-    for results in loaded:
-        families = {model.workload.name: model.workload.families for model in results.models}
-        rows = throughput(results.frame)
-        runs = zip(rows.index, records(rows), strict=True)
-        chosen += [
-            (results.runs[n], row, None) for n, row in runs if _is_chosen(item, row, families)
-        ]
-        for run in results.runs:
-            case = columns_of(run.case)
-            if (why := results.not_counted.get(run.path)) and _is_chosen(item, case, families):
-                chosen.append((run, case, why))
-    chosen.sort(key=lambda each: (str(each[0].path.parent.parent), each[0].repeat))
-    for run, row, why in chosen:
-        path = os.path.relpath(run.path, folder)
-        for part in _parts_of(samples, run.hosts, path):
-            sample = samples[part]
-            if run.hosts and row["nodes"] != len(part.hosts):
-                continue
-            if why is not None:
-                sample.not_counted.append(f"{path}: {why}")
-                continue
-            sample.cases[case_key(row)] = None
-            sample.values.append(row["value"])
-            sample.logs.append({"log": path, "sha256": row["log_sha256"], "value": row["value"]})
-            sample.unit = row["unit"]
-    _refuse_several(suite, number, samples.values())
-    return samples
-
-
-def _is_chosen(item: Item, row: Mapping[str, Any], families: Mapping[str, Sequence[str]]) -> bool:
-    """True if a run is one of the item's, as far as the item says what it is."""
     choice = choice_of(item)
-    if choice.container and not row["container"]:
-        return False
-    for name, column in _CHOSEN.items():
-        wanted = getattr(choice, name)
-        wanted = wanted if isinstance(wanted, tuple) else (wanted,) * (wanted is not None)
-        if wanted and row[column] not in wanted:
-            return False
-    if choice.model and not {row["model"], *families.get(row["workload"], ())} & {*choice.model}:
-        return False
-    values = read_parameters(row["parameters"])
-    return all(values.get(name, text) == text for name, text in choice.parameters.items())
-
-
-def _parts_of(parts: Iterable[Part], hosts: Sequence[str], path: str) -> list[Part]:
-    """The part on whose nodes a run was. The runs of other logs are in a directory of its name."""
-    if hosts:
-        return [part for part in parts if part.hosts == {*hosts}]
-    folders = {*path.split("/")[:-1]}
-    return [part for part in parts if part.name in folders]
-
-
-def _refuse_several(suite: Resolved, number: int, samples: Iterable[Sample]) -> None:
-    """Raise UserError if the item leaves open which of several measured cases it means: parts that
-    ran different ones are not judged by one target."""
-    cases = [columns_of(case) for sample in samples for case in sample.cases]
+    chosen = sorted((row for row in runs if _is_chosen(choice, row)), key=lambda row: row["name"])
+    samples = {part: [r for r in chosen if _is_of(part, r)] for part in suite.parts(item)}
+    for rows in samples.values():
+        if all(row["started"] is not None for row in rows if not row["why"]):
+            rows.sort(key=lambda row: row["started"] or 0.0)
+    valid = [row for rows in samples.values() for row in rows if not row["why"]]
+    several = differing(valid, _KEYS.values())
     for key, column in _KEYS.items():
-        if len(values := {case[column] for case in cases}) > 1:
+        if values := several.get(column):
             raise UserError(
                 "the results have several cases of this item",
                 where=f"{suite.path}: items.{number}",
                 expected=f"`{key}:` with one of {', '.join(sorted(map(value_text, values)))}",
             )
+    return samples
+
+
+def _is_of(part: Part, run: Row) -> bool:
+    """True if a run was on the nodes of a part. Runs of other logs are in a directory of its
+    name."""
+    if run["hosts"]:
+        return bool(run["hosts"] == part.hosts and run["nodes"] == len(part.hosts))
+    return part.name in run["log"].split("/")[:-1]
+
+
+def _is_chosen(choice: Choice, run: Row) -> bool:
+    """True if a run is one of the item's, as far as the item says what it is."""
+    if choice.container and not run["container"]:
+        return False
+    for name, column in _CHOSEN.items():
+        wanted = getattr(choice, name)
+        wanted = wanted if isinstance(wanted, tuple) else (wanted,) * (wanted is not None)
+        if wanted and run[column] not in wanted:
+            return False
+    if choice.model and not {run["model"], *run["families"]} & {*choice.model}:
+        return False
+    values = read_parameters(run["parameters"])
+    return all(values.get(name, text) == text for name, text in choice.parameters.items())

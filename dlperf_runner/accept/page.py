@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,109 +21,73 @@ from ..commands.verify import check_manifest
 from ..compare.verdicts import FAILED, PASSED, UNDECIDED
 from ..core.errors import UserError
 from ..core.files import json_text, read_json, read_text, write_result
-from ..core.lists import counted
-from ..report.html import environment, policy
+from ..core.lists import counted, grouped
+from ..report.html import TEMPLATES, environment, policy
+from ..report.labels import load_labels
 from ..report.numbers import as_published, decimals, percent
-from ..report.tables import Cell, Column, span
+from ..report.tables import Cell, Column, Table, cell, span
 from ..report.terminal import Screen, table
 from .suite import SuiteFile
 
-_VERDICTS = (FAILED, UNDECIDED, PASSED)
 HTML, JSON = "acceptance.html", "acceptance.json"
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;margin:1rem 0}th,td{border:1px solid #999;padding:.2rem .5rem;
-text-align:left}.passed{color:#060}.failed{color:#b00}.undecided{color:#850}
-.sum{font:12px monospace;word-break:break-all}pre{background:#eee;padding:.5rem;overflow:auto}
-@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}pre{background:#222}
-.passed{color:#7c7}.failed{color:#f77}.undecided{color:#db6}}
-"""
-_COLUMNS = (
-    Column("item"),
-    Column("part"),
-    Column("median", True),
-    Column("n", True),
-    Column("target", True),
-    Column("difference", True),
-    Column("margin", True),
-    Column("verdict"),
-    Column("why", wraps=True),
-)
+_NUMBERS = (Column(name, True) for name in ("median", "n", "target", "difference", "margin"))
+_PARTS = (Column("item"), Column("part"), *_NUMBERS, Column("verdict"), Column("why", wraps=True))
+_LOGS = ("item", "part", "log", "value", "sha256")
 
 
-def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+def _rows(document: Mapping[str, Any]) -> Iterator[tuple[Cell, ...]]:
     for part in document["parts"]:
         value, target = part["median"], part.get("target")
         speed = "-" if value is None else f"{value:.{decimals([value])}f} {part['unit']}"
-        interval = span(part.get("low"), part.get("high"), percent, " to ").text
+        texts = (part["item"], part["part"], speed, str(part.get("judged_runs") or part["runs"]))
+        goal = cell(target and round(target, 6), as_published)
+        difference = span(part.get("low"), part.get("high"), percent, " to ")
+        verdict = Cell(part["verdict"], part["verdict"], part["verdict"])
         yield (
-            *(part["item"], part["part"], speed, str(part.get("judged_runs") or part["runs"])),
-            *("-" if target is None else as_published(round(target, 6)), interval),
-            *(f"-{part['margin']:.1%}", part["verdict"], part.get("why") or ""),
+            *(*(Cell(text, text) for text in texts), goal, difference),
+            *(cell(-part["margin"], ".1%"), verdict, cell(part.get("why"), absent="")),
         )
 
 
 def render(document: Mapping[str, Any], screen: Screen) -> str:
-    """The table and the verdict on the whole."""
-    rows = [
-        [Cell(text, text, text if text in _VERDICTS else "") for text in row]
-        for row in _rows(document)
-    ]
-    return f"{table(_COLUMNS, rows, screen)}\n{summary(document)}\n"
+    """The table, the verdict on the whole, and remarks."""
+    return f"{table(_PARTS, _rows(document), screen)}\n{summary(document)}\n"
 
 
 def summary(document: Mapping[str, Any]) -> str:
-    """`failed: 1 failed, 7 passed.`"""
-    verdicts = [part["verdict"] for part in document["parts"]]
-    counts = (
-        f"{verdicts.count(verdict)} {verdict}" for verdict in _VERDICTS if verdict in verdicts
-    )
-    return f"{document['verdict']}: {', '.join(counts)}."
-
-
-def _method(document: Mapping[str, Any]) -> Iterator[str]:
-    defaults = {name: field.default for name, field in SuiteFile.model_fields.items()}
-    suite = {**defaults, **document["suite"]}
-    number = counted(len(document["parts"]), "verdict")
-    yield (
-        "A part passes if the interval of its difference to the target is wholly above the margin,"
-        " and fails if it is wholly below. The interval is Student's, of the logarithms of the"
-        " speeds; to a reference, that of `dlperf compare`."
-    )
-    yield (
-        f"The probability that any part passes wrongly is at most {suite['error']}, and so is that"
-        f" of any that fails wrongly: {number} and the looks of each share it (Bonferroni). It"
-        " holds for independent, normally distributed runs."
-    )
-    yield (
-        f"Planned so that a part as fast as its target passes with {suite['good_passes']}, and one"
-        f" {suite['slow']} slower fails with {suite['slow_fails']}."
-    )
-    for item in dict.fromkeys(part["item"] for part in document["parts"]):
-        part = next(part for part in document["parts"] if part["item"] == item)
-        looks = ", ".join(map(str, part["looks"])) or "none yet"
-        scatter = part["deviation"]
-        of_pilot = "" if scatter is None else f"; the pilot's runs scatter by {scatter:.2%} at most"
-        published = f"; target: {part['published']}" if part.get("published") else ""
-        yield f"{item}: looks at so many runs: {looks}{of_pilot}{published}."
+    """`failed: 1 failed, 7 passed.`, and the parts whose runs have no known order."""
+    count = Counter(part["verdict"] for part in document["parts"])
+    counts = (f"{count[name]} {name}" for name in (FAILED, UNDECIDED, PASSED) if count[name])
+    lines = [f"{document['verdict']}: {', '.join(counts)}."]
+    for part in document["parts"]:
+        if number := part["without_start"]:
+            runs = f"{part['item']}, {part['part']}: {counted(number, 'run')}"
+            lines.append(f"{runs} without a recorded start, so the looks go by the names of logs.")
+    return "\n".join(lines)
 
 
 def page(document: Mapping[str, Any]) -> str:
     """The page, in HTML that loads and runs nothing."""
     from markupsafe import Markup
 
-    template = environment().from_string(read_text(Path(__file__).with_name("page.html.j2")))
-    return template.render(
-        document=document,
-        suite={"name": SuiteFile.model_fields["name"].default, **document["suite"]},
-        summary=summary(document),
-        labels=[column.label for column in _COLUMNS],
-        rows=list(_rows(document)),
-        verdicts=_VERDICTS,
-        method=list(_method(document)),
-        version=document["version"],
-        policy=policy(_STYLE),
-        style=Markup(_STYLE),  # noqa: S704 - this file's own
+    style = read_text(TEMPLATES / "report.css")
+    logs = [{**part, **log} for part in document["parts"] for log in part["logs"]]
+    rows = tuple(tuple(cell(log[name]) for name in _LOGS) for log in logs)
+    defaults = {name: field.default for name, field in SuiteFile.model_fields.items()}
+    return (
+        environment()
+        .from_string(read_text(Path(__file__).with_name("page.html.j2")))
+        .render(
+            document=document,
+            suite={**defaults, **document["suite"]},
+            items=grouped(document["parts"], itemgetter("item")),
+            summary=summary(document),
+            parts=Table("parts", "Parts", _PARTS, tuple(_rows(document))),
+            logs=Table("logs", "Logs", tuple(map(Column, _LOGS)), rows),
+            t=load_labels("en"),
+            policy=policy(style),
+            style=Markup(style),  # noqa: S704 - this project's own
+        )
     )
 
 
@@ -147,26 +113,24 @@ class RecordedSuite(Entry):
 
 def recorded(folder: Path) -> dict[str, Any]:
     """The document of a page, which anybody may have written. Raises UserError if it is none."""
-    document = read_json(folder / JSON)
+    document, problem = read_json(folder / JSON), "no document of an acceptance"
     try:
         keys = {name: document["suite"].get(name) for name in RecordedSuite.model_fields}
         _by_name(document)
     except (AttributeError, KeyError, TypeError):
-        raise UserError("no document of an acceptance", where=str(folder / JSON)) from None
-    validated(keys, RecordedSuite, f"{folder / JSON}: suite", "no document of an acceptance")
+        raise UserError(problem, where=str(folder / JSON)) from None
+    validated(keys, RecordedSuite, f"{folder / JSON}: suite", problem)
     return document
 
 
 def _by_name(document: Mapping[str, Any]) -> dict[str, Any]:
     """The document with its parts and their logs by name, in which each value has a place."""
-    parts = {
-        f"{part['item']} {part['part']}": {
-            **part,
-            "logs": {log["log"]: log for log in part["logs"]},
-        }
-        for part in document["parts"]
+    parts = {f"{part['item']} {part['part']}": part for part in document["parts"]}
+    logs = {name: {log["log"]: log for log in part["logs"]} for name, part in parts.items()}
+    return {
+        **document,
+        "parts": {name: {**part, "logs": logs[name]} for name, part in parts.items()},
     }
-    return {**document, "parts": parts}
 
 
 def check(
@@ -187,12 +151,11 @@ def check(
 
 def _differences(before: Any, after: Any, where: str) -> Iterator[str]:
     """A sentence for each place in which two documents differ."""
-    if isinstance(before, dict) and isinstance(after, dict):
+    sides = (before, after)
+    if all(isinstance(side, dict) for side in sides):
         for key in sorted({*before, *after}):
             yield from _differences(before.get(key), after.get(key), f"{where} {key}")
     elif before != after:
-        page, here = (
-            "missing" if each is None else "present" if isinstance(each, dict) else each
-            for each in (before, after)
-        )
+        words = {type(None): "missing", dict: "present"}
+        page, here = (words.get(type(side), side) for side in sides)
         yield f"{where}: {page} on the page, {here} here"

@@ -16,7 +16,7 @@ from ..catalog.types import Entry, Name, entry_error
 from ..core.errors import UserError, unknown_name
 from ..core.units import BANDWIDTH, SAMPLES, TOKENS, per_second
 from ..plan.campaign_file import choice_fields
-from ..plan.choice import VARIABLES, Choice, fraction, parse_choice, text_of
+from ..plan.choice import VARIABLES, Choice, choice_of_variables, fraction, text_of
 from ..plan.inventory import GROUP, read_groups
 from ..stats.ratios import LEAST_RUNS
 from ..stats.sequential import LOOKS, Gate
@@ -24,26 +24,24 @@ from ..stats.sequential import LOOKS, Gate
 EACH_NODE, EACH_PAIR, EACH_UNIT, ALL = "each node", "each pair", "each unit", "all"
 # Keys of a choice that follow from the parts and from the plan.
 _DERIVED = ("nodes", "repeats", "run_order", "seed", "until_ci", "max_repeats")
-_NUMBER = re.compile(r"(?P<value>\d+(?:\.\d+)?) (?P<unit>\S+)", re.ASCII)
 _UNITS = tuple(per_second(unit) for unit in (SAMPLES, TOKENS, BANDWIDTH))
+_NUMBER = re.compile(
+    rf"(?=[\d.]*[1-9])\d+(?:\.\d+)? (?:{'|'.join(map(re.escape, _UNITS))})", re.ASCII
+)
 
 
 def _percent(text: str) -> str:
     try:
-        value = fraction(text, "")
+        fraction(text, "", above_0=True)
     except UserError:
-        value = 0.0
-    if not 0 < value < 1:
-        raise entry_error("invalid percentage", "a percentage like 5%", text)
+        raise entry_error("invalid percentage", "a percentage like 5%", text) from None
     return text
 
 
 def _target(target: Any) -> Any:
-    if isinstance(target, str):
-        match = _NUMBER.fullmatch(target)
-        if not match or match["unit"] not in _UNITS or not float(match["value"]):
-            expected = f"a number with its unit ({', '.join(_UNITS)}), like `388.5 samples/s`"
-            raise entry_error("invalid target", expected, target)
+    if isinstance(target, str) and not _NUMBER.fullmatch(target):
+        expected = f"a number with its unit ({', '.join(_UNITS)}), like `388.5 samples/s`"
+        raise entry_error("invalid target", expected, target)
     return target
 
 
@@ -116,26 +114,20 @@ class Resolved:
     nodes: tuple[str, ...]
     units: Mapping[str, Sequence[str]]
 
+    @property
+    def inventories(self) -> list[str]:
+        """The inventory, by a path from here."""
+        path = self.suite.inventory
+        return [path if "," in path else str(self.path.parent / path)] if path else []
+
     def record(self) -> dict[str, Any]:
         """The suite as the page has it, with its nodes and units."""
         units = {name: list(hosts) for name, hosts in self.units.items()}
         keys = self.suite.model_dump(mode="json", exclude_defaults=True)
         return {**keys, "nodes": list(self.nodes), "units": units}
 
-    def parts(self, number: int) -> list[Part]:
+    def parts(self, item: Item) -> list[Part]:
         """The parts that an item judges."""
-        item, where = self.suite.items[number], f"{self.path}: items.{number}"
-        chosen = self._parts(item)
-        names = [part.name for part in chosen]
-        if (reference := reference_of(item)) is not None:
-            if reference not in names:
-                raise unknown_name("reference part", reference, names, f"{where}.target")
-            if len(chosen) < 2:
-                problem = "a reference needs another part that is judged by it"
-                raise UserError(problem, where=f"{where}.parts")
-        return chosen
-
-    def _parts(self, item: Item) -> list[Part]:
         if isinstance(item.parts, tuple):
             return [_part(hosts) for hosts in item.parts]
         if item.parts == EACH_UNIT:
@@ -147,11 +139,8 @@ class Resolved:
 
     def gate(self, item: Item) -> Gate:
         """The gate of one look. All parts, but for references, and looks share the error."""
-        judged = sum(
-            part.name != reference_of(each)
-            for number, each in enumerate(self.suite.items)
-            for part in self.parts(number)
-        )
+        items = self.suite.items
+        judged = sum(part.name != reference_of(i) for i in items for part in self.parts(i))
         looks = len(set(self.suite.looks)) or LOOKS
         share = fraction(self.suite.error, "error") / (judged * looks)
         return Gate(fraction(item.margin or self.suite.margin, "margin"), share)
@@ -170,13 +159,8 @@ def number_of(target: str) -> tuple[float, str]:
 
 def choice_of(item: Item) -> Choice:
     """The choice of an item, without the nodes."""
-    texts = {
-        field.name: text_of(value)
-        for key, field in VARIABLES.items()
-        if key not in _DERIVED and (value := getattr(item, key)) is not None
-    }
-    parameters = [f"{name}={text_of(value)}" for name, value in (item.parameters or {}).items()]
-    return parse_choice(texts, parameters)
+    keys = item.model_dump(include={*VARIABLES, "parameters"}, exclude_none=True)
+    return choice_of_variables(keys, ())
 
 
 def title_of(number: int, item: Item) -> str:
@@ -193,8 +177,7 @@ def read_suite(path: Path, recorded: Mapping[str, Any] | None = None) -> Resolve
     if recorded is not None and suite.inventory:
         groups = {GROUP: tuple(recorded.get("nodes") or ())} | (recorded.get("units") or {})
     elif suite.inventory and not (suite.nodes and isinstance(suite.units, dict)):
-        inventory = suite.inventory
-        groups = read_groups([inventory if "," in inventory else str(path.parent / inventory)])
+        groups = read_groups(Resolved(path, suite, (), {}).inventories)
     units = suite.units
     if not isinstance(units, dict):
         for name in units:
@@ -202,34 +185,38 @@ def read_suite(path: Path, recorded: Mapping[str, Any] | None = None) -> Resolve
                 raise unknown_name("group of the inventory", name, groups, f"{path}: units")
         units = {name: groups[name] for name in units}
     nodes = suite.nodes or groups.get(GROUP, ()) or tuple(h for u in units.values() for h in u)
-    suite_of_nodes = Resolved(path, suite, tuple(dict.fromkeys(nodes)), units)
-    _check(suite_of_nodes)
-    return suite_of_nodes
+    resolved = Resolved(path, suite, tuple(dict.fromkeys(nodes)), units)
+    for number, item in enumerate(suite.items):
+        _check(resolved, item, resolved.parts(item), f"{path}: items.{number}")
+    return resolved
 
 
-def _check(suite: Resolved) -> None:
-    margins = {item.margin or suite.suite.margin for item in suite.suite.items}
-    for margin in margins:
-        if fraction(suite.suite.slow, "slow") <= fraction(margin, "margin"):
-            raise UserError(
-                "a part within the margin cannot fail",
-                where=f"{suite.path}: slow",
-                expected=f"more than the margin, {margin}",
-                found=suite.suite.slow,
-            )
-    for number, item in enumerate(suite.suite.items):
-        parts = suite.parts(number)
-        if not parts or not all(part.hosts for part in parts):
-            raise UserError(
-                "the item has no parts",
-                where=f"{suite.path}: items.{number}.parts",
-                expected="`nodes:` with names, `units:` with nodes, or an `inventory:`",
-                found=str(item.parts),
-            )
-        for part in parts:
-            if unknown := sorted(part.hosts - set(suite.nodes)):
-                where = f"{suite.path}: items.{number}.parts"
-                raise unknown_name("node", unknown[0], suite.nodes, where)
+def _check(resolved: Resolved, item: Item, parts: Sequence[Part], where: str) -> None:
+    suite = resolved.suite
+    margin = item.margin or suite.margin
+    if fraction(suite.slow, "slow") <= fraction(margin, "margin"):
+        problem, expected = (
+            "a part within the margin cannot fail",
+            f"more than the margin, {margin}",
+        )
+        raise UserError(
+            problem, where=f"{resolved.path}: slow", expected=expected, found=suite.slow
+        )
+    if not parts or not all(part.hosts for part in parts):
+        raise UserError(
+            "the item has no parts",
+            where=f"{where}.parts",
+            expected="`nodes:` with names, `units:` with nodes, or an `inventory:`",
+            found=str(item.parts),
+        )
+    if unknown := sorted({host for part in parts for host in part.hosts} - {*resolved.nodes}):
+        raise unknown_name("node", unknown[0], resolved.nodes, f"{where}.parts")
+    if (reference := reference_of(item)) is not None:
+        if reference not in (names := [part.name for part in parts]):
+            raise unknown_name("reference part", reference, names, f"{where}.target")
+        if len(parts) < 2:
+            problem = "a reference needs another part that is judged by it"
+            raise UserError(problem, where=f"{where}.parts")
 
 
 def _part(hosts: Sequence[str]) -> Part:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import re
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -15,7 +14,8 @@ from typing import Annotated
 import typer
 
 from ..ab.pairs import PairedTest
-from ..ab.turns import OF_PAIRS, parse_side, run_in_turns
+from ..ab.turns import OF_PAIRS, Campaign, MostPairs, parse_side, run_in_turns
+from ..campaign.directory import new_directory
 from ..compare.verdicts import FAILED, PASSED
 from ..core.errors import UserError
 from ..core.files import decoded, read_bytes
@@ -23,6 +23,10 @@ from ..core.lists import counted
 from ..options import AsJson, Chosen, chooses, option, print_errors, print_json, print_note, screen
 from ..options.scheduler import of_scheduler
 from ..plan.choice import fraction
+from ..plan.sources import git, reason_of
+from ..report.numbers import percent
+from ..report.tables import Column, span
+from ..report.terminal import table
 
 ORDER = 91
 _Name = Annotated[str, option("--name", "What has the versions, as in `ab --a NAME=V`.", "NAME")]
@@ -34,10 +38,6 @@ _Repository = Annotated[
 ]
 _Slower = Annotated[str, option("--slower", "The slowdown that is sought.", "PERCENT")]
 _Error = Annotated[str, option("--error", "The probability of naming a wrong version.", "PERCENT")]
-_Most = Annotated[int, option("--most", "At most so many pairs of each step.", "N", min=4)]
-_Campaign = Annotated[
-    str, option("--campaign", "The folder of all campaigns; continued if it exists.", "DIR")
-]
 
 
 @partial(chooses, further=of_scheduler(), without=OF_PAIRS)
@@ -48,25 +48,23 @@ def command(
     repository: _Repository = None,
     slower: _Slower = "2%",
     error: _Error = "5%",
-    most: _Most = 128,
-    campaign: _Campaign = "",
+    most: MostPairs = 128,
+    campaign: Campaign = "",
     as_json: AsJson = False,
 ) -> None:
     """Find the version that made a case slower: halve a list, and compare with the first one by
     `ab`. The exit status is 1 if it is not found, or if runs do not count.
 
     Example: dlperf bisect --workload mine --name revision --versions v1.0..main --repository ."""
-    from ..campaign.directory import new_directory
-
     texts = versions_of(versions, repository)
     if not name.isidentifier():
         raise UserError("no name of what has the versions", where="--name", found=repr(name))
     folder = Path(campaign or new_directory()).resolve()
-    shares = {"--error": fraction(error, "--error"), "--slower": fraction(slower, "--slower")}
-    for option_name, share in shares.items():
-        if not share:
-            raise UserError("invalid percentage", where=option_name, expected="more than 0%")
-    test = step_test(len(texts), shares["--error"], most, shares["--slower"])
+    of_all, least = (
+        fraction(error, "--error", above_0=True),
+        fraction(slower, "--slower", above_0=True),
+    )
+    test = step_test(len(texts), of_all, most, least)
     problems: list[str] = []
 
     def judge(version: str) -> Step:
@@ -75,8 +73,7 @@ def command(
         sides = [parse_side([f"{name}={value}"], "--versions") for value in (texts[0], version)]
         document, failures = run_in_turns(folder / str(number), sides, chosen, test)
         problems.extend([*failures, *document["not_counted"]])
-        low, high = document["low"], document["high"]
-        return Step(version, document["verdict"], low, high, document["judged_pairs"])
+        return Step(version, *(document[n] for n in ("verdict", "low", "high", "judged_pairs")))
 
     outcome = search(texts, judge)
     if as_json:
@@ -116,32 +113,25 @@ def _commits(text: str, repository: Path) -> list[str]:
 
 
 def _git(repository: Path, *arguments: str) -> list[str]:
-    argv = ["git", "-C", str(repository), *arguments]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise UserError("git is not installed", where="--repository") from None
+    done = git(repository, *arguments)
     if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["no reason given"]
-        raise UserError("git cannot list the commits", where=str(repository), found=lines[-1])
-    return done.stdout.split()
+        found = reason_of(done.stderr)
+        raise UserError("git cannot list the commits", where=str(repository), found=found)
+    return done.stdout.decode().split()
+
+
+_COLUMNS = (Column("version"), Column("pairs", True), Column("difference"), Column("verdict"))
 
 
 def render(outcome: FirstSlow, number: int, error: str) -> str:
     """The steps, and the version that was found."""
-    from ..report.numbers import percent
-    from ..report.tables import Column, span
-    from ..report.terminal import table
-
-    columns = (Column("version"), Column("pairs", True), Column("difference"), Column("verdict"))
     rows = [
         (step.version, str(step.pairs), span(step.low, step.high, percent, " to "), step.verdict)
         for step in outcome.steps
     ]
-    slow, why = outcome.version, outcome.why
-    end = f"first slow: {slow}" if slow is not None else f"not found: {why}"
+    end = f"not found: {outcome.why}" if outcome.why else f"first slow: {outcome.version}"
     rates = f"At most {steps_of(number)} steps; a wrong version is found with at most {error}."
-    return f"{table(columns, rows, screen())}\n{end}\n{rates}\n"
+    return f"{table(_COLUMNS, rows, screen())}\n{end}\n{rates}\n"
 
 
 @dataclass(frozen=True)
@@ -178,20 +168,19 @@ def step_test(number: int, error: float, most: int, slower: float) -> PairedTest
 def search(versions: Sequence[str], judge: Callable[[str], Step]) -> FirstSlow:
     """The first version with the verdict failed. The first of the list is the one to compare with;
     the last must fail. A step that is undecided ends the search."""
-    steps = [judge(versions[-1])]
-    if steps[0].verdict != FAILED:
-        why = "the last version is not slower" if steps[0].verdict == PASSED else "undecided"
-        return FirstSlow(None, f"{why}: {versions[-1]}", tuple(steps))
-    good, bad = 0, len(versions) - 1
+    steps: list[Step] = []
+    good, bad, middle = 0, len(versions), len(versions) - 1
     while bad - good > 1:
-        middle = (good + bad) // 2
-        step = judge(versions[middle])
-        steps.append(step)
+        steps.append(step := judge(versions[middle]))
         if step.verdict == FAILED:
             bad = middle
         elif step.verdict == PASSED:
             good = middle
         else:
-            left = f"{versions[good]} was not slow, {versions[bad]} was"
-            return FirstSlow(None, f"undecided: {step.version}; {left}", tuple(steps))
+            is_last = bad == len(versions)
+            left = "" if is_last else f"; {versions[good]} was not slow, {versions[bad]} was"
+            return FirstSlow(None, f"undecided: {step.version}{left}", tuple(steps))
+        middle = (good + bad) // 2
+    if bad == len(versions):
+        return FirstSlow(None, f"the last version is not slower: {versions[-1]}", tuple(steps))
     return FirstSlow(versions[bad], None, tuple(steps))

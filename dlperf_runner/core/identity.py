@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .node import SYNTHETIC_DATASETS
@@ -61,6 +61,12 @@ def case_key(case: Mapping[Any, Any]) -> CaseKey:
 def columns_of(key: CaseKey) -> dict[str, Any]:
     """The columns of a case by their names: the reverse of `case_key`."""
     return dict(zip(CASE, key, strict=True))
+
+
+def differing(rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> dict[str, set[Any]]:
+    """The columns in which rows differ, with their values."""
+    values = {name: {row[name] for row in rows} for name in names}
+    return {name: of_column for name, of_column in values.items() if len(of_column) > 1}
 
 
 def topology_text(case: Mapping[Any, Any]) -> str:

@@ -18,11 +18,11 @@ from ..control.scheduled import execute as execute_campaign
 from ..core.errors import UserError, unknown_name
 from ..core.files import read_text, stored
 from ..core.lists import counted, grouped
-from ..plan.choice import parse_choice
+from ..plan.choice import parse_choice, parse_names
 from ..plan.make import make_plan
 from ..report.tables import Column, cell
-from ..report.terminal import Screen, table
-from .findings import Finding
+from ..report.terminal import Screen, titled
+from .findings import Finding, Status
 from .search import Round, SearchVerdict, as_text, rounds_from, search
 
 if TYPE_CHECKING:
@@ -38,14 +38,10 @@ WORKLOAD = "pytorch-nodes"
 # The size (rows of a matrix, bytes, or sequences of a batch), and how often a fixed step is
 # repeated: for some tenths of a second.
 STEPS = {
-    ("compute", "cpu"): (256, 20),
-    ("memory", "cpu"): (2**24, 20),
-    ("collective", "cpu"): (2**20, 10),
-    ("same", "cpu"): (1, 1),
-    ("compute", "gpu"): (8192, 400),
-    ("memory", "gpu"): (2**32, 100),
-    ("collective", "gpu"): (2**30, 40),
-    ("same", "gpu"): (64, 1),
+    "compute": {"cpu": (256, 20), "gpu": (8192, 400)},
+    "memory": {"cpu": (2**24, 20), "gpu": (2**32, 100)},
+    "collective": {"cpu": (2**20, 10), "gpu": (2**30, 40)},
+    "same": {"cpu": (1, 1), "gpu": (64, 1)},
 }
 _HINTS = {
     "compute": "look at its clocks, power limit, temperature and other processes",
@@ -53,6 +49,7 @@ _HINTS = {
     "collective": "look at its ports and their rates (ibstat), cables, the switch port and NVLink",
     "link": "look at the cables and switches between these nodes, and at their routes",
 }
+_BY_ITSELF = " by itself: --limit; on Slurm --nodelist"
 _MARK = "dlperf-nodes: "
 Execute = Callable[[Path, Execution], list[str]]
 
@@ -97,25 +94,23 @@ class NodeCampaign:
         self.directory = (directory or campaigns.new_directory()).resolve()
         self.devices = nodes[0].devices_per_node
         if others := [node.name for node in nodes if node.devices_per_node != self.devices]:
+            problem = "nodes with different numbers of devices are not compared"
+            expected, hint = f"{self.devices}, as {nodes[0].name}", "hunt in each kind of node"
             raise UserError(
-                "nodes with different numbers of devices are not compared",
-                where=", ".join(others),
-                expected=f"{self.devices}, as {nodes[0].name}",
-                hint="hunt in each kind of node by itself: --limit; on Slurm --nodelist",
+                problem, where=", ".join(others), expected=expected, hint=f"{hint}{_BY_ITSELF}"
             )
         self.names = [node.name for node in nodes]
-        self.done = 0
+        self.done, self.unit = 0, ""
 
     def lines(self, rounds: str = "1", steps: int = 1) -> list[dict[str, Any]]:
         """The documents that the program prints in a run of these rounds, so many, on all nodes."""
-        accelerator = load_catalog().stack_of(self.nodes[0]).accelerator
-        size, iterations = STEPS[self.operation, accelerator]
+        catalog = load_catalog()
+        size, iterations = STEPS[self.operation][catalog.stack_of(self.nodes[0]).accelerator]
         given = {"workload": WORKLOAD, "model": f"nodes-{self.operation}", "matrix": "hunt"}
-        given |= {"nodes": str(len(self.nodes)), "gpus_per_node": str(self.devices)}
-        values = {"size": size, "iterations": iterations, "rounds": rounds}
-        texts = [f"{name}={value}" for name, value in values.items()]
-        choice = parse_choice({**given, "repeats": 1, "iterations": steps}, texts)
-        (run,) = make_plan(choice, load_catalog(), self.nodes)
+        counts = {"nodes": len(self.nodes), "gpus_per_node": self.devices}
+        texts = (f"size={size}", f"iterations={iterations}", f"rounds={rounds}")
+        choice = parse_choice({**given, **counts, "repeats": 1, "iterations": steps}, texts)
+        (run,) = make_plan(choice, catalog, self.nodes)
         self.done += 1
         run = replace(run, id=f"{run.case}/r{self.done}", repeat=self.done)
         if self.done == 1:
@@ -126,54 +121,73 @@ class NodeCampaign:
         else:
             why = {run.case: "the rounds before do not decide"}
             campaigns.add_revision(self.directory, [asdict(run)], why)
-        problems = self.execute(self.directory, self.place)
-        return self._read(run, problems)
+        return self._read(run, self.execute(self.directory, self.place))
 
     def _read(self, run: Run, problems: Sequence[str]) -> list[dict[str, Any]]:
         record = campaigns.read_record(self.directory, asdict(run))
         log = campaigns.run_directory(self.directory, record) / str(record["log_name"])
         if not campaigns.is_done(self.directory, record):
             why = record.get("outcome", {}).get("message") or "; ".join(problems)
-            problem = why or "the run did not start"
-            raise UserError("the nodes were not measured", where=str(log), found=str(problem))
+            found = str(why or "the run did not start")
+            raise UserError("the nodes were not measured", where=str(log), found=found)
         facts = record["outcome"].get("hosts", {})
-        if self.settings:
-            self.names = list(facts)
+        self.names = list(facts) if self.settings else self.names
         on_gpus = [host for host in facts if facts[host].get("gpus")]
         products = grouped(on_gpus, lambda host: tuple(sorted({*facts[host]["gpus"]})))
         if self.operation != "same" and len(products) > 1:
-            kinds = (f"{', '.join(gpus)} on {', '.join(on)}" for gpus, on in products.items())
-            hint = "hunt in each product by itself: --limit; on Slurm --nodelist"
+            found = "; ".join(
+                f"{', '.join(gpus)} on {', '.join(on)}" for gpus, on in products.items()
+            )
+            hint = f"hunt in each product{_BY_ITSELF}"
             problem = "nodes with different products are not compared"
-            raise UserError(problem, where=str(log), found="; ".join(kinds), hint=hint)
-        lines = read_text(stored(log)).splitlines()
-        texts = [line.partition(_MARK)[2] for line in lines if _MARK in line]
+            raise UserError(problem, where=str(log), found=found, hint=hint)
+        texts = (line.partition(_MARK)[2] for line in read_text(stored(log)).splitlines())
         try:
-            documents = [json.loads(text) for text in texts]
-            if not texts or not all(isinstance(document, dict) for document in documents):
+            documents = [json.loads(text) for text in texts if text]
+            if not documents or not all(isinstance(document, dict) for document in documents):
                 raise ValueError("no lines of the program")
         except ValueError as error:
             expected = f"lines of JSON behind {_MARK.strip()!r}"
-            raise UserError(
-                "invalid log", where=str(log), expected=expected, found=str(error)
-            ) from None
+            problem = "invalid log"
+            raise UserError(problem, where=str(log), expected=expected, found=str(error)) from None
         return documents
 
-    def members(self) -> set[str]:
-        """The members of each round: nodes, of which one may have no partner, or devices."""
-        if self.operation == "collective":
-            return set() if len(self.names) % 2 else {*self.names}
-        return {self.member(rank) for rank in range(len(self.names) * self.devices)}
+    def measured(self, rounds: str, count: int) -> list[Round]:
+        """The speeds in so many rounds."""
+        return [self._speeds(line) for line in self.lines(rounds, count)]
+
+    def _speeds(self, line: Mapping[str, Any]) -> Round:
+        is_paired = self.operation == "collective"
+        name = self.names.__getitem__ if is_paired else self.member
+        try:
+            self.unit = str(line["unit"])
+            values = {tuple(map(name, places)): float(value) for places, value in line["values"]}
+            if not all(0 < value < math.inf for value in values.values()):
+                raise ValueError("a speed that is not above 0 and finite")
+            expected = (
+                {*self.names} if is_paired else {*map(name, range(len(self.names) * self.devices))}
+            )
+            missing = expected.difference(*values)
+            if missing and not (is_paired and len(self.names) % 2):  # one node has no partner
+                raise ValueError(f"no speed of {', '.join(sorted(missing))}")
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            where = str(self.directory)
+            raise UserError("invalid measurement", where=where, found=repr(error)) from None
+        return values
 
     def member(self, rank: int) -> str:
         """The name of the device of a rank."""
         node = self.names[rank // self.devices]
         return f"{node} device {rank % self.devices}" if self.devices > 1 else node
 
+    def verdict(self, what: str, slower: float, rounds: Sequence[Round]) -> Hunt:
+        middle = median(value for values in rounds for value in values.values())
+        return Hunt(what, slower, search(rounds, slower), self.unit, middle, str(self.directory))
+
 
 def parse_kinds(text: str) -> tuple[str, ...]:
     """The kinds of `--hunt compute,memory`."""
-    kinds = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
+    kinds = parse_names(text, "")
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise unknown_name("kind of hunt", unknown[0], KINDS, "--hunt")
     return kinds
@@ -183,7 +197,8 @@ def hunt_slow(campaign: NodeCampaign, slower: float, most: int = MOST_ROUNDS) ->
     """The verdict on the nodes or devices after as many rounds as decide it; then, of collectives,
     that on links that look slow, after rounds that measure these again."""
     kind, nodes = campaign.operation, len(campaign.nodes)
-    if kind == "collective" and nodes < LEAST_PAIRED:
+    is_paired = kind == "collective"
+    if is_paired and nodes < LEAST_PAIRED:
         raise UserError(
             "too few nodes to compare pairs of them",
             where="--hunt collective",
@@ -194,119 +209,71 @@ def hunt_slow(campaign: NodeCampaign, slower: float, most: int = MOST_ROUNDS) ->
     if nodes * campaign.devices < 2:
         raise UserError("one device has nothing to compare with", where=f"--hunt {kind}")
     rounds: list[Round] = []
-    unit = ""
     while True:
-        more = 5 if nodes > 2 * LEAST_PAIRED else 10  # few nodes need more to decide anything
-        further, unit = measured(campaign, len(rounds), min(more, most - len(rounds)))
-        rounds += further
-        verdict = search(rounds, slower)
-        if verdict.decides(slower) or len(rounds) >= most:
+        # Few nodes need more to decide anything.
+        more = min(5 if nodes > 2 * LEAST_PAIRED else 10, most - len(rounds))
+        pairs = as_text(rounds_from(nodes, len(rounds), more)) if is_paired else str(more)
+        rounds += campaign.measured(pairs, more)
+        hunt = campaign.verdict(kind, slower, rounds)
+        if hunt.is_decided or len(rounds) >= most:
             break
         campaign.say(f"{len(rounds)} rounds do not decide: measuring again")
-    yield Hunt(kind, slower, verdict, unit, _median(rounds), str(campaign.directory))
-    is_paired = kind == "collective" and verdict.decides(slower)
-    if is_paired and (again := suspected(rounds, verdict, slower)):
-        yield _links(campaign, again, slower)
+    yield hunt
+    if is_paired and hunt.is_decided and (numbers := suspected(rounds, hunt)):
+        campaign.say(f"links look slow: measuring {counted(len(numbers), 'round')} again")
+        # Ten measurements of each that are new.
+        again = [pairs for n in numbers for pairs in rounds_from(nodes, n, 1) * 10]
+        links = map(_as_links, campaign.measured(as_text(again), len(again)))
+        yield campaign.verdict("link", slower, [*links])
 
 
-def measured(campaign: NodeCampaign, first: int, count: int) -> tuple[list[Round], str]:
-    """So many further rounds, and their unit."""
-    if campaign.operation == "collective":
-        return read_rounds(campaign, as_text(rounds_from(len(campaign.nodes), first, count)), count)
-    return read_rounds(campaign, str(count), count)
-
-
-def read_rounds(campaign: NodeCampaign, text: str, count: int) -> tuple[list[Round], str]:
-    is_paired = campaign.operation == "collective"
-    rounds: list[Round] = []
-    unit = ""
-    for line in campaign.lines(text, count):
-        try:
-            unit, values = str(line["unit"]), dict[tuple[str, ...], float]()
-            for places, value in line["values"]:
-                names = (campaign.names[n] if is_paired else campaign.member(n) for n in places)
-                values[tuple(names)] = float(value)
-            if not all(0 < value < math.inf for value in values.values()):
-                raise ValueError("a speed that is not above 0 and finite")
-            if missing := campaign.members() - {name for group in values for name in group}:
-                raise ValueError(f"no speed of {', '.join(sorted(missing))}")
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise UserError(
-                "invalid measurement", where=str(campaign.directory), found=repr(error)
-            ) from None
-        rounds.append(values)
-    return rounds, unit
-
-
-def suspected(rounds: Sequence[Round], verdict: SearchVerdict, slower: float) -> list[int]:
+def suspected(rounds: Sequence[Round], hunt: Hunt) -> list[int]:
     """The numbers of rounds, at most three, with the pairs of nodes that are not slow whose link is
     slower than that. One measurement proves nothing, so they are measured again."""
-    slow = {member.name for member in verdict.slow}
+    slow = {member.name for member in hunt.verdict.slow}
+    fair = {_link(pair) for values in rounds for pair in values if slow.isdisjoint(pair)}
     links = [_as_links(values) for values in rounds]
-    seen = search(links, slower, permutations=1)
-    worst = [m.name for m in seen.members if m.ratio <= 1 - slower and not slow & {*ends(m.name)}]
+    members = search(links, hunt.slower, permutations=1).members
+    worst = [m.name for m in members if m.ratio <= 1 - hunt.slower and m.name in fair]
     numbers = (n for name in worst for n, values in enumerate(links) if (name,) in values)
     return list(dict.fromkeys(numbers))[:3]
 
 
+def _link(pair: Sequence[str]) -> str:
+    return " and ".join(pair)
+
+
 def _as_links(values: Round) -> Round:
-    return {(f"{a} and {b}",): value for (a, b), value in values.items()}
-
-
-def ends(link: str) -> list[str]:
-    return link.split(" and ")
-
-
-def _links(campaign: NodeCampaign, numbers: Sequence[int], slower: float) -> Hunt:
-    """The verdict on the links of these rounds, from ten measurements of each that are new."""
-    nodes = len(campaign.nodes)
-    campaign.say(f"links look slow: measuring {counted(len(numbers), 'round')} again")
-    again = [pairs for n in numbers for pairs in rounds_from(nodes, n, 1) * 10]
-    rounds, unit = read_rounds(campaign, as_text(again), len(again))
-    links = [_as_links(values) for values in rounds]
-    verdict = search(links, slower)
-    return Hunt("link", slower, verdict, unit, _median(rounds), str(campaign.directory))
+    return {(_link(pair),): value for pair, value in values.items()}
 
 
 def hunt_findings(result: Hunt) -> Iterator[Finding]:
     """A finding for each slow member; one for all others."""
-    verdict, share = result.verdict, f"{100 * result.slower:g} %"
-    check = f"hunt: {result.what}"
-    expected = f"not {share} slower than the others"
+    verdict, check = result.verdict, f"hunt: {result.what}"
+    expected = f"not {100 * result.slower:g} % slower than the others"
     for member in verdict.slow:
         text = f"{100 * (1 - member.ratio):.1f} % slower in the median of {member.rounds} rounds"
         text += f" (p = {member.p_value:.2g})"
         name = "" if result.what == "link" else member.name.split()[0]
         where = f"{member.name}: " if name != member.name else ""
         yield Finding(name, check, "failed", expected, where + text, _HINTS[result.what])
-    others = len(verdict.members) - len(verdict.slow)
-    rest = f"{counted(verdict.rounds, 'round')}, median {result.median:.4g} {result.unit}"
-    if result.is_decided and verdict.detectable is not None:
-        text = f"{others} of {len(verdict.members)} are, after {rest}; one that is"
-        text += f" {100 * verdict.detectable:.1f} % slower is found in 95 %"
-        yield Finding("", check, "ok", expected, text)
+    others, size = len(verdict.members) - len(verdict.slow), verdict.detectable
+    rest = f"after {counted(verdict.rounds, 'round')}, median {result.median:.4g} {result.unit}"
+    status: Status = "warning"
+    if result.is_decided and size is not None:
+        status, hint = "ok", ""
+        text = f"{others} of {len(verdict.members)} are, {rest}; one that is"
+        text += f" {100 * size:.1f} % slower is found in 95 %"
     elif result.is_decided:
         hint = "exclude the slow ones (--limit; on Slurm --nodelist) and hunt again"
-        text = f"the other {others} are too few to compare with each other, after {rest}"
-        yield Finding("", check, "warning", expected, text, hint)
+        text = f"the other {others} are too few to compare with each other, {rest}"
     else:
-        yield Finding("", check, "warning", expected, _undecided(verdict, rest), _QUIETER)
-
-
-_QUIETER = (
-    "end other work on the nodes and hunt again, look for more (--slower 10%), or name more nodes"
-)
-
-
-def _undecided(verdict: SearchVerdict, rest: str) -> str:
-    size = verdict.detectable
-    if size is None or size >= 1:
-        return f"the noise does not allow to find any, after {rest}"
-    return f"the noise allows to find only what is {100 * size:.1f} % slower, after {rest}"
-
-
-def _median(rounds: Sequence[Round]) -> float:
-    return median(value for values in rounds for value in values.values())
+        hint = "end other work on the nodes and hunt again, look for more (--slower 10%), or name"
+        hint += " more nodes"
+        any_ = "any" if size is None or size >= 1 else f"only what is {100 * size:.1f} % slower"
+        text = f"the noise does not allow to find any, {rest}"
+        text = text if any_ == "any" else f"the noise allows to find {any_}, {rest}"
+    yield Finding("", check, status, expected, text, hint)
 
 
 def excluded(hunts: Sequence[Hunt]) -> list[str]:
@@ -320,34 +287,26 @@ def document_of(result: Hunt) -> Mapping[str, Any]:
 
 SHOWN = 10
 _COLUMNS = (
-    Column("slowest"),
-    Column("of the others", True),
-    Column("rounds", True),
-    Column("p", True),
-    Column("verdict"),
+    *(Column("slowest"), Column("of the others", True), Column("rounds", True)),
+    *(Column("p", True), Column("verdict")),
 )
 
 
-def table_of(result: Hunt, screen: Screen) -> str:
-    """The slowest members of a hunt; p counts all of them."""
-    members = result.verdict.members
-    rows = [
-        (
-            cell(member.name),
-            cell(member.ratio, ".1%"),
-            cell(member.rounds),
-            cell(member.p_value, ".2g"),
-            cell("slow" if member.is_slow else "-"),
-        )
-        for member in members[: max(SHOWN, len(result.verdict.slow))]
-    ]
-    title = f"{result.what}: {counted(len(members), 'member')}, {result.verdict.rounds} rounds"
-    return f"{title}\n\n{table(_COLUMNS, rows, screen)}\n"
-
-
 def render_hunts(hunts: Sequence[Hunt], screen: Screen) -> str:
-    """The tables of the hunts, and the nodes to exclude as Slurm takes them."""
-    tables = [f"\n{table_of(each, screen)}" for each in hunts]
-    nodes = excluded(hunts)
-    last = f"\n--exclude={','.join(nodes)}\n" if nodes else ""
-    return "".join(tables) + last
+    """The slowest members of each hunt, where p counts all of them; and the nodes to exclude as
+    Slurm takes them."""
+    lines: list[str] = []
+    for each in hunts:
+        members = each.verdict.members
+        rows = [
+            (
+                *(member.name, f"{member.ratio:.1%}", str(member.rounds)),
+                *(cell(member.p_value, ".2g"), "slow" if member.is_slow else "-"),
+            )
+            for member in members[: max(SHOWN, len(each.verdict.slow))]
+        ]
+        title = f"{each.what}: {counted(len(members), 'member')}, {each.verdict.rounds} rounds"
+        lines += ["", *titled(title, _COLUMNS, rows, screen)]
+    if nodes := excluded(hunts):
+        lines += [f"--exclude={','.join(nodes)}", ""]
+    return "\n".join(lines)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..core.errors import UserError
 from ..core.lists import counted, grouped
@@ -32,25 +31,23 @@ class Bits:
 
 def bits_of(campaign: NodeCampaign) -> list[Bits]:
     """The bits that each device of the campaign's nodes computes."""
-    bits = [read_bits(campaign.member, line) for line in campaign.lines()]
+    bits: list[Bits] = []
+    for line in campaign.lines():
+        try:
+            losses = tuple(map(str, line["losses"]))
+            is_finite(losses)  # each is a hexadecimal number
+            product, version, digest = (
+                str(line[key]) for key in ("product", "torch", "parameters")
+            )
+            bits.append(Bits(campaign.member(int(line["rank"])), product, version, losses, digest))
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            expected = "rank, product, torch, losses and parameters"
+            raise UserError("invalid log", expected=expected, found=repr(error)) from None
     devices = len(campaign.names) * campaign.devices
     if len({each.device for each in bits}) < devices:
         expected, given = f"{devices} devices", ", ".join(each.device for each in bits)
         raise UserError("devices are missing in the log", expected=expected, found=given)
     return bits
-
-
-def read_bits(member: Any, line: Mapping[str, Any]) -> Bits:
-    try:
-        product, version, parameters = (
-            str(line[key]) for key in ("product", "torch", "parameters")
-        )
-        losses = tuple(str(loss) for loss in line["losses"])
-        is_finite(losses)  # each is a hexadecimal number
-        return Bits(member(int(line["rank"])), product, version, losses, parameters)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        expected = "rank, product, torch, losses and parameters"
-        raise UserError("invalid log", expected=expected, found=repr(error)) from None
 
 
 def is_finite(losses: Sequence[str]) -> bool:

@@ -32,7 +32,6 @@ PERMUTATIONS = 2000
 CLIP = 3.0
 _POWER = 1.645  # standard errors: a member that is slower by the detectable size is found in 95 %
 _ROBUST = 1.4826  # from the median deviation to the standard deviation
-_CHUNK = 4_000_000  # numbers at once in memory
 
 
 def circle(nodes: int) -> list[list[Pair]]:
@@ -102,22 +101,16 @@ def search(
             for name in group:
                 logs.setdefault(name, []).append(float(log))
     scores = {name: math.exp(median(of_name)) for name, of_name in logs.items()}
-    least = 1 - slower / 2
     p_values: dict[str, float] = {}
     slow: set[str] = set()
-    detectable: float | None = None
     while True:
-        left = [_without(values, slow) for values in rounds]
-        tested = _test([values for values in left if len(values) > 1], permutations)
-        if tested is None:
-            detectable = None
-            break
-        current, detectable = tested
+        left = [{g: v for g, v in values.items() if slow.isdisjoint(g)} for values in rounds]
+        current, detectable = _test([values for values in left if len(values) > 1], permutations)
         # A step can never be surer than the one before it.
         floor = max((p_values[name] for name in slow), default=0.0)
         p_values |= {name: max(p, floor) for name, p in current.items()}
-        hits = [name for name in current if p_values[name] <= ALPHA and scores[name] <= least]
-        if not hits:
+        sure = [name for name in current if p_values[name] <= ALPHA]
+        if not (hits := [name for name in sure if scores[name] <= 1 - slower / 2]):
             break
         # Partners of a very slow node look slow until it is out.
         has_partners = any(len(group) > 1 for values in left for group in values)
@@ -130,56 +123,37 @@ def search(
     return SearchVerdict(tuple(ordered), detectable, len(rounds))
 
 
-def _without(values: Round, names: set[str]) -> Round:
-    return {group: value for group, value in values.items() if not names & set(group)}
-
-
-def _test(rounds: Sequence[Round], permutations: int) -> tuple[dict[str, float], float] | None:
-    """The family-wise p-value of each member, and the detectable slowdown; None without a round
+def _test(rounds: Sequence[Round], permutations: int) -> tuple[dict[str, float], float | None]:
+    """The family-wise p-value of each member, and the detectable slowdown; nothing without a round
     that has two groups."""
     import numpy as np
 
     if not rounds:
-        return None
-    names = sorted({name for values in rounds for group in values for name in group})
-    place = {name: number for number, name in enumerate(names)}
-    logs = _centred(rounds)
-    # For each round the group of each member; of one without a group, the last, whose value is 0.
-    groups = np.full((len(rounds), len(names)), -1)
-    for number, values in enumerate(rounds):
-        for index, group in enumerate(values):
-            for name in group:
-                groups[number, place[name]] = index
-    counts = (groups >= 0).sum(axis=0)
-
-    def means(dealt: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        total = np.zeros((len(dealt[0]), len(names)))
-        for number, of_round in enumerate(dealt):
-            with_none = np.pad(of_round, ((0, 0), (0, 1)))
-            total += with_none[:, groups[number]]
-        return np.asarray(total / counts)
-
+        return {}, None
     random = np.random.default_rng(0)  # the same log gives the same verdict
-    smallest, squares, done = [], 0.0, 0
-    most = max(1, _CHUNK // len(names))
-    while done < permutations:
-        size = min(most, permutations - done)
-        dealt = [random.permuted(np.tile(of_round, (size, 1)), axis=1) for of_round in logs]
-        by_chance = means(dealt)
-        smallest.append(by_chance.min(axis=1))
-        squares += float((by_chance**2).sum())
-        done += size
-    lows = np.sort(np.concatenate(smallest))
-    actual = means([of_round[None] for of_round in logs])[0]
-    ranks = np.searchsorted(lows, actual + 1e-12, side="right")
-    p_values = {name: (1 + int(ranks[place[name]])) / (done + 1) for name in names}
-    deviation = math.sqrt(squares / done / len(names))
+    names = sorted({name for values in rounds for group in values for name in group})
+    by_chance, actual, counts = (
+        np.zeros(shape) for shape in ((permutations, len(names)), *[len(names)] * 2)
+    )
+    for values, logs in zip(rounds, _centred(rounds), strict=True):
+        place = {name: index for index, group in enumerate(values) for name in group}
+        # The group of each member; of one without a group, the last, whose value is 0.
+        groups = np.array([place.get(name, -1) for name in names])
+        counts += groups >= 0
+        actual += np.append(logs, 0)[groups]
+        dealt = random.permuted(np.tile(logs, (permutations, 1)), axis=1)
+        by_chance += np.pad(dealt, ((0, 0), (0, 1)))[:, groups]
+    by_chance /= counts
+    lows = np.sort(by_chance.min(axis=1))
+    # How often the smallest is as small by chance; at last, as its own smallest value.
+    ranks = np.searchsorted(lows, np.append(actual / counts, lows[0]) + 1e-12, side="right")
+    *p_values, decidable = ((1 + ranks) / (permutations + 1)).tolist()
     limit = float(np.quantile(lows, ALPHA, method="lower"))
+    detectable = 1 - math.exp(limit - _POWER * math.sqrt((by_chance**2).mean()))
     # Members that always take the smallest value by chance could not be told from a slow one.
-    decidable = (1 + int(np.searchsorted(lows, lows[0] + 1e-12, side="right"))) / (done + 1)
     if decidable > ALPHA and math.isclose(lows[0], limit):
-        return p_values, 1.0
-    return p_values, 1 - math.exp(limit - _POWER * deviation)
+        detectable = 1.0
+    return dict(zip(names, p_values, strict=True)), detectable
 
 
 def over_others(values: Round) -> np.ndarray[Any, Any]:

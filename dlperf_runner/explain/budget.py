@@ -6,7 +6,6 @@ so that a loss of the campaign explains between nothing and all of itself: `at m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -51,10 +50,6 @@ class BudgetItem:
     high: float | None = None
     log_ratio: float | None = None
 
-    @property
-    def width(self) -> float:
-        return 0.0 if self.low is None or self.high is None else self.high - self.low
-
 
 @dataclass(frozen=True)
 class Observations:
@@ -86,29 +81,24 @@ class Next:
 def items_of(evidence: Observations) -> list[BudgetItem]:
     """The difference, its two parts, the losses that may explain it, and the rest."""
     about, whole, base = evidence.about, evidence.whole, evidence.base
-    items = [_item(DIFFERENCE, MEASURED, about.get(DIFFERENCE, ""), whole)]
-    if base is not None:
-        items.append(_item(SMALLEST, MEASURED, about.get(SMALLEST, ""), base))
-    if evidence.world_size > 1:
-        scaling = base and without(whole, base)
-        items.append(_item(SCALING, MEASURED, about.get(SCALING, ""), scaling))
-    factors = losses(evidence)
+    parts = {DIFFERENCE: whole} | ({SMALLEST: base} if base else {})
+    scaling = {SCALING: base and without(whole, base)} if evidence.world_size > 1 else {}
+    items = [_item(n, MEASURED, about.get(n, ""), r) for n, r in {**parts, **scaling}.items()]
+    lost = {name: mean_of_factors(factors) for name, factors in losses(evidence).items()}
     for name, (meaning, why_not) in _ABOUT.items():
-        if name in OF_SCALING and evidence.world_size == 1:
-            continue
-        if name in (MATRIX, MEMORY) and name not in about:
-            continue  # no data sheet is known
-        loss = mean_of_factors(factors[name]) if name in factors else None
-        items.append(_item(name, AT_MOST, about.get(name) or (meaning if loss else why_not), loss))
+        has_no_sheet = name in (MATRIX, MEMORY) and name not in about
+        if not has_no_sheet and not (name in OF_SCALING and evidence.world_size == 1):
+            loss = lost.get(name)
+            detail = about.get(name) or (meaning if loss else why_not)
+            items.append(_item(name, AT_MOST, detail, loss))
     # Between what is left if no loss explains anything, and if each explains all that it can.
-    low = whole.interval(LEVEL).low
-    least = without(whole, total([mean_of_factors(of_loss) for of_loss in factors.values()]))
-    high = least.interval(LEVEL).high
+    low, _ = whole.interval(LEVEL).ends
+    _, high = without(whole, total([*lost.values()])).interval(LEVEL).ends
     detail = "no loss is measured"
-    if factors and not math.isnan(high):
+    if lost and high is not None:
         rest = "may" if high >= 0 else "cannot"
         detail = f"the losses above {rest} explain all of what is missing"
-    return [*items, BudgetItem(UNEXPLAINED, MEASURED, detail, None, _number(low), _number(high))]
+    return [*items, BudgetItem(UNEXPLAINED, MEASURED, detail, None, low, high)]
 
 
 def losses(evidence: Observations) -> dict[str, list[float]]:
@@ -120,8 +110,8 @@ def losses(evidence: Observations) -> dict[str, list[float]]:
     for name in OF_STEPS:
         if shares and all(name in of_run for of_run in shares):
             now = [before + of_run[name] for before, of_run in zip(lost, shares, strict=True)]
-            factors[name] = [_left(b) / _left(a) for a, b in zip(lost, now, strict=True)]
-            lost = now
+            left = [[max(_LEAST_LEFT, 1 - share) for share in each] for each in (now, lost)]
+            factors[name], lost = [b / a for b, a in zip(*left, strict=True)], now
     if evidence.clocks and len(evidence.clocks) == len(evidence.runs):
         # Waiting for a slow device is a loss of its own, if it was measured.
         of_mean = WAITING in factors or evidence.world_size == 1
@@ -131,10 +121,6 @@ def losses(evidence: Observations) -> dict[str, list[float]]:
         clocks = factors.get(CLOCKS) if name == MATRIX else None
         factors[name] = [min(1.0, rate / clock) for clock in clocks or [1.0] * len(evidence.runs)]
     return factors
-
-
-def _left(lost: float) -> float:
-    return max(_LEAST_LEFT, 1 - lost)
 
 
 def _shares(run: Mapping[str, float], evidence: Observations) -> dict[str, float]:
@@ -157,13 +143,8 @@ def _shares(run: Mapping[str, float], evidence: Observations) -> dict[str, float
 def _item(name: str, kind: str, detail: str, ratio: LogRatio | None) -> BudgetItem:
     if ratio is None:
         return BudgetItem(name, NOT_MEASURED, detail)
-    interval = ratio.interval(LEVEL)
-    low, high = _number(interval.low), _number(interval.high)
-    return BudgetItem(name, kind, detail, finite_exp(ratio.value) - 1, low, high, ratio.value)
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
+    relative, ends = finite_exp(ratio.value) - 1, ratio.interval(LEVEL).ends
+    return BudgetItem(name, kind, detail, relative, *ends, ratio.value)
 
 
 def what_next(
@@ -180,13 +161,14 @@ def what_next(
         return None
     unknown = [i.name for i in items if i.kind == NOT_MEASURED and i.name in commands]
     size, name = max(
-        ((_largest_loss(n, by_name), n) for n in unknown), key=itemgetter(0), default=(0, "")
+        ((_largest_loss(n, by_name), n) for n in unknown), key=itemgetter(0), default=(0.0, "")
     )
     if size > 0:
         return Next(name, f"not measured, may be up to {size:.1%}", commands[name])
-    widest = max(items[:-1], key=lambda item: item.width)
-    reason = f"the widest interval, {widest.width:.1%}; more runs narrow it"
-    return Next(widest.name, reason, commands[DIFFERENCE])
+    widths = (((i.high or 0.0) - (i.low or 0.0), i.name) for i in items[:-1])
+    width, name = max(widths, key=itemgetter(0))
+    reason = f"the widest interval, {width:.1%}; more runs narrow it"
+    return Next(name, reason, commands[DIFFERENCE])
 
 
 def _largest_loss(name: str, items: Mapping[str, BudgetItem]) -> float:

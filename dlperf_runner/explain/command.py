@@ -1,15 +1,32 @@
-"""The command `explain`: a budget of the difference between a campaign and a published number."""
+"""The command `explain`: a budget of the difference between a campaign and a published number, by
+what the campaign, its publication, a campaign of bandwidths and hunts state."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from functools import partial
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass
+from itertools import chain
+from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from statistics import fmean, median
+from typing import Annotated, Any
 
 import typer
 
-from ..core.errors import unknown_name
+from ..catalog.accelerators import memory_of, peak_of
+from ..catalog.published_numbers import PublishedNumber, load_published, load_reports, load_rule
+from ..catalog.validity import catalogued_rules
+from ..compare.conditions import Values, family, parse_stated, read_conditions
+from ..compare.published import compare_published, rates_by_estimator
+from ..compare.verdicts import NOT_COMPARABLE
+from ..core.case import Topology
+from ..core.errors import UserError, unknown_name
+from ..core.frame import records, throughput
+from ..core.identity import CaseKey, case_key, read_parameters, topology_text
+from ..core.lists import counted, grouped, shortened
+from ..core.units import BANDWIDTH, per_second
+from ..measure.validity import THROTTLE_BITS, of_busy
 from ..options import (
     AboutLogs,
     AsJson,
@@ -21,13 +38,19 @@ from ..options import (
     screen,
     states,
 )
-from ..report.numbers import percent
+from ..plan.choice import option_name
+from ..report.numbers import as_published, percent
 from ..report.tables import Column, span
-from ..report.terminal import PIPE, Screen, table, wrapped
-
-if TYPE_CHECKING:
-    from .budget import BudgetItem
-    from .measured import Budget
+from ..report.terminal import Screen, listed, titled, wrapped
+from ..results.load import Results, load_results
+from ..results.run_log import evidence_of
+from ..results.run_record import FoundRun
+from ..results.statement import with_conditions
+from ..stats.groups import rates_by_case, title
+from ..stats.ratios import LogRatio, published_ratio
+from ..stats.summary import BASELINE
+from . import budget
+from .budget import BudgetItem, Next, Observations, items_of, what_next
 
 ORDER = 165
 _Campaign = Annotated[Path, typer.Argument(help="A campaign, or logs.", metavar="CAMPAIGN")]
@@ -40,9 +63,25 @@ _Hunts = Annotated[
     list[Path] | None,
     option("--hunt", "A campaign of `doctor --hunt` on these nodes; may be repeated.", "DIR"),
 ]
+Row = Mapping[str, Any]
+Busses = Mapping[Topology, tuple[float | None, str]]
+ALL_REDUCE = "nccl-all-reduce"
+# The settings of a number that its smaller topologies share.
+_SAME = (
+    *("report", "workload_model", "precision", "batch_size_per_device", "conditions.accelerator"),
+    *("conditions.data", "conditions.xla", "conditions.compile", "conditions.recipe"),
+    "conditions.sequence_length",
+)
+# The columns that name conditions.
+_CONDITIONS = {
+    "factors": "different or unknown",
+    "noted": "different, need not be equal",
+    "unknown": "not stated by the publication",
+    "stated": "only stated, not in the logs",
+}
 
 
-@partial(states)
+@states
 def command(
     about: AboutLogs,
     campaign: _Campaign,
@@ -56,29 +95,23 @@ def command(
     may explain it, the rest, and what to measure next.
 
     Example: dlperf explain examples/logs --to mxnet-resnet50v1b"""
-    from ..catalog.published_numbers import load_reports
-    from ..compare.conditions import parse_stated
-    from ..results.load import catalogued, load_results
-    from ..results.statement import with_conditions
-    from .measured import budgets
-
     names = [report.name for report in load_reports()]
     if to not in names:
         raise unknown_name("publication", to, names, "--to")
     statements = about.statements()
-    load = partial(load_results, progress=reading_logs)
-    results = load(campaign, catalogued([campaign]), statements=statements)
-    busses = None if bandwidth is None else load(bandwidth, catalogued([bandwidth]))
-    hunts = [load(path, catalogued([path])) for path in hunt or ()]
-    problems = [p for each in (results, busses, *hunts) if each for p in each.problems]
+    results = load_results(campaign, statements=statements, progress=reading_logs)
+    busses = None if bandwidth is None else load_results(bandwidth, progress=reading_logs)
+    hunts = [load_results(path, progress=reading_logs) for path in hunt or ()]
+    loaded = (results, *filter(None, [busses]), *hunts)
+    problems = [problem for each in loaded for problem in each.problems]
     if not results.counted:
         exit_with(problems)
     stated = parse_stated(with_conditions(condition or [], statements, campaign))
-    explained = budgets(results, to, stated, busses, hunts)
+    explained = [*budgets(results, to, stated, busses, hunts)]
     if as_json:
-        print_json({"campaign": str(campaign), "budgets": [asdict(budget) for budget in explained]})
+        print_json({"campaign": str(campaign), "budgets": [asdict(each) for each in explained]})
     else:
-        print("\n\n".join(render(budget, screen()) for budget in explained))
+        print("\n\n".join(render(each, screen()) for each in explained))
     exit_with(problems)
 
 
@@ -88,24 +121,274 @@ _COLUMNS = (
 )
 
 
-def render(budget: Budget, screen: Screen = PIPE) -> str:
+def render(explained: Budget, screen: Screen) -> str:
     """A budget as a table, the conditions, and the measurement that comes next."""
-    heading = f"{budget.title}, and {budget.publication} ({budget.source})"
-    lines = [*wrapped(heading, screen.prose), ""]
+    heading = f"{explained.title}, and {explained.publication} ({explained.source})"
     rows = [
         (i.name, _difference(i), span(i.low, i.high, percent, " to "), i.detail)
-        for i in budget.items
+        for i in explained.items
     ]
-    lines += [*table(_COLUMNS, rows, screen).splitlines(), ""]
-    for name, text in budget.conditions.items():
-        lines += wrapped(f"- {name}: {text}", screen.prose, rest="  ")
-    if (after := budget.next) is None:
-        return "\n".join([*lines, "", "Next: nothing; this is not slower than published."])
+    conditions = (f"{name}: {text}" for name, text in explained.conditions.items())
+    lines = [*titled(heading, _COLUMNS, rows, screen), *listed(conditions, screen), ""]
+    if (after := explained.next) is None:
+        return "\n".join([*lines, "Next: nothing; this is not slower than published."])
     text = f"Next: {after.item} ({after.reason}):"
-    return "\n".join([*lines, "", *wrapped(text, screen.prose), f"    {after.command}"])
+    return "\n".join([*lines, *wrapped(text, screen.prose), f"    {after.command}"])
 
 
 def _difference(item: BudgetItem) -> str:
     if item.relative is None:
         return item.kind if item.low is None else ""
     return f"{'at most ' if item.kind == 'at most' else ''}{percent(item.relative)}"
+
+
+@dataclass(frozen=True)
+class Budget:
+    title: str
+    publication: str
+    source: str
+    items: Sequence[BudgetItem]
+    conditions: Mapping[str, str]
+    next: Next | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A case, its number, and the speed of its runs."""
+
+    row: Row
+    number: PublishedNumber
+    values: Sequence[float]
+
+    @property
+    def ratio(self) -> LogRatio:
+        number, repeats = self.number, self.number.conditions.repeats
+        return published_ratio(self.values, number.samples_per_second, number.runs, repeats)
+
+    def __str__(self) -> str:
+        published = as_published(self.number.samples_per_second)
+        runs = counted(len(self.values), "run")
+        return f"{self.row['mine']:,.2f} of {published} {self.row['unit']}, {runs}"
+
+    def has_setting_of(self, number: PublishedNumber) -> bool:
+        get = attrgetter(*_SAME)
+        return number.contradiction is None and get(number) == get(self.number)
+
+
+def budgets(
+    results: Results,
+    report: str,
+    stated: Values,
+    bandwidth: Results | None,
+    hunts: Sequence[Results] = (),
+) -> Iterator[Budget]:
+    """The budget of the largest topology of each table of cases. Raises UserError if no case has a
+    number in the report."""
+    rule = load_rule()
+    conditions = read_conditions(results.counted, results.models, rule, stated)
+    table = records(compare_published(results.frame, conditions, rule=rule, every=True))
+    compared = [*_compared(results, [row for row in table if row["report"] == report])]
+    if not compared:
+        raise _nothing_comparable(results, table, report)
+    for group in grouped(compared, lambda c: itemgetter(*BASELINE)(c.row)).values():
+        nearest = grouped(group, lambda c: case_key(c.row)).values()
+        case = max((numbers[0] for numbers in nearest), key=lambda c: c.number.topology.world_size)
+        row, smaller = case.row, [c for c in group if case.has_setting_of(c.number)]
+        commands = _commands(results, case)
+        if (conditions.get(case_key(row)) or {}).get("data") != "synthetic":
+            commands[budget.INPUT] = _run(case, case.number.topology, data="synthetic")
+        items = items_of(_evidence(results, case, smaller, bandwidth, [results, *hunts], commands))
+        texts = {name: row[column] for column, name in _CONDITIONS.items() if row[column]}
+        after = what_next(items, commands, rule.tolerance)
+        name = f"{title(row)}, {case.number.topology}"
+        yield Budget(name, row["publication"], row["published_source"], items, texts, after)
+
+
+def _compared(results: Results, rows: Iterable[Row]) -> Iterator[Compared]:
+    rates, by_estimator = rates_by_case(results.frame), rates_by_estimator(results.frame)
+    numbers = {
+        (n.report, str(n.topology), n.workload_model, n.samples_per_second, workload): n
+        for n in reversed(load_published())
+        for workload in n.workloads
+    }
+    for row in rows:
+        if row["unit"] == per_second(BANDWIDTH):
+            hint = f"`dlperf compare {shlex.quote(str(results.directory))}` judges it"
+            raise UserError("a bandwidth has no parts", where=str(results.directory), hint=hint)
+        key = case_key(row)
+        values = by_estimator[key][row["estimator"]] if row["by"] else rates[key].values
+        # A number of another unit is missing.
+        if row["published"] is not None and min(values) > 0:
+            number = (row["report"], topology_text(row), row["model"], row["published"])
+            yield Compared(row, numbers[*number, row["workload"]], values)
+
+
+def _nothing_comparable(results: Results, table: Sequence[Row], report: str) -> UserError:
+    """The error about a campaign of which the report has no case."""
+    of_report = (number for number in load_published() if number.report == report)
+    numbers = dict.fromkeys(f"{n.workload_model} on {n.topology}" for n in of_report)
+    cases = dict.fromkeys(f"{row['model']} on {topology_text(row)}" for row in table)
+    others = dict.fromkeys(row["report"] for row in table if row["published"] is not None)
+    problem, where = f"{report} has no number for a case of this campaign", str(results.directory)
+    expected, found = shortened([*numbers]), shortened([*cases]) or "no valid run"
+    hint = f"publications that have some: {', '.join(others)}" if others else None
+    return UserError(problem, where=where, expected=expected, found=found, hint=hint)
+
+
+def _evidence(
+    results: Results,
+    case: Compared,
+    group: Sequence[Compared],
+    bandwidth: Results | None,
+    hunts: Sequence[Results],
+    commands: dict[str, str],
+) -> Observations:
+    """The evidence of a case. Adds the commands that measure what it lacks."""
+    key, topology = case_key(case.row), case.number.topology
+    about = {budget.DIFFERENCE: str(case)}
+    smallest = min(group, key=lambda c: c.number.topology.world_size, default=case)
+    base = smallest if smallest.number.topology.world_size < topology.world_size else None
+    if base is not None:
+        about[budget.SMALLEST] = f"{base.number.topology}: {base}"
+        about[budget.SCALING] = f"per device, from {base.number.topology} to {topology}"
+    else:
+        published = (n.topology for n in load_published() if case.has_setting_of(n))
+        first = min(published, key=lambda each: each.world_size, default=topology)
+        about[budget.SCALING] = "the publication has no smaller topology"
+        if first.world_size < topology.world_size:
+            about[budget.SCALING] = f"the campaign has no runs on {first}"
+            commands[budget.SCALING] = _run(case, first)
+    of_case = [run for run in results.counted if run.case == key]
+    fractions, about[budget.CLOCKS] = _clocks(of_case)
+    on = {host for run in of_case for host in run.hosts}
+    no_bus = "" if bandwidth is None else f"--bandwidth has none on {topology}"
+    no_bus = no_bus if budget.BUS in commands else f"none is published on {topology}"
+    busses = {} if bandwidth is None else bus_bandwidths(bandwidth, on)
+    bus, about[budget.BUS] = busses.get(topology, (None, no_bus))
+    runs, ratio, size = (
+        _runs(results, key),
+        None if base is None else base.ratio,
+        topology.world_size,
+    )
+    devices = _of_devices(case, on, hunts, about, commands)
+    return Observations(size, case.ratio, ratio, runs, fractions, bus, devices, about)
+
+
+def _runs(results: Results, key: CaseKey) -> list[dict[str, float]]:
+    """The metrics of each valid run of a case."""
+    frame = results.frame[results.frame["valid"] & results.frame["value"].notna()]
+    of_case = frame[[results.runs[number].case == key for number in frame.index]]
+    of_runs = (run for _, run in of_case.groupby(level=0))
+    return [dict(zip(run["metric"], run["value"], strict=True)) for run in of_runs]
+
+
+def _clocks(runs: Sequence[FoundRun]) -> tuple[list[tuple[float, float]], str]:
+    """For each run the mean of its devices and the lowest, as fractions of the highest clock that
+    the driver states, while they were busy, and a sentence on all; nothing unless telemetry has
+    each device of each run."""
+    fractions: list[tuple[float, float]] = []
+    clocks: list[float] = []
+    capped: list[bool] = []
+    columns = ("sm_clock_mhz", "max_sm_clock_mhz", "throttle_reasons")
+    for run in runs:
+        samples, rules = evidence_of(run).samples, run.rules or catalogued_rules()
+        clock, highest, reasons = (of_busy(samples, rules, column) for column in columns)
+        devices = [name for name in clock if max(highest.get(name, [0])) > 0 < max(clock[name])]
+        if len(devices) < run.topology.world_size:
+            return [], ""
+        each = [[min(1.0, now / max(highest[d])) for now in clock[d]] for d in devices]
+        fractions.append((fmean(map(fmean, each)), min(map(fmean, each))))
+        clocks += chain(*each)
+        bits = chain(*(reasons.get(name, []) for name in devices))
+        capped += [bool(int(reason) & THROTTLE_BITS["sw_power_cap"]) for reason in bits]
+    text = f"below the highest clock in {fmean(each < 1 for each in clocks):.0%} of the busy time"
+    at_limit = f", at the power limit in {fmean(capped):.0%}" if len(capped) == len(clocks) else ""
+    return fractions, text + at_limit
+
+
+def bus_bandwidths(bandwidth: Results, nodes: Set[str] = frozenset()) -> Busses:
+    """The bus bandwidth of all-reduce as a fraction of the nearest published one, by topology: the
+    lower end of its interval, if it has one; None beside a number that is not comparable, or that
+    was measured on other nodes than these. Raises UserError if nothing is one."""
+    conditions = read_conditions(bandwidth.counted, bandwidth.models, load_rule())
+    table = records(compare_published(bandwidth.frame, conditions))
+    rows = [row for row in table if row["model"] == ALL_REDUCE]
+    if not rows:
+        wanted, where = f"runs of {ALL_REDUCE}", f"--bandwidth {bandwidth.directory}"
+        raise UserError("no run measured a bus bandwidth", where=where, expected=wanted)
+    busses: dict[Topology, tuple[float | None, str]] = {}
+    for row in (row for row in rows if row["ratio"] is not None):
+        published = f"{as_published(row['published'])} {row['unit']} ({row['publication']})"
+        about = f"{row['mine']:,.2f} of {published}"
+        ratio = row["ratio"] if row["ratio_low"] is None else row["ratio_low"]
+        if row["verdict"] == NOT_COMPARABLE:
+            ratio, about = None, f"{about}; not comparable: {row['factors']}"
+        on = {h for run in bandwidth.counted if run.case == case_key(row) for h in run.hosts}
+        if nodes and on and not nodes <= on:
+            ratio, about = None, f"{about}, on other nodes: {shortened(sorted(on))}"
+        busses[Topology(row["nodes"], row["gpus_per_node"])] = (ratio, about)
+    return busses
+
+
+def _of_devices(
+    case: Compared,
+    nodes: Set[str],
+    hunts: Iterable[Results],
+    about: dict[str, str],
+    commands: dict[str, str],
+) -> dict[str, float]:
+    """The rates of matrix products and copies in hunts on all of these nodes, as fractions of the
+    data sheet's, if the catalogue has that. Hunts multiply in bf16."""
+    product, fractions = case.row["accelerator"], {}
+    tables = ((throughput(each.frame), each.runs) for each in hunts)
+    rows = [
+        (row["model"], float(size), row["value"])
+        for table, runs in tables
+        for number, row in zip(table.index, records(table), strict=True)
+        if nodes <= {*runs[number].hosts} and family(row["accelerator"]) == family(product)
+        if (size := read_parameters(row["parameters"]).get("size"))
+    ]
+    # A product of matrices with n rows is 2 n**3 operations; a copy of n bytes moves 2 n.
+    for name, kind, peak, unit, power, scale in (
+        (budget.MATRIX, "compute", peak_of(product, "bf16"), "TFLOP/s", 3, 1e12),
+        (budget.MEMORY, "memory", memory_of(product), "GB/s", 1, 1e9),
+    ):
+        if peak is None:
+            continue
+        (highest, source), command = peak, f"dlperf doctor --hunt {kind}"
+        commands[name], about[name] = command, f"no --hunt has {kind} on these nodes, {product}"
+        of_kind = (row for row in rows if row[0] == f"nodes-{kind}")
+        if rates := [value * 2 * size**power / scale for _, size, value in of_kind]:
+            fractions[name] = min(1.0, median(rates) / highest)
+            about[name] = f"{median(rates):,.4g} of {highest:,g} {unit} ({source})"
+    return fractions
+
+
+def _commands(results: Results, case: Compared) -> dict[str, str]:
+    """The commands that measure an item again, or in another way; that of the bus only if its
+    bandwidth is published."""
+    row, topology = case.row, case.number.topology
+    commands = {
+        budget.DIFFERENCE: _run(case, topology, repeats=max(5, 2 * len(case.values))),
+        budget.CLOCKS: _run(case, topology),
+    }
+    bus = (topology, ALL_REDUCE, family(row["accelerator"]))
+    published = ((n, family(n.conditions.accelerator)) for n in load_published())
+    if any((n.topology, n.workload_model, product) == bus for n, product in published):
+        on = f"--nodes {topology.nodes} --gpus-per-node {topology.gpus_per_node}"
+        commands[budget.BUS] = f"dlperf run --model {ALL_REDUCE} {on}"
+    workloads = (m.workload for m in results.models if m.workload.name == row["workload"])
+    if row["source"] != "builtin" and any(w.sources.builtin for w in workloads):
+        # This project's own programs print them.
+        parts = _run(case, topology, source="builtin")
+        commands |= {budget.WAITING: parts, budget.COMMUNICATION: parts}
+    return commands
+
+
+def _run(case: Compared, topology: Topology, **further: object) -> str:
+    """The command that runs a case on a topology."""
+    names = ("workload", "model", "precision", "batch_size_per_device", "source")
+    options = {name.removesuffix("_per_device"): case.row[name] for name in names}
+    options |= {"nodes": topology.nodes, "gpus_per_node": topology.gpus_per_node, "repeats": 5}
+    texts = {option_name(name): value for name, value in {**options, **further}.items() if value}
+    return " ".join(["dlperf run", *(f"{k} {shlex.quote(str(v))}" for k, v in texts.items())])

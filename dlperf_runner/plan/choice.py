@@ -298,15 +298,12 @@ def _parameters(texts: Iterable[str]) -> dict[str, str]:
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%", re.ASCII)
 
 
-def fraction(text: str, where: str) -> float:
-    """The percentage as a fraction: 0.03 for `3%`. Raises UserError unless it is below 100 %."""
+def fraction(text: str, where: str, *, above_0: bool = False) -> float:
+    """The percentage as a fraction: 0.03 for `3%`. Raises UserError unless it is below 100 %, and
+    above 0 % if it must be."""
     match = _PERCENT.fullmatch(text.strip())
     value = float(match[1]) / 100 if match else 1.0
-    if not value < 1:
-        raise UserError(
-            "invalid percentage",
-            where=where,
-            expected="a percentage below 100, like 3%",
-            found=text,
-        )
+    if not value < 1 or (above_0 and not value):
+        expected = f"a percentage{' above 0 and' if above_0 else ''} below 100, like 3%"
+        raise UserError("invalid percentage", where=where, expected=expected, found=text)
     return value

@@ -61,10 +61,10 @@ class Repository:
     def files(self, directories: Sequence[str]) -> list[File]:
         """All files in the directories. Reads only their objects, because a partial clone may lack
         others."""
-        listing = _git(self.path, "ls-tree", "-rz", "--full-tree", self.commit, "--", *directories)
+        listing = git(self.path, "ls-tree", "-rz", "--full-tree", self.commit, "--", *directories)
         if listing.returncode != 0:
             raise UserError(
-                f"git cannot read {self.name} at {self.commit[:12]}: {_reason(listing.stderr)}",
+                f"git cannot read {self.name} at {self.commit[:12]}: {reason_of(listing.stderr)}",
                 where=str(self.path),
             )
         entries = []
@@ -87,7 +87,7 @@ class Repository:
 
     def _contents(self, entries: Sequence[tuple[str, str, str]]) -> list[bytes]:
         names = "".join(f"{name}\n" for _, _, name in entries).encode()
-        batch = _git(self.path, "cat-file", "--batch", stdin=names)
+        batch = git(self.path, "cat-file", "--batch", stdin=names)
         stream, contents = io.BytesIO(batch.stdout), []
         for path, _, name in entries:
             header = stream.readline().split()
@@ -96,7 +96,7 @@ class Repository:
                     f"the copy of {self.name} lacks {path} at {self.commit[:12]}",
                     where=str(self.path),
                     expected=f"the object {name}",
-                    found=_reason(batch.stderr) or "a partial clone",
+                    found=reason_of(batch.stderr) or "a partial clone",
                     hint="create the mirror with a full `git clone --mirror`",
                 )
             contents.append(stream.read(int(header[2])))
@@ -143,15 +143,15 @@ def _fetched(source: UpstreamSource, url: str, cache: Path) -> Path:
         (*fetch, "--filter=blob:none", "origin", source.commit),
     )
     for step in steps:
-        done = _git(path, *step)
+        done = git(path, *step)
         if done.returncode != 0:
             break
     if done.returncode != 0 and step[0] == "fetch":
         # Some servers do not support fetching a single commit or a filter. Fetch all refs instead.
-        done = _git(path, "fetch", "--quiet", "origin", "+refs/*:refs/*")
+        done = git(path, "fetch", "--quiet", "origin", "+refs/*:refs/*")
     if done.returncode != 0 or not _has_commit(path, source.commit):
         raise UserError(
-            f"git cannot fetch {source.repository}: {_reason(done.stderr) or 'commit not found'}",
+            f"git cannot fetch {source.repository}: {reason_of(done.stderr) or 'commit not found'}",
             where=url,
             expected=f"the commit {source.commit}",
             hint="at an air-gapped site, set a directory of git mirrors: --mirror DIR, "
@@ -161,10 +161,10 @@ def _fetched(source: UpstreamSource, url: str, cache: Path) -> Path:
 
 
 def _has_commit(path: Path, commit: str) -> bool:
-    return _git(path, "cat-file", "-e", f"{commit}^{{commit}}").returncode == 0
+    return git(path, "cat-file", "-e", f"{commit}^{{commit}}").returncode == 0
 
 
-def _git(path: Path, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def git(path: Path, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run git on a repository. It never asks for a password. Repositories of other users, such as
     shared mirrors, are safe: it reads only objects and runs no hooks and no configured commands."""
     environment = {
@@ -181,7 +181,7 @@ def _git(path: Path, *arguments: str, stdin: bytes = b"") -> subprocess.Complete
         raise UserError("git is not installed", hint="apt-get install git") from None
 
 
-def _reason(stderr: bytes) -> str:
+def reason_of(stderr: bytes) -> str:
     """The line of git's output with the cause: the first fatal line, or else the last line."""
     lines = stderr.decode(errors="replace").strip().splitlines()
     return next((line for line in lines if line.startswith("fatal:")), lines[-1] if lines else "")

@@ -6,6 +6,7 @@ import json
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
@@ -87,6 +88,7 @@ class FoundRun:
     rules: ValidityRules | None = None
     on_gpu: bool = False  # according to the plan
     by_pmix: bool = False  # Slurm's PMIx started the processes of MPI, not mpirun
+    started: float | None = None  # seconds since the epoch, as recorded
     files: frozenset[str] | None = None  # names of the files beside run.json that count; None: all
 
     def has(self, name: str) -> bool:
@@ -190,7 +192,16 @@ def planned_run(path: Path, models: Sequence[Model]) -> FoundRun:
         other_processes=_other_processes(outcome),
         unsampled=_unsampled(outcome),
         by_pmix=outcome.get("mpi") == "pmix",
+        started=_started(outcome),
     )
+
+
+def _started(outcome: Mapping[str, Any]) -> float | None:
+    try:
+        moment = datetime.fromisoformat(outcome["started"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
 
 
 def _why_not(outcome: Mapping[str, Any]) -> str | None:

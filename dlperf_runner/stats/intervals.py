@@ -37,6 +37,11 @@ class ConfidenceInterval:
     high: float
     coverage: float
 
+    @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """`low` and `high`; None if they are unknown."""
+        return (None, None) if math.isnan(self.low) else (self.low, self.high)
+
 
 UNKNOWN = ConfidenceInterval(math.nan, math.nan, math.nan)
 

@@ -87,8 +87,7 @@ def judged(
             break
     if interval.low == interval.high:
         why = f"{counted(made, what)} give the same to the last digit: no scatter is known"
-    low, high = (None if math.isnan(end) else end for end in (interval.low, interval.high))
-    return Look(verdict, low, high, made, why)
+    return Look(verdict, *interval.ends, made, why)
 
 
 def look_sizes(pilot: int, planned: int) -> tuple[int, ...]:
@@ -100,36 +99,31 @@ def pooled_deviation(samples: Sequence[Sequence[float]]) -> float:
     """The upper bound of the standard deviation of the logarithms within the samples."""
     from scipy.special import chdtri
 
-    freedom = sum(len(sample) - 1 for sample in samples)
-    squares = sum(
-        variance([math.log(v) for v in sample]) * (len(sample) - 1)
-        for sample in samples
-        if len(sample) > 1
-    )
+    logs = [[math.log(value) for value in sample] for sample in samples if len(sample) > 1]
+    freedom = sum(len(sample) - 1 for sample in logs)
+    squares = sum(variance(sample) * (len(sample) - 1) for sample in logs)
     return math.sqrt(squares / float(chdtri(freedom, CAUTION))) if freedom else math.nan
 
 
-@dataclass(frozen=True)
-class Promise:
-    """The power of the planned runs: a good unit passes with `good_passes`, and one that is
-    `slow` (0.07 for 7 %) fails with `slow_fails`."""
-
-    good_passes: float
-    slow: float
-    slow_fails: float
-
-
 def planned_runs(
-    gate: Gate, promise: Promise, deviation: float, *, by_reference: bool, least: int
+    gate: Gate,
+    deviation: float,
+    *,
+    good_passes: float,
+    slow: float,
+    slow_fails: float,
+    by_reference: bool,
+    least: int,
 ) -> int | None:
-    """The runs of each unit with which the gate keeps the promise; None if more than MOST_RUNS. The
-    power is that of Student's interval, by the noncentral t distribution: exact for a number; for a
-    reference, that of Welch's interval of samples that scatter alike, with a degree of freedom
-    less, as `relative_difference` has it."""
+    """The runs of each unit with which a good one passes with `good_passes`, and one that is `slow`
+    (0.07 for 7 %) fails with `slow_fails`; None if more than MOST_RUNS. The power is that of
+    Student's interval, by the noncentral t distribution: exact for a number; for a reference, that
+    of Welch's interval of samples that scatter alike, with a degree of freedom less, as
+    `relative_difference` has it."""
     from scipy.special import nctdtr
 
     to_margin = -math.log(1 - gate.margin)
-    far, near = to_margin, -math.log(1 - promise.slow) - to_margin
+    far, near = to_margin, -math.log(1 - slow) - to_margin
 
     def power(distance: float, size: int) -> float:
         freedom = 2 * size - 3 if by_reference else size - 1
@@ -137,10 +131,9 @@ def planned_runs(
         bound = student(freedom, 1 - 2 * gate.error)
         return float(nctdtr(freedom, -distance / error, -bound)) if error else 1.0
 
-    def keeps(size: int) -> bool:
-        return power(far, size) >= promise.good_passes and power(near, size) >= promise.slow_fails
-
-    return next((n for n in range(max(least, LEAST_RUNS), MOST_RUNS + 1) if keeps(n)), None)
+    sizes = range(max(least, LEAST_RUNS), MOST_RUNS + 1)
+    keeping = (n for n in sizes if power(far, n) >= good_passes and power(near, n) >= slow_fails)
+    return next(keeping, None)
 
 
 # Nobody makes more than this to decide one case; the estimate would not hold so long either.

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,10 @@ def end(campaign: Path, run: dict[str, Any], rate: float) -> None:
     (place / "telemetry-node1.csv").write_text("time,memory\n1.0,512\n")
     digest = hashlib.sha256((place / run["log_name"]).read_bytes()).hexdigest()
     hosts = {"node1": {"hostname": "node1"}}
-    set_outcome(campaign, run, status="done", exit_status=0, log_sha256=digest, hosts=hosts)
+    began = {"started": datetime.now(UTC).isoformat()}
+    set_outcome(
+        campaign, run, status="done", exit_status=0, log_sha256=digest, hosts=hosts, **began
+    )
     seal_run(campaign, run["id"])
 
 

@@ -97,15 +97,18 @@ def test_no_difference_needs_an_interval_within_the_tolerance(
 
 def test_campaigns_are_judged_in_pairs(tmp_path: Path) -> None:
     drift = [100 - n for n in range(8)]
-    sides = [side_of(tmp_path / str(f), [round(f * v, 2) for v in drift]) for f in (1.0, 0.99)]
+    sides = [
+        side_of(tmp_path / str(f), [round(f * v, 2) for v in drift], second=f < 1)
+        for f in (1.0, 0.99)
+    ]
     document = call("ab", *sides, "--json").document
     # compare, which knows no pairs, cannot tell 1 % in a drift of 7 %.
     assert (document["verdict"], document["judged_pairs"]) == ("slower", 4)
 
 
-def side_of(folder: Path, rates: Sequence[float], **changes: object) -> Path:
-    """A campaign on node1."""
-    return campaigns(folder, {"node1": rates}, **changes)["node1"]
+def side_of(folder: Path, rates: Sequence[float], *, second: bool) -> Path:
+    """A campaign on node1: side A, or the second."""
+    return campaigns(folder, {"node1": rates}, second=second)["node1"]
 
 
 def damaged(a: Path, b: Path) -> None:
@@ -131,6 +134,12 @@ def without_records(a: Path, b: Path) -> None:
         log.rename(record.parents[3] / log.name)
 
 
+def without_starts(a: Path, b: Path) -> None:
+    """Whether these runs took turns is unknown."""
+    for record in [*a.rglob("run.json"), *b.rglob("r3/run.json")]:
+        record.write_text(record.read_text().replace('"started"', '"began"'))
+
+
 def always_first(a: Path, b: Path) -> None:
     for second, side in enumerate((a, b)):
         for record in side.rglob("run.json"):
@@ -154,6 +163,7 @@ def changed_after_the_record(a: Path, b: Path) -> None:
         (failed, 1, "failed: "),
         (on_other_nodes, 2, "the runs r1 were on different nodes, so they are no pair"),
         (without_records, 2, "nothing records when these runs began"),
+        (without_starts, 2, "nothing records when these runs began"),
         (always_first, 2, "the sides did not take turns to be first"),
         (changed_after_the_record, 2, ".log: changed since manifest.jsonl"),
     ],
@@ -161,7 +171,7 @@ def changed_after_the_record(a: Path, b: Path) -> None:
 def test_a_verdict_on_other_than_pairs_is_not_silent(
     tmp_path: Path, tamper: Callable[[Path, Path], None], status: int, message: str
 ) -> None:
-    sides = [side_of(tmp_path / str(n), speeds(100 - 5 * n, 8, n)) for n in (0, 1)]
+    sides = [side_of(tmp_path / str(n), speeds(100 - 5 * n, 8, n), second=n > 0) for n in (0, 1)]
     output("ab", *sides)
     tamper(*sides)
     assert message in output("ab", *sides, status=status)
@@ -169,7 +179,7 @@ def test_a_verdict_on_other_than_pairs_is_not_silent(
 
 def test_equal_rates_to_the_last_digit_decide_nothing(tmp_path: Path) -> None:
     """Their scatter is unknown: the log may print few digits, or be a copy with another name."""
-    sides = [side_of(tmp_path / str(n), [100.0 - n] * 4) for n in (0, 1)]
+    sides = [side_of(tmp_path / str(n), [100.0 - n] * 4, second=n > 0) for n in (0, 1)]
     document = call("ab", *sides, "--json", status=1).document
     assert document["why"] == "4 pairs give the same to the last digit: no scatter is known"
 
@@ -206,7 +216,7 @@ def test_a_folder_with_other_versions_is_not_gone_on_with(tmp_path: Path, made: 
 
 
 def test_too_few_pairs(tmp_path: Path) -> None:
-    sides = [side_of(tmp_path / str(n), speeds(100, n, n)) for n in (3, 2)]
+    sides = [side_of(tmp_path / str(n), speeds(100, n, n), second=n < 3) for n in (3, 2)]
     document = call("ab", *sides, "--json", status=1).document
     assert document["why"] == "2 pairs; the next look is at 4"
 

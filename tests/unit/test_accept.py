@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from accepted import SUITE, campaigns, speeds
+from accepted import SUITE, campaigns, speeds, started
 from command_line import call, output
 from make_logs import gluoncv, write
 from plan_examples import gpu_nodes, lab_nodes
@@ -141,6 +141,35 @@ def test_logs_without_records_are_in_a_directory_of_their_part(suite: Path, tmp_
             write(tmp_path / name, gluoncv(speed, world=1))
     document = call("accept", suite, "--results", tmp_path / "logs", "--json", status=0).document
     assert verdicts(document) == dict.fromkeys(("node1", "node2", "node3"), "passed")
+
+
+def test_the_looks_go_by_the_start_of_runs(suite: Path, tmp_path: Path) -> None:
+    """The names of these runs do not have the order in which they were made: node3 was slow at
+    first, and is judged by its first five."""
+    suite.write_text(SUITE.replace("items", "looks: [5, 10]\nitems"))
+    runs = {f"node{n}": speeds(100, 10, n, 0.002) for n in (1, 2)}
+    runs["node3"] = [*speeds(100, 5, 3, 0.002), *speeds(93, 5, 4, 0.002)]
+    campaigns(tmp_path / "results", runs)
+    arguments = ("accept", suite, "--results", tmp_path / "results")
+    assert verdicts(call(*arguments, "--json", status=0).document)["node3"] == "passed"
+    records = sorted((tmp_path / "results/node3").rglob("run.json"))
+    for record in records:
+        document = json.loads(record.read_text())
+        document["outcome"]["started"] = started((document["repeat"] + 4) % 10)
+        record.write_text(json.dumps(document))
+    document = call(*arguments, "--json", status=1).document
+    slow = document["parts"][2]
+    assert (slow["verdict"], slow["judged_runs"], slow["without_start"]) == ("failed", 5, 0)
+    repeats = [int(re.search(r"_(\d+)\.log", log["log"])[1]) for log in slow["logs"]]  # type: ignore[index]
+    assert repeats == [6, 7, 8, 9, 10, 1, 2, 3, 4, 5]
+    # Without the start of one run, nothing is known of the order: this is said wherever it is read.
+    records[0].write_text(records[0].read_text().replace('"started"', '"began"'))
+    page = tmp_path / "page"
+    printed = output(*arguments, "--page", page, status=0)
+    remark = "node3: 1 run without a recorded start, so the looks go by the names of logs."
+    assert remark in printed
+    assert remark in (page / "acceptance.html").read_text()
+    assert json.loads((page / "acceptance.json").read_text())["parts"][2]["without_start"] == 1
 
 
 def test_runs_of_jobs_are_on_the_nodes_that_the_scheduler_chose(

@@ -14,9 +14,10 @@ from judged_runs import HEADER, START
 from make_logs import campaign_run, dllogger_pytorch, gluoncv, write
 from nccl_logs import bandwidth_run, nccl_tests
 
+from dlperf_runner.catalog.accelerators import memory_of
 from dlperf_runner.core.frame import ALONE_LONGEST, ALONE_MEAN, INPUT_SHARE
 from dlperf_runner.explain.budget import BudgetItem, Observations, items_of, losses, what_next
-from dlperf_runner.explain.measured import bus_bandwidths
+from dlperf_runner.explain.command import bus_bandwidths
 from dlperf_runner.results.load import load_results
 from dlperf_runner.stats.ratios import LogRatio, published_interval, published_ratio, total, without
 
@@ -425,3 +426,10 @@ def test_how_often_the_intervals_are_right(size: int, repeats: int) -> None:
                 low, high = ends[item.name]
                 right[item.name] += item.low <= low and high <= item.high
     assert min(right.values()) >= 0.92 * 400
+
+
+@pytest.mark.parametrize(("product", "gbps"), [("B300 SXM6 AC", 7750), ("GB200", 8000)])
+def test_a_memory_bandwidth_names_the_data_sheet(product: str, gbps: float) -> None:
+    highest, source = memory_of(product) or (0.0, "")
+    assert highest == gbps
+    assert "data sheet" in source
