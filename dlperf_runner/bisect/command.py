@@ -115,8 +115,8 @@ def _commits(text: str, repository: Path) -> list[str]:
 def _git(repository: Path, *arguments: str) -> list[str]:
     done = git(repository, *arguments)
     if done.returncode != 0:
-        found = reason_of(done.stderr)
-        raise UserError("git cannot list the commits", where=str(repository), found=found)
+        problem, reason = "git cannot list the commits", reason_of(done.stderr)
+        raise UserError(problem, where=str(repository), found=reason)
     return done.stdout.decode().split()
 
 

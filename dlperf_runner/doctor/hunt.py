@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -49,9 +49,8 @@ _HINTS = {
     "collective": "look at its ports and their rates (ibstat), cables, the switch port and NVLink",
     "link": "look at the cables and switches between these nodes, and at their routes",
 }
-_BY_ITSELF = " by itself: --limit; on Slurm --nodelist"
+_BY_ITSELF = "by itself: --limit; on Slurm --nodelist"
 _MARK = "dlperf-nodes: "
-Execute = Callable[[Path, Execution], list[str]]
 
 
 @dataclass(frozen=True)
@@ -76,33 +75,31 @@ class Hunt:
         return list(dict.fromkeys(member.name.split()[0] for member in slow))
 
 
+@dataclass
 class NodeCampaign:
     """A campaign of the workload that compares nodes; each run is a revision of its plan. With
     `settings`, a scheduler runs it, and chooses the nodes whose `names` are known after a run."""
 
-    def __init__(
-        self,
-        operation: str,
-        nodes: Sequence[Node],
-        place: Execution,
-        settings: SchedulerSettings | None = None,
-        directory: Path | None = None,
-        execute: Execute = execute_campaign,
-    ) -> None:
-        self.operation, self.nodes, self.place, self.settings = operation, nodes, place, settings
-        self.execute, self.say = execute, place.say
-        self.directory = (directory or campaigns.new_directory()).resolve()
-        self.devices = nodes[0].devices_per_node
-        if others := [node.name for node in nodes if node.devices_per_node != self.devices]:
-            problem = "nodes with different numbers of devices are not compared"
-            expected, hint = f"{self.devices}, as {nodes[0].name}", "hunt in each kind of node"
-            raise UserError(
-                problem, where=", ".join(others), expected=expected, hint=f"{hint}{_BY_ITSELF}"
-            )
-        self.names = [node.name for node in nodes]
-        self.done, self.unit = 0, ""
+    operation: str
+    nodes: Sequence[Node]
+    place: Execution
+    settings: SchedulerSettings | None = None
+    directory: Path = field(default_factory=campaigns.new_directory)
+    execute: Callable[[Path, Execution], list[str]] = execute_campaign
+    done: int = 0  # runs
+    unit: str = ""  # of the speeds
 
-    def lines(self, rounds: str = "1", steps: int = 1) -> list[dict[str, Any]]:
+    def __post_init__(self) -> None:
+        self.directory = self.directory.resolve()
+        self.names = [node.name for node in self.nodes]
+        self.devices = self.nodes[0].devices_per_node
+        if others := [n.name for n in self.nodes if n.devices_per_node != self.devices]:
+            problem = "nodes with different numbers of devices are not compared"
+            expected, where = f"{self.devices}, as {self.names[0]}", ", ".join(others)
+            hint = f"hunt in each kind of node {_BY_ITSELF}"
+            raise UserError(problem, where=where, expected=expected, hint=hint)
+
+    def lines(self, rounds: str = "1", steps: int = 1) -> list[Any]:
         """The documents that the program prints in a run of these rounds, so many, on all nodes."""
         catalog = load_catalog()
         size, iterations = STEPS[self.operation][catalog.stack_of(self.nodes[0]).accelerator]
@@ -117,13 +114,15 @@ class NodeCampaign:
             campaigns.create_campaign(self.directory, choice, self.nodes, [run])
             if self.settings:
                 job_files.record(self.directory, self.settings)
-            self.say(f"{self.operation} on {counted(len(self.nodes), 'node')}: {self.directory}")
+            self.place.say(
+                f"{self.operation} on {counted(len(self.nodes), 'node')}: {self.directory}"
+            )
         else:
             why = {run.case: "the rounds before do not decide"}
             campaigns.add_revision(self.directory, [asdict(run)], why)
         return self._read(run, self.execute(self.directory, self.place))
 
-    def _read(self, run: Run, problems: Sequence[str]) -> list[dict[str, Any]]:
+    def _read(self, run: Run, problems: Sequence[str]) -> list[Any]:
         record = campaigns.read_record(self.directory, asdict(run))
         log = campaigns.run_directory(self.directory, record) / str(record["log_name"])
         if not campaigns.is_done(self.directory, record):
@@ -135,28 +134,23 @@ class NodeCampaign:
         on_gpus = [host for host in facts if facts[host].get("gpus")]
         products = grouped(on_gpus, lambda host: tuple(sorted({*facts[host]["gpus"]})))
         if self.operation != "same" and len(products) > 1:
-            found = "; ".join(
-                f"{', '.join(gpus)} on {', '.join(on)}" for gpus, on in products.items()
-            )
-            hint = f"hunt in each product{_BY_ITSELF}"
-            problem = "nodes with different products are not compared"
-            raise UserError(problem, where=str(log), found=found, hint=hint)
-        texts = (line.partition(_MARK)[2] for line in read_text(stored(log)).splitlines())
+            kinds = (f"{', '.join(gpus)} on {', '.join(on)}" for gpus, on in products.items())
+            found = "; ".join(kinds)
+            problem, hint = "nodes with different products", f"hunt in each product {_BY_ITSELF}"
+            raise UserError(f"{problem} are not compared", where=str(log), found=found, hint=hint)
+        lines = (line.partition(_MARK)[2] for line in read_text(stored(log)).splitlines())
         try:
-            documents = [json.loads(text) for text in texts if text]
-            if not documents or not all(isinstance(document, dict) for document in documents):
-                raise ValueError("no lines of the program")
+            # A log without such lines is invalid, as an empty text is.
+            return [json.loads(text) for text in [*filter(None, lines)] or [""]]
         except ValueError as error:
-            expected = f"lines of JSON behind {_MARK.strip()!r}"
-            problem = "invalid log"
+            problem, expected = "invalid log", f"lines of JSON behind {_MARK.strip()!r}"
             raise UserError(problem, where=str(log), expected=expected, found=str(error)) from None
-        return documents
 
     def measured(self, rounds: str, count: int) -> list[Round]:
         """The speeds in so many rounds."""
         return [self._speeds(line) for line in self.lines(rounds, count)]
 
-    def _speeds(self, line: Mapping[str, Any]) -> Round:
+    def _speeds(self, line: Any) -> Round:
         is_paired = self.operation == "collective"
         name = self.names.__getitem__ if is_paired else self.member
         try:
@@ -164,10 +158,8 @@ class NodeCampaign:
             values = {tuple(map(name, places)): float(value) for places, value in line["values"]}
             if not all(0 < value < math.inf for value in values.values()):
                 raise ValueError("a speed that is not above 0 and finite")
-            expected = (
-                {*self.names} if is_paired else {*map(name, range(len(self.names) * self.devices))}
-            )
-            missing = expected.difference(*values)
+            count = len(self.names) * (1 if is_paired else self.devices)
+            missing = {*map(name, range(count))}.difference(*values)
             if missing and not (is_paired and len(self.names) % 2):  # one node has no partner
                 raise ValueError(f"no speed of {', '.join(sorted(missing))}")
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -197,17 +189,16 @@ def hunt_slow(campaign: NodeCampaign, slower: float, most: int = MOST_ROUNDS) ->
     """The verdict on the nodes or devices after as many rounds as decide it; then, of collectives,
     that on links that look slow, after rounds that measure these again."""
     kind, nodes = campaign.operation, len(campaign.nodes)
-    is_paired = kind == "collective"
+    is_paired, where = kind == "collective", f"--hunt {kind}"
     if is_paired and nodes < LEAST_PAIRED:
-        raise UserError(
+        problem, expected = (
             "too few nodes to compare pairs of them",
-            where="--hunt collective",
-            expected=f"at least {LEAST_PAIRED} nodes",
-            found=str(nodes),
-            hint="dlperf doctor --bandwidth measures fewer",
+            f"at least {LEAST_PAIRED} nodes",
         )
+        hint = "dlperf doctor --bandwidth measures fewer"
+        raise UserError(problem, where=where, expected=expected, found=str(nodes), hint=hint)
     if nodes * campaign.devices < 2:
-        raise UserError("one device has nothing to compare with", where=f"--hunt {kind}")
+        raise UserError("one device has nothing to compare with", where=where)
     rounds: list[Round] = []
     while True:
         # Few nodes need more to decide anything.
@@ -217,10 +208,10 @@ def hunt_slow(campaign: NodeCampaign, slower: float, most: int = MOST_ROUNDS) ->
         hunt = campaign.verdict(kind, slower, rounds)
         if hunt.is_decided or len(rounds) >= most:
             break
-        campaign.say(f"{len(rounds)} rounds do not decide: measuring again")
+        campaign.place.say(f"{len(rounds)} rounds do not decide: measuring again")
     yield hunt
     if is_paired and hunt.is_decided and (numbers := suspected(rounds, hunt)):
-        campaign.say(f"links look slow: measuring {counted(len(numbers), 'round')} again")
+        campaign.place.say(f"links look slow: measuring {counted(len(numbers), 'round')} again")
         # Ten measurements of each that are new.
         again = [pairs for n in numbers for pairs in rounds_from(nodes, n, 1) * 10]
         links = map(_as_links, campaign.measured(as_text(again), len(again)))
@@ -270,9 +261,9 @@ def hunt_findings(result: Hunt) -> Iterator[Finding]:
     else:
         hint = "end other work on the nodes and hunt again, look for more (--slower 10%), or name"
         hint += " more nodes"
-        any_ = "any" if size is None or size >= 1 else f"only what is {100 * size:.1f} % slower"
         text = f"the noise does not allow to find any, {rest}"
-        text = text if any_ == "any" else f"the noise allows to find {any_}, {rest}"
+        if size is not None and size < 1:
+            text = f"the noise allows to find only what is {100 * size:.1f} % slower, {rest}"
     yield Finding("", check, status, expected, text, hint)
 
 
@@ -286,10 +277,8 @@ def document_of(result: Hunt) -> Mapping[str, Any]:
 
 
 SHOWN = 10
-_COLUMNS = (
-    *(Column("slowest"), Column("of the others", True), Column("rounds", True)),
-    *(Column("p", True), Column("verdict")),
-)
+_NUMBERS = (Column(name, True) for name in ("of the others", "rounds", "p"))
+_COLUMNS = (Column("slowest"), *_NUMBERS, Column("verdict"))
 
 
 def render_hunts(hunts: Sequence[Hunt], screen: Screen) -> str:

@@ -77,14 +77,9 @@ def same_findings(devices: Sequence[Bits]) -> Iterator[Finding]:
             texts = (f"{bits} on {', '.join(d.device for d in on)}" for bits, on in groups.items())
             yield Finding("", CHECK, "failed", expected, "; ".join(texts), _HINT)
         else:
-            for each in equals:
-                if (each.losses, each.parameters) != usual:
-                    yield _lonely(each, usual[0], number, expected)
-
-
-def _lonely(device: Bits, losses: Sequence[str], number: int, expected: str) -> Finding:
-    pairs = enumerate(zip(device.losses, losses, strict=False), 1)
-    step = next((n for n, (loss, usual) in pairs if loss != usual), None)
-    where = f"from step {step} on" if step else "in the parameters alone"
-    text = f"{device.device} differs from {counted(number, 'device')} {where}"
-    return Finding(device.device.split()[0], CHECK, "failed", expected, text, _HINT)
+            for each in (d for d in equals if (d.losses, d.parameters) != usual):
+                pairs = enumerate(zip(each.losses, usual[0], strict=False), 1)
+                step = next((n for n, (loss, other) in pairs if loss != other), None)
+                where = f"from step {step} on" if step else "in the parameters alone"
+                text = f"{each.device} differs from {counted(number, 'device')} {where}"
+                yield Finding(each.device.split()[0], CHECK, "failed", expected, text, _HINT)

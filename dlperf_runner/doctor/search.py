@@ -135,7 +135,10 @@ def _test(rounds: Sequence[Round], permutations: int) -> tuple[dict[str, float],
     by_chance, actual, counts = (
         np.zeros(shape) for shape in ((permutations, len(names)), *[len(names)] * 2)
     )
-    for values, logs in zip(rounds, _centred(rounds), strict=True):
+    ratios = [over_others(values) for values in rounds]
+    limit = CLIP * _ROBUST * float(np.median(np.abs(np.concatenate(ratios)))) or math.inf
+    for values, ratio in zip(rounds, ratios, strict=True):
+        logs = np.clip(ratio, -limit, limit)
         place = {name: index for index, group in enumerate(values) for name in group}
         # The group of each member; of one without a group, the last, whose value is 0.
         groups = np.array([place.get(name, -1) for name in names])
@@ -148,10 +151,10 @@ def _test(rounds: Sequence[Round], permutations: int) -> tuple[dict[str, float],
     # How often the smallest is as small by chance; at last, as its own smallest value.
     ranks = np.searchsorted(lows, np.append(actual / counts, lows[0]) + 1e-12, side="right")
     *p_values, decidable = ((1 + ranks) / (permutations + 1)).tolist()
-    limit = float(np.quantile(lows, ALPHA, method="lower"))
-    detectable = 1 - math.exp(limit - _POWER * math.sqrt((by_chance**2).mean()))
+    bound = float(np.quantile(lows, ALPHA, method="lower"))
+    detectable = 1 - math.exp(bound - _POWER * math.sqrt((by_chance**2).mean()))
     # Members that always take the smallest value by chance could not be told from a slow one.
-    if decidable > ALPHA and math.isclose(lows[0], limit):
+    if decidable > ALPHA and math.isclose(lows[0], bound):
         detectable = 1.0
     return dict(zip(names, p_values, strict=True)), detectable
 
@@ -169,12 +172,3 @@ def over_others(values: Round) -> np.ndarray[Any, Any]:
     # Without a value, those behind it move on by one place.
     middle = ordered[low + (rank <= low)] + ordered[high + (rank <= high)]
     return np.asarray(logs - middle / 2)
-
-
-def _centred(rounds: Sequence[Round]) -> list[np.ndarray[Any, Any]]:
-    """The logarithms of `over_others` of each round, clipped."""
-    import numpy as np
-
-    logs = [over_others(values) for values in rounds]
-    limit = CLIP * _ROBUST * float(np.median(np.abs(np.concatenate(logs))))
-    return [np.clip(of_round, -limit, limit) if limit else of_round for of_round in logs]

@@ -229,10 +229,13 @@ def _nothing_comparable(results: Results, table: Sequence[Row], report: str) -> 
     numbers = dict.fromkeys(f"{n.workload_model} on {n.topology}" for n in of_report)
     cases = dict.fromkeys(f"{row['model']} on {topology_text(row)}" for row in table)
     others = dict.fromkeys(row["report"] for row in table if row["published"] is not None)
-    problem, where = f"{report} has no number for a case of this campaign", str(results.directory)
-    expected, found = shortened([*numbers]), shortened([*cases]) or "no valid run"
-    hint = f"publications that have some: {', '.join(others)}" if others else None
-    return UserError(problem, where=where, expected=expected, found=found, hint=hint)
+    return UserError(
+        f"{report} has no number for a case of this campaign",
+        where=str(results.directory),
+        expected=shortened([*numbers]),
+        found=shortened([*cases]) or "no valid run",
+        hint=f"publications that have some: {', '.join(others)}" if others else None,
+    )
 
 
 def _evidence(
