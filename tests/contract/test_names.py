@@ -1,4 +1,5 @@
-"""Names in the Python package: one class name has one meaning, and a name says what it names."""
+"""Names in the Python package: one class name has one meaning, and a name says what it names. No
+function is too long to be read in one go."""
 
 import ast
 from collections import defaultdict
@@ -7,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "dlperf_runner"
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "dlperf_runner"
+SOURCES = ("dlperf_runner", "library", "module_utils", "playbooks", "roles", "benchmarks")
+LONGEST = 60
 # Parts of a published model, which each program of it has for its own framework.
 MODEL_PARTS = {"Bottleneck", "ResidualUnit"}
 WORDS = {"found", "told", "said", "own", "mine", "there", "of", "known", "beside"}
@@ -67,3 +71,15 @@ def test_a_docstring_begins_with_a_noun_or_a_verb(package: str) -> None:
             if isinstance(node, documented) and (text := ast.get_docstring(node)):
                 where = f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 1)}"
                 assert text.split()[0] not in QUESTIONS, where
+
+
+def test_no_function_is_too_long() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for folder in SOURCES
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= LONGEST
+    ]
+    assert long == []

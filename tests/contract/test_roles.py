@@ -14,6 +14,7 @@ from jinja2 import nodes
 from provisioning_choices import choice, node
 
 from dlperf_runner.provision.arguments import for_node
+from tools.role_readme import BEGIN, readme
 
 PROJECT = Path(__file__).parents[2]
 ROLES = {path.name: path for path in sorted(PROJECT.glob("roles/*"))}
@@ -256,3 +257,10 @@ def test_a_role_removes_nothing_that_another_makes() -> None:
         others = {path for other in ROLES if other != role for path in made[other]}
         for path in removed[role]:
             assert not {each for each in others if f"{each}/".startswith(f"{path}/")}, role
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_readme_has_the_variables_of_the_argument_specs_and_a_text_by_hand(role: str) -> None:
+    text = (ROLES[role] / "README.md").read_text()
+    assert text == readme(ROLES[role]), "run make docs"
+    assert len(text.partition(BEGIN)[0].split()) > 20

@@ -58,13 +58,6 @@ def test_a_suite_runs_if_its_own_tests_change(name: str) -> None:
     assert [f for f in files if not any(fnmatch.fnmatchcase(f, each) for each in patterns)] == []
 
 
-def test_labs_come_first() -> None:
-    files = ["tests/contract/test_function_sizes.py", "tests/lab/test_decommission.py"]
-    argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run([*argv, *files], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert [line.partition("::")[0] for line in done.stdout.splitlines()[:2]] == files[::-1]
-
-
 @pytest.mark.parametrize("name", SUITES)
 def test_suite_is_a_marker_a_make_target_and_at_most_an_hour(name: str) -> None:
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
@@ -167,42 +160,6 @@ def test_only_suites_of_changed_files_run(repository: Path) -> None:
     assert lines[-1] == "  make test-second: ok after 0 min"
     git("mv", "roles/first/a", "elsewhere", cwd=repository)  # a renamed file is changed
     assert ran(gate(repository)) == ["test", "test-first", "test-second"]
-
-
-def test_another_commit_can_be_named(repository: Path) -> None:
-    commit(repository, "shared.yml", when=NEW - 13 * 3600)
-    commit(repository, "README.md")
-    assert ran(gate(repository)) == ["test"]
-    assert ran(gate(repository, since="HEAD~2")) == ["test", "test-first", "test-second"]
-    lines = gate(repository, status=2, since="nowhere")
-    assert lines == ["SUITES_SINCE=nowhere: expected a commit of this repository"]
-
-
-def test_a_history_without_older_commits_runs_none(repository: Path, tmp_path: Path) -> None:
-    commit(repository, "shared.yml")
-    shallow = tmp_path / "shallow"
-    git("clone", "--quiet", "--depth=1", repository.as_uri(), str(shallow), cwd=tmp_path)
-    shutil.rmtree(tmp_path / "repository/.git")
-    for root in (shallow, repository):
-        lines = gate(root)
-        assert ran(lines) == ["test"]
-        assert all(": not started, no commit to compare with" in line for line in lines[-2:])
-
-
-def test_the_shortest_suite_is_the_first_and_one_that_cannot_end_is_not_reached(
-    repository: Path,
-) -> None:
-    commit(repository, "shared.yml")
-    longer = DATA.format(expected=1).replace("minutes = 10", "minutes = 30")
-    (repository / ".ci/suites.toml").write_text(longer)
-    assert ran(gate(repository)) == ["test", "test-second", "test-first"]
-    # The test takes a second, and a millionth of that was expected.
-    (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 1", setup=0))
-    (repository / ".ci/suites.toml").write_text(DATA.format(expected=1 / 6e7))
-    lines = gate(repository)
-    assert ran(lines) == ["test"]
-    told = r"test-first: NOT REACHED, takes about \d+ min here \(10 min on an .* 75 min are left"
-    assert re.search(told, lines[-2])
 
 
 @pytest.mark.parametrize("failing", ["setup", "make test", "make test-first"])

@@ -2,9 +2,6 @@
 
 import math
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,6 +43,8 @@ def test_every_stated_share_is_simulated_and_agrees(
 ) -> None:
     pages = stated()
     assert found.keys() == pages.keys()
+    # Each table of the page names its simulation.
+    assert {*re.findall(r"`--only ([\w-]+)`", PAGE)} == {*NAMES}
     for label, shares in found.items():
         for (value, trials), expected in zip(shares, pages[label], strict=True):
             # Four standard errors; a share near 0 or 1 may differ by three events.
@@ -78,37 +77,3 @@ def test_promises_of_the_page() -> None:
             assert shares[0] >= 0.95, label
     for label in ("independent campaigns", *(f"neighbours correlate by {c}" for c in (0.3, 0.5))):
         assert max(pages[label]) < 0.05
-
-
-def command(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(PROJECT / "benchmarks" / "simulations.py"), *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"},
-    )
-
-
-def rows_of(printed: str) -> dict[str, list[str]]:
-    """The printed rows: each label with its shares."""
-    rows = (line.split("|")[1:-1] for line in printed.splitlines() if line.startswith("| "))
-    return {label.strip(): [cell.strip() for cell in cells] for label, *cells in rows}
-
-
-def test_the_command_computes_one_simulation_by_its_name(tmp_path: Path) -> None:
-    run = command(tmp_path, "--only", "steady", "--trials", "20")
-    printed = rows_of(run.stdout)
-    assert len(printed) == 6
-    assert printed["15 steps that are 15 % slow"] == ["100.0 %"]
-    # Each table of the page names its simulation.
-    assert {*re.findall(r"`--only ([\w-]+)`", PAGE)} == {*NAMES}
-
-
-@pytest.mark.parametrize("trials", ["0", "11", "-5", "many"])
-def test_too_few_trials_are_refused(tmp_path: Path, trials: str) -> None:
-    run = command(tmp_path, "--trials", trials)
-    assert run.returncode == 2
-    assert "expected an integer of at least 12" in run.stderr
-    assert "Traceback" not in run.stderr
