@@ -13,10 +13,8 @@ def wrapped(lines: Sequence[str], width: int) -> str:
 
 
 @st.composite
-def damaged(
-    draw: st.DrawFn, log: Sequence[str], ways: Sequence[str], letters: str = "x ,-.\x00é\t"
-) -> str:
-    """The log after one of the ways to damage it. `letters` may overwrite a digit."""
+def damaged(draw: st.DrawFn, log: Sequence[str], ways: Sequence[str]) -> str:
+    """The log after one of the ways to damage it."""
     lines = list(log)
     at = draw(st.integers(0, len(lines) - 1))
     match draw(st.sampled_from(ways)):
@@ -40,7 +38,7 @@ def damaged(
         case "overwrite":
             digits = [n for n, letter in enumerate(lines[at]) if letter.isdigit()]
             if digits:
-                place, other = draw(st.sampled_from(digits)), draw(st.sampled_from(letters))
+                place, other = draw(st.sampled_from(digits)), draw(st.sampled_from("x ,-.\x00é\t"))
                 lines[at] = lines[at][:place] + other + lines[at][place + 1 :]
         case way:
             raise ValueError(way)

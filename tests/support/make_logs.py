@@ -126,9 +126,8 @@ def plsc(speed: float) -> list[str]:
     ]
 
 
-def plsc_of(trainers: int, every: int = 1, lose: int | None = None) -> list[str]:
-    """The log of a node whose trainers all print: trainer k says 100 + k; the line of that number
-    is lost."""
+def plsc_of(trainers: int, every: int = 1) -> list[str]:
+    """The log of a node whose trainers all print: trainer k says 100 + k."""
     stated = lines_of("plsc/r50_b2_1n1g_upstream_cpu")
     (trainer,) = (line for line in stated if "trainer_id" in line)
     (period,) = (line for line in stated if "Set log period" in line)
@@ -144,7 +143,7 @@ def plsc_of(trainers: int, every: int = 1, lose: int | None = None) -> list[str]
         lines += [reworded(line, {**values, "qps": f"{100 + k}.00"}) for k in order]
         if batch % (7 * every) == 0 and batch:
             lines[-trainers], lines[-trainers - 1] = lines[-trainers - 1], lines[-trainers]
-    return [line for number, line in enumerate(lines, 1) if number != lose]
+    return lines
 
 
 def oneflow(speed: float, *, times: bool = False) -> list[str]:
@@ -222,12 +221,10 @@ def torchtitan(
     return lines
 
 
-def dllogger_pytorch(
-    speed: float, *, batch: int = 256, world: int = 1, as_json: bool = False
-) -> list[str]:
+def dllogger_pytorch(speed: float, *, world: int = 1, as_json: bool = False) -> list[str]:
     """A log of DLLogger as PyTorch ConvNets print it, 100 steps; `speed` after the first 20."""
     options, line, *_ = lines_of(f"dllogger_pytorch/settings{'_json' * as_json}")
-    lines = [reworded(options, {"batch_size": batch, "world_size": world})]
+    lines = [reworded(options, {"batch_size": 256, "world_size": world})]
     for step in range(10, 101, 10):
         rate = speed if step > 20 else speed / 3
         values: dict[str, object]
@@ -250,17 +247,15 @@ def dllogger_pytorch(
     return [*lines, end.replace("Summary: ", "Epoch: 0  "), end]
 
 
-def arcface_torch(
-    speed: float, *, batch: int = 128, world: int = 8, classes: int = 93431, every: int = 10
-) -> list[str]:
+def arcface_torch(speed: float, *, world: int = 8) -> list[str]:
     """A log of insightface's arcface_torch, 100 steps; `speed` after the first 20. The first
     interval has no line."""
     lines = lines_of("arcface_torch/settings")
     line = next(line for line in lines if "Speed" in line)
-    stated = {"batch_size": batch, "num_classes": classes, "frequent": every}
-    stated |= {"total_batch_size": batch * world}
+    stated = {"batch_size": 128, "num_classes": 93431, "frequent": 10}
+    stated |= {"total_batch_size": 128 * world}
     lines = [reworded(line, stated, everywhere=False) for line in lines if "Speed" not in line]
-    for step in range(2 * every, 101, every):
+    for step in range(20, 101, 10):
         values = {"2022-03-01": f"10:{step // 60:02d}:{step % 60:02d},123", "Global Step": step}
         values |= {"Speed": f"{speed if step > 20 else speed / 3:.2f}"}
         lines.append(reworded(line, values, Loss=f"{40 - step / 100:.4f}"))

@@ -102,15 +102,13 @@ def stanzas_of(packages: Iterable[Standin], folder: Path, below: str) -> list[st
         return list(pool.map(made, packages))
 
 
-def flat_repository(
-    folder: Path, packages: Iterable[Standin], key_folder: Path, key: str, forms: Forms = FORMS
-) -> str:
+def flat_repository(folder: Path, packages: Iterable[Standin], key_folder: Path, key: str) -> str:
     """A repository as NVIDIA lays them out: everything in one folder, which is the suite `/`.
 
     The public key lies in it as `key`; returns its fingerprint.
     """
     stanzas = stanzas_of(packages, folder, "./")
-    return index(folder, stanzas, key_folder, key, {}, forms=forms)
+    return index(folder, stanzas, key_folder, key, {})
 
 
 def suite_repository(

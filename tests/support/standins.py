@@ -204,14 +204,14 @@ def fixture(name: str) -> str:
     return (FIXTURES / name).read_text()
 
 
-def several(xml: str, count: int, buses: Sequence[str] = ()) -> str:
+def several(xml: str, count: int) -> str:
     """The document of one GPU as that of several: its element again, with another identity."""
     start, end = xml.index("<gpu "), xml.index("</gpu>") + len("</gpu>\n")
     one = xml[start:end]
     bus = one[len('<gpu id="') : one.index('">')]
     more = []
     for number in range(count):
-        own = buses[number] if buses else f"00000000:{0x1A + number:02X}:00.0"
+        own = f"00000000:{0x1A + number:02X}:00.0"
         uuid = f"GPU-{number:08d}-aaaa-bbbb-cccc-000000000000"
         text = one.replace(bus, own).replace("GPU-00000000-aaaa-bbbb-cccc-000000000000", uuid)
         more.append(text)

@@ -39,10 +39,10 @@ def wheel(
     return f"{name}=={version} --hash=sha256:{digest(path)}\n"
 
 
-def module_wheel(folder: Path, name: str, version: str, further: str = "") -> tuple[Path, str]:
-    """A wheel of one module, which holds its version and `further` code, and is called as the part
-    of the distribution's name before `_`; and the wheel's SHA-256."""
-    content = {f"{name.partition('_')[0]}.py": f"__version__ = {version!r}\n{further}"}
+def module_wheel(folder: Path, name: str, version: str) -> tuple[Path, str]:
+    """A wheel of one module, which holds its version and is called as the distribution's name is
+    before `_`; and the wheel's SHA-256."""
+    content = {f"{name.partition('_')[0]}.py": f"__version__ = {version!r}\n"}
     line = wheel(folder, name, version, "py3-none-any", content)
     return folder / f"{name}-{version}-py3-none-any.whl", line.strip().rpartition(":")[2]
 
