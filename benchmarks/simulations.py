@@ -361,7 +361,7 @@ def _suite(random: Random, draw: Draw, units: int, factor: float, by_reference: 
         return judged(
             planned,
             look_sizes(5, planned),
-            lambda size: gate.interval(values[:size], reference[:size] if by_reference else 1.0),
+            lambda size: gate.interval(values, reference if by_reference else 1.0, size),
             lambda interval: on_limit(interval.low, interval.high, gate.margin),
             UNDECIDED,
         ).verdict

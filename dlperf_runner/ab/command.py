@@ -20,7 +20,7 @@ from ..report.tables import Column, cell, span
 from ..report.terminal import table
 from ..results.load import load_results
 from .pairs import PairedTest, judge
-from .turns import OF_PAIRS, Campaign, MostPairs, run_in_turns, sides_of
+from .turns import OF_PAIRS, Campaign, MostPairs, parse_side, run_in_turns
 
 ORDER = 90
 _Directories = Annotated[
@@ -64,10 +64,13 @@ def command(
             )
         document = judge(load_results(directories[0]), load_results(directories[1]), test)
     else:
-        sides = sides_of({"--a": a, "--b": b})
+        sides = [parse_side(a or [], "--a"), parse_side(b or [], "--b")]
+        if sides[0] == sides[1]:
+            hint = "--a NAME=VALUE --b NAME=VALUE"
+            raise UserError("both sides are the same", where="ab", hint=hint)
         folder = Path(campaign or new_directory()).resolve()
         document, problems = run_in_turns(folder, sides, chosen, test)
-        document |= {"side_a": str(sides[0]), "side_b": str(sides[1])}
+        document |= {"side_a": " ".join(a or []), "side_b": " ".join(b or [])}
     if as_json:
         print_json(document)
     else:

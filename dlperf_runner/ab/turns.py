@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -40,20 +40,16 @@ MostPairs = Annotated[int, option("--most", "At most so many pairs of two versio
 class Side:
     """A choice, parameters of the workload, variables of the nodes, and environment variables."""
 
-    texts: tuple[str, ...]
     choice: dict[str, str] = field(default_factory=dict)
     parameters: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
 
-    def __str__(self) -> str:
-        return " ".join(self.texts)
-
 
 def parse_side(texts: Sequence[str], where: str) -> Side:
     """A side from its `NAME=VALUE`. A name is an option of `run` (precision), a variable of nodes
     (dlperf_stack), an environment variable (NCCL_ALGO) or, else, a parameter of the workload."""
-    side = Side(tuple(texts))
+    side = Side()
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier() or not value.isprintable():
@@ -77,14 +73,6 @@ def parse_side(texts: Sequence[str], where: str) -> Side:
     return side
 
 
-def sides_of(texts: Mapping[str, Sequence[str] | None]) -> list[Side]:
-    """Both sides. Raises UserError if they say the same."""
-    sides = [parse_side(words or [], name) for name, words in texts.items()]
-    if sides[0] == sides[1]:
-        raise UserError("both sides are the same", where="ab", hint="--a NAME=VALUE --b NAME=VALUE")
-    return sides
-
-
 def create(directory: Path, side: Side, chosen: Chosen) -> None:
     """A new campaign with one run of the side. Raises UserError if the choice has several cases, or
     if the campaign exists and has other runs."""
@@ -93,7 +81,7 @@ def create(directory: Path, side: Side, chosen: Chosen) -> None:
     choice = replace(chosen.choice, **changed, parameters=parameters, repeats=1)
     jobs, settings = scheduled(chosen), None
     if jobs.name:
-        for name in side.nodes:
+        if name := next(iter(side.nodes), ""):
             problem = "the nodes of a scheduler have the variables of --site"
             expected = "an environment variable, an option or a parameter"
             raise UserError(problem, where=f"{name}=", expected=expected)

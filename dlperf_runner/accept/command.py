@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -136,8 +136,16 @@ def run_missing(suite: Resolved, folder: Path, where: Execution, jobs: Scheduled
     options = [f"--inventory={path}" for path in where.inventories]
     options += [f"--wait={where.wait}"] if where.wait else []
     while wanted := [w for w in _wanted(suite, folder) if w[2] not in given_up]:
-        for each in wanted:
-            _plan(suite, each, nodes_on(each[1].hosts), where.say)
+        for number, part, place, repeats in wanted:
+            where.say(f"{place.name}: up to {repeats} runs")
+            nodes, settings = nodes_on(part.hosts)
+            choice = replace(choice_of(suite.suite.items[number]), nodes=(len(part.hosts),))
+            if settings:
+                choice = in_order_of_jobs(choice, settings, is_given=False)
+            # Warnings about a plan are said once.
+            warn = where.say if not place.exists() else lambda _: None
+            create_case(place, choice, nodes, settings, warn, f"{suite.path}: items.{number}")
+            grow(place, repeats, "the next look")
         for group in at_once(wanted) if suite.suite.at_once else ([each] for each in wanted):
             places = [place for _, _, place, _ in group]
             problems += run_at_once(places, options)
@@ -186,27 +194,24 @@ def _nodes(
     return lambda hosts: ([node for name, node in nodes.items() if name in hosts], None)
 
 
-def _plan(suite: Resolved, wanted: Wanted, on: Nodes, say: Callable[[str], None]) -> None:
-    """Plan the runs of a part that it lacks."""
-    (number, part, place, repeats), (nodes, settings) = wanted, on
-    say(f"{place.name}: up to {repeats} runs")
-    choice = replace(choice_of(suite.suite.items[number]), nodes=(len(part.hosts),))
-    if settings:
-        choice = in_order_of_jobs(choice, settings, is_given=False)
-    # Warnings about a plan are said once.
-    warn = say if not place.exists() else lambda _: None
-    create_case(place, choice, nodes, settings, warn, f"{suite.path}: items.{number}")
-    grow(place, repeats, "the next look")
-
-
 def _wanted(suite: Resolved, folder: Path) -> Iterator[Wanted]:
     """The parts that need runs: number of the item, part, campaign, and its runs in all."""
     document = judge(suite, folder, load(folder)) if any(folder.glob("*/campaign.json")) else {}
     rows = iter(document.get("parts", ()))
+    first = min(suite.suite.looks, default=suite.suite.pilot)
     for number, item in enumerate(suite.suite.items):
-        parts = suite.parts(item)
-        judged = [part for part in parts if part.name != reference_of(item)]
-        needs = {part: _next_look(suite, next(rows, None)) for part in judged}
+        parts, needs = suite.parts(item), dict[Part, tuple[int, int]]()
+        for part in (part for part in parts if part.name != reference_of(item)):
+            row = next(rows, None) or {
+                "verdict": UNDECIDED,
+                "looks": [],
+                "deviation": None,
+                "runs": 0,
+            }
+            is_open = row["verdict"] == UNDECIDED and (row["looks"] or row["deviation"] is None)
+            looks = (row["looks"] or [first]) if is_open else []
+            # The runs at which it is judged next, 0 if it needs none; and those that it has.
+            needs[part] = next((n for n in looks if n > row["runs"]), 0), row["runs"]
         # A reference needs as many runs as the part that needs most.
         most = max(look for look, _ in needs.values())
         for part in parts:
@@ -217,13 +222,3 @@ def _wanted(suite: Resolved, folder: Path) -> Iterator[Wanted]:
             # Runs that do not count are made again, but not for ever.
             if (repeats := min(ended + look - valid, 2 * look)) > ended:
                 yield number, part, place, repeats
-
-
-def _next_look(suite: Resolved, row: dict[str, Any] | None) -> tuple[int, int]:
-    """The number of runs at which a part is judged next, 0 if it needs none; and those it has."""
-    first = min(suite.suite.looks, default=suite.suite.pilot)
-    if row is None:
-        return first, 0
-    is_open = row["verdict"] == UNDECIDED and (row["looks"] or row["deviation"] is None)
-    looks = (row["looks"] or [first]) if is_open else []
-    return next((size for size in looks if size > row["runs"]), 0), row["runs"]

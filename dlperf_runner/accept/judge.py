@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ from ..plan.choice import Choice, fraction
 from ..results.discovery import CAMPAIGNS
 from ..results.load import catalogued, load_results
 from ..stats.sequential import Gate, judged, look_sizes, planned_runs, pooled_deviation
-from .suite import Item, Part, Published, Resolved, choice_of, number_of, reference_of, title_of
+from .suite import Item, Part, Published, Resolved, choice_of, reference_of, title_of
 
 if TYPE_CHECKING:
     from ..results.load import Progress, Results
@@ -106,8 +107,15 @@ def _judge_item(
         }
         try:
             target, facts = _target(item, runs, reference, numbers)
-            row |= facts | _decided(gate, sizes, values, target)
-            row["why"] = why or row["why"]
+            look = judged(
+                len(values) if isinstance(target, float) else min(len(values), len(target)),
+                sizes,
+                partial(gate.interval, values, target),
+                lambda interval: on_limit(interval.low, interval.high, gate.margin),
+                UNDECIDED,
+            )
+            row |= facts | asdict(look) | {"why": why or look.why}
+            row["judged_runs"] = row.pop("size")
             lost = [f"{run['log']}: {run['why']}" for run in samples[part] if run["why"]]
             if row["verdict"] == PASSED and lost:
                 # A part whose slow runs are not valid would pass by the others.
@@ -116,23 +124,6 @@ def _judge_item(
             row |= {"verdict": UNDECIDED, "why": str(reason)}
         names = {"log": "log", "sha256": "log_sha256", "value": "value"}
         yield row | {"logs": [{n: run[c] for n, c in names.items()} for run in runs]}
-
-
-def _decided(
-    gate: Gate, sizes: Sequence[int], values: Sequence[float], target: Any
-) -> dict[str, Any]:
-    """The verdict of the looks at a number or the runs of a reference, and what is missing if it is
-    undecided."""
-    is_number = isinstance(target, float)
-    look = judged(
-        len(values) if is_number else min(len(values), len(target)),
-        sizes,
-        lambda size: gate.interval(values[:size], target if is_number else target[:size]),
-        lambda interval: on_limit(interval.low, interval.high, gate.margin),
-        UNDECIDED,
-    )
-    row = asdict(look)
-    return {"judged_runs": row.pop("size"), **row}
 
 
 class _Undecided(Exception):  # noqa: N818  this is no error
@@ -188,26 +179,26 @@ def _target(
         source = (number[f"published_{name}"] for name in ("title", "source", "date"))
         value = number["published"]
         return value, {"target": value, "published": ", ".join(map(str, source))}
-    value, unit_of_target = number_of(item.target)
+    text, _, unit_of_target = item.target.partition(" ")
     if unit_of_target != unit:
         problem, where = "the target has another unit than the runs", runs[0]["workload"]
         raise UserError(problem, where=f"target of {where}", expected=unit, found=unit_of_target)
-    return value, {"target": value}
+    return float(text), {"target": float(text)}
 
 
 def _published(suite: Resolved, item: Item, loaded: Sequence[Results]) -> dict[CaseKey, Row]:
     """The nearest number of the item's report for each case, as `compare` has it."""
-    import pandas as pd
-
     if not isinstance(item.target, Published):
         return {}
     stated = parse_stated([f"{name}={value}" for name, value in suite.suite.conditions.items()])
     runs = [run for results in loaded for run in results.counted]
     models = [model for results in loaded for model in results.models]
     conditions = read_conditions(runs, models, load_rule(), stated)
-    frame = pd.concat([results.frame for results in loaded])
-    table = records(compare_published(frame, conditions, every=True))
-    of_report = [row for row in table if row["report"] == item.target.published]
+    tables = (
+        compare_published(each.frame, conditions, every=True) for each in loaded if each.counted
+    )
+    rows = [row for table in tables for row in records(table)]
+    of_report = [row for row in rows if row["report"] == item.target.published]
     return {case_key(row): row for row in reversed(of_report)}  # the nearest is the first
 
 

@@ -151,12 +151,6 @@ def reference_of(item: Item) -> str | None:
     return item.target.reference if isinstance(item.target, Reference) else None
 
 
-def number_of(target: str) -> tuple[float, str]:
-    """The value and the unit of a target like `388.5 samples/s`."""
-    value, _, unit = target.partition(" ")
-    return float(value), unit
-
-
 def choice_of(item: Item) -> Choice:
     """The choice of an item, without the nodes."""
     keys = item.model_dump(include={*VARIABLES, "parameters"}, exclude_none=True)
@@ -192,8 +186,7 @@ def read_suite(path: Path, recorded: Mapping[str, Any] | None = None) -> Resolve
 
 
 def _check(resolved: Resolved, item: Item, parts: Sequence[Part], where: str) -> None:
-    suite = resolved.suite
-    margin = item.margin or suite.margin
+    suite, margin = resolved.suite, item.margin or resolved.suite.margin
     if fraction(suite.slow, "slow") <= fraction(margin, "margin"):
         problem, expected = (
             "a part within the margin cannot fail",
@@ -203,12 +196,9 @@ def _check(resolved: Resolved, item: Item, parts: Sequence[Part], where: str) ->
             problem, where=f"{resolved.path}: slow", expected=expected, found=suite.slow
         )
     if not parts or not all(part.hosts for part in parts):
-        raise UserError(
-            "the item has no parts",
-            where=f"{where}.parts",
-            expected="`nodes:` with names, `units:` with nodes, or an `inventory:`",
-            found=str(item.parts),
-        )
+        problem, place = "the item has no parts", f"{where}.parts"
+        expected = "`nodes:` with names, `units:` with nodes, or an `inventory:`"
+        raise UserError(problem, where=place, expected=expected, found=str(item.parts))
     if unknown := sorted({host for part in parts for host in part.hosts} - {*resolved.nodes}):
         raise unknown_name("node", unknown[0], resolved.nodes, f"{where}.parts")
     if (reference := reference_of(item)) is not None:

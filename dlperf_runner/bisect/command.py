@@ -60,10 +60,8 @@ def command(
     if not name.isidentifier():
         raise UserError("no name of what has the versions", where="--name", found=repr(name))
     folder = Path(campaign or new_directory()).resolve()
-    of_all, least = (
-        fraction(error, "--error", above_0=True),
-        fraction(slower, "--slower", above_0=True),
-    )
+    shares = {"--error": error, "--slower": slower}
+    of_all, least = (fraction(text, where, above_0=True) for where, text in shares.items())
     test = step_test(len(texts), of_all, most, least)
     problems: list[str] = []
 
@@ -93,12 +91,9 @@ def versions_of(text: str, repository: Path | None) -> list[str]:
     else:
         texts = [version for version in map(str.strip, text.split(",")) if version]
     if len(texts) < 2 or len({*texts}) < len(texts):
-        raise UserError(
-            "no list of versions",
-            where="--versions",
-            expected="at least 2, all different, from the good one to the bad one",
-            found=f"{text!r}, {counted(len(texts), 'version')}",
-        )
+        expected = "at least 2, all different, from the good one to the bad one"
+        given = f"{text!r}, {counted(len(texts), 'version')}"
+        raise UserError("no list of versions", where="--versions", expected=expected, found=given)
     return texts
 
 
@@ -107,17 +102,17 @@ def _commits(text: str, repository: Path) -> list[str]:
     ends = re.fullmatch(r"(\w[\w./~^@-]*?)\.\.(\w[\w./~^@-]*)", text, re.ASCII)
     if not ends:
         raise UserError("no range of commits", where="--versions", expected="GOOD..BAD", found=text)
-    good = _git(repository, "rev-parse", "--verify", "--end-of-options", f"{ends[1]}^{{commit}}")
-    after = _git(repository, "rev-list", "--reverse", "--first-parent", "--end-of-options", text)
-    return [*good, *after]
-
-
-def _git(repository: Path, *arguments: str) -> list[str]:
-    done = git(repository, *arguments)
-    if done.returncode != 0:
-        problem, reason = "git cannot list the commits", reason_of(done.stderr)
-        raise UserError(problem, where=str(repository), found=reason)
-    return done.stdout.decode().split()
+    commits: list[str] = []
+    for arguments in (
+        ("rev-parse", "--verify", "--end-of-options", f"{ends[1]}^{{commit}}"),
+        ("rev-list", "--reverse", "--first-parent", "--end-of-options", text),
+    ):
+        done = git(repository, *arguments)
+        if done.returncode != 0:
+            problem, reason = "git cannot list the commits", reason_of(done.stderr)
+            raise UserError(problem, where=str(repository), found=reason)
+        commits += done.stdout.decode().split()
+    return commits
 
 
 _COLUMNS = (Column("version"), Column("pairs", True), Column("difference"), Column("verdict"))

@@ -132,9 +132,8 @@ def _test(rounds: Sequence[Round], permutations: int) -> tuple[dict[str, float],
         return {}, None
     random = np.random.default_rng(0)  # the same log gives the same verdict
     names = sorted({name for values in rounds for group in values for name in group})
-    by_chance, actual, counts = (
-        np.zeros(shape) for shape in ((permutations, len(names)), *[len(names)] * 2)
-    )
+    by_chance, actual = np.zeros((permutations, len(names))), np.zeros(len(names))
+    counts = np.zeros(len(names))
     ratios = [over_others(values) for values in rounds]
     limit = CLIP * _ROBUST * float(np.median(np.abs(np.concatenate(ratios)))) or math.inf
     for values, ratio in zip(rounds, ratios, strict=True):

@@ -6,13 +6,15 @@ so that a loss of the campaign explains between nothing and all of itself: `at m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
 from ..core.frame import ALONE_LONGEST, ALONE_MEAN, INPUT_SHARE, STEP_TIME
 from ..stats.intervals import LEVEL
-from ..stats.ratios import LogRatio, finite_exp, mean_of_factors, total, without
+from ..stats.ratios import LogRatio, finite_exp, total, without
+from ..stats.sequential import mean_of_logs
 from ..stats.summary import step_parts
 
 MEASURED, AT_MOST, NOT_MEASURED = "measured", "at most", "not measured"
@@ -22,7 +24,7 @@ BUS, COMMUNICATION = "bus bandwidth", "exposed communication"
 CLOCKS, UNEXPLAINED = "clocks", "unexplained"
 MATRIX, MEMORY = "matrix products", "memory bandwidth"
 OF_STEPS = (INPUT, WAITING, BUS, COMMUNICATION)
-OF_SCALING = (WAITING, BUS, COMMUNICATION)
+OF_SCALING = OF_STEPS[1:]
 _LEAST_LEFT = 1e-3  # of a step, where a log says that all of it was lost
 _NO_PARTS = "the logs have no steps without communication"
 # What a loss is, and why it is not known.
@@ -32,8 +34,7 @@ _ABOUT = {
     BUS: ("", "no --bandwidth given"),
     COMMUNICATION: ("no computation hides this part of a step", _NO_PARTS),
     CLOCKS: ("", "not every run has telemetry with the clocks of its GPUs"),
-    MATRIX: ("", ""),
-    MEMORY: ("", ""),
+    **dict.fromkeys((MATRIX, MEMORY), ("", "")),
 }
 
 
@@ -84,7 +85,8 @@ def items_of(evidence: Observations) -> list[BudgetItem]:
     parts = {DIFFERENCE: whole} | ({SMALLEST: base} if base else {})
     scaling = {SCALING: base and without(whole, base)} if evidence.world_size > 1 else {}
     items = [_item(n, MEASURED, about.get(n, ""), r) for n, r in {**parts, **scaling}.items()]
-    lost = {name: mean_of_factors(factors) for name, factors in losses(evidence).items()}
+    factors = losses(evidence).items()
+    lost = {name: mean_of_logs([*map(math.log, each)], least=2) for name, each in factors}
     for name, (meaning, why_not) in _ABOUT.items():
         has_no_sheet = name in (MATRIX, MEMORY) and name not in about
         if not has_no_sheet and not (name in OF_SCALING and evidence.world_size == 1):

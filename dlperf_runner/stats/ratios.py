@@ -165,13 +165,6 @@ def published_ratio(
     )
 
 
-def mean_of_factors(factors: Sequence[float]) -> LogRatio:
-    """The mean of the logarithms of factors; its error is NaN for fewer than 2."""
-    value = fmean(map(math.log, factors))
-    spread = _of_mean(factors) if len(factors) > 1 else None
-    return LogRatio(value, math.sqrt(spread[0]) if spread else math.nan, len(factors) - 1)
-
-
 def total(ratios: Sequence[LogRatio]) -> LogRatio:
     """The sum of independent ratios; 0 without error of none."""
     value = sum(ratio.value for ratio in ratios)

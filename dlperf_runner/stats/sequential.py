@@ -36,12 +36,14 @@ class Gate:
     error: float
 
     def interval(
-        self, values: Sequence[float], target: float | Sequence[float]
+        self, values: Sequence[float], target: float | Sequence[float], size: int
     ) -> ConfidenceInterval:
-        """The interval of the relative difference to a number, or to the runs of a reference."""
+        """The interval of the relative difference of the first runs, so many, to a number, or to as
+        many runs of a reference."""
+        first, share = values[:size], 2 * self.error
         if isinstance(target, float):
-            return mean_of_logs([math.log(v / target) for v in values]).interval(1 - 2 * self.error)
-        return relative_difference(target, values, (1 - LEVEL) / (2 * self.error)).interval
+            return mean_of_logs([math.log(value / target) for value in first]).interval(1 - share)
+        return relative_difference(target[:size], first, (1 - LEVEL) / share).interval
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,9 @@ class Look:
     why: str | None
 
 
-def mean_of_logs(logs: Sequence[float]) -> LogRatio:
+def mean_of_logs(logs: Sequence[float], least: int = LEAST_RUNS) -> LogRatio:
     """Their mean, for Student's interval; of one sample, or of the differences of pairs."""
-    if len(logs) < LEAST_RUNS:
+    if len(logs) < least:
         return LogRatio(fmean(logs), math.nan, math.nan)
     return LogRatio(fmean(logs), math.sqrt(variance(logs) / len(logs)), len(logs) - 1)
 

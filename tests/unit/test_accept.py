@@ -134,6 +134,24 @@ def test_a_published_number_is_the_target_where_conditions_are_equal(tmp_path: P
     assert part["why"].startswith("not comparable: accelerator")
 
 
+def test_a_published_target_of_one_of_several_campaigns(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.yml"
+    suite.write_text(
+        "nodes: [node1, node2, node3]\n"
+        "items:\n"
+        "  - {workload: mxnet-resnet50v1b, parts: [[node1, node2]], target: 200 samples/s}\n"
+        "  - workload: mxnet-resnet50v1b\n"
+        "    parts: [[node3]]\n"
+        "    target: {published: mxnet-resnet50v1b}\n"
+    )
+    of_parts = {"node1+node2": speeds(200, 6, 1, 0.001), "node3": speeds(384.2, 6, 2, 0.001)}
+    campaigns(tmp_path / "results", of_parts)
+    arguments = ("accept", suite, "--results", tmp_path / "results", "--json")
+    pair, single = call(*arguments, status=1).document["parts"]
+    assert pair["verdict"] == "passed"
+    assert single["why"].startswith("not comparable: accelerator")
+
+
 def test_logs_without_records_are_in_a_directory_of_their_part(suite: Path, tmp_path: Path) -> None:
     for node in ("node1", "node2", "node3"):
         for repeat, speed in enumerate(speeds(100, 5, repeat_seed(node), 0.002), start=1):
