@@ -13,7 +13,7 @@ from frame_rows import Row, frame
 from scipy.stats import mannwhitneyu
 
 from dlperf_runner.compare.campaigns import COLUMNS, compare_campaigns, read_baseline, save_baseline
-from dlperf_runner.compare.verdicts import published_limit, together
+from dlperf_runner.compare.verdicts import together
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import records
 from dlperf_runner.report.compare_text import JUnitCase, junit_cases, render, render_campaigns
@@ -126,7 +126,7 @@ def test_cases_of_one_campaign_only_are_listed() -> None:
     a, b = rows(FIVE, gpus_per_node=2), rows(FIVE, gpus_per_node=4)
     cases = compared([*rows(FIVE), *a], [*rows(FIVE), *b], 0.03)
     assert [case["verdict"] for case in cases] == [
-        *("no difference shown", "only in the first", "only in the second"),
+        *("no difference shown", "only in the first", "only in the second")
     ]
     assert [(case["n_a"], case["n_b"]) for case in cases] == [(5, 5), (5, 0), (0, 5)]
     assert [case["a"] for case in cases] == [102, 102, None]
@@ -171,22 +171,6 @@ def test_invalid_runs_do_not_count() -> None:
 
 
 # ---- the limit
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [
-        (-0.029, 0.5, "passed"),
-        (-0.0301, 0.5, "undecided"),
-        (-0.2, -0.0299, "undecided"),
-        (-0.2, -0.031, "failed"),
-        (math.nan, math.nan, "too few runs"),
-    ],
-)
-def test_limit_is_told_by_the_interval(low: float, high: float, verdict: str) -> None:
-    row = {"verdict": "faster", "ratio_low": 1 + low, "ratio_high": 1 + high, "ratio": 1.0}
-    row |= {"repeats": 5, "published_repeats": 5}
-    assert published_limit(row, 0.03)[0] == verdict
 
 
 def test_limit_of_cases() -> None:
@@ -280,7 +264,7 @@ def test_a_baseline_that_is_not_there_and_one_of_nothing(tmp_path: Path) -> None
 # ---- text and JUnit
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 110, 200])
+@pytest.mark.parametrize("width", [40, 80, 200])
 def test_text(width: int) -> None:
     a = [*rows(FIVE), *rows(FIVE, gpus_per_node=2), *rows(FIVE, gpus_per_node=4)]
     b = [*rows(scaled(0.9)), *rows(FIVE[:1], gpus_per_node=2, framework_version="1.9.1")]

@@ -10,11 +10,7 @@ from frame_rows import frame
 from make_logs import published
 
 from dlperf_runner.catalog.published_numbers import load_published
-from dlperf_runner.compare.conditions import (
-    parse_stated,
-    same_product,
-    values_agree,
-)
+from dlperf_runner.compare.conditions import parse_stated, same_product, values_agree
 from dlperf_runner.compare.published import (
     compare_published,
     published_points,
@@ -183,15 +179,6 @@ def test_other_conditions_are_named_and_prevent_nothing() -> None:
     assert case["noted"] == (
         "framework version (1.9.1, 1.6.0), driver (535.161.08, 440.33.01), CUDA (unknown, 10.2),"
         " cuDNN (8.1.1, 7.6.5)"
-    )
-
-
-def test_without_conditions_nothing_is_believed_equal() -> None:
-    (case,) = records(compare_published(frame(rows(RUNS, accelerator=None))))
-    assert case["verdict"] == "not comparable"
-    assert case["factors"] == (
-        "accelerator (unknown, V100-SXM2-16GB), data (unknown, real),"
-        " image size (unknown, 224), XLA (unknown, no), steps (unknown, 20 warm-up of 120)"
     )
 
 
@@ -366,7 +353,7 @@ def test_numbers_that_agree_are_shown_on_demand_only() -> None:
         side_by_side(model="lenet")
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+@pytest.mark.parametrize("width", [40, 80, 200])
 def test_text_fits_and_names_everything(width: int) -> None:
     twice = rows([round(v * 2.2, 2) for v in RUNS], gpus_per_node=2)
     others = (*rows(RUNS, gpus_per_node=3), *rows([9.0], batch_size_per_device=4))
