@@ -12,7 +12,7 @@ from dlperf_runner.campaign import directory as campaign
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.validity import catalogued_rules
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.plan.choice import Choice, parse_choice
+from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -121,17 +121,3 @@ def test_a_damaged_plan_is_told(tmp_path: Path, content: bytes, message: str) ->
 def test_what_is_no_campaign_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a campaign directory"):
         campaign.read_plan(tmp_path)
-
-
-def test_a_plan_of_nothing_said_is_the_matrices_of_the_nodes_framework(tmp_path: Path) -> None:
-    nodes = lab_nodes()
-    runs = make_plan(Choice(), load_catalog(), nodes)
-    campaign.create_campaign(tmp_path / "c", Choice(), nodes, runs)
-    assert campaign.read_campaign(tmp_path / "c")["runs"] == 5
-    assert [run["case"] for run in campaign.read_plan(tmp_path / "c")["runs"]] == [
-        "mxnet-arcface-builtin_y1_fp32_b4_1n1g",
-        "mxnet-arcface-builtin_y1_fp32_b4_1n2g",
-        "mxnet-resnet50v1b-builtin_fp32_b2_1n1g",
-        "mxnet-resnet50v1b-builtin_fp32_b2_1n2g",
-        "mxnet-resnet50v1b-builtin_fp32_b2_2n2g",
-    ]

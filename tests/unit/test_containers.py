@@ -17,7 +17,7 @@ from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.launchers import Program
 from dlperf_runner.plan.choice import Choice
-from dlperf_runner.plan.containers import Image, container_name, enclose, launch
+from dlperf_runner.plan.containers import Image, enclose, launch
 from dlperf_runner.plan.make import make_plan
 
 NGC = "nvcr.io/nvidia/tensorflow:20.12-tf1-py3"
@@ -262,12 +262,6 @@ def test_the_lab_in_podman() -> None:
     assert command.cleanup == ("podman", "rm", "--force", "--ignore", "--time", "0", name)
 
 
-def test_bare_is_bare_whatever_images_there_are() -> None:
-    (run,) = make_plan(Choice(model=("resnet50v1b",), nodes=(2,)), load_catalog(), made(2))
-    assert (run.container, run.commands[0].cleanup) == ("", ())
-    assert run.commands[0].argv[0] == "/usr/bin/mpirun"
-
-
 @pytest.mark.parametrize("engine", ["docker", "podman"])
 def test_gpus_of_amd_are_devices_of_groups_that_the_user_is_in(engine: str) -> None:
     of_amd = {"stack": "mi300-rocm7", "accelerator": "AMD Instinct MI300X"}
@@ -299,10 +293,6 @@ def test_what_runs_in_its_own_directory_finds_it_mounted() -> None:
         assert enclosed.argv[-len(command.argv) :] == command.argv
         assert "--workdir" not in enclosed.argv
         assert "DLPERF_REMOTE_CONTAINER" not in enclosed.env
-
-
-def test_names_of_containers_are_of_characters_that_engines_allow() -> None:
-    assert container_name("a-b_c/r 1") == "dlperf-a-b_c-r-1"
 
 
 # ---- the remote shell, with a stand-in for ssh

@@ -1,17 +1,18 @@
 """One controller at a time: the lock of a campaign, and its files at every moment."""
 
 import json
+import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import call
-from make_logs import ROOT
 from planned_campaigns import create, end
 
 from dlperf_runner.campaign import directory as campaigns
@@ -22,42 +23,24 @@ from dlperf_runner.control.campaigns import plan_of_playbook
 from dlperf_runner.control.controllers import stop, time_left
 from dlperf_runner.core.errors import Stopped, UserError
 
-# A controller that creates or resumes a campaign and works on its files until it is killed.
-CONTROLLER = f"""
-import sys
-sys.path.insert(0, {str(ROOT / "tests/support")!r})
-from pathlib import Path
-from dlperf_runner.campaign import directory as campaigns, lock
-from dlperf_runner.campaign.manifest import seal_run
-from planned_campaigns import create, end
-directory = Path(sys.argv[1])
-print("ready", flush=True)
-if not (directory / "campaign.json").exists():
-    create(directory)
-while True:
-    print("before the lock", flush=True)
-    with lock.held(directory):
-        (directory / ("owner." + sys.argv[2])).touch()
-        for record in campaigns.read_records(directory):
-            print("before a record", flush=True)
-            if campaigns.is_failed(record):
-                campaigns.retry(directory, record)
-            end(directory, record, status="failed", message="x")
-            print("before the manifest", flush=True)
-            seal_run(directory, record["id"])
-"""
+FORKED = multiprocessing.get_context("fork")
 
 
-def controller(directory: Path, name: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", CONTROLLER, directory, name],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
-    assert process.stdout
-    assert process.stdout.readline() == "ready\n"
-    return process
+def control(directory: Path, steps: Connection) -> None:
+    """Create or resume a campaign and work on its files until killed; each step is told."""
+    steps.send("before the campaign")
+    if not (directory / "campaign.json").exists():
+        create(directory)
+    while True:
+        steps.send("before the lock")
+        with lock.held(directory):
+            for record in campaigns.read_records(directory):
+                steps.send("before a record")
+                if campaigns.is_failed(record):
+                    campaigns.retry(directory, record)
+                end(directory, record, status="failed", message="x")
+                steps.send("before the manifest")
+                manifest.seal_run(directory, record["id"])
 
 
 def test_controller_killed_at_any_moment_leaves_a_campaign_and_no_lock(tmp_path: Path) -> None:
@@ -65,11 +48,13 @@ def test_controller_killed_at_any_moment_leaves_a_campaign_and_no_lock(tmp_path:
     # The number of steps that it has told when it is killed; with none, it makes the campaign.
     for number, steps in enumerate((0, 1, 2, 3, 9, 16)):
         directory = tmp_path / f"c{number % 3}"
-        process = controller(directory, str(number))
-        for _ in range(steps):
-            process.stdout.readline()  # type: ignore[union-attr]
+        told, tells = FORKED.Pipe(duplex=False)
+        process = FORKED.Process(target=control, args=(directory, tells))
+        process.start()
+        for _ in range(1 + steps):
+            told.recv()
         process.kill()
-        process.communicate()
+        process.join()
         for path in directory.rglob("*.json"):
             if not path.name.startswith("."):
                 json.loads(path.read_text())
@@ -81,9 +66,9 @@ def test_controller_killed_at_any_moment_leaves_a_campaign_and_no_lock(tmp_path:
             run["id"] for run in planned
         ]
         with lock.held(directory):
-            manifest = read(directory)
-            assert manifest
-            assert not [text for text in manifest.broken if "chain" in text]
+            recorded = read(directory)
+            assert recorded
+            assert not [text for text in recorded.broken if "chain" in text]
 
 
 def test_second_controller_is_refused_while_the_first_lives(tmp_path: Path) -> None:
@@ -197,19 +182,23 @@ def test_only_one_of_many_controllers_gets_a_dead_one_s_campaign(tmp_path: Path)
     ended = subprocess.Popen(["true"])
     lock.acquire(tmp_path, ended.pid)
     ended.wait()
-    code = (
-        "import sys\nfrom pathlib import Path\nfrom dlperf_runner.campaign import lock\n"
-        "try: lock.acquire(Path(sys.argv[1]))\nexcept Exception: sys.exit(3)\n"
-        "print('held', flush=True); sys.stdin.read()"
-    )
-    argv = [sys.executable, "-c", code, tmp_path]
-    pipe = subprocess.PIPE
-    several = [subprocess.Popen(argv, cwd=ROOT, stdin=pipe, stdout=pipe) for _ in range(6)]
-    # The owner lives until all have tried.
-    assert sorted(process.stdout.readline() for process in several) == [b""] * 5 + [b"held\n"]  # type: ignore[union-attr]
+    all_tried = FORKED.Barrier(6)
+
+    def acquire() -> None:
+        try:
+            lock.acquire(tmp_path)
+            status = 0
+        except UserError:
+            status = 3
+        all_tried.wait()  # the owner lives until then
+        os._exit(status)
+
+    several = [FORKED.Process(target=acquire) for _ in range(6)]
     for process in several:
-        process.communicate()
-    assert sorted(process.returncode for process in several) == [0, 3, 3, 3, 3, 3]
+        process.start()
+    for process in several:
+        process.join()
+    assert sorted(process.exitcode or 0 for process in several) == [0, 3, 3, 3, 3, 3]
 
 
 # ---- what remains

@@ -46,11 +46,6 @@ def test_each_node_meets_each_other_once_and_one_at_a_time(nodes: int) -> None:
         assert len(members) == len(set(members)) == nodes - nodes % 2
 
 
-def test_the_rounds_begin_again_after_the_last_one() -> None:
-    assert rounds_from(4, 2, 2) == [circle(4)[2], circle(4)[0]]
-    assert as_text(circle(4)) == "0-3+1-2:0-1+2-3:0-2+1-3"
-
-
 def test_a_value_is_compared_with_the_others_of_its_round() -> None:
     generator = np.random.default_rng(1)
     for size in range(2, 9):

@@ -24,7 +24,7 @@ from recorded_campaign import end
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.commands.status import progress_line
 from dlperf_runner.control import campaigns as commands
-from dlperf_runner.control.controllers import CampaignWatch, time_left
+from dlperf_runner.control.controllers import CampaignWatch
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.live.command import announce_page, serve_page
 from dlperf_runner.plan import inventory
@@ -155,17 +155,10 @@ def test_rates_are_kept_over_time(campaign: Path) -> None:
     change(campaign, plan[3], status="running")
     assert polled(watch, 1004.0)["series"] == {"run": plan[3]["id"], "unit": "", "points": []}
     progress(campaign, plan[3], 5.0)
+    record = campaigns.read_record(campaign, plan[3])
     for second in range(3000):
-        watch._add_rate(campaigns.read_record(campaign, plan[3]), second)
+        watch._add_rate(record, second)
     assert 1000 <= len(watch.rates[plan[3]["id"]]) <= 2000
-
-
-def test_the_time_left_is_unknown_until_a_run_is_done() -> None:
-    planned = {"id": "a/r1", "case": "a", "outcome": {"status": "planned"}}
-    assert time_left([planned], {}) is None
-    done = {"id": "a/r2", "case": "a", "outcome": {"status": "done", "elapsed_s": 8.0}}
-    other = {"id": "b/r1", "case": "b", "outcome": {"status": "running"}}
-    assert time_left([planned, done, other], {"b/r1": 20.0}) == 8.0
 
 
 def fetch(url: str, method: str = "GET", **headers: str) -> tuple[int, Any, bytes]:

@@ -77,13 +77,6 @@ def test_round_trip(folder: Path, tmp_path: Path) -> None:
     assert "not published" in said("compare", campaign, status=1)
 
 
-def test_logs_of_others(folder: Path, tmp_path: Path) -> None:
-    init("train.py")
-    for repeat in (1, 2):
-        write(tmp_path / LOG.replace("_1.", f"_{repeat}."), lines_of(rate=100.5 + repeat))
-    assert "| 102.00 |" in said("summarize", "logs")
-
-
 def test_results_keep_the_unit_that_their_runs_had(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

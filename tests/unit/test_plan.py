@@ -297,17 +297,6 @@ def test_more_iterations_may_take_longer(catalog: Catalog) -> None:
     assert run.timeout_s == 9000
 
 
-def test_the_document_says_what_was_chosen(catalog: Catalog) -> None:
-    choice = choose(nodes=2)
-    runs = make_plan(choice, catalog, lab_nodes())
-    document = plan_document(choice, lab_nodes(), runs)
-    assert list(document) == ["schema", "choice", "inventory", "runs"]
-    assert document["schema"] == 1
-    assert document["choice"]["nodes"] == (2,)
-    assert [node["name"] for node in document["inventory"]] == ["node1", "node2", "node3", "node4"]
-    assert document["runs"][0]["id"] == runs[0].id
-
-
 @given(nodes=st.integers(1, 10**6), devices=st.integers(1, 10**3))
 def test_a_topology_is_its_text(nodes: int, devices: int) -> None:
     assert Topology.parse(str(Topology(nodes, devices))) == Topology(nodes, devices)

@@ -19,11 +19,10 @@ from dlperf_runner.control import campaigns
 from dlperf_runner.control.rounds import case_samples, more_runs, run_rounds
 from dlperf_runner.core.errors import Stopped, UserError
 from dlperf_runner.core.frame import make_frame
-from dlperf_runner.plan import choice as choices
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.results.load import load_results
-from dlperf_runner.stats.intervals import FEW, median_interval
+from dlperf_runner.stats.intervals import median_interval
 from dlperf_runner.stats.sequential import relative_half_width, wanted_repeats
 
 STEADY = "mxnet-resnet50v1b-builtin_fp32_b2_1n1g"
@@ -282,10 +281,6 @@ def test_runs_of_another_catalogue_are_no_repeats(tmp_path: Path) -> None:
 )
 def test_wanted_repeats(values: list[float], planned_repeats: int, wanted: int | None) -> None:
     assert wanted_repeats(values, planned_repeats, 0.01, 20) == wanted
-
-
-def test_the_least_number_of_repeats_is_what_an_interval_needs() -> None:
-    assert choices.LEAST_ADAPTIVE_REPEATS == FEW
 
 
 def test_environments_are_not_pooled(tmp_path: Path) -> None:
