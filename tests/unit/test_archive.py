@@ -101,10 +101,6 @@ def test_only_finished_runs_are_archived(campaign: Path) -> None:
     assert len(list(campaign.glob("runs/*/*/*.log.gz"))) == 3
 
 
-def test_archive_needs_a_campaign(tmp_path: Path) -> None:
-    assert "not a campaign directory" in output("archive", tmp_path, status=2)
-
-
 def test_evidence_is_read_from_archives(tmp_path: Path) -> None:
     """Telemetry, Xid errors and the lines of NCCL."""
     line = "node1:7:7 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>"

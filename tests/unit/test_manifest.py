@@ -335,7 +335,7 @@ def _append(arguments: tuple[Path, int]) -> None:
 
 
 def test_several_processes_append_to_one_chain(tmp_path: Path) -> None:
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
+    with multiprocessing.get_context("fork").Pool(3) as pool:
         pool.map(_append, [(tmp_path, number) for number in range(3)])
     manifest = read(tmp_path)
     assert manifest

@@ -462,16 +462,15 @@ def checker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("checker")
-@pytest.mark.parametrize("version", ["6.0", "v6.0", "6.0.0"])
-def test_the_verdict_of_mlcommons_checker_is_shown(tmp_path: Path, version: str) -> None:
+def test_the_verdict_of_mlcommons_checker_is_shown(tmp_path: Path) -> None:
     place = write_result(tmp_path / "round", [result_log(800 + n) for n in range(3)])
-    out = call("mlperf", tmp_path / "round", "--check", version, status=1)
-    assert f"1 of 3 logs comply with MLPerf's rules {version}." in out.text
+    out = call("mlperf", tmp_path / "round", "--check", "v6.0", status=1)
+    assert "1 of 3 logs comply with MLPerf's rules v6.0." in out.text
     lacking = "Required EXACTLY_ONE occurrence of 'opt_name' but found 0, Failed checks for"
     name = place.relative_to(tmp_path / "round") / "result_1.txt"
     assert f"{name}: not compliant: {lacking} eval_accuracy" in out.both
     assert "result_2.txt: not compliant: the checker itself failed: MemoryError" in out.both
-    found = call("mlperf", tmp_path / "round", "--check", version, "--json", status=1).document
+    found = call("mlperf", tmp_path / "round", "--check", "6.0", "--json", status=1).document
     assert [len(lacking) for lacking in found["not_compliant"].values()] == [2, 1]
 
 

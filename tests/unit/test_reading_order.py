@@ -13,18 +13,18 @@ from dlperf_runner.results import load as results
 from dlperf_runner.results.load import load_results
 from dlperf_runner.stats.summary import summarize
 
-FEW = settings(max_examples=8, deadline=None)  # each starts processes
+FEW = settings(max_examples=4, deadline=None)
 
 
 @FEW
-@given(st.permutations([380.0, 384.0, 383.0, 390.0, 381.0]), st.sampled_from([1, 2]))
-def test_neither_order_of_repeats_nor_processes_matter(rates: list[float], jobs: int) -> None:
+@given(st.permutations([380.0, 384.0, 383.0, 390.0, 381.0]))
+def test_the_order_of_repeats_does_not_matter(rates: list[float]) -> None:
     files = {
         f"{topology}/rn50_b128_fp32_{repeat}.log": "\n".join(gluoncv(rate * factor)).encode()
         for topology, factor in (("1n1g", 1), ("1n4g", 3.5))
         for repeat, rate in enumerate(rates, start=1)
     }
-    table = summarize(read_tree(files, jobs).frame)
+    table = summarize(read_tree(files).frame)
     ordered = sorted(rates)
     expected = summarize(
         read_tree(

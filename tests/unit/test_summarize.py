@@ -8,7 +8,7 @@ import pytest
 from csv_tables import table
 from make_logs import campaign_run, dllogger, gluoncv, published_tree, write
 from pandas import DataFrame
-from summaries import log_of, problem, summarize
+from summaries import log_of, summarize
 
 # The medians that the report prints, the averages of the same runs, and the speed-ups.
 PRINTED = {
@@ -145,8 +145,3 @@ def test_flat_folder(tmp_path: Path) -> None:
     text = " ".join(result.text.split())
     assert "4n8g final_value" in text
     assert "assuming 8 devices per node" in text
-
-
-def test_flat_name_whose_nodes_cannot_be_told(tmp_path: Path) -> None:
-    write(tmp_path / "tf_gpu12_amp_bs256.txt", dll(5.0, 12, amp=True))
-    assert "cannot determine the number of nodes" in problem(summarize(tmp_path)).problem

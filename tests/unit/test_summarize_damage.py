@@ -56,16 +56,6 @@ def test_nothing_to_summarise(tmp_path: Path, what: str) -> None:
     assert caught.value.where == str(directory)
 
 
-def test_output_directory_that_cannot_be_made(tmp_path: Path) -> None:
-    write(log_of(tmp_path), GOOD)
-    result = summarize(tmp_path, log_of(tmp_path) / "out")
-    assert result.paths == []
-    assert "cannot write the result" in str(result.unwritten)
-    text = " ".join(result.text.split())
-    assert "| 1 | 1 | 50.00 " in text
-    assert f"the results were not written: {log_of(tmp_path)}/out/" in text
-
-
 def test_no_half_written_file_is_left(tmp_path: Path) -> None:
     write(log_of(tmp_path), GOOD)
     (tmp_path / "summary.json").mkdir()  # cannot be replaced by a file
@@ -78,15 +68,15 @@ NOISE = "node1:1:1 [0] NCCL INFO Channel 00 : 0 -> 1 via P2P/IPC or so\n" * 1600
 
 def gap(file: BinaryIO, kind: str) -> None:
     """What stands between the lines of a large log."""
-    if kind == "one line of 256 MB":
-        file.seek(2**28, os.SEEK_CUR)  # a hole, which reads as zeros and takes no space
+    if kind == "one line of 64 MB":
+        file.seek(2**26, os.SEEK_CUR)  # a hole, which reads as zeros and takes no space
         file.write(b"\n")
     elif kind == "a progress bar":
-        file.write(b"\r".join(b"%d%% done" % n for n in range(10**6)) * 4 + b"\n")
+        file.write(b"\r".join(b"%d%% done" % n for n in range(10**6)) * 2 + b"\n")
     else:
         tag = "[1,0]<stdout>:" if kind == "lines with tags" else ""
         piece = NOISE.replace("node1", f"{tag}node1").encode()
-        for _ in range(400 if not tag else 200):
+        for _ in range(200):
             file.write(piece)
 
 
@@ -96,10 +86,10 @@ def peak_of_small_log(tmp_path_factory: pytest.TempPathFactory) -> float:
 
 
 @pytest.mark.parametrize(
-    "kind", ["one line of 256 MB", "a progress bar", "lines", "lines with tags"]
+    "kind", ["one line of 64 MB", "a progress bar", "lines", "lines with tags"]
 )
 def test_large_log_in_little_memory(tmp_path: Path, peak_of_small_log: float, kind: str) -> None:
-    """A log of 20 to 256 MB needs no more memory than a small one."""
+    """A log of 20 to 64 MB needs no more memory than a small one."""
     big = log_of(tmp_path / "big")
     big.parent.mkdir(parents=True)
     with big.open("wb") as file:
