@@ -13,7 +13,7 @@ from pandas import DataFrame
 
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.commands.summarize import summarize
-from dlperf_runner.compare.campaigns import BaselineCase, pairs
+from dlperf_runner.compare.campaigns import BaselineCase
 from dlperf_runner.core.frame import COLUMNS
 from dlperf_runner.core.identity import (
     CASE,
@@ -231,20 +231,6 @@ def test_names_that_cannot_be_allowed(tmp_path: Path) -> None:
         in " ".join(result.err.split())
     )
     call("compare", a, "--allow-different", "data", status=2)
-
-
-def test_each_gpu_is_paired_with_itself() -> None:
-    known = dict.fromkeys(CASE)
-    keys = {
-        (gpu, driver): tuple({**known, "accelerator": gpu, "driver": driver}.values())
-        for gpu in ("V100", "A100")
-        for driver in ("440", "550")
-    }
-    old = [keys[gpu, "440"] for gpu in ("V100", "A100")]
-    new = [keys[gpu, "550"] for gpu in ("A100", "V100")]
-    found = pairs(old, new)
-    assert [(pair.a, pair.b) for pair in found] == [(old[0], new[1]), (old[1], new[0])]
-    assert [str(item) for item in found[0].differing] == ["driver (440, 550)"]
 
 
 # ---- history
