@@ -53,8 +53,7 @@ def test_the_inventory_sets_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "changed"),
-    [(50, [["node2"], NODES[2:4], NODES[4:], ["node2", *NODES[2:]]]), (49, [])],
+    ("most", "changed"), [(50, [["node2"], NODES[2:4], NODES[4:], ["node2", *NODES[2:]]]), (49, [])]
 )
 def test_too_many_failures_end_the_run_before_the_next_batch(
     tmp_path: Path, most: int, changed: list[list[str]]

@@ -104,7 +104,7 @@ MISTAKES = {
         ),
     ],
     "workloads/paddle-arcface.yml": [
-        (r"'fluid\.CUDAPlace\('", "'fluid(CUDAPlace'", "patches.0.pattern: | unterminated subpat"),
+        (r"'fluid\.CUDAPlace\('", "'fluid(CUDAPlace'", "patches.0.pattern: | unterminated subpat")
     ],
     "workloads/mxnet-arcface.yml": [
         (
@@ -116,7 +116,7 @@ MISTAKES = {
     ],
     "frameworks/paddle.yml": [("  v100:", "  v200:", "environments: | 'v200' | cpu, h100-cuda")],
     "stacks/v100.yml": [
-        ("accelerator: gpu", "accelerator: [gpu]", "3: accelerator: | 'cpu' or 'gpu' | ['gpu']"),
+        ("accelerator: gpu", "accelerator: [gpu]", "3: accelerator: | 'cpu' or 'gpu' | ['gpu']")
     ],
 }
 

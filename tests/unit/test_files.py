@@ -90,10 +90,7 @@ def test_no_link_is_followed_in_records_without_a_campaign(
 @pytest.mark.parametrize("use", [*READERS, *WRITERS])
 @pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
 def test_only_regular_files_are_opened(
-    campaign: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    use: Callable[[Path], object],
-    kind: str,
+    campaign: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], object], kind: str
 ) -> None:
     path = campaign / "runs/case/r1/log"
     if kind == "pipe":

@@ -161,7 +161,7 @@ def test_each_night_of_a_path_is_kept(here: Path, name: str) -> None:
     found = points(history)
     assert [point["samples_per_second_median"] for point in found] == [101.5, 201.5, 301.5, 401.5]
     assert [point["created"][:10] for point in found] == [
-        *("2001-09-09", "2001-09-10", "2001-09-10", "2001-09-11"),
+        *("2001-09-09", "2001-09-10", "2001-09-10", "2001-09-11")
     ]
     assert len({(point["campaign"], point["created"]) for point in found}) == 4
 

@@ -1,14 +1,7 @@
 """Rates that cover several steps, and the rate that a program prints at its end."""
 
 import pytest
-from make_logs import (
-    ARCFACE_TORCH,
-    CONVNETS,
-    LLAMA,
-    MEGATRON,
-    ONEFLOW,
-    TENSORFLOW,
-)
+from make_logs import ARCFACE_TORCH, CONVNETS, LLAMA, MEGATRON, ONEFLOW, TENSORFLOW
 from measured_logs import ARCFACE, PLSC, RESNET, changed, dll, run, values
 
 from dlperf_runner.core.errors import UserError

@@ -33,7 +33,7 @@ def test_a_rule_may_publish_more_decimals() -> None:
 
 def test_words_of_a_comparison() -> None:
     assert [numbers.percent(v) for v in (-0.07, 0.0, -0.0004, 0.000001)] == [
-        *("-7.0%", "+0.0%", "-0.04%", "+0.000%"),
+        *("-7.0%", "+0.0%", "-0.04%", "+0.000%")
     ]
     assert [numbers.ratio(v) for v in (1.003, 0.95, 0.0041)] == ["1.003", "0.950", "0.00410"]
     assert [numbers.speedup(v) for v in (24.935, 0.95, 0.0041)] == ["24.93", "0.95", "0.0041"]

@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import call
 from csv_tables import table
-from make_logs import (
-    campaign_run,
-    dllogger,
-    gluoncv,
-    megatron,
-    oneflow,
-    write,
-)
+from make_logs import campaign_run, dllogger, gluoncv, megatron, oneflow, write
 from other_logs import GOOD, load, only, speedometer
 
 from dlperf_runner.commands.summarize import summarize

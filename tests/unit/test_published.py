@@ -5,14 +5,7 @@ from typing import Any
 
 import pytest
 from make_logs import write
-from published_logs import (
-    SOURCES,
-    TABLES,
-    runs_of,
-    topology,
-    workload_of,
-    write_log,
-)
+from published_logs import SOURCES, TABLES, runs_of, topology, workload_of, write_log
 
 from dlperf_runner.commands.summarize import summarize
 

@@ -13,11 +13,7 @@ import pytest
 from make_logs import PUBLISHED, ROOT, published
 
 from dlperf_runner.catalog.publication import Conditions, PublishedReport
-from dlperf_runner.catalog.published_numbers import (
-    PublishedNumber,
-    load_published,
-    load_rule,
-)
+from dlperf_runner.catalog.published_numbers import PublishedNumber, load_published, load_rule
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError

@@ -177,11 +177,7 @@ def test_the_conditions_of_a_run_are_its_parameters() -> None:
 
 @pytest.mark.parametrize(
     ("matrix", "source", "published"),
-    [
-        ("published", "builtin", 6667),
-        ("published", "upstream", 6667),
-        ("float8", "builtin", 8532),
-    ],
+    [("published", "builtin", 6667), ("published", "upstream", 6667), ("float8", "builtin", 8532)],
 )
 def test_a_matrix_plans_what_its_number_was_published_for(
     matrix: str, source: str, published: float

@@ -13,13 +13,7 @@ from xml.etree import ElementTree
 
 import openpyxl
 import pytest
-from report_examples import (
-    CHINESE,
-    FORMULA,
-    IMAGE,
-    SCRIPT,
-    mxnet_campaign,
-)
+from report_examples import CHINESE, FORMULA, IMAGE, SCRIPT, mxnet_campaign
 from report_page import Page, page_of
 
 from dlperf_runner.commands.report import Report, make_report

@@ -52,10 +52,7 @@ def test_gpus_that_are_missing_are_told() -> None:
     ("name", "precision"), [("tensorflow2", "amp"), ("paddle3", "amp"), ("jax", "bf16")]
 )
 def test_the_log_confirms_the_plan(
-    name: str,
-    precision: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, precision: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = {**PROGRAMS, "jax": jax_resnet50}[name].parse_arguments(
         ["--batch-size", "64", "--iterations", "2"]
