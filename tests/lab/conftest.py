@@ -86,7 +86,7 @@ def faulty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def play(cluster: Cluster, states: Callable[[], States]) -> Callable[..., Played]:
-    return lambda book, *options: Played(cluster.play(book, *options)[1], states())
+    return lambda book, *options: Played(cluster.play(book, *options, status=None), states())
 
 
 @pytest.fixture(scope="module")

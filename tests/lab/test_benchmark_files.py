@@ -22,12 +22,6 @@ pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.campaigns]
 
 SECRET = "planted-0c7b1e5fa9"  # noqa: S105
 INSTEAD_OF_LOG = "echo trained; rm {log}; ln -s /root/secret {log}"
-# Ended, it says, and /root/secret is what was seen of the GPUs.
-AS_TELEMETRY = (
-    """until grep '"pid"' job.json; do sleep 0.1; done; """
-    """sed -i 's/"started": [0-9.]*/"started": 1.0, "finished": true, "exit_status": 0,"""
-    """ "ended": 2.0, "reason": "", "telemetry": ["\\/root\\/secret"]/' job.json; sleep 3"""
-)
 # The first sample replaces a link that is there before it.
 BESIDE_LOG = (
     "until [ -e telemetry-node1.csv ]; do sleep 0.1; done; ln -sf /root/secret telemetry-node1.csv"
@@ -72,13 +66,6 @@ def test_link_to_what_root_keeps_is_not_followed(lab: Lab, tmp_path: Path, scrip
     files = kept(tmp_path / "campaign")
     assert not [name for name, text in files.items() if SECRET in text]
     assert len(files) == 2  # run.json, and either the telemetry or a log
-
-
-def test_file_that_a_forged_state_names_is_not_fetched(lab: Lab, tmp_path: Path) -> None:
-    campaign_of(lab, tmp_path / "campaign", AS_TELEMETRY)
-    files = kept(tmp_path / "campaign")
-    assert len(set(files) - {"telemetry-node1.csv"}) == 2
-    assert SECRET not in "".join(files.values())
 
 
 # ---- data sets

@@ -93,7 +93,7 @@ def before(cluster: Cluster) -> list[str]:
     return cluster.state("node1")
 
 
-def provision(cluster: Cluster, *options: str, **changed: object) -> tuple[int, str]:
+def provision(cluster: Cluster, *options: str, **changed: object) -> str:
     chosen = ("--limit", "node1", "--tags", "node_base,nvidia_driver,container_runtime,openmpi")
     return cluster.play("provision.yml", *chosen, *options, **changed)
 
@@ -103,16 +103,14 @@ def kept(cluster: Cluster, before: list[str]) -> None:
     """node1 is provisioned and keeps its own, whichever test was there before."""
     assert before
     if cluster.lab.ssh("node1", "ls /var/lib/dlperf/adopted.json").returncode != 0:
-        status, output = provision(cluster)
-        assert status == 0, output
+        provision(cluster)
 
 
 @pytest.fixture
 def replaceable(cluster: Cluster) -> None:
     """node2 has somebody's engine, whichever test was there before."""
     if cluster.versions("node2", ["docker-ce"]):
-        status, output = cluster.play("playbooks/decommission.yml", "--limit", "node2")
-        assert status == 0, output
+        cluster.play("playbooks/decommission.yml", "--limit", "node2")
         cluster.lab.said("node2", DOCKER)
 
 
@@ -122,19 +120,10 @@ def own(state: list[str]) -> list[str]:
     return [line for line in state if any(word in line for word in words) and "dlperf" not in line]
 
 
-def test_what_is_not_there_cannot_be_adopted(cluster: Cluster) -> None:
-    was = cluster.state("node1")
-    status, output = provision(cluster, dlperf_mpirun="/opt/none/bin/mpirun")
-    assert status == 2, output
-    assert "dlperf_adopt has openmpi, but /opt/none/bin/mpirun is no mpirun of OpenMPI" in output
-    assert cluster.state("node1") == was
-
-
 def test_driver_engine_and_openmpi_are_told_and_proven_and_stay(
     cluster: Cluster, before: list[str]
 ) -> None:
-    status, output = provision(cluster)
-    assert status == 0, output
+    output = provision(cluster)
     assert f"driver: {DRIVER} (the stack has 580.173.02) supports CUDA 12.2" in output
     assert "by minor version compatibility" in output
     version = cluster.versions("node1", ["openmpi-bin"])["openmpi-bin"].partition("-")[0]
@@ -150,8 +139,7 @@ def test_driver_engine_and_openmpi_are_told_and_proven_and_stay(
     # Both were proven: a sum by the node's mpirun, and a computation by the node's libcuda.
     assert "openmpi" in cluster.lab.said("node1", "cat /opt/dlperf/stamps/openmpi.json")
     assert "TASK [nvidia_driver : Compute on every GPU]" in output
-    status, output = provision(cluster)
-    assert status == 0, output
+    output = provision(cluster)
     assert "changed=0 " in output.rpartition("PLAY RECAP")[2], output
 
 
@@ -163,15 +151,14 @@ def recorded(cluster: Cluster) -> object:
 def test_preflight_says_what_the_node_keeps_and_what_that_means(cluster: Cluster) -> None:
     facts = cluster.scratch / "facts.json"
     given = {"preflight_file": str(facts)}
-    status, output = cluster.play("playbooks/preflight.yml", "--limit", "node1", **given)
-    assert status == 0, output
+    output = cluster.play("playbooks/preflight.yml", "--limit", "node1", **given)
     assert "PTX is not compiled for the GPU" in output
     told = json.loads(facts.read_text())["nodes"]["node1"]["adopted"]
     assert told["recorded"] == told["kept"] == recorded(cluster)
     assert told["meanings"].keys() == told["kept"].keys()
 
 
-def engine(cluster: Cluster, *options: str, **changed: object) -> tuple[int, str]:
+def engine(cluster: Cluster, *options: str, **changed: object) -> str:
     """Provision node2, which keeps nothing, with the stack's engine."""
     given: dict[str, object] = {"dlperf_adopt": [], **changed}
     chosen = ("--limit", "node2", "--tags", "container_runtime")
@@ -181,28 +168,24 @@ def engine(cluster: Cluster, *options: str, **changed: object) -> tuple[int, str
 @pytest.mark.usefixtures("replaceable")
 def test_an_engine_of_somebody_else_is_replaced_with_consent_only(cluster: Cluster) -> None:
     state = cluster.state("node2")
-    status, output = engine(cluster)
-    assert status == 2, output
+    output = engine(cluster, status=2)
     assert "the container engine 24.0.7 was not installed by provisioning" in output
     assert "dlperf_adopt: [container_runtime]" in output
     assert "dlperf_replace: [container_runtime]" in output
     # Tags that leave a part out leave out its check, too.
-    status, output = engine(cluster, "--skip-tags", "container_runtime")
-    assert status == 0, output
+    engine(cluster, "--skip-tags", "container_runtime")
     assert cluster.state("node2") == state
 
 
 @pytest.mark.usefixtures("replaceable")
 def test_with_consent_the_stacks_engine_takes_its_place(cluster: Cluster) -> None:
-    status, output = engine(cluster, dlperf_replace=["container_runtime"])
-    assert status == 0, output
+    engine(cluster, dlperf_replace=["container_runtime"])
     has = cluster.versions("node2", ["docker-ce", "docker.io", "nvidia-container-toolkit"])
     assert has == {
         "docker-ce": "5:28.5.2-1~debian.12~bookworm",
         "nvidia-container-toolkit": "1.18.2-1",
     }
-    status, output = engine(cluster)
-    assert status == 0, output
+    output = engine(cluster)
     assert "changed=0 " in output.rpartition("PLAY RECAP")[2], output
 
 
@@ -210,15 +193,13 @@ def test_a_driver_that_does_not_compute_is_refused_though_it_is_the_nodes_own(
     cluster: Cluster,
 ) -> None:
     cluster.lab.said("node1", "echo cuInit 803 > /srv/cuda-fails")
-    status, output = provision(cluster, "--tags", "nvidia_driver")
+    output = provision(cluster, "--tags", "nvidia_driver", status=None)
     cluster.lab.said("node1", "rm /srv/cuda-fails")
-    assert status == 2, output
-    assert "803" in output
+    assert "failed=1 " in output and "803" in output, output
 
 
 @pytest.mark.usefixtures("kept")
 def test_decommissioning_leaves_them(cluster: Cluster, before: list[str]) -> None:
-    status, output = cluster.play("playbooks/decommission.yml", "--limit", "node1")
-    assert status == 0, output
+    cluster.play("playbooks/decommission.yml", "--limit", "node1")
     assert differences(cluster.lab, "node1", before) == []
     cluster.lab.said("node1", "mpirun --allow-run-as-root --oversubscribe -np 2 true")

@@ -56,7 +56,7 @@ def before(cluster: Cluster) -> list[str]:
     return cluster.state("node1")
 
 
-def provision(cluster: Cluster, *options: str, **changed: object) -> tuple[int, str]:
+def provision(cluster: Cluster, *options: str, **changed: object) -> str:
     tags = ("--tags", "node_base,container_runtime")
     return cluster.play("provision.yml", *tags, *options, **changed)
 
@@ -67,16 +67,7 @@ def installed(cluster: Cluster, before: list[str]) -> None:
     assert before
     if "580.105.08" not in cluster.lab.ssh("node1", f"cat {CDI}").stdout:
         driver(cluster.lab, "580.105.08")
-        status, output = provision(cluster)
-        assert status == 0, output
-
-
-def test_another_release_than_the_plan_believes_is_refused(cluster: Cluster) -> None:
-    was = cluster.state("node1")
-    status, output = provision(cluster, dlperf_suite="noble")
-    assert status == 2, output
-    assert "dlperf_suite is noble, but the node is bookworm" in output
-    assert cluster.state("node1") == was
+        provision(cluster)
 
 
 @pytest.mark.usefixtures("installed")
@@ -86,17 +77,13 @@ def test_podman_is_the_default_and_describes_the_gpus(cluster: Cluster) -> None:
     said = cluster.lab.said("node1", f"stat -c %a {CDI}; cat {CDI}")
     assert said.startswith("644\n# Made by dlperf_runner\ncdiVersion:")
     assert "libcuda.so.580.105.08" in said
-    status, output = provision(cluster, "--diff")
-    assert status == 0, output
+    output = provision(cluster, "--diff")
     assert "changed=0 " in output.rpartition("PLAY RECAP")[2], output
 
 
 @pytest.mark.usefixtures("installed")
 def test_a_container_of_the_ordinary_user_has_card_and_library(cluster: Cluster) -> None:
-    status, output = cluster.play(
-        "tests/lab/plays/role.yml", role="container", container_engine="podman"
-    )
-    assert status == 0, output
+    cluster.play("tests/lab/plays/role.yml", role="container", container_engine="podman")
     files = "bin/sh bin/cat lib/x86_64-linux-gnu/libc.so.6 lib64/ld-linux-x86-64.so.2"
     make = f"tar -C / -ch {files} | {PODMAN} import --quiet - localhost/own:node"
     cluster.lab.said("node1", make)
@@ -114,22 +101,19 @@ def test_a_container_of_the_ordinary_user_has_card_and_library(cluster: Cluster)
 @pytest.mark.usefixtures("installed")
 def test_another_driver_needs_another_description(cluster: Cluster) -> None:
     driver(cluster.lab, "580.178.04")
-    status, output = provision(cluster)
-    assert status == 0, output
+    provision(cluster)
     described = cluster.lab.said("node1", f"cat {CDI}")
     assert "libcuda.so.580.178.04" in described
     assert "105.08" not in described
     # One that somebody else made is left alone.
     cluster.lab.said("node1", f"sed -i '1d; s/178.04/99.99/' {CDI}")
-    status, output = provision(cluster)
-    assert status == 0, output
+    provision(cluster)
     assert "99.99" in cluster.lab.said("node1", f"cat {CDI}")
     cluster.lab.said("node1", f"rm {CDI}")
-    assert provision(cluster)[0] == 0
+    provision(cluster)
 
 
 @pytest.mark.usefixtures("installed")
 def test_decommissioning_leaves_the_node_as_it_was(cluster: Cluster, before: list[str]) -> None:
-    status, output = cluster.play("playbooks/decommission.yml")
-    assert status == 0, output
+    cluster.play("playbooks/decommission.yml")
     assert differences(cluster.lab, "node1", before) == []

@@ -50,19 +50,15 @@ def test_the_report_says_where_the_time_goes(nodes: Lab, campaign: Path) -> None
     step_shares(nodes, campaign)
 
 
-def test_mpirun_starts_llama_too(nodes: Lab, tmp_path: Path) -> None:
-    options = ("--workload", "jax-llama", "-p", "launcher=jax_mpirun")
-    found = trained(nodes, tmp_path / "mpirun", *options)
-    check(found, ["jax-llama"], *JAX)
-    assert all("mpirun" in str(run["commands"]) for run, _ in found)
-
-
-def test_mpirun_starts_resnet_on_two_nodes_in_fp32_and_bf16(nodes: Lab, tmp_path: Path) -> None:
-    options = ("--workload", "jax-resnet50v1.5", "-p", "launcher=jax_mpirun")
-    found = trained(
-        nodes, tmp_path / "mpirun", *options, "--nodes", "2", "--precision", "fp32,bf16"
-    )
-    assert sorted(str(run["precision"]) for run, _ in found) == ["bf16", "fp32"]
+@pytest.mark.parametrize(
+    ("workload", "precisions"), [("jax-llama", "fp32"), ("jax-resnet50v1.5", "bf16,fp32")]
+)
+def test_mpirun_starts_them_on_two_nodes(
+    nodes: Lab, tmp_path: Path, workload: str, precisions: str
+) -> None:
+    chosen = ("--workload", workload, "--nodes", "2", "--precision", precisions)
+    found = trained(nodes, tmp_path / "mpirun", *chosen, "-p", "launcher=jax_mpirun")
+    assert sorted(str(run["precision"]) for run, _ in found) == precisions.split(",")
     for run, log in found:
         assert (run["nodes"], run["world_size"]) == (2, 4)
         assert "mpirun" in str(run["commands"])

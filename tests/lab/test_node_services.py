@@ -164,13 +164,20 @@ def test_a_server_that_is_not_there_is_named_and_decommissioning_leaves_all_as_i
     only = ("--limit", "node2", "--tags", "time_service")
     output = provision(lab, 2, *only, **(TIME | servers))
     assert "chrony has not synchronized the clock within 4 s" in " ".join(output.split())
+    results = "/home/dlperf/runs/campaign/case"
+    lab.said("node1", f"runuser -u dlperf -- mkdir -p {results}")
     given = json.dumps({**SHARED, **TIME})
     book = ("playbooks/decommission.yml", "-e", given)
-    lab.play(*book, "--limit", "node1")
+    kept = lab.play(*book, "--limit", "node1")
+    assert "node1: the user dlperf and its home are kept" in kept
+    assert lab.said("node1", f"ls -d {results}")
     # The other node still uses it.
     lab.said("node2", "/opt/dlperf/envs/mxnet/bin/python -c 'import mxnet'")
-    lab.play(*book)
+    assert "node2: the user" not in lab.play(*book)
+    assert differences(lab, "node2", cluster.before["node2"]) == []
+    lab.play(*book, "-e", "dlperf_remove_results=true")
     for node in NODES:
         assert differences(lab, node, cluster.before[node]) == []
+        assert lab.ssh(node, "grep dlperf /etc/passwd /etc/group /etc/shadow").stdout == ""
         assert lab.ssh(node, "pgrep -x chronyd").returncode != 0
     assert list((cluster.folder / "dlperf").iterdir()) == []

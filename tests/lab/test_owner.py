@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from child_processes import started
 from fault_campaigns import until
-from lab_under_test import Lab
+from lab_under_test import FRAMEWORKS, Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.campaigns]  # minutes
 
@@ -170,3 +170,16 @@ def test_run_that_somebody_joins_is_invalid(nodes: Lab, tmp_path: Path) -> None:
     assert outcome["status"] == "done"
     with (directory / "summary.csv").open() as table:
         assert len(table.readlines()) == 1  # no case is left
+
+
+# ---- the nodes of campaigns get further frameworks
+
+
+def test_frameworks_are_added_to_provisioned_nodes(nodes: Lab) -> None:
+    mxnet = "stat -c %Y /opt/dlperf/envs/mxnet/pyvenv.cfg"
+    before = nodes.said("node2", mxnet)
+    assert nodes.said("node2", "ls /opt/dlperf/envs").split() == ["mxnet"]
+    nodes.up(lab_nodes=2, lab_frameworks=FRAMEWORKS)
+    nodes.play("provision.yml")
+    assert nodes.said("node2", "ls /opt/dlperf/envs").split() == sorted(FRAMEWORKS.split(","))
+    assert nodes.said("node2", mxnet) == before

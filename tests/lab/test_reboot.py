@@ -6,11 +6,12 @@ while later, and writes down both times. What asks for it and waits for it is An
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from lab_under_test import Lab
+from lab_under_test import Lab, Shared, sharing
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]
 
@@ -47,13 +48,16 @@ INSTALLED = {
 }
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    with Lab(tmp_path / "lab").running(nodes=len(NODES)) as made:
+@contextmanager
+def prepared(scratch: Path, mirror: Path) -> Iterator[Lab]:
+    with Lab(scratch / "lab").running(nodes=len(NODES), mirror=mirror) as made:
         for node in NODES:
             made.said(node, SHUTDOWN + PREPARED)
             made.said(node, f"cat > /srv/boot/at <<'END'\n{LOADED}\nEND")
         yield made
+
+
+shared = sharing(prepared)
 
 
 def configure(lab: Lab, *options: str, **changed: object) -> tuple[int, str]:
@@ -62,7 +66,8 @@ def configure(lab: Lab, *options: str, **changed: object) -> tuple[int, str]:
     return done.returncode, " ".join(done.stdout.split())
 
 
-def test_without_consent_it_is_a_failure_that_says_so(lab: Lab) -> None:
+def test_without_consent_it_is_a_failure_that_says_so(shared: Shared[Lab]) -> None:
+    lab = shared.get()
     status, output = configure(lab)
     assert status == 2, output
     for node in NODES:
@@ -71,14 +76,16 @@ def test_without_consent_it_is_a_failure_that_says_so(lab: Lab) -> None:
     assert "The module nouveau holds the GPUs. Allow it with -e dlperf_reboot=true" in output
 
 
-def test_check_mode_reboots_nothing(lab: Lab) -> None:
+def test_check_mode_reboots_nothing(shared: Shared[Lab]) -> None:
+    lab = shared.get()
     status, output = configure(lab, "--check", dlperf_reboot=True)
     assert status == 0, output
     for node in NODES:
         assert lab.ssh(node, f"cat {LOG}").stdout == ""
 
 
-def test_with_consent_the_next_goes_when_the_one_before_is_back(lab: Lab) -> None:
+def test_with_consent_the_next_goes_when_the_one_before_is_back(shared: Shared[Lab]) -> None:
+    lab = shared.last()
     status, output = configure(lab, dlperf_reboot=True)
     assert status == 0, output
     times = sorted([float(t) for t in lab.said(node, f"cat {LOG}").split()] for node in NODES)

@@ -158,30 +158,14 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {**environment, "requirements": str(pins)}
 
 
-@pytest.fixture(scope="module")
-def for_cpus(published: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """PyTorch for CPUs, as an operator may have it; a stand-in whose tensors are NumPy's. What it
-    imports, which the tests' mirror lacks, is left out."""
-    further = "from numpy import array as tensor\n"
-    path, sha256 = module_wheel(tmp_path_factory.mktemp("torch"), "torch", "2.13.0+cpu", further)
-    given = {"torch": {"path": str(path), "sha256": sha256}}
-    (environment,) = environments.installed(["pytorch"], "cpu", given)
-    return {**environment, "requirements": published["requirements"]}
-
-
-@pytest.mark.parametrize(
-    ("which", "module", "version"),
-    [("published", "oneflow", "0.1.8"), ("for_cpus", "torch", "2.13.0+cpu")],
-)
 def test_a_wheel_of_the_operator_is_installed_under_its_own_name(
-    lab: Lab, which: str, module: str, version: str, request: pytest.FixtureRequest
+    lab: Lab, published: dict[str, Any]
 ) -> None:
-    environment: dict[str, Any] = request.getfixturevalue(which)
-    assert "0" not in play(lab, "framework", chosen=[environment])
-    shown = f"import {module}; print({module}.__version__, {module}.__file__)"
-    said = lab.said("node2", f"{environment['path']}/bin/python -c '{shown}'")
-    assert said.startswith(f"{version} {environment['path']}/lib/")
-    assert play(lab, "framework", chosen=[environment]) == ["0", "0"]
+    assert "0" not in play(lab, "framework", chosen=[published])
+    shown = "import oneflow; print(oneflow.__version__, oneflow.__file__)"
+    said = lab.said("node2", f"{published['path']}/bin/python -c '{shown}'")
+    assert said.startswith(f"0.1.8 {published['path']}/lib/")
+    assert play(lab, "framework", chosen=[published]) == ["0", "0"]
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs a compiler")

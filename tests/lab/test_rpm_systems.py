@@ -2,7 +2,7 @@
 not taken, another stack, and off again. Never run on a real Rocky Linux, AlmaLinux or RHEL.
 
 What is a stand-in: the packages and their repositories (vendors' names, versions, streams and
-dependencies; rpm_standins.py), their keys, and the system: every node is a Debian 12 with Debian's
+dependencies), their keys, and the system: every node is a Debian 12 with Debian's
 dnf 4 and rpm, which says in /etc/os-release that it is Rocky Linux or AlmaLinux. No GPU, no systemd
 and no SELinux are there. Real are the roles, dnf, rpm, keys, signatures, streams of modules, locks,
 files, idempotence and undo. One node for each pair.
@@ -30,7 +30,7 @@ from system_plays import OF_NVLINK5, SYSTEMCTL, Pair, Played, States, pairs
 from dlperf_runner.bundle.release_tables import VendorRepository, wanted
 from dlperf_runner.catalog.reader import load_catalog
 
-# ---- Stand-ins of the vendors' rpm packages: names, versions, streams and dependencies are thei
+# ---- Stand-ins of the vendors' rpm packages
 
 Package = dict[str, Any]
 MIRROR = "/srv/vendors"
@@ -281,22 +281,30 @@ def state(lab: Lab, node: str) -> list[str]:
     return [line.rstrip() for line in lab.said(node, STATE).splitlines()]
 
 
-def prepare(lab: Lab, pair: Pair) -> dict[str, list[str]]:
-    """Make the repositories and the node's system; the fingerprints by the repository's name."""
+def sent(lab: Lab, node: str, command: str, content: bytes) -> bytes:
+    argv = lab.ssh_argv(node, command)
+    done = subprocess.run(argv, input=content, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
-    def sent(command: str, content: str) -> str:
-        argv = lab.ssh_argv(pair.node, command)
-        done = subprocess.run(argv, input=content, text=True, capture_output=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
 
-    release = pair.system.removeprefix("rhel")
-    is_alma = pair.stack.startswith("b200")
-    name, title = ("almalinux", "AlmaLinux") if is_alma else ("rocky", "Rocky Linux")
-    sent("cat > /root/make.py", (PROJECT / "tests/support/rpm_repository.py").read_text())
-    made = sent("python3 /root/make.py", json.dumps(repositories(release)))
-    sent("bash -s", CLAIM.format(name=name, title=title, release=release) + SYSTEMCTL)
-    return {key: [fingerprint] for key, fingerprint in json.loads(made).items()}
+def prepare(lab: Lab, release: str) -> dict[str, list[str]]:
+    """Make a release's repositories on the first of its nodes, copy them to the others, and make
+    each node's system; the fingerprints by the repository's name."""
+    chosen = [pair for pair in PAIRS if pair.system == f"rhel{release}"]
+    program = (PROJECT / "tests/support/rpm_repository.py").read_bytes()
+    sent(lab, chosen[0].node, "cat > /root/make.py", program)
+    content = json.dumps(repositories(release)).encode()
+    made = json.loads(sent(lab, chosen[0].node, "python3 /root/make.py", content))
+    packed = sent(lab, chosen[0].node, "tar -C / -c srv", b"")
+    for pair in chosen:
+        if pair != chosen[0]:
+            sent(lab, pair.node, "tar -C / -x", packed)
+        is_alma = pair.stack.startswith("b200")
+        name, title = ("almalinux", "AlmaLinux") if is_alma else ("rocky", "Rocky Linux")
+        claim = CLAIM.format(name=name, title=title, release=release) + SYSTEMCTL
+        sent(lab, pair.node, "bash -s", claim.encode())
+    return {key: [fingerprint] for key, fingerprint in made.items()}
 
 
 @pytest.fixture(scope="module")
@@ -308,7 +316,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     lab.control("up", *made)
     try:
         with ThreadPoolExecutor(2) as pool:
-            keys = dict(zip(PAIRS, pool.map(partial(prepare, lab), PAIRS), strict=True))
+            keys = dict(zip("89", pool.map(partial(prepare, lab), "89"), strict=True))
         variables = {
             "dlperf_mirror": "",
             "dlperf_vendor_mirror": MIRROR,
@@ -318,7 +326,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         }
         cluster = Cluster(lab, Vendors(scratch, variables, {}), scratch, variables)
         hosts = {
-            pair.node: {"dlperf_stack": pair.stack, "dlperf_vendor_keys": keys[pair]}
+            pair.node: {"dlperf_stack": pair.stack, "dlperf_vendor_keys": keys[pair.system[-1]]}
             for pair in PAIRS
         }
         cluster.inventory.write_text(json.dumps({"nodes": {"hosts": hosts}}))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab_under_test import CONTROL, PROJECT
@@ -35,10 +35,6 @@ class Block:
 
     heading: str
     text: str
-
-    @property
-    def lines(self) -> list[str]:
-        return self.text.splitlines()
 
 
 def blocks(page: str) -> list[Block]:
@@ -82,7 +78,6 @@ class Person:
     root: Path
     names: Mapping[str, str]
     network: int | None = None
-    times: list[tuple[float, str]] = field(default_factory=list)
 
     def types(self, command: str, answer: str = "", status: int = 0) -> str:
         """What a command prints. `answer` is typed on the terminal."""
@@ -104,8 +99,7 @@ class Person:
         finally:
             os.close(terminal)
             os.close(keyboard)
-        self.times.append((time.monotonic() - began, command))
-        print(f"{self.times[-1][0]:6.1f} s  {command}")
+        print(f"{time.monotonic() - began:6.1f} s  {command}")
         output = done.stdout.decode(errors="replace")
         assert done.returncode == status, f"{command}: {done.returncode}\n{output}"
         return output

@@ -51,13 +51,16 @@ class Cluster:
         self.variables.write_text(json.dumps(variables))
         self.inventory = scratch / "inventory.json"
 
-    def play(self, book: str, *options: str, **changed: object) -> tuple[int, str]:
+    def play(self, book: str, *options: str, status: int | None = 0, **changed: object) -> str:
+        """The output of a playbook, as one line because messages are wrapped; it must end with this
+        exit status, if any."""
         argv = [book, "-e", f"@{self.variables}", "-e", json.dumps(changed), *options]
         if self.inventory.exists():
             argv += ["-i", "inventory/lab", "-i", str(self.inventory)]
         done = self.lab.command("ansible-playbook", *argv)
-        # As one line each: messages are wrapped.
-        return done.returncode, re.sub(r"\s+", " ", done.stdout)
+        output = re.sub(r"\s+", " ", done.stdout)
+        assert status in (None, done.returncode), output
+        return output
 
     def state(self, node: str) -> list[str]:
         return node_state(self.lab, node)
@@ -88,19 +91,18 @@ class UsedCluster(Cluster):
         tags: str = "gpu",
         stack: str = V100,
         **more: object,
-    ) -> tuple[int, str]:
+    ) -> str:
         limited = ("--limit", node, "--tags", tags, *options)
         return self.play("provision.yml", *limited, dlperf_stack=stack, **more)
 
-    def alone(self, role: str, node: str = "node2", **changed: object) -> tuple[int, str]:
+    def alone(self, role: str, node: str = "node2", **changed: object) -> str:
         """Run one role on a node, outside of provision.yml."""
         version = {f"{role}_version": OF_STACK.get(role), "role": role, "dlperf_stack": V100}
         return self.play("tests/lab/plays/role.yml", "--limit", node, **(version | changed))
 
     def refused(self, role: str, *said: str, **changed: object) -> None:
         """The role fails, and says why."""
-        status, output = self.alone(role, **changed)
-        assert status == 2, output
+        output = self.alone(role, status=2, **changed)
         assert "fatal: [node2]" in output
         for text in said:
             assert text in output, output

@@ -211,5 +211,5 @@ def cut_off(lab: Lab, node: str, seconds: int) -> None:
     lab.said(node, f"setsid sh -c '{cut}' > /dev/null 2>&1 < /dev/null &")
 
 
-def signal_runner(lab: Lab, name: str, node: str = "node1") -> None:
-    lab.said(node, f"pkill -{name} -u dlperf -f 'dlperf_runner run'")
+def signal_runner(lab: Lab, name: str) -> None:
+    lab.said("node1", f"pkill -{name} -u dlperf -f 'dlperf_runner run'")
