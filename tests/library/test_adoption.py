@@ -83,29 +83,24 @@ def test_processes_that_hold_a_gpu_are_named_but_not_nvidias_services(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("native", "kind", "said"),
+    ("stack", "native", "kind", "said"),
     [
-        ("12.2", "notes", "minor version compatibility, but PTX is not compiled"),
-        ("12.9", "notes", "supports CUDA 12.9, and with it the stack's 12.9.1"),
-        ("13.0", "notes", "supports CUDA 13.0, and with it the stack's 12.9.1"),
-        ("11.8", "problems", "the stack's CUDA 12.9.1 does not run on it"),
-        (None, "notes", "does not say which CUDA"),
+        ("h100-cuda12.9", "12.2", "notes", "minor version compatibility, but PTX is not compiled"),
+        ("h100-cuda12.9", "12.9", "notes", "supports CUDA 12.9, and with it the stack's 12.9.1"),
+        ("h100-cuda12.9", "13.0", "notes", "supports CUDA 13.0, and with it the stack's 12.9.1"),
+        ("h100-cuda12.9", "11.8", "problems", "the stack's CUDA 12.9.1 does not run on it"),
+        ("h100-cuda12.9", None, "notes", "does not say which CUDA"),
+        # Before CUDA 11 a newer one needs a newer driver.
+        ("v100-cuda10.2", "10.1", "problems", "the stack's CUDA 10.2.89 does not run on it"),
     ],
 )
 def test_what_an_adopted_driver_means_for_the_workloads(
-    native: str | None, kind: str, said: str
+    stack: str, native: str | None, kind: str, said: str
 ) -> None:
-    own = {"driver": {"version": "535.161.07", "cuda": native}}
-    told = adoption.meanings(["driver"], own, H100)
-    (text,) = told[kind]
+    own, wanted = {"version": "535.161.07", "cuda": native}, arguments.stack_document(stack)
+    (text,) = adoption.meanings(["driver"], {"driver": own}, wanted)[kind]
     assert said in text
-    assert text.startswith("driver: 535.161.07 (the stack has 580.173.02)")
-
-
-def test_before_cuda_11_a_newer_cuda_needs_a_newer_driver() -> None:
-    own = {"driver": {"version": "418.87.00", "cuda": "10.1"}}
-    told = adoption.meanings(["driver"], own, arguments.stack_document("v100-cuda10.2"))
-    assert "the stack's CUDA 10.2.89 does not run on it" in told["problems"][0]
+    assert text.startswith(f"driver: 535.161.07 (the stack has {wanted['driver']['version']})")
 
 
 def test_other_parts_are_told_with_their_versions(tmp_path: Path) -> None:

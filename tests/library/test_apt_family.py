@@ -42,17 +42,13 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 class TestOpenpgpKey:
-    def test_fingerprints_are_those_that_gpg_says(self, keys: dict[str, Any]) -> None:
+    def test_fingerprints_are_those_that_gpg_says_of_every_key(self, keys: dict[str, Any]) -> None:
         assert openpgp_key.fingerprints(keys["one"]) == keys["fingerprints"][:1]
-
-    def test_every_key_of_a_keyring_counts(self, keys: dict[str, Any]) -> None:
         assert sorted(openpgp_key.fingerprints(keys["both"])) == sorted(keys["fingerprints"])
 
-    def test_armour_is_taken_off(self, keys: dict[str, Any]) -> None:
-        assert openpgp_key.dearmored(keys["armoured"]) == keys["one"]
-        assert openpgp_key.dearmored(keys["one"]) == keys["one"]
-
-    def test_two_armoured_blocks_are_both_read(self, keys: dict[str, Any]) -> None:
+    def test_armour_is_taken_off_each_block(self, keys: dict[str, Any]) -> None:
+        for armoured, binary in (("armoured", "one"), ("one", "one")):
+            assert openpgp_key.dearmored(keys[armoured]) == keys[binary]
         assert openpgp_key.dearmored(keys["armoured"] * 2) == keys["one"] * 2
 
     @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmark_jobs import Clock, call, is_launched, processes_of, until, until_gone
+from benchmark_jobs import Clock, call, is_launched, processes_of, until
 from run_agent import activity, node_agents, states, telemetry
 from standins import program
 
@@ -347,7 +347,3 @@ def test_gpu_computes_nothing_only_if_that_is_seen(clock: Clock, tmp_path: Path)
     assert made.gpu_idle_s("n") == 0.0
     cpu = telemetry.Telemetry(options | {"sample_gpus": False}, node_agents.Agents(), 100)
     assert cpu.gpu_idle_s("n") > 1e9
-
-
-def test_nothing_of_these_tests_is_left() -> None:
-    assert until_gone(marked())

@@ -88,22 +88,22 @@ def test_libraries_of_another_cuda_come_with_the_environment_that_opens_them() -
     assert in_image["container_images"] == list(images)
 
 
-def test_what_keeps_the_time_is_installed_with_consent_only() -> None:
-    assert "time_service" not in told()["provision_roles"]
-    assert "chrony" not in told()["node_base_packages"]
-    document = told(time="chrony")
-    assert document["provision_roles"][:2] == ["node_base", "time_service"]
-    assert "time_service" in document["provision_preflights"]
-    assert "chrony" in document["node_base_packages"]
-
-
-def test_slurm_is_installed_with_consent_only() -> None:
-    assert "slurm" not in told()["provision_roles"]
-    assert "slurmd" not in told()["node_base_packages"]
-    document = told(slurm=True)
-    assert document["provision_roles"][-1] == "slurm"
-    assert "slurm" in document["provision_preflights"]
-    assert {"munge", "slurmctld", "slurmd", "slurm-client"} <= set(document["node_base_packages"])
+@pytest.mark.parametrize(
+    ("consent", "role", "place", "packages"),
+    [
+        ({"time": "chrony"}, "time_service", 1, {"chrony"}),
+        ({"slurm": True}, "slurm", -1, {"munge", "slurmctld", "slurmd", "slurm-client"}),
+    ],
+)
+def test_time_and_scheduler_are_installed_with_consent_only(
+    consent: dict[str, Any], role: str, place: int, packages: set[str]
+) -> None:
+    assert role not in told()["provision_roles"]
+    assert not packages & set(told()["node_base_packages"])
+    document = told(**consent)
+    assert document["provision_roles"][place] == role
+    assert role in document["provision_preflights"]
+    assert packages <= set(document["node_base_packages"])
 
 
 def pinned(text: str) -> dict[str, Any]:
