@@ -77,6 +77,17 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Path]:
 
 
 @pytest.fixture(scope="session")
+def chinese(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """A Chinese report of the campaign `mxnet`, which lies beside it. Tests only read both."""
+    from report_examples import mxnet_campaign
+
+    from dlperf_runner.commands.report import make_report
+
+    root = tmp_path_factory.mktemp("chinese")
+    return make_report([mxnet_campaign(root / "mxnet")], root / "report", "zh")
+
+
+@pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results with one finished campaign. Tests read them; what they change is `campaign`."""
     from recorded_campaign import finished_campaign

@@ -12,11 +12,13 @@ import openpyxl
 import pytest
 from command_line import call
 from make_logs import campaign_run, gluoncv, published_tree
-from report_examples import TOPOLOGIES, mxnet_campaign, paddle_campaign
+from report_examples import TOPOLOGIES, mxnet_campaign, paddle_campaign, tensorflow_campaign
 from report_page import PUBLISHED, live_charts, page_of
 
 from dlperf_runner.commands.report import Report, make_report
+from dlperf_runner.compare.conditions import FACTORS
 from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.identity import label
 from dlperf_runner.report.labels import LANGUAGES, load_labels
 from dlperf_runner.report.xlsx import sheet_name
 
@@ -158,14 +160,13 @@ def test_sheets_have_names_that_spreadsheets_take() -> None:
     assert names == ["a b c", "x" * 31, "X" * 29 + " 2", "-", "- 2"]
 
 
-def test_the_same_results_give_the_same_files(tmp_path: Path) -> None:
-    campaign = mxnet_campaign(tmp_path / "mxnet")
-    first = make_report([campaign], tmp_path / "a").paths
-    make_report([campaign], tmp_path / "b")
-    names = [path.relative_to(tmp_path / "a") for path in first]
+def test_the_same_results_give_the_same_files(chinese: Report, tmp_path: Path) -> None:
+    first = chinese.paths[0].parent
+    make_report([first.parent / "mxnet"], tmp_path, "zh")
+    names = [path.relative_to(first) for path in chinese.paths]
     assert len(names) == 15
     for name in names:
-        one, other = ((tmp_path / at / name).read_bytes() for at in ("a", "b"))
+        one, other = ((place / name).read_bytes() for place in (first, tmp_path))
         if name.suffix == ".pdf":  # the fonts in a PDF have random names, in any order
             assert one.startswith(b"%PDF-") and one.rstrip().endswith(b"%%EOF")
         else:
@@ -187,9 +188,8 @@ def _blanks(value: str) -> set[str | None]:
     return {name for _, name, _, _ in string.Formatter().parse(value) if name is not None}
 
 
-def test_a_chinese_report_is_in_chinese_with_the_published_columns(tmp_path: Path) -> None:
-    make_report([mxnet_campaign(tmp_path / "mxnet")], tmp_path / "report", "zh")
-    page = page_of(tmp_path / "report")
+def test_a_chinese_report_is_in_chinese_with_the_published_columns(chinese: Report) -> None:
+    page = page_of(chinese.paths[0].parent)
     assert page.all("html") == [{"lang": "zh"}]
     assert page.texts["h1"] == ["性能测试报告：mxnet resnet50"]
     assert page.tables["table-1"][0][:4] == ["node_num", "gpu_num", "samples/s", "speedup"]
@@ -269,5 +269,49 @@ def test_stated_conditions_decide_what_is_reproduced(here: Path) -> None:
     assert verdicts == [{"not comparable"}, {"reproduced"}]
 
 
-def test_a_directory_without_logs_is_told(tmp_path: Path) -> None:
-    assert "no logs found" in call("report", tmp_path, status=2).err
+def test_conditions_have_the_names_that_comparisons_give_them() -> None:
+    english = load_labels("en")
+    assert [english(f"factor_{name}") for name in FACTORS] == [label(name) for name in FACTORS]
+
+
+@pytest.mark.parametrize(
+    ("text", "chinese"),
+    [
+        (
+            "accelerator (unknown, V100-SXM2-16GB), data (synthetic, real), XLA (no, yes)",
+            "加速器 (未知, V100-SXM2-16GB), 数据 (合成, 真实), XLA (否, 是)",
+        ),
+        (
+            "container (none, tensorflow:20.12-tf1-py3 (NGC)), steps (2 of 8, not published)",
+            "容器 (无, tensorflow:20.12-tf1-py3 (NGC)), 步数 (2 of 8, 未公布)",
+        ),
+        ("parallelism, data", "并行方式, 数据"),
+        # What a publication or a log says is no word of this program's.
+        ("implementation (data, my driver (none))", "实现 (data, my driver (none))"),
+        ("", ""),
+        (None, None),
+    ],
+)
+def test_conditions_in_words(text: str | None, chinese: str | None) -> None:
+    assert load_labels("en").conditions(text) == text
+    assert load_labels("zh").conditions(text) == chinese
+
+
+def test_the_base_case_is_told_in_absolute_units(
+    several: tuple[Report, Path], chinese: Report
+) -> None:
+    page = (several[1] / "report.html").read_text(encoding="utf-8")
+    assert "Speed-up is relative to 1n1g, 384.19 samples/s. The interval" in page
+    page = chinese.paths[0].read_text(encoding="utf-8")
+    assert "加速比以 1n1g（384.19 samples/s）为基准。中位数" in page
+    assert "不同的条件: 数据 (合成, 真实)" in page
+
+
+def test_of_several_campaigns_the_answer_names_the_fastest(tmp_path: Path) -> None:
+    campaigns = [mxnet_campaign(tmp_path / "old"), mxnet_campaign(tmp_path / "new")]
+    for log in (tmp_path / "new").rglob("*.log"):
+        log.write_text(log.read_text().replace("Speed: 9", "Speed: 99"))
+    report = make_report([*campaigns, tensorflow_campaign(tmp_path / "tf")], tmp_path / "report")
+    mxnet, tensorflow = report.answers
+    assert "new, the fastest of 2 campaigns; " in mxnet
+    assert "campaigns" not in tensorflow
