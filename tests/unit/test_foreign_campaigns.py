@@ -157,7 +157,8 @@ def test_what_is_no_file_stops_no_command(
         os.mkfifo(campaign / name)
     else:
         (campaign / name).symlink_to("/dev/zero")
-    for command in COMMANDS:
+    # The report reads what summarize reads, and draws it.
+    for command in (each for each in COMMANDS if each != "report" or name == LOG):
         called = call(*arguments(command, campaign), status=None)
         assert called.status in (0, 1, 2), called.both
         assert "Traceback" not in called.both
