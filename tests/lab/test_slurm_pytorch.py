@@ -85,6 +85,7 @@ def test_llama_learns_on_one_and_two_nodes(
     found = runs_of(llama[0])
     check(found, ["pytorch-llama"], *TORCH)
     assert all("torch.distributed.run" in str(record["commands"]) for record, _ in found)
+    assert all(record["nvlink_domains"] == ["rack1"] for record, _ in found)  # the block
     place = llama[0] / "runs" / str(found[-1][0]["id"])
     assert cluster.said("node1", f"stat -c %U /shared/{place.relative_to(folder)}") == "dlperf"
 
