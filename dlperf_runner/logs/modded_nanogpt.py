@@ -1,15 +1,16 @@
-"""modded-nanogpt (the speedruns of nanoGPT): the time of all steps so far, in whole ms.
+"""modded-nanogpt (the speedruns of nanoGPT): the time of all steps so far, in ms.
 
     step:11/5100 train_loss:8.2431 train_time:138ms step_avg:138.10ms     (until December 2024)
     step:2/1770 train_time:523ms step_avg:261.51ms
     step:125/1770 val_loss:4.6344 train_time:17321ms step_avg:138.57ms     (if there are no others)
+    step:250/3350 val_loss:4.2049 train_time:45.740s step_avg:182.96ms     (in track 3, of 2026)
 
 Rates since the line before follow from these times. Steps count from 1. Until early 2025, the clock
 began anew after 10 steps, in which `step_avg` is nan. Only rank 0 prints. The time of validations
 does not count. The tokens of a step stand only in the program, which is printed into the log.
 
 Source: KellerJordan/modded-nanogpt, train_gpt.py, and records/track_1_short of 2024-10-29,
-2024-12-08 and 2025-05-25.
+2024-12-08 and 2025-05-25, and records/track_3_optimization.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from .records import Columns, Format, Header, LineError, StepTable
 _ENTRY = re.compile(
     rb"\bstep:(?P<step>\d{1,9}+)/(?P<total>\d{1,9}+) "
     rb"(?:train_loss:(?P<loss>\S{1,32}+) |(?P<validation>val_loss:)\S{1,32}+ )?"
-    rb"train_time:(?P<rate>\d{1,12}+)ms step_avg:(?P<mean>\d{1,9}+\.\d\d|nan)ms"
+    rb"train_time:(?P<rate>\d{1,12}+(?:\.\d{3})?+)(?P<unit>m?s) "
+    rb"step_avg:(?P<mean>\d{1,9}+\.\d\d|nan)ms"
 )
 
 
@@ -33,8 +35,9 @@ def as_table(pieces: Iterable[bytes]) -> StepTable:
     """The rate of the steps since the line before. Raises LineError if the time does not grow."""
     table, lines, before = StepTable([], Columns()), [], (0, 0)
     for line, match in _timed(pieces):
-        step, total, time = (int(match[group]) for group in ("step", "total", "rate"))
-        _check_mean(line, step, time, match["mean"])
+        step, total = int(match["step"]), int(match["total"])
+        time = round(float(match["rate"]) * (1000 if match["unit"] == b"s" else 1))
+        _check_mean(line, step, time, before, match["mean"])
         table.headers.extend([Header(line, total_steps=total)] if not table.headers else ())
         if before == (0, 0) and step > 1:
             before = step, time
@@ -64,10 +67,12 @@ def _timed(pieces: Iterable[bytes]) -> list[tuple[int, re.Match[bytes]]]:
     return [pair for pair in timed if not pair[1]["validation"]] or timed
 
 
-def _check_mean(line: int, step: int, time: int, printed: bytes) -> None:
-    """Raise LineError if the mean is not that of all steps, or of those after the first 10."""
+def _check_mean(line: int, step: int, time: int, before: tuple[int, int], printed: bytes) -> None:
+    """Raise LineError if the mean is not that of all steps, of those after the first 10, or of
+    those since the line before, as in some programs of track 3."""
     mean = float(printed)
-    if not any(abs(n * mean - time) <= 0.51 + 0.005 * n for n in (step, step - 10)):
+    spans = ((step, time), (step - 10, time), (step - before[0], time - before[1]))
+    if not any(abs(n * mean - duration) <= 1.01 + 0.005 * n for n, duration in spans):
         raise LineError(
             line,
             "the mean duration contradicts the time of all steps",
@@ -79,9 +84,9 @@ def _check_mean(line: int, step: int, time: int, printed: bytes) -> None:
 _LINES = Format(
     name="modded_nanogpt",
     sample="step:2/1770 train_time:523ms step_avg:261.51ms",
-    marker=b"ms step_avg:",
+    marker=b"s step_avg:",
     entry=_ENTRY,
-    rate=rb"\d+",
+    rate=rb"\d+(?:\.\d{3})?",
     statements=(),
     rates_are_per="step",
     batch_of_step=True,
