@@ -36,7 +36,6 @@ from .hunt import (
     DEFAULT_SLOWER,
     Hunt,
     NodeCampaign,
-    document_of,
     excluded,
     hunt_findings,
     hunt_slow,
@@ -209,7 +208,7 @@ def command(
         document: dict[str, Any] = {"status": status}
         document |= {"findings": [asdict(finding) for finding in findings]}
         if hunts:
-            document |= {"hunts": [document_of(h) for h in hunts], "exclude": excluded(hunts)}
+            document |= {"hunts": [asdict(each) for each in hunts], "exclude": excluded(hunts)}
         print_json(document)
     elif as_nhc:
         print(nhc_line(findings), end="")

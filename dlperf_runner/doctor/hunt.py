@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -60,19 +60,10 @@ class Hunt:
     what: str
     slower: float
     verdict: SearchVerdict
+    is_decided: bool
     unit: str
     median: float
     campaign: str
-
-    @property
-    def is_decided(self) -> bool:
-        return self.verdict.decides(self.slower)
-
-    @property
-    def nodes(self) -> list[str]:
-        """The nodes to exclude. A slow link accuses neither of its ends."""
-        slow = () if self.what == "link" else self.verdict.slow
-        return list(dict.fromkeys(member.name.split()[0] for member in slow))
 
 
 @dataclass
@@ -148,24 +139,24 @@ class NodeCampaign:
 
     def measured(self, rounds: str, count: int) -> list[Round]:
         """The speeds in so many rounds."""
-        return [self._speeds(line) for line in self.lines(rounds, count)]
-
-    def _speeds(self, line: Any) -> Round:
+        lines, speeds = self.lines(rounds, count), list[Round]()
         is_paired = self.operation == "collective"
         name = self.names.__getitem__ if is_paired else self.member
-        try:
-            self.unit = str(line["unit"])
-            values = {tuple(map(name, places)): float(value) for places, value in line["values"]}
-            if not all(0 < value < math.inf for value in values.values()):
-                raise ValueError("a speed that is not above 0 and finite")
-            count = len(self.names) * (1 if is_paired else self.devices)
-            missing = {*map(name, range(count))}.difference(*values)
-            if missing and not (is_paired and len(self.names) % 2):  # one node has no partner
-                raise ValueError(f"no speed of {', '.join(sorted(missing))}")
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            where = str(self.directory)
-            raise UserError("invalid measurement", where=where, found=repr(error)) from None
-        return values
+        members = len(self.names) * (1 if is_paired else self.devices)
+        for line in lines:
+            try:
+                self.unit = str(line["unit"])
+                values = {tuple(map(name, places)): float(v) for places, v in line["values"]}
+                if not all(0 < value < math.inf for value in values.values()):
+                    raise ValueError("a speed that is not above 0 and finite")
+                missing = {*map(name, range(members))}.difference(*values)
+                if missing and not (is_paired and len(self.names) % 2):  # one has no partner
+                    raise ValueError(f"no speed of {', '.join(sorted(missing))}")
+            except (KeyError, TypeError, ValueError, IndexError) as error:
+                where = str(self.directory)
+                raise UserError("invalid measurement", where=where, found=repr(error)) from None
+            speeds.append(values)
+        return speeds
 
     def member(self, rank: int) -> str:
         """The name of the device of a rank."""
@@ -173,8 +164,10 @@ class NodeCampaign:
         return f"{node} device {rank % self.devices}" if self.devices > 1 else node
 
     def verdict(self, what: str, slower: float, rounds: Sequence[Round]) -> Hunt:
+        verdict = search(rounds, slower)
         middle = median(value for values in rounds for value in values.values())
-        return Hunt(what, slower, search(rounds, slower), self.unit, middle, str(self.directory))
+        about = (self.unit, middle, str(self.directory))
+        return Hunt(what, slower, verdict, verdict.decides(slower), *about)
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:
@@ -268,12 +261,9 @@ def hunt_findings(result: Hunt) -> Iterator[Finding]:
 
 
 def excluded(hunts: Sequence[Hunt]) -> list[str]:
-    return list(dict.fromkeys(node for each in hunts for node in each.nodes))
-
-
-def document_of(result: Hunt) -> Mapping[str, Any]:
-    """The document of `--json`."""
-    return {**asdict(result), "is_decided": result.is_decided}
+    """The nodes to exclude. A slow link accuses neither of its ends."""
+    slow = (member for each in hunts if each.what != "link" for member in each.verdict.slow)
+    return list(dict.fromkeys(member.name.split()[0] for member in slow))
 
 
 SHOWN = 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,7 +23,7 @@ from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.doctor import hunt as hunting
 from dlperf_runner.doctor.findings import Finding
-from dlperf_runner.doctor.hunt import NodeCampaign, document_of, excluded, hunt_findings, hunt_slow
+from dlperf_runner.doctor.hunt import NodeCampaign, excluded, hunt_findings, hunt_slow
 from dlperf_runner.doctor.same import Bits, bits_of, same_findings
 from dlperf_runner.doctor.search import Round, as_text, circle, over_others, rounds_from, search
 from dlperf_runner.plan.cases import not_planned
@@ -198,7 +199,7 @@ def test_a_slow_network_is_named_and_excluded(tmp_path: Path) -> None:
     text = hunting.render_hunts(hunts, PIPE)
     assert text.endswith("\n--exclude=node7\n")
     assert "| node7   |" in text
-    assert json.loads(json.dumps(document_of(hunts[0])))["is_decided"] is True
+    assert json.loads(json.dumps(asdict(hunts[0])))["is_decided"] is True
 
 
 def test_a_slow_link_is_measured_again_and_accuses_no_node(tmp_path: Path) -> None:
