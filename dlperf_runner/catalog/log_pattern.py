@@ -125,7 +125,11 @@ class Names(Entry):
 
     def framework_of(self, word: str) -> str | None:
         """The framework that a word names."""
-        return next((f for f in self.frameworks if word in self.of_framework(f)), None)
+        return self._by_word.get(word)
+
+    @functools.cached_property
+    def _by_word(self) -> dict[str, str]:
+        return {w: f for f in reversed(self.frameworks) for w in self.of_framework(f)}
 
     def has_size(self, model: str, word: str) -> bool:
         """True if a word like b16 is the size of a model rather than a batch size."""

@@ -193,11 +193,29 @@ def is_guarded(path: Path) -> bool:
 def open_read(path: Path, inside: Path | None = None, *, is_plain: bool = False) -> BufferedReader:
     """Open a regular file for reading. Raises OSError, and UserError if it is no regular file.
     `is_plain`: it is not guarded, which was looked up for all files of its directory at once."""
+    return os.fdopen(_descriptor(path, inside, is_plain=is_plain), "rb")
+
+
+def read_start(path: Path, most: int, *, is_plain: bool = False) -> tuple[bytes, bool]:
+    """The first bytes of a file, and True if there may be more. Raises as `open_read` does, which
+    takes longer than to read a small file."""
+    descriptor = _descriptor(path, None, is_plain=is_plain)
+    try:
+        # Memory for a whole piece would take longer than reading a small log.
+        size = min(most, os.fstat(descriptor).st_size + 1)
+        start = os.read(descriptor, size)
+    finally:
+        os.close(descriptor)
+    return start, len(start) == size
+
+
+def _descriptor(path: Path, inside: Path | None, *, is_plain: bool) -> int:
+    """A descriptor of the regular file. Raises as `open_read` does."""
     plain = nullcontext(_Spot(path, None, os.fspath(path)))
     with plain if is_plain else _spot(path, inside) as spot:
         if spot.status() is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        return os.fdopen(spot.opened(os.O_RDONLY), "rb")
+        return spot.opened(os.O_RDONLY)
 
 
 def open_gzip(path: Path, name: Path | None = None) -> BufferedReader:

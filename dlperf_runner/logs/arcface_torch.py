@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Statement, stated
+from .records import Expression, Format, Statement, stated
 from .statements import EXACT
 
 _SETTING = "-: "
@@ -35,7 +35,7 @@ FORMAT = Format(
     name="arcface_torch",
     sample="Training: 2022-03-01 10:00:09,123-Speed 2271.33 samples/sec   Loss 31.1624   ...",
     marker=b"samples/sec   Loss ",
-    entry=re.compile(
+    entry=Expression(
         rb"Training: (?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})-)?Speed "
         rb"(?P<rate>%(w)s) samples/sec   Loss (?P<loss>%(w)s)   (?:LearningRate %(w)s   )?"
         rb"Epoch: \d{1,9}+   Global Step: (?P<step>\d{1,12}+)(?=\s)" % {b"w": text.WORD}

@@ -11,15 +11,13 @@ Source: hpcaitech/ColossalAI 4f9953b and dc003c3, examples/language/performance_
 
 from __future__ import annotations
 
-import re
-
-from .records import Format
+from .records import Expression, Format
 
 FORMAT = Format(
     name="colossalai",
     sample="Throughput: 24.51 samples/sec, TFLOPS per GPU by Megatron: 187.12, TFLOPS per GPU: ...",
     marker=b" samples/sec, TFLOPS per GPU",
-    entry=re.compile(
+    entry=Expression(
         rb"Throughput: (?P<step>)(?P<rate>\S{1,64}+) samples/sec, TFLOPS per GPU(?= by |: )"
     ),
     rate=rb"\d+\.\d\d",

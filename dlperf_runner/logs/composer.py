@@ -19,17 +19,15 @@ composer/callbacks/speed_monitor.py and composer/trainer/trainer.py.
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format, stated
+from .records import Expression, Format, stated
 
 FORMAT = Format(
     name="composer",
     sample="     Train throughput/tokens_per_sec: 20082.8418",
     marker=b"Train throughput/tokens_per_sec: ",
     opening=b"Train time/batch: ",
-    entry=re.compile(
+    entry=Expression(
         rb"Train time/batch: (?P<step>\d{1,12}+)(?!\S)|Train throughput/tokens_per_sec: %s"
         % text.rate_before(text.END)
     ),

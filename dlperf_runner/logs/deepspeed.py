@@ -24,12 +24,11 @@ deepspeed/runtime/config.py and deepspeed/runtime/pipe/engine.py; timer.py at 5b
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from . import text
 from .hf_trainer import STATEMENTS
-from .records import Format, Refusal, Statement, stated
+from .records import Expression, Format, Refusal, Statement, stated
 
 
 def _setting(name: str, value: str) -> Statement:
@@ -51,7 +50,7 @@ _OF_STEPS = Format(
     name="deepspeed",
     sample="epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=1402.05, CurrSamples...",
     marker=b", CurrSamplesPerSec=",
-    entry=re.compile(rb"/global_step=(?P<step>\d{1,12}+), %s" % _RATE),
+    entry=Expression(rb"/global_step=(?P<step>\d{1,12}+), %s" % _RATE),
     rate=text.FLOAT,
     statements=_STATEMENTS,
     one_step=True,
@@ -61,7 +60,7 @@ _OF_STEPS = Format(
 )
 _OF_BATCHES = replace(
     _OF_STEPS,
-    entry=re.compile(rb"\d/(?P<step>\d{1,12}+), %s" % _RATE),
+    entry=Expression(rb"\d/(?P<step>\d{1,12}+), %s" % _RATE),
     statements=(
         *_STATEMENTS,
         stated(
@@ -79,7 +78,7 @@ _OF_PIPELINE = replace(
     _OF_STEPS,
     sample="steps: 10 loss: 2.3010 iter time (s): 0.234 samples/sec: 1094.512",
     marker=b" samples/sec: ",
-    entry=re.compile(
+    entry=Expression(
         rb"steps: (?P<step>\d{1,12}+) loss: (?P<loss>%s) (?:[^:\r\n]{1,64}: \S{1,64}+ ){0,8}?"
         rb"iter time \(s\): \d{1,9}+\.\d{3} samples/sec: %s"
         % (text.WORD, text.rate_before(text.END))
@@ -91,7 +90,7 @@ _RUNNING_MEAN = replace(
     _OF_STEPS,
     sample="0/10, SamplesPerSec=1402.05, MemAllocated=1.87GB, MaxMemAllocated=6.12GB",
     marker=b", SamplesPerSec=",
-    entry=re.compile(
+    entry=Expression(
         rb"\d/(?P<step>\d{1,12}+), SamplesPerSec=%s" % text.rate_until(rb"(?:,|%s)" % text.END)
     ),
     one_step=False,

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from . import text
-from .records import Format, Statement, stated
+from .records import Expression, Format, Statement, stated
 from .statements import EXACT
 
 _PARAMETER = "PARAMETER"
@@ -30,8 +30,7 @@ def _settings(between: str) -> Iterator[Statement]:
     """The options of the program; `between` stands between an option and its value."""
 
     def options(pattern: str, values: Mapping[str, str] | None = None) -> Statement:
-        compiled = re.compile(pattern.replace(" : ", between), re.ASCII)
-        return Statement(_PARAMETER, compiled, values=values or {})
+        return stated(_PARAMETER, pattern.replace(" : ", between), values=values or {})
 
     option = re.compile(rf"\b(\w{{1,64}}+){between}([^\s,\"}}]{{1,1000}}+)", re.ASCII)
     yield Statement(
@@ -64,7 +63,7 @@ _JSON = Format(
     name="dllogger",
     sample='DLLL {"timestamp": "1613821720.1", ..., "step": [0, 200], "data": {"total_ips": 5.6}}',
     marker=b"DLLL ",
-    entry=re.compile(
+    entry=Expression(
         rb'DLLL \{"timestamp": "(?P<time>\d{9,11}+\.\d{1,9}+)"(?>[^\r\n]{0,1000}?"step": \[)'
         rb'(?:\d{1,9}+, ?)?(?P<step>\d{1,12}+)\], "data": \{"(?:total_ips|imgs_per_sec)": '
         rb'(?P<rate>[^\s,}]{1,64}+)(?=[,}])(?:, "cross_entropy": (?P<loss>[^\s,}]{1,64}+))?'
@@ -85,7 +84,7 @@ FORMAT = Format(
     name="dllogger",
     sample="DLL 2026-11-20 13:58:34.784710 - (0, 2) total_ips : 3.375044106150882",
     marker=b"DLL ",
-    entry=re.compile(
+    entry=Expression(
         rb"DLL (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}) - "
         rb"\((?:\d{1,9}+, ?)?(?P<step>\d{1,12}+)\) (?:total_ips|imgs_per_sec) : %s"
         % text.rate_before(rb"(?: images/s)?" + _LOSS + text.END)
@@ -94,12 +93,9 @@ FORMAT = Format(
     statements=(
         *_settings(" : "),
         stated("Num GPUs ", r"\bNum GPUs (?P<world_size>\d{1,18}+)"),
-        Statement(
+        stated(
             "train_throughput : ",
-            re.compile(
-                r"train_throughput : (?P<final_samples_per_second>.{0,64}?)(?: images/s)? ?\Z",
-                re.ASCII | re.DOTALL,
-            ),
+            r"(?s)train_throughput : (?P<final_samples_per_second>.{0,64}?)(?: images/s)? ?\Z",
         ),
     ),
     zero_based=True,

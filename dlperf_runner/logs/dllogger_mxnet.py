@@ -15,10 +15,8 @@ Source: NVIDIA/DeepLearningExamples 135fbd9, MxNet/Classification/RN50v1.5/{fit,
 
 from __future__ import annotations
 
-import re
-
 from .dllogger_pytorch import START, option
-from .records import Format
+from .records import Expression, Format
 from .statements import EXACT
 
 FORMAT = Format(
@@ -26,7 +24,7 @@ FORMAT = Format(
     sample="DLL 2021-03-24 07:43:08.984621 - Epoch: 0 Iteration: 39  train.loss : 6.87 ..."
     " train.ips : 10295.68 images/s ...",
     marker=b"train.ips",
-    entry=re.compile(
+    entry=Expression(
         START + rb'(?>[^\r\n]{0,1000}?train\.ips(?: :|":) )(?P<rate>[^\s,}]{1,64}+)'
         rb'(?(json)(?:, "|\})|(?: images/s(?!/)| {1,8}+train\.))'
     ),

@@ -21,7 +21,7 @@ import re
 from collections.abc import Mapping
 
 from . import text
-from .records import Format, Statement
+from .records import Expression, Format, Statement, stated
 from .statements import EXACT
 
 # batch_size : 256, or "batch_size": 256
@@ -39,8 +39,7 @@ START = (
 
 def option(name: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
     """An option of the program, which has that value."""
-    pattern = re.compile(rf'\b{name}(?: :|":) "?{value}', re.ASCII)
-    return Statement(_PARAMETER, pattern, values=values or {})
+    return stated(_PARAMETER, rf'\b{name}(?: :|":) "?{value}', values=values or {})
 
 
 FORMAT = Format(
@@ -48,7 +47,7 @@ FORMAT = Format(
     sample="DLL 2022-06-14 15:40:21.026182 - Epoch: 0 Iteration: 10  train.loss : 7.03 ..."
     " train.total_ips : 2480.33 img/s ...",
     marker=b"train.total_ips",
-    entry=re.compile(
+    entry=Expression(
         START + rb'(?:(?>[^\r\n]{0,1000}?train\.compute_ips(?: :|":) )(?P<compute>[^\s,}]{1,64}+))?'
         rb'(?>[^\r\n]{0,1000}?train\.total_ips(?: :|":) )(?P<rate>[^\s,}]{1,64}+)'
         rb'(?(json)(?:, "|\})|(?: img/s(?!/)| {1,8}+train\.))'

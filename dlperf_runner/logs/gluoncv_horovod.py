@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from . import text
-from .records import Format, Statement, stated
+from .records import Expression, Format, Statement, stated
 from .statements import NAMESPACE
 
 # The last lines of an epoch, here and in train_imagenet.py: "[Epoch 0] speed: 2758 samples/sec".
@@ -26,7 +26,7 @@ FORMAT = Format(
     name="gluoncv_horovod",
     sample="INFO:root:Epoch[0] Batch[2]\tSpeed: 2.05 samples/sec",
     marker=b"] Batch[",
-    entry=re.compile(
+    entry=Expression(
         rb"Epoch\[(?P<epoch>\d{1,6}+)\] (?:Rank\[\d{1,9}+\] |)Batch\[(?P<step>\d{1,12}+)\]"
         rb"(?:[ \t]{1,8}+Speed: (?P<rate>%s) samples/sec(?!/)| Loss\[(?P<loss>[^\]\r\n]{0,200}+)\])"
         % text.WORD

@@ -32,7 +32,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from .records import Format, Refusal, Statement, stated
+from .records import Expression, Format, Refusal, Statement, stated
 
 _COUNT = r"(?P<{}>[\d,]{{1,24}}+)"
 
@@ -59,9 +59,9 @@ _RESUMED = Refusal(
 )
 
 
-def _line(behind: bytes) -> re.Pattern[bytes]:
+def _line(behind: bytes) -> Expression:
     """The final line, with what stands behind its rate."""
-    return re.compile(
+    return Expression(
         rb"'train_runtime': [^\s,]{1,32}+, (?P<step>)"
         rb"'train_samples_per_second': '?+(?P<rate>[^\s,'}]{1,64}+)'?+%s"
         rb"(?:[^\r\n}]{0,400}?'train_loss': '?+(?P<loss>[^\s,'}]{1,64}+))?" % behind

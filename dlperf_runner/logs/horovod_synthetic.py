@@ -17,16 +17,14 @@ examples/tensorflow2/tensorflow2{,_keras}_synthetic_benchmark.py.
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format, stated
+from .records import Expression, Format, stated
 
 FORMAT = Format(
     name="horovod_synthetic",
     sample="Iter #0: 97.9 img/sec per GPU",
     marker=b"Iter #",
-    entry=re.compile(rb"Iter #(?P<step>\d{1,9}+): (?P<rate>%s) img/sec per [CG]PU" % text.WORD),
+    entry=Expression(rb"Iter #(?P<step>\d{1,9}+): (?P<rate>%s) img/sec per [CG]PU" % text.WORD),
     rate=rb"\d+\.\d",
     statements=(
         stated("Model: ", r"\AModel: (?P<network>\S{1,100}+)"),

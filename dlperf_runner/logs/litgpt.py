@@ -20,9 +20,7 @@ Source: Lightning-AI/litgpt 2685705, litgpt/pretrain.py, litgpt/finetune/*.py an
 
 from __future__ import annotations
 
-import re
-
-from .records import Format, Statement, stated
+from .records import Expression, Format, Statement, stated
 
 
 def _setting(name: str, value: str, **values: str) -> Statement:
@@ -41,7 +39,7 @@ FORMAT = Format(
     name="litgpt",
     sample="Epoch 1 | iter 4 step 1 | loss train: 10.960, val: n/a | iter time: 1483.35 ms (step)",
     marker=b" | iter time: ",
-    entry=re.compile(
+    entry=Expression(
         rb"\| iter (?P<step>\d{1,12}+) step \d{1,12}+ \| loss train: (?P<loss>[^\s,]{1,64}+),"
         rb" val: \S{1,64}+ \| iter time: (?P<rate>\S{1,64}+) ms"
     ),

@@ -13,15 +13,13 @@ Source: hiyouga/LLaMA-Factory ff6d4d1, src/llamafactory/train/callbacks.py (LogC
 
 from __future__ import annotations
 
-import re
-
-from .records import Format
+from .records import Expression, Format
 
 FORMAT = Format(
     name="llama_factory",
     sample='{"current_steps": 10, "total_steps": 50, "loss": 1.2, ... "throughput": 12345.67, ...',
     marker=b'"current_steps": ',
-    entry=re.compile(
+    entry=Expression(
         rb'"current_steps": (?P<step>\d{1,12}+), "total_steps": (?P<total>\d{1,12}+), '
         rb'"loss": (?P<loss>[^\s,]{1,64}+), (?:"[a-z_]{1,32}+": [^\s,"]{1,64}+, ){0,12}+'
         rb'"elapsed_time": "[^"\r\n]{1,40}+", "remaining_time": "[^"\r\n]{1,40}+", '

@@ -15,15 +15,13 @@ Source: karpathy/llm.c f1e2ace, train_gpt2.cu, train_gpt2.py and train_gpt2_fp32
 
 from __future__ import annotations
 
-import re
-
-from .records import Format, stated
+from .records import Expression, Format, stated
 
 FORMAT = Format(
     name="llmc",
     sample="step    1/60 | loss 10.960000 (+nanz)| norm 1.4800 (+nanz)| ... | 1266887 tok/s",
     marker=b" tok/s",
-    entry=re.compile(
+    entry=Expression(
         rb"step {1,8}+(?P<step>\d{1,9}+)/(?P<total>\d{1,9}+)(?: \||:) (?:train )?+"
         rb"loss (?P<loss>\S{1,64}+) [^\r\n]{0,160}?(?P<rate>[^\s(|]{1,64}+) tok/s"
     ),

@@ -20,11 +20,10 @@ and docs/guides/monitoring_and_debugging/understand_logs_and_metrics.md.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from . import text
-from .records import Format, Statement, stated
+from .records import Expression, Format, Statement, stated
 
 # The axes of the mesh, by their names in parameters like ici_fsdp_parallelism.
 _AXES = {
@@ -44,8 +43,7 @@ _AXES = {
 
 
 def _config(key: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
-    pattern = re.compile(rf"\b{key}: {value}(?!\S)", re.ASCII)
-    return Statement(f"Config param {key}:", pattern, values=values or {})
+    return stated(f"Config param {key}:", rf"\b{key}: {value}(?!\S)", values=values or {})
 
 
 _STATEMENTS = (
@@ -69,7 +67,7 @@ _EARLIEST = Format(
     name="maxtext",
     sample="completed step: 5, seconds: 5.668, TFLOP/s: 134.909, loss: 10.879",
     marker=b"completed step: ",
-    entry=re.compile(
+    entry=Expression(
         rb"completed step: (?P<step>\d{1,12}+), seconds: (?P<rate>[^\s,]{1,64}+),"
         rb" TFLOP/s(?:/device)?+: (?P<tflops>\d{1,9}+\.\d{3}), loss: (?P<loss>[^\s,]{1,64}+)"
     ),
@@ -85,7 +83,7 @@ FORMAT = Format(
     name="maxtext",
     sample="completed step: 5, seconds: 5.668, ... Tokens/s/device: 8671.794, total_weights: ...",
     marker=b"completed step: ",
-    entry=re.compile(
+    entry=Expression(
         rb"completed step: (?P<step>\d{1,12}+), seconds: \d{1,9}+\.\d{3}, "
         rb"(?:TFLOP/s/device: (?P<tflops>\d{1,9}+\.\d{3}), )?"
         rb"(?>[^\r\n]{0,200}?Tokens/s/device: )(?P<rate>[^\s,]{1,64}+),"

@@ -31,20 +31,18 @@ NVIDIA-NeMo/Megatron-Bridge 067f987, training/utils/train_utils.py.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from . import text
-from .records import Format, Statement, stated
+from .records import Expression, Format, Statement, stated
 
 # The fields before a field, each with its separator.
 _FIELDS = rb"(?:[^|\r\n]{0,120}+\|){0,25}?"
 
 
 def _argument(name: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
-    pattern = re.compile(rf"  {name} \.+ {value}(?!\S)", re.ASCII)
-    return Statement(f"  {name} ..", pattern, values=values or {})
+    return stated(f"  {name} ..", rf"  {name} \.+ {value}(?!\S)", values=values or {})
 
 
 # Degrees of parallelism, by the name of the argument.
@@ -93,9 +91,9 @@ _STATEMENTS = (
 )
 
 
-def _lines(unit: bytes) -> re.Pattern[bytes]:
+def _lines(unit: bytes) -> Expression:
     """The line of a step whose duration has this unit."""
-    return re.compile(
+    return Expression(
         rb"iteration {1,16}+(?P<step>\d{1,12}+)/ {0,16}+(?P<total>\d{1,12}+) \|"
         rb"(?>%(f)s elapsed time per iteration \(%(u)s\): ) {0,8}+"
         rb"(?P<rate>[^\s|/]{1,64}+)(?:/\d{1,12}+\.\d{1,3}+)? \|"

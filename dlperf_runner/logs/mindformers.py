@@ -20,17 +20,16 @@ mindformers 2.1.0, mindformers/pynative/callback/loss_callback.py.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
-from .records import Format
+from .records import Expression, Format
 
 _OF_GRAPHS = Format(
     name="mindformers",
     sample="    5.3% |██                      | 0.57077 samples/s/p  0:01:03 }",
     marker=b" samples/s/p ",
     opening=b" per_step_time: ",
-    entry=re.compile(
+    entry=Expression(
         rb"Epoch:\[ {0,8}+(?P<epoch>\d{1,9}+)/ {0,8}+\d{1,9}+\], "
         rb"step:\[ {0,8}+(?P<step>\d{1,9}+)/ {0,8}+(?P<of_epoch>\d{1,9}+)\], "
         rb"loss: ?\[? {0,8}+(?P<loss>[^\s,/]{1,64}+)[^\r\n,]{0,64}+,"
@@ -48,7 +47,7 @@ _PYNATIVE = replace(
     sample="{ step:[   10/  100], consumed_samples: 1280, ... per_step_time:   1752ms, ... }",
     marker=b"], consumed_samples: ",
     opening=b"",
-    entry=re.compile(
+    entry=Expression(
         rb"step:\[ {0,8}+(?P<step>\d{1,9}+)/ {0,8}+(?P<total>\d{1,9}+)\], "
         rb"consumed_samples: \d{1,15}+, global_batch_size: (?P<batch>\d{1,9}+), "
         rb"loss: {1,12}+(?:N/A [^\r\n)]{1,80}+\)|(?P<loss>[^\s,]{1,64}+)), "

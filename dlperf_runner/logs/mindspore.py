@@ -15,16 +15,14 @@ _loss_monitor.py, versions 1.0 to 2.10.
 
 from __future__ import annotations
 
-import re
-
-from .records import Format
+from .records import Expression, Format
 
 FORMAT = Format(
     name="mindspore",
     sample="Train epoch time: 61612.345 ms, per step time: 98.580 ms",
     marker=b" ms, per step time: ",
     opening=b" step: ",
-    entry=re.compile(
+    entry=Expression(
         rb"\bepoch: (?P<step>\d{1,9}+) step: \d{1,12}+, loss is (?P<loss>[^\s,]{1,64}+)"
         rb"|(?<!Eval )\bepoch time: \d{1,15}+\.\d{3} ms, per step time: (?P<rate>\S{1,64}+) ms"
     ),

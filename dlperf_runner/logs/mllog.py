@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .reader import Block, blocks
-from .records import Format, LineError
+from .records import Expression, Format, LineError
 
 MARKER = b":::MLLOG "
 # Events of which every process may print one of its own are not among them.
@@ -249,7 +249,7 @@ LINES = Format(
     name="mllog",
     sample=':::MLLOG {"namespace": "", "time_ms": 1759987984532, "event_type": ...',
     marker=MARKER,
-    entry=re.compile(rb"(?P<step>):::MLLOG (?P<rate>\{)"),
+    entry=Expression(rb"(?P<step>):::MLLOG (?P<rate>\{)"),
     rate=rb"\{",
     statements=(),
 )

@@ -25,11 +25,10 @@ Source: open-mmlab/mmengine 2543429, mmengine/runner/log_processor.py; open-mmla
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from . import text
-from .records import Format
+from .records import Expression, Format
 
 _COUNTED = rb" {0,8}+(?P<step>\d{1,9}+)/"
 _LOSS = rb"(?:(?>[^\r\n]{0,2000}?\bloss: )(?P<loss>[^\s,]{1,64}+))?"
@@ -43,7 +42,7 @@ _STEPS = Format(
     name="mmengine",
     sample="... - mmengine - INFO - Iter(train) [  100/80000]  lr: ...  eta: ...  time: 0.3872 ...",
     marker=b"Iter(train)",
-    entry=re.compile(rb"Iter\(train\) {1,8}+\[%s\d{1,9}+\]%s" % (_COUNTED, _NEW_TIME)),
+    entry=Expression(rb"Iter\(train\) {1,8}+\[%s\d{1,9}+\]%s" % (_COUNTED, _NEW_TIME)),
     rate=rb"\d+\.\d+",
     statements=(),
     window=10,
@@ -55,7 +54,7 @@ _OLD_EPOCHS = replace(
     _STEPS,
     sample="... - mmdet - INFO - Epoch [1][100/7330]\tlr: ..., eta: 9:21:10, time: 0.387, ...",
     marker=b"Epoch [",
-    entry=re.compile(
+    entry=Expression(
         rb"Epoch \[(?P<epoch>\d{1,6}+)\]\[%s(?P<of_epoch>\d{1,9}+)\]%s" % (_COUNTED, _OLD_TIME)
     ),
     window=None,
@@ -64,13 +63,13 @@ _OLD_STEPS = replace(
     _OLD_EPOCHS,
     sample="... - mmseg - INFO - Iter [100/80000]\tlr: ..., eta: 9:21:10, time: 0.387, ...",
     marker=b"Iter [",
-    entry=re.compile(rb"Iter \[%s\d{1,9}+\]%s" % (_COUNTED, _OLD_TIME)),
+    entry=Expression(rb"Iter \[%s\d{1,9}+\]%s" % (_COUNTED, _OLD_TIME)),
 )
 _JSON = replace(
     _STEPS,
     sample='{"lr": 0.01, "data_time": 0.009, "loss": 2.5, "time": 0.3872, ..., "step": 100}',
     marker=b'"data_time": ',
-    entry=re.compile(
+    entry=Expression(
         rb'\{"(?:base_)?lr": (?>[^\r\n]{0,1000}?"loss": )(?P<loss>[^\s,}]{1,64}+)'
         rb'(?>[^\r\n]{0,2000}?"time": )(?P<rate>[^\s,}]{1,64}+)'
         rb'(?>[^\r\n]{0,2000}?"step": )(?P<step>\d{1,12}+)\}'
@@ -80,7 +79,7 @@ _OLD_JSON = replace(
     _STEPS,
     sample='{"mode": "train", "epoch": 1, "iter": 100, "lr": 0.01, ..., "time": 0.387, ...}',
     marker=b'"mode": "train"',
-    entry=re.compile(
+    entry=Expression(
         rb'\{"mode": "train", "epoch": (?P<epoch>\d{1,6}+), "iter": (?P<step>\d{1,12}+), '
         rb'(?:(?>[^\r\n]{0,2000}?"loss": )(?P<loss>[^\s,}]{1,64}+))?'
         rb'(?>[^\r\n]{0,1000}?"time": )(?P<rate>[^\s,}]{1,64}+)'
@@ -91,7 +90,7 @@ FORMAT = replace(
     _STEPS,
     sample="... - mmengine - INFO - Epoch(train)  [1][ 100/1050]  lr: ...  time: 0.3872  ...",
     marker=b"Epoch(train)",
-    entry=re.compile(
+    entry=Expression(
         rb"Epoch\(train\) {1,8}+\[(?P<epoch>\d{1,6}+)\]\[%s(?P<of_epoch>\d{1,9}+)\]%s"
         % (_COUNTED, _NEW_TIME)
     ),

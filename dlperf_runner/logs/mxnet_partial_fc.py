@@ -11,16 +11,14 @@ Source: deepinsight/insightface 863a7ea, recognition/partial_fc/mxnet/callbacks.
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format
+from .records import Expression, Format
 
 FORMAT = Format(
     name="mxnet_partial_fc",
     sample="rank-id:0:2021-01-08 19:20:21,208-Iter:40 Rank:177.61 it/sec Total:1420.85 it/sec ...",
     marker=b" it/sec Total:",
-    entry=re.compile(
+    entry=Expression(
         rb"(?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})-)?+Iter:(?P<step>\d{1,12}+) "
         rb"Rank:%(w)s it/sec Total:(?P<rate>%(w)s) it/sec " % {b"w": text.WORD}
     ),

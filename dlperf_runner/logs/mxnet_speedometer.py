@@ -13,17 +13,15 @@ classification, and GluonCV's train_imagenet.py, which counts from 0.
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format, Statement, stated
+from .records import Expression, Format, Statement, stated
 from .statements import NAMESPACE
 
 FORMAT = Format(
     name="mxnet_speedometer",
     sample="INFO:root:Epoch[0] Batch [0-20]\tSpeed: 1.32 samples/sec",
     marker=b"samples/sec",
-    entry=re.compile(
+    entry=Expression(
         rb"\[(?P<epoch>\d{1,6}+)\] Batch \[(?:\d{1,12}+-)?(?P<step>\d{1,12}+)\]"
         rb"[ \t]{1,8}+Speed: (?P<rate>%(w)s) samples/sec(?!/)"
         rb"(?:[ \t]{1,8}+acc=%(w)s(?:[ \t]{1,8}+lossvalue=(?P<loss>%(w)s))?)?" % {b"w": text.WORD}

@@ -15,16 +15,14 @@ Source: karpathy/nanochat 92d63d4, scripts/base_train.py and chat_sft.py; karpat
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format, stated
+from .records import Expression, Format, stated
 
 FORMAT = Format(
     name="nanochat",
     sample="step 00010/21400 (0.05%) | loss: 9.123456 | ... | dt: 1200.11ms | tok/sec: 436,906 |",
     marker=b" | tok/sec: ",
-    entry=re.compile(
+    entry=Expression(
         rb"step {1,8}+(?P<step>\d{1,9}+)(?:/(?P<total>\d{1,9}+))?+(?: \([\d.]{1,8}+%%\))?+ \| "
         rb"loss: (?P<loss>%s) \| [^\r\n]{0,120}?dt: [\d.]{1,16}+ms \| tok/sec: "
         rb"(?P<rate>\S{1,64}+)(?: \||(?<=\.\d\d)%s)" % (text.WORD, text.END)

@@ -15,16 +15,14 @@ Source: karpathy/nanoGPT 3adf61e and fe80428, train.py.
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format, stated
+from .records import Expression, Format, stated
 
 FORMAT = Format(
     name="nanogpt",
     sample="iter 10: loss 10.8000, time 260.37ms, mfu 38.71%",
     marker=b", time ",
-    entry=re.compile(
+    entry=Expression(
         rb"iter (?P<step>\d{1,12}+): loss (?P<loss>%(w)s), time (?P<rate>[^\sm]{1,64}+)ms"
         rb"(?=[,\s]|\Z)" % {b"w": rb"[^\s,]{1,64}+"}
     ),

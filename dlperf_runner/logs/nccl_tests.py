@@ -29,7 +29,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from .reader import Block, blocks
-from .records import Columns, Format, Header, LineError
+from .records import Columns, Expression, Format, Header, LineError
 
 _BLANKS = rb" {1,40}+"
 _NUMBER = rb"\d{1,32}+(?:\.\d{1,32}+)?+(?:e[+-]\d{1,3}+)?+"
@@ -281,7 +281,7 @@ FORMAT = Format(
     name="nccl_tests",
     sample="  17179869184    4294967296     float     sum      -1    62871   273.26   478.20 ...",
     marker=b"  ",
-    entry=re.compile(
+    entry=Expression(
         rb"(?<!\S)(?P<step>\d{1,18}+)%(kind)s(?:%(b)s%(n)s){2}%(b)s(?P<rate>%(n)s)"
         rb"%(b)s(?:%(n)s|N/A)%(b)s%(n)s%(b)s%(n)s" % {b"kind": _KIND, b"b": _BLANKS, b"n": _NUMBER}
     ),

@@ -15,19 +15,18 @@ nemo/utils/exp_manager.py (TimingCallback).
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from . import text
-from .records import Format
+from .records import Expression, Format
 
 _FIELDS = rb"(?:[^|\r\n]{0,120}+\|){0,25}?"
 _RATE = text.rate_until(rb"(?: \||%s)" % text.END)
 
 
-def _line(field: bytes) -> re.Pattern[bytes]:
+def _line(field: bytes) -> Expression:
     """The line of an iteration, with the field of its rate."""
-    return re.compile(
+    return Expression(
         rb"Training epoch \d{1,9}+, iteration (?P<step>\d{1,12}+)/(?P<last>\d{1,12}+) \|"
         rb"(?:(?>%(f)s global_batch_size: )(?P<batch>\d{1,12}+) \|)?"
         rb"(?:(?>%(f)s reduced_train_loss: )(?P<loss>%(w)s) \|)?"

@@ -16,18 +16,17 @@ speed_monitor.py, src/olmo_core/utils.py (format_float).
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from . import text
-from .records import Format, stated
+from .records import Expression, Format, stated
 
 _TPS = Format(
     name="olmo_core",
     sample="    throughput/device/TPS=11,828",
     marker=b"throughput/device/TPS=",
     opening=b"[step=",
-    entry=re.compile(
+    entry=Expression(
         rb"\[step=(?P<step>\d{1,12}+)/|throughput/device/TPS=%s" % text.rate_until(text.END)
     ),
     rate=rb"\d{1,3}(?:,\d{3})*+(?:\.\d+)?|\d+(?:\.\d+)?(?:[Ee][+-]?\d+)?",
@@ -42,7 +41,7 @@ _OLMO = replace(
     _TPS,
     sample="    throughput/device/tokens_per_second=11,828",
     marker=b"throughput/device/tokens_per_second=",
-    entry=re.compile(
+    entry=Expression(
         rb"\[step=(?P<step>\d{1,12}+)/|throughput/device/tokens_per_second=%s"
         % text.rate_until(text.END)
     ),

@@ -9,10 +9,8 @@ Validation lines and epochs after the first are ignored.
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format, Statement, stated
+from .records import Expression, Format, Statement, stated
 
 
 def _stated(marker: str, value: str) -> Statement:
@@ -23,7 +21,7 @@ FORMAT = Format(
     name="oneflow_benchmark",
     sample="train: epoch 0, iter 20, loss: 6.505637, ..., samples/s: 288.088",
     marker=b"samples/s:",
-    entry=re.compile(
+    entry=Expression(
         rb"train: epoch 0, iter (?P<step>\d{1,12}+),(?: loss: (?P<loss>[^\s,]{1,64}+),)?"
         rb"(?: top_\w{1,16}+: [^\s,]{1,64}+,){0,8}+ samples/s: %s"
         % text.rate_before(rb"(?: (?P<time>\d{9,11}\.\d{1,9}+))?" + text.END)

@@ -25,18 +25,17 @@ examples/language_model/bert/run_pretrain.py.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from . import text
-from .records import Format
+from .records import Expression, Format
 
 _RATE = {b"w": text.WORD, b"samples": rb"(?:samples?|images?|sequences?)/s(?:ec)?+(?![\w/])"}
 _STEPS = Format(
     name="paddle",
     sample="global step 20 / 1000, loss: 7.9, ... ips: 160.51234 sequences/sec",
     marker=b", ips: ",
-    entry=re.compile(
+    entry=Expression(
         rb"\b(?:gl|t)obal[ _]step:? (?P<step>\d{1,12}+)(?: / \d{1,12}+)?+, [^\r\n]{0,400}?"
         rb"\bloss: (?P<loss>[^\s,]{1,64}+)"
         rb"(?:(?>[^\r\n]{0,2000}?, avg_samples: )(?P<samples>\d{1,9}+)(?:\.0{1,9}+)?+(?=,))?"
@@ -53,7 +52,7 @@ _DETECTION = replace(
     _STEPS,
     sample="Epoch: [0] [  20/7329] learning_rate: 0.000333 loss: 5.12 ... ips: 4.8508 images/s",
     marker=b"Epoch: [",
-    entry=re.compile(
+    entry=Expression(
         rb"Epoch: \[(?P<epoch>\d{1,6}+)\] \[ {0,8}+(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)\] "
         rb"learning_rate: (?:(?>[^\r\n]{0,2000}?\bloss: )(?P<loss>%(w)s))?"
         rb"(?>[^\r\n]{0,2000}? ips: )(?P<rate>%(w)s) %(samples)s" % _RATE
@@ -64,7 +63,7 @@ FORMAT = replace(
     _DETECTION,
     sample="[Train][Epoch 1/120][Iter: 10/304]lr: ... loss: 6.87, ... ips: 313.89 samples/s",
     marker=b"[Train][Epoch ",
-    entry=re.compile(
+    entry=Expression(
         rb"\[Train\]\[Epoch (?P<epoch>\d{1,6}+)/\d{1,6}+\]"
         rb"\[Iter: (?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)\]"
         rb"(?:(?>[^\r\n]{0,2000}?\bloss: )(?P<loss>[^\s,]{1,64}+))?"

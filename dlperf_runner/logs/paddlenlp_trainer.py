@@ -16,16 +16,15 @@ Source: PaddlePaddle/PaddleNLP 01f7436, paddlenlp/trainer/trainer_callback.py, t
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from .hf_trainer import STATEMENTS
-from .records import Format
+from .records import Expression, Format
 
 
-def _line(field: bytes) -> re.Pattern[bytes]:
+def _line(field: bytes) -> Expression:
     """The line of a step, with the field of its rate."""
-    return re.compile(
+    return Expression(
         rb"loss: (?P<loss>[^\s,]{1,64}+), learning_rate: [^\s,]{1,64}+, "
         rb"global_step: (?P<step>\d{1,12}+), (?:[a-z_]{1,64}+: [^\s,]{1,64}+, ){0,24}?"
         rb"interval_%s: (?P<rate>[^\s,]{1,64}+), " % field

@@ -10,10 +10,8 @@ first are ignored.
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format, Statement, stated
+from .records import Expression, Format, Statement, stated
 from .statements import EXACT
 
 
@@ -25,7 +23,7 @@ FORMAT = Format(
     name="plsc",
     sample="INFO 2026-11-20 13:40:15,997 entry.py:1029] Pass:0 batch:0 ... loss:40.27 qps:0.99",
     marker=b" qps:",
-    entry=re.compile(
+    entry=Expression(
         rb"INFO (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) %s "
         rb"Pass:0 batch:(?P<step>\d{1,12}+) (?:lr:%s )?loss:(?P<loss>%s) qps:%s"
         % (*(text.WORD,) * 3, text.rate_before(text.END))

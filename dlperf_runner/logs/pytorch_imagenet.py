@@ -20,11 +20,10 @@ imagenet/main.py; NVIDIA/apex, examples/imagenet/main_amp.py.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from . import text
-from .records import Format, stated
+from .records import Expression, Format, stated
 
 _LINE = (
     rb"Epoch: \[(?P<epoch>\d{1,6}+)\]\[ {0,8}+(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)\]"
@@ -35,7 +34,7 @@ _SPEED = Format(
     name="pytorch_imagenet",
     sample="Epoch: [0][10/391]\tTime 0.102 (0.647)\tSpeed 2508.267 (395.702)\tLoss 6.9900 ...",
     marker=b"Epoch: [",
-    entry=re.compile(
+    entry=Expression(
         _LINE + rb"[\d.]{1,16}+ \([\d.]{1,16}+\)[ \t]{1,8}+Speed (?P<rate>%(w)s) \("
         rb"(?:(?>[^\r\n]{0,80}?Loss )(?P<loss>%(w)s))?" % {b"w": text.WORD}
     ),
@@ -46,7 +45,7 @@ _SPEED = Format(
 FORMAT = replace(
     _SPEED,
     sample="Epoch: [0][ 11/391]\tTime  0.102 ( 0.647)\tData  0.001 ( 0.050)\tLoss 6.9900e+00 ...",
-    entry=re.compile(
+    entry=Expression(
         _LINE
         + rb"(?P<rate>[^\s(]{1,64}+)[ \t]{1,8}+\( {0,8}+(?P<mean>\d{1,9}+\.\d{3})\)[ \t]{1,8}+Data "
         rb"[^\r\n]{0,60}?Loss {1,8}+(?P<loss>%s)" % text.WORD

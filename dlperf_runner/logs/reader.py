@@ -187,8 +187,7 @@ def _without_tag(data: bytes, first: int) -> Block | None:
     begin = b"\n" + tag[0]
     if data.count(begin, 0, _FIRST) < data.count(b"\n", 0, _FIRST) - 1:
         return None
-    # Faster than to replace, which looks for each twice.
-    plain = b"\n".join(data.split(begin))[len(tag[0]) :]
+    plain = data[len(tag[0]) :].replace(begin, b"\n")
     newlines = int(np.count_nonzero(np.frombuffer(plain, np.uint8) == _NEWLINE))
     tagged = newlines + (data[-1:] != b"\n")
     if len(data) - len(plain) != len(tag[0]) * tagged or _has_tags(plain):
@@ -234,8 +233,8 @@ def _has_labels(data: bytes, markers: Sequence[bytes]) -> bool:
     tells."""
     if _has_tags(data):
         return True
-    if len(markers) > _MANY and not present(data, tuple(markers)):
-        return False
+    if len(markers) > _MANY:
+        markers = [markers[index] for index in sorted(present(data, tuple(markers)))]
     places = (data.rfind(marker) for marker in filter(None, markers))
     at = next((at for at in places if at >= 0), None)
     return at is not None and _LABEL.match(data, _start_of_line(data, at)) is not None

@@ -117,7 +117,7 @@ class Refusal(NamedTuple):
 class Statement:
     """Lines that state settings. `marker` is a literal text that each of them contains.
 
-    `pattern` either has named groups, each called as the field of Header that it gives, or it
+    `expression` either has named groups, each called as the field of Header that it gives, or it
     matches pairs of an option and a value, and `options` maps options to fields. The groups
     `nodes` and `devices_per_node` give the world size together. Groups like `mesh_tp` are degrees
     of parallelism; with an empty group `whole_mesh`, their product is the world size. Together with
@@ -127,10 +127,17 @@ class Statement:
     """
 
     marker: str
-    pattern: re.Pattern[str]
+    expression: str | re.Pattern[str]
     options: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     refusal: Refusal | None = None
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The compiled expression. Only that of a format that is read is needed."""
+        if isinstance(self.expression, str):
+            return re.compile(self.expression, re.ASCII)
+        return self.expression
 
     @cached_property
     def is_final(self) -> bool:
@@ -145,7 +152,7 @@ def stated(
     refusal: Refusal | None = None,
 ) -> Statement:
     """The statement of an expression with named groups."""
-    return Statement(marker, re.compile(expression, re.ASCII), values=values, refusal=refusal)
+    return Statement(marker, expression, values=values, refusal=refusal)
 
 
 class Matched(Protocol):
@@ -165,6 +172,32 @@ class Entries(Protocol):
     def finditer(self, string: bytes, /) -> Iterator[Matched]: ...
 
     def findall(self, string: bytes, /) -> list[Any]: ...
+
+
+class Expression:
+    """A regular expression that is compiled when it is first used: a log needs that of one
+    format."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    @cached_property
+    def compiled(self) -> re.Pattern[bytes]:
+        """The compiled expression."""
+        return re.compile(self._text)
+
+    @property
+    def groupindex(self) -> Mapping[str, int]:
+        """The numbers of the groups by name."""
+        return self.compiled.groupindex
+
+    def finditer(self, string: bytes) -> Iterator[Matched]:
+        """The matches in some bytes."""
+        return self.compiled.finditer(string)
+
+    def findall(self, string: bytes) -> list[Any]:
+        """The groups of each match."""
+        return self.compiled.findall(string)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,17 +14,16 @@ Oneflow-Inc/DLPerf c89430b, TensorFlow/resnet50v1.5/extract_tensorflow_logs.py.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from . import text
-from .records import Format
+from .records import Expression, Format
 
 _OLD = Format(
     name="tf2_timehistory",
     sample="BenchmarkMetric: {'global step':200, 'time_taken': 41.7,'examples_per_second': 4910.3}",
     marker=b"BenchmarkMetric: {",
-    entry=re.compile(
+    entry=Expression(
         rb"BenchmarkMetric: \{'(?:num_batches|global step)':(?P<step>\d{1,12}+), "
         rb"'time_taken': [\d.]{1,24}+,'examples_per_second': (?P<rate>[^\s}]{1,64}+)\}"
     ),
@@ -37,7 +36,7 @@ FORMAT = replace(
     _OLD,
     sample="TimeHistory: 41.71 seconds, 4910.34 examples/second between steps 100 and 200",
     marker=b" examples/second between steps ",
-    entry=re.compile(
+    entry=Expression(
         rb"TimeHistory: [\d.]{1,24}+ seconds, (?P<rate>%s) examples/second between steps "
         rb"\d{1,12}+ and (?P<step>\d{1,12}+)%s" % (text.WORD, text.END)
     ),

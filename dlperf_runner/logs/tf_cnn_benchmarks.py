@@ -19,10 +19,8 @@ Source: tensorflow/benchmarks 8fb7907 and 30a62f4^, scripts/tf_cnn_benchmarks/be
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format, Refusal, stated
+from .records import Expression, Format, Refusal, stated
 
 _NO_TRAINING = Refusal(
     "the rate is not that of a training",
@@ -34,7 +32,7 @@ FORMAT = Format(
     name="tf_cnn_benchmarks",
     sample="total images/sec: 2687.14",
     marker=b"total images/sec: ",
-    entry=re.compile(rb"(?P<step>)total images/sec: %s" % text.rate_before(text.END)),
+    entry=Expression(rb"(?P<step>)total images/sec: %s" % text.rate_before(text.END)),
     rate=rb"\d+\.\d\d",
     statements=(
         stated("Model:  ", r"\bModel: {1,12}+(?P<network>\S{1,100}+)"),

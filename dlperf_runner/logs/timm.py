@@ -12,16 +12,14 @@ Source: huggingface/pytorch-image-models 004fb5f, train.py.
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format, stated
+from .records import Expression, Format, stated
 
 FORMAT = Format(
     name="timm",
     sample="Train: 0 [  50/401 ( 12%)]  Loss: 6.915 (6.93)  Time: 0.619s, 1653.87/s  (0.624s, ...",
     marker=b"/s  (",
-    entry=re.compile(
+    entry=Expression(
         rb"Train: (?P<epoch>\d{1,6}+) \[ {0,8}+(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) "
         rb"\( {0,2}+\d{1,3}+%%\)\]  Loss: {1,8}+(?P<loss>%(w)s) [^\r\n]{0,80}?"
         rb"Time: {1,8}+[\d.]{1,16}+s, {1,8}+(?P<rate>[^\s/]{1,64}+)/s  "

@@ -30,11 +30,10 @@ trainer.py, distributed/parallel_dims.py and components/quantization/*.py (fb17e
 
 from __future__ import annotations
 
-import re
 from itertools import combinations
 
 from . import text
-from .records import Format, Statement, stated
+from .records import Expression, Format, Statement, stated
 
 _AXES = {
     "pp": "mesh_pp",
@@ -68,7 +67,7 @@ FORMAT = Format(
     name="torchtitan",
     sample="step: 10  loss:  8.1234  grad_norm:  1.2345  memory: 0.50GiB(1.20%)  tps: 6,835  ...",
     marker=b"step: ",
-    entry=re.compile(
+    entry=Expression(
         rb"(?:\[titan\] (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) - %(w)s - INFO - )?"
         rb"(?<!validate )step: {1,16}+(?P<step>\d{1,12}+)  "
         rb"loss: {1,16}+(?:-1\.0{1,8}+|(?P<loss>%(w)s))  (?:grad_norm: {1,16}+%(w)s  )?"

@@ -11,16 +11,14 @@ torchtune/training/metric_logging.py (DiskLogger, StdoutLogger).
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format
+from .records import Expression, Format
 
 FORMAT = Format(
     name="torchtune",
     sample="Step 10 | loss:1.2345 lr:2e-05 tokens_per_second_per_gpu:2143.6 ...",
     marker=b" tokens_per_second_per_gpu:",
-    entry=re.compile(
+    entry=Expression(
         rb"Step (?P<step>\d{1,12}+) \| loss:(?P<loss>%s) (?:[a-z_/]{1,64}+:\S{1,64}+ ){0,8}?"
         rb"tokens_per_second_per_gpu:%s" % (text.WORD, text.rate_until(rb"(?: |%s)" % text.END))
     ),

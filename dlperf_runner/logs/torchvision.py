@@ -14,17 +14,15 @@ and references/detection/utils.py.
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format, Statement, stated
+from .records import Expression, Format, Statement, stated
 from .statements import EXACT, NAMESPACE
 
 FORMAT = Format(
     name="torchvision",
     sample="Epoch: [0]  [  10/1251]  eta: 0:08:20  lr: 0.1  img/s: 1234.5  ...  time: 0.4012  ...",
     marker=b"Epoch: [",
-    entry=re.compile(
+    entry=Expression(
         rb"Epoch: \[(?P<epoch>\d{1,6}+)(?:/\d{1,6}+)?\]  "
         rb"\[ {0,8}+(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)\]  eta: "
         rb"(?:(?>[^\r\n]{0,400}?  loss: )(?P<loss>%(w)s))?"

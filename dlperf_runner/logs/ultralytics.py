@@ -18,10 +18,9 @@ ultralytics/yolov5 v7.0, train.py; tqdm 4.66, tqdm/std.py (close).
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
-from .records import Format, stated
+from .records import Expression, Format, stated
 from .statements import EXACT
 
 _ROW = (
@@ -36,7 +35,7 @@ _BAR = Format(
     name="ultralytics",
     sample="1/100      6.73G      1.081 ...   640: 100%|███| 16/16 [00:05<00:00,  2.78it/s]",
     marker=b"100%|",
-    entry=re.compile(
+    entry=Expression(
         _ROW % (_TQDM, rb"\[[\d:]{4,12}+<00:00, {0,8}+(?P<rate>[^\s\]]{1,64}?)%s\]" % _UNIT)
         + _OTHER
     ),
@@ -55,7 +54,7 @@ _NEW = replace(
     _BAR,
     sample="12/300      3.87G       3.63 ...   640: 100% ━━━━━━━━━━━━ 8/8 3.1it/s 2.6s",
     marker=b"it/s ",
-    entry=re.compile(
+    entry=Expression(
         _ROW % (rb" [\x80-\xff]{1,99}+ ", rb"(?P<rate>[1-9]\d{0,9}+\.\d)it/s \d[\d:.]{0,9}+s?")
         + rb"|it/s "
     ),

@@ -12,17 +12,15 @@ verl/utils/logger/aggregate_logger.py.
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format
+from .records import Expression, Format
 
 FORMAT = Format(
     name="verl",
     sample="step:12 - training/global_step:12 - ... - perf/throughput:2464.6 - ...",
     marker=b" - perf/throughput:",
     opening=b"step:",
-    entry=re.compile(
+    entry=Expression(
         rb"(?<![/\w])step:(?P<step>\d{1,12}+) - | - perf/throughput:%s"
         % text.rate_until(rb"(?: - |%s)" % text.END)
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from ..logs.pattern import DURATION, counts_steps, of_pattern, seconds_of
 from .archives import Member, laid_out, members_of, stem_of_archive
 from .log_file import NO_RATE, LogFile
 from .log_name import stem_of
-from .named_run import is_named_like_a_run, named_formats, named_run
+from .named_run import Candidates, is_named_like_a_run, named_formats, named_run, words_at
 from .run_record import FoundRun, planned_run
 from .statement import NOTHING, Statement, Statements
 
@@ -345,26 +345,27 @@ def _check(source: Path, sources: Sequence[Path], statements: Statements) -> Non
         )
 
 
-def run_at(
-    place: Place, models: Sequence[Model], user_formats: Mapping[str, logs.Format]
-) -> tuple[FoundRun, LogFile] | Skipped:
+def run_at(place: Place, candidates: Candidates) -> tuple[FoundRun, LogFile] | Skipped:
     """The run at a place and its log. Raises UserError if the run cannot be identified."""
     if place.is_record:
-        run = replace(planned_run(place.path, models), rules=place.rules, files=place.files)
+        run = replace(
+            planned_run(place.path, candidates.models), rules=place.rules, files=place.files
+        )
         if run.why_not is None and not run.has(run.path.name):
             raise UserError("the log is not recorded in the manifest", where=str(run.path))
-        return run, LogFile(run.path, user_formats.get(run.log_format))
+        return run, LogFile(run.path, candidates.user_formats.get(run.log_format))
     statement = place.statement or {}
-    first = named_formats(place.path, place.directories, models, statement, user_formats)
+    path_words = words_at(place.path, place.directories)
+    first = named_formats(path_words, candidates, statement)
     # A user's expression may match lines of other formats, too.
-    formats, is_plain = (first, _formats(), user_formats), place.is_plain
+    formats, is_plain = (first, _formats(), candidates.user_formats), place.is_plain
     log = LogFile(place.path, content=place.content, formats=formats, is_plain=is_plain)
     try:
         sample = sample_of(log, statement)
         if sample is None and (_is_of_mlperf(place.path) or log.form is mllog.LINES):
             return of_view(place, "mlperf")
     except UserError as error:
-        if place.is_given or is_named_like_a_run(place.path, place.directories):
+        if place.is_given or is_named_like_a_run(path_words):
             raise
         shown = None if error.problem == NO_RATE else error
         return Skipped(place.path, error.problem, shown, content=place.content)
@@ -372,12 +373,12 @@ def run_at(
         form = stated_format(statement, sample, str(place.path))
         log = LogFile(place.path, form, place.content)
     try:
-        run = named_run(log, place.directories, models, statement)
+        run = named_run(log, path_words, candidates, statement)
         if "regex" in statement and sample is None:
             run = replace(run, assumed=(*run.assumed, WITHOUT_MATCH))
         return run, log
     except UserError as error:
-        if is_no_run(place, log, models):
+        if is_no_run(place, log, candidates.models):
             return of_view(place, "bandwidth", error)
         raise
 

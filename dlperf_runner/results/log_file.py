@@ -4,7 +4,6 @@ compressed is expanded."""
 from __future__ import annotations
 
 import hashlib
-import os
 import shlex
 import zlib
 from collections import deque
@@ -17,7 +16,7 @@ from typing import Any
 
 from .. import logs
 from ..core.errors import UserError, as_user_error
-from ..core.files import open_gzip, open_read
+from ..core.files import open_gzip, open_read, read_start
 from ..core.lists import counted
 from ..logs.likely_lines import likely_line
 from ..logs.unrated_lines import unrated_line
@@ -65,11 +64,8 @@ class LogFile:
     @cached_property
     def _head(self) -> tuple[bytes, bool]:
         """The first piece, and whether there is more. Of most logs, it is all."""
-        with self._file() as file:
-            # Memory for a whole piece would take longer than reading a small log.
-            size = min(PIECE, os.fstat(file.fileno()).st_size + 1)
-            head = file.read(size)
-        return head, len(head) == size
+        with as_user_error("the log cannot be read", self.path):
+            return read_start(self._content, PIECE, is_plain=self._is_plain)
 
     def pieces(self) -> Iterator[bytes]:
         """Its bytes from the beginning."""

@@ -224,6 +224,8 @@ def _parallel(printed: Mapping[str, str], world_size: int) -> str | None:
     of devices gives: the same settings on more nodes have the same text. In MaxText, -1 stands for
     all other devices."""
     sizes = {m[1]: int(size) for name, size in printed.items() if (m := _DEGREES.fullmatch(name))}
+    if not sizes:
+        return None
     of_devices = [size for name, size in sizes.items() if name not in ("ep", "vp")]
     left = max(1, world_size // math.prod(size for size in of_devices if size > 0))
     degrees = {name: left if size < 0 else size for name, size in sizes.items()}

@@ -92,7 +92,6 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
     return words._replace(repeat=words.repeat or repeat, **of_directories)
 
 
-@functools.lru_cache(maxsize=16)  # each name is asked for twice
 def _words_of_name(name: str, by: str) -> PathWords:
     settings: dict[str, Any] = {}
     first: list[str] = []

@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,20 +41,47 @@ _PARTS = re.compile(r"[^a-z0-9]+")
 _SETTINGS = {"batch_size": "batch size", "topology": "world size", "model": "network"}
 
 
+@dataclass
+class Candidates:
+    """The models that logs may be of. `runs`: those that were identified without the content of
+    their logs, by format and name without the repeat."""
+
+    models: Sequence[Model]
+    runs: dict[tuple[logs.Format, PathWords], FoundRun] = field(default_factory=dict)
+
+    @cached_property
+    def of_user(self) -> Sequence[Model]:
+        """The models whose entry describes the log format."""
+        return [model for model in self.models if model.workload.log_pattern]
+
+    @cached_property
+    def user_formats(self) -> Mapping[str, logs.Format]:
+        """The log formats that these entries describe, by name."""
+        patterns = {m.workload.log_format: m.workload.log_pattern for m in self.of_user}
+        return {name: one.format_named(name) for name, one in patterns.items() if one}
+
+
 def named_run(
-    log: LogFile, directories: Sequence[str], models: Sequence[Model], statement: Statement
+    log: LogFile, path_words: PathWords, candidates: Candidates, statement: Statement
 ) -> FoundRun:
     """The run of a log. Raises UserError if it cannot be identified."""
-    return _Identification(log, _words_at(log.path, directories), models, statement).run()
+    key = log.form, path_words._replace(repeat=None)
+    if not statement and (other_repeat := candidates.runs.get(key)):
+        return replace(other_repeat, path=log.path, repeat=path_words.repeat or 1)
+    identification = _Identification(log, path_words, candidates.models, statement)
+    run = identification.run()
+    if not statement and not identification.has_read_log:
+        candidates.runs[key] = run
+    return run
 
 
-def is_named_like_a_run(path: Path, directories: Sequence[str]) -> bool:
+def is_named_like_a_run(path_words: PathWords) -> bool:
     """True if the name has the settings of a run. Such a file is damaged if it has no rates."""
-    path_words = _words_at(path, directories)
     return path_words.batch_size is not None and path_words.precision is not None
 
 
-def _words_at(path: Path, directories: Sequence[str]) -> PathWords:
+def words_at(path: Path, directories: Sequence[str]) -> PathWords:
+    """The settings in a path. Raises UserError if the name contradicts itself."""
     try:
         return words_of(stem_of(path.name) or path.stem, directories)
     except ValueError as error:
@@ -61,24 +89,17 @@ def _words_at(path: Path, directories: Sequence[str]) -> PathWords:
 
 
 def named_formats(
-    path: Path,
-    directories: Sequence[str],
-    models: Sequence[Model],
-    statement: Statement,
-    user_formats: Mapping[str, logs.Format],
+    path_words: PathWords, candidates: Candidates, statement: Statement
 ) -> Mapping[str, logs.Format]:
     """The formats of the user's workloads that a statement, or else the path, names."""
-    if not user_formats:
-        return {}
-    path_words = _words_at(path, directories)
     stated = (
         [statement["model"].value]
         if "model" in statement
         else [*path_words.first, *path_words.others]
     )
-    of_user = [model for model in models if model.workload.log_format in user_formats]
-    forms = {m.workload.log_format for m in of_user if not {*stated}.isdisjoint(m.names)}
-    return {name: user_formats[name] for name in sorted(forms)}
+    named = [model for model in candidates.of_user if not {*stated}.isdisjoint(model.names)]
+    names_of_formats = sorted({model.workload.log_format for model in named})
+    return {name: candidates.user_formats[name] for name in names_of_formats}
 
 
 class _Identification:
@@ -108,13 +129,17 @@ class _Identification:
     def headers(self) -> Sequence[logs.Header]:
         return headers_of(self.log, self.rank)
 
+    @property
+    def has_read_log(self) -> bool:
+        return "headers" in vars(self)
+
     @cached_property
     def head(self) -> Mapping[str, Stated]:
         return head_of(self.headers)
 
     def run(self) -> FoundRun:
-        for field in ("framework", "total_steps", "warmup_steps"):
-            self._assert(field, filter(None, [self.statement.get(field)]))
+        for setting in ("framework", "total_steps", "warmup_steps"):
+            self._assert(setting, filter(None, [self.statement.get(setting)]))
         by_name = [Stated(self.entry.name, BY_NAME)] if self.words.first else []
         self._assert("model", [*filter(None, [self.statement.get("model")]), *by_name])
         try:

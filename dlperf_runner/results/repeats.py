@@ -121,6 +121,9 @@ def _as_bases(readings: Sequence[Reading]) -> Iterator[Reading]:
             alike = topologies.setdefault(_but_parallelism(reading.run), {})
             alike.setdefault(parallel, set()).add(reading.run.topology)
     for reading in readings:
+        if not topologies:
+            yield reading
+            continue
         run = reading.run
         alike = topologies.get(_but_parallelism(run), {}) if run else {}
         parallel = _parallel(run) if run else None

@@ -10,7 +10,7 @@ import mmap
 import re
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,7 +47,7 @@ from ..measure.validity import (
 from .discovery import Place, Skipped, is_no_run, of_view, run_at
 from .log_file import LogFile
 from .log_head import check_network, check_parameters, stated_counts, with_options
-from .named_run import entry_of
+from .named_run import Candidates, entry_of
 from .run_record import FoundRun
 
 _NET = b"NCCL INFO NET/"
@@ -239,10 +239,8 @@ def read_all(
     places: Iterable[Place], models: Sequence[Model], with_series: bool = False
 ) -> list[Reading | Skipped]:
     """Find and measure the runs at some places; Skipped for each file that is no benchmark log."""
-    # The log formats that entries of workloads describe.
-    patterns = {m.workload.log_format: m.workload.log_pattern for m in models}
-    user_formats = {name: one.format_named(name) for name, one in patterns.items() if one}
-    readings = [_reading(place, models, user_formats) for place in places]
+    candidates = Candidates(models)
+    readings = [_reading(place, candidates) for place in places]
     of_runs = [reading for reading in readings if isinstance(reading, Reading)]
     judged = _steadiness([reading.series for reading in of_runs if reading.series])
     for reading in of_runs:
@@ -252,11 +250,9 @@ def read_all(
     return readings
 
 
-def _reading(
-    place: Place, models: Sequence[Model], user_formats: Mapping[str, logs.Format]
-) -> Reading | Skipped:
+def _reading(place: Place, candidates: Candidates) -> Reading | Skipped:
     try:
-        located = run_at(place, models, user_formats)
+        located = run_at(place, candidates)
     except UserError as error:
         return Reading(None, problem=error)
     if isinstance(located, Skipped):
@@ -265,9 +261,9 @@ def _reading(
     if run.why_not is not None:
         return Reading(run)
     try:
-        return _measured(run, log, models)
+        return _measured(run, log, candidates.models)
     except UserError as error:
-        if is_no_run(place, log, models):
+        if is_no_run(place, log, candidates.models):
             return of_view(place, "bandwidth", error)
         error.where = error.where or str(log.path)
         return Reading(run, problem=error)

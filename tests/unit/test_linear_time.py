@@ -14,6 +14,7 @@ import pytest
 
 from dlperf_runner import logs
 from dlperf_runner.logs import statements
+from dlperf_runner.logs.records import Expression
 
 # ---- The most steps that Python's `re` can need for a pattern, found in the parsed pattern
 
@@ -133,8 +134,9 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str] | re.Pattern[bytes], float
             if isinstance(value, re.Pattern):
                 yield f"{module.name}.{name}", value, math.inf
     for name, form in logs.formats().items():
-        assert isinstance(form.entry, re.Pattern)
-        yield f"{name}.entry", form.entry, math.inf
+        entry = form.entry.compiled if isinstance(form.entry, Expression) else form.entry
+        assert isinstance(entry, re.Pattern)
+        yield f"{name}.entry", entry, math.inf
         for number, statement in enumerate(form.statements):
             label = f"{name}.statements[{number}]: {statement.marker}"
             yield label, statement.pattern, 2 * statements.LONGEST
