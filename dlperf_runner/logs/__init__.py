@@ -68,12 +68,12 @@ class Log:
 @functools.cache
 def formats() -> dict[str, Format]:
     """The formats of this package by name."""
-    found: dict[str, Format] = {}
+    by_name: dict[str, Format] = {}
     for module in pkgutil.iter_modules(__path__):
         entry = getattr(importlib.import_module(f"{__name__}.{module.name}"), "FORMAT", None)
         if isinstance(entry, Format):
-            found[entry.name] = entry
-    return found
+            by_name[entry.name] = entry
+    return by_name
 
 
 def parse(
@@ -88,7 +88,7 @@ def parse(
         return Log(table.headers, table.columns, epoch_length=length, notes=notes)
     log = Log([], Columns())
     seen, ranks = steps.Seen(), Ranks()
-    known: set[tuple[object, ...]] = set()
+    stated: set[tuple[object, ...]] = set()
     for block, of_rank in _blocks(form, pieces, rank):
         if most is not None and len(log.columns.steps) > most:
             log.is_whole = False
@@ -99,8 +99,8 @@ def parse(
         for header in headers(form, block, of_rank):
             # A program may print the same thing in every step.
             without_line = tuple(vars(header).values())[1:]
-            if header.final_samples_per_second or without_line not in known:
-                known.add(without_line)
+            if header.final_samples_per_second or without_line not in stated:
+                stated.add(without_line)
                 log.headers.append(header)
         log.marked += of_rank.data.count(form.marker) if form.marker else 0
         before = set(seen.of_run)
@@ -122,8 +122,8 @@ def parse(
 
 
 def _of_run(form: Format, block: Block, group: str, values: set[bytes]) -> Header:
-    """What the lines with a rate state of the whole run. Raises LineError if they differ: of steps
-    with other batch sizes, for instance, steps per second say nothing."""
+    """The header for a statement of the whole run in lines with a rate. Raises LineError if they
+    differ: of steps with other batch sizes, for instance, steps per second say nothing."""
     field, words = steps.OF_RUN[group]
     matches = steps.with_rate(form, block.data)
     first = next(matches)
@@ -176,10 +176,10 @@ def _blocks(
         yield block, block.of_rank(rank)
 
 
-def detect(pieces: Iterable[bytes], known: Mapping[str, Format] | None = None) -> Format | None:
-    """The format of the first line with a rate, by default among the built-in ones; None if no line
-    has a rate."""
-    forms = _with_variants(tuple((formats() if known is None else known).values()))
+def detect(pieces: Iterable[bytes], among: Mapping[str, Format] | None = None) -> Format | None:
+    """The format of the first line with a rate, by default `among` the built-in ones; None if no
+    line has a rate."""
+    forms = _with_variants(tuple((formats() if among is None else among).values()))
     markers = tuple(forms)
     for block in blocks(_growing(pieces), markers):
         matches = [

@@ -70,9 +70,9 @@ _EXACT = 1e-9  # the numbers are printed with all digits
 
 @dataclass
 class _Run:
-    """What the blocks before said. `every`: the steps between two lines. `skipped`: the steps that
-    changed no weight, of which the lines or, in older versions, the overflows tell. `last`: the
-    iteration of `final_loss`, and the same with the skipped steps."""
+    """The state after the blocks before. `every`: the steps between two lines. `skipped`: the steps
+    that changed no weight, of which the lines or, in older versions, the overflows tell. `last`:
+    the iteration of `final_loss`, and the same with the skipped steps."""
 
     headers: list[Header] = field(default_factory=list)
     columns: Columns = field(default_factory=Columns)
@@ -98,8 +98,8 @@ def as_run(pieces: Iterable[bytes]) -> tuple[list[Header], Columns]:
     if not run.has_summary or not run.columns.steps:
         problem = "the log has no whole training"
         expected = "lines with average_loss, final_loss and training_sequences_per_second"
-        found = f"{len(run.columns.steps)} lines with average_loss, and no end"
-        raise LineError(end, problem, expected=expected, found=found)
+        shown = f"{len(run.columns.steps)} lines with average_loss, and no end"
+        raise LineError(end, problem, expected=expected, found=shown)
     return run.headers, run.columns
 
 
@@ -141,7 +141,7 @@ def _set(run: _Run, match: re.Match[bytes], line: int) -> None:
 
 
 def _configured(run: _Run, line: int) -> Header:
-    """What the arguments of the program state."""
+    """The header for the arguments of the program."""
     counts = {
         name: _count(name, run.options[name], line)
         for name in ("train_batch_size", "gradient_accumulation_steps", "max_seq_length")
@@ -210,9 +210,9 @@ def _take_steps(run: _Run, block: Block, overflows: list[int]) -> None:
     for index, time in enumerate(times):
         if time is None or run.time is None or time <= run.time:
             problem = "the time is not after that of the line before"
-            found = stamps[index].decode()
+            shown = stamps[index].decode()
             line = block.line(starts[index])
-            raise LineError(line, problem, expected="a later time", found=found)
+            raise LineError(line, problem, expected="a later time", found=shown)
         rates.append(run.every / (time - run.time))
         run.time = time
     run.columns.extend(Columns(steps, rates, text.optional_numbers(losses), times))
@@ -261,15 +261,15 @@ def _devices(run: _Run, samples: float, line: int) -> int | None:
     uncounted = 0
     if run.has_skipped:  # newer versions
         uncounted = 50 if run.options.get("phase2") == "True" else 4
-    found, whole = 0.0, set()
+    devices, whole = 0.0, set()
     for steps in range(max(last, lines + 1), lines + run.every + 1):
         batches = steps * accumulation - uncounted
-        found = samples / (run.batch * batches) if batches > 0 else 0
-        if found > 0.5 and abs(found - round(found)) < _EXACT * found:
-            whole.add(round(found))
+        devices = samples / (run.batch * batches) if batches > 0 else 0
+        if devices > 0.5 and abs(devices - round(devices)) < _EXACT * devices:
+            whole.add(round(devices))
     if not whole:
         problem = "the rate of the whole run contradicts its time, batch size and steps"
-        shown = f"{found:.6g} devices"
+        shown = f"{devices:.6g} devices"
         raise LineError(line, problem, expected="a whole number of devices", found=shown)
     return whole.pop() if len(whole) == 1 else None
 

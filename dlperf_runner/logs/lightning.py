@@ -70,7 +70,7 @@ class _Epoch:
 
 
 def _update(match: re.Match[bytes], line: int) -> _Update | None:
-    """What a match says; None if its bar has not begun to count."""
+    """The content of a match; None if its bar has not begun to count."""
     step, rate, elapsed = int(match["step"]), float(match["rate"]), 0
     for part in match["elapsed"].split(b":"):
         elapsed = 60 * elapsed + int(part or 0)
@@ -113,7 +113,7 @@ def _read(
 
 
 def _are_means(epochs: Iterable[_Epoch]) -> bool:
-    """Whether rates are means since the start of an epoch: the printed time agrees, and the time
+    """True if rates are means since the start of an epoch: the printed time agrees, and the time
     that follows never goes back."""
     number = contradictions = 0
     for epoch in epochs:

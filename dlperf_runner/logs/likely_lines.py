@@ -111,7 +111,7 @@ def _elapsed(rows: Sequence[Sequence[re.Match[str]]]) -> Iterator[int]:
 
 
 def _in_time(line: str, number: re.Match[str]) -> bool:
-    """Whether a number is a part of a date or of a time of day."""
+    """True if a number is a part of a date or of a time of day."""
     before = re.search(r"\d[:-]$", line[: number.start()])
     return bool(before or re.match(r"[:-]\d", line[number.end() : number.end() + 2]))
 
@@ -153,8 +153,8 @@ def _expression(lines: Sequence[str]) -> str | None:
             described = Lines(regex)
         except re.error:
             continue
-        found = [next(iter(described.finditer(line.encode())), None) for line in lines]
-        if [m and (m["step"], m["rate"]) for m in found] == wanted:
+        matches = [next(iter(described.finditer(line.encode())), None) for line in lines]
+        if [m and (m["step"], m["rate"]) for m in matches] == wanted:
             return regex
     return None
 

@@ -62,9 +62,10 @@ class Interval:
 
 @dataclass
 class MlperfLog:
-    """What a result log says. `epochs_trained` and `samples_trained` are where the run stopped,
-    `epochs_evaluated` is the epoch_num of the last evaluation. `gap`: the first line at which the
-    blocks or the epochs are not whole, with the reason; then the log has none of these."""
+    """The content of a result log. `epochs_trained` and `samples_trained` are where the run
+    stopped, `epochs_evaluated` is the epoch_num of the last evaluation. `gap`: the first line at
+    which the blocks or the epochs are not whole, with the reason; then the log has none of
+    these."""
 
     benchmark: str | None = None
     global_batch_size: int | None = None
@@ -91,8 +92,8 @@ class _Event:
     value: Any
     metadata: Mapping[str, Any]
 
-    def wrong(self, problem: str, expected: str, found: object) -> LineError:
-        return LineError(self.line, f"{self.key}: {problem}", expected=expected, found=str(found))
+    def wrong(self, problem: str, expected: str, shown: object) -> LineError:
+        return LineError(self.line, f"{self.key}: {problem}", expected=expected, found=str(shown))
 
     def whole(self, what: str, value: object) -> int:
         """A number that may be printed as 12288 or 12288.0."""
@@ -120,8 +121,12 @@ def _events(block: Block) -> Iterator[_Event]:
         line = block.line(match.start())
         try:
             # Other output may follow on the same line.
-            found, _ = _DECODER.raw_decode(match[1].decode())
-            time, key, metadata = found["time_ms"], found["key"], found.get("metadata") or {}
+            document, _ = _DECODER.raw_decode(match[1].decode())
+            time, key, metadata = (
+                document["time_ms"],
+                document["key"],
+                document.get("metadata") or {},
+            )
             lost = _LOST_DIGIT.search(match[1])
             if type(time) is not int or time < 0 or not isinstance(metadata, dict) or lost:
                 raise TypeError
@@ -129,7 +134,7 @@ def _events(block: Block) -> Iterator[_Event]:
             problem = "the line is not one that mllog prints"
             shown = match[1][:60].decode()
             raise LineError(line, problem, expected="JSON with time_ms", found=shown) from None
-        yield _Event(line, key, time, found.get("value"), metadata)
+        yield _Event(line, key, time, document.get("value"), metadata)
 
 
 def _step_times(block: Block) -> list[float]:
@@ -228,20 +233,20 @@ def block_samples(log: MlperfLog) -> list[int] | None:
     - cumulative at the start, at both ends: 0 and 0, then 21888 and 21888.
     """
     pairs = [(block.first_count, block.last_count) for block in log.blocks]
-    known = [(first, last) for first, last in pairs if first is not None and last is not None]
-    if not known or len(known) < len(pairs):
+    counts = [(first, last) for first, last in pairs if first is not None and last is not None]
+    if not counts or len(counts) < len(pairs):
         return None
-    if all(first != last for first, last in known):
-        found = [last - first for first, last in known]
-    elif known[0][0] > 0 or log.blocks[0].has_step:
-        found = [last for _, last in known]
+    if all(first != last for first, last in counts):
+        samples = [last - first for first, last in counts]
+    elif counts[0][0] > 0 or log.blocks[0].has_step:
+        samples = [last for _, last in counts]
     elif log.samples_trained is not None:
-        starts = [first for first, _ in known]
+        starts = [first for first, _ in counts]
         ends = [*starts[1:], log.samples_trained]
-        found = [end - start for start, end in zip(starts, ends, strict=True)]
+        samples = [end - start for start, end in zip(starts, ends, strict=True)]
     else:
         return None
-    return found if min(found) > 0 else None
+    return samples if min(samples) > 0 else None
 
 
 # Its lines, so that these logs are recognised among those of training programs.

@@ -44,9 +44,9 @@ def as_table(pieces: Iterable[bytes]) -> StepTable:
             continue
         steps, duration = step - before[0], time - before[1]
         if steps < 1 or duration < 1:
-            problem, found = "the time of the steps does not grow", f"{time} ms at step {step}"
+            problem, shown = "the time of the steps does not grow", f"{time} ms at step {step}"
             expected = f"more than {before[1]} ms, after step {before[0]}"
-            raise LineError(line, problem, expected=expected, found=found)
+            raise LineError(line, problem, expected=expected, found=shown)
         table.columns.steps.append(step)
         table.columns.samples_per_second.append(1000 * steps / duration)
         table.columns.losses += text.optional_numbers([match["loss"] or b""])

@@ -196,7 +196,7 @@ def _finish(reading: _Reading) -> None:
 
 
 def _number_of_sizes(least: int, most: int, step: int, kind: bytes) -> int | None:
-    """How many sizes there are from the least to the most."""
+    """The number of sizes from the least to the most."""
     if step < 1 or (kind == b"factor" and step < 2) or least < 1:
         return None
     if kind == b"bytes":
@@ -247,8 +247,8 @@ def as_run(pieces: Iterable[bytes]) -> tuple[list[Header], Columns]:
             "the log has several tables of nccl-tests",
             "show them: dlperf bandwidth LOG",
         )
-        found = ", ".join(t.collective or "a table" for t in (table, *others))
-        raise LineError(1, problem, expected="one", found=found, hint=hint)
+        shown = ", ".join(t.collective or "a table" for t in (table, *others))
+        raise LineError(1, problem, expected="one", found=shown, hint=hint)
     if table.is_wrong:
         problem = "the results of the collective operation are wrong"
         raise LineError(1, problem, expected="0 in each column #wrong", found="FAILED")

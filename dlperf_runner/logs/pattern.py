@@ -65,12 +65,12 @@ def seconds_of(unit: str) -> float | None:
 
 
 def is_prefix(unit: str) -> bool:
-    """Whether the unit multiplies the number: 12.3k."""
+    """True if the unit multiplies the number: 12.3k."""
     return unit.partition("/")[0] in _PREFIXES
 
 
 def counts_steps(unit: str) -> bool:
-    """Whether a rate in this unit counts steps: it/s."""
+    """True if a rate in this unit counts steps: it/s."""
     return _OF_STEPS.fullmatch(unit) is not None
 
 
@@ -126,7 +126,7 @@ class Lines:
         return [tuple(match[name] for name in self.groupindex) for match in self.finditer(data)]
 
     def _text(self, name: str, data: bytes, start: int, end: int) -> bytes:
-        """What a group matched, with the rest of its number; of a rate, no number if the expression
+        """The text of a group, with the rest of its number; of a rate, no number if the expression
         took a part of it, or if its unit is another one."""
         whole = taken = data[max(start, 0) : max(end, 0)]
         if name == "step" or not taken:
@@ -144,7 +144,7 @@ class Lines:
         return data[start:end] + behind[0] if behind and self._is_other(unit) else taken
 
     def _is_other(self, unit: str) -> bool:
-        """Whether a rate in this unit is not in that of the sample, or of the durations."""
+        """True if a rate in this unit is not in that of the sample, or of the durations."""
         if is_prefix(unit) or (self._unit is not None and unit != self._unit):
             return True
         return self._seconds is not None and seconds_of(unit) not in (None, self._seconds)

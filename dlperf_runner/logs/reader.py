@@ -96,7 +96,7 @@ class Block(NamedTuple):
 
 
 def holds(data: bytes, marker: bytes) -> bool:
-    """Whether the marker occurs. Python searches from the end more than twice as fast as from the
+    """True if the marker occurs. Python searches from the end more than twice as fast as from the
     beginning."""
     return data.rfind(marker) >= 0
 
@@ -199,12 +199,12 @@ def _without_tag(data: bytes, first: int) -> Block | None:
 def _with_labels(data: bytes, first: int, markers: Sequence[bytes]) -> Block:
     """The lines with one of the markers, without the labels before them."""
     lines = data.split(b"\n")
-    found = [
+    rows = [
         (text, first + index, rank)
         for index in _with_marker(data, lines, markers)
         for rank, text in _by_rank(lines[index])
     ]
-    texts, numbers, ranks = zip(*found, strict=True) if found else ((), (), ())
+    texts, numbers, ranks = zip(*rows, strict=True) if rows else ((), (), ())
     if holds(data, b"\x1b"):
         texts = tuple(map(_without_escapes, texts))
     return Block(b"\n".join(texts), first, numbers, ranks, data)
@@ -223,13 +223,13 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _has_tags(data: bytes) -> bool:
-    """Whether mpirun's tags are in the lines, and so may be in the middle of anything."""
+    """True if mpirun's tags are in the lines, and so may be in the middle of anything."""
     start = data.find(b"<")  # a single byte is found faster
     return start >= 0 and data.find(b"<std", start) >= 0
 
 
 def _has_labels(data: bytes, markers: Sequence[bytes]) -> bool:
-    """Whether launchers wrote before the lines: the last line with the first marker that occurs
+    """True if launchers wrote before the lines: the last line with the first marker that occurs
     tells."""
     if _has_tags(data):
         return True
@@ -246,11 +246,11 @@ def _start_of_line(data: bytes, at: int) -> int:
 
 def _with_marker(data: bytes, lines: Sequence[bytes], markers: Sequence[bytes]) -> list[int]:
     """The indices of the lines with a marker, and of lines on which their last numbers go on."""
-    found: set[int] = set()
+    indices: set[int] = set()
     for marker in {marker for marker in markers if holds(data, marker)}:
-        found.update(compress(count(), map(bytes.count, lines, repeat(marker))))
-    after = [n + 1 for n in found if n + 1 < len(lines)]
-    return sorted(found.union(compress(after, map(_GOES_ON.match, [lines[n] for n in after]))))
+        indices.update(compress(count(), map(bytes.count, lines, repeat(marker))))
+    after = [n + 1 for n in indices if n + 1 < len(lines)]
+    return sorted(indices.union(compress(after, map(_GOES_ON.match, [lines[n] for n in after]))))
 
 
 @functools.lru_cache(maxsize=128)  # without times, a log has a tag for each rank

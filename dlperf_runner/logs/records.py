@@ -1,4 +1,4 @@
-"""What a log says: its steps as columns, and a Header for each line that states settings."""
+"""The content of a log: its steps as columns, and a Header for each line that states settings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Header:
-    """What a line of the log states about its run. A field is None if the line does not state it.
+    """The settings that a line of the log states. A field is None if the line does not state it.
 
     `final_samples_per_second` is the rate over the measured steps that some programs print at the
     end, `whole_run_samples_per_second` one that includes steps of the warm-up.
@@ -75,7 +75,7 @@ CUT = "…"
 
 
 class StepTable(NamedTuple):
-    """What is read of a log whose rates are no steps. `lines` are those of the rates, and `notes`
+    """The content of a log whose rates are no steps. `lines` are those of the rates, and `notes`
     say what else they include."""
 
     headers: list[Header]
@@ -106,7 +106,7 @@ class LineError(Exception):
 
 
 class Refusal(NamedTuple):
-    """Why the rates of a log are not usable, what it should have, and what to do."""
+    """The reason why the rates of a log are not usable, what it should have, and what to do."""
 
     problem: str
     expected: str
@@ -156,7 +156,7 @@ def stated(
 
 
 class Matched(Protocol):
-    """What formats need of a match."""
+    """The part of a match that formats need."""
 
     def __getitem__(self, group: str, /) -> Any: ...
 
@@ -164,7 +164,7 @@ class Matched(Protocol):
 
 
 class Entries(Protocol):
-    """What formats need of a pattern."""
+    """The part of a pattern that formats need."""
 
     @property
     def groupindex(self) -> Mapping[str, int]: ...

@@ -1,4 +1,4 @@
-"""What the lines of a log state about its run: settings, and the rate over the whole run."""
+"""Statements of the lines of a log about its run: settings, and the rate over the whole run."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ LONGEST = 2**12  # a printed namespace has about 2000 characters
 def headers(form: Format, block: Block, of_rank: Block) -> list[Header]:
     """The headers in a block, in the order of the log. The rate over the whole run is taken from
     `of_rank`, the lines of the rank whose steps count."""
-    found: dict[int, dict[Statement, str]] = {}
+    by_line: dict[int, dict[Statement, str]] = {}
     of_marker: dict[tuple[str, bool], list[tuple[int, str]]] = {}
     for statement in form.statements:
         key = (statement.marker, statement.is_final)
         if key not in of_marker:
             of_marker[key] = list(_lines(*key, of_rank if statement.is_final else block))
         for line, text_of_line in of_marker[key]:
-            found.setdefault(line, {})[statement] = text_of_line
-    stated = (_header(form, line, tuple(found[line].items())) for line in sorted(found))
+            by_line.setdefault(line, {})[statement] = text_of_line
+    stated = (_header(form, line, tuple(by_line[line].items())) for line in sorted(by_line))
     return [header for header in stated if header]
 
 
@@ -81,7 +81,7 @@ def _fields(statement: Statement, line: str) -> dict[str, str]:
     if statement.options:
         pairs = statement.pattern.findall(line[line.index(statement.marker) :])
         named = {k: v.strip("'\"") for k, v in reversed(pairs)}  # the first one counts
-        found = {f: named[option] for option, f in statement.options.items() if option in named}
+        fields = {f: named[option] for option, f in statement.options.items() if option in named}
     else:
         match = statement.pattern.search(line)
         if match and (refusal := statement.refusal):
@@ -93,13 +93,13 @@ def _fields(statement: Statement, line: str) -> dict[str, str]:
                 hint=refusal.hint,
             )
         groups = match.groupdict() if match else {}
-        found = {name: value for name, value in groups.items() if value is not None}
-    return {name: statement.values.get(value, value) for name, value in found.items()}
+        fields = {name: value for name, value in groups.items() if value is not None}
+    return {name: statement.values.get(value, value) for name, value in fields.items()}
 
 
 @functools.lru_cache(maxsize=256)  # the logs of a tree repeat the same lines
 def _header(form: Format, line: int, texts: tuple[tuple[Statement, str], ...]) -> Header | None:
-    """What the statements find in a line of the log; None if that is nothing."""
+    """The header for a line of the log; None if no statement matches it."""
     stated: dict[str, str] = {}
     try:
         for statement, text_of_line in texts:

@@ -25,8 +25,8 @@ OF_RUN = {
 
 @dataclass
 class Seen:
-    """What the blocks before said: losses, for formats that print the loss of a step on a line
-    before its rate; what each line with a rate states of the whole run, by group; the highest
+    """The state after the blocks before: losses, for formats that print the loss of a step on a
+    line before its rate; what each line with a rate states of the whole run, by group; the highest
     memory use; and for each line with a rate, that without waiting for data, the TFLOP/s and the
     MFU that the program computed, and the number of skipped steps. `opened`: the last step, and its
     epoch, of each rank whose rate follows. `without_rate`: how many matches have none that counts.
@@ -121,7 +121,7 @@ def _add(seen: Seen, group: Mapping[str, Sequence[bytes]]) -> None:
 def _amounts(
     form: Format, block: Block, group: Mapping[str, Sequence[bytes]], seen: Seen
 ) -> list[int]:
-    """What the steps counted up to each line. Raises LineError if that does not grow."""
+    """The samples or tokens up to each line. Raises LineError if that does not grow."""
     before = seen.running_mean[0] if seen.running_mean else 0
     amounts = [int(amount) for amount in group["amount"]]
     for index, (earlier, amount) in enumerate(pairwise([before, *amounts])):
@@ -267,11 +267,11 @@ def _rates(form: Format, block: Block, printed: Sequence[bytes]) -> list[float]:
         rates = list(map(float, joined.replace(b",", b"").split() if b"," in joined else printed))
         if not rates or (min(rates) > 0 and max(rates) < text.FASTEST):
             return text.per_second(rates, form)
-    found, before_last = [], printed[:-1]
+    rates, before_last = [], printed[:-1]
     for index, rate in enumerate(printed):
         try:
-            found.append(text.rate(rate, form, before_last))
+            rates.append(text.rate(rate, form, before_last))
         except LineError as error:
             match = next(islice(with_rate(form, block.data), index, None))
             raise error.at(block.line(match.start("rate"))) from None
-    return found
+    return rates

@@ -75,9 +75,9 @@ def unrated_line(pieces: Iterable[bytes]) -> UnratedLine | None:
     """The first line of a program that prints rates elsewhere; None if the log has none."""
     for block in blocks(pieces, _MARKERS):
         matches = ((pattern.search(block.data), why) for pattern, why in _PATTERNS.items())
-        found = [(match, why) for match, why in matches if match]
-        if found:
-            first, why = min(found, key=lambda pair: pair[0].start())
+        refused = [(match, why) for match, why in matches if match]
+        if refused:
+            first, why = min(refused, key=lambda pair: pair[0].start())
             text = first[0].decode("utf-8", "replace")
             return UnratedLine(block.line(first.start()), text, why)
     return None

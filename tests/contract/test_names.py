@@ -19,7 +19,7 @@ WORDS = {"found", "told", "said", "own", "mine", "there", "of", "known", "beside
 NAMED = (
     *("core", "schedulers", "plan", "provision", "campaign", "measure", "results", "stats"),
     *("compare", "control", "report", "commands", "export", "options"),
-    *("accept", "ab", "bisect", "explain", "live", "bandwidth", "doctor"),
+    *("accept", "ab", "bisect", "explain", "live", "bandwidth", "doctor", "logs"),
 )
 QUESTIONS = ("What", "Whether", "How", "Why", "Where")
 
@@ -56,8 +56,9 @@ def test_a_name_says_what_its_thing_is(package: str) -> None:
         for line, name in made_names(ast.parse(path.read_text(encoding="utf-8")))
         if name.strip("_") in WORDS
     ]
-    # UserError and the doctor's Finding have `expected` and `found`, as their messages do.
-    pairs = ("core/errors.py", "doctor/")
+    # UserError, LineError and the doctor's Finding have `expected` and `found`, as their messages
+    # do.
+    pairs = ("core/errors.py", "logs/records.py", "doctor/")
     assert [
         name for name in vague if not (name.startswith(pairs) and name.endswith(": found"))
     ] == []

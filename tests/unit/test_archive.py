@@ -15,6 +15,7 @@ from recorded_campaign import LOG, replace
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.commands import archive as commands
 from dlperf_runner.results.discovery import Skipped, find, run_at
+from dlperf_runner.results.named_run import Candidates
 from dlperf_runner.results.run_log import evidence_of
 
 SAME = "everything that was compared is as it was recorded\n"
@@ -112,7 +113,7 @@ def test_evidence_is_read_from_archives(tmp_path: Path) -> None:
 
     def evidence() -> Any:
         (place,) = find([tmp_path]).places
-        found = run_at(place, KNOWN, {})
+        found = run_at(place, Candidates(KNOWN))
         assert not isinstance(found, Skipped)
         return evidence_of(found[0])
 

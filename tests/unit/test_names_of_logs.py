@@ -203,3 +203,18 @@ def test_strong_scaling_has_a_speed_up(
         "1n8g",
         pytest.approx(0.95, rel=1e-3),
     )
+
+
+def test_logs_whose_names_differ_in_the_repeat_alone_are_read_for_what_only_they_state(
+    tmp_path: Path,
+) -> None:
+    for repeat, batch in ((1, 64), (2, 32), (3, 32)):
+        for name, stated in (("rn50_fp32", batch), ("rn50_b128_fp32", 128)):
+            path = tmp_path / f"1n1g/{name}_{repeat}.log"
+            write(path, gluoncv(384.0 + repeat, batch=stated, world=1))
+    runs = load(tmp_path).counted
+    assert sorted((run.path.name, run.batch_size_per_device, run.repeat) for run in runs) == [
+        *((f"rn50_b128_fp32_{n}.log", 128, n) for n in (1, 2, 3)),
+        ("rn50_fp32_1.log", 64, 1),
+        *((f"rn50_fp32_{n}.log", 32, n) for n in (2, 3)),
+    ]
