@@ -209,7 +209,8 @@ class Format:
     `memory_gib`, `tflops` (of a device), `mfu` (in percent), `compute` (the rate without
     waiting for data), `mean` (what `rate` is, of all steps of the epoch so far), `skipped` (the
     steps since the line before that changed no weight), `inverse` (the unit, if `rate` is the
-    duration of a step in seconds), and what each of these lines states
+    duration of a step in seconds), `prefix` (K, M ..., which multiplies `rate`), `steps_per_second`
+    (as printed, to compare it with the time stamps), and what each of these lines states
     of the whole run: `batch`, the global batch size, `samples`, that of a device (ignored if it
     varies), and `total`, the number of steps, or `last`,
     the number of the last step, counted from 0.

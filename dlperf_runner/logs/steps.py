@@ -21,6 +21,9 @@ OF_RUN = {
     "total": ("total_steps", "number of steps"),
     "last": ("total_steps", "number of steps"),  # counted from 0
 }
+# Time stamps have whole seconds, and steps per second few digits.
+_LEAST_STAMPED = 10  # s
+_MOST_TOO_SLOW = 2
 
 
 @dataclass
@@ -89,9 +92,14 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     per_second = _rates(form, block, rates)
     if "inverse" in group:
         per_second = _inverted(per_second, group)
+    if "prefix" in group:
+        factors = [text.PREFIXES[prefix] for prefix in group["prefix"]]
+        per_second = [n * factor for n, factor in zip(per_second, factors, strict=True)]
     if form.running_mean is not None:
         amounts = _amounts(form, block, group, seen) if "amount" in group else counted
         per_second = list(_since_line_before(form.running_mean, amounts, per_second, seen))
+    if "steps_per_second" in group:
+        _check_speeds(form, block, zip(counted, group["steps_per_second"], times, strict=True))
     means = [*map(float, group.get("mean", ()))]
     return Columns(
         [number + 1 for number in counted] if form.zero_based else list(counted),
@@ -200,6 +208,26 @@ def _since_line_before(
         # A step that does not follow is reported when all are numbered.
         yield (amount - before) / duration if amount > before and duration > 0 else mean
         seen.running_mean = amount, mean
+
+
+def _check_speeds(form: Format, block: Block, lines: Iterable[tuple[int, bytes, bytes]]) -> None:
+    """Raise LineError if the time stamps show many more steps per second than the lines print: then
+    the program counted only some of its steps, as in the rates. Lines have a step, its steps per
+    second, and a time stamp."""
+    steps, printed, stamps = zip(*lines, strict=True)
+    speeds, times = text.optional_numbers(printed), text.unix_times(stamps)
+    by_lines = by_stamps = 0.0
+    for (before, _, begin), (step, speed, end) in pairwise(zip(steps, speeds, times, strict=True)):
+        if begin and end and end > begin and speed and step > before:
+            by_lines, by_stamps = by_lines + (step - before) / speed, by_stamps + end - begin
+    if by_stamps >= _LEAST_STAMPED and by_lines > _MOST_TOO_SLOW * by_stamps:
+        raise LineError(
+            block.line(next(with_rate(form, block.data)).start("rate")),
+            "the rates count only some of the steps, as on TPUs",
+            expected=f"steps that take {by_lines:.0f} s, as printed, by the time stamps, too",
+            found=f"{by_stamps:.0f} s",
+            hint="train with a log interval of 1 (--log-interval 1)",
+        )
 
 
 def _check_bytes(form: Format, block: Block) -> None:

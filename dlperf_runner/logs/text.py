@@ -37,6 +37,7 @@ PARTS_OF_STEP = (
 
 # No cluster trains faster, and sums of such numbers are still finite.
 FASTEST = 1e12
+PREFIXES = {b"": 1.0, b"K": 1e3, b"M": 1e6, b"G": 1e9, b"B": 1e9, b"T": 1e12}
 _SIGNED = re.compile(
     r"[-+]?(?:(?:\d{1,64}+\.?\d{0,64}+|\.\d{1,64}+)(?:[eE][-+]?\d{1,9}+)?|nan|inf)", re.ASCII
 )
@@ -88,6 +89,8 @@ def rate(printed: bytes, form: Format, others: Sequence[bytes] = ()) -> float:
 def rate_in(match: Matched, form: Format) -> float:
     """The rate of a match. Raises LineError as `rate` does."""
     printed = rate(match["rate"], form)
+    if "prefix" in form.entry.groupindex:
+        printed *= PREFIXES[match["prefix"]]
     return 1 / printed if "inverse" in form.entry.groupindex and match["inverse"] else printed
 
 

@@ -350,7 +350,23 @@ def logs_without_a_rate() -> list[Damage]:
     ]
 
 
+def rates_that_do_not_follow() -> list[Damage]:
+    """Of fairseq on TPUs, and of means whose first step or whose digits are unknown."""
+    fairseq, means = (WHOLE_LOGS[f"{name}/whole"].text for name in ("fairseq", "detectron2"))
+    start = "Starting training from iteration 0\n"
+    resumed = re.sub(r"iter: (\d+)", lambda step: f"iter: {5000 + int(step[1])}", means)
+    late = resumed[: resumed.index("eta: 0:02:38")].replace("iter: 50", "iter: 90")
+    rows = (
+        ("fairseq", fairseq, re.sub("ups=3", "ups=0", fairseq), "count only some of the steps", 3),
+        ("detectron2", means, resumed.replace(start, "\n"), "depends on the first iteration", 7),
+        ("detectron2", means, late, "has too few digits for so few lines", 11),
+        ("detectron2", "time: 0.3328", "time: 0.3028", "does not follow from that of line 29", 0),
+    )
+    return [Damage(f"{name}/whole", *row, line=line) for name, *row, line in rows]
+
+
 DAMAGES = [
+    *rates_that_do_not_follow(),
     Damage(
         "llama_factory/whole",
         *('"total_tokens": 249872', '"total_tokens": 24987'),
