@@ -9,8 +9,8 @@ import sys
 def main() -> None:
     """Run the command line; say in one line what this Python lacks."""
     if sys.version_info < (3, 11):  # noqa: UP036  before anything is imported that needs it
-        found = sys.version.split()[0]
-        sys.exit(f"error: dlperf_runner needs Python 3.11 or newer, this is {found}")
+        version = sys.version.split()[0]
+        sys.exit(f"error: dlperf_runner needs Python 3.11 or newer, this is {version}")
     # Imports and tables make many objects and few cycles. Python would look for these too often,
     # and among all objects once more at the end: a fifth of the time of a short command.
     gc.set_threshold(500_000)

@@ -58,12 +58,12 @@ def validated(
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        problem, keys, expected, found, more = first_mistake(error)
+        problem, keys, expected, value, more = first_mistake(error)
         raise UserError(
             name or problem,
             where=": ".join(filter(None, (where, ".".join(map(str, keys))))),
             expected=expected,
-            found=found,
+            found=value,
             hint=hint or (f"{more} more" if more else None),
         ) from None
 
@@ -152,7 +152,7 @@ def _size(path: Path, node: yaml.Node, sizes: dict[int, int]) -> int:
 
 def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) -> UserError:
     """The first mistake as a UserError. The hint states the number of further mistakes."""
-    problem, keys, expected, found, more = first_mistake(error)
+    problem, keys, expected, value, more = first_mistake(error)
     line, found_keys = _find(document, keys)
     # One value may stand for a list of one, without an index; pydantic adds the names of types.
     while keys != found_keys and (isinstance(keys[-1], int) or "[" in keys[-1]):
@@ -162,7 +162,7 @@ def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) 
         problem,
         where=f"{display_path(path)}:{line}" + (f": {dotted}" if dotted else ""),
         expected=expected,
-        found=found,
+        found=value,
         hint=f"{more} more in this file" if more else None,
     )
 
@@ -174,19 +174,19 @@ def first_mistake(error: ValidationError) -> tuple[str, tuple[str | int, ...], s
     context = first.get("ctx", {})
     if first["type"] == "dlperf":
         keys = (*first["loc"], *context["keys"])
-        problem, expected, found = first["msg"], context["expected"], context["found"]
+        problem, expected, value = first["msg"], context["expected"], context["found"]
     elif first["type"] == "missing":
         keys = first["loc"][:-1]
         key = str(first["loc"][-1])
-        problem, expected, found = f"the key {key} is missing", key, _keys(first["input"])
+        problem, expected, value = f"the key {key} is missing", key, _keys(first["input"])
     else:
         keys = first["loc"]
         problem = "invalid value"
         expected = first["msg"].removeprefix("Input should be ")
-        found = show(first["input"])
+        value = show(first["input"])
     keys = _without_types(keys)
     more = len({_without_types(item["loc"]) for item in errors}) - 1
-    return problem, keys, expected, found, more
+    return problem, keys, expected, value, more
 
 
 def _without_types(keys: tuple[str | int, ...]) -> tuple[str | int, ...]:
@@ -197,7 +197,7 @@ def _without_types(keys: tuple[str | int, ...]) -> tuple[str | int, ...]:
 def _find(node: yaml.Node | None, keys: Iterable[str | int]) -> tuple[int, tuple[str | int, ...]]:
     """The line of the value at `keys`, and these. If it does not exist, those of its nearest
     parent."""
-    line, found = node.start_mark.line if node else 0, []
+    line, existing = node.start_mark.line if node else 0, []
     for key in keys:
         if isinstance(node, yaml.MappingNode):
             pairs = [pair for pair in node.value if pair[0].value == str(key)]
@@ -211,8 +211,8 @@ def _find(node: yaml.Node | None, keys: Iterable[str | int]) -> tuple[int, tuple
             line = node.start_mark.line
         else:
             break
-        found.append(key)
-    return line + 1, tuple(found)
+        existing.append(key)
+    return line + 1, tuple(existing)
 
 
 def _keys(value: object) -> str:

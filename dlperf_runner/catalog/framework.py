@@ -135,18 +135,18 @@ class Framework(Entry):
 
     def environments_on(self, stack: str) -> dict[str, Environment]:
         """The environments on nodes of the stack, by name."""
-        own = {self.name: self.environments[stack]} if stack in self.environments else {}
+        unflavored = {self.name: self.environments[stack]} if stack in self.environments else {}
         flavored = {
             f"{self.name}-{flavor}": stacks[stack]
             for flavor, stacks in self.flavors.items()
             if stack in stacks
         }
-        return {**own, **flavored}
+        return {**unflavored, **flavored}
 
     def why_not(self, stack: str) -> str:
         """The reason why there is no environment for the stack, as a sentence without its end."""
-        known = f": {self.unavailable[stack]}" if stack in self.unavailable else ""
-        return f"{self.name} has no environment for the stack {stack}{known}"
+        reason = f": {self.unavailable[stack]}" if stack in self.unavailable else ""
+        return f"{self.name} has no environment for the stack {stack}{reason}"
 
     def environment_name(self, stack: str, flavor: str | None) -> str | None:
         """The environment's name on nodes of the stack, such as `mxnet` or `mxnet-mkl`. None if

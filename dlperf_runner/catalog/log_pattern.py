@@ -20,11 +20,11 @@ SECONDS = {"s": 1.0, "ms": 0.001}
 def _with_groups(regex: str) -> str:
     """An expression that describes lines with a rate. Raises an error if it does not, or if RE2
     does not know it."""
-    found = set(re.compile(regex).groupindex)
+    groups = set(re.compile(regex).groupindex)
     expected = "the groups step, rate or step_time, and perhaps loss, such as (?P<rate>[0-9.]+)"
-    is_one = len(found & {"rate", DURATION}) == 1
-    if "step" not in found or not is_one or not found <= set(GROUPS):
-        raise entry_error("wrong groups", expected, ", ".join(sorted(found)) or "none")
+    is_one = len(groups & {"rate", DURATION}) == 1
+    if "step" not in groups or not is_one or not groups <= set(GROUPS):
+        raise entry_error("wrong groups", expected, ", ".join(sorted(groups)) or "none")
     try:
         of_pattern("sample", regex, "")
     except re.error as error:

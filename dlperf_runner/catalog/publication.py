@@ -207,8 +207,8 @@ class PublishedTable(Entry):
         for name in ("runs", "cases"):
             for topology in getattr(self, name):
                 if topology not in self.rows:
-                    known = f"one of {listed(self.rows)}"
-                    raise entry_error("no row has this topology", known, str(topology), name)
+                    allowed = f"one of {listed(self.rows)}"
+                    raise entry_error("no row has this topology", allowed, str(topology), name)
         return self
 
 
@@ -235,21 +235,21 @@ class TableGrid(Entry):
             try:
                 self._table(number)
             except ValidationError as error:
-                problem, keys, expected, found, _ = first_mistake(error)
+                problem, keys, expected, value, _ = first_mistake(error)
                 place = f"{'.'.join(map(str, keys))}: {problem}"
                 raise PydanticCustomError(
                     "dlperf",
                     place,
-                    {"expected": expected, "found": found, "keys": ("tables", number)},
+                    {"expected": expected, "found": value, "keys": ("tables", number)},
                 ) from None
         return self
 
     def _table(self, number: int) -> PublishedTable:
         row = zip(self.columns, self.tables[number], strict=True)
         given = {**self.same, **{name: value for name, value in row if value is not None}}
-        own = {name: value for name, value in given.items() if name in PublishedTable.model_fields}
-        conditions = {name: value for name, value in given.items() if name not in own}
-        return PublishedTable.model_validate({**own, "conditions": conditions})
+        table = {name: given[name] for name in given if name in PublishedTable.model_fields}
+        conditions = {name: value for name, value in given.items() if name not in table}
+        return PublishedTable.model_validate({**table, "conditions": conditions})
 
 
 class PublishedReport(Entry):

@@ -92,7 +92,7 @@ def load_rule() -> ComparisonRule:
 def as_record(number: PublishedNumber) -> dict[str, Any]:
     """The number and its conditions as one flat record for JSON."""
     topology = number.topology
-    own = {
+    fields = {
         "report": number.report,
         "title": number.title,
         "publisher": number.publisher,
@@ -113,7 +113,7 @@ def as_record(number: PublishedNumber) -> dict[str, Any]:
         "runs": list(number.runs),
         "contradiction": number.contradiction,
     }
-    return {**own, **number.conditions.model_dump()}
+    return {**fields, **number.conditions.model_dump()}
 
 
 def _numbers(report: PublishedReport, root: Path) -> list[PublishedNumber]:
@@ -147,9 +147,9 @@ def _number(
 
 
 def _made(
-    report: PublishedReport, key: _Key, value: float, *, devices: int = 1, **own: Any
+    report: PublishedReport, key: _Key, value: float, *, devices: int = 1, **fields: Any
 ) -> PublishedNumber:
-    """A number with what its report says of all. `own`: the other fields of PublishedNumber."""
+    """A number with what its report says of all. `fields`: the other fields of PublishedNumber."""
     model, precision, batch, topology = key
     return PublishedNumber(
         report=report.name,
@@ -166,7 +166,7 @@ def _made(
         stated=value,
         samples_per_second=value * devices,
         unit=report.unit,
-        **own,
+        **fields,
     )
 
 

@@ -46,11 +46,11 @@ class Catalog:
             return stack
         where = f"host {node.name}: dlperf_stack_overrides"
         stack = changed_stack(stack, node.stack_overrides, where)
-        own = stack.model_dump(exclude_unset=True)
-        kept = {part: ADOPTED[part] for part in node.adopted if part in own}
+        values = stack.model_dump(exclude_unset=True)
+        kept = {part: ADOPTED[part] for part in node.adopted if part in values}
         if "driver" in node.adopted and stack.rocm:  # of AMD
             kept.setdefault("rocm", {"driver": None})
-        return validated(merged(own, kept), Stack, where) if kept else stack
+        return validated(merged(values, kept), Stack, where) if kept else stack
 
 
 def changed_stack(stack: Stack, overrides: Mapping[str, Any], where: str) -> Stack:
@@ -65,12 +65,12 @@ _T = TypeVar("_T")
 _M = TypeVar("_M", Framework, Workload, Stack)
 
 
-def lookup(kind: str, name: str, known: Mapping[str, _T], where: str | None = None) -> _T:
+def lookup(kind: str, name: str, values: Mapping[str, _T], where: str | None = None) -> _T:
     """The value with this name. Raises a UserError that lists the known names if not found."""
     try:
-        return known[name]
+        return values[name]
     except KeyError:
-        raise unknown_name(kind, name, known, where) from None
+        raise unknown_name(kind, name, values, where) from None
 
 
 def load_catalog(root: Path = CATALOG, kept: tuple[Path, ...] = ()) -> Catalog:
@@ -88,11 +88,11 @@ def _own_catalog(folders: tuple[Path, ...]) -> Catalog:
 
 def _refuse_unknown_nulls(model: type[BaseModel], changes: Mapping[str, Any], where: str) -> None:
     """A null removes a key, also from validation: one that no stack has would change nothing."""
-    known = model.model_fields
+    fields = model.model_fields
     for key, value in changes.items():
-        if value is None and key not in known:
-            raise unknown_name("key", key, known, where)
-        kind = known[key].annotation if key in known else None
+        if value is None and key not in fields:
+            raise unknown_name("key", key, fields, where)
+        kind = fields[key].annotation if key in fields else None
         parts = [each for each in get_args(kind) if hasattr(each, "model_fields")]
         if parts and isinstance(value, Mapping):
             _refuse_unknown_nulls(parts[0], value, f"{where}: {key}")
@@ -139,29 +139,29 @@ def forget() -> None:
 def files_to_keep(workloads: Iterable[str]) -> Iterator[tuple[Path, bytes]]:
     """The user's files that describe these workloads and their frameworks, with their paths in the
     user's folder."""
-    own = own_catalog()
-    if own is None:
+    folder = own_catalog()
+    if folder is None:
         return
-    known = own_workloads()
+    entries = own_workloads()
     names = sorted(workloads)
-    frameworks = sorted({known[name].framework for name in names if name in known})
-    for kind, of in (("workloads", names), ("frameworks", frameworks)):
-        for path in (own / kind / f"{name}.yml" for name in of):
+    frameworks = sorted({entries[name].framework for name in names if name in entries})
+    for kind, chosen in (("workloads", names), ("frameworks", frameworks)):
+        for path in (folder / kind / f"{name}.yml" for name in chosen):
             if path.is_file():
-                yield path.relative_to(own), read_bytes(path, inside=own)
+                yield path.relative_to(folder), read_bytes(path, inside=folder)
 
 
 def _folders(kept: tuple[Path, ...] = ()) -> tuple[Path, ...]:
     """The user's folder, then those of campaigns."""
-    own = own_catalog()
-    return ((own,) if own else ()) + kept
+    folder = own_catalog()
+    return ((folder,) if folder else ()) + kept
 
 
 def folder_of(workload: str) -> Path:
     """The folder in which the files of a workload lie: the user's own, or else the package's."""
-    own = own_catalog()
-    is_own = own is not None and (own / "workloads" / f"{workload}.yml").is_file()
-    return own if own is not None and is_own else PACKAGE.parent
+    folder = own_catalog()
+    is_own = folder is not None and (folder / "workloads" / f"{workload}.yml").is_file()
+    return folder if folder is not None and is_own else PACKAGE.parent
 
 
 @cache
@@ -170,13 +170,13 @@ def _workloads(
 ) -> tuple[Mapping[str, Workload], Mapping[str, logs.Format]]:
     """The workloads, and the formats that their entries describe."""
     built_in = _load_all(CATALOG / "workloads", Workload)
-    own = _of_user(folders, "workloads", Workload, built_in)
+    added = _of_user(folders, "workloads", Workload, built_in)
     forms = {
         workload.log_format: workload.log_pattern.format_named(workload.log_format)
         for workload in built_in.values()
         if workload.log_pattern is not None
     }
-    for name, (path, workload) in own.items():
+    for name, (path, workload) in added.items():
         built_in[name] = workload
         if workload.log_pattern is not None:
             where = f"{path}: log_format"
@@ -190,8 +190,8 @@ def _of_user(
 ) -> dict[str, tuple[Path, _M]]:
     """The entries of a kind in the user's folders, each with its file. The first folder with a name
     counts if it is the user's own; those of campaigns must agree."""
-    found: dict[str, tuple[Path, _M]] = {}
-    own = own_catalog()
+    entries: dict[str, tuple[Path, _M]] = {}
+    user_folder = own_catalog()
     for folder in folders:
         if not folder.is_dir():
             raise UserError(
@@ -202,19 +202,19 @@ def _of_user(
         for name, entry in _load_all(folder / kind, model).items():
             path = folder / kind / f"{name}.yml"
             _refuse_known(kind.removesuffix("s"), name, built_in, f"{path}: name")
-            before, known = found.setdefault(name, (path, entry))
-            if known != entry and not (own and before.is_relative_to(own)):
+            before, first = entries.setdefault(name, (path, entry))
+            if first != entry and not (user_folder and before.is_relative_to(user_folder)):
                 raise UserError(
                     "two campaigns have different files of a workload or framework",
                     where=str(path),
                     expected=f"that of {before}",
                     hint="name the folder to use: dlperf --catalog DIR",
                 )
-    return found
+    return entries
 
 
-def _refuse_known(kind: str, name: str, known: Mapping[str, object], where: str) -> None:
-    if name in known:
+def _refuse_known(kind: str, name: str, built_in: Mapping[str, object], where: str) -> None:
+    if name in built_in:
         raise UserError(
             f"the name of a built-in {kind}", where=where, expected="another name", found=name
         )
@@ -247,11 +247,11 @@ def _load_catalog(root: Path, folders: tuple[Path, ...] = ()) -> Catalog:
         lookup("log format", workload.log_format, forms, f"{path}: log_format")
         if not workload.sources.items():
             continue
-        of = lookup("framework", workload.framework, frameworks, f"{path}: framework")
+        framework = lookup("framework", workload.framework, frameworks, f"{path}: framework")
         for source_name, source in workload.sources.items():
             where = f"{path}: sources.{source_name}"
             if source.flavor is not None:
-                lookup("flavor", source.flavor, of.flavors, f"{where}.flavor")
+                lookup("flavor", source.flavor, framework.flavors, f"{where}.flavor")
             for stack in source.stacks:
                 lookup("stack", stack, stacks, f"{where}.stacks")
     for framework in frameworks.values():
@@ -261,12 +261,12 @@ def _load_catalog(root: Path, folders: tuple[Path, ...] = ()) -> Catalog:
     return Catalog(frameworks, workloads, stacks)
 
 
-def _with_paths(framework: Framework, own: Path) -> Framework:
+def _with_paths(framework: Framework, folder: Path) -> Framework:
     """A framework of the user; the paths of its requirements are absolute."""
 
     def absolute(environments: Mapping[str, Environment]) -> dict[str, Environment]:
         return {
-            stack: environment.model_copy(update={"requirements": f"{own}/{path}"})
+            stack: environment.model_copy(update={"requirements": f"{folder}/{path}"})
             if (path := environment.requirements)
             else environment
             for stack, environment in environments.items()
@@ -294,9 +294,9 @@ PATHS = {"package": "/usr/bin/mpirun", "source": "/usr/local/openmpi/bin/mpirun"
 def mpirun_of(stack: str, overrides: Mapping[str, Any] | None = None) -> str:
     """The path of mpirun on nodes of the stack, with the inventory's changes. An unknown stack has
     the distribution's."""
-    known = own_stacks().get(stack)
-    own = known.openmpi.model_dump() if known and known.openmpi else {}
-    openmpi = merged({"openmpi": own}, overrides or {}).get("openmpi")
+    entry = own_stacks().get(stack)
+    base = entry.openmpi.model_dump() if entry and entry.openmpi else {}
+    openmpi = merged({"openmpi": base}, overrides or {}).get("openmpi")
     # Wrong values are reported where the stack is validated.
     method = openmpi.get("method") if isinstance(openmpi, Mapping) else None
     return PATHS.get(str(method), PATHS["package"])

@@ -34,9 +34,9 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def merged(own: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`changes` in `own`, recursively. A null removes the key; lists are replaced."""
-    result = dict(own)
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`changes` in `base`, recursively. A null removes the key; lists are replaced."""
+    result = dict(base)
     for key, value in changes.items():
         if value is None:
             result.pop(key, None)

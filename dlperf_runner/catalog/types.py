@@ -26,17 +26,17 @@ from ..core.case import Topology
 
 
 def entry_error(
-    problem: str, expected: str, found: object, *keys: str | int
+    problem: str, expected: str, value: object, *keys: str | int
 ) -> PydanticCustomError:
     """An error at `keys`, relative to the model that raises it."""
-    context = {"expected": expected, "found": show(found), "keys": keys}
+    context = {"expected": expected, "found": show(value), "keys": keys}
     return PydanticCustomError("dlperf", problem, context)
 
 
-def refuse_unknown(problem: str, name: object, known: Collection[object], *keys: str | int) -> None:
+def refuse_unknown(problem: str, name: object, names: Collection[object], *keys: str | int) -> None:
     """Raise the error at `keys` that lists the known names, if the name is none of them."""
-    if name not in known:
-        raise entry_error(problem, f"one of {listed(known)}", name, *keys)
+    if name not in names:
+        raise entry_error(problem, f"one of {listed(names)}", name, *keys)
 
 
 def show(value: object) -> str:

@@ -78,10 +78,10 @@ class Cause(Entry):
     def found_in(self, text: str) -> str | None:
         """The line that the first fitting pattern recognises; "" for one that fits everything."""
         for each in self.patterns:
-            if found := re.search(each.pattern, text, re.MULTILINE):
-                if not found[0]:
+            if match := re.search(each.pattern, text, re.MULTILINE):
+                if not match[0]:
                     return ""
-                begin = text.rfind("\n", 0, found.start()) + 1
+                begin = text.rfind("\n", 0, match.start()) + 1
                 return text[begin:].partition("\n")[0].strip()
         return None
 

@@ -90,8 +90,8 @@ class DataSetPlace(Entry):
         if len(given) > 1:
             raise entry_error("more than one origin", "one of archive, images, synthetic", given)
         if self.synthetic == (self.path is not None):
-            found = "path and synthetic" if self.path else "neither"
-            raise entry_error("unclear place", "either path, or synthetic: true", found)
+            stated = "path and synthetic" if self.path else "neither"
+            raise entry_error("unclear place", "either path, or synthetic: true", stated)
         if (self.archive is None) != (self.sha256 is None):
             raise entry_error(
                 "an archive needs its checksum", "archive and sha256", given or "sha256"
@@ -323,8 +323,8 @@ class Workload(Entry):
             for number, name in enumerate(getattr(self, key))
         ]
         for key, source in self.sources.items():
-            own = (name for name in source.only if name not in ("variant", "precision"))
-            named += [(name, ("sources", key, "only", name)) for name in own]
+            conditions = (name for name in source.only if name not in ("variant", "precision"))
+            named += [(name, ("sources", key, "only", name)) for name in conditions]
             if not isinstance(data := source.data, DataParameter):
                 continue
             at = ("sources", key, "data")
@@ -346,7 +346,7 @@ class Workload(Entry):
                         )
 
     def _check_templates(self) -> None:
-        known = {*RUN_KEYS, *self.parameters, *(["dtype"] if self.dtypes else [])}
+        run_keys = {*RUN_KEYS, *self.parameters, *(["dtype"] if self.dtypes else [])}
         for source_name, source in self.sources.items():
             of_preparation = (
                 (("prepare", m, "argv", n), text)
@@ -354,7 +354,7 @@ class Workload(Entry):
                 for n, text in enumerate(preparation.argv)
             )
             for keys, text in (*source.texts, *of_preparation):
-                allowed = PREPARE_KEYS if keys[0] == "prepare" else known
+                allowed = PREPARE_KEYS if keys[0] == "prepare" else run_keys
                 where = ("sources", source_name, *keys)
                 try:
                     names = types.placeholders(text)
@@ -377,8 +377,8 @@ class Workload(Entry):
                     at = (*where, "precision")
                     refuse_unknown("the precision has no dtype", entry.precision, self.dtypes, *at)
                 if entry.variant not in (tuple(self.variants) or ("",)):
-                    known = f"one of {listed(self.variants)}"
-                    raise entry_error("unknown variant", known, entry.variant, *where, "variant")
+                    allowed = f"one of {listed(self.variants)}"
+                    raise entry_error("unknown variant", allowed, entry.variant, *where, "variant")
             if self.max_nodes is not None:
                 for number, topology in enumerate(matrix.topologies):
                     if topology.nodes > self.max_nodes:
@@ -409,8 +409,8 @@ class Workload(Entry):
         data: object = entry.data
         if isinstance(data, DataParameter):
             left_out.add(data.parameter)
-            known = data.parameter in values
-            data = data_of(values[data.parameter], data.synthetic) if known else None
+            is_given = data.parameter in values
+            data = data_of(values[data.parameter], data.synthetic) if is_given else None
         kept = {name: values[name] for name in values if name in used - left_out}
         return kept if data is None else {"data": data, **kept}
 

@@ -236,8 +236,8 @@ def _migrate(history: sqlite3.Connection) -> None:
     (version,) = history.execute("PRAGMA user_version").fetchone()
     tables = {"campaigns": {"base_name": "TEXT"}, "measurements": MEASUREMENTS, "cases": CASES}
     for table, columns in tables.items():
-        known = {row[1] for row in history.execute(f"PRAGMA table_info({table})")}
-        for name in (name for name in columns if name not in known):
+        present = {row[1] for row in history.execute(f"PRAGMA table_info({table})")}
+        for name in (name for name in columns if name not in present):
             history.execute(f"ALTER TABLE {table} ADD COLUMN {name} {columns[name]}")
         if version < 2 and "accelerator" in columns:
             history.execute(f"UPDATE {table} SET accelerator = NULL WHERE accelerator <> 'cpu'")  # noqa: S608
@@ -259,8 +259,8 @@ def _declared(columns: Mapping[str, str]) -> str:
 
 def points(path: Path) -> list[Point]:
     """Every case of every campaign, sorted by case and then by time."""
-    own = {"campaign": "campaigns.name", "created": "campaigns.created"}
-    columns = ", ".join(own.get(name, f"cases.{name}") for name in POINT)
+    campaign_columns = {"campaign": "campaigns.name", "created": "campaigns.created"}
+    columns = ", ".join(campaign_columns.get(name, f"cases.{name}") for name in POINT)
     with _reading(path) as history:
         rows = history.execute(
             f"SELECT {columns} FROM cases JOIN campaigns ON campaigns.id = cases.campaign "  # noqa: S608
@@ -279,19 +279,19 @@ def recorded_tables(
         sharing = [entry for entry, of_entry in alike.items() if not of_entry.isdisjoint(logs)]
         chosen = (sharing or [*alike])[-1:]
         history.row_factory = sqlite3.Row
-        found = [
+        campaigns = [
             row
             for entry in chosen
             for row in history.execute("SELECT * FROM campaigns WHERE id = ?", (entry,))
         ]
-        tables = {"campaigns": found}
+        tables = {"campaigns": campaigns}
         for table in ("measurements", "cases"):
             tables[table] = [
                 row
-                for own in found
+                for campaign_row in campaigns
                 for row in history.execute(
                     f"SELECT * FROM {table} WHERE campaign = ? ORDER BY rowid",  # noqa: S608
-                    (own["id"],),
+                    (campaign_row["id"],),
                 )
             ]
     keys = ("id", "campaign")
@@ -299,7 +299,7 @@ def recorded_tables(
         table: [{n: v for n, v in dict(row).items() if n not in keys} for row in several]
         for table, several in tables.items()
     }
-    return rows if found else None
+    return rows if campaigns else None
 
 
 def rows_digest(tables: Mapping[str, list[dict[str, Any]]]) -> str:
@@ -314,7 +314,7 @@ def rows_digest(tables: Mapping[str, list[dict[str, Any]]]) -> str:
 def with_same_logs(path: Path, campaign: RecordedCampaign) -> list[str]:
     """The names of the other recorded campaigns that have a log of this one."""
     with _reading(path) as history:
-        found = history.execute(
+        rows = history.execute(
             "SELECT DISTINCT other.name FROM campaigns AS own"
             " JOIN measurements AS a ON a.campaign = own.id"
             " JOIN measurements AS b ON b.log_sha256 = a.log_sha256 AND b.campaign <> own.id"
@@ -322,7 +322,7 @@ def with_same_logs(path: Path, campaign: RecordedCampaign) -> list[str]:
             " WHERE own.name = ? AND own.created = ? AND a.metric = b.metric ORDER BY other.name",
             (campaign.name, campaign.created),
         ).fetchall()
-    return [name for (name,) in found]
+    return [name for (name,) in rows]
 
 
 @contextmanager
@@ -387,11 +387,11 @@ def _schema(history: sqlite3.Connection, path: Path) -> int:
     return int(version)
 
 
-def _unusable(path: Path, found: str) -> UserError:
+def _unusable(path: Path, content: str) -> UserError:
     return UserError(
         "this file is not a campaign history",
         where=str(path),
         expected=f"an SQLite file of schema 1 to {SCHEMA}",
-        found=found,
+        found=content,
         hint="move it away, then run `summarize` on each campaign to rebuild it from the logs",
     )

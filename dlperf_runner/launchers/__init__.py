@@ -23,10 +23,10 @@ __all__ = ["Launcher", "Program", "in_run_directory", "launch", "launchers"]
 @functools.cache
 def launchers() -> dict[str, Launcher]:
     """All launchers, by name."""
-    found: dict[str, Launcher] = {}
+    by_name: dict[str, Launcher] = {}
     for module in pkgutil.iter_modules(__path__):
-        found |= getattr(importlib.import_module(f"{__name__}.{module.name}"), "LAUNCHERS", {})
-    return found
+        by_name |= getattr(importlib.import_module(f"{__name__}.{module.name}"), "LAUNCHERS", {})
+    return by_name
 
 
 def launch(name: str, program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:

@@ -21,9 +21,9 @@ def jax(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     there are, and which of them it is. JAX then asks no launcher and no host name."""
     commands = []
     for rank, host in enumerate(hosts):
-        own = _meeting(program, hosts)
-        own = replace(own, environment={"JAX_PROCESS_ID": str(rank), **own.environment})
-        environment = environment_of(own, hosts, host)
+        process = _meeting(program, hosts)
+        process = replace(process, environment={"JAX_PROCESS_ID": str(rank), **process.environment})
+        environment = environment_of(process, hosts, host)
         commands.append(Command(host.name, program.argv, environment, program.cwd))
     return tuple(commands)
 
@@ -34,12 +34,12 @@ def jax_mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]
 
 
 def _meeting(program: Program, hosts: tuple[Node, ...]) -> Program:
-    told = {
+    variables = {
         "CUDA_VISIBLE_DEVICES": devices_of(program) if program.on_gpu else "",
         "JAX_COORDINATOR_ADDRESS": f"{hosts[0].address}:{PORT}",
         "JAX_NUM_PROCESSES": str(len(hosts)),
     }
-    return replace(program, environment={**told, **program.environment})
+    return replace(program, environment={**variables, **program.environment})
 
 
 LAUNCHERS = {"jax": jax, "jax_mpirun": jax_mpirun}

@@ -87,8 +87,8 @@ def _refuse_unequal(hosts: tuple[Node, ...], variable: str, values: list[object]
 def tensorflow_workers(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     """One process per device for TensorFlow 2's MultiWorkerMirroredStrategy: each makes its
     TF_CONFIG of the addresses of their nodes. No host name is resolved."""
-    told = {"TF_WORKER_HOSTS": ",".join(host.address for host in hosts)}
-    return mpirun(replace(program, environment={**told, **program.environment}), hosts)
+    variables = {"TF_WORKER_HOSTS": ",".join(host.address for host in hosts)}
+    return mpirun(replace(program, environment={**variables, **program.environment}), hosts)
 
 
 LAUNCHERS = {"mpirun": mpirun, "tensorflow_workers": tensorflow_workers}

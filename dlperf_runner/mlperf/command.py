@@ -34,14 +34,14 @@ _PROGRESS = re.compile(r"INFO - .*|-{3,}")
 def failures(paths: Sequence[Path], version: str) -> dict[Path, list[str]]:
     """The rules of a version, such as 6.0, that each log breaks; none if it passes. Raises
     UserError without the checker, or if it does not have these rules."""
-    known = rules()
+    available = rules()
     number = version.removeprefix("v")
-    chosen = next((name for name in known if name in (number, f"{number}.0")), None)
+    chosen = next((name for name in available if name in (number, f"{number}.0")), None)
     if chosen is None:
         raise UserError(
-            "mlperf-logging has no such rules" if known else "mlperf-logging is not installed",
+            "mlperf-logging has no such rules" if available else "mlperf-logging is not installed",
             where=f"--check {version}",
-            expected=f"one of {', '.join(known)}" if known else None,
+            expected=f"one of {', '.join(available)}" if available else None,
             hint="pip install --upgrade mlperf-logging",
         )
     with ThreadPoolExecutor(processors()) as pool:
@@ -120,9 +120,9 @@ def command(
     from ..core.files import write_result
     from .round import read_round, result_logs
 
-    found = read_round(directory, batch_size=batch_size, consecutive=consecutive)
+    outcome = read_round(directory, batch_size=batch_size, consecutive=consecutive)
     if csv is not None:
-        write_result(csv, csv_text(found.results))
+        write_result(csv, csv_text(outcome.results))
     verdicts = failures(result_logs(directory), check) if check else {}
     not_compliant = {
         str(path.relative_to(directory.resolve())): lacking
@@ -130,19 +130,19 @@ def command(
         if lacking
     }
     if as_json:
-        document: dict[str, object] = {"results": [asdict(result) for result in found.results]}
+        document: dict[str, object] = {"results": [asdict(result) for result in outcome.results]}
         print_json(document | ({"not_compliant": not_compliant} if check else {}))
     else:
-        print(render(found.results, screen()), end="")
+        print(render(outcome.results, screen()), end="")
         if check:
             good = len(verdicts) - len(not_compliant)
             print(f"{good} of {len(verdicts)} logs comply with MLPerf's rules {check}.")
     for name, lacking in not_compliant.items():
-        found.notes.append(f"{printable(name)}: not compliant: {printable(shortened(lacking))}")
-    for note in found.notes:
+        outcome.notes.append(f"{printable(name)}: not compliant: {printable(shortened(lacking))}")
+    for note in outcome.notes:
         print_note(note)
-    is_missed = any(one.time_to_train_min is None for one in found.results)
-    exit_with(found.problems, found.notes or is_missed)
+    is_missed = any(one.time_to_train_min is None for one in outcome.results)
+    exit_with(outcome.problems, outcome.notes or is_missed)
 
 
 _COLUMNS = (
@@ -163,21 +163,21 @@ def render(results: Sequence[MlperfResult], screen: Screen = PIPE) -> str:
     """A table for each benchmark, the largest systems last."""
     lines: list[str] = []
     for benchmark in sorted({result.benchmark for result in results}):
-        own = [result for result in results if result.benchmark == benchmark]
-        own.sort(key=lambda r: (_devices(r) or 0, r.time_to_train_min or 0.0, r.submitter))
-        columns, rows = without_empty(_COLUMNS, [_row(result) for result in own], 7)
-        estimators = sorted({result.estimator or "none" for result in own})
-        needed = next((r.runs_needed for r in own if r.runs_needed), "an unknown number of")
+        group = [result for result in results if result.benchmark == benchmark]
+        group.sort(key=lambda r: (_devices(r) or 0, r.time_to_train_min or 0.0, r.submitter))
+        columns, rows = without_empty(_COLUMNS, [_row(result) for result in group], 7)
+        estimators = sorted({result.estimator or "none" for result in group})
+        needed = next((r.runs_needed for r in group if r.runs_needed), "an unknown number of")
         heading = f"{benchmark}: MLPerf's time to train of {needed} runs, in minutes"
         lines += [heading, "", table(columns, rows, screen)]
         lines += [f"Throughput by {', '.join(estimators)}."]
         notes: dict[str, list[str]] = {}
-        for result in own:
+        for result in group:
             if result.throughput_note:
                 where = f"{result.submitter} {result.system}"
                 notes.setdefault(result.throughput_note, []).append(where)
         for note, places in notes.items():
-            all_of_it = len(places) == len(own)
+            all_of_it = len(places) == len(group)
             lines.append(f"{'All' if all_of_it else ', '.join(places)}: {note}.")
         lines.append("")
     return "\n".join(lines)
@@ -195,9 +195,9 @@ def view(files: Mapping[Path, Path | None], contents: Mapping[Path, Path]) -> Vi
         is_laid_out = whole.suffix == ".txt" and whole.parents[2].name == "results"
         place = path if len(path.parts) > _DEPTH else whole
         (laid_out if is_laid_out else apart)[place if is_laid_out else path] = content
-    known = {path: content for path, content in laid_out.items() if content is not None}
-    found = read_results([*laid_out], Path(), contents={**contents, **known})
-    runs, problems = {}, [*found.problems]
+    members = {path: content for path, content in laid_out.items() if content is not None}
+    outcome = read_results([*laid_out], Path(), contents={**contents, **members})
+    runs, problems = {}, [*outcome.problems]
     for path, content in apart.items():
         try:
             runs[path] = read_run(path, content)
@@ -205,17 +205,17 @@ def view(files: Mapping[Path, Path | None], contents: Mapping[Path, Path]) -> Vi
             problems.append(error)
 
     def shown(screen: Screen) -> str:
-        notes = "".join(f"- {note}\n" for note in found.notes)
-        parts = [render(found.results, screen), render_runs(runs, screen), notes]
+        notes = "".join(f"- {note}\n" for note in outcome.notes)
+        parts = [render(outcome.results, screen), render_runs(runs, screen), notes]
         return "\n".join(filter(None, parts))
 
     document = {
-        "results": [asdict(result) for result in found.results],
+        "results": [asdict(result) for result in outcome.results],
         "runs": {str(path): asdict(run) for path, run in runs.items()},
     }
-    is_missed = any(one.time_to_train_min is None for one in found.results)
+    is_missed = any(one.time_to_train_min is None for one in outcome.results)
     is_negative = is_missed or any(run.status != SUCCESS for run in runs.values())
-    return View("mlperf", shown, document, problems, bool(found.notes) or is_negative)
+    return View("mlperf", shown, document, problems, bool(outcome.notes) or is_negative)
 
 
 _DEPTH = 4  # results/<system>/<benchmark>/result_<n>.txt

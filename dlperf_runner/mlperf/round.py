@@ -362,7 +362,7 @@ def _refuse_batch_sizes(folder: Path, logs: Mapping[Path, MlperfRun | UserError]
             "the runs have different batch sizes, so they are not one result",
             where=str(folder),
             expected="one global_batch_size",
-            found="; ".join(f"{size} in {', '.join(of)}" for size, of in sorted(names.items())),
+            found="; ".join(f"{size} in {', '.join(runs)}" for size, runs in sorted(names.items())),
             hint=f"--batch-size {min(names)} counts the runs with one of them",
         )
 
@@ -520,8 +520,8 @@ def _result(
 
 def _median(values: Sequence[float | None]) -> float | None:
     """None if a run does not have the value."""
-    known = [value for value in values if value is not None]
-    return median(known) if known and len(known) == len(values) else None
+    given = [value for value in values if value is not None]
+    return median(given) if given and len(given) == len(values) else None
 
 
 def _system(path: Path, contents: Mapping[Path, Path]) -> dict[str, Any]:
