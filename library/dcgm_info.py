@@ -65,10 +65,10 @@ def results_of(output):
 
 def one_test(category, test):
     results = [one_result(result) for result in test.get("results") or ()]
-    known = set(message["text"] for result in results for message in result["messages"])
+    reported = set(message["text"] for result in results for message in result["messages"])
     # Of DCGM 4: also messages that are about no entity.
     summary = one_result(test.get("test_summary") or {"status": "pass"})
-    summary["messages"] = [message for message in summary["messages"] if message["text"] not in known]
+    summary["messages"] = [message for message in summary["messages"] if message["text"] not in reported]
     if summary["messages"] or not results:
         results.append(summary)
     return {"category": category, "name": test["name"], "results": results}

@@ -38,12 +38,12 @@ UNDO = "/var/lib/dlperf/undo"
 
 
 def install_by_dnf(module, names):
-    own = [own_name(name).replace("=", "-") for name in names]
-    code, output, errors = install_others(module, UNDO, own)
+    packages = [own_name(name).replace("=", "-") for name in names]
+    code, output, errors = install_others(module, UNDO, packages)
     if code != 0:
         messages = (output + "\n" + errors).strip()
         problem = rpm_explanation(messages) or (messages[-1500:], "fix this and run again")
-        module.fail_json(msg=message(["installing " + ", ".join(own)], *problem), rc=code, stdout=output, stderr=errors)
+        module.fail_json(msg=message(["installing " + ", ".join(packages)], *problem), rc=code, stdout=output, stderr=errors)
 
 
 def install_by_apt(module, names, is_downgrade):

@@ -89,8 +89,8 @@ def compiler(root):
     kernels = re.search(r"gcc(?:-\d+)? \(.*?\) (\d+)\.", text(root, "proc/version") or "")
     if not kernels or has_rpm(root) or is_container(root):
         return None
-    own = (output(TIMEOUT_S, "cc", "-dumpversion") or "").partition(".")[0]
-    return None if own == kernels.group(1) else "gcc-" + kernels.group(1)
+    version = (output(TIMEOUT_S, "cc", "-dumpversion") or "").partition(".")[0]
+    return None if version == kernels.group(1) else "gcc-" + kernels.group(1)
 
 
 def build(root, kernel, keys, module):

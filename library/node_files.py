@@ -116,8 +116,8 @@ def without_loopback(text, block, marker):
             result.append(line)
             continue
         # In their order: the first name of a line is the full one.
-        own = others.setdefault(ours[0], [])
-        own += [name for name in fields[1:] if name not in own and (name == ours[0] or not (name in names or is_local(name)))]
+        aliases = others.setdefault(ours[0], [])
+        aliases += [name for name in fields[1:] if name not in aliases and (name == ours[0] or not (name in names or is_local(name)))]
         local = [name for name in fields[1:] if is_local(name)]
         result.append("# %s had: %s" % (marker, line))
         if local:
@@ -136,7 +136,7 @@ class Node(object):
         self.module = module
         self.diffs = []
 
-    def own(self, entry, existed):
+    def set_access(self, entry, existed):
         """Set mode, owner and group of a path. In check mode, an unknown owner is accepted: an earlier task would create it."""
         path, changed = entry["path"], False
         mode = entry["mode"]
@@ -146,14 +146,14 @@ class Node(object):
             return
         if mode is not None:
             changed |= self.module.set_mode_if_different(path, mode, False)
-        if entry["owner"] is not None and self.known(pwd.getpwnam, entry["owner"]):
+        if entry["owner"] is not None and self.exists(pwd.getpwnam, entry["owner"]):
             changed |= self.module.set_owner_if_different(path, entry["owner"], False)
-        if entry["group"] is not None and self.known(grp.getgrnam, entry["group"]):
+        if entry["group"] is not None and self.exists(grp.getgrnam, entry["group"]):
             changed |= self.module.set_group_if_different(path, entry["group"], False)
         if changed and path not in [diff["after_header"] for diff in self.diffs]:
             self.diffs.append(difference(path, "", "mode, owner: %s %s\n" % (mode, entry["owner"])))
 
-    def known(self, lookup, name):
+    def exists(self, lookup, name):
         try:
             lookup(name)
         except KeyError:
@@ -234,7 +234,7 @@ class Node(object):
                 self.diffs.append(difference(path, before, after))
                 if really:
                     self.write(path, to_bytes(after, errors="surrogate_or_strict"))
-        self.own(entry, existed)
+        self.set_access(entry, existed)
 
 
 def main():

@@ -133,7 +133,7 @@ def signatures(root, timeout):
 
 
 def complaint(address, timeout):
-    """Why an address cannot be used; None if it can."""
+    """The reason why an address cannot be used; None if it can."""
     if address.startswith("file:"):
         address = address[len("file:") :]
     if address.startswith("/"):

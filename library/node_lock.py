@@ -80,7 +80,7 @@ def take(params):
     os.rename(path + ".tmp", path)
 
 
-def told(lock, directory):
+def description(lock, directory):
     """A description of the lock's holder."""
     since = age(directory, lock["token"])
     return "campaign %s of %s on %s since %s (last renewed %d s ago)" % (
@@ -122,26 +122,26 @@ def main():
         if lock is None or lock["token"] == token or time.time() >= deadline:
             break
         time.sleep(POLL_S)
-    others = told(lock, directory) if lock and lock["token"] != token else ""
-    mine = bool(lock) and not others
-    own = ("campaign", "owner", "host")
-    if state == "held" and others and params["campaign"] and all(lock.get(key) == params[key] for key in own):
+    others = description(lock, directory) if lock and lock["token"] != token else ""
+    is_held = bool(lock) and not others
+    identity = ("campaign", "owner", "host")
+    if state == "held" and others and params["campaign"] and all(lock.get(key) == params[key] for key in identity):
         others = ""
     if state == "held" and not others:
-        changed = not mine
+        changed = not is_held
         if changed and not module.check_mode:
             take(params)
         elif not module.check_mode:
             renew(directory, token)
-        mine = True
+        is_held = True
     elif state == "absent":
-        changed = mine
+        changed = is_held
         if not module.check_mode:
-            if mine:
+            if is_held:
                 remove(os.path.join(directory, "lock"))
             remove(lease_path(directory, token))
-        mine = False
-    module.exit_json(changed=changed, held=mine, holder=others)
+        is_held = False
+    module.exit_json(changed=changed, held=is_held, holder=others)
 
 
 if __name__ == "__main__":

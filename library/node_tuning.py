@@ -73,11 +73,11 @@ class Node(object):
             value = text(folder, cpu, "cpufreq/scaling_governor")
             if value is None:
                 continue
-            known = (text(folder, cpu, "cpufreq/scaling_available_governors") or "").split()
-            if wanted and known and wanted not in known:
+            supported = (text(folder, cpu, "cpufreq/scaling_available_governors") or "").split()
+            if wanted and supported and wanted not in supported:
                 self.module.fail_json(
                     msg="cpu_governor: expected one of %s, which the clock driver of %s supports, found %s"
-                    % (", ".join(known), cpu, wanted)
+                    % (", ".join(supported), cpu, wanted)
                 )
             current["cpu_governor/" + cpu] = value
         if wanted and not current:
@@ -128,8 +128,8 @@ class Node(object):
             settings.update(self.gpus("application_clocks", query, wanted["application_clocks"]))
         if "locked_clocks" in wanted:
             # nvidia-smi cannot query locked clocks; a reboot unlocks them.
-            known = self.gpus("locked_clocks", "uuid", wanted["locked_clocks"])
-            settings.update((name, None) for name in known)
+            gpus = self.gpus("locked_clocks", "uuid", wanted["locked_clocks"])
+            settings.update((name, None) for name in gpus)
         return settings
 
     # Change

@@ -49,7 +49,7 @@ from ansible.module_utils.whole_files import make_folder, write_whole
 
 
 def complaint(command, result, timeout):
-    """Why a command failed the verification; None if it passed."""
+    """The reason why a command failed the verification; None if it passed."""
     code, output, errors = result["code"], result["output"], result["errors"]
     messages = (errors.strip() or output.strip())[-1500:] or "nothing"
     if result["late"]:

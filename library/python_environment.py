@@ -67,7 +67,7 @@ print(json.dumps({
 
 
 def holds(marker, facts):
-    """Whether an environment marker of a lock file, such as python_full_version < '3.10' and sys_platform == 'linux', holds.
+    """True if an environment marker of a lock file, such as python_full_version < '3.10' and sys_platform == 'linux', holds.
 
     A marker is written as an expression of Python: comparisons of a variable with a text, and, or, and parentheses.
     """

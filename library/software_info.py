@@ -42,7 +42,7 @@ TIMEOUT_S = 30
 RECORD = "var/lib/dlperf/adopted.json"
 
 
-def told(name, *arguments):
+def printed(name, *arguments):
     return output(TIMEOUT_S, name, *arguments) or ""
 
 
@@ -58,13 +58,13 @@ def packages(names):
 
 
 def engines(root):
-    known = packages([name for names in ENGINES.values() for name in names])
+    installed = packages([name for names in ENGINES.values() for name in names])
     is_ours = nvidia_kernel.is_ours(root, "container_engine")
     result = {}
     for engine, names in ENGINES.items():
-        package = next((name for name in names if name in known), None)
+        package = next((name for name in names if name in installed), None)
         # Docker version 28.2.2, build e6534b4; podman version 4.3.1
-        version = known.get(package) or first(r"version (\d+[\d.]*)", told(engine, "--version"))
+        version = installed.get(package) or first(r"version (\d+[\d.]*)", printed(engine, "--version"))
         if version:
             result[engine] = {"version": version, "package": package, "is_ours": is_ours}
     return result
@@ -78,7 +78,7 @@ def driver(root):
     if not version:
         return None
     # | NVIDIA-SMI 535.161.07    Driver Version: 535.161.07    CUDA Version: 12.2     |
-    cuda = first(r"CUDA Version: (\d+\.\d+)", told("nvidia-smi"))
+    cuda = first(r"CUDA Version: (\d+\.\d+)", printed("nvidia-smi"))
     return {"version": version, "cuda": cuda, "is_ours": nvidia_kernel.is_ours(root, "nvidia_driver")}
 
 
@@ -108,15 +108,15 @@ def main():
         driver=driver(root),
         container_runtime=engines(root),
         # NVIDIA Container Toolkit CLI version 1.18.2
-        toolkit=first(r"version (\d+[\d.]*)", told("nvidia-ctk", "--version")),
+        toolkit=first(r"version (\d+[\d.]*)", printed("nvidia-ctk", "--version")),
         infiniband={
             # MLNX_OFED_LINUX-5.0-2.1.8.0:
-            "ofed": first(r"OFED(?:_LINUX)?-(?:internal-)?([^\s:]+)", told("ofed_info", "-s")),
+            "ofed": first(r"OFED(?:_LINUX)?-(?:internal-)?([^\s:]+)", printed("ofed_info", "-s")),
             "rdma_core": packages(["rdma-core"]).get("rdma-core"),
         },
         containerd=next(iter(packages(["containerd.io", "containerd"]).values()), None),
         openmpi={"version": mpi} if mpi else None,
-        containers=told("docker", "ps", "--format", "{{.Names}}").split(),
+        containers=printed("docker", "ps", "--format", "{{.Names}}").split(),
         recorded=recorded(root),
         gpu_processes=nvidia_kernel.processes(root),
     )

@@ -203,7 +203,7 @@ def main():
     # All users may read the known hosts.
     is_users = bool(user) and module.params["known_hosts"].startswith(user.pw_dir + os.sep)
     known_hosts = TextFile(module, module.params["known_hosts"], user.pw_name if is_users else None, mode="0644")
-    known, diff = known_hosts.update(lambda lines: known_hosts_block(members, lines))
+    trusted, diff = known_hosts.update(lambda lines: known_hosts_block(members, lines))
     diffs, authorized, others = [diff], [], []
     if user:
         authorized_keys = TextFile(module, os.path.join(user.pw_dir, ".ssh", "authorized_keys"), user.pw_name)
@@ -215,8 +215,8 @@ def main():
     changed = user is None or bool(diffs)
     if not module.check_mode and not is_users and os.path.exists(known_hosts.path):
         changed |= module.set_mode_if_different(known_hosts.path, "0644", False)
-    both = set(keys_by_member(known)) & set(keys_by_member(authorized))
-    digest = hashlib.sha256("\n".join(known + authorized).encode("utf-8")).hexdigest()
+    both = set(keys_by_member(trusted)) & set(keys_by_member(authorized))
+    digest = hashlib.sha256("\n".join(trusted + authorized).encode("utf-8")).hexdigest()
     module.exit_json(changed=changed, members=sorted(both), others=others, digest=digest, diff=diffs)
 
 

@@ -110,7 +110,7 @@ def serves(entry, architecture):
 
 
 def same_metadata(one, other):
-    """Whether apt takes two entries for one, so that their options must agree; to it, http and https differ in this."""
+    """True if apt takes two entries for one, so that their options must agree; to it, http and https differ in this."""
     return (one["uri"].rstrip("/"), one["suite"]) == (other["uri"].rstrip("/"), other["suite"])
 
 

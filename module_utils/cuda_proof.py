@@ -89,9 +89,9 @@ OF_AMD = {
 
 
 class Failure(Exception):
-    def __init__(self, kind, said, code=None):
-        Exception.__init__(self, said)
-        self.told = {"kind": kind, "said": said, "code": code}
+    def __init__(self, kind, message, code=None):
+        Exception.__init__(self, message)
+        self.facts = {"kind": kind, "said": message, "code": code}
 
 
 class Cuda(object):
@@ -107,12 +107,12 @@ class Cuda(object):
         if hasattr(self.library, "hipGetErrorName"):
             self.library.hipGetErrorName.restype = ctypes.c_char_p
             return (self.library.hipGetErrorName(code) or b"").decode("ascii", "replace")
-        told = ctypes.c_char_p()
+        text = ctypes.c_char_p()
         try:
-            self.library.cuGetErrorName(code, ctypes.byref(told))
+            self.library.cuGetErrorName(code, ctypes.byref(text))
         except AttributeError:
             return ""
-        return (told.value or b"").decode("ascii", "replace")
+        return (text.value or b"").decode("ascii", "replace")
 
     def call(self, function, *arguments):
         try:
@@ -120,8 +120,8 @@ class Cuda(object):
         except AttributeError:
             raise Failure("no_library", "%s has no function %s" % (self.library._name, function))
         if code:
-            said = ("%s returned %d %s" % (function, code, self.name(code))).strip()
-            raise Failure(KINDS.get(code, "failed"), said, code)
+            message = ("%s returned %d %s" % (function, code, self.name(code))).strip()
+            raise Failure(KINDS.get(code, "failed"), message, code)
 
 
 def computed(cuda, number):
@@ -135,28 +135,28 @@ def computed(cuda, number):
     try:
         cuda.call("cuModuleLoadData", ctypes.byref(program), ctypes.c_char_p(PTX))
         cuda.call("cuModuleGetFunction", ctypes.byref(kernel), program, b"dlperf")
-        found = (ctypes.c_uint32 * COUNT)()
-        size = ctypes.c_size_t(ctypes.sizeof(found))
+        numbers = (ctypes.c_uint32 * COUNT)()
+        size = ctypes.c_size_t(ctypes.sizeof(numbers))
         cuda.call("cuMemAlloc_v2", ctypes.byref(memory), size)
-        cuda.call("cuMemcpyHtoD_v2", memory, found, size)
+        cuda.call("cuMemcpyHtoD_v2", memory, numbers, size)
         parameters = (ctypes.c_void_p * 1)(ctypes.addressof(memory))
         cuda.call("cuLaunchKernel", kernel, 1, 1, 1, COUNT, 1, 1, 0, None, parameters, None)
         cuda.call("cuCtxSynchronize")
-        cuda.call("cuMemcpyDtoH_v2", found, memory, size)
+        cuda.call("cuMemcpyDtoH_v2", numbers, memory, size)
     finally:
         cuda.library.cuCtxDestroy_v2(context)
-    return checked(name, found)
+    return checked(name, numbers)
 
 
-def checked(name, found):
+def checked(name, numbers):
     """The name of the GPU that computed these numbers."""
     title = name.value.decode("utf-8", "replace")
-    wrong = [i for i in range(COUNT) if found[i] != 3 * i + 7]
+    wrong = [i for i in range(COUNT) if numbers[i] != 3 * i + 7]
     if wrong:
-        said = "%d of %d numbers are wrong (%s); number %d is %d instead of %d" % (
-            len(wrong), COUNT, title, wrong[0], found[wrong[0]], 3 * wrong[0] + 7
+        message = "%d of %d numbers are wrong (%s); number %d is %d instead of %d" % (
+            len(wrong), COUNT, title, wrong[0], numbers[wrong[0]], 3 * wrong[0] + 7
         )  # fmt: skip
-        raise Failure("wrong_result", said)
+        raise Failure("wrong_result", message)
     return title
 
 
@@ -170,7 +170,7 @@ def compiled(library):
         code = ctypes.create_string_buffer(size.value)
         rtc.call("hiprtcGetCode", program, code)
     except Failure as failure:
-        failure.told["kind"] = "no_library" if failure.told["code"] is None else "jit"
+        failure.facts["kind"] = "no_library" if failure.facts["code"] is None else "jit"
         raise
     return code
 
@@ -178,20 +178,20 @@ def compiled(library):
 def computed_by_hip(hip, number):
     """The name of a GPU of AMD that computed what was expected."""
     program, kernel, memory = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-    name, found = ctypes.create_string_buffer(128), (ctypes.c_uint32 * COUNT)()
-    size = ctypes.c_size_t(ctypes.sizeof(found))
+    name, numbers = ctypes.create_string_buffer(128), (ctypes.c_uint32 * COUNT)()
+    size = ctypes.c_size_t(ctypes.sizeof(numbers))
     hip.call("hipSetDevice", number)
     hip.call("hipDeviceGetName", name, len(name), number)
     code = compiled(hip.library._name)
     hip.call("hipModuleLoadData", ctypes.byref(program), code)
     hip.call("hipModuleGetFunction", ctypes.byref(kernel), program, b"dlperf")
     hip.call("hipMalloc", ctypes.byref(memory), size)
-    hip.call("hipMemcpyHtoD", memory, found, size)
+    hip.call("hipMemcpyHtoD", memory, numbers, size)
     parameters = (ctypes.c_void_p * 1)(ctypes.addressof(memory))
     hip.call("hipModuleLaunchKernel", kernel, 1, 1, 1, COUNT, 1, 1, 0, None, parameters, None)
     hip.call("hipDeviceSynchronize")
-    hip.call("hipMemcpyDtoH", found, memory, size)
-    return checked(name, found)
+    hip.call("hipMemcpyDtoH", numbers, memory, size)
+    return checked(name, numbers)
 
 
 def compute(library):
@@ -209,7 +209,7 @@ def compute(library):
         try:
             devices.append(by(cuda, number))
         except Failure as failure:
-            failure.told["said"] = "GPU %d: %s" % (number, failure.told["said"])
+            failure.facts["said"] = "GPU %d: %s" % (number, failure.facts["said"])
             raise
     if prefix == "hip":
         return {"devices": devices}
@@ -225,7 +225,7 @@ def in_child(library, timeout):
                 os.setsid()
                 result = compute(library)
             except Failure as failure:
-                result = failure.told
+                result = failure.facts
             except BaseException as error:  # nothing else may leave the child
                 result = {"kind": "failed", "said": "%s: %s" % (type(error).__name__, error), "code": None}
             stream.write(json.dumps(result).encode("utf-8"))
@@ -250,26 +250,26 @@ def versions_on_disk(root):
     """Versions in the names of the installed libraries: libcuda.so.580.105.08"""
     patterns = ("usr/lib/*/libcuda.so.*", "usr/lib64/libcuda.so.*")
     paths = [path for pattern in patterns for path in glob.glob(os.path.join(root, pattern))]
-    found = [re.search(r"libcuda\.so\.(\d+\.\d+(?:\.\d+)?)$", path) for path in paths]
-    return sorted(set(match.group(1) for match in found if match))
+    matches = [re.search(r"libcuda\.so\.(\d+\.\d+(?:\.\d+)?)$", path) for path in paths]
+    return sorted(set(match.group(1) for match in matches if match))
 
 
-def explained(told, root, is_amd=False):
+def explained(failure, root, is_amd=False):
     """The failure with the cause that the driver's number alone does not tell."""
     if is_amd:
         loaded = modules(root)
-        kind = "not_loaded" if told["kind"] == "no_devices" and "amdgpu" not in loaded else told["kind"]
+        kind = "not_loaded" if failure["kind"] == "no_devices" and "amdgpu" not in loaded else failure["kind"]
         facts = "module amdgpu %s" % ((loaded["amdgpu"] or "of the kernel") if "amdgpu" in loaded else "not loaded")
         return dict(
-            told, kind=kind, msg="No GPU computation: %s (%s). To do: %s." % (told["said"], facts, OF_AMD.get(kind, REMEDIES[kind]))
+            failure, kind=kind, msg="No GPU computation: %s (%s). To do: %s." % (failure["said"], facts, OF_AMD.get(kind, REMEDIES[kind]))
         )
-    kind, running = told["kind"], nvidia_kernel.running(root)
+    kind, running = failure["kind"], nvidia_kernel.running(root)
     libraries = versions_on_disk(root)
     if kind in ("no_devices", "failed", "version_mismatch") and running is None:
         kind = "not_loaded"
     elif kind in ("no_devices", "failed") and libraries and running not in libraries:
         kind = "version_mismatch"
-    elif told["code"] == 999 and "nvidia_uvm" not in modules(root):
+    elif failure["code"] == 999 and "nvidia_uvm" not in modules(root):
         kind = "no_uvm"
     facts = "loaded kernel module %s, installed libcuda %s" % (running or "none", ", ".join(libraries) or "none")
-    return dict(told, kind=kind, msg="No GPU computation: %s (%s). To do: %s." % (told["said"], facts, REMEDIES[kind]))
+    return dict(failure, kind=kind, msg="No GPU computation: %s (%s). To do: %s." % (failure["said"], facts, REMEDIES[kind]))

@@ -63,9 +63,9 @@ class Folder(object):
             yield Sample(label, image, ())
 
 
-def parts(count, of):
-    """`of` ranges of numbers, as equal as they can be."""
-    return [range(part * count // of, (part + 1) * count // of) for part in range(of)]
+def parts(count, number):
+    """`number` ranges of numbers, as equal as they can be."""
+    return [range(part * count // number, (part + 1) * count // number) for part in range(number)]
 
 
 def write_set(folder, form, files, source, processors, is_faces=False):

@@ -126,7 +126,7 @@ class DnfFamily(Family, RpmPackages):
             contents["/etc/dnf/modules.d/%s.module" % stream.partition(":")[0]] = stream_text(stream).encode("utf-8")
         return contents
 
-    def foreign_holds(self, _there, wrong):
+    def foreign_holds(self, _present, wrong):
         return foreign_locks(self.locks(), dict((name, version) for name, version in wrong.items()))
 
     # Present

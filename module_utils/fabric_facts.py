@@ -68,7 +68,7 @@ def gid_table(port):
 
 
 def counters(port):
-    """How often the link went down, and the counters of its errors that are not 0; null if the driver has none."""
+    """The number of times that the link went down, and the counters of its errors that are not 0; null if the driver has none."""
     values = dict((name, integer(text(port, "counters", name))) for name in COUNTERS)
     if values["link_downed"] is None:
         return None
@@ -76,7 +76,7 @@ def counters(port):
 
 
 def redirects(folder):
-    """Whether a PCI bridge has ACS on: control register of extended capability 13. Only root reads it."""
+    """True if a PCI bridge has ACS on: control register of extended capability 13. Only root reads it."""
     try:
         with io.open(os.path.join(folder, "config"), "rb") as stream:
             config = stream.read(4096)
@@ -117,7 +117,7 @@ def interface_of(device, port):
 
 
 def fault(state, physical_state):
-    """What to check if a port is down; None if it is up. Some drivers report no physical state."""
+    """The remedy if a port is down; None if it is up. Some drivers report no physical state."""
     if state == "ACTIVE" and physical_state in ("LinkUp", None):
         return None
     if state == "INIT" and physical_state == "LinkUp":
@@ -163,19 +163,19 @@ def addresses(output):
 
 def full_rate(name, timeout):
     """400 for `Supported link modes: 100000baseCR4/Full 400000baseCR4/Full`, the first list of ethtool's output."""
-    told = name and output(timeout, "ethtool", name) or ""
-    supported = re.search(r"Supported link modes:((?:\s+\d+base\S+)+)", told)
+    printed = name and output(timeout, "ethtool", name) or ""
+    supported = re.search(r"Supported link modes:((?:\s+\d+base\S+)+)", printed)
     return max(int(speed) for speed in re.findall(r"(\d+)base", supported.group(1))) // 1000 if supported else None
 
 
 def gpu_direct(root, loaded):
-    """How the cards reach GPU memory. A line of kallsyms: `0000000000000000 T ib_umem_dmabuf_get\t[ib_uverbs]`."""
-    known = text(root, "proc/kallsyms") or ""
+    """The ways in which the cards reach GPU memory. A line of kallsyms: `0000000000000000 T ib_umem_dmabuf_get\t[ib_uverbs]`."""
+    symbols = text(root, "proc/kallsyms") or ""
     driver = text(root, "proc/driver/nvidia/version") or ""
     # Loaded is not registered: where ib_core had no interface for it, or was replaced since, the module serves nothing (NVIDIA/nccl#1939).
     peers = names(root, "sys/kernel/mm/memory_peers")
     lacks = []
-    if not re.search(r" %s\b" % DMA_BUF, known):
+    if not re.search(r" %s\b" % DMA_BUF, symbols):
         lacks.append("an RDMA core with DMA-BUF (Linux 5.12 or newer, or a current MLNX_OFED), loaded")
     if "Open Kernel Module" not in driver:
         lacks.append("the open kernel modules of NVIDIA's driver (515 or newer)" if driver else "a running driver")
@@ -183,7 +183,7 @@ def gpu_direct(root, loaded):
         "gpu_direct": ([] if lacks else ["DMA-BUF"]) + sorted(name for name, module in PEER_MEMORY.items() if module in loaded and peers),
         "dma_buf": lacks,
         # The function is there only while ib_core is loaded.
-        "peer_memory_client": True if re.search(r" %s\b" % CLIENT, known) else False if known and "ib_core" in loaded else None,
+        "peer_memory_client": True if re.search(r" %s\b" % CLIENT, symbols) else False if symbols and "ib_core" in loaded else None,
     }
 
 
@@ -191,11 +191,11 @@ def interface(root, name, timeout):
     where = os.path.join(root, "sys/class/net", name)
     if not os.path.isdir(where):
         return None
-    told = output(timeout, "ip", "-o", "addr", "show", "dev", name)
+    printed = output(timeout, "ip", "-o", "addr", "show", "dev", name)
     return {
         "state": text(where, "operstate") or None,
         "mtu": integer(text(where, "mtu")),
-        "addresses": None if told is None else addresses(told),
+        "addresses": None if printed is None else addresses(printed),
     }
 
 
@@ -242,22 +242,22 @@ def facts(root, user, named, rails, timeout):
             if not any(is_named(rail, is_exact, device["name"], port["port"]) for device in devices for port in device["ports"])
         ]
     )
-    told = dict((name, interface(root, name, timeout)) for name in interfaces + [named] if name)
+    described = dict((name, interface(root, name, timeout)) for name in interfaces + [named] if name)
     loaded = modules(root)
     # MLNX_OFED_LINUX-5.0-2.1.8.0:
     version = re.match(r"(?:MLNX_)?OFED(?:_LINUX)?-(?:internal-)?(\S+?):?\s*\Z", output(timeout, "ofed_info", "-s") or "")
     # DOCA since 4.0 has no ofed_info (openucx/ucx#11538); modules of the kernel itself have no version, or one such as 5.0-0.
     doca = re.match(r"\d\d\.\d\d-\d[\d.]*\Z", loaded.get("mlx5_core") or "")
     limit, is_unlimited = memlock(root, user, timeout)
-    found = {
+    result = {
         "devices": devices,
         "missing_rails": missing,
-        "interfaces": told,
-        "modules": dict((name, known) for name, known in loaded.items() if MODULES.match(name)),
+        "interfaces": described,
+        "modules": dict((name, value) for name, value in loaded.items() if MODULES.match(name)),
         "ofed": version.group(1) if version else doca.group() if doca else None,
         "memlock_kib": limit,
         "memlock_unlimited": is_unlimited,
         "slurmd_memlock_kib": slurmd_memlock(root),
     }
-    found.update(bare_metal(root, devices))
-    return dict(found, **gpu_direct(root, loaded))
+    result.update(bare_metal(root, devices))
+    return dict(result, **gpu_direct(root, loaded))

@@ -85,7 +85,7 @@ def kernel_log(root, timeout):
 
 
 def amd_gpu(root, index, name):
-    """What the kernel's driver amdgpu has in sysfs of a GPU, in the form of nvidia-smi's; a partition of it has a folder of its own."""
+    """A GPU as the kernel's driver amdgpu has it in sysfs, in the form of nvidia-smi's; a partition of it has a folder of its own."""
     folder = os.path.join(root, "sys/bus/pci/devices", name)
     # ue: 0 and ce: 3
     ecc = dict(re.findall(r"(ue|ce): (\d+)", text(folder, "ras/umc_err_count") or ""))

@@ -170,11 +170,11 @@ def allowed(root, folders):
         while os.path.dirname(name) and os.path.dirname(name) not in conditions:
             name = os.path.dirname(name)
             conditions[name] = set()
-    return dict((name, known) for name, known in conditions.items() if not name.startswith(UNWANTED))
+    return dict((name, condition) for name, condition in conditions.items() if not name.startswith(UNWANTED))
 
 
 def is_reachable(root, name, seen):
-    """Whether all parents of a name are folders that all users may enter; `seen` caches the answers."""
+    """True if all parents of a name are folders that all users may enter; `seen` caches the answers."""
     parent = os.path.dirname(name)
     if not parent:
         return True
@@ -189,7 +189,7 @@ def is_reachable(root, name, seen):
     return seen[parent]
 
 
-def pack(layer, root, name, known):
+def pack(layer, root, name, condition):
     """Pack one name into a tar file if it meets its condition; returns whether it was packed."""
     path = os.path.join(root, name)
     status = os.lstat(path)
@@ -197,19 +197,19 @@ def pack(layer, root, name, known):
     if stat.S_ISLNK(status.st_mode):
         member.type, member.linkname, member.mode = tarfile.SYMTYPE, os.readlink(path), 0o777
         layer.addfile(member)
-    elif known is LINK:
+    elif condition is LINK:
         return False
     elif stat.S_ISDIR(status.st_mode):
         member.type, member.mode = tarfile.DIRTYPE, mode_of(status)
         layer.addfile(member)
-    elif known and stat.S_ISREG(status.st_mode):
+    elif condition and stat.S_ISREG(status.st_mode):
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
             status = os.fstat(stream.fileno())
             if not stat.S_ISREG(status.st_mode) or not status.st_mode & stat.S_IROTH:
                 return False
-            if isinstance(known, tuple) and not is_compiled(stream, root, *known):
+            if isinstance(condition, tuple) and not is_compiled(stream, root, *condition):
                 return False
-            if isinstance(known, set) and checksum(stream) not in known:
+            if isinstance(condition, set) and checksum(stream) not in condition:
                 return False
             stream.seek(0)
             # Python compares a source's time with the one in the compiled file.
@@ -225,14 +225,14 @@ def mode_of(status):
     return stat.S_IMODE(status.st_mode) & 0o1777
 
 
-def is_compiled(stream, root, source, known):
+def is_compiled(stream, root, source, checksums):
     """True if the compiled file's header matches the unmodified packaged source."""
     header = stream.read(16)
     with open(os.path.join(root, source), "rb") as text:
         status = os.fstat(text.fileno())
         facts = struct.pack("<LL", int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
         # After the magic number, and since Python 3.7 after flags.
-        return facts in (header[4:12], header[8:16]) and checksum(text) in known
+        return facts in (header[4:12], header[8:16]) and checksum(text) in checksums
 
 
 def checksum(stream, kind=hashlib.md5):

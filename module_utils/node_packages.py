@@ -64,12 +64,12 @@ def own_versions(names, run=printed):
     result = {}
     for name in names:
         # kernel-devel-5.14.0-427.13.1.el9_4.x86_64 is asked for by the kernel's release, and has no architecture there.
-        own = re.sub(r"\.(x86_64|aarch64)$", "", own_name(name))
-        if own not in present:  # python36 is RHEL 8's python3
-            providers = run(["rpm", "-q", "--whatprovides", "--qf"] + QUERY[3:] + [own])
-            present[own] = next(iter(installed("\n".join(line for line in providers.splitlines() if "\t" in line)).values()), None)
-        if present[own]:
-            result[name] = present[own]
+        package = re.sub(r"\.(x86_64|aarch64)$", "", own_name(name))
+        if package not in present:  # python36 is RHEL 8's python3
+            providers = run(["rpm", "-q", "--whatprovides", "--qf"] + QUERY[3:] + [package])
+            present[package] = next(iter(installed("\n".join(line for line in providers.splitlines() if "\t" in line)).values()), None)
+        if present[package]:
+            result[name] = present[package]
     return result
 
 

@@ -33,7 +33,7 @@ def devices(root, classes, vendor="0x10de"):
 
 
 def is_switch_function(folder):
-    """Whether a PCI device manages NVSwitches of NVLink 5: a ConnectX function with SW_MNG in its vital product data (HGX B200 and later)."""
+    """True if a PCI device manages NVSwitches of NVLink 5: a ConnectX function with SW_MNG in its vital product data (HGX B200 and later)."""
     is_card = text(folder, "vendor") == "0x15b3" and (text(folder, "class") or "").startswith("0x0207")
     return is_card and "SW_MNG" in (text(folder, "vpd") or "")
 
@@ -56,14 +56,14 @@ def fabric_manager(root, timeout):
 
 
 def is_active(service, timeout):
-    """Whether systemd runs a service; None if unknown."""
+    """True if systemd runs a service; None if unknown."""
     systemctl = program("systemctl", SBIN)
     state = systemctl and bounded([systemctl, "is-active", service], timeout)["output"].strip()
     return state == "active" if state else None
 
 
 def imex(root, timeout):
-    """What shares memory between the nodes of an NVLink domain (NVL72). Its control prints of each node
+    """State of the service that shares memory between the nodes of an NVLink domain (NVL72). Its control prints of each node
 
     Node #0   - 10.136.206.48   - READY
     Node #1   * 10.136.206.49 * - UNAVAILABLE - Version: 580.105.08
@@ -98,12 +98,12 @@ def is_ours(root, family):
 
 def processes(root):
     """`python3 (41327)` for each process that has a GPU's device open (AMD's have one for all, kfd); only root sees those of all users."""
-    found = []
+    users = []
     for pid in sorted((name for name in names(root, "proc") if name.isdigit()), key=int):
         name, folder = text(root, "proc", pid, "comm"), os.path.join(root, "proc", pid, "fd")
         if name not in SERVICES and any(re.match(r"/dev/(nvidia(\d|-uvm)|kfd)", target(folder, each)) for each in names(folder)):
-            found.append("%s (%s)" % (name, pid))
-    return found
+            users.append("%s (%s)" % (name, pid))
+    return users
 
 
 def containers(root):
@@ -111,20 +111,20 @@ def containers(root):
 
     Its root is another one than the node's, and has the device: /proc/41327/root/dev/nvidia0, whichever engine put it there.
     """
-    found, node = {}, os.stat(root)
-    own = (node.st_dev, node.st_ino)
+    by_root, node = {}, os.stat(root)
+    root_place = (node.st_dev, node.st_ino)
     for pid in sorted((name for name in names(root, "proc") if name.isdigit()), key=int):
         inside = os.path.join(root, "proc", pid, "root")
         try:
             place = os.stat(inside)
-            if (place.st_dev, place.st_ino) == own or not glob.glob(os.path.join(inside, "dev/nvidia[0-9]*")) + glob.glob(
+            if (place.st_dev, place.st_ino) == root_place or not glob.glob(os.path.join(inside, "dev/nvidia[0-9]*")) + glob.glob(
                 os.path.join(inside, "dev/kfd")
             ):
                 continue
         except OSError:  # it has ended, or belongs to somebody else
             continue
-        found.setdefault((place.st_dev, place.st_ino), "%s (%s)" % (text(root, "proc", pid, "comm"), pid))
-    return sorted(found.values())
+        by_root.setdefault((place.st_dev, place.st_ino), "%s (%s)" % (text(root, "proc", pid, "comm"), pid))
+    return sorted(by_root.values())
 
 
 def target(*parts):

@@ -35,9 +35,9 @@ XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d{1,4})(?:, (.*))?
 
 def trouble(result):
     """The reason why nvidia-smi failed: {kind, message, exit_status}; None if it succeeded."""
-    said = (re.sub(r"(?s)<.*>", "", result["output"]).strip() or result["errors"].strip())[-500:]
+    message = (re.sub(r"(?s)<.*>", "", result["output"]).strip() or result["errors"].strip())[-500:]
     if result["late"]:
-        return {"kind": "timeout", "message": said or "no answer", "exit_status": None}
+        return {"kind": "timeout", "message": message or "no answer", "exit_status": None}
     if result["code"] is None:
         return {"kind": "cannot_start", "message": result["errors"], "exit_status": None}
     if result["code"] == 0 and "<gpu " in result["output"]:
@@ -46,9 +46,9 @@ def trouble(result):
     words = re.sub(r"(?s)<nvidia_smi_log>.*</nvidia_smi_log>", "", result["output"]) + result["errors"]
     for kind, pattern in MESSAGES:
         if pattern.search(words):
-            return {"kind": kind, "message": said, "exit_status": result["code"]}
+            return {"kind": kind, "message": message, "exit_status": result["code"]}
     if result["code"] != 0:
-        return {"kind": "failed", "message": said or "nothing", "exit_status": result["code"]}
+        return {"kind": "failed", "message": message or "nothing", "exit_status": result["code"]}
     return None
 
 
@@ -93,10 +93,10 @@ class Reader(object):
         value = self.text(*paths)
         if value is None:
             return None
-        known = {"enabled": True, "yes": True, "active": True, "disabled": False, "no": False}
-        if value.lower() not in known:
+        states = {"enabled": True, "yes": True, "active": True, "disabled": False, "no": False}
+        if value.lower() not in states:
             self.errors[paths[0]] = value
-        return known.get(value.lower())
+        return states.get(value.lower())
 
 
 def uncorrected(reader, period):
@@ -118,10 +118,10 @@ def throttle_reasons(element):
         parent = element.find("clocks_throttle_reasons")
     if parent is None or not len(parent):
         return None
-    told = [item for item in parent if bare(item.text).lower() in ("active", "not active")]
-    if not told:
+    reported = [item for item in parent if bare(item.text).lower() in ("active", "not active")]
+    if not reported:
         return None
-    active = [item.tag for item in told if bare(item.text).lower() == "active"]
+    active = [item.tag for item in reported if bare(item.text).lower() == "active"]
     return sorted(re.sub(r"^clocks_(event|throttle)_reasons?_", "", tag) for tag in active)
 
 

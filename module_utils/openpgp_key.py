@@ -110,7 +110,7 @@ def fingerprints(data):
 
 
 def key_problem(data, wanted):
-    """Why a key file has keys other than those with these fingerprints, or is invalid; None if it is right."""
+    """The reason why a key file has keys other than those with these fingerprints, or is invalid; None if it is right."""
     wanted = set(name.replace(" ", "").upper() for name in wanted)
     try:
         present = fingerprints(dearmored(data))

@@ -1,4 +1,4 @@
-"""What installing and removing a family of packages is on every system; apt_family and dnf_family say how.
+"""Installing and removing a family of packages, as on every system; apt_family and dnf_family say how.
 
 The subclasses query and change the node. `record` is what Undo keeps: the state before the first change.
 """
@@ -33,7 +33,7 @@ DEFINITION = {
     "lock_timeout": {"type": "int", "default": 300},
     "undo": {"type": "path", "default": "/var/lib/dlperf/undo"},
 }  # fmt: skip
-Lack = namedtuple("Lack", "there is_interrupted files stale wrong drop diff changed")
+Lack = namedtuple("Lack", "present is_interrupted files stale wrong drop diff changed")
 
 
 def message(names, problem, remedy):
@@ -41,7 +41,7 @@ def message(names, problem, remedy):
 
 
 def unreached(proxy):
-    """What to check if an address cannot be reached."""
+    """The remedy if an address cannot be reached."""
     way = "the proxy %s" % proxy if proxy else "the proxy (dlperf_proxy; none is set)"
     return "check the URL, %s, or the mirror in dlperf_mirror and dlperf_vendor_mirror" % way
 
@@ -138,7 +138,7 @@ class Family(object):
     def moved(self, lack):
         """Packages of another version, `libnccl2 2.30.7-1 by 2.29.7-1`, that this project did not install."""
         ours = set(self.undo.record.get("installed") or {}) | set(self.undo.record.get("changed") or {})
-        before = dict((base(name), version) for name, (version, _hold) in lack.there.items() if name not in ours)
+        before = dict((base(name), version) for name, (version, _hold) in lack.present.items() if name not in ours)
         return ["%s %s by %s" % (name, before[name], version) for name, version in sorted(lack.wrong.items()) if version and name in before]
 
     def present(self):

@@ -42,7 +42,7 @@ def content(path):
 
 
 def foreign(root, marker):
-    """What belongs to a Slurm cluster of somebody else, as one phrase each: files without the marker, and running daemons that read others."""
+    """The parts of a Slurm cluster of somebody else, as one phrase each: files without the marker, and running daemons that read others."""
     result = []
     for folder in CONFIGS:
         for name in FILES:

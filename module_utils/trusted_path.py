@@ -43,7 +43,7 @@ def writers(path, status):
 
 
 def distrust(path):
-    """Why users other than root could change what is at an absolute path; None if they cannot.
+    """The reason why users other than root could change what is at an absolute path; None if they cannot.
 
     Checks all parent folders and all links. The check ends at a missing part: if only root can write to the folder
     above it, only root can create it.

@@ -1,4 +1,4 @@
-"""Whether a run hangs. Until its log has a rhythm, what its processes do is judged, too."""
+"""Detection of runs that hang. Until its log has a rhythm, what its processes do is judged, too."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -33,7 +33,7 @@ class Row(object):
         return self.switches != before.switches
 
     def is_idle_since(self, before, seconds):
-        """Whether it did nothing. A process that is seen in D again and again reads or writes slowly."""
+        """True if it did nothing. A process that is seen in D again and again reads or writes slowly."""
         if self.ticks - before.ticks > max(LEAST_CORES * seconds * TICKS, 1) or self.moved - before.moved >= LEAST_BYTES:
             return False
         return self.state != "D" or not self.has_run_since(before)
@@ -109,8 +109,8 @@ class Activity(object):
             elif line == "did" and host in self.lines:
                 answer = self.lines.pop(host)
                 helpers = [line[len("helper,") :] for line in answer if line.startswith("helper,")]
-                own = [line for line in answer if line.startswith("doing,")]
-                self.nodes[host].take(own + helpers, 2 * self.every, set(Row(line).pid for line in helpers))
+                doing = [line for line in answer if line.startswith("doing,")]
+                self.nodes[host].take(doing + helpers, 2 * self.every, set(Row(line).pid for line in helpers))
 
     def state(self):
         """For how long all processes and GPUs did nothing, and one process was stopped or waited for a device, with a sentence about that."""

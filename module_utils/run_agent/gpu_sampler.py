@@ -42,12 +42,12 @@ DCGMI_S = 10
 def gpus(output, root=""):
     """`output` executes a program and returns its lines, or None if it fails. `root` is a folder in tests."""
     try:
-        found = Nvml()
+        reader = Nvml()
     except (ImportError, OSError, AttributeError):
-        found = Amd(root)
-        found = found if found.devices else Smi(output)
-    found.health = Health(output)
-    return found
+        reader = Amd(root)
+        reader = reader if reader.devices else Smi(output)
+    reader.health = Health(output)
+    return reader
 
 
 class Nvml(object):
@@ -106,7 +106,7 @@ class Nvml(object):
             yield self.buses.get(event.device, ""), event.xid
 
     def read(self, name, kind, *arguments):
-        """What a function stores at its last argument; None if it fails, or if the driver does not have it."""
+        """The value that a function stores at its last argument; None if it fails, or if the driver does not have it."""
         result = kind()
         try:
             function = getattr(self.library, name)
@@ -156,9 +156,9 @@ class Nvml(object):
             if function is not None:
                 break
         for _, uuid, handle, _, _ in self.devices:
-            count, found = self.uint(256), (kind * 256)()
-            if function(handle, self.types.byref(count), found) == 0:
-                for process in found[: count.value]:
+            count, buffer = self.uint(256), (kind * 256)()
+            if function(handle, self.types.byref(count), buffer) == 0:
+                for process in buffer[: count.value]:
                     # All bits are set if it is unknown.
                     yield uuid, process.pid, "" if process.used + 1 >= 1 << 64 else int(process.used) >> 20
 
@@ -298,7 +298,7 @@ class Smi(object):
 
 
 class Health(object):
-    """What DCGM's health watches say of all GPUs of the node.
+    """The reports of DCGM's health watches on all GPUs of the node.
 
     The watches belong to a group of their own, so that those of others stay as they are. A group that an earlier run could not remove is used.
     Source: NVIDIA/DCGM 72fa3fe, dcgmi/Health.cpp, Group.cpp and DcgmiOutput.cpp.
@@ -307,18 +307,18 @@ class Health(object):
     def __init__(self, output):
         self.output = output
         self.group = None  # not asked for yet; empty without DCGM
-        self.due, self.told = 0, set()
+        self.due, self.reported = 0, set()
 
     def set(self):
         self.group = ""
         groups = self.dcgmi("group", "--list", "--json")
         named = children(document(groups).get("Groups")).items()
-        found = [number for number, group in named if children(group).get("Group Name", {}).get("value") == GROUP]
-        if groups and not found:
+        numbers = [number for number, group in named if children(group).get("Group Name", {}).get("value") == GROUP]
+        if groups and not numbers:
             # Successfully created group "dlperf" with a group ID of 2
-            found = re.findall(r"group ID of ([0-9]+)", self.dcgmi("group", "--create", GROUP, "--default"))
-        if found and "successfully" in self.dcgmi("health", "--group", found[0], "--set", "a"):
-            self.group = found[0]
+            numbers = re.findall(r"group ID of ([0-9]+)", self.dcgmi("group", "--create", GROUP, "--default"))
+        if numbers and "successfully" in self.dcgmi("health", "--group", numbers[0], "--set", "a"):
+            self.group = numbers[0]
 
     def reports(self, now, is_last):
         """Entity, system, health and message of what was not reported before; the first two are empty for the state of all together."""
@@ -326,15 +326,15 @@ class Health(object):
             return
         self.due = now + EVERY_S
         body = document(self.dcgmi("health", "--group", self.group, "--check", "--json"))
-        found = set([("", "", body["Overall Health"]["value"], "")] if "Overall Health" in body else [])
+        current = set([("", "", body["Overall Health"]["value"], "")] if "Overall Health" in body else [])
         for kind in body:
             for name, entity in children(body[kind]).items():
                 for system, errors in children(children(entity).get("Errors")).items():
-                    found.add(("%s %s" % (kind, name), system, errors["value"], " ".join(errors.get("overflow", ()))))
-        for report in sorted(found):
+                    current.add(("%s %s" % (kind, name), system, errors["value"], " ".join(errors.get("overflow", ()))))
+        for report in sorted(current):
             # Its message may have a count, which grows.
-            if report[:3] not in self.told:
-                self.told.add(report[:3])
+            if report[:3] not in self.reported:
+                self.reported.add(report[:3])
                 yield report
         if is_last:
             self.dcgmi("group", "--delete", self.group)

@@ -19,7 +19,7 @@ LIMIT_BYTES = 16 << 20
 
 
 def place(params):
-    """Where a supervisor waits; None if it does not: without a campaign, or without other nodes."""
+    """The folder in which a supervisor waits; None if it does not: without a campaign, or without other nodes."""
     if params["runs"] and params["lock"] and (params["hosts"] or params["idle"]):
         return os.path.join(params["runs"], ".supervisor.%s.%s" % (os.uname()[1], params["lock"]["token"]))
     return None
@@ -75,13 +75,13 @@ def next_launch(params, agents):
 
 
 def take(launch):
-    mine = launch + ".taken"
+    path = launch + ".taken"
     try:
-        os.rename(launch, mine)
+        os.rename(launch, path)
     except OSError:
         return None
-    taken = read_whole(mine, LIMIT_BYTES)
-    discard(mine)
+    taken = read_whole(path, LIMIT_BYTES)
+    discard(path)
     return native(taken)
 
 

@@ -135,14 +135,14 @@ class Agent(object):
         table = processes(local())
         now = uptime()
         parents = dict((pid, row[2]) for (pid, _), row in table.items())
-        own = descendants(table, [os.getpid()])  # the sampler and what it executes
+        ours = descendants(table, [os.getpid()])  # the sampler and what it executes
         pid = parents.get(os.getpid())
-        while pid in parents and pid not in own:
-            own.add(pid)
+        while pid in parents and pid not in ours:
+            ours.add(pid)
             pid = parents[pid]
         lines = []
         for (pid, start), (name, uid, parent, ticks) in table.items():
-            if ORDINARY_USERS[0] <= uid <= ORDINARY_USERS[1] and pid not in own:
+            if ORDINARY_USERS[0] <= uid <= ORDINARY_USERS[1] and pid not in ours:
                 if not mark or uid != os.getuid() or not is_marked(pid, [mark]):
                     lines.append("running,%d,%d,%d,%d,%d,%s\n" % (pid, start, uid, parent, ticks, re.sub(r"[\x00-\x1f]", " ", name)))
         self.tell("".join(lines) + "listed,%s,%d" % (now, os.getuid()))

@@ -74,8 +74,8 @@ def names(folder):
 
 def total(values):
     """Their sum; None if none of them is known."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    given = [value for value in values if value is not None]
+    return sum(given) if given else None
 
 
 def scaled(value, unit):
@@ -305,8 +305,8 @@ def clock():
 
 def cpu_seconds():
     """CPU time of this program and the programs that it has executed."""
-    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in own)
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def write_lines(lines):

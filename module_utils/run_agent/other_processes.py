@@ -63,15 +63,15 @@ class OtherProcesses(object):
         result = []
         for host in sorted(set(key[0] for key in self.seen)):
             begin, end = self.times[host]
-            own = [(last - first, key, row) for key, (first, last, row) in self.seen.items() if key[0] == host]
-            cores = sum(ticks for ticks, _, _ in own) / TICKS / max(end - begin, 0.01)
+            spent = [(last - first, key, row) for key, (first, last, row) in self.seen.items() if key[0] == host]
+            cores = sum(ticks for ticks, _, _ in spent) / TICKS / max(end - begin, 0.01)
             if cores > most:
-                _, key, row = max(own)
+                _, key, row = max(spent)
                 result.append("%s: others use %.2f cores, mostly %s (%d) of user %d" % (host, cores, row[0], key[1], row[1]))
         return result
 
     def is_active(self, host, start, ticks):
-        """Whether a process has used 0.2 s, and 0.02 cores since its start: unlike the sshd through which Ansible comes."""
+        """True if a process has used 0.2 s, and 0.02 cores since its start: unlike the sshd through which Ansible comes."""
         return ticks >= 0.2 * TICKS and ticks >= 0.02 * (self.times[host][1] * TICKS - start)
 
     def poll(self):
@@ -83,14 +83,14 @@ class OtherProcesses(object):
         self.looked = time.time()
         uid = os.getuid()
         table = processes(local())
-        own = descendants(table, [os.getpid()])
+        ours = descendants(table, [os.getpid()])
         if self.here not in self.first:
             self.caller = set(key for key in table if key[0] == self.caller)
         if self.by_engine and self.here in self.first:
-            own |= set(key[0] for key, row in table.items() if row[1] == uid and key not in self.first[self.here])
+            ours |= set(key[0] for key, row in table.items() if row[1] == uid and key not in self.first[self.here])
         if self.mark:
-            own |= set(key[0] for key, row in table.items() if row[1] == uid and is_marked(key[0], [self.mark]))
-        self.take(self.here, table, lambda key, row: key[0] not in own and key not in self.caller, uptime())
+            ours |= set(key[0] for key, row in table.items() if row[1] == uid and is_marked(key[0], [self.mark]))
+        self.take(self.here, table, lambda key, row: key[0] not in ours and key not in self.caller, uptime())
         for host in self.hosts + self.idle:
             if host not in self.asked:
                 self.ask(host)
@@ -130,15 +130,15 @@ class OtherProcesses(object):
 
     def take_remote(self, host, answer):
         try:
-            now, own = float(answer[0]), int(answer[1])
+            now, own_uid = float(answer[0]), int(answer[1])
             rows = [[int(cell) for cell in row[:5]] + [row[5]] for row in self.listed.pop(host)]
         except (IndexError, ValueError):
             return
         table = dict(((pid, start), (name, uid, parent, ticks)) for pid, start, uid, parent, ticks, name in rows)
         first = self.first.get(host, table)
-        young = any(row[1] == own and key not in first and not row[0].startswith("sshd") for key, row in table.items())
+        young = any(row[1] == own_uid and key not in first and not row[0].startswith("sshd") for key, row in table.items())
         (self.young.add if young else self.young.discard)(host)
-        self.take(host, table, lambda key, row: bool(self.mark) or key in first or row[1] != own, now)
+        self.take(host, table, lambda key, row: bool(self.mark) or key in first or row[1] != own_uid, now)
 
     def take(self, host, table, is_other, now):
         """Record the CPU time of ordinary users' processes between the first and the last look at each. `now` is the node's uptime."""

@@ -138,7 +138,7 @@ def size_and_end(path, count):
 
 
 def described(path, limit, at_once):
-    """What the controller needs to fetch a file: its size, identity and digest, and the content up to `at_once` bytes; or the reason for a
+    """Facts for the controller to fetch a file: its size, identity and digest, and the content up to `at_once` bytes; or the reason for a
     refusal."""
     try:
         with OwnedFile(path, limit) as source:

@@ -55,7 +55,7 @@ def doing(pids):
 
 
 def states(pids):
-    """What these processes and their threads do, and the table of all processes."""
+    """The states of these processes and their threads, and the table of all processes."""
     return executed(["sh", "-c", STATES, "sh"] + [str(pid) for pid in sorted(pids)], STATES_S)[:STATES_BYTES].decode("utf-8", "replace")
 
 
@@ -132,7 +132,7 @@ def is_alive(pid):
 
 
 def executed(argv, seconds=STATES_S, environment=None):
-    """What a command prints within so many seconds, after which it is killed; empty if it cannot be started."""
+    """The output of a command within so many seconds, after which it is killed; empty if it cannot be started."""
     with tempfile.TemporaryFile() as output, open(os.devnull, "r+b") as nothing:
         try:
             child = subprocess.Popen(

@@ -253,10 +253,10 @@ class Run(object):
     def own_processes(self):
         """Ids of all processes that the command started and that still exist."""
         table = processes(local())
-        own = descendants(table, [os.getpid()])
+        started = descendants(table, [os.getpid()])
         if self.params["marks"]:
-            own.update(key[0] for key, row in table.items() if row[1] == os.getuid() and is_marked(key[0], self.params["marks"]))
-        return own - descendants(table, self.agents.pids()) - set([os.getpid()])
+            started.update(key[0] for key, row in table.items() if row[1] == os.getuid() and is_marked(key[0], self.params["marks"]))
+        return started - descendants(table, self.agents.pids()) - set([os.getpid()])
 
     def seen_processes(self):
         """Ids of the run's processes here, and of those that may work for it. Those in a container, whose engine starts them, are this user's

@@ -42,7 +42,7 @@ class Telemetry(object):
         self.count, self.has_gpus = params["sample_devices"], params["sample_gpus"]
         self.agents, self.longest = agents, longest
         self.devices = {}
-        self.found = {}
+        self.listed = {}
         self.present = {}
         self.sampled = {}
         self.is_over, self.ending = False, None
@@ -58,7 +58,7 @@ class Telemetry(object):
 
     def forget(self):
         """Begin anew with what is kept."""
-        self.peaks, self.files, self.known, self.events = {}, {}, {}, {}
+        self.peaks, self.files, self.recorded, self.events = {}, {}, {}, {}
         self.before, self.memory = {}, {}
         self.began, self.last = node_sampler.clock(), {}
         self.busy_at, self.loads = {}, {}
@@ -84,7 +84,7 @@ class Telemetry(object):
             if kind == "sample" and len(fields) == 3 + len(node_sampler.COLUMNS):
                 samples += self.sample(host, fields)
             elif kind == "process" and len(fields) == 8:
-                self.found.setdefault(host, []).append(fields)
+                self.listed.setdefault(host, []).append(fields)
             elif kind == "visible":
                 self.names[host] = names_in(rest)
             elif kind == "looked":
@@ -134,11 +134,11 @@ class Telemetry(object):
 
     def look(self, host):
         """Take the list of processes on the devices; record each once, when it is first seen."""
-        self.present[host] = [fields for fields in self.found.pop(host, []) if self.device_of(host, fields) is not None]
-        known = self.known.setdefault(host, set())
+        self.present[host] = [fields for fields in self.listed.pop(host, []) if self.device_of(host, fields) is not None]
+        recorded = self.recorded.setdefault(host, set())
         for fields in self.present[host]:
-            if tuple(fields[:2]) not in known and all(CELL.match(cell) for cell in fields[1:7]):
-                known.add(tuple(fields[:2]))
+            if tuple(fields[:2]) not in recorded and all(CELL.match(cell) for cell in fields[1:7]):
+                recorded.add(tuple(fields[:2]))
                 self.keep("processes", host, [["%.3f" % time.time(), str(self.device_of(host, fields))] + fields[1:7]])
 
     def device_of(self, host, fields):

@@ -38,8 +38,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
-        told = [" ".join(str(problem).split()) for problem in self._task.args["problems"]]
-        problems = [problem for problem in told if problem]
+        lines = [" ".join(str(problem).split()) for problem in self._task.args["problems"]]
+        problems = [problem for problem in lines if problem]
         families = self._task.args.get("families", [])
         result["changed"] = False
         if not is_chosen(self._task.tags, variables):
@@ -96,7 +96,7 @@ def collected(facts: Mapping[str, Any], added: Mapping[str, Sequence[Any]]) -> d
 def is_chosen(tags: Iterable[str], variables: Mapping[str, Any]) -> bool:
     """True if the part runs to which a check belongs. All checks have the tag `always`; their part
     has their other tags and the name of their role."""
-    own = {*tags, str(variables.get("ansible_role_name", "")).rpartition(".")[2]} - {"always", ""}
+    names = {*tags, str(variables.get("ansible_role_name", "")).rpartition(".")[2]} - {"always", ""}
     run = set(variables.get("ansible_run_tags") or ["all"])
     skipped = set(variables.get("ansible_skip_tags") or [])
-    return not own or (not own & skipped and bool(run & {"all", "tagged", "verify", *own}))
+    return not names or (not names & skipped and bool(run & {"all", "tagged", "verify", *names}))

@@ -42,7 +42,7 @@ class CallbackModule(CallbackBase):
     CALLBACK_TYPE = "aggregate"
     CALLBACK_NAME = "campaign_stop"
     holds = gives_back = False
-    told = 0.0  # when the first signal came
+    stopped_at = 0.0  # when the first signal came
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         if Path(playbook._file_name).name != "bench.yml":
@@ -86,11 +86,11 @@ class CallbackModule(CallbackBase):
             wanted = FINISH if number == signal.SIGINT and not level else NOW
             self.stop.with_suffix(".tmp").write_text(wanted)
             self.stop.with_suffix(".tmp").replace(self.stop)
-            self.told = time.monotonic()
+            self.stopped_at = time.monotonic()
             with suppress(OSError):
                 os.write(2, SAID[wanted])
             return
-        if level == NOW and time.monotonic() < self.told + SAME_S:
+        if level == NOW and time.monotonic() < self.stopped_at + SAME_S:
             return
         signal.signal(number, self.before[number])
         os.kill(self.process, number)

@@ -63,7 +63,7 @@ class CallbackModule(Default):
     def write(
         self, message: str, color: str | None = None, stderr: bool = False, **kind: Any
     ) -> None:
-        """What Ansible displays."""
+        """The output that Ansible displays."""
         if kind.get("log_only"):  # the same with colours goes to the screen
             return
         self.text.write(f"{message}\n".encode())
@@ -103,7 +103,7 @@ class CallbackModule(Default):
         super().v2_runner_on_failed(result, ignore_errors)
         self.nodes[name_of(result)] = "", 0.0
         if not ignore_errors:
-            self.failures[name_of(result)] = f"{of(result, 'task').get_name()}: {reason(result)}"
+            self.failures[name_of(result)] = f"{field(result, 'task').get_name()}: {reason(result)}"
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         super().v2_runner_on_unreachable(result)
@@ -170,7 +170,7 @@ class CallbackModule(Default):
 
     def lines(self, most: int) -> list[str]:
         left = self.left()
-        told = f", about {clock(left)} left" if left is not None else ""
+        rest = f", about {clock(left)} left" if left is not None else ""
         width = max(map(len, self.nodes), default=0)
         busy = sorted(self.nodes.items(), key=lambda node: (not node[1][0], node[0]))
         lines = [
@@ -180,20 +180,20 @@ class CallbackModule(Default):
             for host, (task, since) in busy[:most]
         ]
         more = [f"and {len(busy) - most} more nodes"] if len(busy) > most else []
-        return [f"{self.name}: {clock(self.elapsed())}{told}", *lines, *more]
+        return [f"{self.name}: {clock(self.elapsed())}{rest}", *lines, *more]
 
 
-def of(result: Any, name: str) -> Any:
+def field(result: Any, name: str) -> Any:
     """A field of a result. ansible-core 2.16 has it as a private one."""
     return getattr(result, name, None) or getattr(result, f"_{name}")
 
 
 def name_of(result: Any) -> str:
-    return str(of(result, "host").get_name())
+    return str(field(result, "host").get_name())
 
 
 def reason(result: Any) -> str:
-    res = of(result, "result")
+    res = field(result, "result")
     return str(res.get("msg") or res.get("stderr") or "no message").strip()
 
 

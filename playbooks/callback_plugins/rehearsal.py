@@ -35,8 +35,8 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_ok(self, result: Any) -> None:
         if self.is_on and "results" not in result._result:
-            told = result._result
-            self._note(result, bool(told.get("changed") or told.get("rehearsal_note")))
+            answer = result._result
+            self._note(result, bool(answer.get("changed") or answer.get("rehearsal_note")))
 
     v2_runner_item_on_ok = v2_runner_on_ok
 
@@ -44,9 +44,9 @@ class CallbackModule(CallbackBase):
         """A task is left out only because of check mode if that is its last condition."""
         if not self.is_on or "results" in result._result:
             return
-        told, task = result._result, result._task
-        is_later = LATER in str(told.get("msg")) or "ansible_check_mode" in str(
-            told.get("false_condition")
+        answer, task = result._result, result._task
+        is_later = LATER in str(answer.get("msg")) or "ansible_check_mode" in str(
+            answer.get("false_condition")
         )
         self._note(result, is_later and task.changed_when != [False])
 
@@ -62,15 +62,15 @@ class CallbackModule(CallbackBase):
     def _note(self, result: Any, is_change: bool) -> None:
         from dlperf_runner.provision.rehearsal import of_task
 
-        task, told = result._task, result._result
+        task, answer = result._task, result._result
         noted = self.changes.setdefault(result._host.get_name(), [])
         if not is_change:
             return
-        invoked = told.get("invocation")
+        invoked = answer.get("invocation")
         arguments = invoked.get("module_args") if isinstance(invoked, Mapping) else None
         arguments = {**(task.args if isinstance(task.args, Mapping) else {}), **(arguments or {})}
-        note = str(told.get("rehearsal_note") or task.vars.get("rehearsal_note", ""))
-        noted += of_task(task.get_name(), task.action, arguments, told, note)
+        note = str(answer.get("rehearsal_note") or task.vars.get("rehearsal_note", ""))
+        noted += of_task(task.get_name(), task.action, arguments, answer, note)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:  # noqa: ARG002
         if not self.is_on:

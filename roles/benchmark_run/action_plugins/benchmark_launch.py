@@ -109,8 +109,8 @@ class ActionModule(ActionBase):
                     continue
                 if not result.get("skipped"):
                     self.tell_peers()
-                told = {key: result[key] for key in TOLD if key in result}
-                return told | (STOPPED if stop_level() == "now" else {})
+                kept = {key: result[key] for key in TOLD if key in result}
+                return kept | (STOPPED if stop_level() == "now" else {})
             if result.get("finished"):
                 if result.get("reason") or result.get("exit_status"):
                     self.tell_peers()
@@ -128,7 +128,7 @@ class ActionModule(ActionBase):
                 display.display(f"{name}: {now - began:.0f} s, {last_line(tail)}")
 
     def order(self) -> dict[str, Any]:
-        """What the next call orders, and how long it waits."""
+        """The orders of the next call, and its longest wait."""
         if stop_level() == "now":
             return {"order": "stopped", "wait_s": STOP_S}
         order = ""
@@ -162,7 +162,7 @@ def failed(message: str) -> dict[str, Any]:
 
 
 def stop_level() -> str:
-    """What a signal to the campaign asks for: `finish`, `now`, or nothing (campaign_stop.py)."""
+    """Stop that a signal asks the campaign for: `finish`, `now`, or nothing (campaign_stop.py)."""
     stop = Path(os.environ.get("DLPERF_STOP") or "/nowhere")
     return stop.read_text() if stop.exists() else ""
 

@@ -11,10 +11,10 @@ from pathlib import Path
 # torch-2.6.0+debian.egg-info, PyYAML-6.0.2.dist-info, six-1.17.0-py3.13.egg-info
 FOLDER = re.compile(r"(.+?)-(\d[^-]*)(-py[\d.]+)?\.(dist|egg)-info$")
 
-found = {}
+versions = {}
 for folder in reversed(sys.path):  # the first one wins
     for path in Path(folder).glob("*-info"):
         match = FOLDER.match(path.name)
         if match:
-            found[re.sub(r"[-_.]+", "-", match.group(1)).lower()] = match.group(2)
-print(json.dumps([{"name": name, "version": found[name]} for name in sorted(found)]))
+            versions[re.sub(r"[-_.]+", "-", match.group(1)).lower()] = match.group(2)
+print(json.dumps([{"name": name, "version": versions[name]} for name in sorted(versions)]))

@@ -34,7 +34,7 @@ def on_gpu(made):
 
 
 def place(made):
-    """Where a tensor is: cuda:0, gpu(0), Place(gpu:0), /job:localhost/[...]/device:GPU:0."""
+    """The device of a tensor: cuda:0, gpu(0), Place(gpu:0), /job:localhost/[...]/device:GPU:0."""
     for name in ("device", "context", "place"):
         if hasattr(made, name):
             return str(getattr(made, name))

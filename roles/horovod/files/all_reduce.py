@@ -24,7 +24,7 @@ def named(dotted):
 
 
 def place(made):
-    """Where a tensor is: gpu(0), cuda:0, /job:localhost/[...]/device:GPU:0."""
+    """The device of a tensor: gpu(0), cuda:0, /job:localhost/[...]/device:GPU:0."""
     return str(made.context if hasattr(made, "context") else made.device)
 
 
@@ -46,7 +46,7 @@ if device:
     if not hvd.nccl_built():
         sys.exit("Horovod is built without NCCL")
 how = " by NCCL" if device else ""
-said = f"rank {rank} of {size} on {socket.gethostname()}: sum {numbers(total)}{how}"
+line = f"rank {rank} of {size} on {socket.gethostname()}: sum {numbers(total)}{how}"
 # Line feed included: mpirun mixes the ranks' writes, and an unbuffered print() makes two of a line.
-print(f"{said}\n", end="", flush=True)
+print(f"{line}\n", end="", flush=True)
 hvd.shutdown()

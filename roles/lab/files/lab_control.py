@@ -181,13 +181,13 @@ def make_keys(directory, nodes):
     """Create the operator's key, a host key for every node, and known_hosts."""
     (directory / "host_keys").mkdir()
     make_key(directory / "id_ed25519", "operator of the lab")
-    known = []
+    lines = []
     for number in range(1, nodes + 1):
         path = directory / "host_keys" / f"node{number}"
         make_key(path, path.name)
         kind, key = path.with_suffix(".pub").read_text().split()[:2]
-        known.append(f"node{number},{NETWORK}.{number + 1} {kind} {key}\n")
-    (directory / "known_hosts").write_text("".join(known))
+        lines.append(f"node{number},{NETWORK}.{number + 1} {kind} {key}\n")
+    (directory / "known_hosts").write_text("".join(lines))
 
 
 def ssh_config(directory, nodes, pid):
@@ -371,11 +371,11 @@ def run(chosen):
 def main(argv=None):
     chosen = options(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))
-    said = {}
+    outcome = {}
     try:
         if chosen.action == "base":
             path, changed = base(chosen)
-            said["base"] = str(path.absolute())
+            outcome["base"] = str(path.absolute())
         else:
             changed = run(chosen)
     except LabError as error:
@@ -387,7 +387,7 @@ def main(argv=None):
         )
     except KeyboardInterrupt:
         sys.exit("interrupted")
-    print(json.dumps({"changed": changed, **said}))
+    print(json.dumps({"changed": changed, **outcome}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a lab needs of this machine: permissions, programs, and the base root filesystem of nodes.
+"""Needs of a lab from this machine: permissions, programs, and the base root filesystem of nodes.
 
 Uses only the standard library.
 """

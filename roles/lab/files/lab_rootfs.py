@@ -78,12 +78,12 @@ def source_state(source, checksum):
             if checksum:
                 raise LabError(f"lab_rootfs {source} is a folder. Leave lab_rootfs_sha256 out")
             return folder_state(path)
-        found = file_digest(path)
+        digest = file_digest(path)
     except OSError as error:
         raise LabError(f"cannot read lab_rootfs {source}: {error.strerror}") from error
-    if checksum and found != checksum:
-        raise LabError(f"lab_rootfs {source}: expected sha256 {checksum}, found {found}")
-    return found
+    if checksum and digest != checksum:
+        raise LabError(f"lab_rootfs {source}: expected sha256 {checksum}, found {digest}")
+    return digest
 
 
 def download(address, checksum, path):
@@ -93,9 +93,9 @@ def download(address, checksum, path):
             shutil.copyfileobj(answer, file)
     except (OSError, ValueError) as error:
         raise LabError(f"cannot download lab_rootfs {address}: {error}") from error
-    found = file_digest(path)
-    if found != checksum:
-        raise LabError(f"lab_rootfs {address}: expected sha256 {checksum}, found {found}")
+    digest = file_digest(path)
+    if digest != checksum:
+        raise LabError(f"lab_rootfs {address}: expected sha256 {checksum}, found {digest}")
 
 
 def make_rootfs(cache, source, checksum, suite, archive, *, dry_run=False):
@@ -155,22 +155,22 @@ def checked(root, job):
     try:
         release = os_release((root / "etc/os-release").read_text(errors="replace"))
     except OSError:
-        there = sorted(path.name for path in root.iterdir() if path.name not in KERNEL)
+        entries = sorted(path.name for path in root.iterdir() if path.name not in KERNEL)
         hint = ""
-        if {"manifest.json", "oci-layout"} & set(there):
+        if {"manifest.json", "oci-layout"} & set(entries):
             hint = ". It is an image of containers: export one of its containers (podman export)"
-        listed = ", ".join(there[:8]) or "nothing"
+        listed = ", ".join(entries[:8]) or "nothing"
         message = f"no root filesystem: it has no /etc/os-release, but {listed}{hint}"
         raise LabError(message) from None
     name = release.get("PRETTY_NAME") or release.get("ID", "?")
     problems = [f"/{path} is a link" for path in DIRECTORIES if (root / path).is_symlink()]
     try:
-        own = machine_of(root / "bin/sh")
+        machine = machine_of(root / "bin/sh")
     except OSError:
         problems.append("it has no /bin/sh")
     else:
-        if own != job["machine"]:
-            problems.append(f"it is for {own}, and this machine is {job['machine']}")
+        if machine != job["machine"]:
+            problems.append(f"it is for {machine}, and this machine is {job['machine']}")
     manager = next((m for m in ("apt-get", "dnf") if (root / "usr/bin" / m).exists()), "")
     codename = release.get("VERSION_CODENAME", "")
     if manager == "apt-get" and codename != job["suite"]:

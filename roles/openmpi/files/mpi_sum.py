@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 NAME = "libmpi.so.40"
-beside = Path(sys.argv[1]).parent.parent / "lib" / NAME
-mpi = ctypes.CDLL(str(beside) if beside.exists() else NAME, mode=ctypes.RTLD_GLOBAL)
+bundled = Path(sys.argv[1]).parent.parent / "lib" / NAME
+mpi = ctypes.CDLL(str(bundled) if bundled.exists() else NAME, mode=ctypes.RTLD_GLOBAL)
 
 
 def handle(name):
@@ -24,15 +24,15 @@ mpi.MPI_Init(None, None)
 rank, size, total = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
 mpi.MPI_Comm_rank(world, ctypes.byref(rank))
 mpi.MPI_Comm_size(world, ctypes.byref(size))
-mine = ctypes.c_int(rank.value + 1)
+addend = ctypes.c_int(rank.value + 1)
 mpi.MPI_Allreduce(
-    ctypes.byref(mine),
+    ctypes.byref(addend),
     ctypes.byref(total),
     1,
     handle("ompi_mpi_int"),
     handle("ompi_mpi_op_sum"),
     world,
 )
-said = (rank.value, size.value, socket.gethostname(), total.value)
-print("rank %d of %d on %s: sum %d" % said)  # noqa: UP031  Python 3.5 has no f-strings
+values = (rank.value, size.value, socket.gethostname(), total.value)
+print("rank %d of %d on %s: sum %d" % values)  # noqa: UP031  Python 3.5 has no f-strings
 mpi.MPI_Finalize()
