@@ -1,5 +1,5 @@
-"""What the harness adds to a run: from the end of one command to the start of the next. Beside it
-the floor, a bare mpirun over SSH and scp of its log.
+"""Time that the harness adds to a run: from the end of one command to the start of the next.
+Beside it the floor, a bare mpirun over SSH and scp of its log.
 
 python benchmarks/harness.py --nodes 4,64 --repeats 5
 """

@@ -85,7 +85,7 @@ class Lab:
 
 def spread(seconds: Sequence[float], digits: int = 2) -> str:
     """`1.25 s (1.20 to 1.31)`: the median and the range."""
-    middle, *ends = (f"{of(seconds):.{digits}f}" for of in (median, min, max))
+    middle, *ends = (f"{function(seconds):.{digits}f}" for function in (median, min, max))
     return f"{middle} s ({' to '.join(ends)})"
 
 

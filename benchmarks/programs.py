@@ -1,4 +1,4 @@
-"""What a builtin program costs beyond the plain training loop of its framework, on one core.
+"""The cost of a builtin program beyond the plain training loop of its framework, on one core.
 
     python benchmarks/programs.py [--pairs 10] [--only jax-llama] [--python pytorch=PATH]
 
@@ -88,9 +88,9 @@ def framework(program: str) -> str:
 def interpreter(name: str) -> Path | None:
     """One that has the framework; None if there is none. Those with a lock are installed first."""
     if name not in LOCKED:
-        found = Path("/usr/bin/python3")
-        tried = subprocess.run([found, "-c", "import torch"], check=False, capture_output=True)
-        return found if tried.returncode == 0 else None
+        python = Path("/usr/bin/python3")
+        tried = subprocess.run([python, "-c", "import torch"], check=False, capture_output=True)
+        return python if tried.returncode == 0 else None
     lock = PROJECT / "requirements" / f"{name}-cpu.txt"
     folder = CACHE / name
     python, installed = folder / "bin" / "python", folder / "installed.txt"
@@ -124,10 +124,10 @@ def arrivals(argv: list[str], text: str) -> list[Seconds]:
         ) as process,
     ):
         assert process.stdout
-        found = [now(process.pid) for line in process.stdout if text in line]
+        times = [now(process.pid) for line in process.stdout if text in line]
     if process.returncode:
         raise SystemExit(f"{' '.join(argv)}: exit status {process.returncode}; see {log}")
-    return found
+    return times
 
 
 def step_seconds(
@@ -155,7 +155,7 @@ def ratio(pairs: list[tuple[float, float]]) -> str:
     import numpy as np
     from scipy.stats import bootstrap  # not for the GPU kit, which takes only times
 
-    ratios = np.array([own / plain for plain, own in pairs])
+    ratios = np.array([builtin / plain for plain, builtin in pairs])
     interval = bootstrap(
         (ratios,), np.median, method="percentile", rng=np.random.default_rng(1)
     ).confidence_interval
@@ -169,13 +169,13 @@ def row(name: str, python: Path, pairs: int, warmup: int, steps: int) -> str:
     seconds = []
     for pair in range(pairs):
         order = (True, False) if pair % 2 else (False, True)
-        found = {plain: step_seconds(program, python, plain, warmup, steps) for plain in order}
-        seconds.append((found[True], found[False]))
-    wall = [(plain.wall, own.wall) for plain, own in seconds]
-    cpu = [(plain.cpu, own.cpu) for plain, own in seconds]
-    plain, own = (median(each) for each in zip(*wall, strict=True))
+        measured = {plain: step_seconds(program, python, plain, warmup, steps) for plain in order}
+        seconds.append((measured[True], measured[False]))
+    wall = [(plain.wall, ours.wall) for plain, ours in seconds]
+    cpu = [(plain.cpu, ours.cpu) for plain, ours in seconds]
+    plain, ours = (median(each) for each in zip(*wall, strict=True))
     return (
-        f"| `{name}` | {1000 * plain:.1f} ms | {1000 * own:.1f} ms | {ratio(wall)} | {ratio(cpu)}"
+        f"| `{name}` | {1000 * plain:.1f} ms | {1000 * ours:.1f} ms | {ratio(wall)} | {ratio(cpu)}"
         f" | {pairs} | {os.getloadavg()[0]:.0f} |"
     )
 
@@ -206,9 +206,9 @@ def main() -> None:
     for name in given.only or PROGRAMS:
         python = named.get(framework(name)) or interpreter(framework(name))
         if python is None:
-            own = framework(name)
-            told = f"none: /usr/bin/python3 has no {own}; --python {own}=PATH names one that has"
-            print(f"| `{name}` | {told} | | | | | |")
+            one = framework(name)
+            note = f"none: /usr/bin/python3 has no {one}; --python {one}=PATH names one that has"
+            print(f"| `{name}` | {note} | | | | | |")
             continue
         print(row(name, python, given.pairs, given.warmup, given.steps), flush=True)
 

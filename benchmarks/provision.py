@@ -1,4 +1,4 @@
-"""How long provisioning takes, beside a bare ping of the same nodes, and what each node adds.
+"""The time that provisioning takes, beside a bare ping of the same nodes, and what each node adds.
 
 All nodes and the controller share the cores of this machine, so CPU time says more than wall time.
 

@@ -1,4 +1,4 @@
-"""What each step costs with 1,000 and 10,000 nodes, computed from the measured costs in scale.yml.
+"""The cost of each step with 1,000 and 10,000 nodes, computed from the measured costs in scale.yml.
 
     python benchmarks/scale.py                  # the tables of docs/scale.md
     python benchmarks/scale.py --forks 200 --cores 32
@@ -79,7 +79,7 @@ def playbook(
 
 
 def levels(nodes: int) -> int:
-    """How many nodes an environment passes through to the last one, if each gives it to two."""
+    """Number of nodes that an environment passes to the last one, if each gives it to two."""
     return int(math.log2(nodes))
 
 

@@ -75,15 +75,15 @@ def skewed(cv: float) -> Draw:
 
 def correlated(random: Random, size: int, correlation: float) -> np.ndarray:
     """Values with mean 0 and standard deviation 1, each with a share of the one before."""
-    found = random.normal(0, math.sqrt(1 - correlation**2), size)
-    found[0] = random.normal()
+    values = random.normal(0, math.sqrt(1 - correlation**2), size)
+    values[0] = random.normal()
     for place in range(1, size):
-        found[place] += correlation * found[place - 1]
-    return found
+        values[place] += correlation * values[place - 1]
+    return values
 
 
-def share(of: Sequence[bool]) -> tuple[float, int]:
-    return float(np.mean(of)), len(of)
+def share(outcomes: Sequence[bool]) -> tuple[float, int]:
+    return float(np.mean(outcomes)), len(outcomes)
 
 
 # ---- a run and a case
@@ -103,8 +103,8 @@ def steady(random: Random, trials: int) -> Iterator[Row]:
     ):
         runs = [(1 + 0.03 * correlated(random, 120, correlation)) * factor for _ in range(trials)]
         flags = [
-            found is not None and (found.began_early or found.drifts)
-            for found in steadiness(range(1, 121), runs, 20, 120)
+            flag is not None and (flag.began_early or flag.drifts)
+            for flag in steadiness(range(1, 121), runs, 20, 120)
         ]
         yield label, [share(flags)]
 
@@ -232,7 +232,7 @@ def _excludes_0(interval) -> bool:
     return interval.low > 0 or interval.high < 0
 
 
-def found(random: Random, trials: int) -> Iterator[Row]:
+def detection(random: Random, trials: int) -> Iterator[Row]:
     """Cases that are slower, one of 12 each time, and are called slower."""
     for size, slower in ((5, 0.02), (5, 0.03), (5, 0.05), (10, 0.02), (10, 0.03)):
         shares = []
@@ -264,8 +264,8 @@ def campaigns(random: Random, trials: int) -> Iterator[Row]:
             for _ in range(trials):
                 spread = estimate([campaign() for _ in range(number)])
                 a, b = campaign(), campaign(factor)
-                found = widened(relative_difference(a, b), spread, {"n_a": 5, "n_b": 5})
-                called.append(case_verdict(compare_samples(a, b), found, spread))
+                difference = widened(relative_difference(a, b), spread, {"n_a": 5, "n_b": 5})
+                called.append(case_verdict(compare_samples(a, b), difference, spread))
         label = f"spread measured with {number} campaigns" if number else "spread unknown"
         false = share([verdict != NO_DIFFERENCE for verdict in verdicts[1]])
         slower = (share([v == SLOWER for v in verdicts[factor]]) for factor in (0.98, 0.95))
@@ -341,8 +341,8 @@ def accept(random: Random, trials: int) -> Iterator[Row]:
         rights = []
         for factor, right in ((1.0, PASSED), (0.93, FAILED)):
             families = max(LEAST_TRIALS, trials // 4 // units)
-            found = [_suite(random, draw, units, factor, by_reference) for _ in range(families)]
-            rights.append(share([verdict == right for each in found for verdict in each]))
+            outcomes = [_suite(random, draw, units, factor, by_reference) for _ in range(families)]
+            rights.append(share([verdict == right for each in outcomes for verdict in each]))
         yield name, [*wrong, *rights]
 
 
@@ -422,10 +422,10 @@ def bisect(random: Random, trials: int) -> Iterator[Row]:
         right, wrong, open_ = [], [], []
         for _ in range(max(LEAST_TRIALS, trials // 4)):
             first = int(random.integers(1, 32))
-            found = search(versions, _judges(random, normal(cv), first))
-            right.append(found.version == str(first))
-            wrong.append(found.version not in (None, str(first)))
-            open_.append(found.version is None)
+            result = search(versions, _judges(random, normal(cv), first))
+            right.append(result.version == str(first))
+            wrong.append(result.version not in (None, str(first)))
+            open_.append(result.version is None)
         yield f"32 versions, CV {100 * cv:g} %", [share(right), share(wrong), share(open_)]
 
 
@@ -472,11 +472,11 @@ def hunt(random: Random, trials: int) -> Iterator[Row]:
                     better = values[: (len(values) + 1) // 2]
                     (slow,) = (v for pair, v in measured[0].items() if "0" in pair)
                     by_rule.append(slow < FAIR * float(np.median(better)))
-        found = [share(["0" in names for names in named[factor]]) for factor in (0.97, 0.95)]
-        beside = share([bool(names - {"0"}) for names in named[0.97]])
+        hits = [share(["0" in names for names in named[factor]]) for factor in (0.97, 0.95)]
+        others = share([bool(names - {"0"}) for names in named[0.97]])
         false = share([bool(names) for names in named[1]])
         label = f"{nodes} nodes, {count} rounds" + (", 1 % interrupted" if broken else "")
-        yield label, [*found, beside, false, share(by_rule)]
+        yield label, [*hits, others, false, share(by_rule)]
 
 
 SIMULATIONS: dict[str, Callable[[Random, int], Iterator[Row]]] = {
@@ -487,7 +487,7 @@ SIMULATIONS: dict[str, Callable[[Random, int], Iterator[Row]]] = {
     "missed": missed,
     "verdicts": verdicts,
     "unequal": unequal,
-    "found": found,
+    "found": detection,
     "campaigns": campaigns,
     "adaptive": adaptive,
     "change-points": change_points,

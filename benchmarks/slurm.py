@@ -1,5 +1,5 @@
-"""What the harness adds to a run within a job of Slurm: the time from the end of one run to the end
-of the next, beside that of the same script, started by the job alone, in turn.
+"""Time that the harness adds to a run within a job of Slurm: from the end of one run to the end of
+the next, beside that of the same script, started by the job alone, in turn.
 
 python benchmarks/slurm.py --repeats 5 --turns 3
 """
@@ -65,8 +65,8 @@ def run(made: Lab, shared: Path, name: str, nodes: int, repeats: int) -> list[fl
 def bare(made: Lab, shared: Path, name: str, nodes: int, repeats: int) -> list[float]:
     directory = next((shared / name).glob("runs/*/r1")).relative_to(shared)
     names = " ".join(f"node{number}" for number in range(1, nodes + 1))
-    own = {"name": f"{name}-bare", "nodes": nodes, "names": names, "repeats": repeats}
-    (shared / "bare.sh").write_text(BARE.format(**own, directory=directory))
+    fields = {"name": f"{name}-bare", "nodes": nodes, "names": names, "repeats": repeats}
+    (shared / "bare.sh").write_text(BARE.format(**fields, directory=directory))
     ssh(made, f"{USER} sbatch --wait bare.sh")
     ended = [float(line) for line in (shared / f"{name}-bare.times").read_text().split()]
     return [after - before for before, after in pairwise(ended)]

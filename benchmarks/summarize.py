@@ -1,4 +1,4 @@
-"""How fast `summarize` reads logs, beside other programs that read the same logs, in one run.
+"""Speed of `summarize` at reading logs, beside other programs that read the same logs, in one run.
 
     python benchmarks/summarize.py [--megabytes 1000] [--kind sparse|dense] [--repeats 3]
     python benchmarks/summarize.py --logs 3000 --cases 5 [--tagged] [--extractor FILE] [--repeats 5]

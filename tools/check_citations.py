@@ -102,14 +102,14 @@ def main() -> int:
     given = [text.partition("=") for text in parser.parse_args().clones]
     clones = {repository: Path(path) for repository, _, path in given}
     numbers, held = load_published(), Counter[str]()
-    found = list(differences(numbers, clones, held))
+    sentences = list(differences(numbers, clones, held))
     cited = Counter(number.citation.repository or "no repository" for number in numbers)
-    for sentence in found:
+    for sentence in sentences:
         print(sentence)
     for repository, count in cited.items():
         print(f"{repository}: ", end="")
         print(f"{held[repository]} of {count}" if repository in clones else f"{count} not checked")
-    return 1 if found else 0
+    return 1 if sentences else 0
 
 
 if __name__ == "__main__":

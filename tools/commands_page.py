@@ -50,7 +50,7 @@ def render() -> str:
     group: Any = typer.main.get_command(app)
     commands = {name: one for name, one in group.commands.items() if not one.hidden}
     rows = {name: [*_rows(command)] for name, command in commands.items()}
-    count = Counter(row for own in rows.values() for row in own)
+    count = Counter(row for each in rows.values() for row in each)
     shared: dict[str, set[_Row]] = defaultdict(set)
     for row, number in count.items():
         if number >= _SHARED and row.title[0] == "-":
@@ -87,7 +87,7 @@ def _names(rows: Iterable[_Row]) -> str:
 
 
 def _rows(command: Any) -> Iterator[_Row]:
-    """What a command takes, and its meaning, the arguments first."""
+    """The arguments of a command with their meaning, then its options."""
     parameters = [p for p in command.params if p.name != "help" and not getattr(p, "hidden", False)]
     for parameter in sorted(parameters, key=lambda one: one.param_type_name != "argument"):
         title = parameter.metavar

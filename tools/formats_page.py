@@ -70,7 +70,7 @@ def _section(form: Format, about: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _settings(form: Format) -> list[str]:
-    """What the log states, by the names of the fields of a header and of parameters."""
+    """The statements of the log, by the names of the fields of a header and of parameters."""
     names = {"batch": "global_batch_size", "total": "total_steps", "last": "total_steps"}
     stated = {names[group] for group in form.entry.groupindex if group in names}
     for statement in form.statements:

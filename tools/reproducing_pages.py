@@ -81,13 +81,13 @@ def declared_differences(
 ) -> Iterator[tuple[Run, FoundDifference, DeclaredDifference | None]]:
     """Every difference between a run and what was published, with its declaration if it has one."""
     for run in runs:
-        for found in differences(reproduction, workload, run, NODES):
+        for difference in differences(reproduction, workload, run, NODES):
             fitting = (
                 declared
                 for declared in reproduction.differences
-                if is_declared(found, declared, workload, run, NODES)
+                if is_declared(difference, declared, workload, run, NODES)
             )
-            yield run, found, next(fitting, None)
+            yield run, difference, next(fitting, None)
 
 
 def _page(report: PublishedReport) -> str:
@@ -172,13 +172,13 @@ def _commands(reproduction: Reproduction, workload: Workload, runs: Sequence[Run
 
 def _flags(reproduction: Reproduction, workload: Workload, runs: Sequence[Run]) -> list[str]:
     rows: dict[tuple[str, str], str] = {}
-    for run, found, declared in declared_differences(reproduction, workload, runs):
+    for run, gap, declared in declared_differences(reproduction, workload, runs):
         if declared is None:
-            raise ValueError(f"{run.case} has an undeclared difference: {found}")
-        values = _cell(found.published, found.ours), _cell(found.ours, found.published)
+            raise ValueError(f"{run.case} has an undeclared difference: {gap}")
+        values = _cell(gap.published, gap.ours), _cell(gap.ours, gap.published)
         texts = (*values, _KINDS[declared.kind])
-        key = (found.item, declared.reason)
-        rows.setdefault(key, _row(f"`{found.item}`", *texts, declared.reason))
+        key = (gap.item, declared.reason)
+        rows.setdefault(key, _row(f"`{gap.item}`", *texts, declared.reason))
     equal = [
         f"`{item}{' ' if value else ''}{value}`"
         for run in runs[:1]
@@ -339,16 +339,16 @@ def differences(
     reproduction: Reproduction, workload: Workload, run: Run, nodes: Sequence[Node]
 ) -> list[FoundDifference]:
     """The differences between the run and what the report's script ran for the case."""
-    found: dict[FoundDifference, None] = {}
+    unequal: dict[FoundDifference, None] = {}
     for command in run.commands:
         values = _values(workload, run, command, nodes)
         theirs = _filled(published_command(reproduction, run), run, values)
-        own = command.bare
-        published, ours = flags_of(theirs.argv, theirs.env), flags_of(own.argv, own.env)
+        bare = command.bare
+        published, ours = flags_of(theirs.argv, theirs.env), flags_of(bare.argv, bare.env)
         for key in (*published, *(key for key in ours if key not in published)):
             if published.get(key) != ours.get(key):
-                found[FoundDifference(*key, published.get(key), ours.get(key))] = None
-    return list(found)
+                unequal[FoundDifference(*key, published.get(key), ours.get(key))] = None
+    return list(unequal)
 
 
 def published_command(reproduction: Reproduction, run: Run) -> PublishedCommand:
@@ -366,7 +366,7 @@ def on_first_node(
 
 
 def is_declared(
-    found: FoundDifference,
+    difference: FoundDifference,
     declared: DeclaredDifference,
     workload: Workload,
     run: Run,
@@ -374,7 +374,7 @@ def is_declared(
 ) -> bool:
     """True if a declared difference, with the values of the run, is the one that was found."""
     return any(
-        found == FoundDifference(declared.part, declared.item, published, ours)
+        difference == FoundDifference(declared.part, declared.item, published, ours)
         for command in run.commands
         for values in [_values(workload, run, command, nodes)]
         for published, ours in [(_text(declared.published, values), _text(declared.ours, values))]

@@ -28,8 +28,8 @@ def cell(text: Any) -> str:
 
 
 def kind(option: dict[str, Any]) -> str:
-    of = f" of {option['elements']}" if "elements" in option else ""
-    return f"{option.get('type', 'str')}{of}"
+    elements = f" of {option['elements']}" if "elements" in option else ""
+    return f"{option.get('type', 'str')}{elements}"
 
 
 def default(name: str, option: dict[str, Any], defaults: dict[str, Any]) -> str:

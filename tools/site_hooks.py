@@ -1,4 +1,4 @@
-"""What MkDocs adds to the pages of docs/: pages made from other files of the project.
+"""The pages of the site beyond docs/, made from other files of the project.
 
 Links are written as they work in the repository. Here they lead to the page that the target has on
 the site; a target without a page becomes plain code.

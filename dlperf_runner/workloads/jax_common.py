@@ -76,11 +76,11 @@ def join(jax: Any, devices: int, on_cpu: bool) -> Any:
             cluster_detection_method="deactivate",
         )
     try:
-        found = jax.local_device_count()
+        count = jax.local_device_count()
     except (RuntimeError, AssertionError) as error:  # without the plugin for GPUs, the latter
         sys.exit(f"JAX finds no GPU on this node; --no-cuda trains on the CPU. {error}".strip())
-    if found != devices:
-        sys.exit(f"{devices} devices expected on this node, found {found}")
+    if count != devices:
+        sys.exit(f"{devices} devices expected on this node, found {count}")
     return jax.make_mesh((jax.device_count(),), (DATA,))
 
 
@@ -131,8 +131,8 @@ def alone(
         lambda: together.sync_global_devices("before the steps without communication"),
         clock=clock,
     )
-    own = [seconds] * jax.local_device_count()
-    every = together.process_allgather(jax.numpy.array(own)).reshape(-1).tolist()
+    local = [seconds] * jax.local_device_count()
+    every = together.process_allgather(jax.numpy.array(local)).reshape(-1).tolist()
     return said_alone(every)
 
 

@@ -48,7 +48,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 def state(log: Callable[[str], None], arguments: argparse.Namespace, world_size: int) -> None:
     """Say what runs, in MaxText's words, so that the log can confirm the plan."""
-    told = {
+    settings = {
         "attention": arguments.attention,
         "dtype": arguments.dtype,
         "max_target_length": arguments.sequence_length,
@@ -58,7 +58,7 @@ def state(log: Callable[[str], None], arguments: argparse.Namespace, world_size:
         "remat_policy": arguments.recompute,
         "steps": arguments.steps,
     }
-    for name, value in told.items():
+    for name, value in settings.items():
         log(f"Config param {name}: {value}")
     log(f"Num_devices: {world_size}, shape ({world_size},)")
 

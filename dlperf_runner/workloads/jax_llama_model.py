@@ -48,14 +48,14 @@ def shapes(size: Size) -> dict[str, Any]:
         "up": (size.dim, size.hidden),
         "down": (size.hidden, size.dim),
     }
-    found: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "embedding": (size.vocabulary, size.dim),
         "blocks": {name: (size.layers, *shape) for name, shape in block.items()},
         "norm": (size.dim,),
     }
     if not size.tied:
-        found["output"] = (size.dim, size.vocabulary)
-    return found
+        parameters["output"] = (size.dim, size.vocabulary)
+    return parameters
 
 
 def initial(size: Size, key: Any) -> dict[str, Any]:
@@ -67,8 +67,8 @@ def initial(size: Size, key: Any) -> dict[str, Any]:
             return jnp.ones(shape)
         added = name in ("attention_output", "down")
         deviation = 0.02 / (2 * size.layers) ** 0.5 if added else 0.02
-        own = jax.random.fold_in(key, sum(name.encode()))
-        return deviation * jax.random.normal(own, shape)
+        subkey = jax.random.fold_in(key, sum(name.encode()))
+        return deviation * jax.random.normal(subkey, shape)
 
     return jax.tree.map_with_path(values, shapes(size), is_leaf=lambda x: isinstance(x, tuple))
 
@@ -110,10 +110,10 @@ def logits(
             parameter = together.gather(parameter, axis)
         return checkpoint_name(parameter, GATHERED)
 
-    def block(hidden: Any, own: Any) -> tuple[Any, None]:
+    def block(hidden: Any, layer: Any) -> tuple[Any, None]:
         weights = {
             name: value if name.endswith("norm") else whole(value, axes["blocks"][name])
-            for name, value in own.items()
+            for name, value in layer.items()
         }
         heads = (*hidden.shape[:2], -1, size.head_dim)
         entering = normalised(hidden, weights["attention_norm"])
@@ -149,9 +149,9 @@ def sharded_axes(size: Size, devices: int, parallel: str) -> Any:
             return -1
         return max(fitting, key=lambda number: shape[number])
 
-    known = shapes(size)
-    blocks = {name: axis(shape[1:]) for name, shape in known.pop("blocks").items()}
-    return {"blocks": blocks, **{name: axis(shape) for name, shape in known.items()}}
+    by_name = shapes(size)
+    blocks = {name: axis(shape[1:]) for name, shape in by_name.pop("blocks").items()}
+    return {"blocks": blocks, **{name: axis(shape) for name, shape in by_name.items()}}
 
 
 def specs_of(axes: Any) -> Any:
@@ -174,15 +174,15 @@ def batch(key: Any, batch_size: int, length: int) -> Any:
 
 def summed(gradient: Any, axes: Any, together: Collectives) -> Any:
     """The gradient over all devices. Gathering a sharded parameter has summed its own already."""
-    return jax.tree.map(lambda own, axis: own if axis >= 0 else together.sum(own), gradient, axes)
+    return jax.tree.map(lambda one, axis: one if axis >= 0 else together.sum(one), gradient, axes)
 
 
 def clipped(gradient: Any, axes: Any, together: Collectives) -> Any:
     parts = {True: jnp.zeros(()), False: jnp.zeros(())}  # of what is sharded, and of what is not
-    for own, axis in zip(jax.tree.leaves(gradient), jax.tree.leaves(axes), strict=True):
-        parts[axis >= 0] += jnp.sum(own * own)
+    for value, axis in zip(jax.tree.leaves(gradient), jax.tree.leaves(axes), strict=True):
+        parts[axis >= 0] += jnp.sum(value * value)
     norm = jnp.sqrt(together.sum(parts[True]) + parts[False])
-    return jax.tree.map(lambda own: own * jnp.minimum(1.0, LARGEST_NORM / norm), gradient)
+    return jax.tree.map(lambda value: value * jnp.minimum(1.0, LARGEST_NORM / norm), gradient)
 
 
 def adamw(parameters: Any, moments: Any, gradient: Any, number: Any, lr: float) -> Any:
@@ -215,8 +215,8 @@ def training(
 
     def loss_of(parameters: Any, tokens: Any, together: Collectives) -> Any:
         """This device's part of the mean over all devices."""
-        found = logits(size, parameters, axes, tokens[:, :-1], arguments, together)
-        odds = jax.nn.log_softmax(found.astype(jnp.float32))
+        scores = logits(size, parameters, axes, tokens[:, :-1], arguments, together)
+        odds = jax.nn.log_softmax(scores.astype(jnp.float32))
         picked = jnp.take_along_axis(odds, tokens[:, 1:, None], axis=-1)
         return -picked.mean() / mesh.size
 

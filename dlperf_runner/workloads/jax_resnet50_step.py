@@ -65,24 +65,24 @@ def forward(parameters: Any, statistics: Any, images: Any) -> tuple[Any, Any]:
 
     def convolved(name: str, entering: Any, stride: int = 1) -> Any:
         """Convolution and batch normalisation. v1.5: the stride is in the 3x3 convolution."""
-        own = parameters[name]
-        pad = own["kernel"].shape[0] // 2
-        found = jax.lax.conv_general_dilated(
+        weights = parameters[name]
+        pad = weights["kernel"].shape[0] // 2
+        output = jax.lax.conv_general_dilated(
             entering,
-            own["kernel"].astype(entering.dtype),
+            weights["kernel"].astype(entering.dtype),
             (stride, stride),
             [(pad, pad)] * 2,
             dimension_numbers=NHWC,
         )
-        exact = found.astype(jnp.float32)
+        exact = output.astype(jnp.float32)
         mean, square = exact.mean((0, 1, 2)), (exact * exact).mean((0, 1, 2))  # in one pass
         variance = jnp.maximum(square - mean * mean, 0)
         following[name] = {
             key: KEPT * statistics[name][key] + (1 - KEPT) * jax.lax.stop_gradient(new)
             for key, new in (("mean", mean), ("variance", variance))
         }
-        scale = own["scale"] * jax.lax.rsqrt(variance + EPSILON)
-        return ((exact - mean) * scale + own["bias"]).astype(entering.dtype)
+        scale = weights["scale"] * jax.lax.rsqrt(variance + EPSILON)
+        return ((exact - mean) * scale + weights["bias"]).astype(entering.dtype)
 
     hidden = jax.nn.relu(convolved("stem", images, 2))
     padding = ((0, 0), (1, 1), (1, 1), (0, 0))
@@ -119,7 +119,7 @@ def training(
         shape = (arguments.batch_size, arguments.image_size, arguments.image_size, 3)
         labels = jax.random.randint(key, shape[:1], 0, arguments.classes)
         images = jax.random.normal(key, shape).astype(dtype)
-        return (parameters, velocity, jax.tree.map(lambda own: own[None], statistics)), (
+        return (parameters, velocity, jax.tree.map(lambda each: each[None], statistics)), (
             images,
             labels,
         )
@@ -129,15 +129,15 @@ def training(
         images, labels = batch
 
         def loss_of(parameters: Any) -> Any:
-            own = jax.tree.map(lambda each: each[0], statistics)
-            logits, following = forward(parameters, own, images)
+            local = jax.tree.map(lambda each: each[0], statistics)
+            logits, following = forward(parameters, local, images)
             odds = jax.nn.log_softmax(logits.astype(jnp.float32))
             loss = -jnp.take_along_axis(odds, labels[:, None], axis=-1).mean()
             return loss, jax.tree.map(lambda each: each[None], following)
 
         (loss, statistics), gradient = jax.value_and_grad(loss_of, has_aux=True)(parameters)
         gradient = jax.tree.map(
-            lambda own, value: together.mean(own) + arguments.wd * value, gradient, parameters
+            lambda slope, value: together.mean(slope) + arguments.wd * value, gradient, parameters
         )
         velocity = jax.tree.map(lambda old, new: arguments.momentum * old + new, velocity, gradient)
         # Nesterov's momentum
@@ -154,8 +154,8 @@ def training(
         return jax.shard_map(function, mesh=mesh, in_specs=takes, out_specs=gives, check_vma=False)
 
     def compiled(alone: bool) -> Callable[..., tuple[Any, Any]]:
-        own = partial(step, together=Collectives(jax, mesh.size, alone))
-        whole = jax.jit(per_device(own, (state, batch), (state, everywhere)), donate_argnums=0)
+        bound = partial(step, together=Collectives(jax, mesh.size, alone))
+        whole = jax.jit(per_device(bound, (state, batch), (state, everywhere)), donate_argnums=0)
         return whole.lower(first, data).compile()
 
     first, data = jax.jit(per_device(begin, (), (state, batch)))()

@@ -104,7 +104,7 @@ class Message:
         self.count = whole if operation == "all_reduce" else part
         self.whole = whole if operation == "all_reduce" else part * self.ranks
         self.size = self.whole * WORD
-        self.own = slice(self.rank * part, (self.rank + 1) * part)
+        self.share = slice(self.rank * part, (self.rank + 1) * part)
         self.pattern = np.arange(self.whole, dtype=np.float32) % MOST
         self.buffer = np.zeros(self.whole, dtype=np.float32)
 
@@ -125,22 +125,22 @@ class Message:
         self._fill(in_place)
         self._run(in_place)
         if self.operation == "all_gather":
-            found, expected = self.buffer, self.pattern
+            result, expected = self.buffer, self.pattern
         else:
             # rank 0 gives the pattern, rank 1 the pattern plus 1, and so on
-            found, expected = self.buffer, self.pattern * self.ranks + sum(range(self.ranks))
+            result, expected = self.buffer, self.pattern * self.ranks + sum(range(self.ranks))
         if self.operation == "reduce_scatter":
-            expected = expected[self.own]
-            found = self.buffer[: self.count]
-        return int(self.world.allreduce(int(np.count_nonzero(found != expected))))
+            expected = expected[self.share]
+            result = self.buffer[: self.count]
+        return int(self.world.allreduce(int(np.count_nonzero(result != expected))))
 
     def _fill(self, in_place: bool) -> None:
         """Data to send, and nothing where the results will be."""
         self.buffer[:] = 0
         if self.operation == "all_gather":
-            self.sent = self.pattern[self.own].copy()
+            self.sent = self.pattern[self.share].copy()
             if in_place:
-                self.buffer[self.own] = self.sent
+                self.buffer[self.share] = self.sent
             return
         self.sent = self.pattern + self.rank
         if in_place:

@@ -63,11 +63,11 @@ def is_own(address: str) -> bool:
 def launcher_argv(
     arguments: argparse.Namespace,
     options: list[str],
-    own: Callable[[str], bool] = is_own,
+    is_here: Callable[[str], bool] = is_own,
 ) -> list[str]:
     """The command that starts this program's processes on this node."""
     addresses = arguments.node_ips
-    rank = next((n for n, address in enumerate(addresses) if own(address)), None)
+    rank = next((n for n, address in enumerate(addresses) if is_here(address)), None)
     if rank is None:
         raise ValueError(f"none of the addresses {', '.join(addresses)} is this node's")
     return [
@@ -196,10 +196,10 @@ def make_step(arguments: argparse.Namespace):
     )
     criterion = flow.nn.CrossEntropyLoss()
 
-    own = np.random.RandomState(arguments.seed + 1 + rank)
+    generator = np.random.RandomState(arguments.seed + 1 + rank)
     shape = (arguments.batch_size, 3, arguments.image_size, arguments.image_size)
-    images = flow.tensor(own.normal(size=shape).astype("float32"), device=device)
-    targets = own.randint(0, arguments.classes, arguments.batch_size)
+    images = flow.tensor(generator.normal(size=shape).astype("float32"), device=device)
+    targets = generator.randint(0, arguments.classes, arguments.batch_size)
     labels = flow.tensor(targets, dtype=flow.int64, device=device)
     images, labels = (
         part.to_global(placement=everywhere, sbp=flow.sbp.split(0)) for part in (images, labels)

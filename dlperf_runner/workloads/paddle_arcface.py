@@ -154,8 +154,8 @@ def with_margin(paddle, cosine, label):
     """s * cos(t), and s * cos(t + m) for the label, which is returned as one-hot too; a label of
     another share of the classes has no effect."""
     functional, classes = paddle.nn.functional, cosine.shape[1]
-    known = paddle.cast((label >= 0) & (label < classes), "float32").unsqueeze(1)
-    chosen = functional.one_hot(paddle.clip(label, 0, classes - 1), classes) * known
+    is_local = paddle.cast((label >= 0) & (label < classes), "float32").unsqueeze(1)
+    chosen = functional.one_hot(paddle.clip(label, 0, classes - 1), classes) * is_local
     target = (cosine * chosen).sum(axis=1, keepdim=True)
     # cos(t + m) without arccos, whose slope is infinite where a sample is learnt by heart
     inner = paddle.clip(target, -1 + 1e-6, 1 - 1e-6)
@@ -175,9 +175,9 @@ class ProcessTraining:
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
         self.by_model = arguments.parallel == "model" and self.world_size > 1
         shares = self.world_size if self.by_model else 1
-        self.first, own = share_of(arguments.classes, shares, self.by_model * self.rank)
+        self.first, count = share_of(arguments.classes, shares, self.by_model * self.rank)
         paddle.seed(arguments.seed)
-        network, self.cosines = make_blocks(paddle, arguments, own)
+        network, self.cosines = make_blocks(paddle, arguments, count)
         weight = self.cosines.weight
         if self.by_model:  # each process its own weights of the classifier, unlike the network's
             paddle.seed(arguments.seed + 1 + self.rank)

@@ -83,14 +83,14 @@ class Exchange:
     def __init__(self, place: PyTorchProcess) -> None:
         self.place, self.alone = place, False
 
-    def gather(self, own: Any) -> Any:
+    def gather(self, rows: Any) -> Any:
         """The rows of all processes."""
         if self.place.world_size == 1:
-            return own
-        parts = [own] * self.place.world_size
+            return rows
+        parts = [rows] * self.place.world_size
         if not self.alone:
-            parts = [torch.empty_like(own) for _ in parts]
-            distributed.all_gather(parts, own.contiguous())
+            parts = [torch.empty_like(rows) for _ in parts]
+            distributed.all_gather(parts, rows.contiguous())
         return torch.cat(parts)
 
     def reduce(self, values: Any, operation: Any = distributed.ReduceOp.SUM) -> Any:
@@ -103,9 +103,9 @@ class Gathered(torch.autograd.Function):
     """The rows of all processes from those of each."""
 
     @staticmethod
-    def forward(context: Any, own: Any, together: Exchange) -> Any:
+    def forward(context: Any, rows: Any, together: Exchange) -> Any:
         context.together = together
-        return together.gather(own)
+        return together.gather(rows)
 
     @staticmethod
     def backward(context: Any, gradient: Any) -> tuple[Any, None]:
@@ -188,7 +188,7 @@ class PartialFC(nn.Module):
     def with_margin(self, cosines: Any, labels: Any) -> Any:
         """The cosines, that of a sample's own class for an angle that is larger by the margin."""
         rows = (labels != ABSENT).nonzero(as_tuple=True)[0]
-        own = cosines[rows, labels[rows]]
-        sine = (1 - own * own).sqrt()
-        wider = own * math.cos(self.margin) - sine * math.sin(self.margin)
+        chosen = cosines[rows, labels[rows]]
+        sine = (1 - chosen * chosen).sqrt()
+        wider = chosen * math.cos(self.margin) - sine * math.sin(self.margin)
         return cosines.index_put((rows, labels[rows]), wider)

@@ -66,13 +66,13 @@ def interface_towards(address: str) -> str:
             probe.connect((address, 9))  # sends nothing
         except OSError:
             return ""
-        own = socket.inet_aton(probe.getsockname()[0])
+        packed = socket.inet_aton(probe.getsockname()[0])
         for _, name in socket.if_nameindex():
             try:
                 answer = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:  # it has no IPv4 address
                 continue
-            if answer[20:24] == own:
+            if answer[20:24] == packed:
                 return name
     return ""
 

@@ -63,11 +63,11 @@ def join(tf: Any, arguments: argparse.Namespace) -> tuple[Any, int, int]:
     addresses, rank, local = workers(os.environ)
     gpus = tf.config.list_physical_devices("GPU")
     if not arguments.no_cuda and local >= len(gpus):
-        told = f"process {local} of this node has no GPU, TensorFlow finds {len(gpus)}"
-        sys.exit(f"{told}; --no-cuda trains on the CPU")
-    own = [] if arguments.no_cuda else [gpus[local]]
-    tf.config.set_visible_devices(own, "GPU")
-    for gpu in own:
+        problem = f"process {local} of this node has no GPU, TensorFlow finds {len(gpus)}"
+        sys.exit(f"{problem}; --no-cuda trains on the CPU")
+    devices = [] if arguments.no_cuda else [gpus[local]]
+    tf.config.set_visible_devices(devices, "GPU")
+    for gpu in devices:
         tf.config.experimental.set_memory_growth(gpu, True)
     tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
     tf.config.experimental.enable_tensor_float_32_execution(arguments.precision != "fp32")
@@ -160,17 +160,17 @@ def compiled_steps(tf: Any, arguments: argparse.Namespace, strategy: Any, rank: 
 def gatherer(tf: Any, strategy: Any, rank: int, world_size: int) -> Callable[[float], list[float]]:
     """A function that takes this process's number and returns those of all, when all call it."""
 
-    def of_process(own: Any) -> Any:
+    def of_process(value: Any) -> Any:
         everywhere = tf.distribute.get_replica_context()
-        return everywhere.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(own))
+        return everywhere.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(value))
 
     @tf.function(autograph=False)
-    def added(own: Any) -> Any:
-        return strategy.run(of_process, args=(own,))
+    def added(value: Any) -> Any:
+        return strategy.run(of_process, args=(value,))
 
     def gather(value: float) -> list[float]:
-        own = [value * (rank == each) for each in range(world_size)]
-        return [float(each) for each in added(tf.constant(own, tf.float64)).numpy()]
+        values = [value * (rank == each) for each in range(world_size)]
+        return [float(each) for each in added(tf.constant(values, tf.float64)).numpy()]
 
     return gather
 

@@ -74,9 +74,9 @@ def network(tf, np, classes: int, seed: int, compute_type):
 
 def make_batch(tf, np, size: int, pixels: int, classes: int, seed: int):
     """Noise of so many images, and their labels."""
-    own = np.random.RandomState(seed)
-    images = tf.constant(own.normal(size=(size, pixels, pixels, 3)), tf.float32)
-    return images, tf.constant(own.randint(0, classes, size), tf.int32)
+    generator = np.random.RandomState(seed)
+    images = tf.constant(generator.normal(size=(size, pixels, pixels, 3)), tf.float32)
+    return images, tf.constant(generator.randint(0, classes, size), tf.int32)
 
 
 def loss_of(tf, logits, labels):

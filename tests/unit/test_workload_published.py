@@ -210,7 +210,7 @@ def test_the_recordio_file_is_named_as_one(capsys: pytest.CaptureFixture[str]) -
 
 def test_each_node_finds_its_rank_among_the_addresses() -> None:
     options = ["--nodes", "2", "--devices", "8", "--node_ips=10.11.0.2,10.11.0.3"]
-    found = oneflow.launcher_argv(parsed(oneflow, *options), options, own="10.11.0.3".__eq__)
+    found = oneflow.launcher_argv(parsed(oneflow, *options), options, is_here="10.11.0.3".__eq__)
     assert found == [
         *(sys.executable, "-m", "oneflow.distributed.launch"),
         *("--nnodes", "2", "--node_rank", "1", "--nproc_per_node", "8"),
@@ -222,7 +222,7 @@ def test_each_node_finds_its_rank_among_the_addresses() -> None:
 def test_a_node_without_any_of_the_addresses_is_told() -> None:
     options = ["--node_ips=10.11.0.2"]
     with pytest.raises(ValueError, match=r"none of the addresses 10\.11\.0\.2 is this node's"):
-        oneflow.launcher_argv(parsed(oneflow, *options), options, own=lambda _: False)
+        oneflow.launcher_argv(parsed(oneflow, *options), options, is_here=lambda _: False)
 
 
 def test_this_machine_has_its_loopback_and_no_documentation_address() -> None:
