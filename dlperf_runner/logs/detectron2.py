@@ -19,7 +19,6 @@ detectron2/utils/events.py (CommonMetricPrinter), engine/hooks.py (IterationTime
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -27,7 +26,7 @@ from typing import NamedTuple
 
 from . import text
 from .reader import blocks
-from .records import Columns, Format, Header, LineError, StepTable, stated
+from .records import Columns, Expression, Format, Header, LineError, StepTable, stated
 from .statements import headers
 from .steps import first_rank
 
@@ -57,7 +56,7 @@ def as_table(pieces: Iterable[bytes]) -> StepTable:
         of_rank = block.of_rank(rank)
         table.headers.extend(headers(_LINES, block, of_rank))
         for match in _SCAN.finditer(of_rank.data):
-            at = of_rank.line(match.end())
+            at = of_rank.line(match.start())
             if match["start"]:
                 start = int(match["start"])
             elif match["batch"]:
@@ -118,7 +117,7 @@ _LINES = Format(
     name="detectron2",
     sample="eta: 8:08:27  iter: 639  total_loss: 1.194  ...  time: 0.3326  data_time: 0.0328 ...",
     marker=b" iter: ",
-    entry=re.compile(_ENTRY),
+    entry=Expression(_ENTRY),
     rate=rb"\d+\.\d{4}",
     statements=(
         stated("World size: ", r"Rank of current process: \d+\. World size: (?P<world_size>\d+)"),
@@ -128,7 +127,7 @@ _LINES = Format(
     rates_are_per="step",
     framework="pytorch",
 )
-_SCAN = re.compile(
+_SCAN = Expression(
     rb"Starting training from iteration (?P<start>\d{1,12}+)"
     rb"|(?m:^) {1,8}IMS_PER_BATCH: (?P<batch>\d{1,9}+)(?!\S|\r?\n\d)|" + _ENTRY
 )

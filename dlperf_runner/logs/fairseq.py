@@ -20,10 +20,8 @@ fairseq/logging/{meters,progress_bar}.py.
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format, stated
+from .records import Expression, Format, stated
 
 _IS = rb'(?:=|": ")'
 _NEXT = rb'"?, "?'
@@ -32,7 +30,7 @@ FORMAT = Format(
     name="fairseq",
     sample="... | INFO | train_inner | epoch 001:   2800 / 160368 loss=9.255, ..., wps=5733.1, ...",
     marker=b"train_inner",
-    entry=re.compile(
+    entry=Expression(
         rb"(?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?)(?: \| INFO \| |\]\[))?"
         rb"train_inner(?: \| |\]\[INFO\] - )"
         rb'(?:epoch \d{1,9}+: {1,16}+\d{1,12}+ / \d{1,12}+ |\{"epoch": \d{1,9}+, "update": %(w)s ")'

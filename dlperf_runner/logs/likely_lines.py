@@ -1,7 +1,7 @@
 """The line with which a program that no format reads most likely prints its rates, for messages:
 
     [trainer] upd 10 | obj 6.800 | 810.1 img/s
-    upd +(?P<step>\\d+).*? +\\| +(?P<rate>[\\d.,]+) +img/s
+    upd +(?P<step>\\d+).*?\\| +(?P<rate>[\\d.,]+) +img/s
 
 It is a guess, so no number is taken from it: the user decides whether the expression is right.
 """
@@ -26,12 +26,14 @@ _FRACTION = re.compile(r"\d\.\d")
 _STEP_WORD = re.compile(
     r"(?:steps?|iters?|iterations?|it|batch|upd|updates?|global_step)\W{0,4}$", re.IGNORECASE
 )
-_WHAT = r"(?:samples?|images?|imgs?|im|tok|tokens?|seqs?|sequences?|examples?|its?|iters?|steps?)"
+_WHAT = r"(?:samples?|im(?:age|g)?s?|tok|tokens?|seqs?|sequences?|examples?|its?|iters?|ba|steps?)"
+_BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
 _RATE_UNIT = re.compile(rf"\s{{0,2}}{_WHAT}(?:/| per )s(?:ec(?:ond)?)?\b", re.IGNORECASE)
 _RATE_WORD = re.compile(
     rf"(?:ips|fps|tgs|tps|wps|speed|throughput|{_WHAT}(?:/|_?per_?)s(?:ec(?:ond)?)?)\W{{0,4}}$",
     re.IGNORECASE,
 )
+_PLAIN_RATE_UNIT = re.compile(r"/s(?:ec)?\b")
 _TIME_UNIT = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)\b")
 _TIME_OF_STEP = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch)\b")
 # Not the time of a part of a step.
@@ -61,7 +63,7 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
     """The most likely line of a log, of those that repeat; None if no line with numbers does."""
     kinds: dict[str, _Kind] = {}
     for line in islice(_lines(pieces), _MOST_LINES):
-        shape = re.sub(r"\s+", " ", _NUMBER.sub("#", line))
+        shape = re.sub(rf"[\s{_BAR}]+", " ", _NUMBER.sub("#", line)).replace("[ ", "[")
         if shape.count("#") < 2 or (shape not in kinds and len(kinds) == _MOST_KINDS):
             continue
         kind = kinds.setdefault(shape, _Kind())
@@ -123,6 +125,7 @@ def _rate(
     of times since the start."""
     for group, unit, word in (
         ("rate", _RATE_UNIT, _RATE_WORD),
+        ("rate", _PLAIN_RATE_UNIT, _RATE_WORD),
         (DURATION, _TIME_UNIT, _TIME_WORD),
     ):
         named = [n for n, m in enumerate(numbers) if word.search(line[: m.start()])]
@@ -165,22 +168,26 @@ def _joined(
     """The expression with these groups, each behind the word before it, or behind so much of the
     line."""
     regex, last = "", -1
+    end = re.compile(rf"[^\s{_BAR}]{{0,8}}\s{{0,8}}$")  # where no word is
     for place, group in sorted(groups.items()):
         text = line[numbers[place - 1].end() if place else 0 : numbers[place].start()]
-        word = re.search(r"\S{0,24}[^\W\d]\S{0,24}\W{0,8}$", text)
-        before = text[-longest:] if longest else word[0] if word else text[-8:]
+        word = re.search(r"\S{0,24}[^\W\d]\S{0,24}\W{0,8}$", text) or end.search(text)
+        before = text[-longest:] if longest or word is None else word[0]
         gap = ".*?" if regex and (place > last + 1 or before != text) else ""
         digits = r"\d+" if group == "step" else r"[\d.,]+"
         regex += f"{gap}{_literal(before)}(?P<{group}>{digits})"
         last = place
-    unit = _RATE_UNIT.match(line, numbers[last].end())
+    at = numbers[last].end()
+    unit = _RATE_UNIT.match(line, at) or _PLAIN_RATE_UNIT.match(line, at)
     return regex + (_literal(unit[0]) if unit else "")
 
 
 def _literal(text: str) -> str:
     """A text as an expression, in which any blanks are equal."""
-    words = re.split(r"(\s+)", text)
-    return "".join(
+    aligned = text.rstrip() if text.rstrip().endswith("[") else ""  # a number in [   10/200]
+    words = re.split(r"(\s+)", aligned or text)
+    pattern = "".join(
         (" +" if set(word) == {" "} else r"\s+") if word.isspace() else re.escape(word)
         for word in words
     )
+    return pattern + " *" if aligned else pattern

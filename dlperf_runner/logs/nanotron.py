@@ -18,10 +18,8 @@ src/nanotron/logging/base.py (human_format).
 
 from __future__ import annotations
 
-import re
-
 from . import text
-from .records import Format, stated
+from .records import Expression, Format, stated
 
 _FIELDS = rb"(?:[^|\r\n]{0,120}+\|){0,25}?"
 _SETTINGS = "mbs: "
@@ -30,7 +28,7 @@ FORMAT = Format(
     name="nanotron",
     sample="iteration: 991 / 1000 | consumed_tokens: 634K | ... | tokens_per_sec: 14.2K | ...",
     marker=b" | tokens_per_sec: ",
-    entry=re.compile(
+    entry=Expression(
         rb"iteration: (?P<step>\d{1,12}+) / (?P<total>\d{1,12}+) \|"
         rb"(?=(?:(?>%(f)s elapsed_time_per_iteration_ms: )"
         rb"(?>%(f)s global_batch_size: )(?P<batch>\d{1,3}+) \|)?)"

@@ -60,6 +60,12 @@ _LINES = {
         hint="set TQDM_BAR_FORMAT in utils/__init__.py to '{l_bar}{bar:10}{r_bar}', or train the"
         " model with Ultralytics: yolo train model=yolov5s.pt",
     ),
+    rb"Train throughput/samples_per_sec: [\d.]{1,32}": Refusal(
+        "Composer printed samples/s, but no tokens/s",
+        expected="lines with Train throughput/tokens_per_sec",
+        hint="describe the lines:\n  --regex 'Train time/batch: (?P<step>\\d+)|"
+        "Train throughput/samples_per_sec: (?P<rate>[\\d.]+)' --unit samples --rates-are-per world",
+    ),
 }
 _PATTERNS = {re.compile(pattern): refusal for pattern, refusal in _LINES.items()}
 _MARKERS = (
@@ -68,6 +74,7 @@ _MARKERS = (
     b"train_samples_per_second",
     b"Step Time : ",
     b"100%|",
+    b"Train throughput/",
 )
 
 

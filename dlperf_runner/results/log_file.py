@@ -19,6 +19,7 @@ from ..core.errors import UserError, as_user_error
 from ..core.files import open_gzip, open_read, read_start
 from ..core.lists import counted
 from ..logs.likely_lines import likely_line
+from ..logs.pattern import DURATION
 from ..logs.unrated_lines import unrated_line
 
 PIECE = 2**20
@@ -27,6 +28,10 @@ HINT_OF_FORMATS = (
     "known formats: `dlperf list formats`; "
     "`dlperf summarize --regex` or `dlperf init-workload` reads others"
 )
+_OPTIONS_OF_RATE = """--unit UNIT --rates-are-per WHOSE
+  UNIT: samples, tokens or steps; WHOSE: world (all devices), node, device or step"""
+_OPTIONS_OF_TIME = """--step-time-unit UNIT
+  UNIT: s or ms"""
 _SHOWN = 200  # letters of a line in messages
 _PIECES_SEARCHED = 2  # for the most likely line of an unknown program
 _GZIP = b"\x1f\x8b"
@@ -192,6 +197,7 @@ class LogFile:
                 hint=HINT_OF_FORMATS,
             )
         regex = shlex.quote(likely.regex or r"step (?P<step>\d+) .* (?P<rate>[\d.]+) samples/s")
+        is_time = f"(?P<{DURATION}>" in regex
         such_as = "this expression is a guess" if likely.regex else "with an expression like this"
         return UserError(
             "no known format reads this log",
@@ -199,8 +205,7 @@ class LogFile:
             expected="a rate of a known format, or an expression for the lines",
             found=likely.line[:_SHOWN],
             hint=f"describe its lines ({such_as}), and what its rates are:\n"
-            f"  --regex {regex} --unit UNIT --rates-are-per WHOSE\n"
-            "  UNIT: samples, tokens or steps; WHOSE: world (all devices), node, device or step\n"
+            f"  --regex {regex} {_OPTIONS_OF_TIME if is_time else _OPTIONS_OF_RATE}\n"
             "or describe the program as a workload: dlperf init-workload",
         )
 

@@ -165,7 +165,7 @@ def test_logs_that_a_known_format_reads_need_no_expression(here: Path) -> None:
 
 
 LIKELY = {
-    "[x] upd {n} | obj 6.8 | {r} img/s": r"upd +(?P<step>\d+).*? +\| +(?P<rate>[\d.,]+) +img/s",
+    "[x] upd {n} | obj 6.8 | {r} img/s": r"upd +(?P<step>\d+).*?\| +(?P<rate>[\d.,]+) +img/s",
     "12:00:{n:02d} {n}/99 [00:01<00:02, {r}it/s]": r"(?P<rate>[\d.,]+)it/s",
     "step: {n}  tps: 7,{n}01  mfu: 3.4%": r"step: +(?P<step>\d+).*?tps: +(?P<rate>[\d.,]+)",
     "Speed {r} samples/sec  Step: {n}": r"Speed +(?P<rate>[\d.,]+)",
@@ -174,9 +174,12 @@ LIKELY = {
     # OpenPCDet, and TensorFlow's slim with two loggers.
     "[00:04/1:05:18] Acc_iter {n} Data time: 0.0{n}(0.02) Batch time: {r}({r})": "Batch +time: +(",
     "global step {n}: loss = 7.3 ({r} sec/step)\nglobal step {n}: loss = 7.3 ({r} sec/step)": (
-        r"step +(?P<step>\d+).*? +\((?P<step_time>"
+        r"step +(?P<step>\d+).*?\((?P<step_time>"
     ),
     "loss {r} at {n} ": None,
+    # open_clip, whose numbers are aligned, and Composer's bar.
+    "Train Epoch: 0 [{n:4d}/9900 (1%)] Batch (t): 0.5, {r}/s, 9/s/gpu": r"\[ *(?P<step>\d+).*?, +",
+    "train Epoch 0: 1%|{bar:<9}| {n}/99 [00:01<00:02, {r}ba/s, loss=2.2]": r"\| +(?P<step>\d+)",
 }
 
 
@@ -184,7 +187,7 @@ LIKELY = {
 def test_the_most_likely_line_and_its_expression(line: str) -> None:
     lines = [
         "pip 1.2 from 3.4",
-        *(line.format(n=n, r=f"{90 + n % 7 / 7:.2f}") for n in range(10, 60)),
+        *(line.format(n=n, r=f"{90 + n % 7 / 7:.2f}", bar="█" * (n // 8)) for n in range(10, 60)),
     ]
     likely = likely_line([("\n".join(lines) + "\n").encode()])
     assert likely is not None and likely.line == lines[1].split("\n")[0].strip()
@@ -197,6 +200,7 @@ def test_the_most_likely_line_and_its_expression(line: str) -> None:
 
 
 ELSEWHERE = {
+    " Train throughput/samples_per_sec: {r}": "'Train time/batch: (?P<step>\\d+)|Train throughput",
     "{{'loss': {r}, 'learning_rate': 4e-05, 'epoch': 0.{n}}}": "'train_samples_per_second'",
     "Step Time : {r}s GPU utilization: 244.3MODEL_TFLOP/s/GPU": "which the last rank prints",
     "0/9 6.7G 0.0{n} 0.067 0.017 10  640: 100%|███| 200/200 00:50": "TQDM_BAR_FORMAT",
@@ -211,6 +215,13 @@ def test_a_log_of_a_program_that_prints_rates_elsewhere(here: Path, line: str) -
     lines = [line.format(n=n, r=f"{2 + n % 7 / 7:.2f}") for n in range(10, 60)]
     write(here / "logs" / "1n8g" / "train.log", lines)
     assert ELSEWHERE[line] in " ".join(call("summarize", "logs", status=2).err.split())
+
+
+def test_the_options_beside_a_guess_are_those_that_it_needs(here: Path) -> None:
+    for line, options in (("{n} img/s", "--unit UNIT"), ("time {n}.5 s", "--step-time-unit UNIT")):
+        lines = [f"upd {n} " + line.format(n=n % 7) for n in range(10, 60)]
+        write(here / "logs" / "1n8g" / "train.log", lines)
+        assert f"' {options}" in call("summarize", "logs", status=2).err
 
 
 def test_logs_without_such_lines_have_none() -> None:
