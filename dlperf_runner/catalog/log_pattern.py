@@ -10,7 +10,16 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, model_validator
 
 from ..logs import Format
-from ..logs.pattern import DURATION, GROUPS, Lines, counts_steps, is_prefix, of_pattern, seconds_of
+from ..logs.pattern import (
+    DURATION,
+    EPOCHS,
+    GROUPS,
+    Lines,
+    counts_steps,
+    is_prefix,
+    of_pattern,
+    seconds_of,
+)
 from .entry import CATALOG, load_entry
 from .types import Entry, Name, Regex, entry_error
 
@@ -23,6 +32,9 @@ def _with_groups(regex: str) -> str:
     groups = set(re.compile(regex).groupindex)
     expected = "the groups step, rate or step_time, and perhaps loss, such as (?P<rate>[0-9.]+)"
     is_one = len(groups & {"rate", DURATION}) == 1
+    if len(groups & {*EPOCHS}) == 1:
+        expected = "both groups epoch and of_epoch, the number of steps of an epoch, or none"
+        is_one = False
     if "step" not in groups or not is_one or not groups <= set(GROUPS):
         raise entry_error("wrong groups", expected, ", ".join(sorted(groups)) or "none")
     try:
@@ -38,7 +50,7 @@ LinesRegex = Annotated[Regex, AfterValidator(_with_groups)]
 
 class LogPattern(Entry):
     """The lines with a rate, as a regular expression with the groups `step`, `rate` or `step_time`,
-    and optionally `loss`.
+    and optionally `loss`, and `epoch` with `of_epoch` if steps count in each epoch anew.
 
     `sample`: such a line; it is checked, its unit is that of all rates, and messages show it.
     `first_step`: the number that the program gives the first step. `step_time_unit`: the unit of

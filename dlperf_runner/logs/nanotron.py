@@ -7,8 +7,10 @@
       tokens_per_sec: 1.52M | ... | global_batch_size: 1.05M | grad_norm: 0.5 | lm_loss: 2.38 | ...
 
 Each is one line; the second is that of March 2025 and newer, whose batch is in tokens. K, M, G (now
-B) and T multiply a number. Three digits are within 0.5 %, but do not give the number of devices. A
-batch of four digits is rounded, too; the line with `mbs:` at the beginning has all of them.
+B) and T multiply a number.
+
+Three digits are within 0.5 %, but do not give the number of devices. A batch of four digits is
+rounded, too; the line with `mbs:` at the beginning has all of them.
 
 Steps count from 1. One rank prints, every `iteration_step_info_interval` steps.
 

@@ -20,7 +20,9 @@ from . import text
 from .records import CUT, Format
 
 DURATION = "step_time"
-GROUPS = ("step", "rate", DURATION, "loss")
+EPOCHS = ("epoch", "of_epoch")
+GROUPS = ("step", "rate", DURATION, "loss", *EPOCHS)
+_COUNTS = ("step", *EPOCHS)
 _STEP = re.compile(rb"\d{1,12}")
 _DIGITS = rb"\d{1,64}+"
 _NUMBER = rb"(?:\d{1,3}(?:,\d{3}){1,9}+|%s)(?:\.%s)?+(?:[eE][-+]?\d{1,3}+)?+" % (_DIGITS, _DIGITS)
@@ -116,7 +118,8 @@ class Lines:
             start, end = match.span()
             spans = [(name, *match.span(number)) for name, number in groups]
             texts = {name: self._text(name, data, *span) for name, *span in spans}
-            if _STEP.fullmatch(texts["step"]) or (texts["rate"] and not texts["step"]):
+            counts = [text for name, text in texts.items() if name in _COUNTS]
+            if all(map(_STEP.fullmatch, counts)) or (texts["rate"] and not any(counts)):
                 yield Match(texts, {0: start, **{name: begin for name, begin, _ in spans}})
             end = lines.find(b"\n", end)
             at = end + 1 if end >= 0 else len(lines)
@@ -129,7 +132,7 @@ class Lines:
         """The text of a group, with the rest of its number; of a rate, no number if the expression
         took a part of it, or if its unit is another one."""
         whole = taken = data[max(start, 0) : max(end, 0)]
-        if name == "step" or not taken:
+        if name in _COUNTS or not taken:
             return taken
         alone = _ALONE.match(data, start)
         if alone is None or alone.end() != end:

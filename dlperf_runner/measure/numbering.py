@@ -19,11 +19,13 @@ _MANY = 4  # lines, of which one may be between two regular ones
 
 class LogLines(NamedTuple):
     """The lines of a log's rates, for errors: `line_of` gives the line of a rate by its index, and
-    `name` is the name of the log. `hint`: what to do about a log with another number of steps."""
+    `name` is the name of the log. `hint`: what to do about a log with another number of steps.
+    `is_described`: a user's expression describes the lines."""
 
     line_of: Callable[[int], int]
     name: str
     hint: str | None = None
+    is_described: bool = False
 
     def place(self, index: int) -> str:
         """The log and the line of a rate."""
@@ -281,5 +283,7 @@ def wrong_step(steps: Sequence[int], index: int, wanted: int, lines: LogLines) -
         problem = f"step {step} follows {steps[index - 1]}"
         back = step < steps[index - 1]
         hint = "do several runs write to this log?" if back else "lines are missing; truncated?"
+        if back and lines.is_described:
+            hint += " If each epoch counts anew: groups epoch and of_epoch, (?P<of_epoch>\\d+)"
     where = lines.place(index)
     return UserError(problem, where=where, expected=str(wanted), found=str(step), hint=hint)

@@ -291,7 +291,9 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
         rule,
         expected,
         LogLines(
-            lambda index: logs.line_of(log.form, log.pieces(), index, run.rank), str(log.path)
+            lambda index: logs.line_of(log.form, log.pieces(), index, run.rank),
+            str(log.path),
+            is_described=not log.form.marker,
         ),
         counts_pauses=entry is None or entry.is_published,
     )

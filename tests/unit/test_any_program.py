@@ -95,6 +95,20 @@ def test_units_of_an_expression(
     assert (rate, results.counted[0].unit) == (pytest.approx(value), unit)
 
 
+def test_steps_that_count_in_each_epoch_anew(tmp_path: Path) -> None:
+    line = "epoch: {}/3, iter: {}/45, iter_time: 0.{}s".format
+    lines = [line(n // 4, 10 * (n % 4 + 1), 50 if n % 4 else 70) for n in range(4, 16)]
+    regex = r"iter: (?P<step>\d+).*?iter_time: " + TIME
+    write(tmp_path / NAME, lines)
+    assert "groups epoch and of_epoch" in str(only(load(tmp_path, regex=regex)))
+    regex = r"epoch: (?P<epoch>\d+).*?" + regex.replace(".*?", "/(?P<of_epoch>\\d+).*?")
+    results = load(tmp_path, regex=regex, warmup_steps="45")
+    assert results.problems == []
+    (rate,) = results.frame.query("metric == 'samples_per_second'")["value"]
+    # The mean duration of the 8 lines behind the first epoch: (2 * 0.7 s + 6 * 0.5 s) / 8.
+    assert rate == pytest.approx(1024 / 0.55)
+
+
 @pytest.mark.parametrize(
     ("line", "options", "told"),
     [
@@ -122,6 +136,7 @@ def test_bad_expressions(here: Path) -> None:
     for options, told in (
         (["--regex", r"(?P<step>\d+)"], "the groups step, rate or step_time"),
         (["--regex", r"(?P<step>\d+)(?=x)(?P<rate>\d+)"], "no lookaround"),
+        (["--regex", REGEX + "(?P<epoch>)"], "both groups epoch and of_epoch"),
         (["--unit", "tokens"], "the expression, too: --regex"),
         (["--regex", REGEX, "--unit", "bytes"], "'samples', 'tokens' or 'steps'"),
     ):
