@@ -23,22 +23,23 @@ from __future__ import annotations
 from . import text
 from .records import Expression, Format, stated
 
-_IS = rb'(?:=|": ")'
-_NEXT = rb'"?, "?'
+_IS = rb'(?>=|": ")'
+_NEXT = rb'"?+, "?+'
+_FIELD = rb'\w{1,32}+%s[^\s,"]{1,64}+%s' % (_IS, _NEXT)
 
 FORMAT = Format(
     name="fairseq",
     sample="... | INFO | train_inner | epoch 001:   2800 / 160368 loss=9.255, ..., wps=5733.1, ...",
     marker=b"train_inner",
     entry=Expression(
-        rb"(?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?)(?: \| INFO \| |\]\[))?"
-        rb"train_inner(?: \| |\]\[INFO\] - )"
+        rb"(?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?)(?> \| INFO \| |\]\[))?"
+        rb"train_inner(?> \| |\]\[INFO\] - )"
         rb'(?:epoch \d{1,9}+: {1,16}+\d{1,12}+ / \d{1,12}+ |\{"epoch": \d{1,9}+, "update": %(w)s ")'
         rb"(?:loss%(is)s(?P<loss>[^\s,\"]{1,64}+)%(next)s)?"
-        rb"(?>[^\r\n]{0,2000}?\bwps%(is)s)(?P<rate>[^\s,\"]{1,64}+)%(next)s"
+        rb"(?:(?!wps)%(field)s){0,24}+wps%(is)s(?P<rate>[^\s,\"]{1,64}+)%(next)s"
         rb"ups%(is)s(?P<steps_per_second>[^\s,\"]{1,64}+)%(next)s"
-        rb"(?>[^\r\n]{0,400}?\bnum_updates%(is)s)(?P<step>\d{1,12}+)%(next)s"
-        % {b"w": text.WORD, b"is": _IS, b"next": _NEXT}
+        rb"(?:(?!num_updates)%(field)s){0,24}+num_updates%(is)s(?P<step>\d{1,12}+)%(next)s"
+        % {b"w": text.WORD, b"is": _IS, b"next": _NEXT, b"field": _FIELD}
     ),
     rate=rb"\d+(?:\.\d+)?(?:e\+\d\d)?",
     statements=(

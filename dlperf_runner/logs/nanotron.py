@@ -34,7 +34,7 @@ FORMAT = Format(
         rb"iteration: (?P<step>\d{1,12}+) / (?P<total>\d{1,12}+) \|"
         rb"(?=(?:(?>%(f)s elapsed_time_per_iteration_ms: )"
         rb"(?>%(f)s global_batch_size: )(?P<batch>\d{1,3}+) \|)?)"
-        rb"(?>%(f)s tokens_per_sec: )(?P<rate>[^\s|]{1,64}?)(?P<prefix>[KMGBT]?) \|"
+        rb"(?>%(f)s tokens_per_sec: )(?P<rate>[^\s|]{1,16}?)(?P<prefix>[KMGBT]?) \|"
         rb"(?:(?>%(f)s lm_loss: )(?P<loss>%(w)s) \|)?"
         rb"(?:(?>%(f)s model_tflops_per_gpu: )(?P<tflops>\d{1,3}+(?:\.\d{1,9}+)?) \|)?"
         % {b"f": _FIELDS, b"w": text.WORD}

@@ -31,7 +31,7 @@ for step in range(1, steps + 1):
     time.sleep(seconds)
     rate = batch / (time.perf_counter() - began)
     if os.environ["RANK"] == "0":
-        print(f"it {step}/{steps} | {rate:.2f} img/s | loss {9 - step / steps:.4f}", flush=True)
+        print(f"it {step}/{steps} | {rate:.6f} img/s | loss {9 - step / steps:.4f}", flush=True)
 """
 # One look at 3 runs; other tests run beside this, so the margin is wide.
 SUITE = """\
@@ -81,7 +81,7 @@ def test_an_nvlink_domain_is_a_block_of_slurms_topology(cluster: Lab) -> None:
 def test_llama_learns_on_one_and_two_nodes(
     cluster: Lab, folder: Path, llama: tuple[Path, str]
 ) -> None:
-    assert "node_num | gpu_num | tokens/s | tokens/s/device |" in llama[1]
+    assert "tokens/s | tokens/s/device |" in " ".join(llama[1].split())
     found = runs_of(llama[0])
     check(found, ["pytorch-llama"], *TORCH)
     assert all("torch.distributed.run" in str(record["commands"]) for record, _ in found)

@@ -7,6 +7,7 @@ from make_logs import KNOWN, campaign_run, gluoncv
 from dlperf_runner.catalog.validity import catalogued_rules
 from dlperf_runner.measure.validity import Verdict, judge
 from dlperf_runner.results.discovery import Skipped, find, run_at
+from dlperf_runner.results.named_run import Candidates
 from dlperf_runner.results.run_log import evidence_of
 
 START = 1795243315
@@ -62,7 +63,7 @@ def verdict(campaign: Path) -> Verdict:
     found = find([campaign])
     (place,) = found.places
     assert found.problems == []
-    at = run_at(place, KNOWN, {})
+    at = run_at(place, Candidates(KNOWN))
     assert not isinstance(at, Skipped)
     run, _ = at
     return judge(evidence_of(run), [], [], run.rules or catalogued_rules())
