@@ -1,7 +1,9 @@
 """PaddleClas, PaddleDetection, PaddleOCR and PaddleNLP: the printed rate is that of one device.
+That of PLSC 2, of the same form, is of all devices.
 
     [2024/07/31 20:24:38] ppcls INFO: [Train][Epoch 1/120][Iter: 10/304]lr(...): 0.1, loss: 6.87,
       batch_cost: 0.10195s, reader_cost: 0.00493, ips: 313.89103 samples/s, eta: 5:01:10
+    [2022/06/29 20:24:38] plsc INFO: [Train][Epoch 0/20][Iter: 10/5056]lr: 0.1, ..., ips: 3394.4 ...
     [05/24 20:18:36] ppdet.engine INFO: Epoch: [0] [  20/7329] learning_rate: 0.000333 loss: 5.12
       eta: 9:21:10 batch_cost: 0.4123 data_cost: 0.0003 ips: 4.8508 images/s
     [2022/05/24 20:18:36] ppocr INFO: epoch: [1/500], global_step: 20, lr: 0.001000, loss: 2.51, ...
@@ -20,7 +22,8 @@ prints, or each prints a log of its own.
 Source: PaddlePaddle/PaddleClas d178931 (2024) and 061d07c (2021), ppcls/engine/train/utils.py;
 PaddlePaddle/PaddleDetection 0191759, ppdet/engine/callbacks.py; PaddlePaddle/PaddleOCR 006d84b and
 2.7, tools/program.py; PaddlePaddle/PaddleNLP 2.0 to 2.8, tests/benchmark and
-examples/language_model/bert/run_pretrain.py.
+examples/language_model/bert/run_pretrain.py; PaddlePaddle/PLSC 46334fd and 3155fea,
+plsc/engine/classification/utils.py and plsc/engine/recognition/utils.py.
 """
 
 from __future__ import annotations
@@ -59,15 +62,28 @@ _DETECTION = replace(
     ),
     zero_based=True,
 )
-FORMAT = replace(
-    _DETECTION,
-    sample="[Train][Epoch 1/120][Iter: 10/304]lr: ... loss: 6.87, ... ips: 313.89 samples/s",
-    marker=b"[Train][Epoch ",
-    entry=Expression(
-        rb"\[Train\]\[Epoch (?P<epoch>\d{1,6}+)/\d{1,6}+\]"
+
+
+def _train(before: bytes) -> Expression:
+    return Expression(
+        before + rb"\[Train\]\[Epoch (?P<epoch>\d{1,6}+)/\d{1,6}+\]"
         rb"\[Iter: (?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)\]"
         rb"(?:(?>[^\r\n]{0,2000}?\bloss: )(?P<loss>[^\s,]{1,64}+))?"
         rb"(?>[^\r\n]{0,2000}?, ips: )(?P<rate>%(w)s) %(samples)s" % _RATE
-    ),
-    variants=(_DETECTION, _STEPS),
+    )
+
+
+_CLAS = replace(
+    _DETECTION,
+    sample="[Train][Epoch 1/120][Iter: 10/304]lr: ... loss: 6.87, ... ips: 313.89 samples/s",
+    marker=b"[Train][Epoch ",
+    entry=_train(rb"(?<!plsc INFO: )"),
 )
+_PLSC = replace(
+    _CLAS,
+    sample="plsc INFO: [Train][Epoch 0/20][Iter: 10/5056]lr: ..., ips: 3394.4 images/sec",
+    entry=_train(rb"plsc INFO: "),
+    rates_are_per="world",
+    caveat=None,
+)
+FORMAT = replace(_CLAS, variants=(_PLSC, _DETECTION, _STEPS))
