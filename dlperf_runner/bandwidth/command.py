@@ -14,7 +14,7 @@ import typer
 
 from ..core.errors import UserError
 from ..core.printable import printable
-from ..logs.nccl_tests import NcclTests, read
+from ..logs.nccl_tests import Bandwidth, NcclTests, read
 from ..options import AsJson, exit_with, print_json, screen
 from ..report.tables import Column, cell
 from ..report.terminal import PIPE, Screen, View, table
@@ -70,6 +70,12 @@ def read_bandwidth(path: Path, content: Path | None = None) -> list[NcclTests]:
         return read(log.pieces())
 
 
+def _wrong(row: Bandwidth) -> float | None:
+    """The wrong results of both places; None if none was checked."""
+    checked = [number for number in (row.wrong, row.in_place_wrong) if number is not None]
+    return sum(checked) if checked else None
+
+
 _COLUMNS = (
     Column("bytes", True),
     Column("busbw (GB/s)", True),
@@ -92,7 +98,7 @@ def render(logs: Mapping[str, Sequence[NcclTests]], screen: Screen = PIPE) -> st
                 cell(row.in_place_busbw, ".2f"),
                 cell(row.time_us, ".1f"),
                 cell(row.in_place_time_us, ".1f"),
-                cell(None if row.wrong is None else row.wrong + (row.in_place_wrong or 0)),
+                cell(_wrong(row)),
             )
             for row in each.rows
         ]

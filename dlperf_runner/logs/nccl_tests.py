@@ -15,11 +15,14 @@ The first numbers are of out-of-place operations, the others of in-place ones. b
 bytes), is comparable between numbers of ranks. #wrong is N/A without a check. With `-o all`, each
 size has a row for each operation. The average is over all sizes, so it depends on the chosen sizes.
 
-As the log of a run, the table is one rate: the bus bandwidth of the largest size, out of place,
-over all iterations. Those that warm up do not count as steps.
+With `-O 0`, rccl-tests print the columns of in-place operations only; the line above the heading
+says so. With several cycles (`-N`, or `-s` of older rccl-tests), the sizes begin again.
+
+As the log of a run, the table is one rate a cycle: the bus bandwidth of the largest size, out of
+place if it was measured, over all iterations. Those that warm up do not count as steps.
 
 Source: NVIDIA/nccl-tests a0b82b2, src/common.cu and src/util.cu, and doc/PERFORMANCE.md on busbw;
-ROCm/rccl-tests 6405c76.
+ROCm/rccl-tests 6405c76 and ae3e635; ROCm/rocm-systems 032d8f6, projects/rccl-tests.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from .reader import Block, blocks
-from .records import Columns, Expression, Format, Header, LineError
+from .records import Columns, Expression, Format, Header, LineError, StepTable
 
 _BLANKS = rb" {1,40}+"
 _NUMBER = rb"\d{1,32}+(?:\.\d{1,32}+)?+(?:e[+-]\d{1,3}+)?+"
@@ -44,6 +47,7 @@ _KIND = (
 )
 # Anything may stand before a line: what launchers and services write is not always known.
 _ROW = re.compile(rb"(?<!\S)\d{1,18}+%s%s[\d.]" % (_KIND, _BLANKS))
+_PLACE = re.compile(rb"# {1,200}+(out-of-place|in-place)")
 _HEADING = re.compile(rb"# {1,40}+size {1,40}+count {1,40}+type {1,40}+[^\r\n]{0,400}")
 _SIZES = re.compile(
     rb"minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
@@ -64,14 +68,16 @@ _PARTS = re.compile(
         rb"(?P<%s>%s)" % (name, re.sub(rb"\?P<\w+>", b"?:", pattern.pattern))
         for name, pattern in (
             *((b"program", _PROGRAM), (b"sizes", _SIZES), (b"less", _LESS), (b"rank", _RANK)),
-            *((b"heading", _HEADING), (b"row", _ROW), (b"failed", _FAILED), (b"average", _AVERAGE)),
+            *((b"place", _PLACE), (b"heading", _HEADING), (b"row", _ROW)),
+            *((b"failed", _FAILED), (b"average", _AVERAGE)),
         )
     )
 )
 _MARKERS = [
-    *(b"Bytes ", b"bandwidth", b"Out of", b" Rank ", b"starting: ", b" count "),
+    *(b"Bytes ", b"bandwidth", b"Out of", b" Rank ", b"starting: ", b" count ", b"-place"),
     *(b"float", b"int", b"half", b"double", b"f8"),
 ]
+_IN_PLACE = "the bus bandwidth is that of in-place operations; the log has no others"
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
 _WITHOUT_REDUCTION = ("all_gather", "alltoall", "broadcast", "gather", "scatter", "sendrecv")
 _PRECISIONS = {"float": "fp32", "half": "fp16", "bfloat16": "bf16", "double": "fp64"}
@@ -80,19 +86,24 @@ _PRECISIONS = {"float": "fp32", "half": "fp16", "bfloat16": "bf16", "double": "f
 @dataclass(frozen=True)
 class Bandwidth:
     """A message size in bytes, and the operation of a reduction; time in us, algorithm and bus
-    bandwidth in GB/s, out of place and in place. `wrong` is None if the results were not
-    checked."""
+    bandwidth in GB/s, out of place and in place. What was not measured is None: all of a place, the
+    time if that of the CPU was printed, `wrong` if the results were not checked."""
 
     size: int
     redop: str | None
-    time_us: float
-    algbw: float
-    busbw: float
-    in_place_time_us: float
-    in_place_algbw: float
-    in_place_busbw: float
-    wrong: float | None
-    in_place_wrong: float | None
+    time_us: float | None = None
+    algbw: float | None = None
+    busbw: float | None = None
+    in_place_time_us: float | None = None
+    in_place_algbw: float | None = None
+    in_place_busbw: float | None = None
+    wrong: float | None = None
+    in_place_wrong: float | None = None
+
+    @property
+    def first_busbw(self) -> float:
+        """The bus bandwidth out of place, if that was measured."""
+        return self.in_place_busbw or 0.0 if self.busbw is None else self.busbw
 
 
 @dataclass
@@ -115,12 +126,14 @@ class NcclTests:
 
 @dataclass
 class _Reading:
-    """The tables before a line, and that of the line; the ends of its sizes, its columns, and the
-    line of a heading without those that are needed."""
+    """The tables before a line, and that of the line; the ends of its sizes, where its first
+    columns are from (out-of-place, in-place), its columns, and the line of a heading without those
+    that are needed."""
 
     tables: list[NcclTests] = field(default_factory=list)
     table: NcclTests = field(default_factory=NcclTests)
     sizes: tuple[int, int, int, bytes] | None = None
+    place: bytes = b""
     columns: Sequence[bytes] = ()
     other_heading: tuple[int, str] | None = None
     last: int = 1
@@ -157,9 +170,14 @@ def _take(reading: _Reading, block: Block, part: re.Match[bytes]) -> None:
         least, _, step, kind = reading.sizes
         reading.sizes = least, int(less[1]), step, kind
         table.largest = None
+    elif part.lastgroup == "place" and (place := _PLACE.match(data)):
+        reading.place = place[1]
     elif part.lastgroup == "heading":
         words = data[1:].split()
-        is_known = words.count(b"time") == words.count(b"busbw") == 2
+        places = len(_starts(words))
+        is_known = words.count(b"busbw") == places == 2 or (
+            words.count(b"busbw") == places == 1 and bool(reading.place)
+        )
         reading.columns = words if is_known else ()
         reading.other_heading = (
             None if is_known else (block.line(part.start()), data.decode("utf-8", "replace"))
@@ -180,8 +198,10 @@ def _finish(reading: _Reading) -> None:
     if reading.other_heading and not table.rows:
         line, heading = reading.other_heading
         problem, expected = "the heading of the table lacks columns", "time and busbw, both twice"
-        raise LineError(line, problem, expected=expected, found=" ".join(heading[1:].split()))
-    if table.sizes not in (None, len(table.rows) / operations):
+        hint = "with columns of in-place operations only, keep the line above, which says in-place"
+        columns = " ".join(heading[1:].split())
+        raise LineError(line, problem, expected=expected, found=columns, hint=hint)
+    if table.sizes and (not table.rows or len(table.rows) % (table.sizes * operations)):
         problem = "lines of the table are missing or damaged"
         expected = f"{table.sizes} sizes" + (f" of {operations} operations" * (operations > 1))
         raise LineError(last, problem, expected=expected, found=str(len(table.rows)))
@@ -192,7 +212,7 @@ def _finish(reading: _Reading) -> None:
         table.largest = table.rows[-1].size
     reading.tables.append(table)
     reading.table, reading.sizes, reading.columns = NcclTests(), None, ()
-    reading.other_heading = None
+    reading.place, reading.other_heading = b"", None
 
 
 def _number_of_sizes(least: int, most: int, step: int, kind: bytes) -> int | None:
@@ -218,27 +238,32 @@ def _add_row(reading: _Reading, block: Block, start: int) -> None:
     redop = None
     if _IS_OPERATION.fullmatch(rest[0]):
         redop, rest = rest[0].decode(), rest[1:]
-    first, second = [n for n, name in enumerate(names) if name == b"time"]
-    half = second - first
-    if b"root" in names and len(rest) > 2 * half and _IS_ROOT.fullmatch(rest[0]):
+    first, *others = _starts(names)
+    if b"root" in names and len(rest) > len(names) - first and _IS_ROOT.fullmatch(rest[0]):
         rest = rest[1:]
-    values = [*rest[:4], *rest[half : half + 4]]
-    if len(values) < 8 or not all(
-        (_IS_WRONG if n % 4 == 3 else _IS_NUMBER).fullmatch(value) for n, value in enumerate(values)
-    ):
-        return
-    wrong, in_wrong = (
-        None if text == b"N/A" else int(text) if text.isdigit() else float(text)
-        for text in (values.pop(3), values.pop())
-    )
-    time, alg, bus, in_time, in_alg, in_bus = map(float, values)
+    values: dict[str, float | None] = {}
+    is_in_place = reading.place == b"in-place"
+    for start, end in zip((first, *others), (*others, len(names)), strict=True):
+        numbers = dict(zip(names[start:end], rest[start - first : end - first], strict=False))
+        wrong = numbers.get(b"#wrong", numbers.get(b"error", b""))
+        rates = [numbers.get(name, b"") for name in (names[start], b"algbw", b"busbw")]
+        if not _IS_WRONG.fullmatch(wrong) or not all(map(_IS_NUMBER.fullmatch, rates)):
+            return
+        prefix = "in_place_" if is_in_place or start != first else ""
+        values[f"{prefix}time_us"] = float(rates[0]) if names[start] == b"time" else None
+        values[f"{prefix}algbw"], values[f"{prefix}busbw"] = map(float, rates[1:])
+        checked = int(wrong) if wrong.isdigit() else float(wrong) if wrong != b"N/A" else None
+        values[f"{prefix}wrong"] = checked
     reading.table.datatype = reading.table.datatype or datatype.decode()
-    reading.table.rows.append(
-        Bandwidth(int(size), redop, time, alg, bus, in_time, in_alg, in_bus, wrong, in_wrong)
-    )
+    reading.table.rows.append(Bandwidth(int(size), redop, **values))
 
 
-def as_run(pieces: Iterable[bytes]) -> tuple[list[Header], Columns]:
+def _starts(names: Sequence[bytes]) -> list[int]:
+    """The first columns of each place."""
+    return [n for n, name in enumerate(names) if name in (b"time", b"cputime")]
+
+
+def as_run(pieces: Iterable[bytes]) -> StepTable:
     """The table as the log of a run. Raises LineError if it is not whole, if it is one of several,
     or if results were wrong."""
     table, *others = read(pieces)
@@ -252,8 +277,10 @@ def as_run(pieces: Iterable[bytes]) -> tuple[list[Header], Columns]:
     if table.is_wrong:
         problem = "the results of the collective operation are wrong"
         raise LineError(1, problem, expected="0 in each column #wrong", found="FAILED")
-    busbw = table.rows[-1].busbw
-    if not busbw:
+    each = table.sizes or len(table.rows)
+    each *= len({row.redop for row in table.rows}) if table.sizes else 1
+    largest = table.rows[each - 1 :: each]
+    if not all(row.first_busbw for row in largest):
         problem = "the bus bandwidth of the largest size is 0"
         raise LineError(1, problem, expected="at least two ranks", found=str(table.ranks))
     steps = table.iterations or 1
@@ -262,12 +289,16 @@ def as_run(pieces: Iterable[bytes]) -> tuple[list[Header], Columns]:
         world_size=table.ranks or None,
         nodes=len(table.hosts) or None,
         precision=_PRECISIONS.get(table.datatype or "", table.datatype),
-        total_steps=table.iterations,
+        total_steps=table.iterations and table.iterations * len(largest),
         log_every=steps,
         network=table.collective or _candidates(table.rows[-1].redop),
         parameters=(("message_bytes", str(table.largest)),) if table.largest else (),
     )
-    return [header], Columns([steps], [busbw], [None], [None])
+    rates = [row.first_busbw for row in largest]
+    numbers = [steps * (cycle + 1) for cycle in range(len(rates))]
+    nothing = [None] * len(rates)
+    notes = [] if largest[0].busbw is not None else [_IN_PLACE]
+    return StepTable([header], Columns(numbers, rates, [*nothing], [*nothing]), notes=notes)
 
 
 def _candidates(redop: str | None) -> str | None:
@@ -283,7 +314,8 @@ FORMAT = Format(
     marker=b"  ",
     entry=Expression(
         rb"(?<!\S)(?P<step>\d{1,18}+)%(kind)s(?:%(b)s%(n)s){2}%(b)s(?P<rate>%(n)s)"
-        rb"%(b)s(?:%(n)s|N/A)%(b)s%(n)s%(b)s%(n)s" % {b"kind": _KIND, b"b": _BLANKS, b"n": _NUMBER}
+        rb"%(b)s(?:%(n)s|N/A)(?= {0,40}+[\d\r\nA-Z]| {0,40}+\Z)"
+        % {b"kind": _KIND, b"b": _BLANKS, b"n": _NUMBER}
     ),
     rate=_NUMBER,
     statements=(),

@@ -85,3 +85,21 @@ def test_command(tmp_path: Path) -> None:
     call("bandwidth", path, status=1)
     path.write_text("\n".join(log()[:16]))
     assert "lines of the table are missing or damaged" in call("bandwidth", path, status=2).both
+
+
+def test_columns_are_read_by_their_names() -> None:
+    """Of the CPU, rccl-tests print the time only; a heading with one place needs its name."""
+    by_cpu = parsed([line.replace("     time", "  cputime") for line in log()])
+    times = {"time_us": None, "in_place_time_us": None}
+    assert by_cpu.rows == [replace(row, **times) for row in parsed(log()).rows]
+    (in_place,) = (example for example in TABLES if example.path.stem == "in_place_only")
+    lines = [line for line in in_place.data.splitlines(True) if b"in-place" not in line]
+    with pytest.raises(LineError, match="the heading of the table lacks columns"):
+        read(lines)
+
+
+def test_a_table_of_several_cycles_has_all_sizes_of_each() -> None:
+    (cycles,) = (example for example in TABLES if example.path.stem == "cycles")
+    lines = cycles.data.splitlines(True)
+    with pytest.raises(LineError, match=r"missing or damaged.*found 5"):
+        read([line for n, line in enumerate(lines) if n != len(lines) - 4])

@@ -270,7 +270,7 @@ def test_program_prints_what_nccl_tests_prints(
     factor = (2 if operation == "all_reduce" else 1) * (ranks - 1) / ranks
     assert last.algbw == pytest.approx(whole / last.time_us / 1e3, abs=0.01)
     assert last.busbw == pytest.approx(last.algbw * factor, abs=0.01)
-    (header,), _ = as_run([text])
+    (header,) = as_run([text]).headers
     assert (header.world_size, header.precision, header.total_steps) == (ranks, "fp32", 3)
 
 
