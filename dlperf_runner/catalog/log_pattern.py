@@ -35,6 +35,8 @@ def _with_groups(regex: str) -> str:
     if len(groups & {*EPOCHS}) == 1:
         expected = "both groups epoch and of_epoch, the number of steps of an epoch, or none"
         is_one = False
+    if groups >= {"prefix", DURATION}:
+        expected, is_one = "the group prefix, such as k, behind a rate, not behind a time", False
     if "step" not in groups or not is_one or not groups <= set(GROUPS):
         raise entry_error("wrong groups", expected, ", ".join(sorted(groups)) or "none")
     try:
@@ -50,7 +52,8 @@ LinesRegex = Annotated[Regex, AfterValidator(_with_groups)]
 
 class LogPattern(Entry):
     """The lines with a rate, as a regular expression with the groups `step`, `rate` or `step_time`,
-    and optionally `loss`, and `epoch` with `of_epoch` if steps count in each epoch anew.
+    and optionally `loss`, `prefix` (k, M ... behind a rate), and `epoch` with `of_epoch` if steps
+    count in each epoch anew.
 
     `sample`: such a line; it is checked, its unit is that of all rates, and messages show it.
     `first_step`: the number that the program gives the first step. `step_time_unit`: the unit of
@@ -87,7 +90,8 @@ class LogPattern(Entry):
             raise entry_error(problem, f"the group {DURATION} in place of rate", rate, "sample")
         if unit and is_prefix(unit):
             problem = "the rate of the sample goes on behind what the expression takes"
-            raise entry_error(problem, "a number such as 6025.8, without k or M", rate, "sample")
+            expected = "the group prefix behind it: (?P<rate>[\\d.]+)(?P<prefix>[kKMG]?)"
+            raise entry_error(problem, expected, rate + unit, "sample")
         if not form.whole_rates.fullmatch(match["rate"] + b"\n"):
             problem = "the expression does not take the whole rate of the sample"
             raise entry_error(problem, "a number such as 6025.8 or 6,025.8", rate, "sample")

@@ -1,7 +1,7 @@
 """The line with which a program that no format reads most likely prints its rates, for messages:
 
     [trainer] upd 10 | obj 6.800 | 810.1 img/s
-    upd +(?P<step>\\d+).*?\\| +(?P<rate>[\\d.,]+) +img/s
+    upd +(?P<step>\\d+).*?\\| +(?P<rate>[\\d.,]*\\d) +img/s
 
 It is a guess, so no number is taken from it: the user decides whether the expression is right.
 """
@@ -17,7 +17,7 @@ from .pattern import DURATION, Lines
 from .reader import blocks
 
 _MOST_LINES = 20_000
-_LONGEST = 400  # bytes in a line
+_LONGEST = 700  # bytes in a line
 _MOST_KINDS = 2000
 _ENOUGH = 3  # lines of a kind that repeats
 _SHOWN = 8  # of these, so that times since the start are recognised by their growth
@@ -26,14 +26,20 @@ _FRACTION = re.compile(r"\d\.\d")
 _STEP_WORD = re.compile(
     r"(?:steps?|iters?|iterations?|it|batch|upd|updates?|global_step)\W{0,4}$", re.IGNORECASE
 )
-_WHAT = r"(?:samples?|im(?:age|g)?s?|tok|tokens?|seqs?|sequences?|examples?|its?|iters?|ba|steps?)"
+_WHAT = (
+    r"(?:samples?|im(?:age|g)?s?|tok|tokens?|seqs?|sequences?|examples?|elements?|its?|iters?|ba"
+    r"|steps?)"
+)
+_WHOSE = r"(?:(?:/|[_ ]per[_ ])(?:gpu|device|core|chip|node|replica|worker))?"
 _BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
 _RATE_UNIT = re.compile(rf"\s{{0,2}}{_WHAT}(?:/| per )s(?:ec(?:ond)?)?\b", re.IGNORECASE)
 _RATE_WORD = re.compile(
-    rf"(?:ips|fps|tgs|tps|wps|speed|throughput|{_WHAT}(?:/|_?per_?)s(?:ec(?:ond)?)?)\W{{0,4}}$",
+    rf"(?:ips|fps|tgs|tps|wps|speed|throughput|{_WHAT}(?:/|[_ ]?per[_ ]?)s(?:ec(?:ond)?)?{_WHOSE})"
+    r"(?: \([a-z/]{1,32}\))?\W{0,4}$",
     re.IGNORECASE,
 )
 _PLAIN_RATE_UNIT = re.compile(r"/s(?:ec)?\b")
+_PREFIX = re.compile(r"[kKMG](?![^\W_])")
 _TIME_UNIT = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)\b")
 _TIME_OF_STEP = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch)\b")
 # Not the time of a part of a step.
@@ -118,6 +124,12 @@ def _in_time(line: str, number: re.Match[str]) -> bool:
     return bool(before or re.match(r"[:-]\d", line[number.end() : number.end() + 2]))
 
 
+def _end(line: str, number: re.Match[str]) -> int:
+    """The end of a number with its prefix, as in 12.3K."""
+    prefix = _PREFIX.match(line, number.end())
+    return prefix.end() if prefix else number.end()
+
+
 def _rate(
     line: str, numbers: Sequence[re.Match[str]], elapsed: Sequence[int]
 ) -> tuple[int, str] | None:
@@ -129,7 +141,7 @@ def _rate(
         (DURATION, _TIME_UNIT, _TIME_WORD),
     ):
         named = [n for n, m in enumerate(numbers) if word.search(line[: m.start()])]
-        in_unit = [n for n, m in enumerate(numbers) if unit.match(line, m.end())]
+        in_unit = [n for n, m in enumerate(numbers) if unit.match(line, _end(line, m))]
         if group == DURATION:
             of_step = [n for n, m in enumerate(numbers) if _TIME_OF_STEP.match(line, m.end())]
             in_unit = of_step or [n for n in in_unit if n in named]
@@ -174,10 +186,12 @@ def _joined(
         word = re.search(r"\S{0,24}[^\W\d]\S{0,24}\W{0,8}$", text) or end.search(text)
         before = text[-longest:] if longest or word is None else word[0]
         gap = ".*?" if regex and (place > last + 1 or before != text) else ""
-        digits = r"\d+" if group == "step" else r"[\d.,]+"
+        digits = r"\d+" if group == "step" else r"[\d.,]*\d"
         regex += f"{gap}{_literal(before)}(?P<{group}>{digits})"
+        if group == "rate" and _end(line, numbers[place]) > numbers[place].end():
+            regex += "(?P<prefix>[kKMG]?)"
         last = place
-    at = numbers[last].end()
+    at = _end(line, numbers[last])
     unit = _RATE_UNIT.match(line, at) or _PLAIN_RATE_UNIT.match(line, at)
     return regex + (_literal(unit[0]) if unit else "")
 

@@ -2,7 +2,8 @@
 
 RE2 searches it in each line. Its groups are those of Format.entry; `step_time` in place of `rate`
 is the duration of a step. With alternatives, `step (?P<step>\\d+)|speed (?P<rate>[\\d.]+)`, a step
-may have several lines: a rate without a step is that of the last step before it.
+may have several lines: a rate without a step is that of the last step before it. `prefix`, right
+behind a rate, multiplies it: 12.3K.
 
 Guards: a rate that goes on before or behind what the expression takes, or whose unit is not that of
 the sample, is refused, as is one that the end of the log cuts, or that was wrapped, in every other
@@ -21,7 +22,7 @@ from .records import CUT, Format
 
 DURATION = "step_time"
 EPOCHS = ("epoch", "of_epoch")
-GROUPS = ("step", "rate", DURATION, "loss", *EPOCHS)
+GROUPS = ("step", "rate", DURATION, "loss", "prefix", *EPOCHS)
 _COUNTS = ("step", *EPOCHS)
 _STEP = re.compile(rb"\d{1,12}")
 _DIGITS = rb"\d{1,64}+"
@@ -108,7 +109,8 @@ class Lines:
         match = self._pattern.search(line.encode())
         if match is None or "rate" not in self.groupindex:
             return None
-        behind = line.encode()[match.end(self.groupindex["rate"]) :].decode(errors="replace")
+        ends = (match.end(n) for name, n in self.groupindex.items() if name in ("rate", "prefix"))
+        behind = line.encode()[max(ends) :].decode(errors="replace")
         return unit_behind(behind) if behind else None
 
     def finditer(self, data: bytes) -> Iterator[Match]:
@@ -116,11 +118,13 @@ class Lines:
         lines, at, groups = data.replace(b"\r", b"\n"), 0, list(self.groupindex.items())
         while at < len(lines) and (match := self._pattern.search(lines, at)):
             start, end = match.span()
-            spans = [(name, *match.span(number)) for name, number in groups]
-            texts = {name: self._text(name, data, *span) for name, *span in spans}
+            spans = {name: match.span(number) for name, number in groups}
+            texts = {name: self._text(name, data, *span) for name, span in spans.items()}
+            if texts["rate"] and texts["rate"] == data[slice(*spans["rate"])]:
+                texts["rate"] += self._other_unit(data, texts, spans)
             counts = [text for name, text in texts.items() if name in _COUNTS]
             if all(map(_STEP.fullmatch, counts)) or (texts["rate"] and not any(counts)):
-                yield Match(texts, {0: start, **{name: begin for name, begin, _ in spans}})
+                yield Match(texts, {0: start, **{name: span[0] for name, span in spans.items()}})
             end = lines.find(b"\n", end)
             at = end + 1 if end >= 0 else len(lines)
 
@@ -130,21 +134,30 @@ class Lines:
 
     def _text(self, name: str, data: bytes, start: int, end: int) -> bytes:
         """The text of a group, with the rest of its number; of a rate, no number if the expression
-        took a part of it, or if its unit is another one."""
+        took a part of it."""
         whole = taken = data[max(start, 0) : max(end, 0)]
-        if name in _COUNTS or not taken:
+        if name in (*_COUNTS, "prefix") or not taken:
             return taken
         alone = _ALONE.match(data, start)
         if alone is None or alone.end() != end:
             whole = _whole(data, start, end)
-        if name != "rate":
-            return whole
-        if whole != taken:
-            is_part = _NUMBERS.fullmatch(whole)
-            return b"%s, of which the expression takes %s" % (whole, taken) if is_part else whole
+        if name == "rate" and whole != taken and _NUMBERS.fullmatch(whole):
+            return b"%s, of which the expression takes %s" % (whole, taken)
+        return whole
+
+    def _other_unit(
+        self, data: bytes, texts: Mapping[str, bytes], spans: Mapping[str, tuple[int, int]]
+    ) -> bytes:
+        """What follows a rate whose unit or prefix is not that of the sample; empty if it is."""
+        end, prefix = spans["rate"][1], texts.get("prefix", b"")
+        if prefix:
+            begin, last = spans["prefix"]
+            if prefix not in text.PREFIXES or data[end:begin].strip(b" "):
+                return b" " + prefix
+            end = last
         behind = _BEHIND.match(data, end)
         unit = unit_behind(behind[0].decode("utf-8", "replace")) if behind else ""
-        return data[start:end] + behind[0] if behind and self._is_other(unit) else taken
+        return behind[0] if behind and self._is_other(unit) else b""
 
     def _is_other(self, unit: str) -> bool:
         """True if a rate in this unit is not in that of the sample, or of the durations."""

@@ -93,7 +93,8 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     if "inverse" in group:
         per_second = _inverted(per_second, group)
     if "prefix" in group:
-        factors = [text.PREFIXES[prefix] for prefix in group["prefix"]]
+        of_rates = (p for p, rate in zip(group["prefix"], group["rate"], strict=True) if rate)
+        factors = [text.PREFIXES[prefix] for prefix in of_rates]
         per_second = [n * factor for n, factor in zip(per_second, factors, strict=True)]
     if form.running_mean is not None:
         amounts = _amounts(form, block, group, seen) if "amount" in group else counted

@@ -37,7 +37,7 @@ PARTS_OF_STEP = (
 
 # No cluster trains faster, and sums of such numbers are still finite.
 FASTEST = 1e12
-PREFIXES = {b"": 1.0, b"K": 1e3, b"M": 1e6, b"G": 1e9, b"B": 1e9, b"T": 1e12}
+PREFIXES = {b"": 1.0, b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9, b"B": 1e9, b"T": 1e12}
 _SIGNED = re.compile(
     r"[-+]?(?:(?:\d{1,64}+\.?\d{0,64}+|\.\d{1,64}+)(?:[eE][-+]?\d{1,9}+)?|nan|inf)", re.ASCII
 )
@@ -108,6 +108,8 @@ def _before_cut(printed: bytes, form: Format, others: Sequence[bytes]) -> bytes 
     is_followed = bool(blank) and not rest[:1].isdigit()
     if is_followed or not any(form.whole_rates.fullmatch(number + more + b"\n") for more in _MORE):
         return number
+    if "prefix" in form.entry.groupindex:  # the log may end before it
+        return None
     decimals = {len(other.partition(b".")[2]) for other in others}
     is_fixed = decimals == {len(number.partition(b".")[2])} and decimals != {1}
     # A program that prints as many decimals as needed prints no 0 behind them.

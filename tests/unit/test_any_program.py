@@ -80,6 +80,13 @@ TIME = r"(?P<step_time>[\d.]+)"
     [
         ("it {step} {rate} tok/s", RATE, {"rates_are_per": "world"}, 100, "tokens"),
         ("it {step} {rate}it/s", RATE, {}, 100 * 1024, "samples"),
+        (
+            "it {step} {rate}k tok/s/gpu",
+            RATE + "(?P<prefix>[kM]?)",
+            {"rates_are_per": "device"},
+            800_000,
+            "tokens",
+        ),
         ("it {step} {rate} x", RATE, {"unit": "steps"}, 100 * 1024, "samples"),
         ("it {step} {rate} ms", TIME, {}, 10 * 1024, "samples"),
         ("it {step} (ms) {rate}", r".*?" + TIME, {"step_time_unit": "ms"}, 10 * 1024, "samples"),
@@ -93,6 +100,26 @@ def test_units_of_an_expression(
     assert results.problems == []
     (rate,) = results.frame.query("metric == 'samples_per_second'")["value"]
     assert (rate, results.counted[0].unit) == (pytest.approx(value), unit)
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ("100.10k tok/s\n", ""),
+        ("100.10", "ends in the middle"),
+        ("100.10k", "100.10"),
+        ("100.10 x k\n", "found '100.10 k'"),
+        ("100.10Q\n", "found '100.10 Q'"),
+    ],
+)
+def test_the_prefix_of_a_rate_is_whole_and_behind_it(tmp_path: Path, end: str, told: str) -> None:
+    lines = program("it {step} {rate}0k tok/s")
+    text = "\n".join(lines[:-1]) + f"\nit 60 {end}"
+    (tmp_path / NAME).parent.mkdir()
+    (tmp_path / NAME).write_text(text)
+    regex = STEP + RATE + r".*?(?P<prefix>[kKMQ]?)(?: tok/s)?$"
+    results = load(tmp_path, regex=regex, unit="tokens", rates_are_per="world")
+    assert [told in str(problem) for problem in results.problems] == [True] * bool(told)
 
 
 def test_steps_that_count_in_each_epoch_anew(tmp_path: Path) -> None:
@@ -136,6 +163,7 @@ def test_bad_expressions(here: Path) -> None:
     for options, told in (
         (["--regex", r"(?P<step>\d+)"], "the groups step, rate or step_time"),
         (["--regex", r"(?P<step>\d+)(?=x)(?P<rate>\d+)"], "no lookaround"),
+        (["--regex", STEP + TIME + "(?P<prefix>k?)"], "behind a rate, not behind a time"),
         (["--regex", REGEX + "(?P<epoch>)"], "both groups epoch and of_epoch"),
         (["--unit", "tokens"], "the expression, too: --regex"),
         (["--regex", REGEX, "--unit", "bytes"], "'samples', 'tokens' or 'steps'"),
@@ -180,11 +208,11 @@ def test_logs_that_a_known_format_reads_need_no_expression(here: Path) -> None:
 
 
 LIKELY = {
-    "[x] upd {n} | obj 6.8 | {r} img/s": r"upd +(?P<step>\d+).*?\| +(?P<rate>[\d.,]+) +img/s",
-    "12:00:{n:02d} {n}/99 [00:01<00:02, {r}it/s]": r"(?P<rate>[\d.,]+)it/s",
-    "step: {n}  tps: 7,{n}01  mfu: 3.4%": r"step: +(?P<step>\d+).*?tps: +(?P<rate>[\d.,]+)",
-    "Speed {r} samples/sec  Step: {n}": r"Speed +(?P<rate>[\d.,]+)",
-    "iter {n} | elapsed time per iteration (ms): {r}": r"(?P<step_time>[\d.,]+)",
+    "[x] upd {n} | obj 6.8 | {r} img/s": r"upd +(?P<step>\d+).*?\| +(?P<rate>[\d.,]*\d) +img/s",
+    "12:00:{n:02d} {n}/99 [00:01<00:02, {r}it/s]": r"(?P<rate>[\d.,]*\d)it/s",
+    "step: {n}  tps: 7,{n}01  mfu: 3.4%": r"step: +(?P<step>\d+).*?tps: +(?P<rate>[\d.,]*\d)",
+    "Speed {r} samples/sec  Step: {n}": r"Speed +(?P<rate>[\d.,]*\d)",
+    "iter {n} | elapsed time per iteration (ms): {r}": r"(?P<step_time>[\d.,]*\d)",
     "step:{n}/99 total_time:{n}00ms dt:{r}ms": r"dt:(?P<step_time>",
     # OpenPCDet, and TensorFlow's slim with two loggers.
     "[00:04/1:05:18] Acc_iter {n} Data time: 0.0{n}(0.02) Batch time: {r}({r})": "Batch +time: +(",
@@ -192,6 +220,16 @@ LIKELY = {
         r"step +(?P<step>\d+).*?\((?P<step_time>"
     ),
     "loss {r} at {n} ": None,
+    # Picotron, InternEvo and fairseq2.
+    "Step: {n}  | Loss: 6.8 | Tokens/s:  {r}K | Tokens/s/GPU: 7.1K": (
+        r"Tokens/s: +(?P<rate>[\d.,]*\d)(?P<prefix>[kKMG]?)"
+    ),
+    "tflops=190.1,step={n},loss=6.8,tgs (tokens/gpu/second)={r},tgs/last_tgs_1={r},lr=4e-7": (
+        r"\(tokens/gpu/second\)=(?P<rate>[\d.,]*\d)"
+    ),
+    "(step {n}) - loss: 6.8 | Elements per Second: 12,{n}1 | Number of Elements: 65,536": (
+        r"Second: +(?P<rate>"
+    ),
     # open_clip, whose numbers are aligned, and Composer's bar.
     "Train Epoch: 0 [{n:4d}/9900 (1%)] Batch (t): 0.5, {r}/s, 9/s/gpu": r"\[ *(?P<step>\d+).*?, +",
     "train Epoch 0: 1%|{bar:<9}| {n}/99 [00:01<00:02, {r}ba/s, loss=2.2]": r"\| +(?P<step>\d+)",
