@@ -35,7 +35,7 @@ _BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
 _RATE_UNIT = re.compile(rf"\s{{0,2}}{_WHAT}(?:/| per )s(?:ec(?:ond)?)?\b", re.IGNORECASE)
 _RATE_WORD = re.compile(
     rf"(?:ips|fps|tgs|tps|wps|speed|throughput|{_WHAT}(?:/|[_ ]?per[_ ]?)s(?:ec(?:ond)?)?{_WHOSE})"
-    r"(?: \([a-z/]{1,32}\))?\W{0,4}$",
+    r"(?: \([a-z/]{1,32}+\))?+\W{0,4}+$",
     re.IGNORECASE,
 )
 _PLAIN_RATE_UNIT = re.compile(r"/s(?:ec)?\b")

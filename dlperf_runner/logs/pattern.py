@@ -148,7 +148,7 @@ class Lines:
     def _other_unit(
         self, data: bytes, texts: Mapping[str, bytes], spans: Mapping[str, tuple[int, int]]
     ) -> bytes:
-        """What follows a rate whose unit or prefix is not that of the sample; empty if it is."""
+        """The text behind a rate if its unit or prefix is not that of the sample, else nothing."""
         end, prefix = spans["rate"][1], texts.get("prefix", b"")
         if prefix:
             begin, last = spans["prefix"]
