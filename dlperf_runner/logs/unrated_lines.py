@@ -6,10 +6,14 @@
     0/99  4.25G  0.04581  ...  640: 100%|██████████| 8/8 00:03
         "train_samples_per_second": 113.4,     (train_results.json, trainer_state.json)
       train_samples_per_second =      113.4     (the table train metrics)
+    Progress on:train 120it/10.0kit rate:1.2it/s remaining:2:17:13 elapsed:01:40 postfix:loss=7.1
+    INFO     colossalai - colossalai - INFO: [1/10]
+             Loss:11.071, Step time: 0.912s, TFLOPS:
 
 Source: transformers 4.57.1, trainer_callback.py, trainer_pt_utils.py; hiyouga/LLaMA-Factory
 ff6d4d1, callbacks.py; NVIDIA-NeMo/Megatron-Bridge 067f987, train_utils.py; ultralytics/yolov5 v7.0,
-utils/general.py.
+utils/general.py; tqdm-loggable 0.4.1, tqdm_logging.py, and stanford-crfm/levanter 9263f81;
+hpcaitech/ColossalAI 4f9953b, colossalai/logging/logger.py.
 """
 
 from __future__ import annotations
@@ -60,6 +64,17 @@ _LINES = {
         hint="set TQDM_BAR_FORMAT in utils/__init__.py to '{l_bar}{bar:10}{r_bar}', or train the"
         " model with Ultralytics: yolo train model=yolov5s.pt",
     ),
+    rb"Progress on:[^\r\n]{1,80}? rate:[\d.,]{1,16}(?:it/s|s/it) remaining:[^\r\n]{1,40}": Refusal(
+        "the progress lines of Levanter (tqdm-loggable) have a moving average with one decimal",
+        expected='lines with "throughput/tokens_per_second"',
+        hint="let Levanter's json_logger print them:\n  trainer: {tracker: {type: json_logger}}",
+    ),
+    rb"Step time: [\d.]{1,16}s, TFLOPS:(?: [\d.]{1,16},)?(?: FWD time:(?: [\d.]{1,16}s,)?)?"
+    rb"(?=[ \t]{0,200}\r?\n)": Refusal(
+        "the lines of ColossalAI's step times are wrapped",
+        expected="[1/10] Loss:11.071, Step time: 0.912s, TFLOPS: 12.345, FWD ... on one line",
+        hint="run it with COLUMNS=250 in its environment: rich wraps at 80 columns",
+    ),
     rb"Train throughput/samples_per_sec: [\d.]{1,32}": Refusal(
         "Composer printed samples/s, but no tokens/s",
         expected="lines with Train throughput/tokens_per_sec",
@@ -74,6 +89,8 @@ _MARKERS = (
     b"train_samples_per_second",
     b"Step Time : ",
     b"100%|",
+    b"Progress on:",
+    b"Step time: ",
     b"Train throughput/",
 )
 
