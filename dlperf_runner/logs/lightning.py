@@ -11,6 +11,9 @@ So the time of a step is the number of steps by the rate, if the printed time ag
 whole seconds, and if that time never goes back; else rates are those of the steps before them.
 
 What is read is the rate of each tenth of an epoch, or of longer parts if there are fewer lines.
+A bar with `consumed_samples` is that of NeMo's Megatron models: its steps train a global batch,
+which follows from the samples of two bars.
+
 Lines behind the first one of a validation do not count: the time of the bar goes on, and before
 version 2 its steps do. Only rank 0 prints. Slow steps are printed as s/it before 2023.
 
@@ -22,7 +25,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -40,6 +43,7 @@ _ROUNDED = 0.005  # two decimals
 _NEAR = 1.5  # seconds
 _FEW = 0.1  # damaged lines, as a share
 _VALIDATION = b"Validati"
+_CONSUMED = re.compile(rb"[^\r\n]{0,600}?, consumed_samples=(?:(\d{1,15}+)(?:\.0{1,4}+)?+[,\]])?")
 
 
 class _Update(NamedTuple):
@@ -90,13 +94,14 @@ def _read(
     scan = re.compile(rb"(?P<validation>%s)|%s" % (_VALIDATION, entry.pattern))
     stated: list[Header] = []
     epochs: dict[int, _Epoch] = {}
-    rank, epoch = None, None
+    rank, epoch, consumed = None, None, list[tuple[_Update, int | None]]()
     markers = [form.marker, _VALIDATION, *(s.marker.encode() for s in form.statements)]
     for block in blocks(pieces, markers):
         rank = rank or first_rank(form, block)
         of_rank = block.of_rank(rank)
         stated += headers(form, block, of_rank)
         row = before = 0
+        has_samples = b"consumed_samples=" in of_rank.data
         for match in scan.finditer(of_rank.data):
             row, before = row + of_rank.data.count(b"\n", before, match.start()), match.start()
             if match["validation"]:
@@ -109,7 +114,29 @@ def _read(
             update, last = _update(match, line), epoch.updates[-1:]
             if update and not epoch.validated and not (last and update.step <= last[0].step):
                 epoch.updates.append(update)
-    return stated, epochs
+                seek = has_samples and len(consumed) < 2
+                samples = seek and _CONSUMED.match(of_rank.data, match.end())
+                if samples and (samples[1] or not consumed):
+                    consumed.append((update, int(samples[1]) if samples[1] else None))
+    return stated + _global_batch(consumed), epochs
+
+
+def _global_batch(consumed: Sequence[tuple[_Update, int | None]]) -> list[Header]:
+    """The batch of a step of NeMo's Megatron models, which all devices share: the samples between
+    two bars, by their steps. Raises LineError if the bars have only rounded samples."""
+    if not consumed:
+        return []
+    (first, before), (last, after) = consumed[0], consumed[-1]
+    steps = last.step - first.step
+    if before is None or after is None or steps < 1 or (after - before) % steps:
+        raise LineError(
+            first.line,
+            "a step of this bar trains a global batch, which does not follow from it",
+            expected="two bars of an epoch with all digits of consumed_samples",
+            found="none",
+            hint="give the log from its beginning: later consumed_samples are rounded",
+        )
+    return [Header(first.line, global_batch_size=(after - before) // steps)]
 
 
 def _are_means(epochs: Iterable[_Epoch]) -> bool:
@@ -187,7 +214,10 @@ def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) ->
     columns, lines = Columns(), []
     first = next(iter(epochs), 0)
     length = epochs[first].length if epochs else 0
-    every = max(1, length // _PARTS, _interval(epochs.values()))
+    longest = max((epoch.updates for epoch in epochs.values()), key=len, default=[])
+    # A run may end within its first epoch.
+    trained = longest[-1].step if len(longest) > 2 * _PARTS else length
+    every = max(1, min(length, trained) // _PARTS, _interval(epochs.values()))
     parts = _of_means if _are_means(epochs.values()) else _of_steps
     for number, epoch in epochs.items():
         for update, rate in parts(epoch, every):
@@ -196,7 +226,8 @@ def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) ->
             columns.losses.append(update.loss)
             columns.unix_times.append(None)
             lines.append(update.line)
-    return StepTable(stated, columns, length or None, lines)
+    notes = [f"the log ends in its first epoch, at step {trained} of {length}"]
+    return StepTable(stated, columns, length or None, lines, notes if trained < length else ())
 
 
 _COUNT = rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)"

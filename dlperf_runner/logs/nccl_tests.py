@@ -78,6 +78,7 @@ _MARKERS = [
     *(b"float", b"int", b"half", b"double", b"f8"),
 ]
 _IN_PLACE = "the bus bandwidth is that of in-place operations; the log has no others"
+_WHOLE = "give all that the program printed; tables of nccl-tests 1 are not read"
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
 _WITHOUT_REDUCTION = ("all_gather", "alltoall", "broadcast", "gather", "scatter", "sendrecv")
 _PRECISIONS = {"float": "fp32", "half": "fp16", "bfloat16": "bf16", "double": "fp64"}
@@ -204,10 +205,11 @@ def _finish(reading: _Reading) -> None:
     if table.sizes and (not table.rows or len(table.rows) % (table.sizes * operations)):
         problem = "lines of the table are missing or damaged"
         expected = f"{table.sizes} sizes" + (f" of {operations} operations" * (operations > 1))
-        raise LineError(last, problem, expected=expected, found=str(len(table.rows)))
+        raise LineError(last, problem, expected=expected, found=str(len(table.rows)), hint=_WHOLE)
     if not table.rows or table.average_busbw is None:
         problem, expected = "the log has no whole table of nccl-tests", "# Avg bus bandwidth"
-        raise LineError(last, problem, expected=expected, found=f"{len(table.rows)} sizes")
+        number = f"{len(table.rows)} sizes"
+        raise LineError(last, problem, expected=expected, found=number, hint=_WHOLE)
     if table.largest is None:
         table.largest = table.rows[-1].size
     reading.tables.append(table)

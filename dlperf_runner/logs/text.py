@@ -83,7 +83,8 @@ def rate(printed: bytes, form: Format, others: Sequence[bytes] = ()) -> float:
         expected, shown = f"a whole number as in {form.sample.expandtabs(4)}", repr(shown)
     else:
         problem, expected, shown = "the rate is not a number", "a number", repr(shown)
-    raise LineError(0, problem, expected=expected, found=shown)
+    hint = "run the program with LC_ALL=C: numbers need a decimal point" if "," in shown else None
+    raise LineError(0, problem, expected=expected, found=shown, hint=hint)
 
 
 def rate_in(match: Matched, form: Format) -> float:

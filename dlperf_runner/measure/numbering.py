@@ -282,7 +282,11 @@ def wrong_step(steps: Sequence[int], index: int, wanted: int, lines: LogLines) -
     else:
         problem = f"step {step} follows {steps[index - 1]}"
         back = step < steps[index - 1]
-        hint = "do several runs write to this log?" if back else "lines are missing; truncated?"
+        hint = (
+            "do several runs write to this log? Split it here"
+            if back
+            else "lines are missing; truncated?"
+        )
         if back and lines.is_described:
             hint += " If each epoch counts anew: groups epoch and of_epoch, (?P<of_epoch>\\d+)"
     where = lines.place(index)

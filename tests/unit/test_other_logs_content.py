@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
+from log_examples import example
 from make_logs import campaign_run, write
 from other_logs import GOOD, load, only, speedometer, stating
 from pandas import DataFrame
@@ -128,3 +129,34 @@ def test_a_campaign_whose_log_states_another_image_size_is_refused(tmp_path: Pat
     problem = only(results)
     assert problem.problem == "the parameter image_size contradicts the plan"
     assert (problem.expected, problem.found) == ("224", "64")
+
+
+def test_a_bar_of_nemo_with_rounded_samples_does_not_give_its_global_batch(tmp_path: Path) -> None:
+    """The bar is as in NVIDIA/NeMo-Framework-Launcher issue 55: a step trained 2048 samples."""
+    bars = [
+        f"Epoch 0:  {n}%|    | {800 + n}/77225 [9:{n:02d}:00<878:01:48, 41.36s/it, loss=3.1,"
+        f" v_num=, reduced_train_loss=3.090, global_step={799 + n}.0, consumed_samples=1.6{n}e+6]"
+        for n in range(1, 9)
+    ]
+    log = write(tmp_path / "gpt3-20b_8n8g_b4_bf16.log", ["\r".join(bars)])
+    error = only(load(log))
+    assert "trains a global batch" in str(error) and "from its beginning" in str(error.hint)
+
+
+def test_decimal_commas_are_named(tmp_path: Path) -> None:
+    lines = example("megatron/wording").data.decode().replace(".", ",").splitlines()
+    error = only(load(write(tmp_path / "gpt_1n8g_b4_bf16.log", lines)))
+    assert "LC_ALL=C" in str(error.hint)
+
+
+def test_a_run_that_ends_within_its_first_epoch_has_the_rates_of_its_own_tenths(
+    tmp_path: Path,
+) -> None:
+    bars = [
+        f"Epoch 0:   1%|    | {n}/77225 [{n // 120:02d}:{n // 2 % 60:02d}<9:59:59,  2.00it/s]"
+        for n in range(10, 810, 10)
+    ]
+    log = write(tmp_path / "vit_1n1g_b32_fp32.log", ["\r".join(bars)])
+    out = call("summarize", log, "--output-dir", tmp_path / "results").out
+    assert re.search(r"\| +64\.00 \|", out), out
+    assert "the log ends in its first epoch, at step 800 of 77225" in " ".join(out.split())
