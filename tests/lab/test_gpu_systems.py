@@ -211,7 +211,7 @@ def test_each_repository_has_its_own_key_and_no_other(
     assert cluster.lab.ssh(pair.node, "ls /etc/apt/trusted.gpg.d | grep -v debian").stdout == ""
 
 
-def test_files_have_their_modes_and_docker_was_restarted_once(
+def test_files_have_their_modes_and_docker_read_its_settings_again(
     cluster: Cluster, fresh: States, installed: Played, pair: Pair
 ) -> None:
     new = [line for line in installed.states[pair.node] if line not in fresh[pair.node]]
@@ -234,7 +234,7 @@ def test_files_have_their_modes_and_docker_was_restarted_once(
     daemon = json.loads(cluster.lab.said(pair.node, "cat /etc/docker/daemon.json"))
     assert daemon["runtimes"]["nvidia"]["path"] == "nvidia-container-runtime"
     systemctl = cluster.lab.said(pair.node, "cat /var/log/standin-systemctl.log").splitlines()
-    assert [line for line in systemctl if not line.startswith("show")] == ["restart docker"]
+    assert [line for line in systemctl if not line.startswith("show")] == ["reload docker"]
     assert "argv: info " in cluster.lab.said(pair.node, "cat /var/log/standin-docker.log")
 
 
