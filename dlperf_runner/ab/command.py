@@ -19,8 +19,7 @@ from ..report.numbers import decimals, percent
 from ..report.tables import Column, cell, span
 from ..report.terminal import table
 from ..results.load import load_results
-from .pairs import PairedTest, judge
-from .turns import OF_PAIRS, Campaign, MostPairs, parse_side, run_in_turns
+from .turns import OF_PAIRS, Campaign, MostPairs, PairedTest, judge, parse_side, run_in_turns
 
 ORDER = 90
 _Directories = Annotated[

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -123,6 +123,7 @@ def command(
     exit_with(problems, document["verdict"] != PASSED)
 
 
+_NOT_RUN: dict[str, Any] = {"verdict": UNDECIDED, "looks": [], "deviation": None, "runs": 0}
 Wanted = tuple[int, Part, Path, int]
 Nodes = tuple[Sequence[Node], SchedulerSettings | None]
 
@@ -202,12 +203,7 @@ def _wanted(suite: Resolved, folder: Path) -> Iterator[Wanted]:
     for number, item in enumerate(suite.suite.items):
         parts, needs = suite.parts(item), dict[Part, tuple[int, int]]()
         for part in (part for part in parts if part.name != reference_of(item)):
-            row = next(rows, None) or {
-                "verdict": UNDECIDED,
-                "looks": [],
-                "deviation": None,
-                "runs": 0,
-            }
+            row = next(rows, _NOT_RUN)
             is_open = row["verdict"] == UNDECIDED and (row["looks"] or row["deviation"] is None)
             looks = (row["looks"] or [first]) if is_open else []
             # The runs at which it is judged next, 0 if it needs none; and those that it has.

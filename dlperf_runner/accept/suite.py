@@ -188,13 +188,9 @@ def read_suite(path: Path, recorded: Mapping[str, Any] | None = None) -> Resolve
 def _check(resolved: Resolved, item: Item, parts: Sequence[Part], where: str) -> None:
     suite, margin = resolved.suite, item.margin or resolved.suite.margin
     if fraction(suite.slow, "slow") <= fraction(margin, "margin"):
-        problem, expected = (
-            "a part within the margin cannot fail",
-            f"more than the margin, {margin}",
-        )
-        raise UserError(
-            problem, where=f"{resolved.path}: slow", expected=expected, found=suite.slow
-        )
+        problem, expected = "a part within the margin cannot fail", f"more than {margin}"
+        place = f"{resolved.path}: slow"
+        raise UserError(problem, where=place, expected=expected, found=suite.slow)
     if not parts or not all(part.hosts for part in parts):
         problem, place = "the item has no parts", f"{where}.parts"
         expected = "`nodes:` with names, `units:` with nodes, or an `inventory:`"
@@ -205,8 +201,7 @@ def _check(resolved: Resolved, item: Item, parts: Sequence[Part], where: str) ->
         if reference not in (names := [part.name for part in parts]):
             raise unknown_name("reference part", reference, names, f"{where}.target")
         if len(parts) < 2:
-            problem = "a reference needs another part that is judged by it"
-            raise UserError(problem, where=f"{where}.parts")
+            raise UserError("a reference needs another part to judge", where=f"{where}.parts")
 
 
 def _part(hosts: Sequence[str]) -> Part:

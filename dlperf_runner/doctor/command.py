@@ -36,14 +36,15 @@ from .hunt import (
     DEFAULT_SLOWER,
     Hunt,
     NodeCampaign,
+    bits_of,
     excluded,
     hunt_findings,
     hunt_slow,
     parse_kinds,
     render_hunts,
+    same_findings,
 )
 from .nodes import diagnose
-from .same import bits_of, same_findings
 
 if TYPE_CHECKING:
     from ..core.node import Node

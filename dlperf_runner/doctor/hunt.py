@@ -1,9 +1,11 @@
-"""Hunts for slow nodes, devices and links: rounds on all nodes at once, until they decide."""
+"""Hunts for slow nodes, devices and links: rounds on all nodes at once, until they decide; and for
+devices that compute other bits than their equals."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -105,9 +107,8 @@ class NodeCampaign:
             campaigns.create_campaign(self.directory, choice, self.nodes, [run])
             if self.settings:
                 job_files.record(self.directory, self.settings)
-            self.place.say(
-                f"{self.operation} on {counted(len(self.nodes), 'node')}: {self.directory}"
-            )
+            nodes = counted(len(self.nodes), "node")
+            self.place.say(f"{self.operation} on {nodes}: {self.directory}")
         else:
             why = {run.case: "the rounds before do not decide"}
             campaigns.add_revision(self.directory, [asdict(run)], why)
@@ -184,11 +185,8 @@ def hunt_slow(campaign: NodeCampaign, slower: float, most: int = MOST_ROUNDS) ->
     kind, nodes = campaign.operation, len(campaign.nodes)
     is_paired, where = kind == "collective", f"--hunt {kind}"
     if is_paired and nodes < LEAST_PAIRED:
-        problem, expected = (
-            "too few nodes to compare pairs of them",
-            f"at least {LEAST_PAIRED} nodes",
-        )
-        hint = "dlperf doctor --bandwidth measures fewer"
+        problem, hint = "too few nodes for pairs", "dlperf doctor --bandwidth measures fewer"
+        expected = f"at least {LEAST_PAIRED} nodes"
         raise UserError(problem, where=where, expected=expected, found=str(nodes), hint=hint)
     if nodes * campaign.devices < 2:
         raise UserError("one device has nothing to compare with", where=where)
@@ -252,8 +250,7 @@ def hunt_findings(result: Hunt) -> Iterator[Finding]:
         hint = "exclude the slow ones (--limit; on Slurm --nodelist) and hunt again"
         text = f"the other {others} are too few to compare with each other, {rest}"
     else:
-        hint = "end other work on the nodes and hunt again, look for more (--slower 10%), or name"
-        hint += " more nodes"
+        hint = "end other work on the nodes, look for more (--slower 10%), or name more nodes"
         text = f"the noise does not allow to find any, {rest}"
         if size is not None and size < 1:
             text = f"the noise allows to find only what is {100 * size:.1f} % slower, {rest}"
@@ -267,6 +264,7 @@ def excluded(hunts: Sequence[Hunt]) -> list[str]:
 
 
 SHOWN = 10
+_SLOW = ("-", "slow")
 _NUMBERS = (Column(name, True) for name in ("of the others", "rounds", "p"))
 _COLUMNS = (Column("slowest"), *_NUMBERS, Column("verdict"))
 
@@ -278,14 +276,86 @@ def render_hunts(hunts: Sequence[Hunt], screen: Screen) -> str:
     for each in hunts:
         members = each.verdict.members
         rows = [
-            (
-                *(member.name, f"{member.ratio:.1%}", str(member.rounds)),
-                *(cell(member.p_value, ".2g"), "slow" if member.is_slow else "-"),
-            )
-            for member in members[: max(SHOWN, len(each.verdict.slow))]
+            (m.name, f"{m.ratio:.1%}", str(m.rounds), cell(m.p_value, ".2g"), _SLOW[m.is_slow])
+            for m in members[: max(SHOWN, len(each.verdict.slow))]
         ]
         title = f"{each.what}: {counted(len(members), 'member')}, {each.verdict.rounds} rounds"
         lines += ["", *titled(title, _COLUMNS, rows, screen)]
     if nodes := excluded(hunts):
         lines += [f"--exclude={','.join(nodes)}", ""]
     return "\n".join(lines)
+
+
+# ---- same bits
+
+_BITS = "same bits"
+_BITS_HINT = (
+    "compare again; if it differs again, take the device out of use, test it (dlperf doctor --dcgm"
+    " 3, a memory test), and compare the versions of its libraries"
+)
+
+
+@dataclass(frozen=True)
+class Bits:
+    """`losses` are the bits of each step's loss in hexadecimal, `parameters` is a SHA-256."""
+
+    device: str
+    product: str
+    version: str
+    losses: tuple[str, ...]
+    parameters: str
+
+
+def bits_of(campaign: NodeCampaign) -> list[Bits]:
+    """The bits that each device of the campaign's nodes computes."""
+    bits: list[Bits] = []
+    for line in campaign.lines():
+        try:
+            losses = tuple(map(str, line["losses"]))
+            is_finite(losses)  # each is a hexadecimal number
+            names = ("product", "torch", "parameters")
+            product, version, digest = (str(line[name]) for name in names)
+            bits.append(Bits(campaign.member(int(line["rank"])), product, version, losses, digest))
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            expected = "rank, product, torch, losses and parameters"
+            raise UserError("invalid log", expected=expected, found=repr(error)) from None
+    devices = len(campaign.names) * campaign.devices
+    if len({each.device for each in bits}) < devices:
+        expected, given = f"{devices} devices", ", ".join(each.device for each in bits)
+        raise UserError("devices are missing in the log", expected=expected, found=given)
+    return bits
+
+
+def is_finite(losses: Sequence[str]) -> bool:
+    """True if there are losses, and all are numbers: 11 bits of an exponent that are not all 1."""
+    return bool(losses) and all(int(loss, 16) >> 52 & 0x7FF != 0x7FF for loss in losses)
+
+
+def same_findings(devices: Sequence[Bits]) -> Iterator[Finding]:
+    """Products and versions are compared within themselves. The bits of most are right; without a
+    majority, nobody is accused alone."""
+    for (product, version), equals in grouped(devices, lambda d: (d.product, d.version)).items():
+        kind = f"{product}, PyTorch {version}"
+        expected = f"the bits of the other {kind}"
+        counts = Counter((each.losses, each.parameters) for each in equals)
+        (usual, number), *_ = counts.most_common()
+        if len(equals) == 1:
+            text = f"{equals[0].device} is the only {kind}: nothing to compare with"
+            yield Finding("", _BITS, "warning", expected, text, "name more nodes of this product")
+        elif not is_finite(usual[0]):
+            text = f"{counted(number, 'device')} of {kind} have losses that are no numbers"
+            yield Finding("", _BITS, "failed", "finite losses", text, _BITS_HINT)
+        elif len(counts) == 1:
+            text = f"{counted(number, 'device')} of {kind} agree: {usual[1][:12]}"
+            yield Finding("", _BITS, "ok", expected, text)
+        elif 2 * number <= len(equals):
+            groups = grouped(equals, lambda each: each.parameters[:12])
+            texts = (f"{bits} on {', '.join(d.device for d in on)}" for bits, on in groups.items())
+            yield Finding("", _BITS, "failed", expected, "; ".join(texts), _BITS_HINT)
+        else:
+            for each in (d for d in equals if (d.losses, d.parameters) != usual):
+                pairs = enumerate(zip(each.losses, usual[0], strict=False), 1)
+                step = next((n for n, (loss, other) in pairs if loss != other), None)
+                where = f"from step {step} on" if step else "in the parameters alone"
+                text = f"{each.device} differs from {counted(number, 'device')} {where}"
+                yield Finding(each.device.split()[0], _BITS, "failed", expected, text, _BITS_HINT)

@@ -268,11 +268,7 @@ def _evidence(
     no_bus = no_bus if budget.BUS in commands else f"none is published on {topology}"
     busses = {} if bandwidth is None else bus_bandwidths(bandwidth, on)
     bus, about[budget.BUS] = busses.get(topology, (None, no_bus))
-    runs, ratio, size = (
-        _runs(results, key),
-        None if base is None else base.ratio,
-        topology.world_size,
-    )
+    runs, size, ratio = _runs(results, key), topology.world_size, base.ratio if base else None
     devices = _of_devices(case, on, hunts, about, commands)
     return Observations(size, case.ratio, ratio, runs, fractions, bus, devices, about)
 

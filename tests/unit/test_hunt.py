@@ -23,8 +23,15 @@ from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.doctor import hunt as hunting
 from dlperf_runner.doctor.findings import Finding
-from dlperf_runner.doctor.hunt import NodeCampaign, excluded, hunt_findings, hunt_slow
-from dlperf_runner.doctor.same import Bits, bits_of, same_findings
+from dlperf_runner.doctor.hunt import (
+    Bits,
+    NodeCampaign,
+    bits_of,
+    excluded,
+    hunt_findings,
+    hunt_slow,
+    same_findings,
+)
 from dlperf_runner.doctor.search import Round, as_text, circle, over_others, rounds_from, search
 from dlperf_runner.plan.cases import not_planned
 from dlperf_runner.plan.choice import parse_choice
