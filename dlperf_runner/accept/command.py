@@ -36,7 +36,7 @@ from ..options.scheduler import Scheduled, schedules
 from ..plan.inventory import read_inventory
 from . import page as pages
 from .judge import judge, load
-from .suite import Part, Resolved, choice_of, read_suite, reference_of
+from .suite import Part, ResolvedSuite, choice_of, read_suite, reference_of
 
 ORDER = 175
 _MEASURED = Path("results/acceptance")
@@ -105,7 +105,7 @@ def command(
     problems = [problem for each in loaded for problem in each.problems]
     if check is not None:
         differing, notes = pages.check(check, document, allowed_signers)
-        if file := suite.suite.inventory:
+        if file := suite.inventory:
             notes.append(f"nodes as the page has them, not {file}: {', '.join(suite.nodes)}")
         for note in notes:
             print_note(note)
@@ -128,7 +128,7 @@ Wanted = tuple[int, Part, Path, int]
 Nodes = tuple[Sequence[Node], SchedulerSettings | None]
 
 
-def run_missing(suite: Resolved, folder: Path, where: Execution, jobs: Scheduled) -> list[str]:
+def run_missing(suite: ResolvedSuite, folder: Path, where: Execution, jobs: Scheduled) -> list[str]:
     """Run campaigns below the folder until each part is decided or has all its planned runs.
     Returns what went wrong; a part that lacks a run gets no more."""
     problems: list[str] = []
@@ -140,14 +140,14 @@ def run_missing(suite: Resolved, folder: Path, where: Execution, jobs: Scheduled
         for number, part, place, repeats in wanted:
             where.say(f"{place.name}: up to {repeats} runs")
             nodes, settings = nodes_on(part.hosts)
-            choice = replace(choice_of(suite.suite.items[number]), nodes=(len(part.hosts),))
+            choice = replace(choice_of(suite.items[number]), nodes=(len(part.hosts),))
             if settings:
                 choice = in_order_of_jobs(choice, settings, is_given=False)
             # Warnings about a plan are said once.
             warn = where.say if not place.exists() else lambda _: None
             create_case(place, choice, nodes, settings, warn, f"{suite.path}: items.{number}")
             grow(place, repeats, "the next look")
-        for group in at_once(wanted) if suite.suite.at_once else ([each] for each in wanted):
+        for group in at_once(wanted) if suite.at_once else ([each] for each in wanted):
             places = [place for _, _, place, _ in group]
             problems += run_at_once(places, options)
             for place in filter(missing_runs, places):
@@ -168,7 +168,7 @@ def at_once(wanted: Iterable[Wanted]) -> list[list[Wanted]]:
 
 
 def _nodes(
-    suite: Resolved, where: Execution, jobs: Scheduled
+    suite: ResolvedSuite, where: Execution, jobs: Scheduled
 ) -> Callable[[Collection[str]], Nodes]:
     """A function that gives the nodes of these names, and how jobs on them are made. Raises
     UserError if the inventory, the partition or the allocation lacks a node of the suite."""
@@ -195,12 +195,12 @@ def _nodes(
     return lambda hosts: ([node for name, node in nodes.items() if name in hosts], None)
 
 
-def _wanted(suite: Resolved, folder: Path) -> Iterator[Wanted]:
+def _wanted(suite: ResolvedSuite, folder: Path) -> Iterator[Wanted]:
     """The parts that need runs: number of the item, part, campaign, and its runs in all."""
     document = judge(suite, folder, load(folder)) if any(folder.glob("*/campaign.json")) else {}
     rows = iter(document.get("parts", ()))
-    first = min(suite.suite.looks, default=suite.suite.pilot)
-    for number, item in enumerate(suite.suite.items):
+    first = min(suite.looks, default=suite.pilot)
+    for number, item in enumerate(suite.items):
         parts, needs = suite.parts(item), dict[Part, tuple[int, int]]()
         for part in (part for part in parts if part.name != reference_of(item)):
             row = next(rows, _NOT_RUN)

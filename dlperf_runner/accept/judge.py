@@ -8,12 +8,12 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..catalog.published_numbers import load_published, load_rule
+from ..catalog.published_numbers import load_rule
 from ..commands.verify import refuse_tampered
 from ..compare.conditions import parse_stated, read_conditions
-from ..compare.published import compare_published
+from ..compare.published import compare_published, no_number
 from ..compare.verdicts import FAILED, NOT_COMPARABLE, PASSED, TOO_FEW, UNDECIDED, on_limit
 from ..core.errors import UserError
 from ..core.frame import records, throughput
@@ -25,18 +25,14 @@ from ..core.identity import (
     differing,
     label,
     read_parameters,
-    topology_text,
     value_text,
 )
-from ..core.lists import counted, natural, shortened
+from ..core.lists import counted, natural
 from ..plan.choice import Choice, fraction
 from ..results.discovery import CAMPAIGNS
-from ..results.load import catalogued, load_results
+from ..results.load import Progress, Results, catalogued, load_results
 from ..stats.sequential import Gate, judged, look_sizes, planned_runs, pooled_deviation
-from .suite import Item, Part, Published, Resolved, choice_of, reference_of, title_of
-
-if TYPE_CHECKING:
-    from ..results.load import Progress, Results
+from .suite import Item, Part, Published, ResolvedSuite, choice_of, reference_of, title_of
 
 # A row of the frame, or the case of a run that does not count and `why`; with the path of its `log`
 # below the folder, its start, its hosts and the families of its model.
@@ -62,11 +58,11 @@ def load(folder: Path, progress: Progress | None = None) -> list[Results]:
     return loaded
 
 
-def judge(suite: Resolved, folder: Path, loaded: Sequence[Results]) -> dict[str, Any]:
+def judge(suite: ResolvedSuite, folder: Path, loaded: Sequence[Results]) -> dict[str, Any]:
     """The verdict on each part of each item, as the page has it."""
     runs = [row for results in loaded for row in _runs(results, folder)]
     parts: list[dict[str, Any]] = []
-    for number, item in enumerate(suite.suite.items):
+    for number, item in enumerate(suite.items):
         samples = _samples(suite, number, runs)
         parts += _judge_item(suite, number, samples, _published(suite, item, loaded))
     # Failed if one part is, passed if all are.
@@ -77,12 +73,12 @@ def judge(suite: Resolved, folder: Path, loaded: Sequence[Results]) -> dict[str,
 
 
 def _judge_item(
-    suite: Resolved,
+    suite: ResolvedSuite,
     number: int,
     samples: Mapping[Part, Sequence[Row]],
     numbers: Mapping[CaseKey, Row],
 ) -> Iterator[dict[str, Any]]:
-    item = suite.suite.items[number]
+    item = suite.items[number]
     gate = suite.gate(item)
     valid = {part: [row for row in rows if not row["why"]] for part, rows in samples.items()}
     sizes, deviation, why = plan_of(suite, item, gate, valid)
@@ -129,13 +125,13 @@ class _Undecided(Exception):  # noqa: N818  this is no error
 
 
 def plan_of(
-    suite: Resolved, item: Item, gate: Gate, samples: Mapping[Part, Sequence[Row]]
+    suite: ResolvedSuite, item: Item, gate: Gate, samples: Mapping[Part, Sequence[Row]]
 ) -> tuple[Sequence[int], float | None, str | None]:
     """The looks that the suite states, or those that follow from its pilot: the first runs of each
     part, of which only the scatter counts, not the speed; that scatter; and why there are none."""
-    keys, size = suite.suite, suite.suite.pilot
-    if keys.looks:
-        return sorted({*keys.looks}), None, None
+    size = suite.pilot
+    if suite.looks:
+        return sorted({*suite.looks}), None, None
     pilots = {
         part.name: [r["value"] for r in rows[:size]] for part, rows in samples.items() if rows
     }
@@ -143,7 +139,7 @@ def plan_of(
     if few or not pilots:
         return (), None, f"the pilot needs {size} runs of each part{''.join(few[:1])}"
     deviation = pooled_deviation([*pilots.values()])
-    promise = {n: fraction(getattr(keys, n), n) for n in ("good_passes", "slow", "slow_fails")}
+    promise = {n: fraction(getattr(suite, n), n) for n in ("good_passes", "slow", "slow_fails")}
     by_reference = reference_of(item) is not None
     planned = planned_runs(gate, deviation, **promise, by_reference=by_reference, least=size)
     if planned is None:
@@ -169,7 +165,9 @@ def _target(
         return values, {"target": median(values)}
     case, unit = case_key(runs[0]), runs[0]["unit"]
     if isinstance(item.target, Published):
-        number = numbers.get(case) or _no_number(item.target.published, runs[0])
+        if (number := numbers.get(case)) is None:
+            report = item.target.published
+            raise no_number(report, runs[:1], f"target: {{published: {report}}}")
         if number["published"] is None or number["factors"] or number["unknown"]:
             silent = number["unknown"] and f"not published: {number['unknown']}"
             texts = "; ".join(filter(None, (number["factors"], silent)))
@@ -184,11 +182,11 @@ def _target(
     return float(text), {"target": float(text)}
 
 
-def _published(suite: Resolved, item: Item, loaded: Sequence[Results]) -> dict[CaseKey, Row]:
+def _published(suite: ResolvedSuite, item: Item, loaded: Sequence[Results]) -> dict[CaseKey, Row]:
     """The nearest number of the item's report for each case, as `compare` has it."""
     if not isinstance(item.target, Published):
         return {}
-    stated = parse_stated([f"{name}={value}" for name, value in suite.suite.conditions.items()])
+    stated = parse_stated([f"{name}={value}" for name, value in suite.conditions.items()])
     runs = [run for results in loaded for run in results.counted]
     models = [model for results in loaded for model in results.models]
     conditions = read_conditions(runs, models, load_rule(), stated)
@@ -198,16 +196,6 @@ def _published(suite: Resolved, item: Item, loaded: Sequence[Results]) -> dict[C
     rows = [row for table in tables for row in records(table)]
     of_report = [row for row in rows if row["report"] == item.target.published]
     return {case_key(row): row for row in reversed(of_report)}  # the nearest is the first
-
-
-def _no_number(report: str, run: Row) -> Row:
-    names = [f"{n.model} {n.topology}" for n in load_published() if n.report == report]
-    raise UserError(
-        "the report has no number for this part",
-        where=f"target: {{published: {report}}}",
-        expected=shortened([*dict.fromkeys(names)]) or "a name of `dlperf list published`",
-        found=f"{run['model']} {topology_text(run)}",
-    )
 
 
 # ---- the runs of a part
@@ -232,11 +220,11 @@ def _runs(results: Results, folder: Path) -> Iterator[Row]:
             }
 
 
-def _samples(suite: Resolved, number: int, runs: Sequence[Row]) -> dict[Part, list[Row]]:
+def _samples(suite: ResolvedSuite, number: int, runs: Sequence[Row]) -> dict[Part, list[Row]]:
     """The runs of each part of an item by their start; by their names if one records none. Raises
     UserError if the item leaves open which of several measured cases it means: parts that ran
     different ones are not judged by one target."""
-    item = suite.suite.items[number]
+    item = suite.items[number]
     choice = choice_of(item)
     chosen = sorted((row for row in runs if _is_chosen(choice, row)), key=lambda row: row["name"])
     samples = {part: [r for r in chosen if _is_of(part, r)] for part in suite.parts(item)}

@@ -105,26 +105,21 @@ class Part:
     hosts: frozenset[str]
 
 
-@dataclass(frozen=True)
-class Resolved:
-    """A suite whose parts are known: the hosts of the inventory are written out."""
+class ResolvedSuite(SuiteFile):
+    """A suite and its file. Its parts are known: the hosts of the inventory are written out."""
 
     path: Path
-    suite: SuiteFile
-    nodes: tuple[str, ...]
-    units: Mapping[str, Sequence[str]]
+    units: dict[str, Hosts]
 
     @property
     def inventories(self) -> list[str]:
         """The inventory, by a path from here."""
-        path = self.suite.inventory
+        path = self.inventory
         return [path if "," in path else str(self.path.parent / path)] if path else []
 
     def record(self) -> dict[str, Any]:
         """The suite as the page has it, with its nodes and units."""
-        units = {name: list(hosts) for name, hosts in self.units.items()}
-        keys = self.suite.model_dump(mode="json", exclude_defaults=True)
-        return {**keys, "nodes": list(self.nodes), "units": units}
+        return self.model_dump(mode="json", exclude_defaults=True, exclude={"path"})
 
     def parts(self, item: Item) -> list[Part]:
         """The parts that an item judges."""
@@ -139,11 +134,9 @@ class Resolved:
 
     def gate(self, item: Item) -> Gate:
         """The gate of one look. All parts, but for references, and looks share the error."""
-        items = self.suite.items
-        judged = sum(part.name != reference_of(i) for i in items for part in self.parts(i))
-        looks = len(set(self.suite.looks)) or LOOKS
-        share = fraction(self.suite.error, "error") / (judged * looks)
-        return Gate(fraction(item.margin or self.suite.margin, "margin"), share)
+        judged = sum(part.name != reference_of(i) for i in self.items for part in self.parts(i))
+        share = fraction(self.error, "error") / (judged * (len(set(self.looks)) or LOOKS))
+        return Gate(fraction(item.margin or self.margin, "margin"), share)
 
 
 def reference_of(item: Item) -> str | None:
@@ -163,40 +156,40 @@ def title_of(number: int, item: Item) -> str:
     return item.name or " ".join(words) or f"item {number + 1}"
 
 
-def read_suite(path: Path, recorded: Mapping[str, Any] | None = None) -> Resolved:
+def read_suite(path: Path, recorded: Mapping[str, Any] | None = None) -> ResolvedSuite:
     """Read a suite, and the groups of its inventory, or those that a page recorded of the same
     suite. Raises UserError with file, line and key, and if parts have unknown nodes."""
-    suite = read_entry(path, SuiteFile)
+    suite = ResolvedSuite.model_construct(**dict(read_entry(path, SuiteFile)), path=path)
     groups: dict[str, tuple[str, ...]] = {}
     if recorded is not None and suite.inventory:
         groups = {GROUP: tuple(recorded.get("nodes") or ())} | (recorded.get("units") or {})
     elif suite.inventory and not (suite.nodes and isinstance(suite.units, dict)):
-        groups = read_groups(Resolved(path, suite, (), {}).inventories)
+        groups = read_groups(suite.inventories)
     units = suite.units
     if not isinstance(units, dict):
         for name in units:
             if name not in groups:
                 raise unknown_name("group of the inventory", name, groups, f"{path}: units")
-        units = {name: groups[name] for name in units}
+        units = {name: tuple(groups[name]) for name in units}
     nodes = suite.nodes or groups.get(GROUP, ()) or tuple(h for u in units.values() for h in u)
-    resolved = Resolved(path, suite, tuple(dict.fromkeys(nodes)), units)
+    suite = suite.model_copy(update={"nodes": tuple(dict.fromkeys(nodes)), "units": units})
     for number, item in enumerate(suite.items):
-        _check(resolved, item, resolved.parts(item), f"{path}: items.{number}")
-    return resolved
+        _check(suite, item, suite.parts(item), f"{path}: items.{number}")
+    return suite
 
 
-def _check(resolved: Resolved, item: Item, parts: Sequence[Part], where: str) -> None:
-    suite, margin = resolved.suite, item.margin or resolved.suite.margin
+def _check(suite: ResolvedSuite, item: Item, parts: Sequence[Part], where: str) -> None:
+    margin = item.margin or suite.margin
     if fraction(suite.slow, "slow") <= fraction(margin, "margin"):
         problem, expected = "a part within the margin cannot fail", f"more than {margin}"
-        place = f"{resolved.path}: slow"
+        place = f"{suite.path}: slow"
         raise UserError(problem, where=place, expected=expected, found=suite.slow)
     if not parts or not all(part.hosts for part in parts):
         problem, place = "the item has no parts", f"{where}.parts"
         expected = "`nodes:` with names, `units:` with nodes, or an `inventory:`"
         raise UserError(problem, where=place, expected=expected, found=str(item.parts))
-    if unknown := sorted({host for part in parts for host in part.hosts} - {*resolved.nodes}):
-        raise unknown_name("node", unknown[0], resolved.nodes, f"{where}.parts")
+    if unknown := sorted({host for part in parts for host in part.hosts} - {*suite.nodes}):
+        raise unknown_name("node", unknown[0], suite.nodes, f"{where}.parts")
     if (reference := reference_of(item)) is not None:
         if reference not in (names := [part.name for part in parts]):
             raise unknown_name("reference part", reference, names, f"{where}.target")

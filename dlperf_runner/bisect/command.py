@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from ..ab.turns import OF_PAIRS, Campaign, MostPairs, PairedTest, parse_side, run_in_turns
+from ..ab.command import OF_PAIRS, Campaign, MostPairs, PairedTest, parse_side, run_in_turns
 from ..campaign.directory import new_directory
 from ..compare.verdicts import FAILED, PASSED
 from ..core.errors import UserError

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -25,8 +25,8 @@ from ..catalog.published_numbers import (
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.frame import plain_rows, records
-from ..core.identity import CASE, TOPOLOGY, CaseKey, case_key, columns_of, label
-from ..core.lists import grouped
+from ..core.identity import CASE, TOPOLOGY, CaseKey, case_key, columns_of, label, topology_text
+from ..core.lists import grouped, shortened
 from ..core.units import BANDWIDTH, per_second
 from ..stats.groups import rates_by_case
 from ..stats.intervals import UNKNOWN, ConfidenceInterval, median_interval
@@ -472,6 +472,22 @@ def why_none(
     )
     more = f"; with --all: {', '.join(unused)}" if unused else ""
     return f"topology ({here}; published{on}: {topologies}{more})"
+
+
+def no_number(
+    report: str, cases: Iterable[Mapping[str, Any]], where: str, hint: str | None = None
+) -> UserError:
+    """The error about cases of which the report has no number."""
+    numbers = (number for number in load_published() if number.report == report)
+    names = dict.fromkeys(f"{n.workload_model} on {n.topology}" for n in numbers)
+    measured = dict.fromkeys(f"{case['model']} on {topology_text(case)}" for case in cases)
+    return UserError(
+        f"the report {report} has no number for a case of these runs",
+        where=where,
+        expected=shortened([*names]) or "a name of `dlperf list published`",
+        found=shortened([*measured]) or "no valid run",
+        hint=hint,
+    )
 
 
 def estimator_of(number: PublishedNumber, usual: str, estimates: Collection[str]) -> str:

@@ -10,27 +10,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..campaign import directory as campaigns
 from ..campaign import job_files
 from ..catalog.reader import load_catalog
 from ..control.rounds import Execution
 from ..control.scheduled import execute as execute_campaign
+from ..core.case import Run
 from ..core.errors import UserError, unknown_name
 from ..core.files import read_text, stored
 from ..core.lists import counted, grouped
+from ..core.node import Node
 from ..plan.choice import parse_choice, parse_names
 from ..plan.make import make_plan
 from ..report.tables import Column, cell
 from ..report.terminal import Screen, titled
 from .findings import Finding, Status
 from .search import Round, SearchVerdict, as_text, rounds_from, search
-
-if TYPE_CHECKING:
-    from ..campaign.job_files import SchedulerSettings
-    from ..core.case import Run
-    from ..core.node import Node
 
 KINDS = ("compute", "memory", "collective")
 DEFAULT_SLOWER = "3%"
@@ -76,7 +73,7 @@ class NodeCampaign:
     operation: str
     nodes: Sequence[Node]
     place: Execution
-    settings: SchedulerSettings | None = None
+    settings: job_files.SchedulerSettings | None = None
     directory: Path = field(default_factory=campaigns.new_directory)
     execute: Callable[[Path, Execution], list[str]] = execute_campaign
     done: int = 0  # runs

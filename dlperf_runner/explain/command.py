@@ -18,7 +18,7 @@ from ..catalog.accelerators import memory_of, peak_of
 from ..catalog.published_numbers import PublishedNumber, load_published, load_reports, load_rule
 from ..catalog.validity import catalogued_rules
 from ..compare.conditions import Values, family, parse_stated, read_conditions
-from ..compare.published import compare_published, rates_by_estimator
+from ..compare.published import compare_published, no_number, rates_by_estimator
 from ..compare.verdicts import NOT_COMPARABLE
 from ..core.case import Topology
 from ..core.errors import UserError, unknown_name
@@ -189,7 +189,9 @@ def budgets(
     table = records(compare_published(results.frame, conditions, rule=rule, every=True))
     compared = [*_compared(results, [row for row in table if row["report"] == report])]
     if not compared:
-        raise _nothing_comparable(results, table, report)
+        others = dict.fromkeys(row["report"] for row in table if row["published"] is not None)
+        hint = f"publications that have some: {', '.join(others)}" if others else None
+        raise no_number(report, table, str(results.directory), hint)
     for group in grouped(compared, lambda c: itemgetter(*BASELINE)(c.row)).values():
         nearest = grouped(group, lambda c: case_key(c.row)).values()
         case = max((numbers[0] for numbers in nearest), key=lambda c: c.number.topology.world_size)
@@ -221,21 +223,6 @@ def _compared(results: Results, rows: Iterable[Row]) -> Iterator[Compared]:
         if row["published"] is not None and min(values) > 0:
             number = (row["report"], topology_text(row), row["model"], row["published"])
             yield Compared(row, numbers[*number, row["workload"]], values)
-
-
-def _nothing_comparable(results: Results, table: Sequence[Row], report: str) -> UserError:
-    """The error about a campaign of which the report has no case."""
-    of_report = (number for number in load_published() if number.report == report)
-    numbers = dict.fromkeys(f"{n.workload_model} on {n.topology}" for n in of_report)
-    cases = dict.fromkeys(f"{row['model']} on {topology_text(row)}" for row in table)
-    others = dict.fromkeys(row["report"] for row in table if row["published"] is not None)
-    return UserError(
-        f"{report} has no number for a case of this campaign",
-        where=str(results.directory),
-        expected=shortened([*numbers]),
-        found=shortened([*cases]) or "no valid run",
-        hint=f"publications that have some: {', '.join(others)}" if others else None,
-    )
 
 
 def _evidence(

@@ -14,7 +14,7 @@ from make_logs import campaign_run, gluoncv
 from plan_examples import lab_nodes
 from recorded_campaign import end
 
-from dlperf_runner.ab.turns import parse_side
+from dlperf_runner.ab.command import parse_side
 from dlperf_runner.bisect.command import Step, search, step_test, steps_of, versions_of
 from dlperf_runner.campaign.directory import read_plan, remaining_plan
 from dlperf_runner.campaign.manifest import seal
@@ -43,8 +43,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def nodes(*_: object, **__: object) -> tuple[Node, ...]:
         return lab_nodes()
 
-    monkeypatch.setattr("dlperf_runner.ab.turns.execute", execute)
-    monkeypatch.setattr("dlperf_runner.ab.turns.read_inventory", nodes)
+    monkeypatch.setattr("dlperf_runner.ab.command.execute", execute)
+    monkeypatch.setattr("dlperf_runner.ab.command.read_inventory", nodes)
     return found
 
 

@@ -496,7 +496,7 @@ def test_names_on_the_page_are_escaped(suite: Path, results: Path, tmp_path: Pat
         ("parts: each node", "parts: each nod", "items.0.parts: invalid value"),
         ("    parts", "    part", "part"),
         ("100 samples/s", "100 tokens/s", "the target has another unit than the runs"),
-        ("100 samples/s", "{published: none}", "the report has no number for this part"),
+        ("100 samples/s", "{published: none}", "none has no number for a case of these runs"),
     ],
 )
 def test_bad_input(suite: Path, results: Path, old: str, new: str, message: str) -> None:

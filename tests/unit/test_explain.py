@@ -331,7 +331,7 @@ def test_a_campaign_without_a_case_of_the_publication(tmp_path: Path) -> None:
     for repeat in (1, 2, 3):
         write(tmp_path / "bz128" / "1n1g" / f"rn50_b128_fp32_{repeat}.log", gluoncv(380.0))
     called = call("explain", tmp_path, "--to", REPORT, status=2)
-    assert f"{REPORT} has no number for a case of this campaign" in called.err
+    assert f"the report {REPORT} has no number for a case of these runs" in called.err
     assert "found resnet50v1b on 1n1g" in called.err
     assert "publications that have some: mxnet-resnet50v1b" in called.err
 
