@@ -111,9 +111,10 @@ def _judge_item(
             row |= facts | asdict(look) | {"why": why or look.why}
             row["judged_runs"] = row.pop("size")
             lost = [f"{run['log']}: {run['why']}" for run in samples[part] if run["why"]]
-            if row["verdict"] == PASSED and lost:
+            if row["verdict"] != FAILED and lost:
                 # A part whose slow runs are not valid would pass by the others.
-                raise _Undecided(f"{counted(len(lost), 'run')} not counted, such as {lost[0]}")
+                left_out = f"{counted(len(lost), 'run')} not counted, such as {lost[0]}"
+                raise _Undecided("; ".join(filter(None, (row["why"], left_out))))
         except _Undecided as reason:
             row |= {"verdict": UNDECIDED, "why": str(reason)}
         names = {"log": "log", "sha256": "log_sha256", "value": "value"}

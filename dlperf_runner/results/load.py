@@ -77,9 +77,12 @@ class Results:
 
     @property
     def not_counted(self) -> dict[Path, str]:
-        """The reason by log, of runs that have ended but do not count."""
-        ended = ((run.path, run.why_not) for run in self.runs if run.why_not not in (None, NOT_RUN))
-        return {path: why for path, why in ended if why} | self.invalid
+        """The reason by log, of runs that have ended but do not count. Two runs of a campaign with
+        the same log, whatever their records say, are one that was copied."""
+        ended = [run for run in self.runs if run.why_not != NOT_RUN]
+        reasons = {run.path: run.why_not for run in ended if run.why_not}
+        copies = [run for run in ended if run.copy_of and run.expected_by == "the plan"]
+        return reasons | {run.path: f"a copy of {run.copy_of}" for run in copies} | self.invalid
 
     @cached_property
     def _above(self) -> re.Pattern[str]:

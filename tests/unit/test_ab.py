@@ -102,6 +102,12 @@ def failed(a: Path, b: Path) -> None:
         record.write_text(record.read_text().replace('"done"', '"failed"'))
 
 
+def copied(a: Path, b: Path) -> None:
+    """A copy with a record and a start of its own would narrow the interval."""
+    first, second, *_ = sorted(b.rglob("*.log"))
+    shutil.copy(first, second)
+
+
 def on_other_nodes(a: Path, b: Path) -> None:
     for record in b.rglob("run.json"):
         record.write_text(record.read_text().replace('"node1"', '"node2"'))
@@ -141,6 +147,7 @@ def changed_after_the_record(a: Path, b: Path) -> None:
     [
         (damaged, 1, "_1.log"),
         (failed, 1, "failed: "),
+        (copied, 1, "/r2/rn50_b128_fp32_2.log: a copy of runs/"),
         (on_other_nodes, 2, "the runs r1 were on different nodes, so they are no pair"),
         (without_records, 2, "nothing records when these runs began"),
         (without_starts, 2, "nothing records when these runs began"),

@@ -531,6 +531,16 @@ def test_a_part_does_not_pass_by_the_runs_that_did_not_fail(suite: Path, tmp_pat
     assert printed["parts"][2]["why"].startswith("1 run not counted, such as node3/runs/")
 
 
+def test_runs_with_the_same_log_are_one_and_that_is_said(suite: Path, tmp_path: Path) -> None:
+    homes = campaigns(tmp_path / "results", {f"node{n}": speeds(101, 5, n) for n in (1, 2, 3)})
+    first, second, *_ = sorted(homes["node3"].rglob("*.log"))
+    shutil.copy(first, second)
+    printed = call("accept", suite, "--results", tmp_path / "results", "--json", status=1).document
+    why = "the pilot needs 5 runs of each part (node3 has 4); 1 run not counted, such as node3/runs"
+    assert printed["parts"][2]["why"].startswith(why)
+    assert f": a copy of {first.relative_to(homes['node3'])}" in printed["parts"][2]["why"]
+
+
 def test_equal_runs_to_the_last_digit_decide_nothing(suite: Path, tmp_path: Path) -> None:
     campaigns(tmp_path / "results", {f"node{n}": [96.0] * 5 for n in (1, 2, 3)})
     printed = output("accept", suite, "--results", tmp_path / "results", status=1)
