@@ -29,7 +29,7 @@ from ..logs import mllog
 from ..logs.pattern import DURATION, counts_steps, of_pattern, seconds_of
 from .archives import Member, laid_out, members_of, stem_of_archive
 from .log_file import NO_RATE, LogFile
-from .log_name import stem_of
+from .log_name import directories_above, stem_of
 from .named_run import Candidates, is_named_like_a_run, named_formats, named_run, words_at
 from .run_record import FoundRun, planned_run
 from .statement import NOTHING, Statement, Statements
@@ -218,7 +218,7 @@ def find(
     for source in sources:
         is_directory = holds_logs(source)
         # All directories of a file that the user named can say something about it.
-        above = source.resolve().parent.parts[:0:-1]
+        above = directories_above(source.resolve().parent.parts[1:])
         given = [Place(source, is_record=False, directories=above, is_given=True)]
         for place in _in_directory(source, discovered, scratch) if is_directory else given:
             if len(sources) > 1:
@@ -282,7 +282,7 @@ def _in_directory(directory: Path, discovered: Found, scratch: Scratch | None) -
     of_directory = directory.is_dir()
     files = (_files if of_directory else _members)(directory, discovered.problems, scratch)
     depth, parts = len(directory.parts), directory.resolve().parts
-    above = parts[-1:] if of_directory else parts[:0:-1]
+    above = parts[-1:] if of_directory else directories_above(parts[1:])
     # A campaign below is not entered.
     is_plain = of_directory and not is_guarded(directory / "log")
     for file in sorted(files, key=lambda file: natural(file.path)):

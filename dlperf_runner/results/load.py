@@ -284,8 +284,9 @@ def _counted(
         results.notes += measured.notes
         results.without_loss += "loss_first" not in [m.metric for m in measured.measurements]
         stated = {"world size", *(["batch size"] if run.batch_size_per_device is not None else [])}
-        for what in stated - measured.confirmed:
-            key = (what, run.source_of(what))
+        sources = [(what, run.source_of(what)) for what in stated - measured.confirmed]
+        sources += [item for item in run.asserted if item[0] == "accelerator"]
+        for key in sources:
             results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
     else:
         results.invalid[run.path] = why

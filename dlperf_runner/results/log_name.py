@@ -92,6 +92,13 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
     return words._replace(repeat=words.repeat or repeat, **of_directories)
 
 
+def directories_above(parts: Sequence[str]) -> tuple[str, ...]:
+    """The directories of a file, from the nearest up. Short words such as t4 above the nearest are
+    as likely tests or trials as accelerators, and are left out."""
+    others = (n for n in parts[-2::-1] if len(n) > 3 or n.lower() not in names().accelerators)
+    return *parts[-1:], *others
+
+
 def _words_of_name(name: str, by: str) -> PathWords:
     settings: dict[str, Any] = {}
     first: list[str] = []

@@ -63,6 +63,17 @@ def test_directories_named_after_accelerators_say_what_ran(
     assert problem.problem == "the accelerator in the directory V100_LOG contradicts the file name"
 
 
+def test_an_accelerator_of_a_directory_is_not_silent(tmp_path: Path) -> None:
+    """A directory t4 may be a test; above the given one, it says nothing."""
+    log = tmp_path / "t4" / "a" / "1n1g" / "rn50_b128_fp32_1.log"
+    write(log, gluoncv(50.0))
+    note = "the accelerator is from the directory name, not from the log: 1 of 1 runs"
+    for given, accelerator in ((tmp_path, "T4"), (log.parents[1], None), (log, None)):
+        result = summarize(given)
+        assert DataFrame(result.cases)["accelerator"].tolist() == [accelerator]
+        assert (note in words(result)) == (accelerator is not None)
+
+
 def test_dates_and_numbers_of_jobs_in_names_are_told(tmp_path: Path) -> None:
     for repeat, word in enumerate(("2022-11-20", "job4711"), start=1):
         path = tmp_path / "1n1g" / f"rn50_b128_fp32_{word}_{repeat}.log"
