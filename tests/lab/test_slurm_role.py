@@ -136,7 +136,11 @@ def test_accounting_tells_how_a_job_ended_that_slurm_has_forgotten(
 
 def test_the_doctor_finds_a_good_cluster_good(cluster: Lab, folder: Path) -> None:
     found = checks(cluster)
-    assert {status for status, _ in found.values()} == {"ok"}, found
+    # Here no systemd raises the limit of slurmd, which jobs have.
+    limited = cluster.said("node1", "ulimit -l").strip() != "unlimited"
+    amiss = {check: status for check, (status, _) in found.items() if status != "ok"}
+    locked = {(node, "locked memory"): "warning" for node in NODES}
+    assert amiss == (locked if limited else {}), found
     assert found["login node", "slurm"][1].startswith("22.05")
     assert "pmix" in found["login node", "mpi plugins"][1]
     assert found["login node", "account"] == ("ok", "dlperf")
@@ -147,7 +151,7 @@ def test_the_doctor_finds_a_good_cluster_good(cluster: Lab, folder: Path) -> Non
     assert not list(folder.glob(".dlperf-doctor-*"))
     status, text = doctor(cluster)
     assert status == 0
-    assert " checks: 0 failed, 0 warnings, " in text
+    assert f" checks: 0 failed, {len(amiss)} warnings, " in text
 
 
 def test_the_doctor_names_what_is_wrong(cluster: Lab) -> None:
@@ -167,7 +171,8 @@ def test_the_doctor_names_what_is_wrong(cluster: Lab) -> None:
     done = cluster.ssh("node1", f"{AS_USER} env -C /tmp {words}")
     assert done.returncode == 1
     assert "failed  shared folder: expected sees /tmp as the login node does" in done.stdout
-    assert "node1\n  ok" in done.stdout
+    of_node1 = done.stdout.partition("\nnode1\n")[2].partition("\n\n")[0]
+    assert "  ok " in of_node1 and "failed" not in of_node1
     status, text = doctor(cluster, "--partition", "gpu")
     assert status == 1
     assert "partition: expected one of main, found gpu" in text
