@@ -82,7 +82,8 @@ def _judge_item(
     gate = suite.gate(item)
     valid = {part: [row for row in rows if not row["why"]] for part, rows in samples.items()}
     sizes, deviation, why = plan_of(suite, item, gate, valid)
-    reference = {part.name: rows for part, rows in valid.items()}.get(reference_of(item) or "")
+    by_name = {part.name: rows for part, rows in valid.items()}
+    reference = by_name.get(reference_of(item) or "")
     for part, runs in valid.items():
         if runs is reference:
             continue

@@ -181,8 +181,8 @@ def read_suite(path: Path, recorded: Mapping[str, Any] | None = None) -> Resolve
 def _check(suite: ResolvedSuite, item: Item, parts: Sequence[Part], where: str) -> None:
     margin = item.margin or suite.margin
     if fraction(suite.slow, "slow") <= fraction(margin, "margin"):
-        problem, expected = "a part within the margin cannot fail", f"more than {margin}"
-        place = f"{suite.path}: slow"
+        problem, place = "a part within the margin cannot fail", f"{suite.path}: slow"
+        expected = f"more than the margin, {margin}"
         raise UserError(problem, where=place, expected=expected, found=suite.slow)
     if not parts or not all(part.hosts for part in parts):
         problem, place = "the item has no parts", f"{where}.parts"
