@@ -98,6 +98,7 @@ class Conditions(Entry):
     """The conditions of a measurement. None means that the report does not state it.
 
     `accelerator`: the product (V100-SXM2-16GB). `data`: the kind of training data.
+    `memory_format`: the layout of images in memory (nchw, nhwc).
     `input_pipeline`: the software that reads the data (framework: the framework's own).
     `noise`: how synthetic data are made (fresh: each sample when it is read).
     `statistic`: how the `repeats` were combined into one number.
@@ -122,6 +123,7 @@ class Conditions(Entry):
     dataset: str | None = None
     image_size: Count | None = None
     classes: Count | None = None
+    memory_format: Literal["nchw", "nhwc"] | None = None
     input_pipeline: str | None = None
     noise: str | None = None
     xla: bool | None = None

@@ -29,7 +29,7 @@ Values = Mapping[str, object]
 FACTORS = (
     *("accelerator", "unit", "precision", "recipe"),
     *("batch_size_per_device", "global_batch_size", "sequence_length", "message_bytes"),
-    *("data", "image_size", "classes", "input_pipeline", "noise"),
+    *("data", "image_size", "classes", "memory_format", "input_pipeline", "noise"),
     *("xla", "compile", "recompute", "parallelism"),
     *("micro_batch_size", "accumulation_steps", "nvls", "steps", "estimator"),
     *("implementation", "framework_version", "container", "driver"),
@@ -43,12 +43,14 @@ OF_TRAINING = frozenset(
 _OF_CASE = ("unit", "precision", "batch_size_per_device", "global_batch_size")
 STATED = tuple(name for name in FACTORS if name not in _OF_CASE)
 _LIBRARIES = ("cuda", "cudnn", "nccl")
+_WHEELS = {"cuda": "nvidia-cuda-runtime", "cudnn": "nvidia-cudnn", "nccl": "nvidia-nccl"}
 _SWITCHES = ("xla", "compile", "nvls")
 # Parameters that are conditions of the same name.
 _AS_NAMED = (
-    *("image_size", "classes", "recompute", "sequence_length"),
+    *("image_size", "classes", "memory_format", "recompute", "sequence_length"),
     *("message_bytes", "accumulation_steps", "micro_batch_size"),
 )
+_SELDOM_STATED = ("image_size", "classes", "memory_format", "global_batch_size")
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _PRODUCT = re.compile(r"(?P<family>[A-Z]{1,3}\d+[A-Za-z]?)(?P<rest>[^+]*)", re.ASCII)
 _FORM = re.compile(r"SXM\d?|PCIe|NVL", re.IGNORECASE | re.ASCII)
@@ -153,6 +155,17 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
         "framework_version": run.framework_version,
         "container": BARE if run.container == "" else run.container,
         "driver": run.driver,
+        **_wheels(as_object(as_object(record.get("outcome")).get("versions"))),
+    }
+
+
+def _wheels(versions: Mapping[str, object]) -> dict[str, object]:
+    """The versions of the libraries that a framework brings as wheels, such as nvidia-nccl-cu13."""
+    return {
+        name: version
+        for name, wheel in _WHEELS.items()
+        for package, version in versions.items()
+        if re.fullmatch(rf"{wheel}(-cu\d+)?", package)
     }
 
 
@@ -249,9 +262,8 @@ def differences(
             continue
         if name == "container" and a == BARE and b is None:
             continue
-        # Few publications state the image size and the number of classes; the global batch size is
-        # stated where that per device is not.
-        if name in ("image_size", "classes", "global_batch_size") and b is None:
+        # Few state these; the global batch size is stated where that per device is not.
+        if name in _SELDOM_STATED and b is None:
             continue
         if name == "batch_size_per_device" and other.get("global_batch_size") is not None:
             continue

@@ -101,6 +101,8 @@ _LABELS = {
     "node_gpus": "GPUs in a node",
 }
 
+_SXM = {"NVIDIA H200": "H200-SXM", "NVIDIA B200": "B200-SXM"}
+
 
 def label(name: str) -> str:
     """The display name of a column, a parameter or a condition."""
@@ -109,8 +111,10 @@ def label(name: str) -> str:
 
 def short_product(name: str) -> str:
     """The product name without the brand: V100-SXM2-16GB for Tesla V100-SXM2-16GB. Newer drivers
-    report the same GPU with the brand."""
-    return re.sub(r"^(NVIDIA |Tesla )+", "", name.strip())
+    report the same GPU with the brand. They name the SXM of H200 and B200 by the family alone, and
+    others in full, such as NVIDIA H200 NVL."""
+    name = name.strip()
+    return _SXM.get(name) or re.sub(r"^(NVIDIA |Tesla )+", "", name)
 
 
 def data_of(data_set: object, synthetic: Collection[str]) -> str:

@@ -57,6 +57,7 @@ def model_flops(
         yield Measurement(LOG_TFLOPS_RATIO, printed / min(max(printed, low), high), "1", "both")
 
 
+OF_WHOLE_RUN = "_of_whole_run"  # ends such estimators
 # The first and the last of these samples must be within the window.
 _FEWEST = 2
 
@@ -87,7 +88,7 @@ def energy(
         watts = sum(_at(j, window[1]) - _at(j, window[0]) for j in series) / (window[1] - window[0])
         each = watts / rate if rate > 0 else None
     else:
-        estimator += "_of_whole_run"
+        estimator += OF_WHOLE_RUN
         watts = sum((j[-1][1] - j[0][1]) / (j[-1][0] - j[0][0]) for j in series)
         total = sum(j[-1][1] - j[0][1] for j in series)
         each = total / processed if processed else None

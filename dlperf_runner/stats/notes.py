@@ -23,6 +23,7 @@ from ..core.frame import (
 from ..core.identity import CASE, CaseKey, case_key, topology_text
 from ..core.lists import shortened
 from ..core.units import BANDWIDTH, per_second
+from ..measure.energy import OF_WHOLE_RUN
 from ..measure.estimators import MEAN_OF_LINES, WARMUP_LINES
 from ..measure.steady_state import BATCHES
 from .groups import by_group
@@ -52,7 +53,7 @@ def case_notes(frame: pd.DataFrame, cases: Sequence[Record]) -> Iterator[str]:
         with_runs = [(case, runs[case_key(case)]) for case in of_table]
         about_runs = (
             *(_about_printed_flops, _about_outliers, _about_estimators),
-            *(_about_steadiness, _about_warmup_lines),
+            *(_about_steadiness, _about_warmup_lines, _about_energy),
         )
         impossible = _about_impossible(of_table)
         for texts in (
@@ -241,6 +242,19 @@ def _about_warmup_lines(cases: Runs) -> Iterator[str]:
         yield (
             f"{MEAN_OF_LINES}, the published estimator, counts lines that begin in the warm-up;"
             f" lines per run: {shortened(early)}"
+        )
+
+
+def _about_energy(cases: Runs) -> Iterator[str]:
+    whole = [
+        topology_text(case)
+        for case, _ in cases
+        if str(case.get("energy_estimator")).endswith(OF_WHOLE_RUN)
+    ]
+    if whole:
+        yield (
+            "energy and power are of whole runs, start and warm-up included, because no two samples"
+            f" lie between times of measured steps: {shortened(whole)}"
         )
 
 

@@ -79,11 +79,11 @@ def node_of(product: Mapping[str, Any] | None) -> Node:
     return replace(own, accelerator=product["gpu"], stack=product["stack"], matrix="published")
 
 
-def planned(node: Node, training: Mapping[str, Any], repeats: int) -> list[Run]:
+def planned(node: Node, training: Mapping[str, Any]) -> list[Run]:
     options = {
         key: value for key, value in training.items() if key not in ("seconds", "parameters")
     }
-    options |= {"repeats": repeats, "nodes": 1, "gpus_per_node": 1, "source": "builtin"}
+    options |= {"nodes": 1, "gpus_per_node": 1, "source": "builtin"}
     choice = parse_choice(options, training.get("parameters", ()))
     return list(make_plan(choice, load_catalog(), (node,)))
 
@@ -120,13 +120,11 @@ def training_runs(
 ) -> list[tuple[Run, int]]:
     """The runs of a product's campaign, and the seconds of each; without a product, on a CPU."""
     node = node_of(product)
-    choices = (
-        kit["dry"]["trainings"] if product is None else [*product["published"], *kit["trainings"]]
-    )
-    repeats = kit["dry"]["repeats"] if product is None else kit["repeats"]
+    of_kit = kit["dry"] if product is None else kit
+    choices = [*(product["published"] if product else ()), *of_kit["trainings"]]
     runs: dict[str, tuple[Run, int]] = {}
     for training in choices:
-        for run in planned(node, training, repeats):
+        for run in planned(node, {"repeats": of_kit["repeats"], **training}):
             runs.setdefault(run.id, (run, training["seconds"]))
     return list(runs.values())
 
@@ -135,7 +133,7 @@ def faulty_runs(kit: Mapping[str, Any], product: Mapping[str, Any] | None) -> li
     """A run of ResNet-50 for each fault: the same program, started by planted_fault.py."""
     training = {"workload": "pytorch-resnet50v1.5", "precision": "fp32", "batch_size": 4}
     training |= {"matrix": "smoke", "parameters": ["image_size=32", "classes=10"]}
-    base = planned(node_of(product), training, len(kit["faults"]))
+    base = planned(node_of(product), training | {"repeats": len(kit["faults"])})
     runs = []
     for run, (name, fault) in zip(base, kit["faults"].items(), strict=True):
         (command,) = run.commands
@@ -154,7 +152,7 @@ def write_campaigns(folder: Path, kit: Mapping[str, Any]) -> None:
         node, runs = node_of(product), training_runs(kit, product)
         write_campaign(folder / name / "train", node, runs)
         write_campaign(folder / name / "faults", node, faulty_runs(kit, product))
-        first = planned(node, _first(kit, product), 4)
+        first = planned(node, _first(kit, product) | {"repeats": 4})
         write_campaign(folder / name / "telemetry", node, [(run, runs[0][1]) for run in first])
 
 

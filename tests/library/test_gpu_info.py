@@ -22,6 +22,20 @@ def facts(tmp_path: Path, *path: Path, **options: Any) -> dict[str, Any]:
     return call("gpu_info", tmp_path, path, root=str(root), **options)
 
 
+def test_what_an_h200_printed(tmp_path: Path) -> None:
+    smi = nvidia_smi(tmp_path / "bin", fixture("gpu/h200_580.xml"), "", index_of(1))
+    found = facts(tmp_path, smi)
+    (gpu,) = found["gpus"]
+    assert (found["driver"], found["driver_cuda"], gpu["model"]) == (
+        *("580.159.04", "13.0", "NVIDIA H200"),
+    )
+    assert (gpu["bus_id"], gpu["memory_mib"], gpu["power_limit_w"]) == ("0000:00:06.0", 143771, 700)
+    assert gpu["throttle_reasons"] == ["gpu_idle"]
+    assert gpu["remapped_rows"] == {"pending": False, "failure": False}
+    # A virtual machine with one GPU is in no NVLink fabric.
+    assert gpu["fabric"] is None
+
+
 def test_a_node_of_the_published_tests(tmp_path: Path) -> None:
     smi = nvidia_smi(tmp_path / "bin", several(V100, 8), V100_TOPOLOGY, index_of(8))
     root = tree(

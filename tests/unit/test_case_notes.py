@@ -113,5 +113,15 @@ def test_windows_that_are_not_steady() -> None:
     ]
 
 
+def test_energy_of_whole_runs() -> None:
+    joules = {"metric": "energy_per_sample", "unit": "J/sample"}
+    counted = row(0.5, **joules, estimator="gpu_counter")
+    assert said(row(100.0), counted) == []
+    assert said(row(100.0), counted | {"estimator": "gpu_counter_of_whole_run"}) == [
+        TITLE + "energy and power are of whole runs, start and warm-up included, because no two"
+        " samples lie between times of measured steps: 1n1g"
+    ]
+
+
 def test_invalid_runs_are_no_part_of_it() -> None:
     assert said(row(100.0), other(50.0, "time_stamps", valid=False, why_invalid="throttled")) == []

@@ -283,6 +283,7 @@ def test_points_for_plots() -> None:
         ("NVIDIA H200", "H100-80GB", False),
         ("H100-SXM 96GB HBM2e 500W", "H100-SXM5-96GB", True),
         ("NVIDIA B200", "B200-SXM-180GB", True),
+        ("NVIDIA H200", "H200-NVL-141GB", False),
         ("H100-SXM5-80GB", "H100-PCIe-80GB", False),
         ("cpu", "V100-16GB", False),
         ("V100-SXM2-16GB+V100-SXM2-32GB", "V100-SXM2-16GB", False),

@@ -153,13 +153,19 @@ def test_a_global_batch_size_stands_for_that_per_device() -> None:
 
 
 def known_conditions(
-    workload: str, source: str, parameters: str, recorded: Mapping[str, str] | None = None
+    workload: str,
+    source: str,
+    parameters: str,
+    recorded: Mapping[str, str] | None = None,
+    **outcome: object,
 ) -> dict[str, object]:
     """The conditions of a run whose log states these parameters, and whose record has others."""
     nothing = dict.fromkeys(("accelerator", "framework_version", "container", "driver", "rule"))
     given = {"workload": workload, "framework": "pytorch", "source": source}
     run = SimpleNamespace(**given, parameters=parameters, **nothing)
-    known = conditions_of(cast(FoundRun, run), {"parameters": recorded}, load_rule())
+    known = conditions_of(
+        cast(FoundRun, run), {"parameters": recorded, "outcome": outcome}, load_rule()
+    )
     return {name: value for name, value in known.items() if value is not None}
 
 
@@ -173,6 +179,34 @@ def test_the_conditions_of_a_run_are_its_parameters() -> None:
     assert parse_stated(["compile=off", "recipe=float8"]) == {"compile": False, "recipe": "float8"}
     with pytest.raises(UserError, match="invalid value for compile"):
         parse_stated(["compile=perhaps"])
+
+
+def test_libraries_that_a_framework_brings_are_conditions() -> None:
+    wheels = {"nvidia-cuda-runtime": "13.0.96", "nvidia-nccl-cu13": "2.28.9", "nvidia-nccl-x": "1"}
+    known = known_conditions("x", "builtin", "", versions=wheels)
+    assert [known.get(name) for name in ("cuda", "cudnn", "nccl")] == ["13.0.96", None, "2.28.9"]
+
+
+@pytest.mark.parametrize(
+    ("batch", "precision", "rates"),
+    [
+        (2560, "amp", {"nchw": 3125.08, "nhwc": 6665.20}),
+        (1280, "tf32", {"nchw": 2253.38, "nhwc": 3301.26}),
+    ],
+)
+def test_the_layout_of_images_doubles_the_speed(
+    batch: int, precision: str, rates: Mapping[str, float]
+) -> None:
+    """What one H200 measured beside Lambda's number, whose log says nchw."""
+    case = {"workload": "pytorch-resnet50v1.5", "model": "resnet50v1.5", "unit": "samples/s"}
+    case |= {"batch_size_per_device": batch, "precision": precision, "gpus_per_node": 1}
+    known = {"accelerator": "H200-SXM", "data": "synthetic", "xla": False, "compile": False}
+    found = [
+        compared(rate, {**known, "memory_format": layout}, **case)[0]
+        for layout, rate in rates.items()
+    ]
+    assert [one["verdict"] for one in found] == ["reproduced", "not comparable"]
+    assert found[1]["factors"] == "memory format (nhwc, nchw)"
 
 
 @pytest.mark.parametrize(
