@@ -133,6 +133,8 @@ def load_results(
     results.notes += [*about_copies(apart), *about_names(results.counted)]
     results.notes += about_starts(results.counted)
     results.notes += _about_validity(results)
+    if not_run := [f"{run} r{run.repeat}" for run in results.runs if run.why_not == NOT_RUN]:
+        results.notes.append(f"not counted, because they were not run: {shortened(not_run)}")
     results.notes += [f"not counted: {run} has no record" for run in results.missing]
     results.notes += _about_skipped(results)
     results.notes += [
@@ -268,6 +270,8 @@ def _counted(
 ) -> tuple[Measured | None, str | None]:
     """The measurements of a run that has some, and why it does not count."""
     measured = reading.measured
+    if run.why_not == NOT_RUN:
+        return None, run.why_not
     if run.why_not is not None:
         results.notes.append(f"not counted: {run} r{run.repeat}: {run.why_not}")
         return None, run.why_not
