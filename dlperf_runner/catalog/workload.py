@@ -243,6 +243,7 @@ class Workload(Entry):
     `unmeasured`: the parameters that do not change what is measured, such as the log interval.
     `if_changed`: the parameters that identify a run only if they differ from their default.
     `of_variant`: the parameters that say which variant it is, so that only the model chooses them.
+    `of_precision`: the defaults that a precision has instead.
     """
 
     name: Name
@@ -262,6 +263,7 @@ class Workload(Entry):
     unmeasured: tuple[str, ...] = ()
     if_changed: tuple[str, ...] = ()
     of_variant: tuple[str, ...] = ()
+    of_precision: dict[Name, Parameters] = {}
     dtypes: dict[str, str] = {}
     variants: dict[Name, Variant] = {}
     sources: Sources = Sources.model_construct()
@@ -332,6 +334,10 @@ class Workload(Entry):
             named += [(data.parts, (*at, "parts"))] if data.parts else []
             if data.dataset is not None:
                 refuse_unknown("unknown data set", data.dataset, datasets(), *at, "dataset")
+        for precision, values in self.of_precision.items():
+            whose = ("of_precision", precision)
+            refuse_unknown("unknown precision", precision, self.precisions, *whose)
+            named += [(name, whose) for name in values]
         for name, where in named:
             refuse_unknown("unknown parameter", name, self.parameters, *where)
         for kind, group in (("matrices", self.matrices), ("variants", self.variants)):

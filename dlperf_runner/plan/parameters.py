@@ -85,6 +85,7 @@ def parameters_of(
     chosen = {name: values[0] for name, values in _chosen(choice, workload).items()}
     return {
         **workload.parameters,
+        **workload.of_precision.get(case.batch.precision, {}),
         **of_variant,
         **matrix.parameters,
         **chosen,

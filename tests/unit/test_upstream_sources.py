@@ -100,6 +100,13 @@ def of_a100(catalog: Catalog, workload: str, *parameters: str, **options: Any) -
     return plan(catalog, nodes, *parameters, **chosen)
 
 
+def test_images_have_the_published_layout_of_their_precision(catalog: Catalog) -> None:
+    planned = of_a100(catalog, "pytorch-resnet50v1.5", nodes=1)
+    planned += of_a100(catalog, "pytorch-resnet50v1.5", "memory_format=nhwc", nodes=1)
+    layouts = [(run.precision, run.parameters["memory_format"]) for run in planned]
+    assert layouts == [("tf32", "nchw"), ("amp", "nhwc"), ("tf32", "nhwc"), ("amp", "nhwc")]
+
+
 def test_bert_of_pytorch(catalog: Catalog) -> None:
     """scripts/run_pretraining.sh with dgxa100-80g_8gpu_fp16 of scripts/configs/pretrain_config.sh,
     without checkpoints; with the batch size of a forward pass, and the program's default place for
