@@ -202,7 +202,10 @@ def port_findings(
     names them."""
     ports = [(device["name"], port) for device in facts["devices"] for port in device["ports"]]
     if not ports:
-        hint = "load the card's driver (lspci, modprobe mlx5_ib); run provision.yml"
+        hint = (
+            "load the card's driver (lspci, modprobe mlx5_ib); run provision.yml. Of Ethernet only,"
+            " state it: dlperf_stack_overrides: {infiniband: null}"
+        )
         yield Finding(name, "rdma ports", "failed", "at least one", "none", hint)
         return
     used = [item for item in ports if item[1]["in_use"]]

@@ -26,6 +26,7 @@ MATRIX, MEMORY = "matrix products", "memory bandwidth"
 OF_STEPS = (INPUT, WAITING, BUS, COMMUNICATION)
 OF_SCALING = OF_STEPS[1:]
 _LEAST_LEFT = 1e-3  # of a step, where a log says that all of it was lost
+_TOO_FEW = "fewer than 3 runs, so no interval"
 _NO_PARTS = "the logs have no steps without communication"
 # What a loss is, and why it is not known.
 _ABOUT = {
@@ -96,11 +97,13 @@ def items_of(evidence: Observations) -> list[BudgetItem]:
     # Between what is left if no loss explains anything, and if each explains all that it can.
     low, _ = whole.interval(LEVEL).ends
     _, high = without(whole, total([*lost.values()])).interval(LEVEL).ends
-    detail = "no loss is measured"
-    if lost and high is not None:
+    kind, detail = MEASURED, "no loss is measured"
+    if low is None:
+        kind, detail = NOT_MEASURED, _TOO_FEW
+    elif lost and high is not None:
         rest = "may" if high >= 0 else "cannot"
         detail = f"the losses above {rest} explain all of what is missing"
-    return [*items, BudgetItem(UNEXPLAINED, MEASURED, detail, None, low, high)]
+    return [*items, BudgetItem(UNEXPLAINED, kind, detail, None, low, high)]
 
 
 def losses(evidence: Observations) -> dict[str, list[float]]:
@@ -158,7 +161,7 @@ def what_next(
     by_name = {item.name: item for item in items}
     whole = by_name[DIFFERENCE]
     if whole.low is None:
-        return Next(DIFFERENCE, "fewer than 3 runs, so no interval", commands[DIFFERENCE])
+        return Next(DIFFERENCE, _TOO_FEW, commands[DIFFERENCE])
     if whole.low >= -tolerance:
         return None
     unknown = [i.name for i in items if i.kind == NOT_MEASURED and i.name in commands]

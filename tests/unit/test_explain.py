@@ -190,7 +190,9 @@ def test_one_device_has_no_scaling(tmp_path: Path) -> None:
 def test_few_runs_have_no_interval_and_more_come_next(tmp_path: Path) -> None:
     found = explained(campaign(tmp_path, 1.0, 0.9, repeats=2))
     assert found["items"]["difference"]["low"] is None
-    assert found["items"]["unexplained"]["high"] is None
+    rest = found["items"]["unexplained"]
+    assert (rest["kind"], rest["high"]) == ("not measured", None)
+    assert rest["detail"] == "fewer than 3 runs, so no interval"
     assert found["next"]["item"] == "difference"
     assert found["next"]["command"].endswith("--nodes 1 --gpus-per-node 8 --repeats 5")
 
