@@ -135,6 +135,8 @@ def record_outcome(
     if lost:
         outcome |= {"status": "failed", "message": lost, "category": category}
         outcome["reason"] = CUT_OFF_BY.get(category, "")
+        # A node that did not answer while the scheduler ended the job is not lost.
+        outcome.pop("lost", None)
         outcome |= {"lost": nodes} if category == "node_lost" else {}
     if outcome["status"] != "running" and is_regular(log):
         with open_read(log) as file:

@@ -14,9 +14,11 @@ from job_campaigns import KILL_JOB, asked, campaign, execute, hold, outcomes, pr
 
 from dlperf_runner.campaign import lock
 from dlperf_runner.campaign.directory import read_plan, read_records, remaining_plan
+from dlperf_runner.campaign.job_files import Job, record_outcome, written_by_job
 from dlperf_runner.commands.verify import verify
 from dlperf_runner.control.rounds import Policy
 from dlperf_runner.core.errors import Stopped, UserError
+from dlperf_runner.core.files import read_json
 from dlperf_runner.report.plan_text import render
 
 LOG = """\
@@ -146,6 +148,24 @@ def test_a_program_that_slurm_ends_before_the_jobs_script(site: Path) -> None:
     (outcome,) = outcomes(directory)
     assert (outcome["exit_status"], outcome["category"]) == (143, "time_limit")
     assert "reached its time limit" in outcome["message"]
+
+
+def test_a_node_that_is_silent_while_slurm_ends_the_job_is_not_lost(site: Path) -> None:
+    program(site.parent / "bin", "exit 143")
+    directory = campaign(site, nodes="1")
+    execute(directory)
+    path = directory / "jobs/1"
+    job = Job(path, **read_json(path / "job.json"))
+    started, ended = written_by_job(job, 1)
+    assert started
+    silent = {**(ended or {}), "left": ["n1: cannot be checked for processes of the run"]}
+    (run,) = read_plan(directory)["runs"]
+    record_outcome(directory, run, job, started, silent, "another job preempted it", "preempted")
+    (outcome,) = outcomes(directory)
+    assert (outcome["category"], outcome.get("lost")) == ("preempted", None)
+    record_outcome(directory, run, job, started, silent, "a node failed", "node_lost")
+    (outcome,) = outcomes(directory)
+    assert (outcome["category"], outcome["lost"]) == ("node_lost", ["n1"])
 
 
 def test_no_run_starts_between_the_end_of_the_programs_and_of_the_script(site: Path) -> None:
