@@ -203,8 +203,8 @@ def port_findings(
     ports = [(device["name"], port) for device in facts["devices"] for port in device["ports"]]
     if not ports:
         hint = (
-            "load the card's driver (lspci, modprobe mlx5_ib); run provision.yml. Of Ethernet only,"
-            " state it: dlperf_stack_overrides: {infiniband: null}"
+            "load the card's driver (lspci, modprobe mlx5_ib); run provision.yml. If the nodes have"
+            " Ethernet only: dlperf_stack_overrides: {infiniband: null}"
         )
         yield Finding(name, "rdma ports", "failed", "at least one", "none", hint)
         return
