@@ -1,6 +1,6 @@
 """A supervisor with connections to other nodes stays for the campaign's next run, whose module gives it the launch.
 
-RUNS/.supervisor.NODE.TOKEN           the process ID of the supervisor, while it waits
+RUNS/.supervisor.NODE.TOKEN           the process ID of the supervisor, from just before its run's state says that it is finished
 RUNS/.supervisor.NODE.TOKEN.launch    the options of the next launch. Whoever renames or removes it has it
 """
 
@@ -54,6 +54,16 @@ def hand_over(params):
     return True
 
 
+def offer(params):
+    """Say that this supervisor takes the campaign's next launch. Who sees that its run has finished gives it that launch, so this comes first."""
+    path = place(params)
+    try:
+        if path:
+            write_whole(path, os.getpid())
+    except (IOError, OSError):
+        pass  # the folder was removed: the next launch gets a supervisor of its own
+
+
 def next_launch(params, agents):
     """Wait for the options of the campaign's next launch. None if there is none in time, or the campaign has given the node back."""
     path = place(params)
@@ -64,12 +74,11 @@ def next_launch(params, agents):
     until = uptime() + STAYS_S
     taken = None
     try:
-        write_whole(path, os.getpid())
-        while taken is None and uptime() < until and age(params["lock"]["directory"], params["lock"]["token"]) is not None:
+        while taken is None and os.path.lexists(path) and uptime() < until and age(params["lock"]["directory"], params["lock"]["token"]) is not None:
             agents.poll(0.02)
             taken = take(launch)
     except (IOError, OSError):
-        pass  # the folder was removed
+        pass  # the node's folder of locks cannot be read
     discard(path)
     return taken or take(launch)
 

@@ -12,7 +12,7 @@ import traceback
 
 from .activity import Activity, Hang
 from .lock import age, uptime
-from .next_launch import next_launch
+from .next_launch import next_launch, offer
 from .node_agents import Agents
 from .node_sampler import content
 from .other_processes import adopt_orphans, when_idle
@@ -187,6 +187,7 @@ class Run(object):
             log.close()
         self.state.setdefault("ended", time.time())
         self.state.update(finished=True, reason=self.reason, left=self.left())
+        offer(params)
         self.tell(self.state)
 
     def why_not(self, others):

@@ -84,6 +84,8 @@ def test_one_login_per_node_serves_all_runs_of_a_campaign(tmp_path: Path) -> Non
     for number in (1, 2, 3):
         result = run(tmp_path, number, **options)
         assert (result["exit_status"], result["reason"], result["left"]) == (0, "", [])
+        # Whoever sees the run's end finds the supervisor for the next one, however slow that is.
+        assert list((tmp_path / "runs").glob(".supervisor.*"))
         assert {f"telemetry-{host}.csv" for host in ("n1", "n2", "n3")} < set(result["files"])
         for host in OTHERS:  # of this run alone
             path = tmp_path / f"runs/campaign/case/r{number}/telemetry-{host}.csv"
