@@ -160,13 +160,13 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
 
 
 def _wheels(versions: Mapping[str, object]) -> dict[str, object]:
-    """The versions of the libraries that a framework brings as wheels, such as nvidia-nccl-cu13."""
-    return {
-        name: version
+    """The versions of the libraries that a framework brings as wheels, such as nvidia-nccl-cu13;
+    none of a library with several, of which the framework loads one."""
+    packages = {
+        name: [p for p in versions if re.fullmatch(rf"{wheel}(-cu\d+)?", p)]
         for name, wheel in _WHEELS.items()
-        for package, version in versions.items()
-        if re.fullmatch(rf"{wheel}(-cu\d+)?", package)
     }
+    return {name: versions[each[0]] for name, each in packages.items() if len(each) == 1}
 
 
 def _parallelism(parameters: Mapping[str, str]) -> str | None:
@@ -288,9 +288,9 @@ def _says_less(value: object, other: object) -> bool:
 
 def values_agree(factor: str, a: object, b: object) -> bool:
     """True if two values of a factor agree as far as both are stated: V100-16GB equals
-    V100-SXM2-16GB, and CUDA 10.2 equals 10.2.89. More measured steps than published count as equal,
-    fewer do not."""
-    if str(a) == str(b):
+    V100-SXM2-16GB, CUDA 10.2 equals 10.2.89, and NCHW nchw. More measured steps than published
+    count as equal, fewer do not."""
+    if str(a).lower() == str(b).lower():
         return True
     if factor == "accelerator":
         return same_product(str(a), str(b))

@@ -198,7 +198,7 @@ def budgets(
         row, smaller = case.row, [c for c in group if case.has_setting_of(c.number)]
         commands = _commands(results, case)
         if (conditions.get(case_key(row)) or {}).get("data") != "synthetic":
-            commands[budget.INPUT] = _run(case, case.number.topology, data="synthetic")
+            commands[budget.INPUT] = _run(results, case, case.number.topology, data="synthetic")
         items = items_of(_evidence(results, case, smaller, bandwidth, [results, *hunts], commands))
         texts = {name: row[column] for column, name in _CONDITIONS.items() if row[column]}
         after = what_next(items, commands, rule.tolerance)
@@ -247,7 +247,7 @@ def _evidence(
         about[budget.SCALING] = "the publication has no smaller topology"
         if first.world_size < topology.world_size:
             about[budget.SCALING] = f"the campaign has no runs on {first}"
-            commands[budget.SCALING] = _run(case, first)
+            commands[budget.SCALING] = _run(results, case, first)
     of_case = [run for run in results.counted if run.case == key]
     fractions, about[budget.CLOCKS] = _clocks(of_case)
     on = {host for run in of_case for host in run.hosts}
@@ -355,8 +355,8 @@ def _commands(results: Results, case: Compared) -> dict[str, str]:
     bandwidth is published."""
     row, topology = case.row, case.number.topology
     commands = {
-        budget.DIFFERENCE: _run(case, topology, repeats=max(5, 2 * len(case.values))),
-        budget.CLOCKS: _run(case, topology),
+        budget.DIFFERENCE: _run(results, case, topology, repeats=max(5, 2 * len(case.values))),
+        budget.CLOCKS: _run(results, case, topology),
     }
     bus = (topology, ALL_REDUCE, family(row["accelerator"]))
     published = ((n, family(n.conditions.accelerator)) for n in load_published())
@@ -366,15 +366,34 @@ def _commands(results: Results, case: Compared) -> dict[str, str]:
     workloads = (m.workload for m in results.models if m.workload.name == row["workload"])
     if row["source"] != "builtin" and any(w.sources.builtin for w in workloads):
         # This project's own programs print them.
-        parts = _run(case, topology, source="builtin")
+        parts = _run(results, case, topology, source="builtin")
         commands |= {budget.WAITING: parts, budget.COMMUNICATION: parts}
     return commands
 
 
-def _run(case: Compared, topology: Topology, **further: object) -> str:
+def _run(results: Results, case: Compared, topology: Topology, **further: object) -> str:
     """The command that runs a case on a topology."""
     names = ("workload", "model", "precision", "batch_size_per_device", "source")
     options = {name.removesuffix("_per_device"): case.row[name] for name in names}
     options |= {"nodes": topology.nodes, "gpus_per_node": topology.gpus_per_node, "repeats": 5}
-    texts = {option_name(name): value for name, value in {**options, **further}.items() if value}
-    return " ".join(["dlperf run", *(f"{k} {shlex.quote(str(v))}" for k, v in texts.items())])
+    options = {name: value for name, value in {**options, **further}.items() if value}
+    words = [w for name, value in options.items() for w in (option_name(name), str(value))]
+    for name, value in _unusual(results, case.row).items():
+        words += ["--parameter", f"{name}={value}"]
+    return shlex.join(["dlperf", "run", *words])
+
+
+def _unusual(results: Results, row: Mapping[str, Any]) -> dict[str, object]:
+    """The parameters of a case that `dlperf run` would choose otherwise."""
+    workloads = (m.workload for m in results.models if m.workload.name == row["workload"])
+    workload = next(workloads, None)
+    if workload is None or workload.sources.named(row["source"]) is None:
+        return {}
+    default = workload.parameters
+    usual = {**default, **workload.of_precision.get(row["precision"], {})}
+    given = read_parameters(row["parameters"])
+    known = {**workload.measured_parameters(row["source"], usual), **given}.keys() & default.keys()
+    # Results leave out what is as in `default` and part of `if_changed`.
+    left_out = {name: default[name] for name in workload.if_changed}
+    values = {name: {**usual, **left_out, **given}[name] for name in sorted(known)}
+    return {name: value for name, value in values.items() if str(value) != str(usual[name])}

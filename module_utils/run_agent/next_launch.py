@@ -74,7 +74,12 @@ def next_launch(params, agents):
     until = uptime() + STAYS_S
     taken = None
     try:
-        while taken is None and os.path.lexists(path) and uptime() < until and age(params["lock"]["directory"], params["lock"]["token"]) is not None:
+        while (
+            taken is None
+            and os.path.lexists(path)
+            and uptime() < until
+            and age(params["lock"]["directory"], params["lock"]["token"]) is not None
+        ):
             agents.poll(0.02)
             taken = take(launch)
     except (IOError, OSError):

@@ -39,6 +39,7 @@ def pytorch_run(
     loading: float = 0.0,
     alone: Sequence[float] = (),
     samples: Sequence[str] = (),
+    **parameters: object,
 ) -> None:
     """A run on A100s. `loading`: the share of the time in which it waits for data. `alone`: by
     rank, the share of a step that is computation."""
@@ -66,7 +67,7 @@ def pytorch_run(
         stack="cuda",
         accelerator="gpu",
         log_format="dllogger_pytorch",
-        parameters={"data": "/data/imagenet"},
+        parameters={"data": "/data/imagenet", **parameters},
         outcome={
             "status": "done",
             "hosts": {"node1": facts},
@@ -178,6 +179,12 @@ def test_without_telemetry_and_a_base_the_base_comes_next(tmp_path: Path) -> Non
         "command": "dlperf run --workload pytorch-resnet50v1.5 --model resnet50v1.5 --precision amp"
         " --batch-size 256 --source upstream --nodes 1 --gpus-per-node 1 --repeats 5",
     }
+
+
+def test_the_command_repeats_parameters_that_are_not_the_default(tmp_path: Path) -> None:
+    """The catalogue has torchrun; of the rest, this record states nothing."""
+    found = explained(campaign(tmp_path, 0, 0.9, launcher="mpirun"))
+    assert "--repeats 5 --parameter launcher=mpirun" in found["next"]["command"]
 
 
 def test_one_device_has_no_scaling(tmp_path: Path) -> None:
