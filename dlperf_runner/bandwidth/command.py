@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated
@@ -87,13 +88,14 @@ _COLUMNS = (
 
 
 def render(logs: Mapping[str, Sequence[NcclTests]], screen: Screen = PIPE) -> str:
-    """The tables of each log, and the average that its program printed below each."""
+    """The tables of each log, and the average that its program printed below each. A size is named
+    with its type, operation or root if the table has several."""
     lines: list[str] = []
     for name, each in ((name, each) for name, tables in logs.items() for each in tables):
-        has_several = len({row.redop for row in each.rows}) > 1
+        differing = [len({*part}) > 1 for part in zip(*(r.kind for r in each.rows), strict=True)]
         rows = [
             (
-                cell(f"{row.size} {row.redop}" if has_several else row.size),
+                cell(" ".join(map(str, (row.size, *compress(row.kind, differing))))),
                 cell(row.busbw, ".2f"),
                 cell(row.in_place_busbw, ".2f"),
                 cell(row.time_us, ".1f"),
@@ -104,5 +106,6 @@ def render(logs: Mapping[str, Sequence[NcclTests]], screen: Screen = PIPE) -> st
         ]
         what = f" ({each.collective})" if each.collective and len(logs[name]) > 1 else ""
         lines += [printable(name) + what, "", table(_COLUMNS, rows, screen)]
-        lines += [f"Average over all sizes: {each.average_busbw:g} GB/s.", ""]
+        lines += [f"Average over all sizes: {each.average_busbw:g} GB/s."]
+        lines += ["The program found wrong results: FAILED."] * each.is_wrong + [""]
     return "\n".join(lines)

@@ -12,8 +12,9 @@ of single iterations. Versions before 2022 print an `error` in the place of #wro
 2.17 no name of the program.
 
 The first numbers are of out-of-place operations, the others of in-place ones. busbw, in GB/s (1e9
-bytes), is comparable between numbers of ranks. #wrong is N/A without a check. With `-o all`, each
-size has a row for each operation. The average is over all sizes, so it depends on the chosen sizes.
+bytes), is comparable between numbers of ranks. #wrong is N/A without a check. With `-o all`, `-d
+all` and `-r all`, each size has a row for each operation, type and root; such a table is no run.
+The average is over all sizes, so it depends on the chosen sizes.
 
 With `-O 0`, rccl-tests print the columns of in-place operations only; the line above the heading
 says so. With several cycles (`-N`, or `-s` of older rccl-tests), the sizes begin again.
@@ -30,6 +31,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from .reader import Block, blocks
 from .records import Columns, Expression, Format, Header, LineError, StepTable
@@ -77,6 +79,7 @@ _MARKERS = [
     *(b"Bytes ", b"bandwidth", b"Out of", b" Rank ", b"starting: ", b" count ", b"-place"),
     *(b"float", b"int", b"half", b"double", b"f8"),
 ]
+_SHOWN = "show them: dlperf bandwidth LOG"
 _IN_PLACE = "the bus bandwidth is that of in-place operations; the log has no others"
 _WHOLE = "give all that the program printed; tables of nccl-tests 1 are not read"
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
@@ -86,8 +89,9 @@ _PRECISIONS = {"float": "fp32", "half": "fp16", "bfloat16": "bf16", "double": "f
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """A message size in bytes, and the operation of a reduction; time in us, algorithm and bus
-    bandwidth in GB/s, out of place and in place. What was not measured is None: all of a place, the
+    """A message size in bytes, the operation of a reduction, the elements' type and the root (-1:
+    none, as nccl-tests print it); time in us, algorithm and bus bandwidth in GB/s, out of place and
+    in place. What was not measured is None: all of a place, the
     time if that of the CPU was printed, `wrong` if the results were not checked."""
 
     size: int
@@ -100,6 +104,13 @@ class Bandwidth:
     in_place_busbw: float | None = None
     wrong: float | None = None
     in_place_wrong: float | None = None
+    datatype: str | None = None
+    root: int = -1
+
+    @property
+    def kind(self) -> tuple[str | None, str | None, int]:
+        """What may differ between rows of the same size: type, operation and root."""
+        return self.datatype, self.redop, self.root
 
     @property
     def first_busbw(self) -> float:
@@ -111,7 +122,7 @@ class Bandwidth:
 class NcclTests:
     """The rows in the order of the log, and the average that the program prints at its end.
     `largest` and `iterations` are as its head states them, `collective` is that of its name
-    (all_reduce), which older versions do not print, `datatype` that of the elements."""
+    (all_reduce), which older versions do not print."""
 
     rows: list[Bandwidth] = field(default_factory=list)
     sizes: int | None = None
@@ -120,19 +131,19 @@ class NcclTests:
     ranks: int = 0
     hosts: tuple[str, ...] = ()
     collective: str | None = None
-    datatype: str | None = None
     average_busbw: float | None = None
     is_wrong: bool = False
 
 
 @dataclass
 class _Reading:
-    """The tables before a line, and that of the line; the ends of its sizes, where its first
-    columns are from (out-of-place, in-place), its columns, and the line of a heading without those
-    that are needed."""
+    """The tables before a line, and that of the line; how many processes named a rank 0 for it; the
+    ends of its sizes, where its first columns are from (out-of-place, in-place), its columns, and
+    the line of a heading without those that are needed."""
 
     tables: list[NcclTests] = field(default_factory=list)
     table: NcclTests = field(default_factory=NcclTests)
+    processes: int = 0
     sizes: tuple[int, int, int, bytes] | None = None
     place: bytes = b""
     columns: Sequence[bytes] = ()
@@ -160,6 +171,7 @@ def _take(reading: _Reading, block: Block, part: re.Match[bytes]) -> None:
         _add_row(reading, block, part.start())
     elif part.lastgroup == "rank" and (rank := _RANK.match(data)):
         table.ranks += 1
+        reading.processes += int(rank[1]) == 0
         table.hosts = tuple(dict.fromkeys((*table.hosts, rank[2].decode("utf-8", "replace"))))
     elif part.lastgroup == "program" and (program := _PROGRAM.match(data)):
         table.collective = program[1].decode()
@@ -195,16 +207,21 @@ def _finish(reading: _Reading) -> None:
     """Begin a new table. Raises LineError if the one before is not whole."""
     table, last = reading.table, reading.last
     table.sizes = _number_of_sizes(*reading.sizes) if reading.sizes else None
-    operations = len({row.redop for row in table.rows}) or 1
+    kinds = len({row.kind for row in table.rows}) or 1
+    if reading.processes > 1:
+        problem, expected = "several processes printed tables of their own", "one rank 0"
+        found = f"{reading.processes} before the first table ended"
+        hint = "build nccl-tests with MPI=1: without it, no process knows the others"
+        raise LineError(last, problem, expected=expected, found=found, hint=hint)
     if reading.other_heading and not table.rows:
         line, heading = reading.other_heading
         problem, expected = "the heading of the table lacks columns", "time and busbw, both twice"
         hint = "with columns of in-place operations only, keep the line above, which says in-place"
         columns = " ".join(heading[1:].split())
         raise LineError(line, problem, expected=expected, found=columns, hint=hint)
-    if table.sizes and (not table.rows or len(table.rows) % (table.sizes * operations)):
+    if table.sizes and (not table.rows or len(table.rows) % (table.sizes * kinds)):
         problem = "lines of the table are missing or damaged"
-        expected = f"{table.sizes} sizes" + (f" of {operations} operations" * (operations > 1))
+        expected = f"{table.sizes} sizes" + (f" of {kinds} operations or types" * (kinds > 1))
         raise LineError(last, problem, expected=expected, found=str(len(table.rows)), hint=_WHOLE)
     if not table.rows or table.average_busbw is None:
         problem, expected = "the log has no whole table of nccl-tests", "# Avg bus bandwidth"
@@ -214,6 +231,7 @@ def _finish(reading: _Reading) -> None:
         table.largest = table.rows[-1].size
     reading.tables.append(table)
     reading.table, reading.sizes, reading.columns = NcclTests(), None, ()
+    reading.processes = 0
     reading.place, reading.other_heading = b"", None
 
 
@@ -235,15 +253,18 @@ def _add_row(reading: _Reading, block: Block, start: int) -> None:
     words = block.data[start : end if end >= 0 else None].rstrip(b"\r").split()
     size, count, datatype, *rest = words
     names = list(reading.columns)
-    if not names or (int(count) and int(size) % int(count)):
+    # alltoallv_perf rounds the bytes for each peer, but not the count.
+    is_apart = reading.table.collective != "alltoallv" and int(count) and int(size) % int(count)
+    if not names or is_apart:
         return  # the heading is damaged, or the beginning of the line is lost
     redop = None
     if _IS_OPERATION.fullmatch(rest[0]):
         redop, rest = rest[0].decode(), rest[1:]
     first, *others = _starts(names)
+    root = b"-1"
     if b"root" in names and len(rest) > len(names) - first and _IS_ROOT.fullmatch(rest[0]):
-        rest = rest[1:]
-    values: dict[str, float | None] = {}
+        root, rest = rest[0], rest[1:]
+    values: dict[str, Any] = {"datatype": datatype.decode(), "root": int(root)}
     is_in_place = reading.place == b"in-place"
     for start, end in zip((first, *others), (*others, len(names)), strict=True):
         numbers = dict(zip(names[start:end], rest[start - first : end - first], strict=False))
@@ -256,7 +277,6 @@ def _add_row(reading: _Reading, block: Block, start: int) -> None:
         values[f"{prefix}algbw"], values[f"{prefix}busbw"] = map(float, rates[1:])
         checked = int(wrong) if wrong.isdigit() else float(wrong) if wrong != b"N/A" else None
         values[f"{prefix}wrong"] = checked
-    reading.table.datatype = reading.table.datatype or datatype.decode()
     reading.table.rows.append(Bandwidth(int(size), redop, **values))
 
 
@@ -267,30 +287,32 @@ def _starts(names: Sequence[bytes]) -> list[int]:
 
 def as_run(pieces: Iterable[bytes]) -> StepTable:
     """The table as the log of a run. Raises LineError if it is not whole, if it is one of several,
-    or if results were wrong."""
+    if it has several types, operations or roots, or if results were wrong."""
     table, *others = read(pieces)
     if others:
-        problem, hint = (
-            "the log has several tables of nccl-tests",
-            "show them: dlperf bandwidth LOG",
-        )
+        problem, hint = "the log has several tables of nccl-tests", _SHOWN
         shown = ", ".join(t.collective or "a table" for t in (table, *others))
         raise LineError(1, problem, expected="one", found=shown, hint=hint)
+    kinds = dict.fromkeys(row.kind for row in table.rows)
+    if len(kinds) > 1:
+        problem = "the table has several rates of the largest size"
+        shown = ", ".join(" ".join(map(str, filter(None, kind[:2]))) for kind in kinds)
+        expected = "one type, operation and root"
+        raise LineError(1, problem, expected=expected, found=shown, hint=_SHOWN)
     if table.is_wrong:
         problem = "the results of the collective operation are wrong"
         raise LineError(1, problem, expected="0 in each column #wrong", found="FAILED")
     each = table.sizes or len(table.rows)
-    each *= len({row.redop for row in table.rows}) if table.sizes else 1
     largest = table.rows[each - 1 :: each]
     if not all(row.first_busbw for row in largest):
         problem = "the bus bandwidth of the largest size is 0"
         raise LineError(1, problem, expected="at least two ranks", found=str(table.ranks))
-    steps = table.iterations or 1
+    steps, datatype = table.iterations or 1, largest[0].datatype or ""
     header = Header(
         1,
         world_size=table.ranks or None,
         nodes=len(table.hosts) or None,
-        precision=_PRECISIONS.get(table.datatype or "", table.datatype),
+        precision=_PRECISIONS.get(datatype, datatype),
         total_steps=table.iterations and table.iterations * len(largest),
         log_every=steps,
         network=table.collective or _candidates(table.rows[-1].redop),

@@ -148,6 +148,8 @@ def _steps(
     if shift := uncounted(form, kept.steps, expected.first_step):
         lines.steps = [step + shift for step in lines.steps]
         kept.steps = lines.steps if kept is lines else [step + shift for step in kept.steps]
+    if stated and len(kept.steps) == 1:  # nothing else tells how many steps the rate covers
+        rule = rule.model_copy(update={"log_every": stated})
     rule, numbered, notes = _from_first(form, log, kept.steps, rule, expected, source)
     left_out: Collection[int] = () if form.one_step or form.window else numbered.shorter
     if form.window and log.epoch_length:  # a mean that begins anew in each epoch

@@ -64,6 +64,13 @@ def test_tags_missing_operations_and_a_table_that_was_cut() -> None:
         parsed([line.replace("busbw", "bus BW") for line in log()])
 
 
+def test_processes_without_mpi_print_tables_of_their_own() -> None:
+    """As in NVIDIA/nccl-tests#107: two processes of a rank each, line by line."""
+    lines = [line for line in log() for _ in range(2)]
+    with pytest.raises(LineError, match="several processes printed tables of their own"):
+        parsed(lines)
+
+
 def test_memory_that_limits_the_sizes_and_a_least_bandwidth() -> None:
     lines = [line.replace(f"maxBytes {2**30}", f"maxBytes {2**34}") for line in log()]
     lines = [f"{line} OK" if "Avg" in line else line for line in lines]
@@ -82,7 +89,7 @@ def test_command(tmp_path: Path) -> None:
     assert "Average over all sizes: 261.007 GB/s." in result.out
     assert call("bandwidth", path, "--json").document["logs"][str(path)]["average_busbw"] == 261.007
     path.write_text("\n".join(log("3", "36 FAILED")) + "\n")
-    call("bandwidth", path, status=1)
+    assert "The program found wrong results: FAILED." in call("bandwidth", path, status=1).out
     path.write_text("\n".join(log()[:16]))
     assert "lines of the table are missing or damaged" in call("bandwidth", path, status=2).both
 
