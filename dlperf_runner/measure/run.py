@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from math import isclose
 from operator import sub
-from statistics import fmean, median
+from statistics import fmean, harmonic_mean, median
 
 from ..catalog.workload import Rule
 from ..core.errors import UserError
@@ -80,7 +80,9 @@ def measure(
     of_means = rates is not by_lines
     notes += (*_check_final(final, rates, name), *note)
     if lines is kept and not of_means and expected.by("number of steps") != "the plan":
-        training, pauses = _without_pauses(kept.steps[first:end], rates, span, name)
+        training, pauses = _without_pauses(
+            kept.steps[first:end], rates, log.compute_rates[first:end], span, rule, name
+        )
         rates, notes = rates if counts_pauses else training, notes + pauses
     published = published_lines(lines, every, rule, expected.topology, _writers(log))
     # With steps of the warm-up.
@@ -171,22 +173,31 @@ def _without(log: Log, left_out: Collection[int]) -> Columns:
 
 
 def _without_pauses(
-    steps: Sequence[int], rates: Sequence[float], span: int, name: str
+    steps: Sequence[int],
+    rates: Sequence[float],
+    computing: Sequence[float | None],
+    span: int,
+    rule: Rule,
+    name: str,
 ) -> tuple[list[float], tuple[str, ...]]:
     """The rates of training, and a note on those of steps in which it paused: few, far apart and
-    far below all others."""
+    far below all others. A step that waited for data, as its rate without that shows, has not
+    paused."""
     limit = PAUSED * median(rates)
-    paused = [index for index, rate in enumerate(rates) if rate < limit]
+    alone = computing if len(computing) == len(rates) else [None] * len(rates)
+    fastest = (max(rate, computed or 0) for rate, computed in zip(rates, alone, strict=True))
+    paused = [index for index, rate in enumerate(fastest) if rate < limit]
     if not paused or len(paused) > MOST_PAUSED * len(rates) or 1 in map(sub, paused[1:], paused):
         return list(rates), ()
-    training = [rate for rate in rates if rate >= limit]
+    training = [rate for n, rate in enumerate(rates) if n not in paused]
+    mean = harmonic_mean if rule.estimator == "harmonic_mean_of_rates" else fmean
     first = steps[paused[0]]
     which = f"steps {first - span + 1} to {first}" if span > 1 else f"step {first}"
     others = f" and {len(paused) - 1} more" if len(paused) > 1 else ""
     note = (
         f"{name}: the training paused in {which}{others}, as for an evaluation or a checkpoint"
-        f" (a rate of {rates[paused[0]]:.6g}); without that, the mean is {fmean(training):.6g},"
-        f" with it {fmean(rates):.6g}"
+        f" (a rate of {rates[paused[0]]:.6g}); without that, the mean is {mean(training):.6g},"
+        f" with it {mean(rates):.6g}"
     )
     return training, (note,)
 
@@ -267,13 +278,19 @@ def _from_first(
     if not before:
         return rule, numbered, ()
     warmup: float = rule.warmup_steps
+    share = (rule.total_steps - before) / rule.total_steps
     if before >= warmup:
         if expected.by("warmup_steps") == expected.by(""):  # not stated
-            warmup = warmup * (rule.total_steps - before) / rule.total_steps
+            warmup *= share
         warmup = min(before + math.ceil(warmup / every) * every, rule.total_steps - 1)
     begins = f"the log begins with step {steps[0]}"
     note = f"{source.name}: {begins}, so steps up to {warmup} are its warm-up"
-    changed = {"warmup_steps": warmup, "published_estimator": None}
+    dropped = int(rule.drop_first_values * share)
+    changed = {
+        "warmup_steps": warmup,
+        "drop_first_values": dropped,
+        "published_estimator": None,
+    }
     return rule.model_copy(update=changed), numbered, (note,)
 
 
@@ -336,7 +353,7 @@ def _window(
     end = bisect_right(steps, rule.total_steps)
     if first < end:
         end = bisect_right(steps, rule.last_step(steps[first] - span))
-    if first >= end:
+    if first + rule.drop_first_values >= end:
         raise UserError(
             "no rate is left after the warm-up",
             where=name,
@@ -345,7 +362,7 @@ def _window(
             found=f"a rate every {span} steps",
             hint="a rate whose steps begin in the warm-up does not count",
         )
-    return min(first + rule.drop_first_values, end), end
+    return first + rule.drop_first_values, end
 
 
 def _longest(form: Format, rule: Rule) -> int:

@@ -435,7 +435,7 @@ def _rule_of_steps(
     total = steps[-1] + shift if steps else rule.total_steps
     warmup = rule.warmup_steps
     if "warmup_steps" not in dict(run.stated_by) and warmup:
-        warmup = max(entry.workload.rule.warmup_of(total), steps[0] + shift if steps else 0)
+        warmup = max(entry.workload.rule.warmup_of(total), _of_start(log.form, steps, shift))
     if warmup and warmup >= total:
         raise UserError(
             "the log has one line with a rate, that of the start",
@@ -445,6 +445,13 @@ def _rule_of_steps(
             hint="is the log whole? state what counts with --total-steps and --warmup-steps",
         )
     return entry.rule_of(total, warmup)
+
+
+def _of_start(form: logs.Format, steps: Sequence[int], shift: int) -> int:
+    """The steps of the first line, which has those of the start; none of a resumed run."""
+    first = steps[0] + shift if steps else 0
+    every = next((step - steps[0] for step in steps if step > steps[0]), first)
+    return first if first <= 2 * every or form.silent_warmup else 0
 
 
 def _steadiness(series: Sequence[RunSeries]) -> Iterator[tuple[Measurement, ...]]:
