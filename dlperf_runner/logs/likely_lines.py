@@ -35,18 +35,23 @@ _BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
 _RATE_UNIT = re.compile(rf"\s{{0,2}}{_WHAT}(?:/| per )s(?:ec(?:ond)?)?\b", re.IGNORECASE)
 _RATE_WORD = re.compile(
     rf"(?:ips|fps|tgs|tps|wps|speed|throughput|{_WHAT}(?:/|[_ ]?per[_ ]?)s(?:ec(?:ond)?)?{_WHOSE})"
-    r"(?: \([a-z/]{1,32}+\))?+\W{0,4}+$",
+    r"(?: \([a-z/ ]{1,32}+\))?+\W{0,4}+$",
     re.IGNORECASE,
 )
 _PLAIN_RATE_UNIT = re.compile(r"/s(?:ec)?\b")
 _PREFIX = re.compile(r"[kKMG](?![^\W_])")
 _TIME_UNIT = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)\b")
+_MS = re.compile(r"\s{0,2}ms\b")  # needs no word: nobody prints times since the start so
 _TIME_OF_STEP = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch)\b")
-# Not the time of a part of a step.
-_TIME_WORD = re.compile(
-    r"(?<!data[ _])(?<!forward[ _])(?<!backward[ _])(?:time|timing|elapsed|dt)[^\d|,]{0,24}$",
+_TIME_WORD = re.compile(r"(?:time|timing|elapsed|dt)[^\d|,]{0,24}$", re.IGNORECASE)
+# Of a part of a step, or of an evaluation.
+_PART = re.compile(
+    r"(?:data|load(?:ing)?|fwd|bwd|(?:for|back)ward|opt(?:im(?:izer)?)?|val(?:idation)?|eval)[ _]?$",
     re.IGNORECASE,
 )
+# Taken only if a line has nothing else: means since the start, and tqdm's smoothed rate.
+_MEAN = re.compile(r"(?:avg|average|mean)[^\d|,]{0,24}$|<[\d:?]{1,16}, {0,2}$", re.IGNORECASE)
+_EPOCH_WORD = re.compile(r"epochs?\W{0,4}$", re.IGNORECASE)
 
 
 @dataclass
@@ -59,10 +64,12 @@ class _Kind:
 
 @dataclass(frozen=True)
 class LikelyLine:
-    """Such a line, and an expression for lines like it; None if it has no step or no rate."""
+    """Such a line, and an expression for lines like it; None if it has no step or no rate.
+    `is_mean`: its rate is a mean or smoothed."""
 
     line: str
     regex: str | None
+    is_mean: bool = False
 
 
 def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
@@ -79,8 +86,8 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
     repeated = [kind for kind in kinds.values() if kind.number >= _ENOUGH]
     repeated.sort(key=lambda kind: -kind.number)
     for kind in repeated:
-        if regex := _expression(kind.lines):
-            return LikelyLine(kind.lines[0].strip(), regex)
+        if found := _expression(kind.lines):
+            return LikelyLine(kind.lines[0].strip(), *found)
     numbers = (kind for kind in repeated if _FRACTION.search(kind.lines[0]))
     likely = next((kind for kind in numbers if _step(kind.lines) is not None), None)
     return LikelyLine(likely.lines[0].strip(), None) if likely else None
@@ -135,32 +142,47 @@ def _rate(
 ) -> tuple[int, str] | None:
     """The place of the rate among the numbers, and the name of its group. `elapsed` are the places
     of times since the start."""
+    found: list[tuple[int, str]] = []
     for group, unit, word in (
         ("rate", _RATE_UNIT, _RATE_WORD),
         ("rate", _PLAIN_RATE_UNIT, _RATE_WORD),
         (DURATION, _TIME_UNIT, _TIME_WORD),
     ):
-        named = [n for n, m in enumerate(numbers) if word.search(line[: m.start()])]
+        named = [n for n, m in enumerate(numbers) if _is_named(line[: m.start()], word)]
         in_unit = [n for n, m in enumerate(numbers) if unit.match(line, _end(line, m))]
         if group == DURATION:
             of_step = [n for n, m in enumerate(numbers) if _TIME_OF_STEP.match(line, m.end())]
-            in_unit = of_step or [n for n in in_unit if n in named]
+            only = (
+                in_unit if len(in_unit) == 1 and _MS.match(line, numbers[in_unit[0]].end()) else []
+            )
+            in_unit = of_step or [n for n in in_unit if n in named] or only
             named, in_unit = (
                 [n for n in places if n not in elapsed] for places in (named, in_unit)
             )
         if places := [n for n in in_unit or named if not _in_time(line, numbers[n])]:
-            return places[0], group
-    return None
+            found += [(n, group) for n in places]
+    return next((f for f in found if not _is_mean(line, numbers[f[0]])), next(iter(found), None))
 
 
-def _expression(lines: Sequence[str]) -> str | None:
-    """The expression of lines of a kind; None if they have no step or no rate, or if it would not
-    find both."""
+def _is_named(before: str, word: re.Pattern[str]) -> bool:
+    match = word.search(before)
+    return match is not None and not _PART.search(before[: match.start()])
+
+
+def _is_mean(line: str, number: re.Match[str]) -> bool:
+    return _MEAN.search(line[: number.start()]) is not None
+
+
+def _expression(lines: Sequence[str]) -> tuple[str, bool] | None:
+    """The expression of lines of a kind, and whether it takes means; None if they have no step or
+    no rate, or if it would not find both."""
     rows = [list(_NUMBER.finditer(line)) for line in lines]
     step, rate = _step(lines), _rate(lines[0], rows[0], [*_elapsed(rows)])
     if step is None or rate is None or rate[0] == step:
         return None
     place, group = rate
+    if group == DURATION and _EPOCH_WORD.search(lines[0][: rows[0][step].start()]):
+        return None  # the time of an epoch
     wanted = [(row[step][0].encode(), row[place][0].encode()) for row in rows]
     for longest in (0, 12, 24):
         regex = _joined(lines[0], rows[0], {step: "step", place: group}, longest)
@@ -170,7 +192,7 @@ def _expression(lines: Sequence[str]) -> str | None:
             continue
         matches = [next(iter(described.finditer(line.encode())), None) for line in lines]
         if [m and (m["step"], m["rate"]) for m in matches] == wanted:
-            return regex
+            return regex, _is_mean(lines[0], rows[0][place])
     return None
 
 

@@ -179,7 +179,8 @@ class LogFile:
                 hint="use a version of the program that prints a rate in each log interval",
             )
         likely = likely_line(start)
-        if not (likely and likely.regex) and (unrated := unrated_line(start)):
+        has_rate = likely and likely.regex and not likely.is_mean
+        if not has_rate and (unrated := unrated_line(start)):
             why = unrated.refusal
             return UserError(
                 why.problem,
@@ -199,6 +200,7 @@ class LogFile:
         regex = shlex.quote(likely.regex or r"step (?P<step>\d+) .* (?P<rate>[\d.]+) samples/s")
         is_time = f"(?P<{DURATION}>" in regex
         such_as = "this expression is a guess" if likely.regex else "with an expression like this"
+        such_as += ", and takes a mean or a smoothed rate" if likely.is_mean else ""
         return UserError(
             "no known format reads this log",
             where=str(self.path),

@@ -220,6 +220,13 @@ LIKELY = {
         r"step +(?P<step>\d+).*?\((?P<step_time>"
     ),
     "loss {r} at {n} ": None,
+    # Parts of a step; an epoch's time; a mean since the start, which the next number is not.
+    "step: {n}/99 | fwd time: 0.2s | opt time: 0.1s | step time: {r}s": "step +time: +(?P<step_ti",
+    "Epoch {n:03d}/100 | train loss 0.3 | time {r}s": None,
+    "step {n} avg throughput: 9{n}.5 now: {r} img/s": r"now: +(?P<rate>[\d.,]*\d) +img/s",
+    "{n}/99 [00:01<00:02, 8.1it/s, loss=2.2, wps={r}]": r"wps=(?P<rate>",
+    "{n} | loss 7.0 | lr 4.9e-05 | {r}ms | mfu 0.21%": r".*?\| +(?P<step_time>",  # llama2.c
+    "step {n} | samples per sec (per gpu): {r}": r"gpu\): +(?P<rate>",
     # Picotron, InternEvo and fairseq2.
     "Step: {n}  | Loss: 6.8 | Tokens/s:  {r}K | Tokens/s/GPU: 7.1K": (
         r"Tokens/s: +(?P<rate>[\d.,]*\d)(?P<prefix>[kKMG]?)"
@@ -253,6 +260,7 @@ def test_the_most_likely_line_and_its_expression(line: str) -> None:
 
 
 ELSEWHERE = {
+    " {n}/99 [00:01<00:02, {r}s/it]\n{{'loss': 2.2, 'epoch': 0.{n}}}": "train_samples_per_second",
     " Train throughput/samples_per_sec: {r}": "'Train time/batch: (?P<step>\\d+)|Train throughput",
     "{{'loss': {r}, 'learning_rate': 4e-05, 'epoch': 0.{n}}}": "'train_samples_per_second'",
     "Step Time : {r}s GPU utilization: 244.3MODEL_TFLOP/s/GPU": "which the last rank prints",
