@@ -46,7 +46,7 @@ _TIME_OF_STEP = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|itera
 _TIME_WORD = re.compile(r"(?:time|timing|elapsed|dt)[^\d|,]{0,24}$", re.IGNORECASE)
 # Of a part of a step, or of an evaluation.
 _PART = re.compile(
-    r"(?:data|load(?:ing)?|fwd|bwd|(?:for|back)ward|opt(?:im(?:izer)?)?|val(?:idation)?|eval)[ _]?$",
+    r"(?:data|load|loading|fwd|bwd|(?:for|back)ward|opt|optim|optimizer|val|validation|eval)[ _]?$",
     re.IGNORECASE,
 )
 # Taken only if a line has nothing else: means since the start, and tqdm's smoothed rate.

@@ -32,11 +32,11 @@ from .records import Expression, Format
 
 _COUNTED = rb" {0,8}+(?P<step>\d{1,9}+)/"
 _LOSS = rb"(?:(?>[^\r\n]{0,2000}?\bloss: )(?P<loss>[^\s,]{1,64}+))?"
+_WAITED = rb"data_time: (?P<waited>[^\s,]{1,64}+)"
 _OLD_TIME = (
-    rb"[ \t]{1,8}+(?>[^\r\n]{0,400}?(?<!\w)time: )(?P<rate>[^\s,]{1,64}+), "
-    rb"data_time: " + _LOSS
+    rb"[ \t]{1,8}+(?>[^\r\n]{0,400}?(?<!\w)time: )(?P<rate>[^\s,]{1,64}+), " + _WAITED + _LOSS
 )
-_NEW_TIME = rb"  (?>[^\r\n]{0,400}?  time: )(?P<rate>%s)  data_time: " % text.WORD + _LOSS
+_NEW_TIME = rb"  (?>[^\r\n]{0,400}?  time: )(?P<rate>%s)  " % text.WORD + _WAITED + _LOSS
 
 _STEPS = Format(
     name="mmengine",

@@ -207,8 +207,9 @@ class Format:
     `entry` matches a line with a rate. Its named groups are `step`, `rate`, and optionally `loss`,
     `time`, `epoch` with `of_epoch` (steps count in each epoch anew, and each has so many steps),
     `memory_gib`, `tflops` (of a device), `mfu` (in percent), `compute` (the rate without
-    waiting for data), `mean` (what `rate` is, of all steps of the epoch so far), `skipped` (the
-    steps since the line before that changed no weight), `inverse` (the unit, if `rate` is the
+    waiting for data) or `waited` (the part of a step's seconds in which it did), `mean` (what
+    `rate` is, of all steps of the epoch so far), `skipped` (the steps since the line before that
+    changed no weight), `inverse` (the unit, if `rate` is the
     duration of a step in seconds), `prefix` (K, M ..., which multiplies `rate`), `steps_per_second`
     (as printed, to compare it with the time stamps), and what each of these lines states
     of the whole run: `batch`, the global batch size, `samples`, that of a device (ignored if it

@@ -120,6 +120,12 @@ def _add(seen: Seen, group: Mapping[str, Sequence[bytes]]) -> None:
         seen.memory_gib = max(seen.memory_gib or 0, *map(float, group["memory_gib"]))
     if "compute" in group:
         seen.compute_rates += text.optional_numbers(group["compute"])
+    if "waited" in group:
+        numbers = (text.optional_numbers(group[name]) for name in ("rate", "waited"))
+        seen.compute_rates += (
+            1 / (step - waited) if step and waited is not None and waited < step else None
+            for step, waited in zip(*numbers, strict=True)
+        )
     for name, column in (("tflops", seen.tflops), ("mfu", seen.mfu)):
         if name in group:
             column.extend(text.optional_numbers([n.replace(b",", b"") for n in group[name]]))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from make_logs import write
 from other_logs import GOOD, load, only
+from whole_logs import throughput
 
 from dlperf_runner.core.errors import UserError, by_cause
 from dlperf_runner.logs.likely_lines import likely_line
@@ -44,6 +45,41 @@ def test_rates_of_an_expression(tmp_path: Path, options: dict[str, str], value: 
     (rate,) = results.frame.query("metric == 'samples_per_second'")["value"]
     assert rate == pytest.approx(value)
     assert [(run.model, run.unit) for run in results.counted] == [("rn50", "samples")]
+
+
+def test_a_resumed_run_has_a_share_of_its_own_steps_as_warm_up(tmp_path: Path) -> None:
+    """20 % of its 60 steps, though nothing states how many steps the whole run had."""
+    lines = [re.sub(r"upd (\d+)", lambda m: f"upd {int(m[1]) + 1631}", x) for x in program()]
+    write(tmp_path / NAME, lines)
+    results = load(tmp_path, regex=REGEX, rates_are_per="world")
+    assert throughput(results) == pytest.approx(100)
+    assert any("step 1632, so steps up to 1644 are its warm-up" in n for n in results.notes)
+
+
+def test_an_excerpt_of_a_long_run_drops_a_share_of_what_the_rule_drops(tmp_path: Path) -> None:
+    """The rule of NVIDIA's TensorFlow ConvNets drops the first 5 of 100 rates."""
+    line = "DLL 2020-09-01 06:41:12.208914 - (3, {n}) imgs_per_sec : 1143.{d}"
+    write(tmp_path / NAME, [line.format(n=n, d=n % 7) for n in range(16135, 16235)])
+    results = load(tmp_path, model="resnet50v1.5", total_steps="16235")
+    assert throughput(results) == pytest.approx(1143.3, abs=0.1)
+
+
+@pytest.mark.parametrize("waited", [True, False])
+def test_waiting_for_data_is_no_pause(tmp_path: Path, waited: bool) -> None:
+    """Each 16th step takes 5 s longer: mmdetection tells whether it waited for data."""
+    line = "05:30 - mmdet - INFO - Epoch [1][{}/320]\tlr: 0.1, time: {}, data_time: {}, loss: {}"
+    slow = ("5.300", "5.010" if waited else "0.010")
+    lines = [
+        line.format(n, *(("0.300", "0.010") if n % 16 else slow), 3 - n / 320)
+        for n in range(1, 321)
+    ]
+    write(tmp_path / "train.log", lines)
+    results = load(tmp_path, model="frcnn", batch_size="2", topology="1n1g", precision="fp32")
+    seconds = (15 * 0.3 + 5.3) / 16 if waited else 0.3
+    assert throughput(results) == pytest.approx(2 / seconds)
+    note = next((n for n in results.notes if "the training paused" in n), None)
+    assert (note is None) == waited
+    assert note is None or f"with it {1 / 0.6125:.6g}" in note
 
 
 @pytest.mark.parametrize(
