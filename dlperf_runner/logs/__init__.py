@@ -178,9 +178,10 @@ def _blocks(
 
 def detect(pieces: Iterable[bytes], among: Mapping[str, Format] | None = None) -> Format | None:
     """The format of the first line with a rate, by default `among` the built-in ones; None if no
-    line has a rate."""
+    line has a rate. Before the rates of a library's steps, those of its program's steps count,
+    wherever they are."""
     forms = _with_variants(tuple((formats() if among is None else among).values()))
-    markers = tuple(forms)
+    markers, library = tuple(forms), None
     for block in blocks(_growing(pieces), markers):
         matches = [
             (match.start(), number, form)
@@ -188,9 +189,15 @@ def detect(pieces: Iterable[bytes], among: Mapping[str, Format] | None = None) -
             for number, form in forms[markers[index]]
             if (match := next(steps.with_rate(form, block.data), None))
         ]
-        if matches:
-            return min(matches)[2]
-    return None
+        if matches and library is None:
+            first = min(matches)[2]
+            if not first.is_library:
+                return first
+            library = first
+        own = [match for match in matches if not (match[2].is_library or match[2].whole_run)]
+        if own:
+            return min(own)[2]
+    return library
 
 
 @functools.lru_cache(maxsize=8)
