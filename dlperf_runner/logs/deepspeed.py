@@ -11,6 +11,10 @@ Each is one line. Steps count from 1. The second wording is of late 2022: its st
 those of accumulated batches, so a log with accumulation is refused. Until mid-2022, there was only
 the mean of all steps behind the second one; the rates since the line before follow from it.
 
+The timer starts at each forward pass. A program that calls `step` once for all of its accumulated
+batches, as Megatron-DeepSpeed, has `micro_step` and `global_step` equal, and only the last batch
+timed: such a log is refused if it states an accumulation.
+
 A pipeline prints such rates, in all versions. The lines stand in the logs of other programs, such
 as Megatron-DeepSpeed and those with Hugging Face's Trainer; what the latter states of the run
 counts, too. Only rank 0 prints.
@@ -24,6 +28,7 @@ deepspeed/runtime/config.py and deepspeed/runtime/pipe/engine.py; timer.py at 5b
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from . import text
@@ -58,19 +63,47 @@ _OF_STEPS = Format(
     batch_of_step=True,
     framework="pytorch",
 )
+
+
+def _refused(refusal: Refusal) -> tuple[Statement, ...]:
+    """The statements of accumulated batches, in the words of each program, that are refused."""
+    return tuple(
+        stated(words, rf"{re.escape(words)}[ .]{{0,32}}+(?!1(?!\d))\d{{1,18}}+", refusal=refusal)
+        for words in (
+            "  gradient_accumulation_steps ",
+            "  Gradient Accumulation steps = ",
+            "setting number of micro-batches to constant ",
+        )
+    )
+
+
+_OF_LAST_BATCHES = replace(
+    _OF_STEPS,
+    entry=Expression(rb"micro_step=(?P<step>\d{1,12}+)/global_step=(?P=step), %s" % _RATE),
+    statements=(
+        *_STATEMENTS,
+        *_refused(
+            Refusal(
+                "DeepSpeed timed only the last of the accumulated batches of a step, and its rates"
+                " count the samples of all",
+                expected="no accumulated batches, or a micro_step that counts each of them",
+                hint="keep the lines in which the program itself prints the time of a step, or"
+                " measure again without accumulation",
+            )
+        ),
+    ),
+)
 _OF_BATCHES = replace(
     _OF_STEPS,
     entry=Expression(rb"\d/(?P<step>\d{1,12}+), %s" % _RATE),
     statements=(
         *_STATEMENTS,
-        stated(
-            "  gradient_accumulation_steps ",
-            r"accumulation_steps \.{1,32}+ (?!1(?!\d))\d{1,18}+",
-            refusal=Refusal(
+        *_refused(
+            Refusal(
                 "rates are of single batches, of which some update no weights",
                 expected="no accumulated batches",
                 hint="measure again without accumulation, or with DeepSpeed 0.8 or newer",
-            ),
+            )
         ),
     ),
 )
@@ -96,4 +129,4 @@ _RUNNING_MEAN = replace(
     one_step=False,
     running_mean=2,
 )
-FORMAT = replace(_OF_STEPS, variants=(_OF_BATCHES, _OF_PIPELINE, _RUNNING_MEAN))
+FORMAT = replace(_OF_STEPS, variants=(_OF_LAST_BATCHES, _OF_BATCHES, _OF_PIPELINE, _RUNNING_MEAN))
