@@ -16,9 +16,15 @@ skipped its iterations. Of those skipped, the second counter has the ones whose 
 Both count since the line before.
 
 In 2020, the lines had no batch size, and the arguments one of a data-parallel rank. BigScience's
-fork prints seconds, `(s)`. AMD's Primus prints a mean behind a value, 123.4/125.0; GPT-NeoX calls
-the loss `lm_loss`, and Primus that of torchtitan `loss`. Megatron Bridge prints a `Step Time`
-before each line, too, which has fewer digits and does not count.
+fork prints seconds, `(s)`, Argonne's `elapsed_time_per_iteration_ms=123.4`. AMD's Primus prints a
+mean behind a value, 123.4/125.0; GPT-NeoX calls the loss `lm_loss`, and Primus that of torchtitan
+`loss`. Megatron Bridge prints a `Step Time` before each line, too, which has fewer digits and does
+not count. Megatron-DeepSpeed adds the length of the sequences, `actual seqlen: 4096`. A run in
+which it grows, with a curriculum, is refused.
+
+GPT-NeoX says behind an argument whether it is the default one:
+
+      train_batch_size ................ 512.........................updated
 
 The arguments, and the line `using world size: 8, data-parallel size: 1, ...` before them, give the
 degrees of parallelism. FP8 is a recipe of a model in bf16 or fp16; `fp8_recipe` has a value without
@@ -26,7 +32,9 @@ FP8, too.
 
 Source: NVIDIA/Megatron-LM 001b00c and d98e8a6, megatron/training/training.py (training_log) and
 megatron/training/arguments.py (validate_args, _print_args); megatron/core/enums.py;
-NVIDIA-NeMo/Megatron-Bridge 067f987, training/utils/train_utils.py.
+NVIDIA-NeMo/Megatron-Bridge 067f987, training/utils/train_utils.py; argonne-lcf/Megatron-DeepSpeed
+and deepspeedai/Megatron-DeepSpeed, megatron/training.py; EleutherAI/gpt-neox,
+megatron/neox_arguments/arguments.py (print).
 """
 
 from __future__ import annotations
@@ -38,11 +46,16 @@ from . import text
 from .records import Expression, Format, Statement, stated
 
 # The fields before a field, each with its separator.
-_FIELDS = rb"(?:[^|\r\n]{0,120}+\|){0,25}?"
+_FIELDS = rb"(?:[^|\r\n]{0,100}+\|){0,25}?"
 
 
 def _argument(name: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
     return stated(f"  {name} ..", rf"  {name} \.+ {value}(?!\S)", values=values or {})
+
+
+def _of_neox(name: str, value: str) -> Statement:
+    """An argument of GPT-NeoX, which says behind its value whether it is the default one."""
+    return stated(f"  {name} ..", rf"  {name} \.+ {value}\.{{3,80}}+(?:default|updated)(?!\S)")
 
 
 # Degrees of parallelism, by the name of the argument.
@@ -53,6 +66,16 @@ _MESH = {
     "context_parallel_size": "mesh_cp",
     "expert_model_parallel_size": "mesh_ep",
     "virtual_pipeline_model_parallel_size": "mesh_vp",
+}
+
+_NEOX = {
+    "seq_length": "sequence_length",
+    "train_iters": "total_steps",
+    "log_interval": "log_every",
+    "train_batch_size": "global_batch_size",
+    "train_micro_batch_size_per_gpu": "micro_batch_size",
+    "model_parallel_size": "mesh_tp",
+    "pipe_parallel_size": "mesh_pp",
 }
 
 
@@ -72,6 +95,7 @@ _STATEMENTS = (
     stated(
         "using world size: ",
         r"using world size: (?P<world_size>\d{1,18}+), data-parallel[- ]size: \d{1,18}+,"
+        r"(?: sequence-parallel size: (?P<mesh_sequence>\d{1,18}+),)?"
         r"(?: context-parallel size: (?P<mesh_cp>\d{1,18}+),)?"
         r"(?:[^,]{0,64}sizes: [^,]{0,64}+,)?"
         r" tensor-model-parallel size: (?P<mesh_tp>\d{1,18}+),"
@@ -85,26 +109,43 @@ _STATEMENTS = (
         r"\bseq_len: (?P<sequence_length>\d{1,18}+) world_size: (?P<world_size>\d{1,18}+)",
     ),
     stated("(tokens/s/GPU): ", r"\| seq_length: (?P<sequence_length>\d{1,18}+) \|"),
+    *(_of_neox(argument, rf"(?P<{name}>\d{{1,18}}+)") for argument, name in _NEOX.items()),
+    _of_neox("precision", "(?P<precision>fp16|bfloat16|fp32)"),
+    stated(
+        "using torch.",
+        r"\busing torch\.(?P<precision>float16|bfloat16|float32) for parameters",
+    ),
+    # The length of the sequences of a step: with a curriculum, it grows.
+    stated(" actual seqlen: ", r"\| actual seqlen: {1,16}+(?P<sequence_length>\d{1,18}+) \|"),
+    stated(" actual seq length: ", r"\| actual seq length: (?P<sequence_length>\d{1,18}+) \|"),
+    stated(" actual_seqlen=", r"\| actual_seqlen= {0,16}+(?P<sequence_length>\d{1,18}+) \|"),
     # Again, so that a restart without it is noticed.
     stated("  bf16 ..", r"  bf16 \.{1,64}+ (?P<bf16>True|False)(?!\S)"),
     stated("  fp16 ..", r"  fp16 \.{1,64}+ (?P<fp16>True|False)(?!\S)"),
 )
 
 
-def _lines(unit: bytes) -> Expression:
-    """The line of a step whose duration has this unit."""
+def _lines(duration: bytes) -> Expression:
+    """The line of a step, with the name of the field of its duration."""
     return Expression(
-        rb"iteration {1,16}+(?P<step>\d{1,12}+)/ {0,16}+(?P<total>\d{1,12}+) \|"
-        rb"(?>%(f)s elapsed time per iteration \(%(u)s\): ) {0,8}+"
+        rb"iteration[ =] {0,16}+(?P<step>\d{1,12}+)/ {0,16}+(?P<total>\d{1,12}+) \|"
+        rb"(?>%(f)s %(d)s) {0,8}+"
         rb"(?P<rate>[^\s|/]{1,64}+)(?:/\d{1,12}+\.\d{1,3}+)? \|"
         rb"(?:(?>%(f)s throughput per GPU \(TFLOP/s/GPU\): )"
         rb"(?P<tflops>\d{1,9}+\.\d)(?:/[\d.]{1,16}+)? \|)?"
-        rb"(?:(?>%(f)s global batch size: {1,16}+)(?P<batch>\d{1,12}+) \|)?"
-        rb"(?=(?:(?>%(f)s number of skipped iterations: {1,16}+)(?P<skipped>\d{1,12}+) \|)?)"
-        rb"(?:(?:(?>%(f)s number of (?=nan iterations: {1,16}+[1-9]))"
-        rb"|(?>%(f)s (?:lm[ _])?loss:?+ (?=%(w)s \|))"
-        rb"|(?>%(f)s number of skipped iterations: {1,16}+0 \| number of (?=nan iterations: )))"
-        rb"(?P<loss>%(w)s))?" % {b"f": _FIELDS, b"w": text.WORD, b"u": unit}
+        rb"(?:(?>%(f)s global[ _]batch[ _]size%(i)s)(?P<batch>\d{1,12}+) \|)?"
+        rb"(?=(?:(?>%(f)s %(n)sskipped[ _]iterations%(i)s)(?P<skipped>\d{1,12}+) \|)?)"
+        rb"(?:(?:(?>%(f)s %(n)s(?=nan[ _]iterations%(i)s[1-9]))"
+        rb"|(?>%(f)s (?:lm[ _])?loss(?::?+ |=)(?=%(w)s \|))"
+        rb"|(?>%(f)s %(n)sskipped[ _]iterations%(i)s0 \| %(n)s(?=nan[ _]iterations[:=])))"
+        rb"(?P<loss>%(w)s))?"
+        % {
+            b"f": _FIELDS,
+            b"d": duration,
+            b"i": rb"[:=] {0,16}+",
+            b"n": rb"number[ _]of[ _]",
+            b"w": text.WORD,
+        }
     )
 
 
@@ -112,8 +153,8 @@ _IN_MILLISECONDS = Format(
     name="megatron",
     sample="iteration 20/ 100 | ... elapsed time per iteration (ms): 123.4 | ... lm loss: 2.0 |",
     marker=b" elapsed time per iteration (ms): ",
-    entry=_lines(b"ms"),
-    rate=rb"\d+\.\d",
+    entry=_lines(rb"elapsed time per iteration \(ms\): "),
+    rate=text.NUMBER,
     statements=_STATEMENTS,
     first_too=True,
     seconds=0.001,
@@ -124,8 +165,13 @@ _IN_SECONDS = replace(
     _IN_MILLISECONDS,
     sample="iteration 20/ 100 | ... elapsed time per iteration (s): 12.34 | ... lm loss: 2.0 |",
     marker=b" elapsed time per iteration (s): ",
-    entry=_lines(b"s"),
-    rate=rb"\d+\.\d\d",
+    entry=_lines(rb"elapsed time per iteration \(s\): "),
     seconds=1.0,
 )
-FORMAT = replace(_IN_MILLISECONDS, variants=(_IN_SECONDS,))
+_OF_ARGONNE = replace(
+    _IN_MILLISECONDS,
+    sample="iteration= 20/ 100 | ... elapsed_time_per_iteration_ms=123.4 | ... lm loss=2.0 |",
+    marker=b" elapsed_time_per_iteration_ms=",
+    entry=_lines(b"elapsed_time_per_iteration_ms="),
+)
+FORMAT = replace(_IN_MILLISECONDS, variants=(_IN_SECONDS, _OF_ARGONNE))

@@ -80,7 +80,7 @@ def rate(printed: bytes, form: Format, others: Sequence[bytes] = ()) -> float:
         shown = repr(shown.removesuffix(CUT))
     elif number:
         problem = f"the rate is not printed as {form.name} prints it"
-        expected, shown = f"a whole number as in {form.sample.expandtabs(4)}", repr(shown)
+        expected, shown = f"a number as in {form.sample.expandtabs(4)!r}", repr(shown)
     else:
         problem, expected, shown = "the rate is not a number", "a number", repr(shown)
     hint = "run the program with LC_ALL=C: numbers need a decimal point" if "," in shown else None
