@@ -8,10 +8,17 @@
 
 The first is one line. Steps count from 1. Step 1 has no rate. A step has lines every
 `metrics_log_interval` steps, in the order of their names. The average holds all steps before and
-does not count. OLMo, the program before OLMo-core, prints `throughput/device/tokens_per_second`.
+does not count.
+
+    [2024-04-17 09:42:27] INFO     [olmo.train:816, rank=0] [step=2/739328]
+        throughput/device/tokens_per_second=45,538
+
+OLMo, the program before OLMo-core, prints the mean of the last `speed_monitor.window_size` steps,
+100 by default, or of all steps but the first one, if these are fewer.
 
 Source: allenai/OLMo-core fa6c501, src/olmo_core/train/callbacks/console_logger.py and
-speed_monitor.py, src/olmo_core/utils.py (format_float).
+speed_monitor.py, src/olmo_core/utils.py (format_float); allenai/OLMo 00305eb, olmo/train.py
+(SpeedMonitor) and olmo/config.py (SpeedMonitorConfig).
 """
 
 from __future__ import annotations
@@ -30,7 +37,7 @@ _TPS = Format(
         rb"\[step=(?P<step>\d{1,12}+)/|throughput/device/TPS=%s" % text.rate_until(text.END)
     ),
     rate=rb"\d{1,3}(?:,\d{3})*+(?:\.\d+)?|\d+(?:\.\d+)?(?:[Ee][+-]?\d+)?",
-    statements=(stated("[step=", r"\[step=\d{1,12}+/(?P<total_steps>\d{1,12}+),"),),
+    statements=(stated("[step=", r"\[step=\d{1,12}+/(?P<total_steps>\d{1,12}+)[],]"),),
     skips_first=True,
     one_step=True,
     rates_are_per="device",
@@ -45,5 +52,7 @@ _OLMO = replace(
         rb"\[step=(?P<step>\d{1,12}+)/|throughput/device/tokens_per_second=%s"
         % text.rate_until(text.END)
     ),
+    one_step=False,
+    window=100,
 )
 FORMAT = replace(_TPS, variants=(_OLMO,))

@@ -71,3 +71,11 @@ def test_several_ranks_with_steps_of_several_lines() -> None:
         [(2, 11001.0), (3, 11002.0)],
         [(2, 11000.0), (3, 11003.0)],
     )
+
+
+def test_a_mean_of_the_last_100_steps_counts_if_none_of_them_is_in_the_warmup() -> None:
+    """The rates of OLMo, of 300 steps of which the first 60 are the warm-up."""
+    lines = "[step={}/300]\n    throughput/device/tokens_per_second={}\n".format
+    content = "".join(lines(n, "9,000" if n < 160 else "10,000") for n in range(2, 301))
+    results = read_tree({"1n8g/olmo-1b_b4_bf16_1.log": content.encode()})
+    assert throughput(results) == pytest.approx(80_000)
