@@ -88,6 +88,7 @@ def parse(
         return Log(table.headers, table.columns, epoch_length=length, notes=notes)
     log = Log([], Columns())
     seen, ranks = steps.Seen(), Ranks()
+    watch = form.watch() if form.watch else None
     stated: set[tuple[object, ...]] = set()
     for block, of_rank in _blocks(form, pieces, rank):
         if most is not None and len(log.columns.steps) > most:
@@ -96,6 +97,8 @@ def parse(
         log.has_ranks = log.has_ranks or any(rank is not None for rank in block.ranks)
         if rank is None:
             ranks.add(form, block, of_rank)
+        if watch:
+            watch(of_rank)
         for header in headers(form, block, of_rank):
             # A program may print the same thing in every step.
             without_line = tuple(vars(header).values())[1:]

@@ -11,7 +11,8 @@ behind it repeats the number.
 
 Before version 5.24, the samples of a resumed run were those of all its parts, and the time was that
 of the last one, and those of a run that stopped early were the planned ones. Such a log is refused,
-if it shows that: by its words or its last epoch.
+if it shows that: by its words, its last epoch, or its progress bar, which begins behind the steps
+of the other parts.
 
     ***** Running training *****
       Num Epochs = 1
@@ -31,8 +32,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import ClassVar
 
-from .records import Expression, Format, Refusal, Statement, stated
+from .reader import Block
+from .records import Expression, Format, LineError, Refusal, Statement, stated
 
 _COUNT = r"(?P<{}>[\d,]{{1,24}}+)"
 
@@ -57,6 +60,52 @@ _RESUMED = Refusal(
     expected="a run from its first step",
     hint="measure a run that is not resumed, or with transformers 5.24 or newer",
 )
+
+# A bar without a description: steps of steps in all, and the time since its beginning.
+_BAR = re.compile(
+    rb"(?:\A|[\r\n]) {0,8}+\d{1,3}+%\|[^|\r\n]{0,400}+\| {0,8}+(?P<done>\d{1,12}+)"
+    rb"/(?P<total>\d{1,12}+) \[(?:(?P<h>\d{1,6}+):)??(?P<min>\d\d):(?P<s>\d\d)<"
+    rb"[^,\]\r\n]{1,16}+, {1,16}+[\d.?]{1,16}+(?:it/s|s/it)"
+)
+_END = re.compile(
+    rb"'train_runtime': '?+(?P<runtime>\d{1,12}+\.\d{1,4}+)'?+,"
+    rb"[^\r\n}]{0,200}? 'train_steps_per_second': '?+(?P<rate>\d{1,9}+\.\d{1,3}+)"
+)
+_AHEAD = 0.05  # as a share of the run: steps do not differ so much in what they take
+
+
+class _Bars:
+    """The first step that each progress bar shows behind its beginning, and the time until then in
+    s, by its number of steps in all."""
+
+    markers: ClassVar[tuple[bytes, ...]] = (b"it/s]", b"s/it]")
+
+    def __init__(self) -> None:
+        self._begun: set[int] = set()
+        self._first: dict[int, tuple[int, int]] = {}
+
+    def __call__(self, block: Block) -> None:
+        """Raise LineError if the bar of the training began behind steps of another run: it shows
+        a larger share of the steps than of the time."""
+        for bar in _BAR.finditer(block.data):
+            done, total = int(bar["done"]), int(bar["total"])
+            seconds = int(bar["h"] or 0) * 3600 + int(bar["min"]) * 60 + int(bar["s"])
+            if done == 0:
+                self._begun.add(total)
+            elif total in self._begun:
+                self._first.setdefault(total, (done, seconds))
+        for end in _END.finditer(block.data):
+            runtime, rate = float(end["runtime"]), float(end["rate"])
+            for total, (done, seconds) in self._first.items():
+                is_training = abs(total - rate * runtime) <= 1 + total / 100
+                if is_training and done / total * runtime > seconds + 1 + _AHEAD * runtime:
+                    raise LineError(
+                        block.line(end.start()),
+                        _RESUMED.problem,
+                        expected=_RESUMED.expected,
+                        found=f"a progress bar that begins with step {done} of {total}",
+                        hint=_RESUMED.hint,
+                    )
 
 
 def _line(behind: bytes) -> Expression:
@@ -85,10 +134,12 @@ _OF_SAMPLES = Format(
             r"  Continuing training from global step [1-9]\d{0,11}+",
             refusal=_RESUMED,
         ),
+        stated("Skipping the first batches:", "Skipping the first batches:", refusal=_RESUMED),
     ),
     batch_of_step=True,
     framework="pytorch",
     whole_run=True,
+    watch=_Bars,
     caveat="before transformers 5.24, the rate of a run that was stopped within an epoch counts all"
     " planned samples, which is too many",
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from ..core.units import Unit
 
@@ -174,6 +174,15 @@ class Entries(Protocol):
     def findall(self, string: bytes, /) -> list[Any]: ...
 
 
+class Watch(Protocol):
+    """A reader of a log from block to block. Its lines have one of the `markers`. Raises LineError
+    if they show that the rates are not usable."""
+
+    markers: ClassVar[tuple[bytes, ...]]
+
+    def __call__(self, block: Any, /) -> None: ...
+
+
 class Expression:
     """A regular expression that is compiled when it is first used: a log needs that of one
     format."""
@@ -240,6 +249,8 @@ class Format:
 
     `window`: a rate is the mean of so many last steps, whatever the interval between two lines.
 
+    `watch`: what reads lines that show whether the rates of a log are usable.
+
     `caveat`: what its rates may hold besides, for a note below each table.
 
     If no workload of the catalogue has the format: `framework`, which may be one of several
@@ -274,6 +285,7 @@ class Format:
     unit: Unit | None = None
     warmup: tuple[int, int] = (20, 100)
     whole_run: bool = False
+    watch: type[Watch] | None = None
     caveat: str | None = None
 
     @property
@@ -285,7 +297,8 @@ class Format:
     def markers(self) -> tuple[bytes, ...]:
         """The literal texts of the lines that are read; each line has one of them."""
         markers = (self.marker, *(statement.marker.encode() for statement in self.statements))
-        return (*markers, self.opening) if self.opening else markers
+        opening = (self.opening,) if self.opening else ()
+        return (*markers, *opening, *(self.watch.markers if self.watch else ()))
 
     @cached_property
     def whole_rates(self) -> re.Pattern[bytes]:
