@@ -27,11 +27,11 @@ _STAMP = (
 )
 # The writer of a line: "[rank0]:" of PyTorch; "[default7]:" and "[trainer0|3]:" of torchrun; the
 # pod of kubectl logs --prefix; "[20251202 09:12:08][rank-0/8][INFO ] [---trainer.py:100] : " of
-# AMD's Primus; " 3: " of srun --label.
+# AMD's Primus, "[20260929 19:48:42][rank-0/1][INFO]     " of its MaxText; " 3: " of srun --label.
 _WRITER = (
     rb"\[(?:rank ?(?P<torch>\d{1,9})|[a-z]\w{0,64}?(?P<role>\d{1,9}(?:\|\d{1,9})?))\]:(?: (?! ))?+"
     rb"|\[\d{8} \d\d:\d\d:\d\d\]\[rank-(?P<primus>\d{1,9})/\d{1,9}\]"
-    rb"(?:\[[^\]]{1,200}\] ?){1,3}: "
+    rb"(?:(?:\[[^\]]{1,200}\] ?){1,3}: |\[[A-Z]{1,16} {0,8}\] {1,16}+)"
     rb"|\[(?P<pod>pod/[^\]\s]{1,300}+)\] "
     rb"| {0,8}+(?P<task>\d{1,7}): "
 )

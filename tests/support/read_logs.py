@@ -16,6 +16,7 @@ LABELS = {
     "torchrun": ("[default{}]:", 2),
     "torchrun, of a replica": ("[trainer0|{}]:", 2),
     "kubectl": ("[pod/llama-worker-{}/pytorch] ", 2),
+    "Primus": ("[20260929 19:48:42][rank-{}/2][INFO]     ", 2),
     "mpirun": ("[1,{}]<stdout>:", 2),
     "time stamps": ("2026-11-20T13:40:15.997123456Z ", 1),
     "ts": ("Nov 20 13:40:15 ", 1),
