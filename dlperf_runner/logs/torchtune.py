@@ -5,6 +5,8 @@
 Steps count from 1 through all epochs. Rank 0 writes every `log_every_n_steps` steps, to a file
 `log_*.txt` or to standard output. The tokens of a step differ with the lengths of its samples.
 
+    INFO:torchtune.utils.logging:Model is initialized with precision torch.bfloat16.
+
 Source: pytorch/torchtune bd2a0fc, recipes/full_finetune_distributed.py and
 torchtune/training/metric_logging.py (DiskLogger, StdoutLogger).
 """
@@ -12,7 +14,7 @@ torchtune/training/metric_logging.py (DiskLogger, StdoutLogger).
 from __future__ import annotations
 
 from . import text
-from .records import Expression, Format
+from .records import Expression, Format, stated
 
 FORMAT = Format(
     name="torchtune",
@@ -23,7 +25,12 @@ FORMAT = Format(
         rb"tokens_per_second_per_gpu:%s" % (text.WORD, text.rate_until(rb"(?: |%s)" % text.END))
     ),
     rate=text.FLOAT,
-    statements=(),
+    statements=(
+        stated(
+            "Model is initialized with precision torch.",
+            r"with precision torch\.(?P<precision>bfloat16|float16|float32)\b",
+        ),
+    ),
     one_step=True,
     rates_are_per="device",
     framework="pytorch",
