@@ -11,16 +11,30 @@ one of a step, which also updates the weights. Fine-tuning prints every iteratio
      'precision': 'bf16-mixed',
      'train': {'global_batch_size': 128, 'max_seq_length': 2048, 'micro_batch_size': 4, ...
 
+Until March 2024, there were three other wordings. The first one counts iterations from 0:
+
+    iter 3 step 2: loss 10.8000, iter time: 214.00ms (optimizer.step)
+    iter 40 | step 5: loss 1.5780, iter time: 260.51 ms (optimizer.step)
+    Ep 1 | iter 4 | step 1: loss train (curr): 1.634, val (prev val iter): None | iter time: 136 ms
+
+With accumulated batches, they are read if each iteration has a line: among some of them, those
+that update the weights are more or less frequent than in the run.
+
 The batch size of the run is thus the micro batch. Fine-tuning samples are as long as their texts,
 unless the user states a sequence length, which is then the longest.
 
 Source: Lightning-AI/litgpt 2685705, litgpt/pretrain.py, litgpt/finetune/*.py and litgpt/utils.py
-(capture_hparams).
+(capture_hparams); its issues 689 and 834 (2023) and 1042 (January 2024), pull request 1055.
 """
 
 from __future__ import annotations
 
-from .records import Expression, Format, Statement, stated
+import re
+from dataclasses import replace
+from typing import ClassVar
+
+from .reader import Block
+from .records import Expression, Format, LineError, Statement, stated
 
 
 def _setting(name: str, value: str, **values: str) -> Statement:
@@ -35,7 +49,7 @@ _PRECISIONS = {
     "32-true": "float32",
 }
 
-FORMAT = Format(
+_SINCE_2024 = Format(
     name="litgpt",
     sample="Epoch 1 | iter 4 step 1 | loss train: 10.960, val: n/a | iter time: 1483.35 ms (step)",
     marker=b" | iter time: ",
@@ -57,3 +71,65 @@ FORMAT = Format(
     " the weights, so its rates are a little low where a step has several",
     unit="tokens",
 )
+_ITERATION = re.compile(rb"\biter (\d{1,12}+)(?: \|)? st[eE]p (\d{1,12}+): ")
+
+
+class _Interval:
+    """The first two iterations with a line."""
+
+    markers: ClassVar[tuple[bytes, ...]] = (b"iter time: ",)
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+
+    def __call__(self, block: Block) -> None:
+        """Raise LineError if only some of the iterations have a line, and a step has several."""
+        for line in _ITERATION.finditer(block.data):
+            if len(self._numbers) == 2:
+                return
+            number, step = map(int, line.groups())
+            if self._numbers and number > self._numbers[0] + 1 and number >= 2 * step:
+                raise LineError(
+                    block.line(line.start()),
+                    "a line has the time of one of several iterations, and only some of them update"
+                    " the weights",
+                    expected=f"a line for iteration {self._numbers[0] + 1}",
+                    found=f"iteration {number} of step {step}",
+                    hint="measure again with a log interval of 1 (log_interval), or without"
+                    " accumulated batches",
+                )
+            self._numbers.append(number)
+
+
+_OF_2023 = replace(
+    _SINCE_2024,
+    sample="iter 3 step 2: loss 10.8000, iter time: 214.00ms (optimizer.step)",
+    marker=b", iter time: ",
+    entry=Expression(
+        rb"\biter (?P<step>\d{1,12}+) step \d{1,12}+: (?:loss (?P<loss>[^\s,]{1,64}+), )?"
+        rb"iter time: (?P<rate>[\d.]{1,64}+)ms"
+    ),
+    zero_based=True,
+    watch=_Interval,
+    caveat=None,
+)
+_OF_JANUARY_2024 = replace(
+    _OF_2023,
+    sample="iter 40 | step 5: loss 1.5780, iter time: 260.51 ms (optimizer.step)",
+    entry=Expression(
+        rb"\biter (?P<step>\d{1,12}+) \| step \d{1,12}+: loss (?P<loss>[^\s,]{1,64}+),"
+        rb" iter time: (?P<rate>\S{1,64}+) ms"
+    ),
+    zero_based=False,
+)
+_OF_MARCH_2024 = replace(
+    _OF_JANUARY_2024,
+    marker=_SINCE_2024.marker,
+    sample="Ep 1 | iter 4 | step 1: loss train (curr): 1.634, val ...: None | iter time: 135.93 ms",
+    entry=Expression(
+        rb"\biter (?P<step>\d{1,12}+) \| st[eE]p \d{1,12}+: loss train \(curr\): "
+        rb"(?P<loss>[^\s,]{1,64}+), val \(prev val iter\): \S{1,64}+ \| "
+        rb"iter time: (?P<rate>\S{1,64}+) ms"
+    ),
+)
+FORMAT = replace(_SINCE_2024, variants=(_OF_2023, _OF_JANUARY_2024, _OF_MARCH_2024))
