@@ -13,10 +13,15 @@ a step is the mean of an epoch without its first step.
 
 The seconds of the epoch, which has so many steps, give more digits if a step takes more than a
 second. In Keras 2 both include the validation of the epoch; Keras 3 prints the bar of the last step
-before it, too. Versions before TensorFlow 2.2 count samples, after a line with "Train on 50000
-samples".
+before it, too. A first epoch whose time has too few digits is left out.
 
-Source: keras-team/keras 3422977 and v2.15, keras/src/utils/progbar.py and generic_utils.py.
+Before TensorFlow 2.2, a bar counts samples if `fit` has arrays: `88us/step`, later `88us/sample`,
+is then the time of a sample. Such logs are refused, as the devices of a process are not known. They
+have a line "Train on 50000 samples", unlike excerpts: a step below 1 ms is one only if its log has
+the bar of the first step, a line "Train for 782 steps", or the lines of a later version.
+
+Source: keras-team/keras 3422977 and v2.15, keras/src/utils/progbar.py and generic_utils.py;
+keras-team/keras 2.2.4 and tensorflow/tensorflow v2.1.0, python/keras/engine/training_v2_utils.py.
 """
 
 from __future__ import annotations
@@ -42,28 +47,35 @@ _VALIDATED = "the times of the epochs include their validations"
 _SAMPLES = Refusal(
     "this version of Keras counts samples, not steps",
     expected="steps, as since TensorFlow 2.2",
-    hint="describe its lines with `dlperf init-workload --regex`, or use TensorFlow 2.2 or newer",
+    hint="a process trains one sample in the printed time, which gives its samples/s; for a table,"
+    " use TensorFlow 2.2 or newer",
 )
+_LEAST_STEP = 1e-3  # s; a shorter time may be that of a sample
+# What shows that a bar counts steps: its first state, or a line of TensorFlow 2.0 and 2.1.
+_OF_STEPS = rb"(?P<of_steps>(?<!\d)1/\d{1,9}+ \[[=>.]{1,99}+\] - ETA: |Train for \d{1,9}+ steps)"
+_SIGNS = (b"] - ETA: ", b"Train for ")
 
 
 class _End(NamedTuple):
     """A line with the end of an epoch: the time of a step and half of its last digit, the seconds
-    of the epoch, the loss, and whether the validation is over."""
+    of the epoch, the loss, whether the validation is over, and whether some versions print such a
+    line of samples."""
 
     step: float
     half: float
     elapsed: int | None
     loss: float | None
     validated: bool
+    may_be_of_samples: bool
     line: int
 
 
 def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) -> StepTable:
     """The rate of each epoch. Raises LineError if a time has too few digits."""
-    scan = re.compile(rb"%s|%s" % (_EPOCH, entry.pattern))
+    scan = re.compile(rb"%s|%s|%s" % (_EPOCH, _OF_STEPS, entry.pattern))
     table, ends = StepTable([], Columns()), dict[tuple[int, int], list[_End]]()
-    rank, epoch = None, 1
-    markers = [b"Epoch ", form.marker, *(s.marker.encode() for s in form.statements)]
+    rank, epoch, of_steps = None, 1, False
+    markers = [b"Epoch ", *_SIGNS, *form.markers]
     for block in blocks(pieces, markers):
         rank = rank or first_rank(form, block)
         of_rank = block.of_rank(rank)
@@ -71,10 +83,29 @@ def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) ->
         for match in scan.finditer(of_rank.data):
             if match["epoch"]:
                 epoch = int(match["epoch"])
+            elif match["of_steps"]:
+                of_steps = True
             elif match["step"] == match["of_epoch"]:
                 end = _end(match, of_rank.line(match.start("rate")))
                 ends.setdefault((epoch, int(match["step"])), []).append(end)
+    if not of_steps:
+        _check_steps(ends)
     return _of_epochs(table, ends)
+
+
+def _check_steps(ends: Mapping[tuple[int, int], Sequence[_End]]) -> None:
+    """Raise LineError if steps are so short that they may be samples."""
+    for (_, length), (end, *_) in ends.items():
+        if end.may_be_of_samples and end.step < _LEAST_STEP:
+            raise LineError(
+                end.line,
+                "these may be samples instead of steps, as before TensorFlow 2.2",
+                expected=f"the bar of the first step, 1/{length}, or steps of 1 ms or more",
+                found=f"{length}/{length} in {1e6 * end.step:.3g} us each",
+                hint="if they are samples, a process trains one in that time; if they are steps,"
+                " keep the whole log with all states of the bar, or train with verbose=2 in"
+                " TensorFlow 2.5 or newer",
+            )
 
 
 def _end(match: re.Match[bytes], line: int) -> _End:
@@ -85,7 +116,11 @@ def _end(match: re.Match[bytes], line: int) -> _End:
     ]
     (loss,) = text.optional_numbers(_LOSS.findall(whole)[:1] or [b""])
     elapsed = int(match["elapsed"]) if match["elapsed"] else None
-    return _End(int(match["rate"]) * unit, unit / 2, elapsed, loss, b" - val_" in whole, line)
+    may_be_of_samples = b"/step" not in whole or b" [" in match[0]
+    return _End(
+        *(int(match["rate"]) * unit, unit / 2, elapsed, loss),
+        *(b" - val_" in whole, may_be_of_samples, line),
+    )
 
 
 def _seconds(length: int, first: _End, others: Sequence[_End]) -> tuple[float, float]:
@@ -107,9 +142,8 @@ def _of_epochs(table: StepTable, ends: Mapping[tuple[int, int], Sequence[_End]])
     lines: list[int] = []
     notes: set[str] = set()
     length = next((length for _, length in ends), 0)
-    for (epoch, steps), (first, *others) in ends.items():
-        if steps != length:
-            continue
+    trained = [(epoch, of_epoch) for (epoch, steps), of_epoch in ends.items() if steps == length]
+    for index, (epoch, (first, *others)) in enumerate(trained):
         finished = [end for end in (first, *others) if end.elapsed]
         if len(finished) > 1:
             raise LineError(
@@ -121,6 +155,8 @@ def _of_epochs(table: StepTable, ends: Mapping[tuple[int, int], Sequence[_End]])
             )
         seconds, half = _seconds(length, first, others)
         if half > _MOST_ROUNDED * seconds:
+            if index == 0 and len(trained) > 2:
+                continue
             raise LineError(
                 first.line,
                 "the time of a step has too few digits",
@@ -148,7 +184,7 @@ _BARS = Format(
     marker=b"s/step",
     entry=_ENTRY,
     rate=rb"\d+",
-    statements=(stated("Train on ", r"\ATrain on \d{1,12}+ samples", refusal=_SAMPLES),),
+    statements=(stated("Train on ", r"\bTrain on \d{1,12}+ samples", refusal=_SAMPLES),),
     rates_are_per="step",
     framework="tensorflow2|tensorflow|jax|pytorch",
 )
@@ -162,8 +198,19 @@ _EPOCHS = replace(
     marker=b"s - loss: ",
     entry=_EPOCHS_ENTRY,
 )
+_OF_SAMPLES_ENTRY = re.compile(_ENTRY.pattern.replace(b"/step", b"/sample"))
+_OF_SAMPLES = replace(
+    _BARS,
+    sample="50000/50000 [==============================] - 4s 88us/sample - loss: 5.2000",
+    marker=b"s/sample",
+    entry=_OF_SAMPLES_ENTRY,
+    statements=(stated("s/sample", r"\b\d{1,9}+[mu]?s/sample", refusal=_SAMPLES),),
+)
 FORMAT = replace(
     _BARS,
     table=partial(as_table, _BARS, _ENTRY),
-    variants=(replace(_EPOCHS, table=partial(as_table, _EPOCHS, _EPOCHS_ENTRY)),),
+    variants=(
+        replace(_EPOCHS, table=partial(as_table, _EPOCHS, _EPOCHS_ENTRY)),
+        replace(_OF_SAMPLES, table=partial(as_table, _OF_SAMPLES, _OF_SAMPLES_ENTRY)),
+    ),
 )
