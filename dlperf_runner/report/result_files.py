@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from operator import itemgetter
@@ -14,6 +15,7 @@ from ..core.frame import PEAK_TFLOPS, records
 from ..core.identity import GROUP, CaseKey, case_key, label, topology_text, value_text
 from ..core.lists import grouped
 from ..results.load import Results
+from ..results.log_name import telling_words
 from ..stats.groups import rates_by_case
 from .numbers import decimals, rate_decimals
 from .tables import FORMULA
@@ -192,17 +194,16 @@ def _flops_notes(cases: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield f"{model}: model FLOPs per token are {formula}; {share}"
 
 
-_JOBS = 1000
+_FEW = 4  # repeats that may be missing, however few there are
 
 
 def _repeat_notes(results: Results) -> Iterator[str]:
     """Notes on missing repeats.
 
-    The expected number of repeats is the maximum over the cases with the same settings. Numbers
-    above _JOBS are those of jobs.
+    The expected number of repeats is the maximum over the cases with the same settings.
     """
     repeats: dict[tuple[object, ...], list[int]] = {}
-    most: dict[tuple[object, ...], int] = {}
+    same_settings: dict[tuple[object, ...], set[int]] = {}
     # Hardware and parameters of a failed run are not always known, but its repeat exists and is
     # reported.
     failed: dict[str, list[int]] = {}
@@ -214,8 +215,7 @@ def _repeat_notes(results: Results) -> Iterator[str]:
             with_log.append(run)
     for run in with_log:
         repeats.setdefault(run.case, []).append(run.repeat)
-        counted = run.repeat if run.repeat <= _JOBS else 0
-        most[run.settings] = max(most.get(run.settings, 0), counted)
+        same_settings.setdefault(run.settings, set()).add(run.repeat)
     missing: dict[tuple[str, int, str], list[str]] = {}
     planned = {}
     if any(run.nvlink_domains for run in with_log):
@@ -227,13 +227,20 @@ def _repeat_notes(results: Results) -> Iterator[str]:
         placed = planned.get((run.path.parent.parent, str(run)), ()) if planned else ()
         numbers = repeats[run.case] + [other.repeat for other in placed]
         others = failed.get(str(run), [])
-        wanted = max(most[run.settings], *(number for number in others if number <= _JOBS), 0)
+        wanted = _wanted(same_settings[run.settings].union(others))
         absent = sorted({*range(1, wanted + 1)}.difference(numbers, others))
         if absent:
             key = (run.setting, wanted, _listed(absent))
             missing.setdefault(key, []).append(_topology_text(run))
     for (setting, wanted, absent_list), topologies in missing.items():
         yield f"{setting}: missing repeat {absent_list} of {wanted} for {', '.join(topologies)}"
+
+
+def _wanted(repeats: Iterable[int]) -> int:
+    """The number of repeats that there should be. A number below which most are missing is that of
+    a job, a seed or something else."""
+    below = enumerate(sorted(repeats), start=1)
+    return max((n for there, n in below if n - there <= max(_FEW, there)), default=0)
 
 
 def _topology_text(run: FoundRun) -> str:
@@ -263,13 +270,33 @@ def _not_pooled(groups: Iterable[dict[str, Any]]) -> Iterator[str]:
 
     for several in grouped(groups, itemgetter(*_SETTINGS)).values():
         same = {name: several[0][name] if name in _SETTINGS else None for name in GROUP}
-        texts = []
+        texts, differing = [], []
         for name in GROUP:
             values = dict.fromkeys(value_text(case[name]) for case in several)
             if len(values) > 1:
                 texts.append(f"{label(name)} ({', '.join(values)})")
+                differing.append(name)
             else:
                 same[name] = several[0][name]
         if texts:
             name = title({**same, "unit": several[0]["unit"]})
-            yield f"{name}: not pooled, because the runs differ in {' and '.join(texts)}"
+            way_out = _way_out(several) if differing == [_DIRECTORY] else ""
+            yield f"{name}: not pooled, because the runs differ in {' and '.join(texts)}{way_out}"
+
+
+_DIRECTORY = "directory"
+# Words of more than dots, and no signs that mapping.yml would read otherwise.
+_IN_PATTERN = re.compile(r"[^\s*?{}\"\\]*[^\s*?{}\"\\.]")
+
+
+def _way_out(cases: Sequence[Mapping[str, Any]]) -> str:
+    """What to do if tables that differ in their directories are repeats of one."""
+    names = [str(case[_DIRECTORY]) for case in cases]
+    can_be_stated = all(
+        _IN_PATTERN.fullmatch(name) and case["repeats"] == 1
+        for name, case in zip(names, cases, strict=True)
+    )
+    if not can_be_stated or len(set(map(telling_words, names))) > 1:
+        return "; if machines and settings are the same, name the directories run1, run2, ..."
+    lines = (f'"**/{name}/**": {{repeat: {n}}}' for n, name in enumerate(names, start=1))
+    return f"; if they are repeats, state it in mapping.yml: logs: {{{', '.join(lines)}}}"

@@ -27,11 +27,22 @@ _DEVICES = re.compile(r"gpus?(\d{1,9})|(\d{1,9})gpus?", re.ASCII)
 # A GPU or a batch size? A batch size is bs200, or the log states it.
 _GPU_OR_BATCH = ("b100", "b200", "b300")
 _NODES = re.compile(r"nodes?\d{1,9}|\d{1,9}nodes?", re.ASCII)
-_NUMBERED = re.compile(r"(?:run|rep|repeat|try|trial|attempt|seed)-?(\d{1,9})", re.ASCII)
+_NUMBERED = re.compile(
+    r"(?:run|rep|repeat|try|trial|attempt|seed)[-_]?(\d{1,9})", re.ASCII | re.IGNORECASE
+)
 _PIECES = re.compile(r"[-.]")
 _REPEAT = re.compile(r"\d{1,9}", re.ASCII)
 _OF_LOGS = re.compile(r"^logs?[-_]|[-_]logs?$")
 _BATCH_DIRECTORY = re.compile(r"bz(\d{1,9})", re.ASCII)
+_DATE = r"(?:19|20)\d\d([-_.]?)[01]\d\1[0-3]\d"
+_TIME = r"[0-2]\d[-_.:h]?[0-5]\d(?:[-_.:m]?[0-5]\ds?)?(?:[-_.,]?\d{1,9})?z?"
+# A directory of a repeat: a run, a job, a date, or a time of day within one.
+_OF_REPEAT = re.compile(
+    rf"(?:(?:run|job|slurm)[-_]?)?(?:{_DATE}(?:[-_.t ]?{_TIME})?|[0-2]\d[-_.:][0-5]\d[-_.:][0-5]\d)"
+    r"|(?:job|slurm)[-_]?\d{1,18}",
+    re.ASCII | re.IGNORECASE,
+)
+_JOB = re.compile(r"\d{5,18}", re.ASCII)
 
 _WORD = re.compile(r"[^\W_]+")
 # What the names of directories and logs of one table differ in without being of another machine or
@@ -219,6 +230,14 @@ def topology_of(text: str) -> Topology | None:
         return Topology.parse(text)
     except ValueError:
         return None
+
+
+def is_of_repeat(directory: str) -> bool:
+    """True if a directory is named after a run, a job or a date alone: seed_42, 482110,
+    2025-05-01_10-22-33. Round numbers such as 16384 and 10000 may be sizes."""
+    if _JOB.fullmatch(directory):
+        return int(directory) % 1000 > 0 and int(directory) % 1024 > 0
+    return bool(_NUMBERED.fullmatch(directory) or _OF_REPEAT.fullmatch(directory))
 
 
 def size_of(directory: str) -> int:

@@ -2,7 +2,8 @@
 
 Logs with the same bytes are one run, and so are logs with the same rates, such as a copy whose ends
 of lines were converted. Directories that hold the same repeat twice, as V100_LOG and
-A100_LOG beside each other do, are separate groups. Two logs in one directory cannot be told apart.
+A100_LOG beside each other do, are separate groups, and those named after runs, jobs and dates are
+repeats. Two logs in one directory cannot be told apart.
 Logs of one table whose directories or names have other words of unknown meaning may be of other
 machines or settings, and are separate groups, too.
 """
@@ -23,7 +24,7 @@ from ..core.errors import UserError
 from ..core.identity import parameters_text, read_parameters
 from ..core.lists import grouped, natural, shortened
 from .log_head import same_network
-from .log_name import setting_of, telling_words, topology_of
+from .log_name import is_of_repeat, setting_of, telling_words, topology_of
 from .run_log import Reading
 from .run_record import FoundRun
 
@@ -36,7 +37,7 @@ def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
     marked = list(_with_copies(_as_bases(list(readings)), root))
     splits = _splits(_claimed(marked), root)
     apart = _by_words([_in_directory(reading, splits, root) for reading in marked], root)
-    apart = _numbered(apart)
+    apart = _numbered(apart, root)
     paths = {
         run.path: [str(other.path) for other in several]
         for several in _claimed(apart)
@@ -50,16 +51,23 @@ def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
     ]
 
 
-def _numbered(readings: Sequence[Reading]) -> list[Reading]:
-    """The readings, in which logs of a case whose names differ in nothing but words that tell
-    nothing, as numbers of jobs and dates, are repeats in the order of these words."""
+def _numbered(readings: Sequence[Reading], root: Path) -> list[Reading]:
+    """The readings, in which logs of a case that claim the same repeat are numbered in the order of
+    what tells nothing else of them: directories of repeats, numbers of jobs, and dates."""
+    cases = grouped((r.run for r in readings if r.run and _counts(r)), attrgetter("case"))
     numbered: dict[Path, FoundRun] = {}
-    for several in _claimed(readings):
-        words = sorted({run.other_words for run in several}, key=natural)
-        if len(words) == len(several):
-            repeats = ((run, words.index(run.other_words) + 1) for run in several)
+    for case in {several[0].case: None for several in _claimed(readings)}:
+        runs = cases[case]
+        words = sorted({_words_of_repeat(run, root) for run in runs}, key=natural)
+        if len(words) == len(runs):
+            repeats = ((run, words.index(_words_of_repeat(run, root)) + 1) for run in runs)
             numbered |= {run.path: replace(run, repeat=number) for run, number in repeats}
     return _with_runs(readings, numbered)
+
+
+def _words_of_repeat(run: FoundRun, root: Path) -> str:
+    directories = filter(is_of_repeat, _below(run.path.parent, root))
+    return "/".join((*directories, run.other_words, str(run.repeat)))
 
 
 def about_copies(readings: Iterable[Reading]) -> Iterator[str]:
@@ -211,10 +219,13 @@ def _common(a: Parts, b: Parts) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def _place(parent: Path, root: Path) -> Parts:
-    """The directories of a log in `parent` below the root, without those named after its
-    topology."""
-    parts = parent.relative_to(root).parts if parent.is_relative_to(root) else parent.parts
-    return tuple(part for part in parts if not topology_of(part))
+    """The directories of a log in `parent` below the root, without those named after its topology
+    or its repeat."""
+    return tuple(p for p in _below(parent, root) if not topology_of(p) and not is_of_repeat(p))
+
+
+def _below(parent: Path, root: Path) -> Parts:
+    return parent.relative_to(root).parts if parent.is_relative_to(root) else parent.parts
 
 
 def _in_directory(reading: Reading, splits: set[Parts], root: Path) -> Reading:

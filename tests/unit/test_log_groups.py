@@ -43,9 +43,51 @@ def test_directories_that_repeat_the_same_runs_are_groups(tmp_path: Path) -> Non
     assert sorted(DataFrame(result.cases)["speedup"].round(2)) == [1.0, 1.0, 1.0, 7.71, 7.75]
     assert "directory OLD_LOG" in words(result)
     assert "not pooled, because the runs differ in directory (NEW_LOG, OLD_LOG)" in words(result)
+    assert "name the directories run1, run2, ..." in words(result)
     # Alone, each is a tree as any other.
     alone = summarize(tmp_path / "OLD_LOG")
     assert DataFrame(alone.cases)["directory"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("places", "tables"),
+    [
+        (("2025-05-01_10-22-33", "2025-05-02_10-22-33"), [2]),
+        (("2025-05-01/10-22-33", "2025-05-01/10-25-01"), [2]),
+        (("20250501-102230", "20250501T102231Z"), [2]),
+        (("seed_1", "Seed-7"), [2]),
+        (("482110", "482111"), [2]),
+        (("slurm-11", "job_12"), [2]),
+        # Sizes, or machines.
+        (("16384", "32768"), [1, 1]),
+        (("8", "16"), [1, 1]),
+        (("node00", "node01"), [1, 1]),
+    ],
+)
+def test_directories_of_repeats_are_no_groups(
+    tmp_path: Path, places: tuple[str, ...], tables: list[int]
+) -> None:
+    for place, rate in zip(places, (380.0, 390.0), strict=True):
+        write(tmp_path / place / "rn50_b128_fp32_1n1g.log", gluoncv(rate))
+    result = summarize(tmp_path)
+    assert DataFrame(result.cases)["repeats"].tolist() == tables
+    assert "missing repeat" not in words(result)
+    assert ("if they are repeats, state it in mapping.yml: logs: {" in words(result)) == (
+        len(tables) > 1
+    )
+
+
+def test_repeats_within_directories_of_repeats_are_numbered(tmp_path: Path) -> None:
+    for n, place in enumerate(("run1/a_1", "run1/a_2", "run2/a_1", "run2/a_2")):
+        write(tmp_path / f"{place.replace('a', 'rn50_b128_fp32_1n1g')}.log", gluoncv(380.0 + n))
+    result = summarize(tmp_path)
+    assert (result.problems, DataFrame(result.cases)["repeats"].tolist()) == ([], [4])
+
+
+def test_a_number_below_which_most_are_missing_is_no_count_of_repeats(tmp_path: Path) -> None:
+    for repeat, is_missed in ((110, False), (4, True)):
+        write(tmp_path / f"rn50_b128_fp32_1n1g_{repeat}.log", gluoncv(380.0 + repeat))
+        assert ("missing repeat 1, 2, 3 of 4 for" in words(summarize(tmp_path))) == is_missed
 
 
 @pytest.mark.parametrize("numbers", [(1, 1), (1, 2)])
