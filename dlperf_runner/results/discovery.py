@@ -233,7 +233,9 @@ def find(
             below = place.path.relative_to(base).as_posix()
             matched.append(below)
             try:
-                discovered.places.append(place._replace(statement=statements.about(below)))
+                is_alone = not is_directory and len(sources) == 1
+                statement = statements.about(below, is_alone=is_alone)
+                discovered.places.append(place._replace(statement=statement))
             except UserError as error:
                 discovered.problems.append(error)
     discovered.unused_patterns = statements.unused(matched)

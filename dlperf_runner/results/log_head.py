@@ -144,9 +144,9 @@ def _plain(name: str) -> str:
 
 
 def same_network(a: str, b: str) -> bool:
-    """True if two names can be of one network: rn50 and resnet50, bert-large-uncased and
+    """True if two names can be of one network: rn50, r50 and resnet50, bert-large-uncased and
     bertlarge."""
-    first, second = (re.sub(r"^rn(?=\d)", "resnet", _plain(name)) for name in (a, b))
+    first, second = (re.sub(r"^rn?(?=\d)", "resnet", _plain(name)) for name in (a, b))
     return first.startswith(second) or second.startswith(first)
 
 

@@ -119,6 +119,7 @@ class _Identification:
             raise self._without_model()
         self.entry = entry
         self.similar = _similar(entry, models) if "model" in statement else None
+        self.other_models = [*_other_models(log, path_words, models, statement)]
 
     @property
     def rank(self) -> str | None:
@@ -169,7 +170,7 @@ class _Identification:
             log_format=self.log.form.name,
             expected_by=BY_NAME,
             unit=self.entry.workload.unit,
-            stated_by=tuple((_SETTINGS.get(f, f), s.by) for f, s in self.statement.items()),
+            stated_by=tuple(self._stated_by().items()),
             accelerator=accelerator,
             asserted=tuple(self.asserted),
             rank=self.rank,
@@ -180,11 +181,22 @@ class _Identification:
             other_words=" ".join((*self._unused_words(), *self.words.others)),
         )
 
+    def _stated_by(self) -> dict[str, str]:
+        """What the user states, and what follows from it, each with its source."""
+        stated = {_SETTINGS.get(field, field): s.by for field, s in self.statement.items()}
+        if "global_batch_size" in stated:
+            stated.setdefault("batch size", stated["global_batch_size"])
+        if "world size" in stated:
+            stated["number of nodes"] = stated["world size"]
+        of_global = dict(self.asserted).get("batch_size_per_device", stated.get("world size"))
+        return stated if of_global is None else {**stated, "global batch size": of_global}
+
     def _unused_words(self) -> Iterator[str]:
         """The words before the first setting that name nothing."""
         for word in self.words.first:
             of_model = word in self.entry.words or word in self.entry.name.split("-")
-            is_known = names().is_model(word) or names().framework_of(word)
+            is_network = names().is_model(word) and word not in self.other_models
+            is_known = is_network or names().framework_of(word)
             if not of_model and not is_known and word != self.entry.name:
                 yield word
 
@@ -195,6 +207,10 @@ class _Identification:
             yield f"{self.log.form.name}: {self.log.form.caveat}"
         if self.similar:
             yield f"no workload has the model {self.entry.name}; did you mean {self.similar}?"
+
+        for word in self.other_models:
+            model = self.statement["model"]
+            yield f"the file name says {word}; {model.value} of {model.by} counts"
 
     def _stated_parameters(self) -> Iterator[tuple[str, str]]:
         for name in ("accumulation_steps", "sequence_length"):
@@ -511,14 +527,21 @@ def _entry(
     if stated := statement.get("model"):
         model = stated.value
         fitting = [entry for entry in fitting if model in entry.names]
-        _refuse_other(log, telling, stated, same_format)
+        others = [*_other_models(log, path_words, models, statement)]
+        _refuse_other(log, others, stated, headers)
     else:
         of_format = {word for word in telling if any(word in e.names for e in same_format)}
         for word in of_format or telling:
             fitting = [entry for entry in fitting if word in entry.names]
         if of_format and not fitting and len(of_format) > 1:
             first, second, *_ = sorted(of_format)
-            raise _contradiction(log, first, BY_NAME, second)
+            raise UserError(
+                "the file name names two models",
+                where=str(log.path),
+                expected=first,
+                found=second,
+                hint="state what ran with --model, or in mapping.yml",
+            )
     if len(fitting) > 1 and framework is None:
         # A format is of one framework; programs of others name their network differently.
         fitting = [e for e in fitting if e.workload.framework in log.form.name] or fitting
@@ -535,7 +558,7 @@ def _entry(
             found="_".join(path_words.first) or log.path.name,
             hint="state it with --model and --framework, or in mapping.yml",
         )
-    model = model or _network(log, headers(), telling) or "-".join(telling or _unknown(path_words))
+    model = model or _network(log, headers(), telling) or "-".join(_label(path_words, telling))
     return program_model(log.form, model, framework, _workloads(models)) if model else None
 
 
@@ -548,7 +571,7 @@ def _framework(
     possible |= {*log.form.frameworks}
     by_name = [Stated(word, BY_NAME) for word in (*path_words.first, *path_words.others)]
     stated = statement.get("framework")
-    for word, by in [stated] if stated else by_name:
+    for word, by, _ in [stated] if stated else by_name:
         named = names().framework_of(word)
         if named is None:
             continue
@@ -572,35 +595,61 @@ def _model_words(path_words: PathWords, models: Sequence[Model]) -> Iterator[str
             yield word
 
 
-def _refuse_other(
-    log: LogFile, telling: Iterable[str], stated: Stated, same_format: Sequence[Model]
-) -> None:
-    """Raise UserError if a word names another model than the stated one: of this format, or of a
-    known family. One that is only a name of another program's model is none here."""
+def _other_models(
+    log: LogFile, path_words: PathWords, models: Sequence[Model], statement: Statement
+) -> Iterator[str]:
+    """The words that name another model than the stated one: of this format, or of a known family.
+    One that is only a name of another program's model is none here."""
+    if (stated := statement.get("model")) is None:
+        return
+    same_format = [entry for entry in models if entry.workload.log_format == log.form.name]
     same = {name for entry in same_format if stated.value in entry.names for name in entry.names}
-    for word in telling:
+    for word in _model_words(path_words, models):
         is_other = names().is_model(word) or any(word in entry.names for entry in same_format)
         if is_other and word not in same and not same_network(word, stated.value):
-            raise _contradiction(log, stated.value, stated.by, word)
+            yield word
 
 
-def _contradiction(log: LogFile, first: str, by: str, other: str) -> UserError:
-    return UserError(
-        f"the file name contradicts {by}" if by != BY_NAME else "the file name names two models",
-        where=str(log.path),
-        expected=first,
-        found=other,
-        hint="state what ran with --model, or in mapping.yml" if by == BY_NAME else None,
-    )
+def _refuse_other(
+    log: LogFile,
+    others: Sequence[str],
+    stated: Stated,
+    headers: Callable[[], Sequence[logs.Header]],
+) -> None:
+    """Raise UserError if a name says another model than what the user states about all logs, and
+    the log does not confirm it."""
+    if not others or stated.is_of_log:
+        return
+    if not any(h.network and same_network(h.network, stated.value) for h in headers()):
+        raise UserError(
+            f"the file name contradicts {stated.by}",
+            where=str(log.path),
+            expected=stated.value,
+            found=others[0],
+            hint="what is stated about this log alone wins: in mapping.yml, logs:"
+            f' {{"**/{log.path.name}": {{model: {stated.value}}}}}',
+        )
+
+
+def _label(path_words: PathWords, telling: Sequence[str]) -> Sequence[str]:
+    """The words that name a model without an entry. A model behind other words may be a part of it,
+    as r50 in mask_rcnn_r50_fpn is."""
+    if not telling:
+        return [*_unknown(path_words)]
+    words = [w for w in path_words.first if w in telling or _may_name(w)]
+    return telling if not words or words[0] in telling else words
 
 
 def _unknown(path_words: PathWords) -> Iterator[str]:
     """The words before the first setting, which in most layouts name what ran."""
     if path_words.batch_size is None and path_words.precision is None:
         return
-    for word in path_words.first:
-        if names().framework_of(word) is None and telling_words(word):
-            yield word
+    yield from filter(_may_name, path_words.first)
+
+
+def _may_name(word: str) -> bool:
+    """True if a word is not a framework's, and says something."""
+    return names().framework_of(word) is None and bool(telling_words(word))
 
 
 def _network(log: LogFile, headers: Sequence[logs.Header], words: Sequence[str]) -> str | None:

@@ -136,10 +136,12 @@ def suggested_mapping(problems: Iterable[UserError], sources: Sequence[Path]) ->
 
 
 class Stated(NamedTuple):
-    """A value and who states it: `--topology`, or a pattern of mapping.yml."""
+    """A value and who states it: `--topology`, or a pattern of mapping.yml. `is_of_log`: the user
+    states it about this log, not about all."""
 
     value: Any
     by: str
+    is_of_log: bool = False
 
 
 Statement = Mapping[str, Stated]  # by field
@@ -153,11 +155,11 @@ class Statements:
     mapping: PathMapping | None = None
     file: str = MAPPING
 
-    def about(self, path: str) -> Statement:
-        """The statements about the log with this path below the given directory. Raises UserError
-        if two of them contradict each other."""
+    def about(self, path: str, *, is_alone: bool = False) -> Statement:
+        """The statements about the log with this path below the given directory, which may be the
+        only one. Raises UserError if two of them contradict each other."""
         statement: dict[str, Stated] = {}
-        for name, stated in self._all(path):
+        for name, stated in self._all(path, is_alone=is_alone):
             first = statement.setdefault(name, stated)
             if first.value != stated.value:
                 raise UserError(
@@ -168,9 +170,9 @@ class Statements:
                 )
         return statement
 
-    def _all(self, path: str) -> Iterator[tuple[str, Stated]]:
+    def _all(self, path: str, *, is_alone: bool) -> Iterator[tuple[str, Stated]]:
         for name, value in _given(self.options):
-            yield name, Stated(value, f"--{name.replace('_', '-')}")
+            yield name, Stated(value, f"--{name.replace('_', '-')}", is_alone)
         for pattern, fields in self.mapping.logs.items() if self.mapping else ():
             match = _match(pattern, path)
             if match is None:
@@ -178,7 +180,7 @@ class Statements:
             by = f"{self.file}, {pattern}"
             of_path = fields_of(match.groupdict(), where=f"{path}: {by}")
             for name, value in (*_given(fields), *_given(of_path)):
-                yield name, Stated(value, by)
+                yield name, Stated(value, by, is_of_log=True)
 
     def arguments(self) -> list[str]:
         """The options of a command line with these statements."""

@@ -74,9 +74,11 @@ def test_errors_name_what_to_type_next(
         ("llama3_8b", "llama-3.1-8b", True),
         ("llama-3.1-70b", "llama-8b", False),
         ("llama-2-7b", "llama-7b", False),
+        ("r50", "resnet50", True),
+        ("r50", "resnet101", False),
     ],
 )
-def test_llama_has_one_network_in_all_programs(name: str, other: str, is_same: bool) -> None:
+def test_a_network_has_one_name_in_all_programs(name: str, other: str, is_same: bool) -> None:
     """MaxText, Megatron-LM and torchtitan write the same size of Llama 3 differently."""
     assert same_network(name, other) == is_same
 

@@ -137,10 +137,41 @@ def test_numbers_of_jobs_are_no_missing_repeats(here: Path) -> None:
 def test_a_stated_model_wins_over_a_word_that_only_looks_like_one(
     tmp_path: Path, name: str, model: str, is_refused: bool
 ) -> None:
-    write(tmp_path / name, GOOD)
+    path = write(tmp_path / name, GOOD)
     results = load(tmp_path, model=model)
     assert bool(results.problems) == is_refused
     assert [run.model for run in results.counted] == [model] * (not is_refused)
+    # What is stated about this log alone always wins: the option, or the mapping of the message.
+    assert [run.model for run in load(path, model=model).counted] == [model]
+    if is_refused:
+        hint = str(results.problems[0].hint)
+        mapping = write(tmp_path / "mapping.yml", [hint.partition("mapping.yml, ")[2]])
+        results = load(tmp_path, mapping=mapping)
+        assert [run.model for run in results.counted] == [model]
+        told = f"the file name says {path.name.partition('_')[0]}; {model} of "
+        assert any(note.startswith(told) for note in results.notes)
+
+
+def test_a_stated_model_that_the_log_confirms_wins(tmp_path: Path) -> None:
+    lines = WHOLE_LOGS["ultralytics/whole"].text.splitlines()
+    write(tmp_path / "yolo84_1n4g.log", lines)
+    results = load(tmp_path, model="yolov8n")
+    assert [run.model for run in results.counted] == ["yolov8n"]
+    assert only(load(tmp_path, model="vgg16")).found == "yolo84"
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("mask_rcnn_r50_fpn_1x_b2_fp32_1n1g.log", "mask-rcnn-r50-fpn"),
+        ("solov2_r50_b2_fp32_1n1g.log", "solov2-r50"),
+        ("r50_fpn_b2_fp32_1n1g.log", "r50"),
+        ("pytorch_train_r50_b2_fp32_1n1g.log", "r50"),
+    ],
+)
+def test_a_backbone_is_no_name_of_a_detector(tmp_path: Path, name: str, model: str) -> None:
+    path = write(tmp_path / name, WHOLE_LOGS["mmengine/whole"].text.splitlines())
+    assert [run.model for run in load(path).counted] == [model]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from command_line import call
 from make_logs import campaign_run, dllogger, gluoncv, write
 from other_logs import GOOD, cases, load, only, speedometer
+from whole_logs import WHOLE_LOGS
 
 from dlperf_runner.core.errors import UserError
 
@@ -63,7 +64,8 @@ def test_a_statement_that_contradicts_log_or_name_is_refused_with_both(
     tmp_path: Path, name: str, lines: list[str], options: dict[str, str], both: tuple[str, str]
 ) -> None:
     path = write(tmp_path / name, lines)
-    for source in (path, tmp_path):
+    # The model that is stated about a single log is that of the log, whatever its name says.
+    for source in (tmp_path,) if "model" in options else (path, tmp_path):
         try:
             problem = only(load(source, **options))
         except UserError as error:
@@ -75,6 +77,17 @@ def test_a_statement_that_contradicts_log_or_name_is_refused_with_both(
 def test_a_contradiction_names_who_stated_that_setting(tmp_path: Path) -> None:
     path = write(tmp_path / "rn50_b64_fp32_1n1g.log", GOOD)
     assert only(load(path, topology="1n1g")).problem == "the batch size contradicts the file name"
+
+
+def test_what_follows_from_a_statement_is_that_of_its_option(tmp_path: Path) -> None:
+    path = write(tmp_path / "rn50_fp32.log", gluoncv(50.0, batch=None))
+    options = {"topology": "1n1g", "global_batch_size": "128"}
+    results = load(path, **options)
+    assert results.unconfirmed["batch size", "--global-batch-size"] == 1
+    lines = WHOLE_LOGS["tf_cnn_benchmarks/whole"].text.splitlines()
+    path = write(tmp_path / "rn50_fp32_1.log", lines)
+    told = only(load(path, topology="2n8g", model="resnet50")).problem
+    assert told == "the global batch size contradicts --topology"
 
 
 def test_topology_that_a_flat_name_leaves_open_can_be_stated(tmp_path: Path) -> None:
