@@ -360,7 +360,7 @@ def _window(
             expected=f"a rate every {_longest(form, rule)} steps or fewer: of {rule.total_steps}"
             f" steps, the first {rule.warmup_steps} are the warm-up",
             found=f"a rate every {span} steps",
-            hint="a rate whose steps begin in the warm-up does not count: --warmup-steps N changes it",
+            hint="a rate whose steps begin in the warm-up does not count; see --warmup-steps",
         )
     return first + rule.drop_first_values, end
 
