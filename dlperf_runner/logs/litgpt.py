@@ -11,6 +11,9 @@ one of a step, which also updates the weights. Fine-tuning prints every iteratio
      'precision': 'bf16-mixed',
      'train': {'global_batch_size': 128, 'max_seq_length': 2048, 'micro_batch_size': 4, ...
 
+The batch size of the run is thus the micro batch. Fine-tuning samples are as long as their texts,
+unless the user states a sequence length, which is then the longest.
+
 Until March 2024, there were three other wordings. The first one counts iterations from 0:
 
     iter 3 step 2: loss 10.8000, iter time: 214.00ms (optimizer.step)
@@ -19,9 +22,6 @@ Until March 2024, there were three other wordings. The first one counts iteratio
 
 With accumulated batches, they are read if each iteration has a line: among some of them, those
 that update the weights are more or less frequent than in the run.
-
-The batch size of the run is thus the micro batch. Fine-tuning samples are as long as their texts,
-unless the user states a sequence length, which is then the longest.
 
 Source: Lightning-AI/litgpt 2685705, litgpt/pretrain.py, litgpt/finetune/*.py and litgpt/utils.py
 (capture_hparams); its issues 689 and 834 (2023) and 1042 (January 2024), pull request 1055.
