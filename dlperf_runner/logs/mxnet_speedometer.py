@@ -8,7 +8,14 @@ train.py, data parallel (mx.callback.Speedometer), and train_parall.py, model pa
 train_parall.py prints no loss. A process drives all devices of its node (`ctx_num`). Batches
 effectively count from 1: the line with 20 covers the batches up to the 20th. Only the first epoch
 of a log counts. Other programs with this callback print the same lines: MXNet's example of image
-classification, and GluonCV's train_imagenet.py, which counts from 0.
+classification, and GluonCV's train_imagenet.py, which counts from 0, trains on one node, and prints
+its batch size of a device:
+
+    INFO:root:Namespace(batch_size=64, dtype='float16', model='resnet50_v1', num_gpus=4, ...)
+    INFO:root:Epoch[0] Batch [49]<TAB>Speed: 1130.501234 samples/sec<TAB>top1-err=0.998750<TAB>...
+    INFO:root:[Epoch 0] speed: 1720 samples/sec<TAB>time cost: 22.325581
+
+The last line is the rate of an epoch, not of a step.
 """
 
 from __future__ import annotations
@@ -17,10 +24,12 @@ from . import text
 from .records import Expression, Format, Statement, stated
 from .statements import NAMESPACE
 
+# A setting of a program with num_gpus that trains on one node.
+_GLUONCV = r"\A(?=.{0,4000}?\bnum_gpus=)(?!.{0,4000}?\bkvstore='dist)(?>.{0,4000}?\b%s)"
 FORMAT = Format(
     name="mxnet_speedometer",
     sample="INFO:root:Epoch[0] Batch [0-20]\tSpeed: 1.32 samples/sec",
-    marker=b"samples/sec",
+    marker=b"] Batch [",
     entry=Expression(
         rb"\[(?P<epoch>\d{1,6}+)\] Batch \[(?:\d{1,12}+-)?(?P<step>\d{1,12}+)\]"
         rb"[ \t]{1,8}+Speed: (?P<rate>%(w)s) samples/sec(?!/)"
@@ -41,7 +50,19 @@ FORMAT = Format(
                 "parallel": "parallel",  # so does this
                 "num_classes": "classes",
                 "dataset_path": "data",
+                # GluonCV's
+                "log_interval": "log_every",
+                "model": "network",
+                "input_size": "image_size",
             },
+        ),
+        # GluonCV: the devices of one process. InsightFace's batch_size is that of all devices.
+        stated("Namespace(", _GLUONCV % r"(?P<nodes>num_gpus)=[1-9]", values={"num_gpus": "1"}),
+        stated("Namespace(", _GLUONCV % r"num_gpus=(?P<world_size>[1-9]\d{0,8}+)"),
+        stated("Namespace(", _GLUONCV % r"batch_size=(?P<batch_size_per_device>\d{1,9}+)"),
+        *(
+            stated("Namespace(", rf"\b{option}=(?P<{option}>True)\b")
+            for option in ("mixup", "use_se")
         ),
         stated("Namespace(", r"'image_shape': \((?P<image_size>\d{1,18}+),"),
         # 0: no limit
