@@ -8,6 +8,8 @@ That of PLSC 2, of the same form, is of all devices.
       eta: 9:21:10 batch_cost: 0.4123 data_cost: 0.0003 ips: 4.8508 images/s
     [2022/05/24 20:18:36] ppocr INFO: epoch: [1/500], global_step: 20, lr: 0.001000, loss: 2.51, ...
       avg_samples: 32.0, ips: 160.51234 samples/s, eta: 9:21:10
+    [2020/11/16 20:18:36] root INFO: epoch: [0/100], iter: 20, lr: 0.001000, loss: 0.6977, ...
+      batch_cost: 2.57432 s, samples: 5120, ips: 198.88747
     [2022-05-24 20:18:36,123] [    INFO] - global step 20 / 1000, loss: 7.9, avg_reader_cost: ...
       avg_samples: 32.00000, ips: 160.51234 sequences/sec
 
@@ -16,12 +18,13 @@ calls its unit images/sec before 2022. Since April 2024, a rate of PaddleClas is
 line before; earlier ones are means since the sixth step of the epoch.
 
 Those of PaddleDetection and PaddleNLP are means since the line before, as are those of PaddleOCR,
-which has a line for the last step of each epoch, too. Some versions print "tobal step". Only rank 0
+which has a line for the last step of each epoch, too. In version 2.0, steps count from 0, and
+`samples` is that of the steps since the line before. Some versions print "tobal step". Only rank 0
 prints, or each prints a log of its own.
 
 Source: PaddlePaddle/PaddleClas d178931 (2024) and 061d07c (2021), ppcls/engine/train/utils.py;
-PaddlePaddle/PaddleDetection 0191759, ppdet/engine/callbacks.py; PaddlePaddle/PaddleOCR 006d84b and
-2.7, tools/program.py; PaddlePaddle/PaddleNLP 2.0 to 2.8, tests/benchmark and
+PaddlePaddle/PaddleDetection 0191759, ppdet/engine/callbacks.py; PaddlePaddle/PaddleOCR 2.0,
+006d84b and 2.7, tools/program.py; PaddlePaddle/PaddleNLP 2.0 to 2.8, tests/benchmark and
 examples/language_model/bert/run_pretrain.py; PaddlePaddle/PLSC 46334fd and 3155fea,
 plsc/engine/classification/utils.py and plsc/engine/recognition/utils.py.
 """
@@ -34,15 +37,19 @@ from . import text
 from .records import Expression, Format
 
 _RATE = {b"w": text.WORD, b"samples": rb"(?:samples?|images?|sequences?)/s(?:ec)?+(?![\w/])"}
+STEP = (
+    rb"\b(?:gl|t)obal[ _]step:? (?P<step>\d{1,12}+)(?: / \d{1,12}+)?+, "
+    rb"(?>[^\r\n]{0,400}?\bloss: )(?P<loss>[^\s,]{1,64}+)"
+    rb"(?:(?>[^\r\n]{0,2000}?, avg_samples: )(?P<samples>\d{1,9}+)(?:\.0{1,9}+)?+(?=,))?"
+    rb"(?>[^\r\n]{0,2000}?, ips: )(?P<rate>%(w)s) %(samples)s" % _RATE
+)
 _STEPS = Format(
     name="paddle",
     sample="global step 20 / 1000, loss: 7.9, ... ips: 160.51234 sequences/sec",
     marker=b", ips: ",
     entry=Expression(
-        rb"\b(?:gl|t)obal[ _]step:? (?P<step>\d{1,12}+)(?: / \d{1,12}+)?+, [^\r\n]{0,400}?"
-        rb"\bloss: (?P<loss>[^\s,]{1,64}+)"
-        rb"(?:(?>[^\r\n]{0,2000}?, avg_samples: )(?P<samples>\d{1,9}+)(?:\.0{1,9}+)?+(?=,))?"
-        rb"(?>[^\r\n]{0,2000}?, ips: )(?P<rate>%(w)s) %(samples)s" % _RATE
+        # OpenOCR is not of this framework.
+        rb"(?:(?<!open[a-z]{3} INFO: )epoch: \[\d{1,6}+/\d{1,6}+\], |(?<!\], ))" + STEP
     ),
     rate=rb"\d+\.\d+",
     statements=(),
@@ -50,6 +57,16 @@ _STEPS = Format(
     framework="paddle",
     caveat="rates of PaddleClas before April 2024 are means since the sixth step of an epoch, so"
     " that they hold a part of the warm-up",
+)
+_OCR_2020 = replace(
+    _STEPS,
+    sample="epoch: [0/100], iter: 20, lr: ..., loss: 0.6977, ... samples: 5120, ips: 198.88747",
+    entry=Expression(
+        rb"\bepoch: \[\d{1,6}+/\d{1,6}+\], iter: (?P<step>\d{1,12}+), "
+        rb"(?>[^\r\n]{0,400}?\bloss: )(?P<loss>[^\s,]{1,64}+)"
+        rb"(?>[^\r\n]{0,2000}?, samples: )\d{1,9}+, ips: " + text.rate_before(text.END)
+    ),
+    zero_based=True,
 )
 _DETECTION = replace(
     _STEPS,
@@ -86,4 +103,4 @@ _PLSC = replace(
     rates_are_per="world",
     caveat=None,
 )
-FORMAT = replace(_CLAS, variants=(_PLSC, _DETECTION, _STEPS))
+FORMAT = replace(_CLAS, variants=(_PLSC, _DETECTION, _STEPS, _OCR_2020))
