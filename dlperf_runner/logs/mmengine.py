@@ -17,7 +17,7 @@ only the first epoch counts. Steps count from 1, in epochs or in all.
 
 The program prints every 50 steps, or as its configuration says; only rank 0 prints. Before 2019,
 mmcv printed no memory, and in 2018 no `eta`. `base_lr`, and a learning rate for each group of
-parameters, may be among the rates.
+parameters, may be among the rates. Some tools leave one of two blanks.
 
 Source: open-mmlab/mmengine 2543429, mmengine/runner/log_processor.py; open-mmlab/mmcv 9db49e5
 (2018), 0d5332a (2020) and 9185eee (2022), mmcv/runner/hooks/logger/text.py and log_buffer.py.
@@ -36,7 +36,9 @@ _WAITED = rb"data_time: (?P<waited>[^\s,]{1,64}+)"
 _OLD_TIME = (
     rb"[ \t]{1,8}+(?>[^\r\n]{0,400}?(?<!\w)time: )(?P<rate>[^\s,]{1,64}+), " + _WAITED + _LOSS
 )
-_NEW_TIME = rb"  (?>[^\r\n]{0,400}?  time: )(?P<rate>%s)  " % text.WORD + _WAITED + _LOSS
+_NEW_TIME = (
+    rb" {1,2}+(?>[^\r\n]{0,400}?(?<!\w)time: )(?P<rate>%s) {1,2}+" % text.WORD + _WAITED + _LOSS
+)
 
 _STEPS = Format(
     name="mmengine",
