@@ -30,7 +30,8 @@ _ROW = (
 _UNIT = rb"(?:it/s|(?P<inverse>s/it))"
 _TQDM = rb"\|[^|\r\n]{0,400}+\| "
 _OTHER = rb"|100%\|"  # a bar of validation, or one before its last state: it has no rate here
-_SETTINGS = "engine/trainer: "
+_MARKER = "trainer: "
+_SETTING = r"\bengine[/\\]trainer: (?>.{0,4000}?\b%s=)%s"  # on Windows, the name has a backslash
 _BAR = Format(
     name="ultralytics",
     sample="1/100      6.73G      1.081 ...   640: 100%|███| 16/16 [00:05<00:00,  2.78it/s]",
@@ -41,11 +42,17 @@ _BAR = Format(
     ),
     rate=rb"\d+\.\d\d",
     statements=(
-        stated(_SETTINGS, r"\bbatch=(?P<global_batch_size>\d{1,9}+)\b"),
+        stated(_MARKER, _SETTING % ("batch", r"(?P<global_batch_size>\d{1,9}+)\b")),
         stated(
-            _SETTINGS, r"\bamp=(?P<precision>True|False)\b", values={"True": "amp", "False": EXACT}
+            _MARKER,
+            _SETTING % ("amp", r"(?P<precision>True|False)\b"),
+            values={"True": "amp", "False": EXACT},
         ),
-        stated(_SETTINGS, r"\bmodel=(?:[^\s,]{0,200}/)?(?P<network>[\w-]{1,64}+)\.(?:pt|yaml)\b"),
+        stated(
+            _MARKER,
+            _SETTING
+            % ("model", r"(?:[^\s,]{0,200}[/\\])?(?P<network>[\w-]{1,64}+)\.(?:pt|yaml)\b"),
+        ),
     ),
     rates_are_per="step",
     framework="pytorch",
