@@ -9,7 +9,7 @@ steps since the line before.
 Each is one line. The first is standard output, the second the JSON file (`--raport-file`). Steps
 count from 1. `train.compute_ips` leaves out the time in which a step waited for data. Only the
 first epoch of a log counts. Ignored are validation and the means over an epoch and over the run,
-which include the warm-up. Only rank 0 prints.
+which include the warm-up. Only rank 0 prints. The unit may be images/s.
 
 Source: NVIDIA/DeepLearningExamples 0107cf2, PyTorch/Classification/ConvNets/main.py and
 image_classification/{logger,training}.py; NVIDIA/dllogger 0478734, dllogger/logger.py.
@@ -50,7 +50,7 @@ FORMAT = Format(
     entry=Expression(
         START + rb'(?:(?>[^\r\n]{0,1000}?train\.compute_ips(?: :|":) )(?P<compute>[^\s,}]{1,64}+))?'
         rb'(?>[^\r\n]{0,1000}?train\.total_ips(?: :|":) )(?P<rate>[^\s,}]{1,64}+)'
-        rb'(?(json)(?:, "|\})|(?: img/s(?!/)| {1,8}+train\.))'
+        rb'(?(json)(?:, "|\})|(?: im(?:g|ages)/s(?!/)| {1,8}+train\.))'
     ),
     rate=rb"\d+\.\d+",
     statements=(
