@@ -14,6 +14,10 @@ In v6.0, these have no step, the mean of a block no `reduced_train_loss`. The ti
 neither blocks nor evaluations, which older rounds print in part: the first block without its start,
 the last without its stop, or starts alone.
 
+Alibaba's logs of v0.7 have time_s instead of time_ms, and the keys in another order; Google's name
+the benchmark behind run_stop. The lines of v0.6, `:::MLL 1560881700.827 run_start: {...}`, are not
+read.
+
 Source: mlcommons/logging 7bbf792, mlperf_logging/mllog/mllog.py and result_summarizer; logs of
 mlcommons/training_results_v5.1 441d65f, and of v3.1 to v6.0.
 """
@@ -30,13 +34,14 @@ from .reader import Block, blocks
 from .records import Expression, Format, LineError
 
 MARKER = b":::MLLOG "
+MARKER_OF_V06 = b":::MLL "
 # Events of which every process may print one of its own are not among them.
 _SETTINGS = ("submission_benchmark", "global_batch_size", "max_sequence_length", "train_samples")
+_BATCH_OF_MINIGO = "train_batch_size"
 _INTERVALS = ("run_start", "run_stop", "block_start", "block_stop", "epoch_start", "epoch_stop")
+_KEYS = (*_SETTINGS, *_INTERVALS, _BATCH_OF_MINIGO, "eval_accuracy")
 _EVENT = re.compile(
-    rb':::MLLOG (\{"namespace": "[^"]{0,64}+", "time_ms": '
-    rb'(?>[^\r\n]{0,400}?"key": "(?:%s)")[^\r\n]*+)'
-    % "|".join((*_SETTINGS, *_INTERVALS, "eval_accuracy")).encode()
+    rb':::MLLOG (\{"(?>[^\r\n]{0,480}?"key": "(?:%s)")[^\r\n]*+)' % "|".join(_KEYS).encode()
 )
 _STEP_TIME = re.compile(
     rb'"tracked_stats", "value": \{"train_step_time": ([^\s,}]{1,64}+)'
@@ -44,6 +49,7 @@ _STEP_TIME = re.compile(
 )
 _DECODER = json.JSONDecoder(parse_float=str)
 _LOST_DIGIT = re.compile(rb'":\s\s|\d\s{1,64}+[,}]')  # mllog prints a value without further spaces
+_SECONDS = re.compile(r"\d{1,12}+(?:\.\d{1,9}+)?", re.ASCII)
 _WHOLE = re.compile(r"\d{1,18}+(?:\.0)?", re.ASCII)
 
 
@@ -69,6 +75,7 @@ class MlperfLog:
 
     benchmark: str | None = None
     global_batch_size: int | None = None
+    train_batch_size: int | None = None  # the batch of minigo, which states no global_batch_size
     sequence_length: int | None = None
     train_samples: int | None = None
     run_start_ms: int | None = None
@@ -108,7 +115,8 @@ def read(pieces: Iterable[bytes]) -> MlperfLog:
     opened: dict[str, _Event] = {}
     for block in blocks(pieces, [MARKER]):
         for event in _events(block):
-            if log.run_stop_ms is None:  # what follows is no part of the run
+            # What follows is no part of the run, but some submitters named the benchmark there.
+            if log.run_stop_ms is None or (event.key == _SETTINGS[0] and log.benchmark is None):
                 _take(log, event, opened)
         log.step_seconds += _step_times(block)
     if log.gap:
@@ -122,11 +130,8 @@ def _events(block: Block) -> Iterator[_Event]:
         try:
             # Other output may follow on the same line.
             document, _ = _DECODER.raw_decode(match[1].decode())
-            time, key, metadata = (
-                document["time_ms"],
-                document["key"],
-                document.get("metadata") or {},
-            )
+            time, key = _time_ms(document), document["key"]
+            metadata = document.get("metadata") or {}
             lost = _LOST_DIGIT.search(match[1])
             if type(time) is not int or time < 0 or not isinstance(metadata, dict) or lost:
                 raise TypeError
@@ -134,7 +139,15 @@ def _events(block: Block) -> Iterator[_Event]:
             problem = "the line is not one that mllog prints"
             shown = match[1][:60].decode()
             raise LineError(line, problem, expected="JSON with time_ms", found=shown) from None
-        yield _Event(line, key, time, document.get("value"), metadata)
+        if key in _KEYS:
+            yield _Event(line, key, time, document.get("value"), metadata)
+
+
+def _time_ms(document: Mapping[str, Any]) -> object:
+    """The time of an event in ms, which Alibaba's logs of v0.7 print in s. Raises KeyError if there
+    is none."""
+    seconds = str(document.get("time_s"))
+    return round(float(seconds) * 1000) if _SECONDS.fullmatch(seconds) else document["time_ms"]
 
 
 def _step_times(block: Block) -> list[float]:
@@ -155,7 +168,7 @@ def _step_times(block: Block) -> list[float]:
 
 def _take(log: MlperfLog, event: _Event, opened: dict[str, _Event]) -> None:
     kind, _, end = event.key.rpartition("_")
-    if event.key in _SETTINGS:
+    if event.key in _SETTINGS or event.key == _BATCH_OF_MINIGO:
         _set(log, event)
     elif event.key == "eval_accuracy":
         # Some have several targets: the least is as good as any to follow them.
@@ -195,10 +208,15 @@ def _note_gap(log: MlperfLog, event: _Event, kind: str, problem: str) -> None:
     log.gap = log.gap or f"line {event.line}: the {kind} {problem}"
 
 
+_FIELDS = {
+    "submission_benchmark": "benchmark",
+    "max_sequence_length": "sequence_length",
+    _BATCH_OF_MINIGO: "train_batch_size",
+}
+
+
 def _set(log: MlperfLog, event: _Event) -> None:
-    name = {"submission_benchmark": "benchmark", "max_sequence_length": "sequence_length"}.get(
-        event.key, event.key
-    )
+    name = _FIELDS.get(event.key, event.key)
     value = event.value if name == "benchmark" else event.whole("it", event.value)
     former = getattr(log, name)
     if former is not None and former != value:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -62,6 +63,8 @@ _NO_STEP = 0.1
 # By how much train_samples may differ from the data set: the rest of a batch, or long samples that
 # were filtered out.
 _NEAR = 0.02
+# An epoch may begin just before run_start and end just after run_stop.
+_LONGER = 1.001
 SUCCESS = "success"
 
 
@@ -90,6 +93,7 @@ def measure_run(log: MlperfLog, name: str) -> MlperfRun:
     """The measurements of a log. Raises UserError if the log is not whole; `name` is that
     of the log."""
     start, stop = log.run_start_ms, log.run_stop_ms
+    batch = log.global_batch_size or log.train_batch_size
     if start is None or stop is None:
         missing = "run_start" if start is None else "run_stop"
         raise UserError(
@@ -98,18 +102,20 @@ def measure_run(log: MlperfLog, name: str) -> MlperfRun:
             expected="run_start and run_stop",
             hint="truncated, or the run was stopped",
         )
-    if log.benchmark is None or not log.global_batch_size or stop <= start:
+    if log.benchmark is None or not batch or stop <= start:
         raise UserError(
             "the log does not say what ran",
             where=name,
             expected="submission_benchmark, global_batch_size, and run_stop after run_start",
-            found=f"{log.benchmark or 'no benchmark'}, {log.global_batch_size or 'no batch size'},"
+            found=f"{log.benchmark or 'no benchmark'}, {batch or 'no batch size'},"
             f" {stop - start} ms",
         )
     run_s = (stop - start) / 1000
     for kind, parts in (("blocks", log.blocks), ("epochs", log.epochs)):
         # Where the evaluation is done afterwards, training goes on beyond the stop.
-        if (seconds := _seconds([part for part in parts if part.start_ms < stop])) > run_s:
+        if (
+            seconds := _seconds([part for part in parts if part.start_ms < stop])
+        ) > run_s * _LONGER:
             raise UserError(
                 f"the {kind} last longer than the run",
                 where=name,
@@ -121,7 +127,7 @@ def measure_run(log: MlperfLog, name: str) -> MlperfRun:
     return MlperfRun(
         benchmark=log.benchmark,
         status=log.status or "unknown",
-        global_batch_size=log.global_batch_size,
+        global_batch_size=batch,
         started_ms=start,
         time_to_train_s=run_s,
         samples_per_second={e: rate for e, rate in rates.items() if 0 < rate < FASTEST},
@@ -435,7 +441,15 @@ def read_run(path: Path, content: Path | None = None) -> MlperfRun:
     """The measurements of a log. Raises UserError if it is not whole."""
     log = LogFile(path, content=content)
     with log.errors():
-        return measure_run(mllog.read(log.pieces()), str(path))
+        read = mllog.read(log.pieces())
+        if read.run_start_ms is None and any(mllog.MARKER_OF_V06 in p for p in log.pieces()):
+            raise UserError(
+                "logs of MLPerf v0.6 and before are not read",
+                where=str(path),
+                expected=f"{mllog.MARKER.decode()}lines, as rounds since v0.7 have them",
+                found=f"{mllog.MARKER_OF_V06.decode()}lines",
+            )
+        return measure_run(read, str(path))
 
 
 def _read(path: Path, content: Path | None) -> MlperfRun | UserError:
@@ -540,11 +554,15 @@ def _scaling(path: Path, contents: Mapping[Path, Path]) -> float:
     return float(factor)
 
 
+_COUNT = re.compile(r"(\d{1,8}+)(?:\.0)?", re.ASCII)
+
+
 def _count(described: dict[str, Any], key: str) -> int | None:
-    """A count, which descriptions write as a number or as text."""
-    value = str(described.get(key, "")).strip()
-    return int(value) if value.isascii() and value.isdigit() and 0 < len(value) < 9 else None
+    """A count, which descriptions write as 8, 8.0 or "8"."""
+    match = _COUNT.fullmatch(_text(described, key) or "")
+    return int(match[1]) if match else None
 
 
 def _text(described: dict[str, Any], key: str) -> str | None:
-    return str(described[key]).strip() or None if key in described else None
+    """What a description says as `number_of_nodes`, which some write with blanks."""
+    return str(described.get(key, described.get(key.replace("_", " "), ""))).strip() or None

@@ -356,6 +356,8 @@ def run_at(place: Place, candidates: Candidates) -> tuple[FoundRun, LogFile] | S
         if run.why_not is None and not run.has(run.path.name):
             raise UserError("the log is not recorded in the manifest", where=str(run.path))
         return run, LogFile(run.path, candidates.user_formats.get(run.log_format))
+    if _is_power_of_mlperf(place.path) and not place.is_given:
+        return Skipped(place.path, "power that a result of MLPerf drew, no run")
     statement = place.statement or {}
     path_words = words_at(place.path, place.directories)
     first = named_formats(path_words, candidates, statement)
@@ -393,6 +395,12 @@ def _formats() -> dict[str, logs.Format]:
 
 def _is_of_mlperf(path: Path) -> bool:
     return bool(_RESULT.fullmatch(path.name)) and path.parent.parent.parent.name == "results"
+
+
+def _is_power_of_mlperf(path: Path) -> bool:
+    """True for results/<system>/<benchmark>/power/result_<n>/node_<n>.txt."""
+    folder = path.parent.parent
+    return folder.name == "power" and folder.parent.parent.parent.name == "results"
 
 
 def is_no_run(place: Place, log: LogFile, models: Sequence[Model]) -> bool:

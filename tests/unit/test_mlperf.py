@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from statistics import fmean
@@ -12,6 +13,7 @@ from csv_tables import table
 from damaged_lines import damaged
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from make_logs import write
 from mlperf_rounds import event, of_epochs, result_log, write_result
 from read_logs import pieces
 
@@ -106,6 +108,66 @@ def test_step_times_of_v6_have_no_step_and_some_are_none() -> None:
 def test_what_follows_the_run_does_not_count() -> None:
     late = [event(10**7, "eval_accuracy", 9.9), event(10**7, "block_stop", samples_count=1)]
     assert measured([*result_log(820.0), *late]) == measured(result_log(820.0))
+
+
+def test_logs_of_v07_are_read() -> None:
+    """As Google wrote them, whose benchmark follows the run, and Alibaba, with seconds and another
+    order of keys."""
+    first, *lines = result_log(820.0)
+    wanted = measured([first, *lines])
+    assert measured([*lines, re.sub(r'"time_ms": \d+', '"time_ms": 0', first)]) == wanted
+    with pytest.raises(UserError, match="does not say what ran"):
+        measured(lines)
+    assert measured([*map(with_seconds, [first, *lines])]) == wanted
+
+
+def with_seconds(line: str) -> str:
+    head, mark, text = line.partition(":::MLLOG ")
+    document = json.loads(text)
+    seconds = document.pop("time_ms") / 1000
+    if "train_step_time" not in text:  # Alibaba printed none
+        document = dict(reversed(document.items()))
+    return f"{head}{mark}{json.dumps({**document, 'time_s': seconds})}"
+
+
+def test_minigo_states_its_batch_by_another_name() -> None:
+    lines = [line.replace("global_batch", "train_batch") for line in result_log(820.0)]
+    run = measured(lines)
+    assert (run.time_to_train_s, run.global_batch_size) == (820.0, 32)
+
+
+def test_an_epoch_may_begin_just_before_the_run() -> None:
+    lines = of_epochs(600.0)
+    early = [line for line in lines if "epoch_st" not in line]
+    early[3:3] = [event(-2, "epoch_start", epoch_num=1)]
+    early[-1:-1] = [event(600_000, "epoch_stop", epoch_num=1)]
+    assert measured(early).time_to_train_s == 600.0
+
+
+def test_logs_of_v06_are_told(tmp_path: Path) -> None:
+    lines = [':::MLL 1560881700.827 run_start: {"value": null, "metadata": {"lineno": 1}}']
+    write_result(tmp_path, [lines])
+    (problem, *_) = read_round(tmp_path).problems
+    assert problem.problem == "logs of MLPerf v0.6 and before are not read"
+
+
+def test_power_of_a_result_is_no_run(tmp_path: Path) -> None:
+    write_result(tmp_path, [result_log(8200.0 + n) for n in range(10)])
+    (folder,) = tmp_path.rglob("llama31_8b")
+    write(folder / "power/result_0/node_0.txt", [event(0, "power_reading", 700.0)])
+    skipped = json.loads(call("summarize", tmp_path, "--json", "--no-history").out)["skipped"]
+    assert "power that a result of MLPerf drew, no run" in skipped.values()
+
+
+@pytest.mark.parametrize("key", ["number_of_nodes", "number of nodes"])
+@pytest.mark.parametrize("nodes", [2, 2.0, "2", "2.0"])
+def test_systems_may_write_counts_differently(tmp_path: Path, key: str, nodes: object) -> None:
+    write_result(tmp_path, [result_log(8200.0 + n) for n in range(10)])
+    (path,) = tmp_path.rglob("systems/*.json")
+    described = json.loads(path.read_text())
+    described.pop("number_of_nodes")
+    path.write_text(json.dumps({**described, key: nodes}))
+    assert only(tmp_path).nodes == 2
 
 
 def test_other_output_may_follow_on_a_line_and_need_not_be_utf8() -> None:
