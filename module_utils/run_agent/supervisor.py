@@ -187,7 +187,6 @@ class Run(object):
             log.close()
         self.state.setdefault("ended", time.time())
         self.state.update(finished=True, reason=self.reason, left=self.left())
-        offer(params)
         self.tell(self.state)
 
     def why_not(self, others):
@@ -315,8 +314,14 @@ def supervise_all(params):
     while params:
         state_file = os.path.join(params["directory"], "job.json")
         lease = Lease(os.path.join(params["directory"], "lease"), params["lease_s"])
+
+        def tell(state, params=params, state_file=state_file):
+            if state.get("finished"):
+                offer(params)
+            write_whole(state_file, state)
+
         try:
-            Run(params, agents, lease.order, lambda state, path=state_file: write_whole(path, state)).supervise()
+            Run(params, agents, lease.order, tell).supervise()
         except Exception:
             write_crash(state_file, traceback.format_exc())
             break
