@@ -392,8 +392,8 @@ def _unusual(results: Results, row: Mapping[str, Any]) -> dict[str, object]:
     default = workload.parameters
     usual = {**default, **workload.of_precision.get(row["precision"], {})}
     given = read_parameters(row["parameters"])
-    known = {**workload.measured_parameters(row["source"], usual), **given}.keys() & default.keys()
+    names = {**workload.measured_parameters(row["source"], usual), **given}.keys() & default.keys()
     # Results leave out what is as in `default` and part of `if_changed`.
     left_out = {name: default[name] for name in workload.if_changed}
-    values = {name: {**usual, **left_out, **given}[name] for name in sorted(known)}
+    values = {name: {**usual, **left_out, **given}[name] for name in sorted(names)}
     return {name: value for name, value in values.items() if str(value) != str(usual[name])}

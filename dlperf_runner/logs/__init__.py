@@ -197,9 +197,9 @@ def detect(pieces: Iterable[bytes], among: Mapping[str, Format] | None = None) -
             if not first.is_library:
                 return first
             library = first
-        own = [match for match in matches if not (match[2].is_library or match[2].whole_run)]
-        if own:
-            return min(own)[2]
+        of_program = [m for m in matches if not (m[2].is_library or m[2].whole_run)]
+        if of_program:
+            return min(of_program)[2]
     return library
 
 

@@ -6,10 +6,11 @@ steps since the line before.
     DLLL {"timestamp": "1655221221.026182", ..., "type": "LOG", "step": [0, 10], "data":
       {"train.loss": 7.03125, "train.compute_ips": 2500.12, "train.total_ips": 2480.33, ...}}
 
-Each is one line. The first is standard output, the second the JSON file (`--raport-file`). Steps
-count from 1. `train.compute_ips` leaves out the time in which a step waited for data. Only the
-first epoch of a log counts. Ignored are validation and the means over an epoch and over the run,
-which include the warm-up. Only rank 0 prints. The unit may be images/s.
+Each is one line, of standard output and of the JSON file (`--raport-file`). Steps count from 1.
+`train.compute_ips` leaves out the time in which a step waited for data. Only the first epoch of a
+log counts. Ignored are validation and the means over an epoch and over the run.
+
+Only rank 0 prints. The unit may be `images/s`.
 
 Source: NVIDIA/DeepLearningExamples 0107cf2, PyTorch/Classification/ConvNets/main.py and
 image_classification/{logger,training}.py; NVIDIA/dllogger 0478734, dllogger/logger.py.

@@ -10,9 +10,10 @@ and all of the time: the first steps, evaluations and checkpoints. Before versio
 behind it repeats the number.
 
 Before version 5.24, the samples of a resumed run were those of all its parts, and the time was that
-of the last one, and those of a run that stopped early were the planned ones. Such a log is refused,
-if it shows that: by its words, its last epoch, or its progress bar, which begins behind the steps
-of the other parts.
+of the last one, and those of a run that stopped early were the planned ones.
+
+Such a log is refused, if it shows that: by its words, its last epoch, or its progress bar, which
+begins behind the steps of the other parts.
 
     ***** Running training *****
       Num Epochs = 1

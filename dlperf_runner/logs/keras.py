@@ -16,9 +16,10 @@ second. In Keras 2 both include the validation of the epoch; Keras 3 prints the 
 before it, too. A first epoch whose time has too few digits is left out.
 
 Before TensorFlow 2.2, a bar counts samples if `fit` has arrays: `88us/step`, later `88us/sample`,
-is then the time of a sample. Such logs are refused, as the devices of a process are not known. They
-have a line "Train on 50000 samples", unlike excerpts: a step below 1 ms is one only if its log has
-the bar of the first step, a line "Train for 782 steps", or the lines of a later version.
+is then the time of a sample. Such logs are refused, as the devices of a process are not known.
+
+They have a line "Train on 50000 samples", unlike excerpts: a step below 1 ms is one only if its
+log has the bar of the first step, a line "Train for 782 steps", or the lines of a later version.
 
 Source: keras-team/keras 3422977 and v2.15, keras/src/utils/progbar.py and generic_utils.py;
 keras-team/keras 2.2.4 and tensorflow/tensorflow v2.1.0, python/keras/engine/training_v2_utils.py.

@@ -86,8 +86,8 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
     repeated = [kind for kind in kinds.values() if kind.number >= _ENOUGH]
     repeated.sort(key=lambda kind: -kind.number)
     for kind in repeated:
-        if found := _expression(kind.lines):
-            return LikelyLine(kind.lines[0].strip(), *found)
+        if expression := _expression(kind.lines):
+            return LikelyLine(kind.lines[0].strip(), *expression)
     numbers = (kind for kind in repeated if _FRACTION.search(kind.lines[0]))
     likely = next((kind for kind in numbers if _step(kind.lines) is not None), None)
     return LikelyLine(likely.lines[0].strip(), None) if likely else None
@@ -142,7 +142,7 @@ def _rate(
 ) -> tuple[int, str] | None:
     """The place of the rate among the numbers, and the name of its group. `elapsed` are the places
     of times since the start."""
-    found: list[tuple[int, str]] = []
+    candidates: list[tuple[int, str]] = []
     for group, unit, word in (
         ("rate", _RATE_UNIT, _RATE_WORD),
         ("rate", _PLAIN_RATE_UNIT, _RATE_WORD),
@@ -160,8 +160,9 @@ def _rate(
                 [n for n in places if n not in elapsed] for places in (named, in_unit)
             )
         if places := [n for n in in_unit or named if not _in_time(line, numbers[n])]:
-            found += [(n, group) for n in places]
-    return next((f for f in found if not _is_mean(line, numbers[f[0]])), next(iter(found), None))
+            candidates += [(n, group) for n in places]
+    usual = (each for each in candidates if not _is_mean(line, numbers[each[0]]))
+    return next(usual, candidates[0] if candidates else None)
 
 
 def _is_named(before: str, word: re.Pattern[str]) -> bool:

@@ -18,7 +18,9 @@ Both count since the line before.
 In 2020, the lines had no batch size, and the arguments one of a data-parallel rank. BigScience's
 fork prints seconds, `(s)`, Argonne's `elapsed_time_per_iteration_ms=123.4`. AMD's Primus prints a
 mean behind a value, 123.4/125.0; GPT-NeoX calls the loss `lm_loss`, and Primus that of torchtitan
-`loss`. Megatron Bridge prints a `Step Time` before each line, too, which has fewer digits and does
+`loss`.
+
+Megatron Bridge prints a `Step Time` before each line, too, which has fewer digits and does
 not count. Megatron-DeepSpeed adds the length of the sequences, `actual seqlen: 4096`. A run in
 which it grows, with a curriculum, is refused.
 

@@ -7,7 +7,9 @@ train.py, data parallel (mx.callback.Speedometer), and train_parall.py, model pa
 
 train_parall.py prints no loss. A process drives all devices of its node (`ctx_num`). Batches
 effectively count from 1: the line with 20 covers the batches up to the 20th. Only the first epoch
-of a log counts. Other programs with this callback print the same lines: MXNet's example of image
+of a log counts.
+
+Other programs with this callback print the same lines: MXNet's example of image
 classification, and GluonCV's train_imagenet.py, which counts from 0, trains on one node, and prints
 its batch size of a device:
 

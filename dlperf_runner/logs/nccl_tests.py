@@ -12,7 +12,9 @@ of single iterations. Versions before 2022 print an `error` in the place of #wro
 2.17 no name of the program.
 
 The first numbers are of out-of-place operations, the others of in-place ones. busbw, in GB/s (1e9
-bytes), is comparable between numbers of ranks. #wrong is N/A without a check. With `-o all`, `-d
+bytes), is comparable between numbers of ranks. #wrong is N/A without a check.
+
+With `-o all`, `-d
 all` and `-r all`, each size has a row for each operation, type and root; such a table is no run.
 The average is over all sizes, so it depends on the chosen sizes.
 
@@ -109,7 +111,7 @@ class Bandwidth:
 
     @property
     def kind(self) -> tuple[str | None, str | None, int]:
-        """What may differ between rows of the same size: type, operation and root."""
+        """Type, operation and root, in which rows of the same size may differ."""
         return self.datatype, self.redop, self.root
 
     @property
@@ -210,9 +212,9 @@ def _finish(reading: _Reading) -> None:
     kinds = len({row.kind for row in table.rows}) or 1
     if reading.processes > 1:
         problem, expected = "several processes printed tables of their own", "one rank 0"
-        found = f"{reading.processes} before the first table ended"
+        ranks = f"{reading.processes} before the first table ended"
         hint = "build nccl-tests with MPI=1: without it, no process knows the others"
-        raise LineError(last, problem, expected=expected, found=found, hint=hint)
+        raise LineError(last, problem, expected=expected, found=ranks, hint=hint)
     if reading.other_heading and not table.rows:
         line, heading = reading.other_heading
         problem, expected = "the heading of the table lacks columns", "time and busbw, both twice"

@@ -19,8 +19,9 @@ line before; earlier ones are means since the sixth step of the epoch.
 
 Those of PaddleDetection and PaddleNLP are means since the line before, as are those of PaddleOCR,
 which has a line for the last step of each epoch, too. In version 2.0, steps count from 0, and
-`samples` is that of the steps since the line before. Some versions print "tobal step". Only rank 0
-prints, or each prints a log of its own.
+`samples` is that of the steps since the line before. Some versions print "tobal step".
+
+Only rank 0 prints, or each prints a log of its own.
 
 Source: PaddlePaddle/PaddleClas d178931 (2024) and 061d07c (2021), ppcls/engine/train/utils.py;
 PaddlePaddle/PaddleDetection 0191759, ppdet/engine/callbacks.py; PaddlePaddle/PaddleOCR 2.0,

@@ -74,25 +74,22 @@ def measure(
     if lines is not kept:
         steps = zip(lines.steps, lines.samples_per_second, strict=True)
         rates = [rate for step, rate in steps if left_out < step <= kept.steps[end - 1]]
-    window = range(first, end)
-    by_lines = rates
+    window, by_lines = range(first, end), rates
     rates, note = _by_means(form, kept, window, left_out, log.epoch_length, rates, name)
     of_means = rates is not by_lines
     notes += (*_check_final(final, rates, name), *note)
+    computing = log.compute_rates[first:end] if lines is kept else []
     if lines is kept and not of_means and expected.by("number of steps") != "the plan":
-        training, pauses = _without_pauses(
-            kept.steps[first:end], rates, log.compute_rates[first:end], span, rule, name
-        )
+        numbers = kept.steps[first:end]
+        training, pauses = _without_pauses(numbers, rates, computing, span, rule, name)
         rates, notes = rates if counts_pauses else training, notes + pauses
     published = published_lines(lines, every, rule, expected.topology, _writers(log))
-    # With steps of the warm-up.
     whole_run = settings.first_stated(log.headers, "whole_run_samples_per_second")
     result = measurements_of(
         kept, rates, final, confirmed, rule, expected, name, published, whole_run
     )
     result.notes += (*notes, *(f"{name}: {note}" for note in log.notes))
     world = of_world(rates, rule, expected)
-    computing = log.compute_rates[first:end] if lines is kept else []
     result.measurements += (
         *of_input(rates, computing),
         *(() if of_means else step_times(world, expected.per_step, span)),

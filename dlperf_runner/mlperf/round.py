@@ -564,5 +564,5 @@ def _count(described: dict[str, Any], key: str) -> int | None:
 
 
 def _text(described: dict[str, Any], key: str) -> str | None:
-    """What a description says as `number_of_nodes`, which some write with blanks."""
+    """The text of a key such as `number_of_nodes`, which some descriptions write with blanks."""
     return str(described.get(key, described.get(key.replace("_", " "), ""))).strip() or None

@@ -239,8 +239,8 @@ def _repeat_notes(results: Results) -> Iterator[str]:
 def _wanted(repeats: Iterable[int]) -> int:
     """The number of repeats that there should be. A number below which most are missing is that of
     a job, a seed or something else."""
-    below = enumerate(sorted(repeats), start=1)
-    return max((n for there, n in below if n - there <= max(_FEW, there)), default=0)
+    ordered = enumerate(sorted(repeats), start=1)
+    return max((n for number, n in ordered if n - number <= max(_FEW, number)), default=0)
 
 
 def _topology_text(run: FoundRun) -> str:
@@ -290,7 +290,7 @@ _IN_PATTERN = re.compile(r"[^\s*?{}\"\\]*[^\s*?{}\"\\.]")
 
 
 def _way_out(cases: Sequence[Mapping[str, Any]]) -> str:
-    """What to do if tables that differ in their directories are repeats of one."""
+    """The advice for tables that differ in their directories and may be repeats of one."""
     names = [str(case[_DIRECTORY]) for case in cases]
     can_be_stated = all(
         _IN_PATTERN.fullmatch(name) and case["repeats"] == 1

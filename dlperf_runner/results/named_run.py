@@ -182,7 +182,7 @@ class _Identification:
         )
 
     def _stated_by(self) -> dict[str, str]:
-        """What the user states, and what follows from it, each with its source."""
+        """The sources of the settings that the user states, and of those that follow from them."""
         stated = {_SETTINGS.get(field, field): s.by for field, s in self.statement.items()}
         if "global_batch_size" in stated:
             stated.setdefault("batch size", stated["global_batch_size"])
