@@ -197,7 +197,8 @@ def detect(pieces: Iterable[bytes], among: Mapping[str, Format] | None = None) -
             if not first.is_library:
                 return first
             library = first
-        of_program = [m for m in matches if not (m[2].is_library or m[2].whole_run)]
+        # A table may be of something else in the log, as the bar of a validation is.
+        of_program = [m for m in matches if not (m[2].is_library or m[2].whole_run or m[2].table)]
         if of_program:
             return min(of_program)[2]
     return library

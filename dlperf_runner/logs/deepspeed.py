@@ -30,10 +30,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import ClassVar
 
 from . import text
 from .hf_trainer import STATEMENTS
-from .records import Expression, Format, Refusal, Statement, stated
+from .reader import Block
+from .records import Expression, Format, LineError, Refusal, Statement, stated
 
 
 def _setting(name: str, value: str) -> Statement:
@@ -51,6 +53,48 @@ _STATEMENTS = (
 )
 _RATE = rb"RunningAvgSamplesPerSec=[^\s,]{1,64}+, CurrSamplesPerSec=(?P<rate>[^\s,]{1,64}+),"
 
+# What programs print before the number of accumulated batches.
+_ACCUMULATION = (
+    "  gradient_accumulation_steps ",
+    "  Gradient Accumulation steps = ",
+    "setting number of micro-batches to constant ",
+)
+_SEVERAL = r"[ .]{0,32}+(?!1(?!\d))\d{1,18}+"
+_PARTS = re.compile(
+    rb"(?P<accumulated>(?:%s)%s)|micro_step=(?P<batch>\d{1,12}+)/global_step=(?P<step>\d{1,12}+), "
+    % ("|".join(map(re.escape, _ACCUMULATION)).encode(), _SEVERAL.encode())
+)
+
+
+class _LastBatches:
+    """The accumulation that a log states, and whether its first line with several batches counts
+    steps instead of them."""
+
+    markers: ClassVar[tuple[bytes, ...]] = tuple(words.encode() for words in _ACCUMULATION)
+
+    def __init__(self) -> None:
+        self._is_accumulated = False
+        self._counts_steps: bool | None = None
+
+    def __call__(self, block: Block) -> None:
+        """Raise LineError if only the last of the accumulated batches of a step was timed."""
+        for part in _PARTS.finditer(block.data):
+            if part["accumulated"]:
+                self._is_accumulated = True
+            elif self._counts_steps is None and int(part["batch"]) > 1:
+                self._counts_steps = part["batch"] == part["step"]
+            if self._is_accumulated and self._counts_steps:
+                raise LineError(
+                    block.line(part.start()),
+                    "DeepSpeed timed only the last of the accumulated batches of a step, and its"
+                    " rates count the samples of all",
+                    expected="no accumulated batches, or a micro_step that counts each of them",
+                    found=part[0].decode().strip(),
+                    hint="keep the lines in which the program itself prints the time of a step, or"
+                    " measure again without accumulation",
+                )
+
+
 _OF_STEPS = Format(
     name="deepspeed",
     sample="epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=1402.05, CurrSamples...",
@@ -62,53 +106,25 @@ _OF_STEPS = Format(
     is_library=True,
     batch_of_step=True,
     framework="pytorch",
+    watch=_LastBatches,
 )
-
-
-def _refused(refusal: Refusal) -> tuple[Statement, ...]:
-    """The statements of accumulated batches, in the words of each program, that are refused."""
-    return tuple(
-        stated(words, rf"{re.escape(words)}[ .]{{0,32}}+(?!1(?!\d))\d{{1,18}}+", refusal=refusal)
-        for words in (
-            "  gradient_accumulation_steps ",
-            "  Gradient Accumulation steps = ",
-            "setting number of micro-batches to constant ",
-        )
-    )
-
-
-_OF_LAST_BATCHES = replace(
-    _OF_STEPS,
-    entry=Expression(rb"micro_step=(?P<step>\d{1,12}+)/global_step=(?P=step), %s" % _RATE),
-    statements=(
-        *_STATEMENTS,
-        *_refused(
-            Refusal(
-                "DeepSpeed timed only the last of the accumulated batches of a step, and its rates"
-                " count the samples of all",
-                expected="no accumulated batches, or a micro_step that counts each of them",
-                hint="keep the lines in which the program itself prints the time of a step, or"
-                " measure again without accumulation",
-            )
-        ),
-    ),
+_OF_SOME = Refusal(
+    "rates are of single batches, of which some update no weights",
+    expected="no accumulated batches",
+    hint="measure again without accumulation, or with DeepSpeed 0.8 or newer",
 )
 _OF_BATCHES = replace(
     _OF_STEPS,
+    watch=None,
     entry=Expression(rb"\d/(?P<step>\d{1,12}+), %s" % _RATE),
     statements=(
         *_STATEMENTS,
-        *_refused(
-            Refusal(
-                "rates are of single batches, of which some update no weights",
-                expected="no accumulated batches",
-                hint="measure again without accumulation, or with DeepSpeed 0.8 or newer",
-            )
-        ),
+        *(stated(w, re.escape(w) + _SEVERAL, refusal=_OF_SOME) for w in _ACCUMULATION),
     ),
 )
 _OF_PIPELINE = replace(
     _OF_STEPS,
+    watch=None,
     sample="steps: 10 loss: 2.3010 iter time (s): 0.234 samples/sec: 1094.512",
     marker=b" samples/sec: ",
     entry=Expression(
@@ -121,6 +137,7 @@ _OF_PIPELINE = replace(
 )
 _RUNNING_MEAN = replace(
     _OF_STEPS,
+    watch=None,
     sample="0/10, SamplesPerSec=1402.05, MemAllocated=1.87GB, MaxMemAllocated=6.12GB",
     marker=b", SamplesPerSec=",
     entry=Expression(
@@ -129,4 +146,4 @@ _RUNNING_MEAN = replace(
     one_step=False,
     running_mean=2,
 )
-FORMAT = replace(_OF_STEPS, variants=(_OF_LAST_BATCHES, _OF_BATCHES, _OF_PIPELINE, _RUNNING_MEAN))
+FORMAT = replace(_OF_STEPS, variants=(_OF_BATCHES, _OF_PIPELINE, _RUNNING_MEAN))

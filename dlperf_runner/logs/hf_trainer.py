@@ -76,14 +76,14 @@ _AHEAD = 0.05  # as a share of the run: steps do not differ so much in what they
 
 
 class _Bars:
-    """The first step that each progress bar shows behind its beginning, and the time until then in
-    s, by its number of steps in all."""
+    """The number of steps of the last progress bar that has begun, the first step that it shows
+    behind its beginning, and the time until then in s."""
 
     markers: ClassVar[tuple[bytes, ...]] = (b"it/s]", b"s/it]")
 
     def __init__(self) -> None:
-        self._begun: set[int] = set()
-        self._first: dict[int, tuple[int, int]] = {}
+        self._total = 0
+        self._first: tuple[int, int] | None = None
 
     def __call__(self, block: Block) -> None:
         """Raise LineError if the bar of the training began behind steps of another run: it shows
@@ -92,21 +92,23 @@ class _Bars:
             done, total = int(bar["done"]), int(bar["total"])
             seconds = int(bar["h"] or 0) * 3600 + int(bar["min"]) * 60 + int(bar["s"])
             if done == 0:
-                self._begun.add(total)
-            elif total in self._begun:
-                self._first.setdefault(total, (done, seconds))
+                self._total, self._first = total, None
+            elif self._first is None and done < total == self._total:
+                self._first = done, seconds
         for end in _END.finditer(block.data):
+            if self._first is None:
+                continue
+            (done, seconds), total = self._first, self._total
             runtime, rate = float(end["runtime"]), float(end["rate"])
-            for total, (done, seconds) in self._first.items():
-                is_training = abs(total - rate * runtime) <= 1 + total / 100
-                if is_training and done / total * runtime > seconds + 1 + _AHEAD * runtime:
-                    raise LineError(
-                        block.line(end.start()),
-                        _RESUMED.problem,
-                        expected=_RESUMED.expected,
-                        found=f"a progress bar that begins with step {done} of {total}",
-                        hint=_RESUMED.hint,
-                    )
+            is_training = abs(total - rate * runtime) <= 1 + total / 100
+            if is_training and done / total * runtime > seconds + 1 + _AHEAD * runtime:
+                raise LineError(
+                    block.line(end.start()),
+                    _RESUMED.problem,
+                    expected=_RESUMED.expected,
+                    found=f"a progress bar that begins with step {done} of {total}",
+                    hint=_RESUMED.hint,
+                )
 
 
 def _line(behind: bytes) -> Expression:

@@ -46,6 +46,7 @@ from dataclasses import replace
 
 from . import text
 from .records import Expression, Format, Statement, stated
+from .statements import EXACT
 
 # The fields before a field, each with its separator.
 _FIELDS = rb"(?:[^|\r\n]{0,100}+\|){0,25}?"
@@ -57,7 +58,8 @@ def _argument(name: str, value: str, values: Mapping[str, str] | None = None) ->
 
 def _of_neox(name: str, value: str) -> Statement:
     """An argument of GPT-NeoX, which says behind its value whether it is the default one."""
-    return stated(f"  {name} ..", rf"  {name} \.+ {value}\.{{3,80}}+(?:default|updated)(?!\S)")
+    pattern = rf"  {name} \.+ {value}\.{{3,80}}+(?:default|updated)(?!\S)"
+    return stated(f"  {name} ..", pattern, values={"fp32": EXACT})
 
 
 # Degrees of parallelism, by the name of the argument.
@@ -115,7 +117,8 @@ _STATEMENTS = (
     _of_neox("precision", "(?P<precision>fp16|bfloat16|fp32)"),
     stated(
         "using torch.",
-        r"\busing torch\.(?P<precision>float16|bfloat16|float32) for parameters",
+        # bfloat16 may be that of a recipe for fp8, too.
+        r"\busing torch\.(?P<precision>float16|float32) for parameters",
     ),
     # The length of the sequences of a step: with a curriculum, it grows.
     stated(" actual seqlen: ", r"\| actual seqlen: {1,16}+(?P<sequence_length>\d{1,18}+) \|"),

@@ -168,7 +168,7 @@ def _step_times(block: Block) -> list[float]:
 
 def _take(log: MlperfLog, event: _Event, opened: dict[str, _Event]) -> None:
     kind, _, end = event.key.rpartition("_")
-    if event.key in _SETTINGS or event.key == _BATCH_OF_MINIGO:
+    if event.key in _SETTINGS or (event.key == _BATCH_OF_MINIGO and log.benchmark == "minigo"):
         _set(log, event)
     elif event.key == "eval_accuracy":
         # Some have several targets: the least is as good as any to follow them.

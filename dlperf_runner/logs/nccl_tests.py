@@ -298,7 +298,7 @@ def as_run(pieces: Iterable[bytes]) -> StepTable:
     kinds = dict.fromkeys(row.kind for row in table.rows)
     if len(kinds) > 1:
         problem = "the table has several rates of the largest size"
-        shown = ", ".join(" ".join(map(str, filter(None, kind[:2]))) for kind in kinds)
+        shown = ", ".join(" ".join(str(p) for p in kind if p not in (None, -1)) for kind in kinds)
         expected = "one type, operation and root"
         raise LineError(1, problem, expected=expected, found=shown, hint=_SHOWN)
     if table.is_wrong:

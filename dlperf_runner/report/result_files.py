@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from operator import itemgetter
@@ -15,7 +14,6 @@ from ..core.frame import PEAK_TFLOPS, records
 from ..core.identity import GROUP, CaseKey, case_key, label, topology_text, value_text
 from ..core.lists import grouped
 from ..results.load import Results
-from ..results.log_name import telling_words
 from ..stats.groups import rates_by_case
 from .numbers import decimals, rate_decimals
 from .tables import FORMULA
@@ -194,7 +192,12 @@ def _flops_notes(cases: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield f"{model}: model FLOPs per token are {formula}; {share}"
 
 
-_FEW = 4  # repeats that may be missing, however few there are
+_FEW = 10  # repeats that may be missing, however few there are
+_DIRECTORY = "directory"
+_WAY_OUT = (
+    "; if they are repeats, name the directories run1, run2, ... or state it in mapping.yml"
+    " (--suggest-mapping writes one)"
+)
 
 
 def _repeat_notes(results: Results) -> Iterator[str]:
@@ -280,23 +283,6 @@ def _not_pooled(groups: Iterable[dict[str, Any]]) -> Iterator[str]:
                 same[name] = several[0][name]
         if texts:
             name = title({**same, "unit": several[0]["unit"]})
-            way_out = _way_out(several) if differing == [_DIRECTORY] else ""
+            are_words = any("*" in str(case[_DIRECTORY]) for case in several)
+            way_out = _WAY_OUT if differing == [_DIRECTORY] and not are_words else ""
             yield f"{name}: not pooled, because the runs differ in {' and '.join(texts)}{way_out}"
-
-
-_DIRECTORY = "directory"
-# Words of more than dots, and no signs that mapping.yml would read otherwise.
-_IN_PATTERN = re.compile(r"[^\s*?{}\"\\]*[^\s*?{}\"\\.]")
-
-
-def _way_out(cases: Sequence[Mapping[str, Any]]) -> str:
-    """The advice for tables that differ in their directories and may be repeats of one."""
-    names = [str(case[_DIRECTORY]) for case in cases]
-    can_be_stated = all(
-        _IN_PATTERN.fullmatch(name) and case["repeats"] == 1
-        for name, case in zip(names, cases, strict=True)
-    )
-    if not can_be_stated or len(set(map(telling_words, names))) > 1:
-        return "; if machines and settings are the same, name the directories run1, run2, ..."
-    lines = (f'"**/{name}/**": {{repeat: {n}}}' for n, name in enumerate(names, start=1))
-    return f"; if they are repeats, state it in mapping.yml: logs: {{{', '.join(lines)}}}"

@@ -121,7 +121,7 @@ def check_network(
             continue
         candidates = [*map(_plain, header.network.split("|"))]
         is_program = entry.workload.name == workload_name(form)
-        if is_program and any(same_network(name, entry.name) for name in candidates):
+        if is_program and any(same_network(entry.name, name) for name in candidates):
             continue
         if is_program and len(candidates) > 1 and entry.name == UNKNOWN_COLLECTIVE:
             continue
@@ -143,11 +143,12 @@ def _plain(name: str) -> str:
     )
 
 
-def same_network(a: str, b: str) -> bool:
-    """True if two names can be of one network: rn50, r50 and resnet50, bert-large-uncased and
-    bertlarge."""
-    first, second = (re.sub(r"^rn?(?=\d)", "resnet", _plain(name)) for name in (a, b))
-    return first.startswith(second) or second.startswith(first)
+def same_network(word: str, network: str) -> bool:
+    """True if a word of a user can name a network: rn50 that of resnet50, bert-large-uncased that
+    of bertlarge, and r50 both resnet50 and r50, which ArcFace's programs call another one."""
+    first, second = (re.sub(r"^rn(?=\d)", "resnet", _plain(name)) for name in (word, network))
+    names = (first, re.sub(r"^r(?=\d)", "resnet", first))
+    return any(name.startswith(second) or second.startswith(name) for name in names)
 
 
 def check_parameters(headers: Iterable[logs.Header], run: FoundRun) -> None:

@@ -620,7 +620,7 @@ def _refuse_other(
     the log does not confirm it."""
     if not others or stated.is_of_log:
         return
-    if not any(h.network and same_network(h.network, stated.value) for h in headers()):
+    if not any(h.network and same_network(stated.value, h.network) for h in headers()):
         raise UserError(
             f"the file name contradicts {stated.by}",
             where=str(log.path),

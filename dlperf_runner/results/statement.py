@@ -161,7 +161,9 @@ class Statements:
         statement: dict[str, Stated] = {}
         for name, stated in self._all(path, is_alone=is_alone):
             first = statement.setdefault(name, stated)
-            if first.value != stated.value:
+            if stated.is_of_log and first.value == stated.value:
+                statement[name] = stated
+            elif first.value != stated.value:
                 raise UserError(
                     f"two statements about the {words(name)} contradict each other",
                     where=path,

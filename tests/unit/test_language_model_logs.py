@@ -12,6 +12,7 @@ from whole_logs import WHOLE_LOGS, read_as, read_tree, throughput
 from dlperf_runner import logs
 
 TRAINER = WHOLE_LOGS["hf_trainer/whole"]
+DEEPSPEED = WHOLE_LOGS["deepspeed/whole"]
 
 
 def trained(old: str, new: str) -> str:
@@ -26,11 +27,45 @@ def test_earlier_trainers_print_steps_per_second_under_the_name_of_samples() -> 
 
 
 def test_deepspeed_lines_in_a_log_of_the_trainer_are_its_rates_of_steps() -> None:
-    deepspeed = WHOLE_LOGS["deepspeed/whole"]
     final = re.search(r"\{'train_runtime'.*", TRAINER.text)
     assert final is not None
-    content = f"{deepspeed.text}{final[0]}\n"
-    assert throughput(read_as(deepspeed, content)) == pytest.approx(deepspeed.value)
+    content = f"{DEEPSPEED.text}{final[0]}\n"
+    assert throughput(read_as(DEEPSPEED, content)) == pytest.approx(DEEPSPEED.value)
+
+
+def test_steps_of_later_epochs_count_whose_batches_begin_anew() -> None:
+    """DeepSpeed-Chat begins `micro_step` anew in each epoch, but not `global_step`."""
+
+    def later(match: re.Match[str]) -> str:
+        step = int(match[1])
+        return match[0] if step < 30 else f"epoch=1/micro_step={step - 20}/global_step={step},"
+
+    content = re.sub(r"epoch=0/micro_step=\d+/global_step=(\d+),", later, DEEPSPEED.text)
+    assert "epoch=1/" in content
+    assert throughput(read_as(DEEPSPEED, content)) == pytest.approx(DEEPSPEED.value)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "Epoch 0: 100%|#####| 40/40 [00:10<00:00, 3.99it/s]\r\n",
+        "# Avg bus bandwidth    : 83.256\n",
+        "40/40 [==============================] - 2s 40ms/step - loss: 0.5\n",
+    ],
+)
+def test_lines_of_something_else_do_not_hide_those_of_deepspeed(other: str) -> None:
+    found = logs.detect(pieces((DEEPSPEED.text + other).encode()))
+    assert found is not None and found.name == "deepspeed"
+
+
+def test_bars_before_that_of_the_training_are_none_of_a_resumed_run() -> None:
+    """Of an evaluation with as many batches, and of a data set without examples."""
+    total = 50
+    bar = "  {}%|#####     | {}/{} [{}<01:00,  5.00it/s]\r".format
+    others = bar(0, 0, 0, "00:00") + bar(9, 5, 0, "00:01")
+    others += bar(0, 0, total, "00:00") + bar(50, total // 2, total, "00:01")
+    begun = bar(0, 0, total, "00:00")
+    assert throughput(read_as(TRAINER, f"{others}\n{begun}\n{TRAINER.text}")) == TRAINER.value
 
 
 def test_means_of_all_steps_give_the_rates_since_the_line_before() -> None:

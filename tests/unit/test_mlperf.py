@@ -131,8 +131,11 @@ def with_seconds(line: str) -> str:
 
 
 def test_minigo_states_its_batch_by_another_name() -> None:
+    """Of another benchmark, such lines mean something else."""
     lines = [line.replace("global_batch", "train_batch") for line in result_log(820.0)]
-    run = measured(lines)
+    with pytest.raises(UserError, match="does not say what ran"):
+        measured(lines)
+    run = measured([line.replace("llama31_8b", "minigo") for line in lines])
     assert (run.time_to_train_s, run.global_batch_size) == (820.0, 32)
 
 
