@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..catalog.log_pattern import names
@@ -26,7 +26,16 @@ _BATCH = re.compile(r"bs?(\d{1,9})", re.ASCII)
 _DEVICES = re.compile(r"gpus?(\d{1,9})|(\d{1,9})gpus?", re.ASCII)
 # A GPU or a batch size? A batch size is bs200, or the log states it.
 _GPU_OR_BATCH = ("b100", "b200", "b300")
-_NODES = re.compile(r"nodes?\d{1,9}|\d{1,9}nodes?", re.ASCII)
+# 2nodes, 2-node, multi-node, nodes2, 8gpus-per-node.
+_NODES = re.compile(
+    r"(?<![^\W_])(?:(?P<count>\d{1,9}|single|one|two|four|eight|many|multi|per)[-_.\s]?"
+    r"(?:node|host|machine)s?|nodes?[-_.\s]?\d{1,9})(?![^\W_])",
+    re.ASCII,
+)
+_NODES_BEFORE_DEVICES = re.compile(
+    r"(?<![^\W_])(?P<count>\d{1,9})n(?=[-_.\s]\d{1,9}gpus?)", re.ASCII
+)
+_ONE = ("one", "single")
 _NUMBERED = re.compile(
     r"(?:run|rep|repeat|try|trial|attempt|seed)[-_]?(\d{1,9})", re.ASCII | re.IGNORECASE
 )
@@ -47,7 +56,7 @@ _JOB = re.compile(r"\d{5,18}", re.ASCII)
 _WORD = re.compile(r"[^\W_]+")
 # What the names of directories and logs of one table differ in without being of another machine or
 # setting: sizes, repeats, dates, and numbers of jobs.
-_SIZE = r"(?:\d+x?|x\d+|one|two|four|eight|single|multi|many|all)"
+_SIZE = r"(?:\d+x?|x\d+|one|two|four|eight|single|multi|many|all|per)"
 _OF_WHAT = r"(?:n?gpus?|cards?|devices?|nodes?|hosts?|machines?|procs?|ranks?|workers?|n|g|np)"
 _REPEATED = r"(?:run|r|rep|repeat|try|trial|attempt|seed|part|job|slurm|logs?|train|out|output)s?"
 _TELLS_NOTHING = rf"(?:{_SIZE}|{_OF_WHAT})*|{_REPEATED}\d*|\d{{8}}t\d+z?"
@@ -100,7 +109,28 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
     if above and not words.settings:
         first = tuple(word for word in above.first if word not in words.first)
         words = above._replace(first=(*first, *words.first), repeat=words.repeat or above.repeat)
+    words = _with_nodes(words, (stem, *directories))
     return words._replace(repeat=words.repeat or repeat, **of_directories)
+
+
+def _with_nodes(words: PathWords, names_of_path: Iterable[str]) -> PathWords:
+    """The words without devices if a name speaks of nodes, because they may be those of a node or
+    of all. A number of nodes makes a topology of devices per node, and of those of one node."""
+    if words.devices is None:
+        return words
+    found = [
+        match.groupdict()["count"]
+        for name in names_of_path
+        for pattern in (_NODES, _NODES_BEFORE_DEVICES)
+        for match in pattern.finditer(name.lower())
+    ]
+    if not found:
+        return words
+    counts = {"1" if count in _ONE else count for count in found} - {"per"}
+    topology = words.topology
+    if counts == {"1"} or (len(counts) == 1 and "per" in found):
+        topology = topology or topology_of(f"{counts.pop()}n{words.devices}g")
+    return words._replace(devices=None, topology=topology)
 
 
 def directories_above(parts: Sequence[str]) -> tuple[str, ...]:
@@ -129,15 +159,14 @@ def _words_of_name(name: str, by: str) -> PathWords:
             "fp16",
         }:
             raise ValueError(f"{by} says two values of {field}: {settings[field]}, {value}")
-    if any(map(_NODES.fullmatch, words)):
-        settings.pop("devices", None)  # of a node, or of all
     return PathWords(tuple(first), tuple(others), by=by, **settings)
 
 
 def _split(name: str) -> list[str]:
     """The words between _ and blanks. One with a setting between - or . is several words."""
     words: list[str] = []
-    for word in re.split(r"[_\s]+", name):
+    for part in re.split(r"[_\s]+", _NODES.sub(r"_\g<0>_", name)):
+        word = part.strip("-.")
         pieces = _PIECES.split(word)
         if len(pieces) < 2 or setting_of(word) or not any(map(setting_of, pieces)):
             words.append(word)

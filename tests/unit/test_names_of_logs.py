@@ -12,6 +12,7 @@ from make_logs import dllogger, gluoncv, megatron, oneflow, write
 from other_logs import GOOD, load, only
 from whole_logs import WHOLE_LOGS
 
+from dlperf_runner.core.case import Topology
 from dlperf_runner.results.log_name import words_of
 from dlperf_runner.stats.summary import summarize
 
@@ -37,6 +38,14 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("train", ("llama3-8b_b200_fp8",), {"batch_size": None}),
         # Of a node, or of both?
         ("rn50_2nodes_8gpu_b128_fp32", (), {"devices": None, "topology": None}),
+        ("rn50-2nodes-8gpus-b128", (), {"first": ("rn50", "2nodes"), "devices": None}),
+        ("rn50-multi-node-8gpus", (), {"devices": None, "topology": None}),
+        ("rn50-8gpus-b128", ("4nodes",), {"devices": None, "topology": None}),
+        ("rn50-2n-8gpus", (), {"devices": None, "topology": None}),
+        ("llama3-8b-8gpus-per-node", (), {"first": ("llama3-8b",), "devices": None}),
+        ("rn50-single-node-8gpus", (), {"devices": None, "topology": Topology(1, 8)}),
+        ("rn50-2nodes-8gpus-per-node", (), {"devices": None, "topology": Topology(2, 8)}),
+        ("rn50-8gpus-per-node", ("4-nodes",), {"topology": Topology(4, 8)}),
         # The nearest directory that says several settings says what the file does not.
         ("oneflow", ("rn50_bs128_1n1g_fp32", "b64_fp16"), {"batch_size": 128, "precision": "fp32"}),
         ("train", ("run2", "rn50-b128-fp32-1n8g"), {"repeat": 2, "batch_size": 128}),
