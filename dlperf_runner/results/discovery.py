@@ -123,6 +123,8 @@ def _missing(unit: str | None, whose: str | None, seconds: str | None) -> Iterat
         yield "--rates-are-per world (all devices), node, device or step (steps per second)"
 
 
+# Archives and compressed files of kinds that are not read.
+_PACKED = re.compile(r"\.(?:bz2|xz|zst|lz4|lzma|7z|rar|Z|t[bx]z2?|tzst)$", re.IGNORECASE)
 # Files of this tool in a directory of logs.
 _OWN = re.compile(
     r"summary\.(csv|json|md)|measurements\.csv|bz\d+_result\.json|source\.json|mapping\.yml"
@@ -305,7 +307,9 @@ def _in_directory(directory: Path, discovered: Found, scratch: Scratch | None) -
                 is_plain=is_plain and file.content is None,
             )
         elif not _OWN.fullmatch(path.name):
-            discovered.skipped.append(Skipped(path, "not the name of a log"))
+            packed = _PACKED.search(path.name)
+            reason = f"compressed as {packed[0]}; unpack it" if packed else "not the name of a log"
+            discovered.skipped.append(Skipped(path, reason))
 
 
 def _is_wanted(name: str) -> bool:
