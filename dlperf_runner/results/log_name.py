@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from ..catalog.log_pattern import names
@@ -51,6 +52,13 @@ _OF_REPEAT = re.compile(
     r"|(?:job|slurm)[-_]?\d{1,18}",
     re.ASCII | re.IGNORECASE,
 )
+# Logs of the ranks of one run, as Paddle, torchrun (log_dir) and Open MPI (output-filename) name
+# them: workerlog.0, attempt_0/0/stdout.log, rank.0/stdout, and rank0.log.
+_RANK = re.compile(
+    r"/(?:workerlog\.|rank[-_.]?|attempt_\d{1,9}/)(?P<rank>\d{1,6})"
+    r"(?:/std(?:out|err))?(?:\.(?:log|txt|out|err))?(?:\.gz)?$",
+    re.ASCII,
+)
 _JOB = re.compile(r"\d{5,18}", re.ASCII)
 
 _WORD = re.compile(r"[^\W_]+")
@@ -58,7 +66,10 @@ _WORD = re.compile(r"[^\W_]+")
 # setting: sizes, repeats, dates, and numbers of jobs.
 _SIZE = r"(?:\d+x?|x\d+|one|two|four|eight|single|multi|many|all|per)"
 _OF_WHAT = r"(?:n?gpus?|cards?|devices?|nodes?|hosts?|machines?|procs?|ranks?|workers?|n|g|np)"
-_REPEATED = r"(?:run|r|rep|repeat|try|trial|attempt|seed|part|job|slurm|logs?|train|out|output)s?"
+_REPEATED = (
+    r"(?:run|r|rep|repeat|try|trial|attempt|seed|part|job|slurm|logs?|train|(?:std)?(?:out|err)"
+    r"|output|workerlog)s?"
+)
 _TELLS_NOTHING = rf"(?:{_SIZE}|{_OF_WHAT})*|{_REPEATED}\d*|\d{{8}}t\d+z?"
 
 
@@ -193,25 +204,29 @@ def _of_directories(
 ) -> tuple[PathWords | None, int | None, dict[str, Any]]:
     """The settings in the nearest directory that is named like a run, the repeat in a directory,
     and the fields of PathWords that the directories give."""
-    above = next(filter(None, map(_named_like_a_run, directories)), None)
+    topology = next(filter(topology_of, directories), None)
+    named = [words for words in map(_words_of_directory, directories) if words]
+    likely = [words for words in named if words.settings + (words.repeat is not None) > 1]
+    if topology:  # beside it, one more setting names a run
+        likely += [words for words in named if words.batch_size or words.precision]
+    above = next(iter(likely), None)
     repeat = next((int(m[1]) for m in map(_NUMBERED.fullmatch, directories) if m), None)
     return (
         above,
         repeat,
         {
-            "topology_directory": next(filter(topology_of, directories), None),
+            "topology_directory": topology,
             "batch_directories": tuple(filter(_BATCH_DIRECTORY.fullmatch, directories)),
             "accelerator_directory": next(_accelerators(directories), None),
         },
     )
 
 
-def _named_like_a_run(directory: str) -> PathWords | None:
+def _words_of_directory(directory: str) -> PathWords | None:
     try:
-        words = _words_of_name(directory, f"the directory {directory}")
+        return _words_of_name(directory, f"the directory {directory}")
     except ValueError:
         return None  # a date, or another name of unknown meaning
-    return words if words.settings + (words.repeat is not None) > 1 else None
 
 
 @functools.lru_cache(maxsize=1024)  # and the words of their names
@@ -259,6 +274,14 @@ def topology_of(text: str) -> Topology | None:
         return Topology.parse(text)
     except ValueError:
         return None
+
+
+def rank_of(path: PurePath) -> tuple[str, int] | None:
+    """The logs that a log named after a rank alone is one of, as its path with *, and the rank."""
+    text = f"/{path.as_posix()}"
+    if (match := _RANK.search(text)) is None:
+        return None
+    return f"{text[: match.start('rank')]}*{text[match.end('rank') :]}", int(match["rank"])
 
 
 def is_of_repeat(directory: str) -> bool:

@@ -1,9 +1,10 @@
 """Tell apart logs that claim to be the same repeat of the same case.
 
 Logs with the same bytes are one run, and so are logs with the same rates, such as a copy whose ends
-of lines were converted. Directories that hold the same repeat twice, as V100_LOG and
-A100_LOG beside each other do, are separate groups, and those named after runs, jobs and dates are
-repeats. Two logs in one directory cannot be told apart.
+of lines were converted. Of logs named after the ranks of one run, that of the lowest rank counts.
+Directories that hold the same repeat twice, as V100_LOG and A100_LOG beside each other do, are
+separate groups, and those named after runs, jobs and dates are repeats. Two logs in one directory
+cannot be told apart.
 Logs of one table whose directories or names have other words of unknown meaning may be of other
 machines or settings, and are separate groups, too.
 """
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 from ..core.case import Topology
@@ -24,17 +25,18 @@ from ..core.errors import UserError
 from ..core.identity import parameters_text, read_parameters
 from ..core.lists import grouped, natural, shortened
 from .log_head import same_network
-from .log_name import is_of_repeat, setting_of, telling_words, topology_of
+from .log_name import is_of_repeat, rank_of, setting_of, telling_words, topology_of
 from .run_log import Reading
 from .run_record import FoundRun
 
 Parts = tuple[str, ...]
+_OF_RANKS = " (another rank of its run)"
 
 
 def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
     """The readings with copies marked, with the directories that tell runs apart, and with a
     problem instead of a measurement where nothing does."""
-    marked = list(_with_copies(_as_bases(list(readings)), root))
+    marked = _as_one_run(list(_with_copies(_as_bases(list(readings)), root)), root)
     splits = _splits(_claimed(marked), root)
     apart = _by_words([_in_directory(reading, splits, root) for reading in marked], root)
     apart = _numbered(apart, root)
@@ -71,17 +73,27 @@ def _words_of_repeat(run: FoundRun, root: Path) -> str:
 
 
 def about_copies(readings: Iterable[Reading]) -> Iterator[str]:
-    """Notes on logs that exist several times."""
+    """Notes on logs that exist several times, and on those of ranks of one run."""
+    readings = [*readings]
+    ranks = [reading.run for reading in readings if reading.run and _is_of_rank(reading.run)]
+    for lowest, others in grouped(ranks, attrgetter("copy_of")).items():
+        first, paths = str(lowest).removesuffix(_OF_RANKS), [str(run.path) for run in others]
+        yield f"ranks of the run of {first}, which is counted once: {shortened(paths)}"
     same = grouped((reading for reading in readings if reading.log_sha256), _content)
     for several in same.values():
         what = _same(*several)
         runs = [reading.run for reading in several if reading.run]
         counted = [str(run.path) for run in runs if run.copy_of is None]
-        copies = [str(run.path) for run in runs if run.copy_of is not None]
+        originals = [str(run.path) for run in runs if run.copy_of is None or _is_of_rank(run)]
+        copies = [str(run.path) for run in runs if run.copy_of and not _is_of_rank(run)]
         if copies:
-            yield f"copies of {counted[0]} ({what}), which is counted once: {shortened(copies)}"
+            yield f"copies of {originals[0]} ({what}), which is counted once: {shortened(copies)}"
         if len(counted) > 1:
             yield f"the same log is counted for several cases ({what}): {shortened(counted)}"
+
+
+def _is_of_rank(run: FoundRun) -> bool:
+    return run.copy_of is not None and run.copy_of.endswith(_OF_RANKS)
 
 
 def about_names(runs: Iterable[FoundRun]) -> Iterator[str]:
@@ -187,9 +199,27 @@ def _with_copies(readings: Iterable[Reading], root: Path) -> Iterator[Reading]:
         if first is reading or first.run is None:
             yield reading
             continue
-        path = first.run.path
-        copy_of = path.relative_to(root) if path.is_relative_to(root) else path
+        copy_of = _shown(first.run.path, root)
         yield replace(reading, run=replace(run, copy_of=f"{copy_of} ({_same(first, reading)})"))
+
+
+def _as_one_run(readings: Sequence[Reading], root: Path) -> list[Reading]:
+    """The readings, in which one rank counts of those of a run that have a log each: the lowest."""
+    ranks: dict[object, list[tuple[int, FoundRun]]] = {}
+    for run in (reading.run for reading in readings if reading.run and _counts(reading)):
+        found = None if run.expected_by == "the plan" else rank_of(run.path)
+        if found and found[1] < run.topology.world_size:
+            ranks.setdefault((run.case, found[0]), []).append((found[1], run))
+    others: dict[Path, FoundRun] = {}
+    for several in ranks.values():
+        (_, counted), *rest = sorted(several, key=itemgetter(0))
+        copy_of = f"{_shown(counted.path, root)}{_OF_RANKS}"
+        others |= {run.path: replace(run, copy_of=copy_of) for _, run in rest}
+    return _with_runs(readings, others)
+
+
+def _shown(path: Path, root: Path) -> Path:
+    return path.relative_to(root) if path.is_relative_to(root) else path
 
 
 def _counts(reading: Reading) -> bool:

@@ -51,11 +51,45 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("train", ("run2", "rn50-b128-fp32-1n8g"), {"repeat": 2, "batch_size": 128}),
         ("rn50_b128_fp32", ("rn50_b64_fp16",), {"batch_size": 128, "precision": "fp32"}),
         ("train", ("b64",), {"batch_size": None}),
+        # Beside a directory with the topology, one setting names a run.
+        ("train", ("llama3-8b_bf16", "1n8g"), {"first": ("llama3-8b", "train")}),
+        ("train", ("gpu3", "amp", "rn50_b128_fp32", "1n8g"), {"batch_size": 128}),
     ],
 )
 def test_words(stem: str, directories: tuple[str, ...], said: dict[str, object]) -> None:
     words = words_of(stem, directories)
     assert {name: getattr(words, name) for name in said} == said
+
+
+@pytest.mark.parametrize(
+    "name", ["log/workerlog.{}", "rank{}.log", "attempt_0/{}/stdout.log", "out/1/rank.{}/stdout"]
+)
+def test_logs_of_ranks_are_one_run(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "1n2g/rn50_b128_fp32"
+    for rank in (1, 0):
+        write(folder / name.format(rank), gluoncv(100.0 + rank, world=2))
+    write(tmp_path / "other/1n2g/rn50_b128_fp32" / name.format(1), gluoncv(101.0, world=2))
+    results = load(tmp_path)
+    assert (results.problems, results.is_incomplete) == ([], False)
+    assert [run.path for run in results.counted] == [folder / name.format(0)]
+    notes = " ".join(results.notes)
+    shown = (folder / name.format(0)).relative_to(tmp_path)
+    assert f"ranks of the run of {shown}, which is counted once: " in notes
+    assert "copies of" in notes
+
+
+def test_ranks_beyond_the_world_size_are_no_ranks(tmp_path: Path) -> None:
+    for rank in (8, 16):  # such as those of LoRA
+        write(tmp_path / f"1n2g/rn50_b128_fp32/rank{rank}.log", gluoncv(100.0 + rank, world=2))
+    assert len(load(tmp_path).counted) == 2
+
+
+def test_archives_of_other_kinds_are_to_be_unpacked(tmp_path: Path) -> None:
+    write(tmp_path / "rn50_b128_fp32_1n1g.log", gluoncv(50.0))
+    for name in ("r.tar.bz2", "r.tar.xz", "r.7z"):
+        (tmp_path / name).write_bytes(b"BZh9")
+    (note,) = (note for note in load(tmp_path).notes if "r.tar.xz" in note)
+    assert "unpack it" in note
 
 
 def test_jobs_and_dates_are_repeats(tmp_path: Path) -> None:
