@@ -283,7 +283,7 @@ def wrong_step(steps: Sequence[int], index: int, wanted: int, lines: LogLines) -
         problem = f"step {step} follows {steps[index - 1]}"
         back = step < steps[index - 1]
         hint = (
-            "do several runs write to this log? Split it here"
+            "do several runs write to this log? Split it here."
             if back
             else "lines are missing; truncated?"
         )
