@@ -15,9 +15,12 @@ from ..logs.pattern import (
     EPOCHS,
     GROUPS,
     Lines,
+    Said,
     counts_steps,
     is_prefix,
     of_pattern,
+    said_of_rate,
+    said_of_time,
     seconds_of,
 )
 from .entry import CATALOG, load_entry
@@ -79,19 +82,33 @@ class LogPattern(Entry):
             )
         unit, rate = self.unit, match["rate"].decode("utf-8", "replace")
         is_duration = form.seconds is not None
-        if unit and is_duration and seconds_of(unit) not in (None, form.seconds):
-            is_ms = seconds_of(unit) == SECONDS["ms"]
-            expected = "step_time_unit: ms" if is_ms else "a time in s or ms"
+        said = self.said
+        if is_duration and seconds_of(said.seconds) not in (None, form.seconds):
+            names = (n for n, seconds in SECONDS.items() if seconds == seconds_of(said.seconds))
+            name = next(names, None)
+            option = f"step_time_unit: {name} (--step-time-unit {name})"
             raise entry_error(
-                f"the step time of the sample is in {unit}", expected, self.step_time_unit, "sample"
+                f"the step time of the sample is in {said.seconds}",
+                option if name else "a time in s or ms",
+                self.step_time_unit,
+                "sample",
             )
         if unit and not is_duration and seconds_of(unit) is not None:
             problem = f"the rate of the sample is a time, in {unit}"
             raise entry_error(problem, f"the group {DURATION} in place of rate", rate, "sample")
+        if not is_duration and said.seconds:
+            problem = f"the rate of the sample is per {said.seconds}"
+            expected = "a rate per second, which the program, or a copy of the log, must give"
+            raise entry_error(problem, expected, self.sample, "sample")
         if unit and is_prefix(unit):
             problem = "the rate of the sample goes on behind what the expression takes"
-            expected = "the group prefix behind it: (?P<rate>[\\d.]+)(?P<prefix>[kKMG]?)"
-            raise entry_error(problem, expected, rate + unit, "sample")
+            expected = "the group prefix behind it: (?P<rate>[\\d.]+) *(?P<prefix>[kKMG]?)"
+            raise entry_error(problem, expected, rate, "sample")
+        if said.prefix:
+            problem = f"the rate of the sample is in units of {said.prefix}"
+            expected = "it as k, M or G behind the number, in a copy of the log if need be, and its"
+            expected += " group: (?P<rate>[\\d.]+) *(?P<prefix>[kKMG])"
+            raise entry_error(problem, expected, self.sample, "sample")
         if not form.whole_rates.fullmatch(match["rate"] + b"\n"):
             problem = "the expression does not take the whole rate of the sample"
             raise entry_error(problem, "a number such as 6025.8 or 6,025.8", rate, "sample")
@@ -101,6 +118,15 @@ class LogPattern(Entry):
         """The unit behind the rate of the sample; empty if it has none."""
         lines = self.format_named("sample").entry
         return (lines.unit_in(self.sample) or "") if isinstance(lines, Lines) else ""
+
+    @property
+    def said(self) -> Said:
+        """The facts that the words beside the rate or the step time of the sample state."""
+        lines = self.format_named("sample").entry
+        if not isinstance(lines, Lines):
+            return Said()
+        of_group = said_of_time if f"(?P<{DURATION}>" in self.regex else said_of_rate
+        return of_group(*lines.beside(self.sample))
 
     @property
     def is_per_step(self) -> bool:

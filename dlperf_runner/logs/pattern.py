@@ -15,8 +15,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from ..core.linear import compiled
+from ..core.units import SAMPLES, TOKENS
 from . import text
 from .records import CUT, Format
 
@@ -43,9 +45,25 @@ _SECONDS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **dict.fromkeys(("ms", "msec", "msecs", "millisecond", "milliseconds"), 0.001),
     **dict.fromkeys(("us", "µs", "μs", "usec", "microseconds"), 1e-6),
-    **dict.fromkeys(("m", "min", "mins", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hours"), 3600.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hour", "hours"), 3600.0),
 }
+# What rates count.
+THINGS = (
+    r"(?:samples?|im(?:age|g)?s?|toks?|tokens?|seqs?|sequences?|examples?|elements?|its?|iters?|ba"
+    r"|steps?)"
+)
+# A prefix, what a rate counts, and per what: ktok/s/gpu, thousand images per minute.
+_WORDS = re.compile(
+    rf"(?<![^\W_])((?:[kKMGT]|(?i:kilo|mega|giga|(?:thousand|million|billion)s?))[ -]?)?"
+    rf"((?i:{THINGS}|speed|throughput|[tfw]ps))(?![^\W_])"
+    r"((?i:(?:/|[ _(]{0,2}per[ _])[a-zµμ]{1,12}){0,4})"
+)
+_PREFIX_ALONE = re.compile(r"(?i:\b(?:thousand|million|billion)s?\b)|[(\[][kKMGT][)\]]")
+_TIME_ALONE = re.compile(r"(?:[ _]|[(\[])([a-zµμ]{1,12})\W{0,4}$")
+# What ends what is said of a number: another number with its unit, or a separator.
+_ANOTHER = re.compile(r"\d[\d.,]*+ {0,2}[\w/%]*(?![\w/%:=]| [:=])|[|,;]")
+_WHOSE = {"gpu": "device", "device": "device", "chip": "device", "node": "node"}
 _OF_STEPS = re.compile(r"(?:its?|iters?|iterations?|steps?|batch|batches)/(?:s|sec|second)")
 
 
@@ -77,6 +95,53 @@ def counts_steps(unit: str) -> bool:
     return _OF_STEPS.fullmatch(unit) is not None
 
 
+class Said(NamedTuple):
+    """Facts that the words beside a number state, each empty if they do not. `prefix`: what
+    multiplies it. `seconds`: the unit of time of a duration, or that of a rate if it is not a
+    second. `counted`: samples or tokens. `whose`: device or node."""
+
+    prefix: str = ""
+    seconds: str = ""
+    counted: str = ""
+    whose: str = ""
+
+
+def said_of_rate(before: str, behind: str) -> Said:
+    """The facts in the texts before and behind a rate: `throughput (ktok/s): `, ` img/min`."""
+    before = _ANOTHER.split(before[-_LONGEST:])[-1]
+    at_once = _WORDS.match(behind[:_LONGEST].lstrip(" "))
+    words = [*([at_once] if at_once else []), *[*_WORDS.finditer(before)][-1:]]
+    alone = _PREFIX_ALONE.match(behind.lstrip(" ")) or (
+        None if at_once else _PREFIX_ALONE.search(before)
+    )
+    prefix = (words[0][1] if words else None) or (alone[0] if alone else "")
+    per = [part for match in words for part in re.findall(r"[^\W_]+", match[3].lower())]
+    counted = next((counted_in(match[2]) for match in words if match[3]), None)
+    return Said(
+        prefix.strip(" -()[]"),
+        next((part for part in per if _SECONDS.get(part, 1.0) != 1.0), ""),
+        counted or "",
+        next((_WHOSE[part] for part in per if part in _WHOSE), ""),
+    )
+
+
+def said_of_time(before: str, behind: str) -> Said:
+    """The facts in the texts before and behind a duration: `step_time_ms=`, ` ms/it`."""
+    if seconds_of(unit := unit_behind(behind)) is not None:
+        return Said(seconds=unit)
+    word = _TIME_ALONE.search(_ANOTHER.split(before[-_LONGEST:])[-1])
+    is_time = word is not None and word[1] not in ("m", "h") and word[1] in _SECONDS
+    return Said(seconds=word[1] if word and is_time else "")
+
+
+def counted_in(unit: str) -> str | None:
+    """The things that a unit counts; None if it does not say it."""
+    what = unit.partition("/")[0].lower()
+    if what in ("tok", "toks", "token", "tokens"):
+        return TOKENS
+    return SAMPLES if what in ("img", "imgs", "image", "images", "sample", "samples") else None
+
+
 class Match:
     """A match in a log, by the names of its groups."""
 
@@ -106,12 +171,20 @@ class Lines:
     def unit_in(self, line: str) -> str | None:
         """The unit of the rate in a line; None if nothing is behind the rate, or if there is
         none."""
-        match = self._pattern.search(line.encode())
-        if match is None or "rate" not in self.groupindex:
-            return None
-        ends = (match.end(n) for name, n in self.groupindex.items() if name in ("rate", "prefix"))
-        behind = line.encode()[max(ends) :].decode(errors="replace")
+        behind = self.beside(line)[1]
         return unit_behind(behind) if behind else None
+
+    def beside(self, line: str) -> tuple[str, str]:
+        """The texts before the rate in a line and behind it and its prefix; empty if there is no
+        rate. None is before a rate with a prefix, which says what multiplies it."""
+        data = line.encode()
+        match = self._pattern.search(data)
+        if match is None or "rate" not in self.groupindex:
+            return "", ""
+        begin, end = match.span(self.groupindex["rate"])
+        last = match.end(self.groupindex["prefix"]) if "prefix" in self.groupindex else -1
+        before = data[: begin if last <= end else 0]
+        return before.decode(errors="replace"), data[max(end, last) :].decode(errors="replace")
 
     def finditer(self, data: bytes) -> Iterator[Match]:
         """The first match of each line, if it has a step that is a number, or a rate alone."""

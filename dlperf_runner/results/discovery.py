@@ -24,9 +24,9 @@ from ..core.case import SCHEMA
 from ..core.errors import UserError, as_user_error
 from ..core.files import is_campaign, is_guarded, read_json
 from ..core.lists import grouped, natural
-from ..core.units import SAMPLES, TOKENS
+from ..core.units import SAMPLES
 from ..logs import mllog
-from ..logs.pattern import DURATION, counts_steps, of_pattern, seconds_of
+from ..logs.pattern import DURATION, counted_in, counts_steps, of_pattern, seconds_of
 from .archives import Member, laid_out, members_of, stem_of_archive
 from .log_file import NO_RATE, LogFile
 from .log_name import directories_above, stem_of
@@ -68,16 +68,26 @@ def stated_format(statement: Statement, sample: str, where: str) -> logs.Format:
     """The format that the user states for a log. The unit of the sample is that of all rates.
     Raises UserError if nothing says what the rates are."""
     regex = statement["regex"]
-    unit = LogPattern.model_construct(regex=regex.value, sample=sample).unit
+    pattern = LogPattern.model_construct(regex=regex.value, sample=sample)
+    unit, said = pattern.unit, pattern.said
     about = {field: statement[field].value for field in _ABOUT if field in statement}
     is_duration = f"(?P<{DURATION}>" in regex.value
     of_time = about.get("step_time_unit", "s")
     if is_duration and "step_time_unit" not in about:
-        of_time = next((n for n, s in SECONDS.items() if s == seconds_of(unit)), None)
+        of_time = next((n for n, s in SECONDS.items() if s == seconds_of(said.seconds)), None)
     described = {"regex": regex.value, "sample": sample, "step_time_unit": of_time or "s"}
     form = validated(described, LogPattern, f"{where}: {regex.by}").format_named(NAME)
     whose = _whose(about, per_step=is_duration or counts_steps(unit))
-    counted = about.get("unit", _counted(unit))
+    for name, value in (("unit", said.counted), ("rates_are_per", said.whose)):
+        if value and about.get(name, value) != value:
+            option = f"--{name.replace('_', '-')}"
+            raise UserError(
+                "the line with a rate says otherwise",
+                where=f"{where}: {option}",
+                expected=f"{option} {value}, as in {sample}",
+                found=about[name],
+            )
+    counted = about.get("unit", counted_in(unit) or said.counted or None)
     if counted == _STEPS or (whose == "step" and counted is None):
         counted = SAMPLES  # of which a step has as many as the batch
     if missing := [*_missing(counted, whose, of_time)]:
@@ -104,14 +114,6 @@ def _whose(about: dict[str, Any], *, per_step: bool) -> Any:
             found=whose,
         )
     return "step" if per_step else whose
-
-
-def _counted(unit: str) -> str | None:
-    """The things that the unit behind a rate counts; None if it does not say it."""
-    what = unit.partition("/")[0].lower()
-    if what in ("tok", "toks", "token", "tokens"):
-        return TOKENS
-    return SAMPLES if what in ("img", "imgs", "image", "images", "sample", "samples") else None
 
 
 def _missing(unit: str | None, whose: str | None, seconds: str | None) -> Iterator[str]:

@@ -194,6 +194,75 @@ def test_what_an_expression_leaves_open_is_asked(
     assert told in str(only(load(tmp_path, regex=regex, **options)))
 
 
+BESIDE = r"upd (?P<step>\d+) [^0-9]*(?P<rate>[\d.]+)"
+TOKENS = {"unit": "tokens", "rates_are_per": "world"}
+SAMPLES = {"unit": "samples", "rates_are_per": "world"}
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "told"),
+    [
+        ("upd {step} | {rate} ktok/s", TOKENS, "units of k "),
+        ("upd {step} | {rate} kilotokens/s", TOKENS, "units of kilo "),
+        ("upd {step} | {rate} thousand tokens/s", TOKENS, "units of thousand "),
+        ("upd {step} | throughput(ktok/s): {rate}", TOKENS, "units of k "),
+        ("upd {step} ktok/s: {rate}", TOKENS, "units of k "),
+        ("upd {step} | tokens/s (K) = {rate}", TOKENS, "units of K "),
+        ("upd {step} | {rate}K tok/s", TOKENS, "found '10.00K'"),
+        ("upd {step} | {rate} img/h", SAMPLES, "per h "),
+        ("upd {step} | {rate} img/gpu/min", SAMPLES, "per min "),
+        ("upd {step} | {rate} samples per minute", SAMPLES, "per minute "),
+        ("upd {step} | images/hour: {rate}", SAMPLES, "per hour "),
+        ("upd {step} | {rate} img/s/gpu", SAMPLES, "--rates-are-per device"),
+        ("upd {step} | samples per sec (per gpu): {rate}", SAMPLES, "--rates-are-per device"),
+        ("upd {step} | {rate} tok/s", SAMPLES, "--unit tokens"),
+        ("upd {step} | tokens_per_sec={rate}", SAMPLES, "--unit tokens"),
+    ],
+)
+def test_words_beside_a_rate_that_contradict_the_options(
+    tmp_path: Path, line: str, options: dict[str, str], told: str
+) -> None:
+    write(tmp_path / NAME, program(line))
+    assert told in str(only(load(tmp_path, regex=BESIDE, **options)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "upd {step} | {rate} img/s",
+        "upd {step} | {rate} kittens/s",
+        "upd {step} speed {rate} x | 12 ktok/s",
+        "upd {step} | samples/s: {rate} image size",
+        "upd {step} | (K) blocks, speed {rate}",
+    ],
+)
+def test_other_words_beside_a_rate_refuse_nothing(tmp_path: Path, line: str) -> None:
+    write(tmp_path / NAME, program(line))
+    results = load(tmp_path, regex=BESIDE, **SAMPLES)
+    assert throughput(results) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("line", "regex", "options", "value"),
+    [
+        ("it {step} {rate} ktok/s", RATE + " *(?P<prefix>[kKMG])", TOKENS, 100_000),
+        ("it {step} tokens/s: {rate}", ".*: " + RATE, {"rates_are_per": "world"}, 100),
+        ("it {step} time_ms={rate}", ".*=" + TIME, {}, 10 * 1024),
+        ("it {step} (s) = {rate}", ".*= " + TIME, {"step_time_unit": "ms"}, None),
+        ("it {step} 3.5 s {rate}", ".* " + TIME, {"step_time_unit": "ms"}, 10 * 1024),
+    ],
+)
+def test_words_beside_a_number_that_give_its_unit(
+    tmp_path: Path, line: str, regex: str, options: dict[str, str], value: float | None
+) -> None:
+    write(tmp_path / NAME, program(line))
+    results = load(tmp_path, regex=STEP + regex, **options)
+    if value is None:
+        assert "step_time_unit: s (--step-time-unit s)" in str(only(results))
+    else:
+        assert throughput(results) == pytest.approx(value)
+
+
 def test_bad_expressions(here: Path) -> None:
     write(here / "logs" / NAME, program())
     for options, told in (
