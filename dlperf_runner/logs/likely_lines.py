@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
-from .pattern import DURATION, Lines
+from .pattern import DURATION, THINGS, Lines
 from .reader import blocks
 
 _MOST_LINES = 20_000
@@ -24,18 +24,14 @@ _SHOWN = 8  # of these, so that times since the start are recognised by their gr
 _NUMBER = re.compile(r"\d{1,20}+(?:[.,]\d{1,20}+){0,6}+(?:[eE][-+]\d{1,3}+)?+")
 _FRACTION = re.compile(r"\d\.\d")
 _STEP_WORD = re.compile(
-    r"(?:steps?|iters?|iterations?|it|batch|upd|updates?|global_step)\W{0,4}$", re.IGNORECASE
-)
-_WHAT = (
-    r"(?:samples?|im(?:age|g)?s?|tok|tokens?|seqs?|sequences?|examples?|elements?|its?|iters?|ba"
-    r"|steps?)"
+    r"(?:steps?|iters?|iterations?|it|batch|upd|updates?|global_step)\W{0,4} {0,12}$", re.IGNORECASE
 )
 _WHOSE = r"(?:(?:/|[_ ]per[_ ])(?:gpu|device|core|chip|node|replica|worker))?"
 _BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
-_RATE_UNIT = re.compile(rf"\s{{0,2}}{_WHAT}(?:/| per )s(?:ec(?:ond)?)?\b", re.IGNORECASE)
+_RATE_UNIT = re.compile(rf"\s{{0,2}}{THINGS}(?:/| per )s(?:ec(?:ond)?)?\b", re.IGNORECASE)
 _RATE_WORD = re.compile(
-    rf"(?:ips|fps|tgs|tps|wps|speed|throughput|{_WHAT}(?:/|[_ ]?per[_ ]?)s(?:ec(?:ond)?)?{_WHOSE})"
-    r"(?: \([a-z/ ]{1,32}+\))?+\W{0,4}+$",
+    rf"(?:ips|fps|tgs|tps|wps|speed|throughput|{THINGS}(?:/|[_ ]?per[_ ]?)s(?:ec(?:ond)?)?{_WHOSE})"
+    r"(?: \([a-z/ ]{1,32}+\))?+\W{0,4}+ {0,12}+$",
     re.IGNORECASE,
 )
 _PLAIN_RATE_UNIT = re.compile(r"/s(?:ec)?\b")
@@ -76,7 +72,7 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
     """The most likely line of a log, of those that repeat; None if no line with numbers does."""
     kinds: dict[str, _Kind] = {}
     for line in islice(_lines(pieces), _MOST_LINES):
-        shape = re.sub(rf"[\s{_BAR}]+", " ", _NUMBER.sub("#", line)).replace("[ ", "[")
+        shape = _shape(line)
         if shape.count("#") < 2 or (shape not in kinds and len(kinds) == _MOST_KINDS):
             continue
         kind = kinds.setdefault(shape, _Kind())
@@ -85,12 +81,18 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
             kind.lines.append(line)
     repeated = [kind for kind in kinds.values() if kind.number >= _ENOUGH]
     repeated.sort(key=lambda kind: -kind.number)
+    firsts = [kind.lines[0] for kind in kinds.values()]
     for kind in repeated:
-        if expression := _expression(kind.lines):
+        if expression := _expression(kind.lines, firsts):
             return LikelyLine(kind.lines[0].strip(), *expression)
     numbers = (kind for kind in repeated if _FRACTION.search(kind.lines[0]))
     likely = next((kind for kind in numbers if _step(kind.lines) is not None), None)
     return LikelyLine(likely.lines[0].strip(), None) if likely else None
+
+
+def _shape(line: str) -> str:
+    """What a line has in common with those that differ in their numbers only."""
+    return re.sub(rf"[\s{_BAR}]+", " ", _NUMBER.sub("#", line)).replace("[ ", "[")
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
@@ -174,9 +176,10 @@ def _is_mean(line: str, number: re.Match[str]) -> bool:
     return _MEAN.search(line[: number.start()]) is not None
 
 
-def _expression(lines: Sequence[str]) -> tuple[str, bool] | None:
+def _expression(lines: Sequence[str], others: Sequence[str]) -> tuple[str, bool] | None:
     """The expression of lines of a kind, and whether it takes means; None if they have no step or
-    no rate, or if it would not find both."""
+    no rate, or if it would not find both. It matches none of the others that begin otherwise, such
+    as those of a validation, if more words before its numbers prevent it."""
     rows = [list(_NUMBER.finditer(line)) for line in lines]
     step, rate = _step(lines), _rate(lines[0], rows[0], [*_elapsed(rows)])
     if step is None or rate is None or rate[0] == step:
@@ -185,6 +188,7 @@ def _expression(lines: Sequence[str]) -> tuple[str, bool] | None:
     if group == DURATION and _EPOCH_WORD.search(lines[0][: rows[0][step].start()]):
         return None  # the time of an epoch
     wanted = [(row[step][0].encode(), row[place][0].encode()) for row in rows]
+    begin, found = _shape(lines[0][: rows[0][step].start()]), None
     for longest in (0, 12, 24):
         regex = _joined(lines[0], rows[0], {step: "step", place: group}, longest)
         try:
@@ -193,8 +197,17 @@ def _expression(lines: Sequence[str]) -> tuple[str, bool] | None:
             continue
         matches = [next(iter(described.finditer(line.encode())), None) for line in lines]
         if [m and (m["step"], m["rate"]) for m in matches] == wanted:
-            return regex, _is_mean(lines[0], rows[0][place])
-    return None
+            found = found or (regex, _is_mean(lines[0], rows[0][place]))
+            if all(begin == other for other in _beginnings(described, others)):
+                return regex, found[1]
+    return found
+
+
+def _beginnings(described: Lines, lines: Sequence[str]) -> Iterator[str]:
+    """What is before the step in those of the lines that an expression matches."""
+    for data in (line.encode() for line in lines):
+        for match in described.finditer(data):
+            yield _shape(data[: match.start("step")].decode("utf-8", "replace"))
 
 
 def _joined(
@@ -207,7 +220,9 @@ def _joined(
     for place, group in sorted(groups.items()):
         text = line[numbers[place - 1].end() if place else 0 : numbers[place].start()]
         word = re.search(r"\S{0,24}[^\W\d]\S{0,24}\W{0,8}$", text) or end.search(text)
-        before = text[-longest:] if longest or word is None else word[0]
+        if longest:  # from the beginning of a word
+            word = re.search(rf"\S{{0,24}}(?s:.{{0,{longest}}})$", text)
+        before = word[0] if word else ""
         gap = ".*?" if regex and (place > last + 1 or before != text) else ""
         digits = r"\d+" if group == "step" else r"[\d.,]*\d"
         regex += f"{gap}{_literal(before)}(?P<{group}>{digits})"

@@ -324,6 +324,7 @@ LIKELY = {
     "global step {n}: loss = 7.3 ({r} sec/step)\nglobal step {n}: loss = 7.3 ({r} sec/step)": (
         r"step +(?P<step>\d+).*?\((?P<step_time>"
     ),
+    "train | step: {n:6d} | steps/sec:    {r} | output:": r"steps/sec: +(?P<rate>",  # padded
     "loss {r} at {n} ": None,
     # Parts of a step; an epoch's time; a mean since the start, which the next number is not.
     "step: {n}/99 | fwd time: 0.2s | opt time: 0.1s | step time: {r}s": "step +time: +(?P<step_ti",
@@ -388,6 +389,16 @@ def test_the_options_beside_a_guess_are_those_that_it_needs(here: Path) -> None:
         lines = [f"upd {n} " + line.format(n=n % 7) for n in range(10, 60)]
         write(here / "logs" / "1n8g" / "train.log", lines)
         assert f"' {options}" in call("summarize", "logs", status=2).err
+
+
+def test_the_expression_leaves_out_lines_of_a_validation() -> None:
+    line = "12:00 INFO: epoch:0  , {} step:{:<4}, loss: 0.7, ips: 92.{} images/sec."
+    lines = [line.format("train", n, n % 7) for n in range(40)]
+    lines += [line.format("valid", n, n % 7).replace("loss", "top1") for n in range(40, 48)]
+    likely = likely_line([("\n".join(lines) + "\n").encode()])
+    assert likely is not None and likely.regex is not None
+    found = Lines(likely.regex).finditer("\n".join(lines).encode())
+    assert [int(match["step"]) for match in found] == [*range(40)]
 
 
 def test_logs_without_such_lines_have_none() -> None:
