@@ -37,7 +37,7 @@ _RATE_WORD = re.compile(
 _PLAIN_RATE_UNIT = re.compile(r"/s(?:ec)?\b")
 _PREFIX = re.compile(r"[kKMG](?![^\W_])")
 _TIME_UNIT = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)\b")
-_MS = re.compile(r"\s{0,2}ms\b")  # needs no word: nobody prints times since the start so
+_MS = re.compile(r"\s{0,2}ms\b")
 _TIME_OF_STEP = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch)\b")
 _TIME_WORD = re.compile(r"(?:time|timing|elapsed|dt)[^\d|,]{0,24}$", re.IGNORECASE)
 # Of a part of a step, or of an evaluation.
@@ -154,10 +154,10 @@ def _rate(
         in_unit = [n for n, m in enumerate(numbers) if unit.match(line, _end(line, m))]
         if group == DURATION:
             of_step = [n for n, m in enumerate(numbers) if _TIME_OF_STEP.match(line, m.end())]
-            only = (
-                in_unit if len(in_unit) == 1 and _MS.match(line, numbers[in_unit[0]].end()) else []
-            )
-            in_unit = of_step or [n for n in in_unit if n in named] or only
+            of_step = of_step or [n for n in in_unit if n in named]
+            if len(in_unit) > 1 or not all(_is_step_in_ms(line, numbers[n]) for n in in_unit):
+                in_unit = []
+            in_unit = of_step or in_unit
             named, in_unit = (
                 [n for n in places if n not in elapsed] for places in (named, in_unit)
             )
@@ -165,6 +165,12 @@ def _rate(
             candidates += [(n, group) for n in places]
     usual = (each for each in candidates if not _is_mean(line, numbers[each[0]]))
     return next(usual, candidates[0] if candidates else None)
+
+
+def _is_step_in_ms(line: str, number: re.Match[str]) -> bool:
+    """True if a time in ms needs no word: nobody prints times since the start so."""
+    is_part = _PART.search(line[: number.start()]) is not None
+    return _MS.match(line, number.end()) is not None and not is_part
 
 
 def _is_named(before: str, word: re.Pattern[str]) -> bool:

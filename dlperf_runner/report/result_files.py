@@ -192,7 +192,7 @@ def _flops_notes(cases: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield f"{model}: model FLOPs per token are {formula}; {share}"
 
 
-_FEW = 10  # repeats that may be missing, however few there are
+_FEW = 4  # repeats that may be missing, however few there are
 _DIRECTORY = "directory"
 _WAY_OUT = (
     "; if they are repeats, name the directories run1, run2, ... or state it in mapping.yml"

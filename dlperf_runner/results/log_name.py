@@ -44,11 +44,12 @@ _PIECES = re.compile(r"[-.]")
 _REPEAT = re.compile(r"\d{1,9}", re.ASCII)
 _OF_LOGS = re.compile(r"^logs?[-_]|[-_]logs?$")
 _BATCH_DIRECTORY = re.compile(r"bz(\d{1,9})", re.ASCII)
-_DATE = r"(?:19|20)\d\d([-_.]?)[01]\d\1[0-3]\d"
+_DATE = r"(?:19|20)\d\d([-_]?)[01]\d\1[0-3]\d"
 _TIME = r"[0-2]\d[-_.:h]?[0-5]\d(?:[-_.:m]?[0-5]\ds?)?(?:[-_.,]?\d{1,9})?z?"
-# A directory of a repeat: a run, a job, a date, or a time of day within one.
+# A directory of a repeat: a run, a job, a date, or a time of day within one. With dots alone, it
+# may be a version: 23.02.07.
 _OF_REPEAT = re.compile(
-    rf"(?:(?:run|job|slurm)[-_]?)?(?:{_DATE}(?:[-_.t ]?{_TIME})?|[0-2]\d[-_.:][0-5]\d[-_.:][0-5]\d)"
+    rf"(?:(?:run|job|slurm)[-_]?)?(?:{_DATE}(?:[-_.t ]?{_TIME})?|[0-2]\d[-_:][0-5]\d[-_:][0-5]\d)"
     r"|(?:job|slurm)[-_]?\d{1,18}",
     re.ASCII | re.IGNORECASE,
 )
@@ -59,7 +60,7 @@ _RANK = re.compile(
     r"(?:/std(?:out|err))?(?:\.(?:log|txt|out|err))?(?:\.gz)?$",
     re.ASCII,
 )
-_JOB = re.compile(r"\d{5,18}", re.ASCII)
+_JOB = re.compile(r"\d{6,18}", re.ASCII)
 
 _WORD = re.compile(r"[^\W_]+")
 # What the names of directories and logs of one table differ in without being of another machine or
@@ -286,10 +287,11 @@ def rank_of(path: PurePath) -> tuple[str, int] | None:
 
 def is_of_repeat(directory: str) -> bool:
     """True if a directory is named after a run, a job or a date alone: seed_42, 482110,
-    2025-05-01_10-22-33. Round numbers such as 16384 and 10000 may be sizes."""
-    if _JOB.fullmatch(directory):
-        return int(directory) % 1000 > 0 and int(directory) % 1024 > 0
-    return bool(_NUMBERED.fullmatch(directory) or _OF_REPEAT.fullmatch(directory))
+    2025-05-01_10-22-33. Short and round numbers such as 50257 and 131072 may be sizes."""
+    if _NUMBERED.fullmatch(directory) or _OF_REPEAT.fullmatch(directory):
+        return True
+    is_job = _JOB.fullmatch(directory) is not None
+    return is_job and int(directory) % 100 > 0 and int(directory) % 1024 > 0
 
 
 def size_of(directory: str) -> int:

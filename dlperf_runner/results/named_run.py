@@ -38,6 +38,7 @@ ASSUMED_BATCH = (
 _DIRECTORY = "the directory "
 _PARTS = re.compile(r"[^a-z0-9]+")
 # What messages call the fields of a statement.
+_BACKBONE = re.compile(r"(?:r|rn|resnet|resnext|vgg|mobilenet|swin|vit|darknet|hrnet)\d")
 _SETTINGS = {"batch_size": "batch size", "topology": "world size", "model": "network"}
 
 
@@ -632,12 +633,13 @@ def _refuse_other(
 
 
 def _label(path_words: PathWords, telling: Sequence[str]) -> Sequence[str]:
-    """The words that name a model without an entry. A model behind other words may be a part of it,
-    as r50 in mask_rcnn_r50_fpn is."""
+    """The words that name a model without an entry. A network behind other words may be a part of
+    it, as r50 in mask_rcnn_r50_fpn is."""
     if not telling:
         return [*_unknown(path_words)]
     words = [w for w in path_words.first if w in telling or _may_name(w)]
-    return telling if not words or words[0] in telling else words
+    is_part = words and words[0] not in telling and any(map(_BACKBONE.match, telling))
+    return words if is_part else telling
 
 
 def _unknown(path_words: PathWords) -> Iterator[str]:

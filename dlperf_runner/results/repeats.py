@@ -267,6 +267,8 @@ def _in_directory(reading: Reading, splits: set[Parts], root: Path) -> Reading:
     depths = [len(split) for split in splits if place[: len(split)] == split]
     if not depths:
         return reading
+    # Beside such directories, those of repeats tell more than none.
+    place = place or tuple(filter(is_of_repeat, _below(run.path.parent, root)))
     directory = "/".join(place[: max(depths) + 1]) or "."
     return _with_run(reading, replace(run, directory=directory))
 

@@ -331,6 +331,7 @@ LIKELY = {
     "Epoch {n:03d}/100 | train loss 0.3 | time {r}s": None,
     "step {n} avg throughput: 9{n}.5 now: {r} img/s": r"now: +(?P<rate>[\d.,]*\d) +img/s",
     "{n}/99 [00:01<00:02, 8.1it/s, loss=2.2, wps={r}]": r"wps=(?P<rate>",
+    "[{n}/1000] loss 2.99 data {r} ms, lr 1e-4": None,
     "{n} | loss 7.0 | lr 4.9e-05 | {r}ms | mfu 0.21%": r".*?\| +(?P<step_time>",  # llama2.c
     "step {n} | samples per sec (per gpu): {r}": r"gpu\): +(?P<rate>",
     # Picotron, InternEvo and fairseq2.

@@ -58,7 +58,10 @@ def test_directories_that_repeat_the_same_runs_are_groups(tmp_path: Path) -> Non
         (("seed_1", "Seed-7"), [2]),
         (("482110", "482111"), [2]),
         (("slurm-11", "job_12"), [2]),
-        # Sizes, or machines.
+        (("20250623", "20250624"), [2]),  # of which one is divisible by 1024
+        # Sizes, versions, or machines.
+        (("50257", "50304"), [1, 1]),
+        (("23.02.07", "23.11.10"), [1, 1]),
         (("16384", "32768"), [1, 1]),
         (("8", "16"), [1, 1]),
         (("node00", "node01"), [1, 1]),
@@ -72,9 +75,7 @@ def test_directories_of_repeats_are_no_groups(
     result = summarize(tmp_path)
     assert DataFrame(result.cases)["repeats"].tolist() == tables
     assert "missing repeat" not in words(result)
-    assert ("if they are repeats, state it in mapping.yml: logs: {" in words(result)) == (
-        len(tables) > 1
-    )
+    assert ("if they are repeats, name the directories" in words(result)) == (len(tables) > 1)
 
 
 def test_repeats_within_directories_of_repeats_are_numbered(tmp_path: Path) -> None:
