@@ -4,7 +4,7 @@
     train: epoch 0, iter 20, loss: 6.505637, top_1: 0.000000, samples/s: 288.088 1597050000.123456
 
 Later commits append the Unix time. OneFlow of that time has no TF32. Iterations count from 1.
-Validation lines and epochs after the first are ignored.
+Validation lines and epochs after the first one of a log are ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ FORMAT = Format(
     sample="train: epoch 0, iter 20, loss: 6.505637, ..., samples/s: 288.088",
     marker=b"samples/s:",
     entry=Expression(
-        rb"train: epoch 0, iter (?P<step>\d{1,12}+),(?: loss: (?P<loss>[^\s,]{1,64}+),)?"
+        rb"train: epoch (?P<epoch>\d{1,6}+), iter (?P<step>\d{1,12}+),"
+        rb"(?: loss: (?P<loss>[^\s,]{1,64}+),)?"
         rb"(?: top_\w{1,16}+: [^\s,]{1,64}+,){0,8}+ samples/s: %s"
         % text.rate_before(rb"(?: (?P<time>\d{9,11}\.\d{1,9}+))?" + text.END)
     ),

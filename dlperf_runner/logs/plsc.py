@@ -5,7 +5,7 @@
 Batches count from 0. The time stamp is the host's local time, to the millisecond. Every trainer
 prints its own lines, by its own clock, and Paddle's launcher writes the lines of all trainers of a
 node into one log. Lines like `trainer_id: 3, num_trainers: 8` give their number. Passes after the
-first are ignored.
+first one of a log are ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORMAT = Format(
     marker=b" qps:",
     entry=Expression(
         rb"INFO (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) %s "
-        rb"Pass:0 batch:(?P<step>\d{1,12}+) (?:lr:%s )?loss:(?P<loss>%s) qps:%s"
+        rb"Pass:(?P<epoch>\d{1,6}+) batch:(?P<step>\d{1,12}+) (?:lr:%s )?loss:(?P<loss>%s) qps:%s"
         % (*(text.WORD,) * 3, text.rate_before(text.END))
     ),
     rate=rb"\d+\.\d\d",
