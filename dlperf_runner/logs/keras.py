@@ -187,6 +187,7 @@ _BARS = Format(
     rate=rb"\d+",
     statements=(stated("Train on ", r"\bTrain on \d{1,12}+ samples", refusal=_SAMPLES),),
     rates_are_per="step",
+    counts_batches=True,
     framework="tensorflow2|tensorflow|jax|pytorch",
 )
 _EPOCHS_ENTRY = re.compile(

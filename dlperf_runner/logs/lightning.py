@@ -252,6 +252,7 @@ _TQDM = Format(
         ),
     ),
     rates_are_per="step",
+    counts_batches=True,
     framework="pytorch",
     caveat="the bar prints a mean, so the rate of an excerpt that begins within an epoch may be a"
     " few percent off",

@@ -66,6 +66,8 @@ _SINCE_2024 = Format(
     one_step=True,
     seconds=0.001,
     rates_are_per="step",
+    counts_batches=True,
+    accumulates=True,
     framework="pytorch",
     caveat="pretraining prints the time of the last of the accumulated batches, which also updates"
     " the weights, so its rates are a little low where a step has several",

@@ -50,6 +50,7 @@ _STEPS = Format(
     window=10,
     seconds=1.0,
     rates_are_per="step",
+    counts_batches=True,
     framework="pytorch",
 )
 _OLD_EPOCHS = replace(

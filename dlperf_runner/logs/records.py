@@ -242,10 +242,12 @@ class Format:
     and that is what they counted so far.
     `is_library`: other programs print these lines into their logs, too. `batch_of_step`: the batch
     of a run counts all samples of a step, those of accumulated batches included; in other formats,
-    the accumulated batches multiply it. `is_fp32`: the program is of a time before TF32, or
-    measures no training. `table`: reads a log whose rates are no steps of a training, in the place
-    of `entry`. `variants`: the formats, with the same name, of versions whose lines cannot be
-    described together.
+    the accumulated batches multiply it. `counts_batches`: a step of a log is one of the batches
+    that the program accumulates, so they multiply nothing. `accumulates`: the program usually
+    accumulates batches. `is_fp32`: the program is of a time before TF32, or measures no training.
+    `table`: reads a log whose rates are no steps of a training, in the place of `entry`.
+    `variants`: the formats, with the same name, of versions whose lines cannot be described
+    together.
 
     `window`: a rate is the mean of so many last steps, whatever the interval between two lines.
 
@@ -278,6 +280,8 @@ class Format:
     running_mean: int | None = None
     is_library: bool = False
     batch_of_step: bool = False
+    counts_batches: bool = False
+    accumulates: bool = False
     is_fp32: bool = False
     table: Callable[[Iterable[bytes]], tuple[list[Header], Columns] | StepTable] | None = None
     variants: tuple[Format, ...] = ()
@@ -292,6 +296,13 @@ class Format:
     def frameworks(self) -> list[str]:
         """Those of which the program may be; the first one if nothing says which."""
         return self.framework.split("|") if self.framework else []
+
+    @property
+    def only_first_epoch(self) -> bool:
+        """True if only the first epoch of a log counts: steps count in each epoch anew, and nothing
+        states how many it has."""
+        groups = self.entry.groupindex
+        return self.table is None and "epoch" in groups and "of_epoch" not in groups
 
     @cached_property
     def markers(self) -> tuple[bytes, ...]:

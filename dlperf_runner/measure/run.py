@@ -269,7 +269,8 @@ def _from_first(
             found="the beginning of one",
             hint="copy the log again: it was cut off, or the run had just begun",
         )
-    hint = f"if it is whole, state its steps: --total-steps {steps[-1]}"
+    whole = "only the first epoch of a log counts; if that" if form.only_first_epoch else "if it"
+    hint = f"{whole} is whole, state its steps: --total-steps {steps[-1]}"
     numbered = numbering(form, steps, rule, source._replace(hint=hint), log.epoch_length)
     every, before = numbered.every, numbered.before
     if not before:

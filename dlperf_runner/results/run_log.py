@@ -10,7 +10,7 @@ import mmap
 import re
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -279,7 +279,7 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
         run.batch_size_per_device,
         run.unit,
         counts.get("sequence_length"),
-        counts.get("accumulation_steps", 1),
+        1 if log.form.counts_batches else counts.get("accumulation_steps", 1),
         log.form.batch_of_step,
         next((h.tokens_per_step for h in content.headers if h.tokens_per_step), None),
         run.first_step,
@@ -297,6 +297,7 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
         ),
         counts_pauses=entry is None or entry.is_published,
     )
+    measured.notes += _about_accumulation(run, log, content.headers, counts)
     evidence = evidence_of(run)
     measured.measurements += (
         *of_ranks(content.headers, run.topology.world_size),
@@ -366,6 +367,33 @@ def _content(
         # A variant of the format may print other rates.
         rule = rule.model_copy(update={"rates_are_per": form.rates_are_per})
     return content, digest, run, rule, entry
+
+
+def _about_accumulation(
+    run: FoundRun, log: LogFile, headers: Iterable[logs.Header], counts: Mapping[str, int]
+) -> tuple[str, ...]:
+    """A note if the log counts each of the accumulated batches, so their number multiplies nothing.
+    Raises UserError if the user states only the batch size of a step of such a log."""
+    number = counts.get("accumulation_steps")
+    if not log.form.counts_batches or number == 1:
+        return ()
+    if number is not None:
+        return (
+            f"{log.path}: each step of a {log.form.name} log is one of the accumulated batches, so"
+            f" accumulation_steps={number} multiplies no rate",
+        )
+    of_all = dict(run.stated_by).get("global_batch_size")
+    is_of_log = any(header.batch_size_per_device for header in headers)
+    is_used = of_all is not None and of_all == dict(run.asserted).get("batch_size_per_device")
+    if log.form.accumulates and is_used and not is_of_log:
+        raise UserError(
+            "cannot determine the batch size of an iteration: it is one of the accumulated batches",
+            where=str(log.path),
+            expected="the number of iterations in a step, besides the global batch size",
+            found=f"the global batch size, stated by {of_all}",
+            hint="state it with --accumulation-steps (1 without accumulation), or in mapping.yml",
+        )
+    return ()
 
 
 def _most(run: FoundRun, rule: Rule) -> int:

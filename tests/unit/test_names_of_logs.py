@@ -241,6 +241,37 @@ def test_what_a_step_counts_can_be_stated(
     assert "sequence length (--sequence-length)" in results.frame["stated"].iloc[0]
 
 
+@pytest.mark.parametrize("name", ["keras", "lightning", "litgpt", "mmengine"])
+def test_a_line_of_one_accumulated_batch_is_not_multiplied(tmp_path: Path, name: str) -> None:
+    log = WHOLE_LOGS[f"{name}/whole"]
+    path = write(tmp_path / log.path, log.text.splitlines())
+    results = load(path, accumulation_steps="4", **log.options)
+    assert [*summarize(results.frame)["samples_per_second_median"]] == pytest.approx([log.value])
+    assert any("accumulation_steps=4 multiplies no rate" in note for note in results.notes)
+
+
+def test_a_global_batch_alone_is_not_that_of_an_iteration(tmp_path: Path) -> None:
+    log = WHOLE_LOGS["litgpt/whole"]
+    lines = [line for line in log.text.splitlines() if line.startswith("Epoch ")]
+    path = write(tmp_path / "1n8g/llama3-8b_bf16_1.log", lines)
+    options = {"sequence_length": "2048", "global_batch_size": "128", **log.options}
+    assert "--accumulation-steps" in str(only(load(path, **options)))
+    results = load(path, accumulation_steps="4", **options)
+    assert [*summarize(results.frame)["samples_per_second_median"]] == pytest.approx([log.value])
+
+
+def test_a_log_of_which_one_epoch_counts_says_so(tmp_path: Path) -> None:
+    lines = [
+        f"train: epoch {epoch}, iter {step}, loss: {9 - step / 100}, samples/s: 2510.125"
+        for epoch in (3, 4)
+        for step in range(20, 401, 20)
+    ]
+    path = write(tmp_path / "1n8g/rn50_b128_fp32_1.log", lines)
+    assert "epoch of a log counts; if that is whole" in str(only(load(path, total_steps="800")))
+    (value,) = summarize(load(path, total_steps="400").frame)["samples_per_second_median"]
+    assert value == 2510.125
+
+
 def test_a_stated_length_that_the_log_contradicts_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "1n8g/llama3-8b_bf16_1.log", megatron(500.0, batch=16))
     problem = only(load(path, sequence_length="2048"))
