@@ -15,13 +15,13 @@ from ..logs.pattern import (
     EPOCHS,
     GROUPS,
     Lines,
-    Said,
+    UnitWords,
     counts_steps,
     is_prefix,
     of_pattern,
-    said_of_rate,
-    said_of_time,
     seconds_of,
+    words_of_rate,
+    words_of_time,
 )
 from .entry import CATALOG, load_entry
 from .types import Entry, Name, Regex, entry_error
@@ -82,13 +82,13 @@ class LogPattern(Entry):
             )
         unit, rate = self.unit, match["rate"].decode("utf-8", "replace")
         is_duration = form.seconds is not None
-        said = self.said
-        if is_duration and seconds_of(said.seconds) not in (None, form.seconds):
-            names = (n for n, seconds in SECONDS.items() if seconds == seconds_of(said.seconds))
+        words = self.unit_words
+        if is_duration and seconds_of(words.seconds) not in (None, form.seconds):
+            names = (n for n, seconds in SECONDS.items() if seconds == seconds_of(words.seconds))
             name = next(names, None)
             option = f"step_time_unit: {name} (--step-time-unit {name})"
             raise entry_error(
-                f"the step time of the sample is in {said.seconds}",
+                f"the step time of the sample is in {words.seconds}",
                 option if name else "a time in s or ms",
                 self.step_time_unit,
                 "sample",
@@ -96,16 +96,16 @@ class LogPattern(Entry):
         if unit and not is_duration and seconds_of(unit) is not None:
             problem = f"the rate of the sample is a time, in {unit}"
             raise entry_error(problem, f"the group {DURATION} in place of rate", rate, "sample")
-        if not is_duration and said.seconds:
-            problem = f"the rate of the sample is per {said.seconds}"
+        if not is_duration and words.seconds:
+            problem = f"the rate of the sample is per {words.seconds}"
             expected = "a rate per second, which the program, or a copy of the log, must give"
             raise entry_error(problem, expected, self.sample, "sample")
         if unit and is_prefix(unit):
             problem = "the rate of the sample goes on behind what the expression takes"
             expected = "the group prefix behind it: (?P<rate>[\\d.]+) *(?P<prefix>[kKMG]?)"
             raise entry_error(problem, expected, rate, "sample")
-        if said.prefix:
-            problem = f"the rate of the sample is in units of {said.prefix}"
+        if words.prefix:
+            problem = f"the rate of the sample is in units of {words.prefix}"
             expected = "it as k, M or G behind the number, in a copy of the log if need be, and its"
             expected += " group: (?P<rate>[\\d.]+) *(?P<prefix>[kKMG])"
             raise entry_error(problem, expected, self.sample, "sample")
@@ -120,13 +120,13 @@ class LogPattern(Entry):
         return (lines.unit_in(self.sample) or "") if isinstance(lines, Lines) else ""
 
     @property
-    def said(self) -> Said:
+    def unit_words(self) -> UnitWords:
         """The facts that the words beside the rate or the step time of the sample state."""
         lines = self.format_named("sample").entry
         if not isinstance(lines, Lines):
-            return Said()
-        of_group = said_of_time if f"(?P<{DURATION}>" in self.regex else said_of_rate
-        return of_group(*lines.beside(self.sample))
+            return UnitWords()
+        of_group = words_of_time if f"(?P<{DURATION}>" in self.regex else words_of_rate
+        return of_group(*lines.around(self.sample))
 
     @property
     def is_per_step(self) -> bool:

@@ -307,8 +307,11 @@ class Workload(Entry):
                 whose,
                 *("rule", "rates_are_per"),
             )
-        if pattern is not None and pattern.said.whose not in ("", whose):
-            problem, expected = "the sample says otherwise", f"rates_are_per: {pattern.said.whose}"
+        if pattern is not None and pattern.unit_words.whose not in ("", whose):
+            problem, expected = (
+                "the sample says otherwise",
+                f"rates_are_per: {pattern.unit_words.whose}",
+            )
             raise entry_error(problem, expected, whose, "rule", "rates_are_per")
 
     def _check_launcher(self) -> None:

@@ -51,6 +51,7 @@ _SAMPLES = Refusal(
     hint="a process trains one sample in the printed time, which gives its samples/s; for a table,"
     " use TensorFlow 2.2 or newer",
 )
+_TRAIN_ON = r"\bTrain on \d{1,12}+ samples(?:, validate on \d{1,12}+ samples)?+\s*+$"
 _LEAST_STEP = 1e-3  # s; a shorter time may be that of a sample
 # What shows that a bar counts steps: its first state, or a line of TensorFlow 2.0 and 2.1.
 _OF_STEPS = rb"(?P<of_steps>(?<!\d)1/\d{1,9}+ \[[=>.]{1,99}+\] - ETA: |Train for \d{1,9}+ steps)"
@@ -185,7 +186,7 @@ _BARS = Format(
     marker=b"s/step",
     entry=_ENTRY,
     rate=rb"\d+",
-    statements=(stated("Train on ", r"\bTrain on \d{1,12}+ samples", refusal=_SAMPLES),),
+    statements=(stated("Train on ", _TRAIN_ON, refusal=_SAMPLES),),
     rates_are_per="step",
     counts_batches=True,
     framework="tensorflow2|tensorflow|jax|pytorch",

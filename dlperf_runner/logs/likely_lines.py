@@ -91,7 +91,7 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
 
 
 def _shape(line: str) -> str:
-    """What a line has in common with those that differ in their numbers only."""
+    """The part of a line that lines have in common if they differ in their numbers only."""
     return re.sub(rf"[\s{_BAR}]+", " ", _NUMBER.sub("#", line)).replace("[ ", "[")
 
 
@@ -194,7 +194,7 @@ def _expression(lines: Sequence[str], others: Sequence[str]) -> tuple[str, bool]
     if group == DURATION and _EPOCH_WORD.search(lines[0][: rows[0][step].start()]):
         return None  # the time of an epoch
     wanted = [(row[step][0].encode(), row[place][0].encode()) for row in rows]
-    begin, found = _shape(lines[0][: rows[0][step].start()]), None
+    begin, expression = _shape(lines[0][: rows[0][step].start()]), None
     for longest in (0, 12, 24):
         regex = _joined(lines[0], rows[0], {step: "step", place: group}, longest)
         try:
@@ -203,14 +203,14 @@ def _expression(lines: Sequence[str], others: Sequence[str]) -> tuple[str, bool]
             continue
         matches = [next(iter(described.finditer(line.encode())), None) for line in lines]
         if [m and (m["step"], m["rate"]) for m in matches] == wanted:
-            found = found or (regex, _is_mean(lines[0], rows[0][place]))
+            expression = expression or (regex, _is_mean(lines[0], rows[0][place]))
             if all(begin == other for other in _beginnings(described, others)):
-                return regex, found[1]
-    return found
+                return regex, expression[1]
+    return expression
 
 
 def _beginnings(described: Lines, lines: Sequence[str]) -> Iterator[str]:
-    """What is before the step in those of the lines that an expression matches."""
+    """The beginnings before the step of those of the lines that an expression matches."""
     for data in (line.encode() for line in lines):
         for match in described.finditer(data):
             yield _shape(data[: match.start("step")].decode("utf-8", "replace"))

@@ -95,7 +95,7 @@ def counts_steps(unit: str) -> bool:
     return _OF_STEPS.fullmatch(unit) is not None
 
 
-class Said(NamedTuple):
+class UnitWords(NamedTuple):
     """Facts that the words beside a number state, each empty if they do not. `prefix`: what
     multiplies it. `seconds`: the unit of time of a duration, or that of a rate if it is not a
     second. `counted`: samples or tokens. `whose`: device or node."""
@@ -106,7 +106,7 @@ class Said(NamedTuple):
     whose: str = ""
 
 
-def said_of_rate(before: str, behind: str) -> Said:
+def words_of_rate(before: str, behind: str) -> UnitWords:
     """The facts in the texts before and behind a rate: `throughput (ktok/s): `, ` img/min`."""
     before = _ANOTHER.split(before[-_LONGEST:])[-1]
     at_once = _WORDS.match(behind[:_LONGEST].lstrip(" "))
@@ -117,7 +117,7 @@ def said_of_rate(before: str, behind: str) -> Said:
     prefix = (words[0][1] if words else None) or (alone[0] if alone else "")
     per = [part for match in words for part in re.findall(r"[^\W_]+", match[3].lower())]
     counted = next((counted_in(match[2]) for match in words if match[3]), None)
-    return Said(
+    return UnitWords(
         prefix.strip(" -()[]"),
         next((part for part in per if _SECONDS.get(part, 1.0) != 1.0), ""),
         counted or "",
@@ -125,13 +125,13 @@ def said_of_rate(before: str, behind: str) -> Said:
     )
 
 
-def said_of_time(before: str, behind: str) -> Said:
+def words_of_time(before: str, behind: str) -> UnitWords:
     """The facts in the texts before and behind a duration: `step_time_ms=`, ` ms/it`."""
     if seconds_of(unit := unit_behind(behind)) is not None:
-        return Said(seconds=unit)
+        return UnitWords(seconds=unit)
     word = _TIME_ALONE.search(_ANOTHER.split(before[-_LONGEST:])[-1])
     is_time = word is not None and word[1] not in ("m", "h") and word[1] in _SECONDS
-    return Said(seconds=word[1] if word and is_time else "")
+    return UnitWords(seconds=word[1] if word and is_time else "")
 
 
 def counted_in(unit: str) -> str | None:
@@ -171,10 +171,10 @@ class Lines:
     def unit_in(self, line: str) -> str | None:
         """The unit of the rate in a line; None if nothing is behind the rate, or if there is
         none."""
-        behind = self.beside(line)[1]
+        behind = self.around(line)[1]
         return unit_behind(behind) if behind else None
 
-    def beside(self, line: str) -> tuple[str, str]:
+    def around(self, line: str) -> tuple[str, str]:
         """The texts before the rate in a line and behind it and its prefix; empty if there is no
         rate. None is before a rate with a prefix, which says what multiplies it."""
         data = line.encode()

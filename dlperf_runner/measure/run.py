@@ -182,11 +182,11 @@ def _without_pauses(
     paused."""
     limit = PAUSED * median(rates)
     alone = computing if len(computing) == len(rates) else [None] * len(rates)
-    fastest = (max(rate, computed or 0) for rate, computed in zip(rates, alone, strict=True))
+    fastest = [max(rate, computed or 0) for rate, computed in zip(rates, alone, strict=True)]
     paused = [index for index, rate in enumerate(fastest) if rate < limit]
     if not paused or len(paused) > MOST_PAUSED * len(rates) or 1 in map(sub, paused[1:], paused):
         return list(rates), ()
-    training = [rate for n, rate in enumerate(rates) if n not in paused]
+    training = [rate for rate, of_step in zip(rates, fastest, strict=True) if of_step >= limit]
     mean = harmonic_mean if rule.estimator == "harmonic_mean_of_rates" else fmean
     first = steps[paused[0]]
     which = f"steps {first - span + 1} to {first}" if span > 1 else f"step {first}"
@@ -357,7 +357,7 @@ def _window(
             where=name,
             expected=f"a rate every {_longest(form, rule)} steps or fewer: of {rule.total_steps}"
             f" steps, the first {rule.warmup_steps} are the warm-up",
-            found=f"a rate every {span} steps",
+            found=f"rates of {span} steps each",
             hint="a rate whose steps begin in the warm-up does not count; see --warmup-steps",
         )
     return first + rule.drop_first_values, end

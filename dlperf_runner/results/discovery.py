@@ -69,16 +69,16 @@ def stated_format(statement: Statement, sample: str, where: str) -> logs.Format:
     Raises UserError if nothing says what the rates are."""
     regex = statement["regex"]
     pattern = LogPattern.model_construct(regex=regex.value, sample=sample)
-    unit, said = pattern.unit, pattern.said
+    unit, stated = pattern.unit, pattern.unit_words
     about = {field: statement[field].value for field in _ABOUT if field in statement}
     is_duration = f"(?P<{DURATION}>" in regex.value
     of_time = about.get("step_time_unit", "s")
     if is_duration and "step_time_unit" not in about:
-        of_time = next((n for n, s in SECONDS.items() if s == seconds_of(said.seconds)), None)
+        of_time = next((n for n, s in SECONDS.items() if s == seconds_of(stated.seconds)), None)
     described = {"regex": regex.value, "sample": sample, "step_time_unit": of_time or "s"}
     form = validated(described, LogPattern, f"{where}: {regex.by}").format_named(NAME)
     whose = _whose(about, per_step=is_duration or counts_steps(unit))
-    for name, value in (("unit", said.counted), ("rates_are_per", said.whose)):
+    for name, value in (("unit", stated.counted), ("rates_are_per", stated.whose)):
         if value and about.get(name, value) != value:
             option = f"--{name.replace('_', '-')}"
             raise UserError(
@@ -87,7 +87,7 @@ def stated_format(statement: Statement, sample: str, where: str) -> logs.Format:
                 expected=f"{option} {value}, as in {sample}",
                 found=about[name],
             )
-    counted = about.get("unit", counted_in(unit) or said.counted or None)
+    counted = about.get("unit", counted_in(unit) or stated.counted or None)
     if counted == _STEPS or (whose == "step" and counted is None):
         counted = SAMPLES  # of which a step has as many as the batch
     if missing := [*_missing(counted, whose, of_time)]:

@@ -130,17 +130,17 @@ def _with_nodes(words: PathWords, names_of_path: Iterable[str]) -> PathWords:
     of all. A number of nodes makes a topology of devices per node, and of those of one node."""
     if words.devices is None:
         return words
-    found = [
+    counted = [
         match.groupdict()["count"]
         for name in names_of_path
         for pattern in (_NODES, _NODES_BEFORE_DEVICES)
         for match in pattern.finditer(name.lower())
     ]
-    if not found:
+    if not counted:
         return words
-    counts = {"1" if count in _ONE else count for count in found} - {"per"}
+    counts = {"1" if count in _ONE else count for count in counted} - {"per"}
     topology = words.topology
-    if counts == {"1"} or (len(counts) == 1 and "per" in found):
+    if counts == {"1"} or (len(counts) == 1 and "per" in counted):
         topology = topology or topology_of(f"{counts.pop()}n{words.devices}g")
     return words._replace(devices=None, topology=topology)
 

@@ -122,7 +122,7 @@ def test_interval_that_leaves_nothing_is_refused_with_what_it_needed(
         run(form, in_intervals(form, every, rule.total_steps, rule.warmup_steps), rule)
     assert caught.value.problem == "no rate is left after the warm-up"
     assert str(caught.value.expected).startswith(f"a rate every {needed} steps or fewer")
-    assert caught.value.found == f"a rate every {every} steps"
+    assert caught.value.found == f"rates of {every} steps each"
 
 
 @pytest.mark.parametrize("form", STATED)
