@@ -57,12 +57,12 @@ THINGS = (
 _WORDS = re.compile(
     rf"(?<![^\W_])((?:[kKMGT]|(?i:kilo|mega|giga|(?:thousand|million|billion)s?))[ -]?)?"
     rf"((?i:{THINGS}|speed|throughput|[tfw]ps))(?![^\W_])"
-    r"((?i:(?:/|[ _(]{0,2}per[ _])[a-zµμ]{1,12}){0,4})"
+    r"((?i:(?:/|[ _(]{0,2}per[ _])[a-zµμ]{1,12}+){0,4}+)"
 )
 _PREFIX_ALONE = re.compile(r"(?i:\b(?:thousand|million|billion)s?\b)|[(\[][kKMGT][)\]]")
 _TIME_ALONE = re.compile(r"(?:[ _]|[(\[])([a-zµμ]{1,12})\W{0,4}$")
 # What ends what is said of a number: another number with its unit, or a separator.
-_ANOTHER = re.compile(r"\d[\d.,]*+ {0,2}[\w/%]*(?![\w/%:=]| [:=])|[|,;]")
+_ANOTHER = re.compile(r"\d[\d.,]{0,64}+ {0,2}+[\w/%]{0,64}+(?![\w/%:=]| [:=])|[|,;]")
 _WHOSE = {"gpu": "device", "device": "device", "chip": "device", "node": "node"}
 _OF_STEPS = re.compile(r"(?:its?|iters?|iterations?|steps?|batch|batches)/(?:s|sec|second)")
 

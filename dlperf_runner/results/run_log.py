@@ -463,7 +463,8 @@ def _rule_of_steps(
     total = steps[-1] + shift if steps else rule.total_steps
     warmup = rule.warmup_steps
     if "warmup_steps" not in dict(run.stated_by) and warmup:
-        warmup = max(entry.workload.rule.warmup_of(total), _of_start(log.form, steps, shift))
+        warmup = entry.workload.rule.warmup_of(total)
+        warmup = max(warmup, _of_start(log.form, steps, shift, warmup))
     if warmup and warmup >= total:
         raise UserError(
             "the log has one line with a rate, that of the start",
@@ -475,11 +476,13 @@ def _rule_of_steps(
     return entry.rule_of(total, warmup)
 
 
-def _of_start(form: logs.Format, steps: Sequence[int], shift: int) -> int:
-    """The steps of the first line, which has those of the start; none of a resumed run."""
+def _of_start(form: logs.Format, steps: Sequence[int], shift: int, warmup: int) -> int:
+    """The steps of the first line, which has those of the start; none if it begins behind the
+    warm-up, as that of a resumed run."""
     first = steps[0] + shift if steps else 0
     every = next((step - steps[0] for step in steps if step > steps[0]), first)
-    return first if first <= 2 * every or form.silent_warmup else 0
+    is_resumed = first > 2 * every and first - every >= warmup and not form.silent_warmup
+    return 0 if is_resumed else first
 
 
 def _steadiness(series: Sequence[RunSeries]) -> Iterator[tuple[Measurement, ...]]:
