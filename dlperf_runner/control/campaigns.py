@@ -11,6 +11,7 @@ import shlex
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +102,7 @@ def plan(
         document = campaigns.remaining_plan(Path(resume))
     else:
         with located(file):
-            nodes = inventory.read_inventory(inventories, limit or None, extra)
+            nodes = _read_nodes(inventories, limit, extra)
             parts = planned(choice, nodes, say)
         if campaign:
             document = campaigns.create_campaign(Path(campaign), *parts, file=file)
@@ -166,10 +167,27 @@ def prepare(
         campaigns.read_campaign(directory)
     else:
         with located(file):
-            nodes = inventory.read_inventory(inventories, limit or None, connects=True)
+            nodes = _read_nodes(inventories, limit, connects=True)
             parts = planned(choice, nodes, say)
         campaigns.create_campaign(directory, *parts, file=file)
     return directory
+
+
+def _read_nodes(
+    inventories: Sequence[str],
+    limit: str,
+    extra: Mapping[str, Any] | None = None,
+    *,
+    connects: bool = False,
+) -> tuple[Node, ...]:
+    """The nodes of the inventory. The catalogue loads while Ansible reads them, which takes it
+    seconds with 1,000 nodes."""
+    with ThreadPoolExecutor(1) as reader:
+        nodes = reader.submit(
+            inventory.read_inventory, inventories, limit or None, extra, connects=connects
+        )
+        load_catalog()
+        return nodes.result()
 
 
 def _lock_for_playbook(directory: Path) -> bool:

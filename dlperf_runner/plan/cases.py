@@ -18,11 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..catalog.reader import lookup
 from ..core.case import Batch, Case, Topology, Window
 from ..core.errors import UserError
+from ..core.lists import grouped
 from . import parameters
 from .choice import Choice, option_name
 
@@ -150,15 +152,16 @@ def _missing_sources(choice: Choice, workload: Workload, nodes: Sequence[Node]) 
 
 def left_out(catalog: Catalog, nodes: Sequence[Node]) -> dict[str, str]:
     """The reason why workloads cannot run on the nodes' stack, by name."""
-    for node in nodes:
-        catalog.stack(node.stack, f"host {node.name}: dlperf_stack")
+    stacks = grouped(nodes, attrgetter("stack"))
+    for stack, on in stacks.items():
+        catalog.stack(stack, f"host {on[0].name}: dlperf_stack")
     return {
-        workload.name: framework.why_not(node.stack)
+        workload.name: framework.why_not(stack)
         for workload in catalog.workloads.values()
         if workload.sources.items() and not workload.only_if_named
         for framework in [catalog.frameworks[workload.framework]]
-        for node in nodes
-        if node.stack not in framework.stacks
+        for stack in stacks
+        if stack not in framework.stacks
     }
 
 
