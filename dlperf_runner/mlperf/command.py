@@ -120,10 +120,11 @@ def command(
     from ..core.files import write_result
     from .round import read_round, result_logs
 
-    outcome = read_round(directory, batch_size=batch_size, consecutive=consecutive)
+    logs = result_logs(directory)
+    outcome = read_round(logs, directory.resolve(), batch_size=batch_size, consecutive=consecutive)
     if csv is not None:
         write_result(csv, csv_text(outcome.results))
-    verdicts = failures(result_logs(directory), check) if check else {}
+    verdicts = failures(logs, check) if check else {}
     not_compliant = {
         str(path.relative_to(directory.resolve())): lacking
         for path, lacking in verdicts.items()
@@ -186,7 +187,7 @@ def render(results: Sequence[MlperfResult], screen: Screen = PIPE) -> str:
 def view(files: Mapping[Path, Path | None], contents: Mapping[Path, Path]) -> View:
     """The results among files, by path with the content of members of archives; other files of
     archives are in `contents`. Logs that are not laid out as a round are runs of their own."""
-    from .round import read_results, read_run
+    from .round import read_round, read_run
 
     laid_out: dict[Path, Path | None] = {}
     apart: dict[Path, Path | None] = {}
@@ -196,7 +197,7 @@ def view(files: Mapping[Path, Path | None], contents: Mapping[Path, Path]) -> Vi
         place = path if len(path.parts) > _DEPTH else whole
         (laid_out if is_laid_out else apart)[place if is_laid_out else path] = content
     members = {path: content for path, content in laid_out.items() if content is not None}
-    outcome = read_results([*laid_out], Path(), contents={**contents, **members})
+    outcome = read_round([*laid_out], Path(), contents={**contents, **members})
     runs, problems = {}, [*outcome.problems]
     for path, content in apart.items():
         try:

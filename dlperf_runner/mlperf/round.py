@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean, median
 from types import MappingProxyType
@@ -261,37 +262,19 @@ class Round:
 
 
 def read_round(
-    directory: Path,
-    jobs: int | None = None,
-    *,
-    batch_size: int | None = None,
-    consecutive: bool = False,
-) -> Round:
-    """Read all logs below a directory with so many processes. Only runs with the `batch_size`
-    count, if one is given. With `consecutive`, a result with more runs than it needs is that of the
-    consecutive ones that are closest to the median. Raises UserError if there are no logs."""
-    return read_results(
-        result_logs(directory),
-        directory.resolve(),
-        jobs,
-        batch_size=batch_size,
-        consecutive=consecutive,
-    )
-
-
-def read_results(
     paths: Sequence[Path],
     root: Path,
-    jobs: int | None = None,
     *,
     batch_size: int | None = None,
     consecutive: bool = False,
     contents: Mapping[Path, Path] = MappingProxyType({}),
 ) -> Round:
-    """Read the logs at these paths, as `read_round` does. `contents`: where the bytes of members of
+    """Read the logs at these paths, which notes name below `root`. Only runs with the `batch_size`
+    count, if one is given. With `consecutive`, a result with more runs than it needs is that of the
+    consecutive ones that are closest to the median. `contents`: where the bytes of members of
     archives are."""
     folders: dict[Path, dict[Path, MlperfRun | UserError]] = {}
-    for path, run in zip(paths, _read_all(paths, jobs, contents), strict=True):
+    for path, run in zip(paths, _read_all(paths, contents), strict=True):
         if batch_size is None or isinstance(run, UserError) or run.global_batch_size == batch_size:
             folders.setdefault(path.parent, {})[path] = run
     mlperf_round = Round()
@@ -380,7 +363,8 @@ def _scored(
     rules = benchmarks().get(folder.name)
     if rules is None or len(runs) <= rules.runs:
         return runs, None
-    ordered = sorted((run for run in runs if isinstance(run, MlperfRun)), key=_started)
+    measured = (run for run in runs if isinstance(run, MlperfRun))
+    ordered = sorted(measured, key=attrgetter("started_ms"))
     if consecutive and len(ordered) == len(runs):
         sets = [ordered[n : n + rules.runs] for n in range(len(runs) - rules.runs + 1)]
         scores = [_score(runs, rules) for runs in sets]
@@ -411,10 +395,6 @@ def _why_no_score(runs: Sequence[MlperfRun | UserError], rules: Benchmark | None
     return None
 
 
-def _started(run: MlperfRun) -> int:
-    return run.started_ms
-
-
 def _score(runs: Sequence[MlperfRun | UserError], rules: Benchmark) -> float:
     """MLPerf's score in minutes; infinite if too many runs failed."""
     good = [run.time_to_train_s / 60 for run in _good(runs)]
@@ -426,14 +406,11 @@ def _good(runs: Sequence[MlperfRun | UserError]) -> list[MlperfRun]:
     return [run for run in runs if isinstance(run, MlperfRun) and run.status == SUCCESS]
 
 
-def _read_all(
-    paths: Sequence[Path], jobs: int | None, contents: Mapping[Path, Path]
-) -> list[MlperfRun | UserError]:
-    jobs = jobs or (processors() if len(paths) >= _MANY else 1)
+def _read_all(paths: Sequence[Path], contents: Mapping[Path, Path]) -> list[MlperfRun | UserError]:
     places = [contents.get(path) for path in paths]
-    if jobs == 1:
+    if len(paths) < _MANY:
         return [*map(_read, paths, places)]
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(processors()) as pool:
         return list(pool.map(_read, paths, places, chunksize=8))
 
 

@@ -19,12 +19,15 @@ from read_logs import pieces
 
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.logs import LineError, mllog
+from dlperf_runner.mlperf import round as mlperf_round
 from dlperf_runner.mlperf.round import (
     MlperfResult,
     MlperfRun,
+    Round,
     measure_run,
     olympic_mean,
     read_round,
+    result_logs,
 )
 
 
@@ -33,8 +36,12 @@ def measured(content: list[str] | bytes, size: int | None = None) -> MlperfRun:
     return measure_run(mllog.read(pieces(data, size)), "result_0.txt")
 
 
+def read_below(directory: Path, *, consecutive: bool = False) -> Round:
+    return read_round(result_logs(directory), directory.resolve(), consecutive=consecutive)
+
+
 def only(root: Path) -> MlperfResult:
-    (result,) = read_round(root).results
+    (result,) = read_below(root).results
     return result
 
 
@@ -150,7 +157,7 @@ def test_an_epoch_may_begin_just_before_the_run() -> None:
 def test_logs_of_v06_are_told(tmp_path: Path) -> None:
     lines = [':::MLL 1560881700.827 run_start: {"value": null, "metadata": {"lineno": 1}}']
     write_result(tmp_path, [lines])
-    (problem, *_) = read_round(tmp_path).problems
+    (problem, *_) = read_below(tmp_path).problems
     assert problem.problem == "logs of MLPerf v0.6 and before are not read"
 
 
@@ -341,7 +348,7 @@ def test_scaling_factor_of_the_review(tmp_path: Path) -> None:
 def test_a_run_that_did_not_reach_its_target_is_the_slowest(tmp_path: Path) -> None:
     logs = [result_log(60.0 * minutes) for minutes in range(21, 30)]
     write_result(tmp_path, [*logs, result_log(9999.0, status="aborted")])
-    found = read_round(tmp_path)
+    found = read_below(tmp_path)
     assert found.results[0].time_to_train_min == pytest.approx(fmean(range(22, 30)))
     assert found.notes == ["NVIDIA/results/one/llama31_8b: 1 of 10 runs did not reach their target"]
 
@@ -352,26 +359,26 @@ def test_too_few_runs_have_no_score(tmp_path: Path) -> None:
     assert only(tmp_path).samples_per_second == 2 * 12288 / 790
     name = "NVIDIA/results/one/llama31_8b: no time to train, because"
     few = "it takes 10 runs, and 9 different ones can be counted"
-    assert read_round(tmp_path).notes == [f"{name} {few}"]
+    assert read_below(tmp_path).notes == [f"{name} {few}"]
     logs = [result_log(1500.0 + n, status="success" if n > 1 else "aborted") for n in range(10)]
     write_result(tmp_path, logs, system="two")
     name = name.replace("one", "two")
     assert (
-        read_round(tmp_path).notes[-1] == f"{name} more than 1 of 10 runs failed or cannot be read"
+        read_below(tmp_path).notes[-1] == f"{name} more than 1 of 10 runs failed or cannot be read"
     )
 
 
 def test_wrong_benchmark_and_system_are_told(tmp_path: Path) -> None:
     folder = write_result(tmp_path, [result_log(1500.0)] * 2, benchmark="llama31_405b")
-    assert {problem.problem for problem in read_round(tmp_path).problems} == {
+    assert {problem.problem for problem in read_below(tmp_path).problems} == {
         "the log is of another benchmark than its folder"
     }
     (folder.parents[2] / "systems" / "one.json").unlink()
-    found = read_round(tmp_path)
+    found = read_below(tmp_path)
     assert found.results == []
     assert found.problems[-1].problem == "the system is not described"
     with pytest.raises(UserError, match="no MLPerf results found"):
-        read_round(tmp_path / "NVIDIA" / "systems")
+        read_below(tmp_path / "NVIDIA" / "systems")
 
 
 def test_throughput_is_by_an_estimator_that_all_runs_have(tmp_path: Path) -> None:
@@ -407,7 +414,7 @@ def test_a_log_five_times_is_one_run(tmp_path: Path) -> None:
     for number in range(1, 5):
         # The same lines behind another rank are the same run.
         (folder / f"result_{number}.txt").write_text(text.replace(" 0: ", f" {number}: "))
-    found = read_round(tmp_path)
+    found = read_below(tmp_path)
     assert (found.results[0].runs, found.results[0].failed) == (1, 0)
     assert found.results[0].time_to_train_min is None
     (problem,) = found.problems
@@ -420,7 +427,7 @@ def test_runs_with_several_batch_sizes_are_no_result(tmp_path: Path) -> None:
     large = [result_log(60.0 * minutes, batch=64) for minutes in range(31, 34)]
     small = [result_log(60.0 * minutes) for minutes in range(21, 31)]
     write_result(tmp_path, [*small, *large])
-    found = read_round(tmp_path)
+    found = read_below(tmp_path)
     assert found.results == []
     assert "32 in result_0.txt" in str(found.problems[0])
     assert "--batch-size 32 " in call("mlperf", tmp_path, status=2).both
@@ -435,12 +442,12 @@ def test_more_runs_than_count_have_no_score_without_a_choice(tmp_path: Path) -> 
     minutes = [20, 21, 22, 23, 24, 90, 91]
     logs = [of_epochs(60.0 * number) for number in minutes]
     write_result(tmp_path, logs, benchmark="resnet")
-    found = read_round(tmp_path)
+    found = read_below(tmp_path)
     assert found.results[0].time_to_train_min is None
     assert found.problems[0].problem == "the result has more runs than its score takes"
     assert "--consecutive takes the 5 consecutive ones" in call("mlperf", tmp_path, status=2).both
     # Sets of 5 without their fastest and slowest: 22, 23, and (23 + 24 + 90) / 3. Median: 23.
-    chosen = read_round(tmp_path, consecutive=True)
+    chosen = read_below(tmp_path, consecutive=True)
     assert chosen.problems == []
     assert (chosen.results[0].runs, chosen.results[0].time_to_train_min) == (5, 23)
 
@@ -453,20 +460,22 @@ def test_failed_runs_count_in_consecutive_sets(tmp_path: Path) -> None:
     write_result(tmp_path, logs, benchmark="resnet")
     # The sets have no score (2 of 5 failed), 24 (23, 24 and 25, as the failed one is the slowest),
     # and 24 (23, 24 and 25 of 22 to 26).
-    (result,) = read_round(tmp_path, consecutive=True).results
+    (result,) = read_below(tmp_path, consecutive=True).results
     assert (result.runs, result.failed, result.time_to_train_min) == (4, 1, 24)
 
 
 def test_unreadable_logs_have_no_place_among_consecutive_ones(tmp_path: Path) -> None:
     folder = write_result(tmp_path, [of_epochs(1200.0)] * 5, benchmark="resnet")
     (folder / "result_9.txt").write_text("")
-    problems = read_round(tmp_path, consecutive=True).problems
+    problems = read_below(tmp_path, consecutive=True).problems
     assert "remove the logs that cannot be read" in str(problems[-1].hint)
 
 
-def test_processes_do_not_matter(tmp_path: Path) -> None:
+def test_processes_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_result(tmp_path, [result_log(60.0 * minutes) for minutes in range(21, 31)])
-    assert read_round(tmp_path, jobs=2) == read_round(tmp_path, jobs=1)
+    alone = read_below(tmp_path)
+    monkeypatch.setattr(mlperf_round, "_MANY", 2)
+    assert read_below(tmp_path) == alone
 
 
 # ---- the command
