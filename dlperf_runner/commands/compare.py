@@ -282,7 +282,7 @@ def _finish(
     """Print or write the comparison. Returns the exit status."""
     from ..compare.verdicts import ALONE, FAILED, TOO_FEW, UNDECIDED, together
     from ..core.frame import records
-    from ..report.compare_text import junit_cases, render
+    from ..report.compare_text import junit as junit_text
 
     cases = records(table)
     status = 0
@@ -295,7 +295,7 @@ def _finish(
         verdicts = {case["limit_verdict"] for case in cases}
         status = int(not any(verdicts) or not bad.isdisjoint(verdicts))
     if junit is not None:
-        write_result(junit, render(suite, junit_cases(cases, allow_undecided)))
+        write_result(junit, junit_text(suite, cases, allow_undecided))
     if as_json:
         pooled = together(cases) if "log_ratio" in table else None
         document = {"compared": suite, "limit": limit, "status": status, "cases": cases}

@@ -6,7 +6,6 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..compare.verdicts import ALONE, FAILED, NOT_COMPARABLE, TOO_FEW, UNDECIDED, together
@@ -331,20 +330,7 @@ def about_spread(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 Result = Literal["passed", "failure", "error", "skipped"]
 NOT_COMPARED = {NOT_COMPARABLE, *ALONE}
-
-
-@dataclass(frozen=True)
-class JUnitCase:
-    """A case: `failure` is a case that is slower, `error` one that could not be decided, `skipped`
-    one that is not compared; `message` says why, `properties` are its numbers."""
-
-    name: str
-    classname: str
-    result: Result
-    message: str
-    properties: Mapping[str, Any]
-
-
+# The properties of a test.
 NUMBERS = (
     *("a", "b", "n_a", "n_b", "relative", "relative_low", "relative_high", "at_worst"),
     *("mine", "repeats", "published", "ratio", "ratio_low", "ratio_high"),
@@ -354,26 +340,43 @@ NUMBERS = (
 )
 
 
-def junit_cases(
-    cases: Sequence[Mapping[str, Any]], allow_undecided: bool = False
-) -> list[JUnitCase]:
-    """The cases of a comparison as tests. Without a limit none fails; what is not compared is
-    skipped, and with `allow_undecided` what could not be decided is, too."""
-    return [_test(case, *_result(case, allow_undecided)) for case in cases]
+def junit(suite: str, cases: Sequence[Record], allow_undecided: bool = False) -> str:
+    """The cases of a comparison as tests, in JUnit XML: a failure is slower, an error could not be
+    decided. Without a limit none fails; what is not compared is skipped, and with `allow_undecided`
+    what could not be decided is, too. Characters that XML cannot hold are left out."""
+    results = [_result(case, allow_undecided) for case in cases]
+    count = Counter(result for result, _ in results)
+    numbers = {"tests": len(cases), "failures": count["failure"], "errors": count["error"]}
+    attributes = {"name": for_xml(suite)} | {name: str(n) for name, n in numbers.items()}
+    root = ET.Element("testsuites", {**attributes, "time": "0"})
+    skipped = str(count["skipped"])
+    element = ET.SubElement(root, "testsuite", {**attributes, "skipped": skipped, "time": "0"})
+    for case, (result, message) in zip(cases, results, strict=True):
+        _add_test(element, case, result, message)
+    ET.indent(root)
+    text = ET.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
-def _test(case: Mapping[str, Any], result: Result, message: str) -> JUnitCase:
-    name = f"{case['precision']} b{case['batch_size_per_device']} {topology_text(case)}"
-    return JUnitCase(
-        ", ".join(filter(None, (name, case.get("distinction")))),
-        ".".join(str(case[key]) for key in ("workload", "model", "source") if case[key]),
-        result,
-        message,
-        {name: case[name] for name in NUMBERS if name in case},
-    )
+def _add_test(suite: ET.Element, case: Record, result: Result, message: str) -> None:
+    setting = f"{case['precision']} b{case['batch_size_per_device']} {topology_text(case)}"
+    name = ", ".join(filter(None, (setting, case.get("distinction"))))
+    place = ".".join(str(case[key]) for key in ("workload", "model", "source") if case[key])
+    names = {"name": for_xml(name), "classname": for_xml(place), "time": "0"}
+    test = ET.SubElement(suite, "testcase", names)
+    properties = ET.SubElement(test, "properties")
+    for key in NUMBERS:
+        if (value := case.get(key)) is not None:
+            pair = {"name": key, "value": for_xml(str(value))}
+            ET.SubElement(properties, "property", pair)
+    if result != "passed":
+        about = {"message": for_xml(message)}
+        if result != "skipped":
+            about["type"] = "slower" if result == "failure" else "undecided"
+        ET.SubElement(test, result, about)
 
 
-def _result(case: Mapping[str, Any], allow_undecided: bool) -> tuple[Result, str]:
+def _result(case: Record, allow_undecided: bool) -> tuple[Result, str]:
     verdict, why = case["limit_verdict"], case["why"] or case["verdict"]
     if verdict == FAILED:
         return "failure", f"slower by more than {case['limit']:.1%}: {_measured(case)}"
@@ -385,7 +388,7 @@ def _result(case: Mapping[str, Any], allow_undecided: bool) -> tuple[Result, str
     return ("passed", "") if verdict or compared else ("skipped", str(case["verdict"]))
 
 
-def _measured(case: Mapping[str, Any]) -> str:
+def _measured(case: Record) -> str:
     """-7.0% (-7.3% to -6.7%), 384.19 before and 357.30 now, n = 5 and 5"""
     name, form = ("ratio", ratio) if "ratio" in case else ("relative", percent)
     low, high = case[f"{name}_low"], case[f"{name}_high"]
@@ -397,32 +400,5 @@ def _measured(case: Mapping[str, Any]) -> str:
     return f"{percent(case['relative'])}{interval}, {sides}, n = {case['n_a']} and {case['n_b']}"
 
 
-def _rate(case: Mapping[str, Any], column: str) -> str:
+def _rate(case: Record, column: str) -> str:
     return f"{case[column]:.{rate_decimals(case['workload'], [case[column]])}f}"
-
-
-def render(suite: str, tests: Sequence[JUnitCase]) -> str:
-    """The whole document; what is in it is escaped, and what XML cannot hold left out."""
-    count = Counter(test.result for test in tests)
-    numbers = {"failures": count["failure"], "errors": count["error"], "skipped": count["skipped"]}
-    attributes = {"name": for_xml(suite), "tests": str(len(tests))}
-    attributes |= {name: str(number) for name, number in numbers.items()} | {"time": "0"}
-    root = ET.Element("testsuites", {k: v for k, v in attributes.items() if k != "skipped"})
-    element = ET.SubElement(root, "testsuite", attributes)
-    for test in tests:
-        names = {"name": for_xml(test.name), "classname": for_xml(test.classname), "time": "0"}
-        case = ET.SubElement(element, "testcase", names)
-        values = {key: value for key, value in test.properties.items() if value is not None}
-        if values:
-            properties = ET.SubElement(case, "properties")
-            for key, value in values.items():
-                pair = {"name": for_xml(key), "value": for_xml(str(value))}
-                ET.SubElement(properties, "property", pair)
-        if test.result != "passed":
-            message = {"message": for_xml(test.message)}
-            if test.result != "skipped":
-                message["type"] = "slower" if test.result == "failure" else "undecided"
-            ET.SubElement(case, test.result, message)
-    ET.indent(root)
-    text = ET.tostring(root, encoding="unicode")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'

@@ -23,7 +23,7 @@ from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import records
 from dlperf_runner.core.identity import short_product
 from dlperf_runner.report.case_tables import compared_on_terminal, comparisons
-from dlperf_runner.report.compare_text import junit_cases, render_publications, render_published
+from dlperf_runner.report.compare_text import junit, render_publications, render_published
 from dlperf_runner.report.labels import load_labels
 from dlperf_runner.report.terminal import Screen
 from dlperf_runner.stats.intervals import UNKNOWN, ConfidenceInterval
@@ -249,9 +249,9 @@ def test_limit() -> None:
         assert judged["limit_verdict"] == verdict
         assert (judged["why"] is not None) == (verdict in ("undecided", "too few runs"))
         if verdict == "failed":
-            (test,) = junit_cases([judged])
-            assert test.message.startswith("slower by more than 3.0%: ratio 0.900 (0.89")
-            assert test.message.endswith("), 384.19 published and 345.77 now, n = 5")
+            text = junit("limit", [judged])
+            assert 'message="slower by more than 3.0%: ratio 0.900 (0.89' in text
+            assert '), 384.19 published and 345.77 now, n = 5"' in text
     (judged,) = records(compare_published(frame(rows(RUNS)), limit=0.03))
     assert judged["why"] == "it is not comparable with the publication"
 
