@@ -60,12 +60,22 @@ def command(
     `summarize`.
 
     Example: dlperf export openmetrics examples/logs"""
-    done = export(form, sources or [LATEST], output, about.statements())
-    sys.stdout.buffer.write(done.content)
-    sys.stdout.flush()
-    for line in done.lines:
-        print(line)
-    exit_with(done.problems, done.is_incomplete)
+    if form not in FORMATS:
+        raise unknown_name("format", form, FORMATS, "FORMAT")
+    names = _names(sources or [LATEST])
+    read = [_read(source, name, about.statements()) for source, name in names.items()]
+    campaigns = [campaign for one in read for campaign in one.campaigns]
+    if form in DIRECTORIES:
+        place = output or Path("mlruns" if form == "mlflow" else ".")
+        print(DIRECTORIES[form](campaigns, place))
+    elif form == "github":
+        print(_appended("".join(one.markdown for one in read), output))
+    elif output:
+        print(write_result(output, TEXTS[form](campaigns)))
+    else:
+        sys.stdout.buffer.write(TEXTS[form](campaigns))
+    problems = [problem for one in read for problem in one.problems]
+    exit_with(problems, any(one.is_incomplete for one in read))
 
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -89,59 +99,14 @@ FORMATS = (*TEXTS, "github", *DIRECTORIES)
 
 
 @dataclass(frozen=True)
-class Export:
-    """`content` is for standard output, if nothing was written. `lines` say what was.
-    `problems` and `is_incomplete` as in `summarize`."""
-
-    content: bytes
-    lines: tuple[str, ...]
-    problems: tuple[UserError, ...] = ()
-    is_incomplete: bool = False
-
-
-def export(
-    form: str,
-    sources: Sequence[Path],
-    output: Path | None = None,
-    statements: Statements | None = None,
-) -> Export:
-    """Write campaigns, logs or a history (a file that ends with .sqlite) in one of FORMATS.
-
-    `output`: a file, or the directory of mlflow and wandb. Raises UserError if there is nothing to
-    export, or if an extra is missing.
-    """
-    if form not in FORMATS:
-        raise unknown_name("format", form, FORMATS, "FORMAT")
-    names = _names(sources)
-    read = [_read(source, name, statements) for source, name in names.items()]
-    problems = tuple(problem for one in read for problem in one.problems)
-    is_incomplete = any(one.is_incomplete for one in read)
-    content, lines = _written(form, read, output)
-    return Export(content, lines, problems, is_incomplete)
-
-
-@dataclass(frozen=True)
 class _Read:
-    """A source: its campaigns, and its results in Markdown."""
+    """A source: its campaigns, and its results in Markdown. `problems` and `is_incomplete` as in
+    `summarize`."""
 
     campaigns: Sequence[ExportedCampaign]
     markdown: str
     problems: Sequence[UserError] = ()
     is_incomplete: bool = False
-
-
-def _written(
-    form: str, read: Sequence[_Read], output: Path | None
-) -> tuple[bytes, tuple[str, ...]]:
-    campaigns = [campaign for one in read for campaign in one.campaigns]
-    if form in DIRECTORIES:
-        place = output or Path("mlruns" if form == "mlflow" else ".")
-        return b"", (DIRECTORIES[form](campaigns, place),)
-    if form == "github":
-        text = "".join(one.markdown for one in read)
-        return b"", (_appended(text, output),)
-    content = TEXTS[form](campaigns)
-    return (b"", (str(write_result(output, content)),)) if output else (content, ())
 
 
 def _names(sources: Sequence[Path]) -> dict[Path, str]:
@@ -157,7 +122,7 @@ def _names(sources: Sequence[Path]) -> dict[Path, str]:
     }
 
 
-def _read(source: Path, name: str, statements: Statements | None) -> _Read:
+def _read(source: Path, name: str, statements: Statements) -> _Read:
     if source.suffix == ".sqlite":
         return _history(source)
     from ..history.store import campaign_identity
