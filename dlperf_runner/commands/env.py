@@ -14,7 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,8 +71,16 @@ def command(
     if python and own_python:
         raise UserError("--python and --own-python cannot be combined")
     folder = output_dir or Path("envs") / stack
-    for path in build(names, stack, folder, Interpreter(python, own_python), mirror, print_note):
-        print(path)
+    wanted = [_wanted(name, stack, mirror) for name in names]
+    uv = _uv()
+    for one in wanted:
+        place = folder.absolute() / one.name
+        if _is_made(place, one):
+            print_note(f"{one.name} is up to date")
+        else:
+            _make(uv, one, place, python, own_python=own_python)
+            print_note(f"{one.name} was made and imported in two places")
+        print(place)
 
 
 RECORD = "dlperf-environment.json"
@@ -99,37 +107,6 @@ class WantedEnvironment:
     @property
     def digest(self) -> str:
         return hashlib.sha256(read_bytes(self.requirements)).hexdigest()
-
-
-@dataclass(frozen=True)
-class Interpreter:
-    """The Python of an environment: one of the site by its path, or a copy of its own."""
-
-    path: str = ""
-    is_own: bool = False
-
-
-def build(
-    names: Sequence[str],
-    stack: str,
-    folder: Path,
-    interpreter: Interpreter = Interpreter(),
-    mirror: str = "",
-    say: Callable[[str], None] = print,
-) -> list[Path]:
-    """Make these environments in `folder`, unless they are there. Returns their directories."""
-    wanted = [_wanted(name, stack, mirror) for name in names]
-    uv = _uv()
-    made = []
-    for one in wanted:
-        place = folder.absolute() / one.name
-        if _is_made(place, one):
-            say(f"{one.name} is up to date")
-        else:
-            _make(uv, one, place, interpreter, say)
-            say(f"{one.name} was made and imported in two places")
-        made.append(place)
-    return made
 
 
 def _wanted(name: str, stack: str, mirror: str) -> WantedEnvironment:
@@ -172,13 +149,7 @@ def _needs_more(framework: Framework, environment: Environment) -> str:
 # ---- making
 
 
-def _make(
-    uv: str,
-    wanted: WantedEnvironment,
-    place: Path,
-    interpreter: Interpreter,
-    say: Callable[[str], None],
-) -> None:
+def _make(uv: str, wanted: WantedEnvironment, place: Path, path: str, *, own_python: bool) -> None:
     if place.exists() and not (place / RECORD).is_file():
         raise UserError(
             "this directory is not an environment",
@@ -191,13 +162,12 @@ def _make(
     try:
         with as_user_error("cannot make the environment", place):
             place.parent.mkdir(parents=True, exist_ok=True)
-            python = _site_python(uv, wanted, interpreter)
-            if python:
+            if python := "" if own_python else _site_python(uv, wanted, path):
                 _run(venv_command(uv, python, staging))
             else:
-                say(f"{wanted.name} gets a Python of its own ({wanted.python})")
+                print_note(f"{wanted.name} gets a Python of its own ({wanted.python})")
                 _own_python(uv, wanted, staging)
-            say(f"{wanted.name}: installing {wanted.requirements.name}")
+            print_note(f"{wanted.name}: installing {wanted.requirements.name}")
             _run(install_command(uv, wanted, staging))
             _try(wanted, staging)
             _record(uv, wanted, staging)
@@ -222,24 +192,23 @@ def install_command(uv: str, wanted: WantedEnvironment, directory: Path) -> list
     return [*argv, "-r", str(wanted.requirements)]
 
 
-def _site_python(uv: str, wanted: WantedEnvironment, interpreter: Interpreter) -> str:
-    """The path of a Python of this site that the environment takes. Empty if it gets its own."""
-    if interpreter.is_own:
-        return ""
-    if not interpreter.path:
+def _site_python(uv: str, wanted: WantedEnvironment, path: str) -> str:
+    """The Python of this site that the environment takes, by default any. Empty if there is
+    none."""
+    if not path:
         search = _started([uv, "python", "find", "--system", "--no-managed-python", wanted.python])
         return search.stdout.strip() if search.returncode == 0 else ""
     code = "import sys; print(*sys.version_info[:3], sep='.')"
-    version = _run([interpreter.path, "-c", code]).strip()
+    version = _run([path, "-c", code]).strip()
     if not takes(wanted.python, version):
         raise UserError(
             f"the environment of {wanted.name} does not take this Python",
-            where=f"--python {interpreter.path}",
+            where=f"--python {path}",
             expected=wanted.python,
             found=version,
             hint="without --python, the environment gets a Python of its own if it needs one",
         )
-    return interpreter.path
+    return path
 
 
 def takes(versions: str, version: str) -> bool:
