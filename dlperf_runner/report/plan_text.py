@@ -54,41 +54,31 @@ def _collapsed(commands: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str
     if len(commands) <= FEW:
         yield from ((command["host"], shell_line(command)) for command in commands)
         return
-    rest = list(commands)
-    while rest:
-        length, joined = _alike(rest)
-        hosts = name_ranges([command["host"] for command in rest[:length]])
-        yield hosts, shell_line(joined)
-        rest = rest[length:]
+    for _, several in itertools.groupby(commands, _without_ranks):
+        alike = list(several)
+        words = [_counted_up(column) for column in zip(*(c["argv"] for c in alike), strict=True)]
+        if None in words:
+            yield from ((command["host"], shell_line(command)) for command in alike)
+        else:
+            hosts = name_ranges([command["host"] for command in alike])
+            yield hosts, shell_line({**alike[0], "argv": words})
 
 
-def _alike(commands: Sequence[Mapping[str, Any]]) -> tuple[int, Mapping[str, Any]]:
-    """The number of first commands that are one but for a rank, and that one."""
-    first = commands[0]
-    place: int | None = None
-    for length, command in enumerate(commands[1:], 1):
-        argv = command["argv"]
-        is_same = (command["cwd"], command["env"]) == (first["cwd"], first["env"])
-        if not is_same or len(argv) != len(first["argv"]):
-            break
-        differing = [at for at, word in enumerate(argv) if word != first["argv"][at]]
-        if len(differing) > 1 or (differing and place not in (None, differing[0])):
-            break
-        place = differing[0] if differing else place
-        if place is not None and argv[place] != _counted_up(first["argv"][place], length):
-            break
-    else:
-        length = len(commands)
-    if place is None or length == 1:
-        return length, first
-    word = first["argv"][place]
-    until = re.sub(r"\d+$", lambda number: f"{{{number[0]}..{int(number[0]) + length - 1}}}", word)
-    return length, {**first, "argv": [*first["argv"][:place], until, *first["argv"][place + 1 :]]}
+def _without_ranks(command: Mapping[str, Any]) -> tuple[object, ...]:
+    """The command without the numbers at the end of its words."""
+    return command["cwd"], command["env"], [re.sub("[0-9]+$", "", word) for word in command["argv"]]
 
 
-def _counted_up(word: str, by: int) -> str:
-    """--node-rank=7 for --node-rank=0 and 7."""
-    return re.sub(r"\d+$", lambda number: str(int(number[0]) + by), word)
+def _counted_up(words: Sequence[str]) -> str | None:
+    """--node-rank={0..7} for --node-rank=0, --node-rank=1 and so on; the word if all are the same;
+    None if they differ otherwise."""
+    stem = words[0].rstrip("0123456789")
+    if len(set(words)) == 1:
+        return words[0]
+    first = int(words[0][len(stem) :] or 0)
+    numbers = range(first, first + len(words))
+    is_rank = [*words] == [f"{stem}{number}" for number in numbers]
+    return f"{stem}{{{numbers[0]}..{numbers[-1]}}}" if is_rank else None
 
 
 def _data(run: Mapping[str, Any]) -> object:
