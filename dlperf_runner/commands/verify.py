@@ -153,7 +153,7 @@ def _against_logs(
 ) -> Iterator[str]:
     """Compute everything again. Adds to the problems and notes. `sealed`: the files are as their
     manifest has them."""
-    from ..report.units import named_record
+    from ..report.numbers import named_record
 
     if not (place / "summary.json").exists():
         raise UserError(

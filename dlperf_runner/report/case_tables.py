@@ -34,10 +34,21 @@ from ..stats.groups import (
 from ..stats.summary import StepParts, nccl_share, step_parts
 from .charts import Chart, ChartPoint, Line
 from .labels import Labels, each_condition, load_labels
-from .numbers import as_published, joules, rate_decimals, ratio, seconds, speedup, tflops
+from .numbers import (
+    as_published,
+    energy_unit,
+    is_bandwidth,
+    joules,
+    per_device,
+    rate_decimals,
+    ratio,
+    seconds,
+    speedup,
+    step_time,
+    tflops,
+)
 from .tables import Cell, Column, Table, cell, composed, span, without_empty
 from .terminal import PIPE, Screen, listed, titled
-from .units import energy_unit, is_bandwidth, per_device, step_time
 
 METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "series")
 _MEDIAN = "samples_per_second_median"

@@ -21,10 +21,9 @@ from . import case_tables, charts
 from .case_tables import sweep_tables, time_chart, time_tables
 from .charts import Chart
 from .labels import Labels
-from .numbers import rate_decimals
+from .numbers import common_unit, is_bandwidth, named_record, rate_decimals
 from .plan_text import shell_line
 from .tables import Cell, Column, Table, cell
-from .units import common_unit, is_bandwidth, named_record
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,10 +14,9 @@ from ..core.lists import grouped
 from ..history.store import Point
 from ..stats.change_points import CORRELATION, LEVEL, ChangePoint, change_points
 from .charts import Chart, ChartPoint, Line
-from .numbers import rate_decimals
+from .numbers import common_unit, named_record, rate_decimals
 from .tables import Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
-from .units import common_unit, named_record
 
 
 def by_case(points: Sequence[Point]) -> dict[str, list[Point]]:

@@ -15,9 +15,8 @@ from ..core.identity import GROUP, CaseKey, case_key, label, topology_text, valu
 from ..core.lists import grouped
 from ..results.load import Results
 from ..stats.groups import rates_by_case
-from .numbers import decimals, rate_decimals
+from .numbers import decimals, named_record, rate_decimals, with_named_metrics
 from .tables import FORMULA
-from .units import named_record, with_named_metrics
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,7 +22,7 @@ from dlperf_runner.commands.report import make_report
 from dlperf_runner.commands.summarize import summarize
 from dlperf_runner.commands.verify import verify
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.report import result_files, units
+from dlperf_runner.report import numbers, result_files
 
 
 def in_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -208,14 +208,14 @@ def test_results_of_an_earlier_version_lack_the_columns_of_later_ones(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(here / "logs" / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(380.0))
-    later, as_now = ("step_time_p99_s", "mfu"), units.named_record
+    later, as_now = ("step_time_p99_s", "mfu"), numbers.named_record
 
     def earlier(case: Mapping[str, Any]) -> dict[str, Any]:
         record = as_now(case)
         return {name: value for name, value in record.items() if name not in later}
 
     with monkeypatch.context() as patched:
-        patched.setattr(units, "named_record", earlier)
+        patched.setattr(numbers, "named_record", earlier)
         patched.setattr(result_files, "named_record", earlier)
         output("summarize", "logs")
     printed = output("summarize", "--verify", "logs")
