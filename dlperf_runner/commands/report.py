@@ -42,7 +42,7 @@ from ..report.document import (
     report_command,
 )
 from ..report.labels import load_labels
-from ..results.destination import destination, guarded, source_document
+from ..report.result_files import destination, guarded, source_document
 
 if TYPE_CHECKING:
     import pandas as pd

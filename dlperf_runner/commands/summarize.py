@@ -37,10 +37,9 @@ from ..options import (
     reading_logs,
     states,
 )
-from ..report.result_files import documents
+from ..report.result_files import destination, documents, guarded, source_document
 from ..report.terminal import View
 from ..results.archives import scratch_of
-from ..results.destination import destination, guarded, source_document
 from ..results.discovery import CAMPAIGNS, Skipped
 from ..results.load import Progress, catalogued, load_results
 from ..results.statement import MAPPING, Statements, suggested_mapping

@@ -33,8 +33,7 @@ from ..core.files import is_campaign, open_read, read_bytes, read_json, stored
 from ..core.frame import records
 from ..core.identity import CASE
 from ..core.printable import printable
-from ..report.result_files import documents
-from ..results.destination import SOURCE, destination
+from ..report.result_files import SOURCE, destination, documents
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.statement import Statements
 

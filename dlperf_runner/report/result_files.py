@@ -1,19 +1,28 @@
-"""The result files of a campaign or of logs, and the notes on the table."""
+"""The result files of a campaign or of logs, their directory, and the notes on the table."""
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from operator import itemgetter
+from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from ..campaign.directory import LATEST, RESULTS
+from ..campaign.manifest import FILE
 from ..catalog.workload import Model
-from ..core.files import json_text
+from ..core.files import UnsafeFileError, is_campaign, json_text, read_bytes
 from ..core.frame import PEAK_TFLOPS, records
 from ..core.identity import GROUP, CaseKey, case_key, label, topology_text, value_text
 from ..core.lists import grouped
+from ..core.printable import printable
+from ..results.archives import stem_of_archive
 from ..results.load import Results
+from ..results.log_name import stem_of
 from ..stats.groups import rates_by_case
 from .numbers import decimals, named_record, rate_decimals, with_named_metrics
 from .tables import FORMULA
@@ -156,6 +165,60 @@ def documents(
     for batch, document in results_by_batch(frame, cases, short_names).items():
         files[f"bz{batch}_result.json"] = document
     return cases, notes, files
+
+
+# ---- their directory
+
+
+SOURCE = "source.json"  # in results/<name>/: the paths of the logs
+_RESERVED = (LATEST, "baselines")
+
+
+def destination(sources: Sequence[Path]) -> Path:
+    """A campaign's own directory; for other logs, results/<name>, with a number if that belongs to
+    something else."""
+    if is_campaign(sources[0]):
+        return sources[0]
+    name = printable(_name_of(sources))
+    for number in itertools.count(1):
+        place = RESULTS / (name if number == 1 else f"{name}-{number}")
+        is_free = place.name not in _RESERVED and not os.path.lexists(place)
+        if is_free or _recorded(place) == _source_paths(sources):
+            return place
+    raise AssertionError
+
+
+def guarded(sources: Sequence[Path]) -> Path:
+    """The directory of `destination` or above it in which no link is followed."""
+    return sources[0] if is_campaign(sources[0]) else RESULTS
+
+
+def source_document(sources: Sequence[Path]) -> dict[str, str]:
+    """The file that makes results/<name> the directory of these logs. Empty for a campaign."""
+    if is_campaign(sources[0]):
+        return {}
+    return {SOURCE: json_text({"logs": _source_paths(sources), "manifest": FILE})}
+
+
+def _name_of(sources: Sequence[Path]) -> str:
+    only = sources[0].resolve()
+    if len(sources) == 1:
+        if only.is_file():
+            return stem_of_archive(only.name) or stem_of(only.name) or only.name
+        return only.name or "logs"
+    return Path(os.path.commonpath([path.resolve() for path in sources])).name or "logs"
+
+
+def _source_paths(sources: Sequence[Path]) -> list[str]:
+    return sorted({printable(str(path.resolve())) for path in sources})
+
+
+def _recorded(place: Path) -> object:
+    """The logs whose directory this is. None if it belongs to something else."""
+    try:
+        return json.loads(read_bytes(place / SOURCE, inside=RESULTS))["logs"]
+    except (OSError, ValueError, KeyError, TypeError, UnsafeFileError):  # such as results/latest
+        return None
 
 
 # ---- notes on the table
