@@ -293,21 +293,12 @@ def _in_directory(directory: Path, discovered: Found, scratch: Scratch | None) -
     is_plain = of_directory and not is_guarded(directory / "log")
     for file in sorted(files, key=lambda file: natural(file.path)):
         path = file.path
-        if file.is_campaign:
-            reason = _VIEWS[CAMPAIGNS]
-            discovered.skipped.append(Skipped(path, reason, view=CAMPAIGNS, content=file.content))
-        elif file.reason is not None:
-            discovered.skipped.append(Skipped(path, file.reason))
+        if isinstance(file, Skipped):
+            discovered.skipped.append(file)
         elif _is_wanted(path.name):
             names = (*path.parts[depth:-1][::-1], *above)
             directories = tuple(stem_of_archive(name) or name for name in names)
-            yield Place(
-                path,
-                is_record=False,
-                directories=directories,
-                content=file.content,
-                is_plain=is_plain and file.content is None,
-            )
+            yield file._replace(directories=directories, is_plain=is_plain and not file.content)
         elif not _OWN.fullmatch(path.name):
             packed = _PACKED.search(path.name)
             reason = f"compressed as {packed[0]}; unpack it" if packed else "not the name of a log"
@@ -458,38 +449,35 @@ def _entries(directory: Path, problems: list[UserError]) -> list[os.DirEntry[str
         return []
 
 
-class _File(NamedTuple):
-    """A file, with the reason if it is not read, and its content if it is in an archive; or the
-    directory of a campaign."""
-
-    path: Path
-    reason: str | None = None
-    content: Path | None = None
-    is_campaign: bool = False
+_Files = Iterator[Place | Skipped]  # those with any name
 
 
-def _files(directory: Path, problems: list[UserError], scratch: Scratch | None) -> Iterator[_File]:
+def _campaign(path: Path, content: Path | None = None) -> Skipped:
+    return Skipped(path, _VIEWS[CAMPAIGNS], view=CAMPAIGNS, content=content)
+
+
+def _files(directory: Path, problems: list[UserError], scratch: Scratch | None) -> _Files:
     """The files below a directory, and in its archives."""
     for entry in _entries(directory, problems):
         path = Path(entry)
         if entry.is_dir(follow_symlinks=False):
             if is_campaign(path):
-                yield _File(path, is_campaign=True)
+                yield _campaign(path)
             else:
                 yield from _files(path, problems, scratch)
         elif not entry.name.startswith("."):
             if not (entry.is_file(follow_symlinks=False) or path.is_file()):
-                yield _File(path, "a link to a directory" if path.is_dir() else "not a file")
+                yield Skipped(path, "a link to a directory" if path.is_dir() else "not a file")
             elif stem_of_archive(entry.name) is not None:
                 yield from _members(path, problems, scratch)
             else:
-                yield _File(path)
+                yield Place(path, is_record=False)
 
 
-def _members(archive: Path, problems: list[UserError], scratch: Scratch | None) -> Iterator[_File]:
+def _members(archive: Path, problems: list[UserError], scratch: Scratch | None) -> _Files:
     """The files in an archive; none of one that cannot be read, which is a problem."""
     if scratch is None:
-        yield _File(archive, "an archive")
+        yield Skipped(archive, "an archive")
         return
     try:
         members = members_of(archive, lambda n: _is_wanted(n) or bool(_counts(n)), scratch)
@@ -498,15 +486,17 @@ def _members(archive: Path, problems: list[UserError], scratch: Scratch | None) 
         problems.append(error)
         return
     for root, content in campaigns.items():
-        yield _File(archive / root, content=content, is_campaign=True)
+        yield _campaign(archive / root, content)
     for member in members:
         path = archive / member.name
         if not campaigns.keys().isdisjoint(PurePosixPath(member.name).parents):
             continue
         if member.reason is None and stem_of_archive(path.name) is not None:
-            yield _File(path, "an archive in an archive")
+            yield Skipped(path, "an archive in an archive")
+        elif member.reason is not None and not path.name.startswith("."):
+            yield Skipped(path, member.reason)
         elif not path.name.startswith("."):
-            yield _File(path, member.reason, member.content)
+            yield Place(path, is_record=False, content=member.content)
 
 
 def _campaigns_in(members: Iterable[Member]) -> list[PurePosixPath]:
