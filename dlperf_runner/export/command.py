@@ -18,7 +18,7 @@ import typer
 from ..core.errors import UserError, as_user_error, unknown_name
 from ..core.files import open_append, read_json, write_result
 from ..options import LATEST, AboutLogs, completes, exit_with, option, reading_logs, states
-from .record import ExportedCampaign, exported_cases, of_history, time_of
+from .record import ExportedCampaign, exported_cases, of_history
 
 if TYPE_CHECKING:
     from ..results.statement import Statements
@@ -136,7 +136,7 @@ def _read(source: Path, name: str, statements: Statements) -> _Read:
     record = read_json(path) if path.is_file() else {}  # other logs have none
     created = datetime.fromtimestamp(source.stat().st_mtime, UTC)
     if source.is_dir():
-        created = time_of(campaign_identity(source).created)
+        created = datetime.fromisoformat(campaign_identity(source).created)
     copies = sum(run.copy_of is not None for run in results.runs)
     states = {
         "counted": len(results.counted),

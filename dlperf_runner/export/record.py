@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -110,14 +110,11 @@ def of_history(points: Iterable[Point], place: str) -> list[ExportedCampaign]:
     """The campaigns of a history, the oldest first."""
     campaigns = grouped(points, itemgetter("created", "campaign"))
     return [
-        ExportedCampaign(name, time_of(created), [_case(p["case_id"], p) for p in of_one], place)
+        ExportedCampaign(
+            name, datetime.fromisoformat(created), [_case(p["case_id"], p) for p in of_one], place
+        )
         for (created, name), of_one in sorted(campaigns.items())
     ]
-
-
-def time_of(created: str) -> datetime:
-    time = datetime.fromisoformat(created)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _case(name: str, case: Mapping[str, Any], runs: Sequence[float] = ()) -> ExportedCase:
