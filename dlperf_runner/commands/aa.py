@@ -6,20 +6,17 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..campaign.directory import missing_runs
-from ..compare.spread import MeasuredSpreads, measure, refuse_copies
+from ..compare.spread import measure, refuse_copies
 from ..core.errors import UserError
 from ..core.lists import counted
 from ..options import AsJson, Chosen, chooses, exit_with, option, print_json, print_note, screen
 from ..results.load import catalogued, load_results
 from ..stats.between_campaigns import LEAST_CAMPAIGNS
-
-if TYPE_CHECKING:
-    from ..plan.choice import Choice
 
 ORDER = 170
 
@@ -53,9 +50,13 @@ def command(
 
     parse_wait(chosen.wait)
     folders = distinct_campaigns(directories or [], campaigns)
-    if campaigns is None:
-        refuse_choice(chosen.choice, parse_choice({}))
-    else:
+    if campaigns is None and chosen.choice != parse_choice({}):
+        raise UserError(
+            "a choice of what to run has an effect only with --campaigns",
+            where="aa",
+            hint="add --campaigns 3 to run campaigns",
+        )
+    if campaigns is not None:
         more = partial(
             run,
             *(chosen.choice, chosen.inventories, chosen.limit),
@@ -63,7 +64,10 @@ def command(
             say=print_note,
         )
         folders = run_missing(folders, campaigns, more)
-    measured, problems = measure_directories(folders)
+    models = catalogued(folders)
+    loaded = {str(folder): load_results(folder, models) for folder in folders}
+    refuse_copies((name, results.logs) for name, results in loaded.items())  # they show no spread
+    measured = measure({name: results.frame for name, results in loaded.items()})
     path = save_spreads(measured) if measured.spreads else None
     if as_json:
         print_json(
@@ -73,6 +77,7 @@ def command(
         print(render_spreads(measured, screen()), end="")
         if path is not None:
             print(path)
+    problems = [problem for results in loaded.values() for problem in results.problems]
     exit_with(problems, not measured.spreads)
 
 
@@ -120,22 +125,3 @@ def run_missing(
                 f" dlperf aa {again} --campaigns {wanted} with the same choice",
             )
     return directories
-
-
-def measure_directories(directories: Sequence[Path]) -> tuple[MeasuredSpreads, list[UserError]]:
-    """The spread over the campaigns, and the logs of them that failed validation."""
-    models = catalogued(directories)
-    loaded = {str(directory): load_results(directory, models) for directory in directories}
-    refuse_copies((name, results.logs) for name, results in loaded.items())  # they show no spread
-    problems = [problem for results in loaded.values() for problem in results.problems]
-    return measure({name: results.frame for name, results in loaded.items()}), problems
-
-
-def refuse_choice(choice: Choice, nothing: Choice) -> None:
-    """Raise UserError if campaigns are only read, but a choice of what to run was given."""
-    if choice != nothing:
-        raise UserError(
-            "a choice of what to run has an effect only with --campaigns",
-            where="aa",
-            hint="add --campaigns 3 to run campaigns",
-        )
