@@ -9,7 +9,6 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..campaign.directory import is_done, read_plan, run_directory
@@ -34,27 +33,19 @@ def command(
     Example: dlperf archive results/latest"""
     done = archive(directory)
     if as_json:
-        print_json(asdict(done))
+        print_json(done)
     else:
-        sizes = f"{done.before / 2**20:.1f} MiB became {done.now / 2**20:.1f} MiB"
-        print(f"{counted(done.files, 'file')} compressed: {sizes}")
+        sizes = f"{done['before'] / 2**20:.1f} MiB became {done['now'] / 2**20:.1f} MiB"
+        print(f"{counted(done['files'], 'file')} compressed: {sizes}")
 
 
-@dataclass(frozen=True)
-class Archived:
-    """The number of compressed files, and their bytes before and now."""
-
-    files: int
-    before: int
-    now: int
-
-
-def archive(directory: Path) -> Archived:
-    """Compress the files of a campaign. Those that already are stay. Raises UserError if a file is
-    not the one that the manifest records."""
+def archive(directory: Path) -> dict[str, int]:
+    """Compress the files of a campaign. Those that already are stay. Returns the number of the
+    others, and their bytes before and now. Raises UserError if a file is not the one that the
+    manifest records."""
     manifest = read(directory)
     recorded = manifest.files if manifest else {}
-    paths = []
+    done = {"files": 0, "before": 0, "now": 0}
     for path in list(_files(directory)):
         name = path.relative_to(directory).as_posix()
         if (sealed := recorded.get(name)) and not is_digest(path, sealed.digest):
@@ -64,9 +55,10 @@ def archive(directory: Path) -> Archived:
                 expected=f"SHA-256 {sealed.digest}",
                 hint="summarize --verify lists all changes",
             )
-        before = path.stat().st_size
-        paths.append((before, _compressed(path).stat().st_size))
-    return Archived(len(paths), sum(b for b, _ in paths), sum(n for _, n in paths))
+        done["files"] += 1
+        done["before"] += path.stat().st_size
+        done["now"] += _compressed(path).stat().st_size
+    return done
 
 
 def _files(directory: Path) -> Iterator[Path]:
