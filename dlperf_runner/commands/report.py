@@ -14,11 +14,16 @@ import typer
 
 from ..campaign.directory import name_of
 from ..campaign.manifest import seal
-from ..compare.conditions import parse_stated
+from ..catalog.published_numbers import load_rule
+from ..catalog.reader import load_catalog
+from ..catalog.workload import Model
+from ..compare.conditions import Values, parse_stated, read_conditions
+from ..compare.published import compare_published, published_points
 from ..core.errors import UserError
 from ..core.extras import require
 from ..core.files import is_campaign, json_text, read_bytes, remove, write_result
 from ..core.frame import records
+from ..core.paths import own_catalog
 from ..options import (
     AboutLogs,
     AsJson,
@@ -30,7 +35,8 @@ from ..options import (
     reading_logs,
     states,
 )
-from ..report.charts import Picture, draw, look_different, program, workers
+from ..report import html, latex, markdown, xlsx
+from ..report.charts import Chart, Picture, draw, look_different, program, workers
 from ..report.document import (
     Campaign,
     Document,
@@ -42,15 +48,16 @@ from ..report.document import (
     report_command,
 )
 from ..report.labels import load_labels
-from ..report.result_files import destination, guarded, source_document
+from ..report.result_files import csv, destination, guarded, notes_on, source_document
+from ..results.discovery import of_each
+from ..results.load import catalogued, load_results
+from ..results.statement import NOTHING, Statements, with_conditions
+from ..stats.notes import case_notes
+from ..stats.summary import summarize
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..catalog.workload import Model
-    from ..compare.conditions import Values
-    from ..report.charts import Chart
-    from ..results.statement import Statements
 
 ORDER = 180
 
@@ -129,9 +136,6 @@ def make_report(
 
     Raises UserError if there are no results, or if the report cannot be written.
     """
-    from ..report import html
-    from ..results.statement import NOTHING, with_conditions
-
     t = load_labels(language)
     if len(directories) == 1:
         conditions = with_conditions(conditions, statements or NOTHING, directories[0])
@@ -203,9 +207,6 @@ def _document(
 ) -> Document:
     """The document of `directories`, and the command that makes it. Campaigns keep their part of
     the catalogue."""
-    from ..core.paths import own_catalog
-    from ..results.statement import NOTHING
-
     catalog = None if all(map(is_campaign, directories)) else own_catalog()
     return make_document(
         material.campaigns,
@@ -243,13 +244,6 @@ def _campaigns(
     models: Sequence[Model] | None,
     statements: Statements | None = None,
 ) -> Iterator[Campaign]:
-    from ..report.result_files import notes_on
-    from ..results.discovery import of_each
-    from ..results.load import catalogued, load_results
-    from ..results.statement import NOTHING
-    from ..stats.notes import case_notes
-    from ..stats.summary import summarize
-
     models = catalogued(directories) if models is None else models
     names = [name_of(directory) for directory in directories]
     stated = of_each(directories, statements or NOTHING)
@@ -277,8 +271,6 @@ def _families() -> dict[tuple[str, str], str]:
 
     Workloads with variants are excluded: their models are not versions of each other.
     """
-    from ..catalog.reader import load_catalog
-
     return {
         (workload.name, workload.model): workload.families[0]
         for workload in load_catalog().workloads.values()
@@ -290,18 +282,12 @@ def _published(campaigns: Sequence[Campaign]) -> pd.DataFrame | None:
     """The published points for the cases of all campaigns."""
     import pandas as pd
 
-    from ..compare.published import published_points
-
     tables = [campaign.table for campaign in campaigns if len(campaign.table)]
     return published_points(pd.concat(tables, ignore_index=True)) if tables else None
 
 
 def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[str, pd.DataFrame]]:
     """The result of compare_published for each campaign."""
-    from ..catalog.published_numbers import load_rule
-    from ..compare.conditions import read_conditions
-    from ..compare.published import compare_published
-
     rule = load_rule()
     for campaign in campaigns:
         if len(campaign.table):
@@ -324,9 +310,6 @@ def data_files(
 
 
 def _data(document: Document, options: Mapping[str, Any]) -> dict[str, bytes]:
-    from ..report import latex, markdown
-    from ..report.result_files import csv
-
     return {
         "report.md": markdown.render_report(document).encode(),
         "results.csv": csv(document.cases).encode(),
@@ -379,8 +362,6 @@ def _former_plots(output_dir: Path, inside: Path) -> set[Path]:
 
 
 def _workbook(document: Document, pool: ProcessPoolExecutor) -> Future[bytes]:
-    from ..report import xlsx
-
     # Charts take long to hand over, and no sheet has one.
     tables = replace(document, sections=(), series_not_counted=(), figures=())
     return pool.submit(xlsx.render, tables)

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..compare.published import SideBySide, named_values
+from ..compare.spread import MeasuredSpreads
 from ..compare.verdicts import ALONE, FAILED, NOT_COMPARABLE, TOO_FEW, UNDECIDED, together
 from ..core.frame import records
 from ..core.identity import GROUP, TOPOLOGY, columns_of, topology_text
@@ -24,9 +26,6 @@ from .terminal import PIPE, Screen, listed, table, titled, wrapped
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from ..compare.published import SideBySide
-    from ..compare.spread import MeasuredSpreads
 
 
 Record = Mapping[str, Any]
@@ -125,8 +124,6 @@ def render_campaigns(
 
 def render_publications(groups: Sequence[SideBySide], screen: Screen = PIPE) -> str:
     """Each number with what tells it from the others of its group."""
-    from ..compare.published import named_values
-
     if not groups:
         return "No publications seem to contradict each other.\n"
     lines: list[str] = []

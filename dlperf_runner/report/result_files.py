@@ -23,14 +23,15 @@ from ..core.printable import printable
 from ..results.archives import stem_of_archive
 from ..results.load import Results
 from ..results.log_name import stem_of
-from ..stats.groups import rates_by_case
+from ..results.run_record import FoundRun
+from ..stats.groups import by_group, rates_by_case, title
+from ..stats.notes import case_notes
+from ..stats.summary import COLUMNS, summarize
 from .numbers import decimals, named_record, rate_decimals, with_named_metrics
 from .tables import FORMULA
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from ..results.run_record import FoundRun
 
 
 def csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
@@ -147,8 +148,6 @@ def documents(
     results: Results, models: Sequence[Model]
 ) -> tuple[list[dict[str, Any]], list[str], dict[str, str]]:
     """The statistics, the notes on them, and the content of each result file by its name."""
-    from ..stats.notes import case_notes
-    from ..stats.summary import COLUMNS, summarize
     from . import markdown
 
     frame = results.frame
@@ -226,8 +225,6 @@ def _recorded(place: Path) -> object:
 
 def notes_on(cases: Iterable[dict[str, Any]], results: Results) -> Iterator[str]:
     """Notes on the input and the calculation that the statistics do not show."""
-    from ..stats.groups import by_group
-
     cases = list(cases)
     groups = by_group(cases)
     for name, group in groups.items():
@@ -331,8 +328,6 @@ def _listed(numbers: Sequence[int]) -> str:
 def _not_pooled(groups: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Notes on runs with the same settings that must not be pooled, because they differ. `groups`
     has one case of each table."""
-    from ..stats.groups import title
-
     for several in grouped(groups, itemgetter(*_SETTINGS)).values():
         same = {name: several[0][name] if name in _SETTINGS else None for name in GROUP}
         texts, differing = [], []
