@@ -39,6 +39,7 @@ from ..core.identity import (
 )
 from ..core.lists import grouped
 from ..core.units import per_second
+from ..stats.between_campaigns import Spread
 from ..stats.groups import CaseRates, rates_by_case
 from ..stats.intervals import SampleComparison, compare_samples
 from ..stats.ratios import RelativeDifference, relative_difference
@@ -47,8 +48,6 @@ from .verdicts import ONLY_A, ONLY_B, campaign_limit, case_verdict, to_decide, t
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from ..stats.between_campaigns import Spread
 
 
 RELATED = ("source", "parameters", "total_steps", "warmup_steps", "directory", "nvlink_domains")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.publication import ComparisonRule
 from ..catalog.published_numbers import (
     PublishedNumber,
     load_published,
@@ -55,8 +56,6 @@ from .verdicts import (
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from ..catalog.publication import ComparisonRule
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.lists import counted
-from ..stats.between_campaigns import difference_half_width
+from ..stats.between_campaigns import Spread, difference_half_width
 from ..stats.intervals import LEVEL, ConfidenceInterval, SampleComparison
 from ..stats.ratios import (
     LEAST_RUNS,
@@ -25,9 +25,6 @@ from ..stats.ratios import (
     student,
 )
 from ..stats.sequential import MOST_MORE, more_runs, separates
-
-if TYPE_CHECKING:
-    from ..stats.between_campaigns import Spread
 
 FASTER, SLOWER, REPRODUCED, UNDECIDED = "faster", "slower", "reproduced", "undecided"
 PASSED, FAILED, TOO_FEW = "passed", "failed", "too few runs"

@@ -17,6 +17,8 @@ from ..core.files import as_object, is_campaign, readable_json
 from ..core.frame import records
 from ..core.identity import GROUP, case_key, topology_text, value_text
 from ..core.lists import grouped
+from ..results.load import Results
+from ..results.statement import Statements
 from . import case_tables, charts
 from .case_tables import sweep_tables, time_chart, time_tables
 from .charts import Chart
@@ -27,9 +29,6 @@ from .tables import Cell, Column, Table, cell
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from ..results.load import Results
-    from ..results.statement import Statements
 
 
 # Facts that name a node are different on every one, and say nothing.

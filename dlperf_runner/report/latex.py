@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..core.printable import for_xml
+from .document import Document
 from .tables import Table
-
-if TYPE_CHECKING:
-    from .document import Document
 
 _SIGNS = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _SIGNS |= {sign: f"\\{sign}" for sign in "&%$#_{}"}

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.frame import POWER
 from ..core.printable import for_xml
+from .document import Document
 from .tables import FORMULA, Cell, Column, Table, Value
 
 if TYPE_CHECKING:
     from xlsxwriter.format import Format
     from xlsxwriter.worksheet import Worksheet
 
-    from .document import Document
 
 _LONGEST = 32_767  # letters of a cell
 _HEAD, _QUOTED = "head", "quoted"  # formats beside those of numbers

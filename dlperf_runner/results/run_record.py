@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..campaign.directory import is_name
-from ..catalog.workload import Rule
+from ..catalog.validity import ValidityRules
+from ..catalog.workload import Model, Rule
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.files import as_object, read_json, stored
@@ -31,11 +32,6 @@ from ..core.units import SAMPLES, Unit
 from ..logs import formats
 from ..measure.validity import OtherProcess
 from ..schedulers.job import is_placeholder
-
-if TYPE_CHECKING:
-    from ..catalog.validity import ValidityRules
-    from ..catalog.workload import Model
-
 
 NOT_RUN = "was not run"
 
