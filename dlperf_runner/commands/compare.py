@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -25,7 +25,7 @@ from ..compare.spread import read_spreads, refuse_copies
 from ..compare.verdicts import ALONE, FAILED, TOO_FEW, UNDECIDED, together
 from ..core.errors import UserError
 from ..core.files import write_result
-from ..core.frame import records
+from ..core.frame import Frame, records
 from ..options import (
     ABOUT_LOGS,
     AboutLogs,
@@ -46,10 +46,6 @@ from ..results.discovery import of_each
 from ..results.load import Results, catalogued, load_results
 from ..results.repeats import about_other_starts
 from ..results.statement import with_conditions
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 ORDER = 160
 
@@ -233,7 +229,7 @@ def _publications(wanted: Mapping[str, Any], everything: bool, as_json: bool) ->
 
 def _with_published(
     results: Results, texts: Sequence[str], limit: float | None, ways: tuple[bool, bool]
-) -> tuple[pd.DataFrame, str, str]:
+) -> tuple[Frame, str, str]:
     rule = load_rule()
     conditions = read_conditions(results.counted, results.models, rule, parse_stated(texts))
     every, assume = ways
@@ -246,7 +242,7 @@ def _with_published(
 
 def _two_campaigns(
     loaded: Sequence[Results], baseline: str, limit: float | None, allowed: Sequence[str]
-) -> tuple[pd.DataFrame, str, str]:
+) -> tuple[Frame, str, str]:
     if baseline:
         first, name = read_baseline(baseline), f"baseline {baseline}"
         logs = logs_of_baseline(baseline)
@@ -266,7 +262,7 @@ def _two_campaigns(
 
 
 def _finish(
-    table: pd.DataFrame,
+    table: Frame,
     rendered: str,
     suite: str,
     limit: float | None,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,7 +22,7 @@ from ..compare.published import compare_published, published_points
 from ..core.errors import UserError
 from ..core.extras import require
 from ..core.files import is_campaign, json_text, read_bytes, remove, write_result
-from ..core.frame import records
+from ..core.frame import Frame, records
 from ..core.paths import own_catalog
 from ..options import (
     AboutLogs,
@@ -54,10 +54,6 @@ from ..results.load import catalogued, load_results
 from ..results.statement import NOTHING, Statements, with_conditions
 from ..stats.notes import case_notes
 from ..stats.summary import summarize
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 ORDER = 180
 
@@ -180,7 +176,7 @@ class _Material:
 
     campaigns: Sequence[Campaign]
     cases: tuple[dict[str, Any], ...]
-    published: pd.DataFrame | None
+    published: Frame | None
     figures: tuple[Figure, ...] = ()
 
     def drawn_in(self, language: str, one_chart: bool) -> tuple[Figure, ...]:
@@ -278,7 +274,7 @@ def _families() -> dict[tuple[str, str], str]:
     }
 
 
-def _published(campaigns: Sequence[Campaign]) -> pd.DataFrame | None:
+def _published(campaigns: Sequence[Campaign]) -> Frame | None:
     """The published points for the cases of all campaigns."""
     import pandas as pd
 
@@ -286,7 +282,7 @@ def _published(campaigns: Sequence[Campaign]) -> pd.DataFrame | None:
     return published_points(pd.concat(tables, ignore_index=True)) if tables else None
 
 
-def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[str, pd.DataFrame]]:
+def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[str, Frame]]:
     """The result of compare_published for each campaign."""
     rule = load_rule()
     for campaign in campaigns:

@@ -16,7 +16,7 @@ from importlib import import_module
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +24,7 @@ from ..campaign.manifest import HISTORY, append, home, seal
 from ..catalog.workload import Model
 from ..core.errors import UserError
 from ..core.files import UnsafeFileError, readable_json, write_result
+from ..core.frame import Frame
 from ..core.lists import counted, grouped
 from ..core.printable import printable
 from ..history import store
@@ -45,10 +46,6 @@ from ..results.archives import scratch_of
 from ..results.discovery import CAMPAIGNS, Skipped
 from ..results.load import Progress, catalogued, load_results
 from ..results.statement import MAPPING, Statements, suggested_mapping
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 ORDER = 150
 _History = Annotated[
@@ -262,7 +259,7 @@ class SummaryResult:
     is_incomplete: bool
     paths: list[Path]
     unwritten: UserError | None
-    frame: pd.DataFrame
+    frame: Frame
     cases: list[dict[str, Any]]
     document: str
     skipped: Mapping[str, str]

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictFloat, StrictInt, StrictStr
 
@@ -25,7 +25,7 @@ from ..catalog.reader import unit_of
 from ..catalog.types import Count, CountOrNone, Entry
 from ..core.errors import UserError, unknown_name
 from ..core.files import read_json, write_json
-from ..core.frame import SAMPLES_PER_SECOND, make_frame
+from ..core.frame import SAMPLES_PER_SECOND, Frame, make_frame
 from ..core.identity import (
     CASE,
     ENVIRONMENT,
@@ -45,10 +45,6 @@ from ..stats.intervals import SampleComparison, compare_samples
 from ..stats.ratios import RelativeDifference, relative_difference
 from .spread import spread_of, widened
 from .verdicts import ONLY_A, ONLY_B, campaign_limit, case_verdict, to_decide, too_few
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 RELATED = ("source", "parameters", "total_steps", "warmup_steps", "directory", "nvlink_domains")
 _SAME_IN_A_GATE = (*RELATED, "accelerator")
@@ -78,12 +74,12 @@ COLUMNS = (
 
 
 def compare_campaigns(
-    a: pd.DataFrame,
-    b: pd.DataFrame,
+    a: Frame,
+    b: Frame,
     limit: float | None = None,
     allowed: Collection[str] = (),
     spreads: Mapping[CaseKey, Spread] | None = None,
-) -> pd.DataFrame:
+) -> Frame:
     """One row per case of either long frame, in the order of the frames.
 
     `a` and `b` are the medians of n_a and n_b valid runs. `difference` is how much b is above a
@@ -163,7 +159,7 @@ def _unit(pair: Pair, sides: Iterable[CaseRates]) -> str:
     return units[0]
 
 
-def without_effect(a: pd.DataFrame, b: pd.DataFrame, allowed: Collection[str]) -> list[str]:
+def without_effect(a: Frame, b: Frame, allowed: Collection[str]) -> list[str]:
     """The names of `allowed` in which no pair of cases of the two frames differs."""
     paired = pairs(list(rates_by_case(a)), list(rates_by_case(b)), allowed)
     differing = [item for pair in paired if pair.a and pair.b for item in pair.differing]
@@ -411,7 +407,7 @@ class Baseline(Entry):
 
 
 def save_baseline(
-    frame: pd.DataFrame,
+    frame: Frame,
     name: str,
     campaign: str,
     logs: Mapping[str, str] | None = None,
@@ -466,7 +462,7 @@ def baseline_path(name: str, directory: Path = BASELINES) -> Path:
     return directory / f"{name}.json"
 
 
-def read_baseline(name: str, directory: Path = BASELINES) -> pd.DataFrame:
+def read_baseline(name: str, directory: Path = BASELINES) -> Frame:
     """The throughput of a baseline as a long frame. Raises UserError: if the baseline does not
     exist, it lists the known ones; if the file is invalid, it names file and key."""
     baseline = _read(name, directory)

@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..catalog.publication import ComparisonRule
 from ..catalog.published_numbers import (
@@ -25,7 +25,7 @@ from ..catalog.published_numbers import (
 )
 from ..core.case import Topology
 from ..core.errors import UserError
-from ..core.frame import plain_rows, records
+from ..core.frame import Frame, plain_rows, records
 from ..core.identity import CASE, TOPOLOGY, CaseKey, case_key, columns_of, label, topology_text
 from ..core.lists import grouped, shortened
 from ..core.units import BANDWIDTH, per_second
@@ -53,9 +53,6 @@ from .verdicts import (
     published_verdict,
     to_decide_published,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -160,15 +157,15 @@ COLUMNS = (
 
 
 def compare_published(
-    frame: pd.DataFrame,
+    frame: Frame,
     conditions: Mapping[CaseKey, Values] | None = None,
     *,
     rule: ComparisonRule | None = None,
     every: bool = False,
     assume: bool = False,
     limit: float | None = None,
-    table: pd.DataFrame | None = None,
-) -> pd.DataFrame:
+    table: Frame | None = None,
+) -> Frame:
     """One row per case of the long frame with the nearest published number; with `every`, one row
     for each published number. Missing numbers are NaN, missing texts None.
 
@@ -246,7 +243,7 @@ def _compared_case(
         yield row
 
 
-def published_points(table: pd.DataFrame) -> pd.DataFrame:
+def published_points(table: Frame) -> Frame:
     """The published numbers for the workloads, models, precisions and batch sizes of a table of
     cases, at any topology, for plots. Columns: those four, the topology, `value`, `speedup` (NaN if
     not published) and the publication. `factors` describes the conditions."""
@@ -300,7 +297,7 @@ def ratio_of(values: Sequence[float], number: PublishedNumber) -> tuple[float, C
     return median(values) / published, interval
 
 
-def rates_by_estimator(frame: pd.DataFrame) -> dict[CaseKey, dict[str, list[float]]]:
+def rates_by_estimator(frame: Frame) -> dict[CaseKey, dict[str, list[float]]]:
     """The throughput of the valid runs of a long frame, by case and estimator."""
     of_estimator = f"{METRIC}_" + frame["estimator"].astype("str")
     is_rate = (frame["metric"] == METRIC) | (frame["metric"] == of_estimator)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictFloat, StrictInt, StrictStr
 
@@ -20,6 +20,7 @@ from ..catalog.entry import validated
 from ..catalog.types import Count, Entry
 from ..core.errors import UserError
 from ..core.files import read_json, write_json
+from ..core.frame import Frame
 from ..core.identity import CASE, CaseKey, columns_of
 from ..stats.between_campaigns import (
     LEAST_CAMPAIGNS,
@@ -31,9 +32,6 @@ from ..stats.between_campaigns import (
 from ..stats.groups import rates_by_case
 from ..stats.intervals import LEVEL, ConfidenceInterval
 from ..stats.ratios import RelativeDifference, finite_exp
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SPREADS = RESULTS / "aa.json"
 VERSION = 1
@@ -70,7 +68,7 @@ class MeasuredSpreads:
     units: dict[CaseKey, str]
 
 
-def measure(campaigns: Mapping[str, pd.DataFrame]) -> MeasuredSpreads:
+def measure(campaigns: Mapping[str, Frame]) -> MeasuredSpreads:
     """The spread of each case, equal in identity and environment, over the long frames of several
     campaigns, by their names."""
     samples: dict[CaseKey, dict[str, list[float]]] = {}

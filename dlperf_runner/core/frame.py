@@ -8,11 +8,12 @@ parameter, or no container. The index numbers the runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Frame: TypeAlias = "pd.DataFrame"  # in annotations, without loading pandas
 SAMPLES_PER_SECOND = "samples_per_second"
 GPU_MEMORY = "gpu_memory_peak"  # the maximum over the devices of a run
 LOG_MEMORY = "memory_peak"  # of the device that prints, as its program counts it
@@ -58,9 +59,7 @@ COLUMNS = tuple(TYPES)
 METRIC = ("metric", "value", "unit", "estimator")
 
 
-def make_frame(
-    runs: Sequence[Mapping[str, Any]], metrics: Iterable[tuple[Any, ...]]
-) -> pd.DataFrame:
+def make_frame(runs: Sequence[Mapping[str, Any]], metrics: Iterable[tuple[Any, ...]]) -> Frame:
     """The frame of runs, each with the columns that its rows have in common, and of metrics: the
     number of the run, then the columns of METRIC."""
     from . import arrays  # noqa: F401 - NumPy without threads, before pandas loads it
@@ -76,13 +75,13 @@ def make_frame(
     return pd.concat([of_run, rows], axis=1)[list(COLUMNS)].astype(TYPES)
 
 
-def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+def records(table: Frame) -> list[dict[str, Any]]:
     """The rows as dictionaries of plain values; missing values are None."""
     names = [str(name) for name in table]
     return [dict(zip(names, row, strict=True)) for row in plain_rows(table)]
 
 
-def plain_rows(table: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
+def plain_rows(table: Frame) -> Iterator[tuple[Any, ...]]:
     """The rows as tuples of plain values; missing values are None."""
     return zip(*(_plain_values(table[name]) for name in table), strict=True)
 
@@ -94,7 +93,7 @@ def _plain_values(column: pd.Series[Any]) -> list[Any]:
     return [None if gone else value for value, gone in zip(values, missing.tolist(), strict=True)]
 
 
-def throughput(frame: pd.DataFrame) -> pd.DataFrame:
+def throughput(frame: Frame) -> Frame:
     """The rows with the throughput of the valid runs."""
     is_rate = frame["valid"] & (frame["metric"] == SAMPLES_PER_SECOND)
     return frame[is_rate & frame["value"].notna()]

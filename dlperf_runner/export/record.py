@@ -9,17 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from ..core.frame import ENERGY, MFU, POWER
+from ..core.frame import ENERGY, MFU, POWER, Frame
 from ..core.identity import CASE, case_key
 from ..core.lists import grouped
 from ..core.units import counted_unit, named
 from ..history.store import Point, case_id
 from ..stats.groups import rates_by_case
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # The name of a rate, and what it is a multiple of.
 _RATES = {
@@ -100,7 +97,7 @@ def identifier(campaign: ExportedCampaign, case: ExportedCase) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def exported_cases(cases: Iterable[Mapping[str, Any]], frame: pd.DataFrame) -> list[ExportedCase]:
+def exported_cases(cases: Iterable[Mapping[str, Any]], frame: Frame) -> list[ExportedCase]:
     """Cases of the statistics, with the values of their runs."""
     rates = rates_by_case(frame)
     return [_case(case_id(case), case, rates[case_key(case)].values) for case in cases]

@@ -16,15 +16,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import UserError
 from ..core.files import read_json, require_regular
-from ..core.frame import SAMPLES_PER_SECOND, plain_rows
+from ..core.frame import SAMPLES_PER_SECOND, Frame, plain_rows
 from ..core.identity import CASE, INTEGERS, topology_text
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FILE = "history.sqlite"
 SCHEMA = 4  # PRAGMA user_version
@@ -128,7 +125,7 @@ def case_id(case: Mapping[str, Any]) -> str:
 
 
 def record(
-    path: Path, campaign: RecordedCampaign, frame: pd.DataFrame, cases: Sequence[Mapping[str, Any]]
+    path: Path, campaign: RecordedCampaign, frame: Frame, cases: Sequence[Mapping[str, Any]]
 ) -> RecordedCampaign:
     """Write the long frame and the cases of a campaign to the history, replacing its earlier ones.
     Returns the campaign as recorded: if others of its name and time have no log of it, its name

@@ -6,12 +6,12 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ..compare.published import SideBySide, named_values
 from ..compare.spread import MeasuredSpreads
 from ..compare.verdicts import ALONE, FAILED, NOT_COMPARABLE, TOO_FEW, UNDECIDED, together
-from ..core.frame import records
+from ..core.frame import Frame, records
 from ..core.identity import GROUP, TOPOLOGY, columns_of, topology_text
 from ..core.lists import counted, grouped
 from ..core.printable import for_xml
@@ -23,10 +23,6 @@ from .labels import load_labels
 from .numbers import exact_decimals, percent, rate_decimals, ratio
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, listed, table, titled, wrapped
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 Record = Mapping[str, Any]
 _NOTES = {
@@ -51,7 +47,7 @@ _STACKED_N = Column("n", True, stacks=True)
 
 
 def render_published(
-    compared: pd.DataFrame,
+    compared: Frame,
     tolerance: float,
     screen: Screen = PIPE,
     limit: float | None = None,
@@ -86,7 +82,7 @@ def render_published(
 
 
 def render_campaigns(
-    compared: pd.DataFrame, names: tuple[str, str], limit: float | None, screen: Screen = PIPE
+    compared: Frame, names: tuple[str, str], limit: float | None, screen: Screen = PIPE
 ) -> str:
     """A table per workload and settings, then what the two ran on where that differs, what is in
     one of them only, and what the limit says."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..campaign.directory import RESULTS, name_of
 from ..core.files import as_object, is_campaign, readable_json
-from ..core.frame import records
+from ..core.frame import Frame, records
 from ..core.identity import GROUP, case_key, topology_text, value_text
 from ..core.lists import grouped
 from ..results.load import Results
@@ -26,10 +26,6 @@ from .labels import Labels
 from .numbers import common_unit, is_bandwidth, named_record, rate_decimals
 from .plan_text import shell_line
 from .tables import Cell, Column, Table, cell
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 # Facts that name a node are different on every one, and say nothing.
 _NAMES = {"hostname", "address"}
@@ -173,7 +169,7 @@ class Campaign:
 
     name: str
     results: Results
-    table: pd.DataFrame
+    table: Frame
     recorded: CampaignRecord
     notes: tuple[str, ...] = ()
 
@@ -252,7 +248,7 @@ def make_document(
     campaigns: Sequence[Campaign],
     cases: tuple[dict[str, Any], ...],
     figures: tuple[Figure, ...],
-    comparison: Sequence[tuple[str, pd.DataFrame]],
+    comparison: Sequence[tuple[str, Frame]],
     command: str,
     t: Labels,
 ) -> Document:
@@ -329,7 +325,7 @@ def _groups(cases: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def make_figures(
-    cases: Sequence[dict[str, Any]], published: pd.DataFrame | None, one_chart: bool, t: Labels
+    cases: Sequence[dict[str, Any]], published: Frame | None, one_chart: bool, t: Labels
 ) -> Iterator[Figure]:
     """Charts of each model, and without `one_chart` of each precision and batch size, with the
     points of compare_published."""
@@ -424,7 +420,7 @@ def _key(campaign: str | None, case: Mapping[str, Any]) -> tuple[Any, ...]:
 # ---- what was not counted
 
 
-def _not_counted(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _not_counted(frame: Frame) -> list[dict[str, Any]]:
     rows = frame[~frame["valid"] & (frame["metric"] == "samples_per_second")]
     return records(rows)
 

@@ -10,14 +10,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..catalog.reader import own_workloads
-from ..core.frame import SAMPLES_PER_SECOND
+from ..core.frame import SAMPLES_PER_SECOND, Frame
 from ..core.units import BANDWIDTH, SAMPLES, TOKENS, Unit, counted_unit, named, per_one, per_second
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PUBLISHED = 2  # decimals of rates and speed-ups in the published tables
 SIGNIFICANT = 3  # digits of the smallest rate of a table
@@ -112,7 +109,7 @@ def per_device(case: Mapping[str, Any]) -> float | None:
     return median / int(case["world_size"])
 
 
-def with_named_metrics(frame: pd.DataFrame) -> pd.DataFrame:
+def with_named_metrics(frame: Frame) -> Frame:
     """The long frame, as `named_record` names its metrics: each by its own unit."""
     names = {
         (metric, unit): named(metric, _counted_in(unit))

@@ -10,13 +10,13 @@ from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..campaign.directory import LATEST, RESULTS
 from ..campaign.manifest import FILE
 from ..catalog.workload import Model
 from ..core.files import UnsafeFileError, is_campaign, json_text, read_bytes
-from ..core.frame import PEAK_TFLOPS, records
+from ..core.frame import PEAK_TFLOPS, Frame, records
 from ..core.identity import GROUP, CaseKey, case_key, label, topology_text, value_text
 from ..core.lists import grouped
 from ..core.printable import printable
@@ -30,9 +30,6 @@ from ..stats.summary import COLUMNS, summarize
 from .numbers import decimals, named_record, rate_decimals, with_named_metrics
 from .tables import FORMULA
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 def csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
     """The rows below a header, as `csv_of` writes them. `columns`: those of a table without
@@ -43,7 +40,7 @@ def csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
     return csv_of(pd.DataFrame(columns=[*columns]) if table.empty else table)
 
 
-def csv_of(table: pd.DataFrame) -> str:
+def csv_of(table: Frame) -> str:
     """The table as CSV; what is absent is an empty field. A text that a spreadsheet would read as a
     formula gets a leading apostrophe."""
     safe = {
@@ -70,7 +67,7 @@ def summary_json(
 
 
 def results_by_batch(
-    frame: pd.DataFrame,
+    frame: Frame,
     cases: Iterable[Mapping[str, Any]],
     short_names: Mapping[tuple[str, str], str],
 ) -> dict[int, str]:

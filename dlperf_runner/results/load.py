@@ -12,14 +12,14 @@ from functools import cached_property, partial
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import logs
 from ..campaign.directory import kept_by
 from ..catalog.validity import catalogued_rules
 from ..catalog.workload import Model
 from ..core.errors import UserError
-from ..core.frame import GPU_MEMORY, SAMPLES_PER_SECOND, make_frame
+from ..core.frame import GPU_MEMORY, SAMPLES_PER_SECOND, Frame, make_frame
 from ..core.identity import CASE, label
 from ..core.lists import counted, grouped, shortened
 from ..core.printable import printable, printable_lines
@@ -33,9 +33,6 @@ from .repeats import about_copies, about_names, about_starts, told_apart
 from .run_log import Reading, RunSeries, read_all
 from .run_record import NOT_RUN, FoundRun
 from .statement import Statements, checked
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Progress = Callable[[Iterable[Reading | Skipped], int], Iterable[Reading | Skipped]]
 
@@ -55,7 +52,7 @@ class Results:
 
     directory: Path
     models: Sequence[Model] = ()
-    frame: pd.DataFrame = field(default_factory=lambda: make_frame([], []))
+    frame: Frame = field(default_factory=lambda: make_frame([], []))
     runs: list[FoundRun] = field(default_factory=list)
     counted: list[FoundRun] = field(default_factory=list)
     problems: list[UserError] = field(default_factory=list)
@@ -240,7 +237,7 @@ def _readings(
         pool.shutdown(cancel_futures=True)
 
 
-def _frame(readings: Iterable[Reading], results: Results) -> pd.DataFrame:
+def _frame(readings: Iterable[Reading], results: Results) -> Frame:
     """The frame of the runs. Their notes and problems are added to the results."""
     runs: list[dict[str, Any]] = []
     metrics: list[tuple[Any, ...]] = []

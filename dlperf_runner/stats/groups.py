@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..core.frame import plain_rows, throughput
+from ..core.frame import Frame, plain_rows, throughput
 from ..core.identity import (
     CASE,
     GROUP,
@@ -21,10 +21,6 @@ from ..core.identity import (
 )
 from ..core.lists import grouped
 from ..core.units import BANDWIDTH, per_second
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 _TABLE = (*GROUP, "unit")  # what the cases of a table have in common
 
@@ -44,7 +40,7 @@ class CaseRates:
         return "; ".join(self.statements) or None
 
 
-def rates_by_case(frame: pd.DataFrame) -> dict[CaseKey, CaseRates]:
+def rates_by_case(frame: Frame) -> dict[CaseKey, CaseRates]:
     """The throughput of the cases with valid runs, in the order of the frame."""
     rates: dict[CaseKey, CaseRates] = {}
     rows = throughput(frame)

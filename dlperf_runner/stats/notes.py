@@ -6,7 +6,7 @@ Rows and cases in, sentences out. Every sentence names its cases.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.frame import (
     LOG_MFU,
@@ -16,6 +16,7 @@ from ..core.frame import (
     MODEL_TFLOPS,
     PEAK_TFLOPS,
     SAMPLES_PER_SECOND,
+    Frame,
     plain_rows,
     records,
     throughput,
@@ -28,9 +29,6 @@ from ..measure.estimators import MEAN_OF_LINES, WARMUP_LINES
 from ..measure.steady_state import BATCHES
 from .groups import by_group
 from .intervals import FEW, median_rank, outliers
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # If the estimators of one run differ by more than this, a note says so.
 DISAGREEMENT = 0.01
@@ -46,7 +44,7 @@ Record = dict[str, Any]
 Runs = Sequence[tuple[Record, list[Record]]]  # cases, each with its runs
 
 
-def case_notes(frame: pd.DataFrame, cases: Sequence[Record]) -> Iterator[str]:
+def case_notes(frame: Frame, cases: Sequence[Record]) -> Iterator[str]:
     """Notes on the long frame and the cases that `summary` makes of it."""
     runs = _runs(frame)
     for name, of_table in by_group(cases).items():
@@ -65,7 +63,7 @@ def case_notes(frame: pd.DataFrame, cases: Sequence[Record]) -> Iterator[str]:
     yield from _about_short_windows([run for of_case in runs.values() for run in of_case])
 
 
-def _runs(frame: pd.DataFrame) -> dict[CaseKey, list[Record]]:
+def _runs(frame: Frame) -> dict[CaseKey, list[Record]]:
     """The valid runs by case: {"repeat": 1, metric: value, ...}. A log that exists twice counts as
     two runs. "estimator" is the estimator of samples_per_second."""
     rates = throughput(frame)
