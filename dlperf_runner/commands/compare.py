@@ -16,9 +16,9 @@ from ..compare.campaigns import (
     compare_campaigns,
     logs_of_baseline,
     read_baseline,
-    save_baseline,
     without_effect,
 )
+from ..compare.campaigns import save_baseline as save
 from ..compare.conditions import parse_stated, read_conditions
 from ..compare.published import compare_published, side_by_side
 from ..compare.spread import read_spreads, refuse_copies
@@ -140,7 +140,9 @@ def command(
             )
     if save_baseline:
         exit_with(problems)
-        _save(loaded[0], save_baseline, replace=replace)
+        results, campaign = loaded[0], name_of(loaded[0].directory)
+        path = save(results.frame, save_baseline, campaign, results.logs, replace=replace)
+        print(path)
         return
     if len(loaded) == 2 or baseline:
         table, rendered, suite = _two_campaigns(loaded, baseline, limit, allow_different or [])
@@ -150,11 +152,6 @@ def command(
         table, rendered, suite = _with_published(loaded[0], stated, limit, ways)
     status = _finish(table, rendered, suite, limit, allow_undecided, junit, as_json)
     exit_with(problems, status)
-
-
-def _save(results: Results, name: str, *, replace: bool) -> None:
-    campaign = name_of(results.directory)
-    print(save_baseline(results.frame, name, campaign, results.logs, replace=replace))
 
 
 def _mode(given: Sequence[Path], baseline: str, save: str, published: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,7 +36,7 @@ from ..options import (
     states,
 )
 from ..report import html, latex, markdown, xlsx
-from ..report.charts import Chart, Picture, draw, look_different, program, workers
+from ..report.charts import Chart, draw, look_different, program, workers
 from ..report.document import (
     Campaign,
     Document,
@@ -149,7 +149,9 @@ def make_report(
         drawn = pool.map(draw, charts.values(), chunksize=4)
         has_letters = t.language == "en" or not charts or pool.submit(look_different)
         document = _document(directories, material, options, statements)
-        workbook = _workbook(document, pool)
+        # Charts take long to hand over, and no sheet has one.
+        tables = replace(document, sections=(), series_not_counted=(), figures=())
+        workbook = pool.submit(xlsx.render, tables)
         shown = zip(charts, drawn, strict=True)
         pictures = dict(followed(shown, len(charts), "painting plots"))
         svgs = {name: picture.svg for name, picture in pictures.items()}
@@ -161,7 +163,9 @@ def make_report(
         data = _data(document, options)
         page = html.render(document, svgs, script.result(), (*data, "results.xlsx"))
         files = {"report.html": page.encode(), **data, "results.xlsx": workbook.result()}
-    files |= _plots(svgs, pictures)
+    files |= {f"plots/{name}.svg": f"{svg}\n".encode() for name, svg in svgs.items()}
+    for name, picture in pictures.items():
+        files |= {f"plots/{name}.png": picture.png, f"plots/{name}.pdf": picture.pdf}
     for name, text in source.items():
         write_result(output_dir.parent / name, text, inside)
     paths = _written(files, output_dir, inside)
@@ -216,13 +220,6 @@ def _document(
 
 def _charts(figures: Iterable[Figure]) -> dict[str, Chart]:
     return {name: chart for figure in figures for name, chart in figure.charts}
-
-
-def _plots(svgs: Mapping[str, str], pictures: Mapping[str, Picture]) -> dict[str, bytes]:
-    files = {f"plots/{name}.svg": f"{svg}\n".encode() for name, svg in svgs.items()}
-    for name, picture in pictures.items():
-        files |= {f"plots/{name}.png": picture.png, f"plots/{name}.pdf": picture.pdf}
-    return files
 
 
 def _written(files: Mapping[str, bytes], folder: Path, inside: Path) -> tuple[Path, ...]:
@@ -355,9 +352,3 @@ def _former_plots(output_dir: Path, inside: Path) -> set[Path]:
     return {
         output_dir / "plots" / f"{name}.{kind}" for name in stems for kind in ("svg", "png", "pdf")
     }
-
-
-def _workbook(document: Document, pool: ProcessPoolExecutor) -> Future[bytes]:
-    # Charts take long to hand over, and no sheet has one.
-    tables = replace(document, sections=(), series_not_counted=(), figures=())
-    return pool.submit(xlsx.render, tables)

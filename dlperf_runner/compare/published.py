@@ -237,7 +237,9 @@ def _compared_case(
         row = {**columns, **_measured_values(estimates[by], by, usual), "stated": stated}
         row |= _comparison(estimates[by], number, differing, rule, assume)
         row["declared"] = _declared(columns, number)
-        row["publication"] = publication_name(number, of_case)
+        same = [other for other in of_case if other.report == number.report]
+        settings = named_values(number, differing_conditions(same))
+        row["publication"] = f"{number.report} ({settings})" if settings else number.report
         if row["verdict"] == UNDECIDED:
             row["why"] = to_decide_published(row, [1 - rule.tolerance, 1 + rule.tolerance])
         yield row
@@ -431,12 +433,6 @@ def nearest(
             ranked.append((order, number, differing))
     for _, number, differing in sorted(ranked, key=lambda item: item[0]):
         yield number, differing
-
-
-def publication_name(number: PublishedNumber, others: Sequence[PublishedNumber]) -> str:
-    same = [other for other in others if other.report == number.report]
-    settings = named_values(number, differing_conditions(same))
-    return f"{number.report} ({settings})" if settings else number.report
 
 
 def usable_numbers(

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..catalog.reader import own_workloads
 from ..core.frame import SAMPLES_PER_SECOND, Frame
-from ..core.units import BANDWIDTH, SAMPLES, TOKENS, Unit, counted_unit, named, per_one, per_second
+from ..core.units import BANDWIDTH, SAMPLES, TOKENS, counted_unit, named, per_one, per_second
 
 PUBLISHED = 2  # decimals of rates and speed-ups in the published tables
 SIGNIFICANT = 3  # digits of the smallest rate of a table
@@ -111,17 +111,13 @@ def per_device(case: Mapping[str, Any]) -> float | None:
 
 def with_named_metrics(frame: Frame) -> Frame:
     """The long frame, as `named_record` names its metrics: each by its own unit."""
-    names = {
-        (metric, unit): named(metric, _counted_in(unit))
-        for metric, unit in frame[["metric", "unit"]].drop_duplicates().itertuples(index=False)
-    }
+    names = {}
+    for metric, unit in frame[["metric", "unit"]].drop_duplicates().itertuples(index=False):
+        # Of tokens/s and of J/token, tokens.
+        rate = f"{unit.removeprefix('J/')}s" if unit.startswith("J/") else unit
+        names[metric, unit] = named(metric, counted_unit(rate))
     pairs = zip(frame["metric"], frame["unit"], strict=True)
     return frame.assign(metric=[*map(names.__getitem__, pairs)])
-
-
-def _counted_in(unit: str) -> Unit:
-    """The unit that a rate or an energy counts: of tokens/s and of J/token, tokens."""
-    return counted_unit(f"{unit.removeprefix('J/')}s" if unit.startswith("J/") else unit)
 
 
 def step_time(case: Mapping[str, Any], percentile: str) -> float | None:

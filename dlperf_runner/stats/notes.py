@@ -179,15 +179,11 @@ def _about_outliers(cases: Runs) -> Iterator[str]:
         f"{topology_text(case)} r{run['repeat']} ({run[SAMPLES_PER_SECOND]:g})"
         for case, runs in cases
         for run, flagged in zip(runs, outliers([r[SAMPLES_PER_SECOND] for r in runs]), strict=True)
-        if flagged and _distance(run, case) > NOTEWORTHY
+        if flagged and (middle := case[f"{SAMPLES_PER_SECOND}_median"]) > 0
+        if abs(run[SAMPLES_PER_SECOND] / middle - 1) > NOTEWORTHY
     ]
     if far:
         yield f"outliers among the repeats, included in the statistics: {shortened(far)}"
-
-
-def _distance(run: Record, case: Record) -> float:
-    middle = case[f"{SAMPLES_PER_SECOND}_median"]
-    return abs(run[SAMPLES_PER_SECOND] / middle - 1) if middle > 0 else 0.0
 
 
 def _about_steadiness(cases: Runs) -> Iterator[str]:

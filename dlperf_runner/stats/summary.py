@@ -190,20 +190,15 @@ def _speedups(table: pd.DataFrame, samples: Mapping[Any, Sequence[float]]) -> pd
         speedup, interval = math.nan, UNKNOWN
         if of_base[_MEDIAN] > 0:
             speedup = of_case[_MEDIAN] / of_base[_MEDIAN]
-            interval = _speedup_interval(samples[case], samples[base], is_base=case == base)
+            if case != base:
+                interval = ratio_interval(samples[case], samples[base])
+            elif len(samples[case]) > 1:  # the ratio of a sample to itself does not vary
+                interval = ConfidenceInterval(1.0, 1.0, math.nan)
         speedups = (speedup, interval.low, interval.high)
         scale = of_base["world_size"] / of_case["world_size"]
         efficiencies = (value * scale for value in speedups)
         rows.append((topology_text(of_base), of_base["world_size"], *speedups, *efficiencies))
     return pd.DataFrame(rows, columns=_OF_BASE, index=base_of.index)
-
-
-def _speedup_interval(
-    sample: Sequence[float], base: Sequence[float], *, is_base: bool
-) -> ConfidenceInterval:
-    if is_base:  # the ratio of a sample to itself does not vary
-        return ConfidenceInterval(1.0, 1.0, math.nan) if len(sample) > 1 else UNKNOWN
-    return ratio_interval(sample, base)
 
 
 def _base_cases(table: pd.DataFrame) -> pd.Series[int]:
