@@ -528,26 +528,18 @@ def sweep_tables(cases: Sequence[Case], t: Labels) -> Iterator[Table]:
     for number, sweep in enumerate(sweeps(cases), start=1):
         rows = dict.fromkeys(_setting_row(c, sweep) for place in sweep.places for c in place.cases)
         columns = [Column(label(axis)) for axis in sweep.axes]
-        columns += [
-            Column(
-                f"{topology_text(place.best)} {place.best['unit']}",
-                True,
-                sheet_form(place.cases),
-            )
-            for place in sweep.places
-        ]
+        for place in sweep.places:
+            name = f"{topology_text(place.best)} {place.best['unit']}"
+            columns.append(Column(name, True, sheet_form(place.cases)))
         lines = tuple(
             (*map(cell, row), *(_swept_rate(row, place, sweep) for place in sweep.places))
             for row in rows
         )
         notes = tuple(_best_setting(place, sweep, t) for place in sweep.places)
-        yield Table(f"sweep-{number}", _sweep_title(sweep, t), tuple(columns), lines, notes)
-
-
-def _sweep_title(sweep: Sweep, t: Labels) -> str:
-    common = {"parameters": parameters_text(sweep.common)}
-    varied = {axis: None for axis in sweep.axes if axis in sweep.places[0].best}
-    return group_title({**sweep.places[0].best, **common, **varied}, t)
+        first, common = sweep.places[0].best, parameters_text(sweep.common)
+        varied = {axis: None for axis in sweep.axes if axis in first}
+        title = group_title({**first, "parameters": common, **varied}, t)
+        yield Table(f"sweep-{number}", title, tuple(columns), lines, notes)
 
 
 def _setting_row(case: Case, sweep: Sweep) -> SettingRow:

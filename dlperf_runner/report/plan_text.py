@@ -37,7 +37,11 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield ""
     for case, name in _without_data(cases).items():
         yield f"{case}: data=synthetic; the published run read {name} (see docs/datasets.md)"
-    order = _order(document["choice"]) if len(document["runs"]) > len(cases) > 1 else ""
+    order, choice = "", document["choice"]
+    if len(document["runs"]) > len(cases) > 1:
+        seed = f" (seed {choice['seed']})" if choice.get("seed") is not None else ""
+        # Plans of earlier versions have no such key, and were grouped.
+        order = f", {choice.get('order', 'grouped')}{seed}"
     if hours := sum(run["nodes"] * run["timeout_s"] for run in document["runs"]) / 3600:
         shown = f"{hours:,.{0 if hours >= 10 else 1}f}"
         yield f"at most {shown} node-hours, if each run takes its time limit"
@@ -99,12 +103,6 @@ def _without_data(cases: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str,
         if isinstance(source.data, DataParameter) and source.data.dataset:
             names[f"{first['workload']}-{first['source']}"] = source.data.dataset
     return names
-
-
-def _order(choice: Mapping[str, Any]) -> str:
-    seed = f" (seed {choice['seed']})" if choice.get("seed") is not None else ""
-    # Plans of earlier versions have no such key, and were grouped.
-    return f", {choice.get('order', 'grouped')}{seed}"
 
 
 def _described(runs: Sequence[Mapping[str, Any]]) -> str:

@@ -14,7 +14,6 @@ from ..core.printable import printable
 from .tables import Cell, Column
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 
@@ -60,7 +59,10 @@ def table(
     several lines; then cells of columns that stack stand below the cell on their left; then each
     row becomes a block of lines.
     """
-    cells = [[_printable(cell) for cell in row] for row in rows]
+    from rich.console import Console
+
+    whole = ([Cell(c, c) if isinstance(c, str) else c for c in row] for row in rows)
+    cells = [[replace(cell, text=printable(cell.text)) for cell in row] for row in whole]
     single = [
         [n] for n, c in enumerate(columns) if not c.wraps or any(row[n].text for row in cells)
     ]
@@ -70,7 +72,11 @@ def table(
             stacked[-1] += group
         else:
             stacked.append([*group])
-    console = _console(screen)
+    console = Console(
+        width=_UNLIMITED,
+        force_terminal=screen.colours,
+        color_system="standard" if screen.colours else None,
+    )
     for groups in (single, stacked):
         made = _table(columns, cells, groups)
         if screen.width is None or console.measure(made).minimum <= screen.width:
@@ -79,22 +85,6 @@ def table(
             # The frame of Markdown has an empty line above and below.
             return "".join(f"{line}\n" for line in captured.get().splitlines() if line.strip())
     return "".join(_block(columns, row, stacked, screen) for row in cells)
-
-
-def _printable(cell: str | Cell) -> Cell:
-    if isinstance(cell, str):
-        cell = Cell(cell, cell)
-    return replace(cell, text=printable(cell.text))
-
-
-def _console(screen: Screen) -> Console:
-    from rich.console import Console
-
-    return Console(
-        width=_UNLIMITED,
-        force_terminal=screen.colours,
-        color_system="standard" if screen.colours else None,
-    )
 
 
 def _table(
