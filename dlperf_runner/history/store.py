@@ -274,29 +274,21 @@ def recorded_tables(
     with _reading(path) as history:
         alike = _alike(history, campaign)
         sharing = [entry for entry, of_entry in alike.items() if not of_entry.isdisjoint(logs)]
-        chosen = (sharing or [*alike])[-1:]
+        if not (chosen := sharing or [*alike]):
+            return None
         history.row_factory = sqlite3.Row
-        campaigns = [
-            row
-            for entry in chosen
-            for row in history.execute("SELECT * FROM campaigns WHERE id = ?", (entry,))
-        ]
-        tables = {"campaigns": campaigns}
-        for table in ("measurements", "cases"):
-            tables[table] = [
-                row
-                for campaign_row in campaigns
-                for row in history.execute(
-                    f"SELECT * FROM {table} WHERE campaign = ? ORDER BY rowid",  # noqa: S608
-                    (campaign_row["id"],),
-                )
-            ]
-    keys = ("id", "campaign")
-    rows = {
-        table: [{n: v for n, v in dict(row).items() if n not in keys} for row in several]
-        for table, several in tables.items()
+        keys = {"campaigns": "id", "measurements": "campaign", "cases": "campaign"}
+        rows = {
+            table: history.execute(
+                f"SELECT * FROM {table} WHERE {key} = ? ORDER BY rowid",  # noqa: S608
+                (chosen[-1],),
+            ).fetchall()
+            for table, key in keys.items()
+        }
+    return {
+        table: [{n: v for n, v in dict(row).items() if n not in keys.values()} for row in several]
+        for table, several in rows.items()
     }
-    return rows if campaigns else None
 
 
 def rows_digest(tables: Mapping[str, list[dict[str, Any]]]) -> str:
