@@ -180,7 +180,7 @@ class _Material:
 
     campaigns: Sequence[Campaign]
     cases: tuple[dict[str, Any], ...]
-    published: Frame | None
+    published: Sequence[Mapping[str, Any]]
     figures: tuple[Figure, ...] = ()
 
     def drawn_in(self, language: str, one_chart: bool) -> tuple[Figure, ...]:
@@ -195,7 +195,8 @@ def _material(
     statements: Statements | None = None,
 ) -> _Material:
     campaigns = list(_campaigns(directories, models, statements))
-    made = _Material(campaigns, make_cases(campaigns, _families()), _published(campaigns))
+    cases = make_cases(campaigns, _families())
+    made = _Material(campaigns, cases, published_points(cases))
     return replace(made, figures=made.drawn_in(options["lang"], options["one_chart"]))
 
 
@@ -246,8 +247,7 @@ def _campaigns(
             directory, models, statements=statement, with_series=True, progress=reading_logs
         )
         shown = name if names.count(name) == 1 else str(directory)
-        table = summarize(results.frame)
-        cases = records(table)
+        cases = records(summarize(results.frame))
         # The report has a separate table of runs that were not counted.
         more = [note for note in results.notes if not note.startswith("not counted: ")]
         copied = dict.fromkeys(of_others[log] for log in results.logs if log in of_others)
@@ -256,7 +256,7 @@ def _campaigns(
         recorded = read_campaign_record(directory)
         calculated = (*case_notes(results.frame, cases), *notes_on(cases, results))
         notes = (*recorded.notes, *calculated, *more)
-        yield Campaign(shown, results, table, recorded, notes)
+        yield Campaign(shown, results, cases, recorded, notes)
 
 
 def _families() -> dict[tuple[str, str], str]:
@@ -271,22 +271,14 @@ def _families() -> dict[tuple[str, str], str]:
     }
 
 
-def _published(campaigns: Sequence[Campaign]) -> Frame | None:
-    """The published points for the cases of all campaigns."""
-    import pandas as pd
-
-    tables = [campaign.table for campaign in campaigns if len(campaign.table)]
-    return published_points(pd.concat(tables, ignore_index=True)) if tables else None
-
-
 def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[str, Frame]]:
     """The result of compare_published for each campaign."""
     rule = load_rule()
     for campaign in campaigns:
-        if len(campaign.table):
+        if campaign.cases:
             results = campaign.results
             conditions = read_conditions(results.counted, results.models, rule, stated)
-            table = compare_published(results.frame, conditions, rule=rule, table=campaign.table)
+            table = compare_published(results.frame, conditions, rule=rule, cases=campaign.cases)
             yield campaign.name, table
 
 

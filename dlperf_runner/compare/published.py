@@ -26,7 +26,7 @@ from ..catalog.published_numbers import (
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.frame import Frame, plain_rows, records
-from ..core.identity import CASE, TOPOLOGY, CaseKey, case_key, columns_of, label, topology_text
+from ..core.identity import CASE, CaseKey, case_key, columns_of, label, topology_text
 from ..core.lists import grouped, shortened
 from ..core.units import BANDWIDTH, per_second
 from ..stats.groups import rates_by_case
@@ -164,7 +164,7 @@ def compare_published(
     every: bool = False,
     assume: bool = False,
     limit: float | None = None,
-    table: Frame | None = None,
+    cases: Sequence[Mapping[str, Any]] | None = None,
 ) -> Frame:
     """One row per case of the long frame with the nearest published number; with `every`, one row
     for each published number. Missing numbers are NaN, missing texts None.
@@ -182,14 +182,14 @@ def compare_published(
     catalogue's command differs from the report's.
 
     With a `limit` (0.03 for 3 %), see `published_limit`. `conditions` are by case_key; missing ones
-    are unknown. `table` is the result of `summarize` for the frame, if already computed.
+    are unknown. `cases` is the result of `summarize` for the frame, if already computed.
     """
     import pandas as pd
 
     numbers, rule = load_published(), rule or load_rule()
     rates, estimates = rates_by_case(frame), rates_by_estimator(frame)
     rows: list[dict[str, Any]] = []
-    for case in records(summarize(frame) if table is None else table):
+    for case in records(summarize(frame)) if cases is None else cases:
         of_runs = (conditions or {}).get(case_key(case), {})
         # An estimator that every run has, or that of the case.
         values = rates[case_key(case)].values
@@ -245,15 +245,13 @@ def _compared_case(
         yield row
 
 
-def published_points(table: Frame) -> Frame:
-    """The published numbers for the workloads, models, precisions and batch sizes of a table of
-    cases, at any topology, for plots. Columns: those four, the topology, `value`, `speedup` (NaN if
-    not published) and the publication. `factors` describes the conditions."""
-    import pandas as pd
-
+def published_points(cases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The published numbers for the workloads, models, precisions and batch sizes of these cases,
+    at any topology, for plots: with the topology, `value`, `speedup` (None if not published) and
+    the publication. `factors` describes the conditions."""
     group = ("workload", "model", "precision", "batch_size_per_device")
-    keys = {tuple(case[name] for name in group) for case in table.to_dict(orient="records")}
-    rows = [
+    keys = {tuple(case[name] for name in group) for case in cases}
+    return [
         {
             **dict(zip(group, key, strict=True)),
             "framework": number.framework,
@@ -261,7 +259,7 @@ def published_points(table: Frame) -> Frame:
             "gpus_per_node": number.topology.gpus_per_node,
             "world_size": number.topology.world_size,
             "value": number.samples_per_second,
-            "speedup": math.nan if number.speedup is None else number.speedup,
+            "speedup": number.speedup,
             "report": number.report,
             "published_title": number.title,
             "published_source": number.source,
@@ -272,8 +270,6 @@ def published_points(table: Frame) -> Frame:
         for key in _groups(number)
         if key in keys and not number.contradiction
     ]
-    names = ("value", "speedup", "report", "published_title", "published_source", "published_date")
-    return pd.DataFrame(rows, columns=[*group, "framework", *TOPOLOGY, *names, "factors"])
 
 
 def conditions_line(number: PublishedNumber) -> str:

@@ -169,7 +169,7 @@ class Campaign:
 
     name: str
     results: Results
-    table: Frame
+    cases: Sequence[dict[str, Any]]
     recorded: CampaignRecord
     notes: tuple[str, ...] = ()
 
@@ -237,7 +237,7 @@ def make_cases(
     cases = tuple(
         {"campaign": campaign.name if several else None, **record}
         for campaign in campaigns
-        for record in records(campaign.table)
+        for record in campaign.cases
     )
     for case in cases:
         case["family"] = families.get((case["workload"], case["model"]), case["model"])
@@ -312,10 +312,10 @@ def _title(cases: Sequence[Mapping[str, Any]], t: Labels) -> str:
 def _subtitle(campaign: Campaign, t: Labels) -> str:
     """A campaign's name and date, and what it ran on, as far as they are known."""
     words = dict.fromkeys((campaign.name, campaign.recorded.created))
-    if cases := records(campaign.table):
-        most = max(cases, key=itemgetter("world_size"))
+    if campaign.cases:
+        most = max(campaign.cases, key=itemgetter("world_size"))
         words[t.place(most["nodes"], most["world_size"])] = None
-        words |= dict.fromkeys(case_tables.machine(case, t) for case in cases)
+        words |= dict.fromkeys(case_tables.machine(case, t) for case in campaign.cases)
     return t("comma").join(filter(None, words))
 
 
@@ -325,11 +325,13 @@ def _groups(cases: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def make_figures(
-    cases: Sequence[dict[str, Any]], published: Frame | None, one_chart: bool, t: Labels
+    cases: Sequence[dict[str, Any]],
+    published: Sequence[Mapping[str, Any]],
+    one_chart: bool,
+    t: Labels,
 ) -> Iterator[Figure]:
     """Charts of each model, and without `one_chart` of each precision and batch size, with the
-    points of compare_published."""
-    others = [] if published is None else records(published)
+    `published_points` of the cases."""
     setting = () if one_chart else ("precision", "batch_size_per_device")
     together = grouped(cases, itemgetter("family", "unit", *setting))
     for number, ((family, unit, *varied), same) in enumerate(together.items(), start=1):
@@ -342,7 +344,7 @@ def make_figures(
             title = t("setting", model=family, precision=precision, batch=batch)
             title = f"{family}, {precision}" if is_bandwidth(same[0]) else title
         stem = case_tables.file_name(stem)
-        points = list(_published_points(names, groups, others))
+        points = list(_published_points(names, groups, published))
         lines = dict(zip(names, groups, strict=True))
         named = tuple(
             (f"{stem}-{kind}", chart)
