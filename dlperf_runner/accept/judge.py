@@ -195,7 +195,7 @@ def _published(suite: ResolvedSuite, item: Item, loaded: Sequence[Results]) -> d
     tables = (
         compare_published(each.frame, conditions, every=True) for each in loaded if each.counted
     )
-    rows = [row for table in tables for row in records(table)]
+    rows = [row for table in tables for row in table]
     of_report = [row for row in rows if row["report"] == item.target.published]
     return {case_key(row): row for row in reversed(of_report)}  # the nearest is the first
 

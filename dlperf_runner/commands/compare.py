@@ -25,7 +25,6 @@ from ..compare.spread import read_spreads, refuse_copies
 from ..compare.verdicts import ALONE, FAILED, TOO_FEW, UNDECIDED, together
 from ..core.errors import UserError
 from ..core.files import write_result
-from ..core.frame import Frame, records
 from ..options import (
     ABOUT_LOGS,
     AboutLogs,
@@ -145,12 +144,12 @@ def command(
         print(path)
         return
     if len(loaded) == 2 or baseline:
-        table, rendered, suite = _two_campaigns(loaded, baseline, limit, allow_different or [])
+        cases, rendered, suite = _two_campaigns(loaded, baseline, limit, allow_different or [])
     else:
         stated = with_conditions(condition or [], about.statements(), loaded[0].directory)
         ways = (everything, assume_published)
-        table, rendered, suite = _with_published(loaded[0], stated, limit, ways)
-    status = _finish(table, rendered, suite, limit, allow_undecided, junit, as_json)
+        cases, rendered, suite = _with_published(loaded[0], stated, limit, ways)
+    status = _finish(cases, rendered, suite, limit, allow_undecided, junit, as_json)
     exit_with(problems, status)
 
 
@@ -226,20 +225,20 @@ def _publications(wanted: Mapping[str, Any], everything: bool, as_json: bool) ->
 
 def _with_published(
     results: Results, texts: Sequence[str], limit: float | None, ways: tuple[bool, bool]
-) -> tuple[Frame, str, str]:
+) -> tuple[list[dict[str, Any]], str, str]:
     rule = load_rule()
     conditions = read_conditions(results.counted, results.models, rule, parse_stated(texts))
     every, assume = ways
-    table = compare_published(
+    cases = compare_published(
         results.frame, conditions, rule=rule, every=every, assume=assume, limit=limit
     )
-    rendered = render_published(table, rule.tolerance, screen(), limit, every=every)
-    return table, rendered, f"{results.directory} and published results"
+    rendered = render_published(cases, rule.tolerance, screen(), limit, every=every)
+    return cases, rendered, f"{results.directory} and published results"
 
 
 def _two_campaigns(
     loaded: Sequence[Results], baseline: str, limit: float | None, allowed: Sequence[str]
-) -> tuple[Frame, str, str]:
+) -> tuple[list[dict[str, Any]], str, str]:
     if baseline:
         first, name = read_baseline(baseline), f"baseline {baseline}"
         logs = logs_of_baseline(baseline)
@@ -249,17 +248,17 @@ def _two_campaigns(
         first, name, logs = loaded[0].frame, str(loaded[0].directory), loaded[0].logs
     second = loaded[-1]
     names = (name, str(second.directory))
-    table = compare_campaigns(first, second.frame, limit, allowed, read_spreads())
+    cases = compare_campaigns(first, second.frame, limit, allowed, read_spreads())
     refuse_copies(zip(names, (logs, second.logs), strict=True))
     for note in [] if baseline else about_other_starts(loaded[0].counted, second.counted):
         print_note(note)
     for condition in without_effect(first, second.frame, allowed):
         print_note(f"--allow-different {condition}: has no effect, because no pair differs in it")
-    return table, render_campaigns(table, names, limit, screen()), " and ".join(names)
+    return cases, render_campaigns(cases, names, limit, screen()), " and ".join(names)
 
 
 def _finish(
-    table: Frame,
+    cases: list[dict[str, Any]],
     rendered: str,
     suite: str,
     limit: float | None,
@@ -268,7 +267,6 @@ def _finish(
     as_json: bool,
 ) -> int:
     """Print or write the comparison. Returns the exit status."""
-    cases = records(table)
     status = 0
     if all(case["verdict"] in ALONE for case in cases):
         status = 1
@@ -281,7 +279,7 @@ def _finish(
     if junit is not None:
         write_result(junit, junit_text(suite, cases, allow_undecided))
     if as_json:
-        pooled = together(cases) if "log_ratio" in table else None
+        pooled = together(cases) if cases and "log_ratio" in cases[0] else None
         document = {"compared": suite, "limit": limit, "status": status, "cases": cases}
         print_json({**document, "together": pooled and asdict(pooled)})
     else:

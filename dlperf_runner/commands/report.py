@@ -22,7 +22,7 @@ from ..compare.published import compare_published, published_points
 from ..core.errors import UserError
 from ..core.extras import require
 from ..core.files import is_campaign, json_text, read_bytes, remove, write_result
-from ..core.frame import Frame, records
+from ..core.frame import records
 from ..core.paths import own_catalog
 from ..options import (
     AboutLogs,
@@ -271,15 +271,17 @@ def _families() -> dict[tuple[str, str], str]:
     }
 
 
-def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[str, Frame]]:
+def _compared(
+    campaigns: Sequence[Campaign], stated: Values
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """The result of compare_published for each campaign."""
     rule = load_rule()
     for campaign in campaigns:
         if campaign.cases:
             results = campaign.results
             conditions = read_conditions(results.counted, results.models, rule, stated)
-            table = compare_published(results.frame, conditions, rule=rule, cases=campaign.cases)
-            yield campaign.name, table
+            rows = compare_published(results.frame, conditions, rule=rule, cases=campaign.cases)
+            yield campaign.name, rows
 
 
 # ---- files

@@ -1,4 +1,4 @@
-"""Compare two campaigns case by case: DataFrames in, DataFrame out.
+"""Compare two campaigns case by case: DataFrames in, rows out.
 
 Cases match if their identity is equal (see core/identity.py). Their environment may differ; a
 difference is named. Cases whose identity differs only in RELATED columns are not paired unless the
@@ -25,7 +25,7 @@ from ..catalog.reader import unit_of
 from ..catalog.types import Count, CountOrNone, Entry
 from ..core.errors import UserError, unknown_name
 from ..core.files import read_json, write_json
-from ..core.frame import SAMPLES_PER_SECOND, Frame, make_frame
+from ..core.frame import SAMPLES_PER_SECOND, Frame, completed, make_frame
 from ..core.identity import (
     CASE,
     ENVIRONMENT,
@@ -79,8 +79,9 @@ def compare_campaigns(
     limit: float | None = None,
     allowed: Collection[str] = (),
     spreads: Mapping[CaseKey, Spread] | None = None,
-) -> Frame:
-    """One row per case of either long frame, in the order of the frames.
+) -> list[dict[str, Any]]:
+    """One row per case of either long frame, in the order of the frames, with the COLUMNS; what is
+    missing is None.
 
     `a` and `b` are the medians of n_a and n_b valid runs. `difference` is how much b is above a
     (Hodges and Lehmann), `relative` the same as a fraction of a. Its interval holds together with
@@ -98,8 +99,6 @@ def compare_campaigns(
     Raises UserError if a pair has rates of two units, or if a limit is given and the sides differ
     in what a gate needs to be equal.
     """
-    import pandas as pd
-
     all_a, all_b = rates_by_case(a), rates_by_case(b)
     check_names(allowed, (*all_a, *all_b))
     paired = pairs(list(all_a), list(all_b), allowed)
@@ -127,8 +126,7 @@ def compare_campaigns(
         for row in rows:
             verdict, why = campaign_limit(row, limit)
             row.update(limit=limit, limit_verdict=verdict, why=why)
-    table = pd.DataFrame(rows, columns=[*COLUMNS])
-    return table.astype({"between_campaigns_of": "Int64"})  # may be missing
+    return completed(rows, COLUMNS)
 
 
 def _sides(pair: Pair, a: CaseRates | None, b: CaseRates | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Compare measured with published throughput: DataFrames in, DataFrame out. The only files that
+"""Compare measured with published throughput: DataFrames in, rows out. The only files that
 this module reads are those of the catalogue.
 
 catalog/published/rule.yml and docs/comparing.md define the verdicts. If a case has several
@@ -25,7 +25,7 @@ from ..catalog.published_numbers import (
 )
 from ..core.case import Topology
 from ..core.errors import UserError
-from ..core.frame import Frame, plain_rows, records
+from ..core.frame import Frame, completed, plain_rows, records
 from ..core.identity import CASE, CaseKey, case_key, columns_of, label, topology_text
 from ..core.lists import grouped, shortened
 from ..core.units import BANDWIDTH, per_second
@@ -165,12 +165,12 @@ def compare_published(
     assume: bool = False,
     limit: float | None = None,
     cases: Sequence[Mapping[str, Any]] | None = None,
-) -> Frame:
+) -> list[dict[str, Any]]:
     """One row per case of the long frame with the nearest published number; with `every`, one row
-    for each published number. Missing numbers are NaN, missing texts None.
+    for each published number. What is missing is None.
 
     Columns: those of CASE; `mine`, the median of the `repeats` valid runs, with its interval;
-    `published`, from published_repeats runs (NaN if not stated); the `ratio` of the two with its
+    `published`, from published_repeats runs (None if not stated); the `ratio` of the two with its
     interval and coverage; the `verdict`; `estimator` of `mine`, and `by`, which names it if it is
     not the case's own; `publication`, the report, with the settings of the number if the report has
     several for the case; and texts. `factors` are conditions that must be equal but differ, or are
@@ -184,8 +184,6 @@ def compare_published(
     With a `limit` (0.03 for 3 %), see `published_limit`. `conditions` are by case_key; missing ones
     are unknown. `cases` is the result of `summarize` for the frame, if already computed.
     """
-    import pandas as pd
-
     numbers, rule = load_published(), rule or load_rule()
     rates, estimates = rates_by_case(frame), rates_by_estimator(frame)
     rows: list[dict[str, Any]] = []
@@ -200,7 +198,7 @@ def compare_published(
         for row in rows:
             verdict, why = published_limit(row, limit)
             row.update(limit=limit, limit_verdict=verdict, why=why)
-    return pd.DataFrame(rows, columns=[*COLUMNS])
+    return completed(rows, COLUMNS)
 
 
 def _compared_case(

@@ -7,6 +7,7 @@ parameter, or no container. The index numbers the runs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -91,6 +92,15 @@ def _plain_values(column: pd.Series[Any]) -> list[Any]:
     if not missing.any():
         return values
     return [None if gone else value for value, gone in zip(values, missing.tolist(), strict=True)]
+
+
+def completed(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows with all of these columns; what is missing or NaN is None."""
+    whole = ({name: row.get(name) for name in names} for row in rows)
+    return [
+        {n: None if isinstance(v, float) and math.isnan(v) else v for n, v in row.items()}
+        for row in whole
+    ]
 
 
 def throughput(frame: Frame) -> Frame:

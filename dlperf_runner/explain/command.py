@@ -186,7 +186,7 @@ def budgets(
     number in the report."""
     rule = load_rule()
     conditions = read_conditions(results.counted, results.models, rule, stated)
-    table = records(compare_published(results.frame, conditions, rule=rule, every=True))
+    table = compare_published(results.frame, conditions, rule=rule, every=True)
     compared = [*_compared(results, [row for row in table if row["report"] == report])]
     if not compared:
         others = dict.fromkeys(row["report"] for row in table if row["published"] is not None)
@@ -297,7 +297,7 @@ def bus_bandwidths(bandwidth: Results, nodes: Set[str] = frozenset()) -> Busses:
     lower end of its interval, if it has one; None beside a number that is not comparable, or that
     was measured on other nodes than these. Raises UserError if nothing is one."""
     conditions = read_conditions(bandwidth.counted, bandwidth.models, load_rule())
-    table = records(compare_published(bandwidth.frame, conditions))
+    table = compare_published(bandwidth.frame, conditions)
     rows = [row for row in table if row["model"] == ALL_REDUCE]
     if not rows:
         wanted, where = f"runs of {ALL_REDUCE}", f"--bandwidth {bandwidth.directory}"

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from ..compare.published import SideBySide, named_values
 from ..compare.spread import MeasuredSpreads
 from ..compare.verdicts import ALONE, FAILED, NOT_COMPARABLE, TOO_FEW, UNDECIDED, together
-from ..core.frame import Frame, records
 from ..core.identity import GROUP, TOPOLOGY, columns_of, topology_text
 from ..core.lists import counted, grouped
 from ..core.printable import for_xml
@@ -47,7 +46,7 @@ _STACKED_N = Column("n", True, stacks=True)
 
 
 def render_published(
-    compared: Frame,
+    rows: Sequence[dict[str, Any]],
     tolerance: float,
     screen: Screen = PIPE,
     limit: float | None = None,
@@ -57,7 +56,6 @@ def render_published(
     """A table per workload and settings with the verdicts, and below each where the numbers stand
     and what differs; then the verdicts counted. With `every`, as cases have several publications,
     each row names its own."""
-    rows = records(compared)
     if not rows:
         return "No run could be counted.\n"
     lines: list[str] = []
@@ -82,11 +80,10 @@ def render_published(
 
 
 def render_campaigns(
-    compared: Frame, names: tuple[str, str], limit: float | None, screen: Screen = PIPE
+    rows: Sequence[Record], names: tuple[str, str], limit: float | None, screen: Screen = PIPE
 ) -> str:
     """A table per workload and settings, then what the two ran on where that differs, what is in
     one of them only, and what the limit says."""
-    rows = records(compared)
     if not rows:
         return "No run could be counted.\n"
     lines = [*wrapped(f"a: {names[0]}", screen.prose), *wrapped(f"b: {names[1]}", screen.prose), ""]

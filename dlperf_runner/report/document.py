@@ -248,7 +248,7 @@ def make_document(
     campaigns: Sequence[Campaign],
     cases: tuple[dict[str, Any], ...],
     figures: tuple[Figure, ...],
-    comparison: Sequence[tuple[str, Frame]],
+    comparison: Sequence[tuple[str, list[dict[str, Any]]]],
     command: str,
     t: Labels,
 ) -> Document:
@@ -256,9 +256,7 @@ def make_document(
     compare_published made of the cases, by the campaign's name. `command` makes the report."""
     several = len(campaigns) > 1
     verdicts = [
-        {"campaign": name if several else None, **row}
-        for name, frame in comparison
-        for row in records(frame)
+        {"campaign": name if several else None, **row} for name, rows in comparison for row in rows
     ]
     lost = [
         (campaign, record)

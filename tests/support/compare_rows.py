@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import frame_rows
-import pandas as pd
 from frame_rows import Row, frame
 
 from dlperf_runner.catalog.reader import unit_of
 from dlperf_runner.compare.published import COLUMNS, compare_published
-from dlperf_runner.core.frame import records
 from dlperf_runner.core.units import per_second
 from dlperf_runner.stats.groups import rates_by_case
 
@@ -65,16 +63,16 @@ def rows(values: Sequence[float], **changes: Any) -> list[Row]:
 
 def published_table(
     rows: Sequence[Row], conditions: Mapping[str, Any] | None = None, **options: Any
-) -> pd.DataFrame:
+) -> list[dict[str, Any]]:
     """The rows beside what is published, all under these conditions: those of the report."""
     form = frame(rows)
     known = V100 if conditions is None else conditions
     table = compare_published(form, dict.fromkeys(rates_by_case(form), known), **options)
-    assert tuple(table.columns) == COLUMNS
+    assert all(tuple(row) == COLUMNS for row in table)
     return table
 
 
 def compared(
     rows: Sequence[Row], conditions: Mapping[str, Any] | None = None, **options: Any
 ) -> list[dict[str, Any]]:
-    return records(published_table(rows, conditions, **options))
+    return published_table(rows, conditions, **options)

@@ -22,7 +22,6 @@ from dlperf_runner.compare.campaigns import compare_campaigns
 from dlperf_runner.compare.spread import measure, read_spreads, refuse_copies, save_spreads, widened
 from dlperf_runner.compare.verdicts import together
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.frame import records
 from dlperf_runner.plan import inventory
 from dlperf_runner.report.compare_text import render_campaigns, render_spreads
 from dlperf_runner.stats.between_campaigns import (
@@ -112,8 +111,8 @@ def false_verdicts(trials: int, known_from: int) -> float:
         spread = estimate([campaign_of(random) for _ in range(known_from)])
         a, b = (form.assign(value=campaign_of(random)) for _ in "ab")
         table = compare_campaigns(a, b, spreads={key: spread} if spread else {})
-        (verdict,) = table["verdict"]
-        false += "slower" in verdict or "faster" in verdict
+        (case,) = table
+        false += "slower" in case["verdict"] or "faster" in case["verdict"]
     return false / trials
 
 
@@ -129,7 +128,7 @@ def test_a_real_difference_is_still_shown() -> None:
     frames = {str(n): frame(rows(campaign_of(random))) for n in range(6)}
     spreads = measure(frames).spreads
     slower = [value * 0.93 for value in campaign_of(random)]
-    (case,) = records(compare_campaigns(frames["0"], frame(rows(slower)), 0.02, spreads=spreads))
+    (case,) = compare_campaigns(frames["0"], frame(rows(slower)), 0.02, spreads=spreads)
     assert (case["verdict"], case["limit_verdict"]) == ("slower", "failed")
 
 
@@ -168,11 +167,11 @@ def test_the_mean_of_all_cases_includes_the_spread_between_campaigns() -> None:
     keys = list(rates_by_case(form))
     a = form.assign(value=400 * np.exp(WITHIN * random.standard_normal(60)))
     b = form.assign(value=398 * np.exp(WITHIN * random.standard_normal(60)))
-    unknown = together(records(compare_campaigns(a, b)))
+    unknown = together(compare_campaigns(a, b))
     assert unknown is not None
     assert unknown.verdict == "slower"
     spread = Spread(5, 25, 5.0, 3e-5, 1e-5)
-    known = together(records(compare_campaigns(a, b, spreads=dict.fromkeys(keys, spread))))
+    known = together(compare_campaigns(a, b, spreads=dict.fromkeys(keys, spread)))
     assert known is not None
     assert known.verdict == "no difference shown"
     assert known.relative_low == pytest.approx(
@@ -184,7 +183,7 @@ def compared(spreads: dict[tuple[object, ...], Spread], **changes: object) -> st
     values = [100.0, 100.1, 100.2, 100.3, 100.4]
     b = [value * 0.99 for value in values]
     table = compare_campaigns(frame(rows(values)), frame(rows(b, **changes)), spreads=spreads)
-    (case,) = records(table)
+    (case,) = table
     text = " ".join(render_campaigns(table, ("a", "b"), None).split())
     return f"{case['verdict']}: {text}"
 

@@ -79,7 +79,7 @@ def test_what_the_catalogue_changes_in_the_published_command_is_named() -> None:
     one, two = "--mca oob_tcp_if_include", "NCCL_SOCKET_IFNAME"
     for nodes, devices, named in ((1, 1, {one}), (2, 8, {one, two})):
         table = published_table(rows(RUNS, nodes=nodes, gpus_per_node=devices))
-        (case,) = records(table)
+        (case,) = table
         listed = case["declared"].removesuffix(" (docs/reproducing/mxnet-resnet50v1b.md)")
         names = listed.split(", ")
         assert {name for name in names if name in (one, two)} == named
@@ -183,7 +183,7 @@ def test_other_conditions_are_named_and_prevent_nothing() -> None:
 
 
 def test_what_is_not_recorded_is_taken_as_published_on_demand_only() -> None:
-    (case,) = records(compare_published(frame(rows(RUNS, accelerator=None)), assume=True))
+    (case,) = compare_published(frame(rows(RUNS, accelerator=None)), assume=True)
     assert (case["verdict"], case["factors"]) == ("reproduced", None)
     assert case["assumed"] == (
         "accelerator V100-SXM2-16GB, data real, image size 224, XLA no, steps 20 warm-up of 120"
@@ -245,14 +245,14 @@ def test_limit() -> None:
         (slow, 0.1, "undecided"),
         (RUNS[:2], 0.03, "too few runs"),
     ):
-        (judged,) = records(published_table(rows(values), limit=limit))
+        (judged,) = published_table(rows(values), limit=limit)
         assert judged["limit_verdict"] == verdict
         assert (judged["why"] is not None) == (verdict in ("undecided", "too few runs"))
         if verdict == "failed":
             text = junit("limit", [judged])
             assert 'message="slower by more than 3.0%: ratio 0.900 (0.89' in text
             assert '), 384.19 published and 345.77 now, n = 5"' in text
-    (judged,) = records(compare_published(frame(rows(RUNS)), limit=0.03))
+    (judged,) = compare_published(frame(rows(RUNS)), limit=0.03)
     assert judged["why"] == "it is not comparable with the publication"
 
 

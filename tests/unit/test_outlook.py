@@ -9,7 +9,6 @@ from frame_rows import frame
 
 from dlperf_runner.compare.campaigns import compare_campaigns
 from dlperf_runner.compare.verdicts import to_decide, to_decide_published
-from dlperf_runner.core.frame import records
 from dlperf_runner.stats.between_campaigns import Spread
 from dlperf_runner.stats.ratios import published_interval
 from dlperf_runner.stats.sequential import MOST_MORE, more_runs
@@ -32,7 +31,7 @@ def test_so_many_more_runs_do_decide(factor: float, verdict: str) -> None:
 
     def judged(size: int) -> tuple[str, str]:
         a, b = scattered(size, 0.02), scattered(size, 0.02, 100 * factor)
-        (case,) = records(compare_campaigns(frame(rows(a)), frame(rows(b)), 0.03))
+        (case,) = compare_campaigns(frame(rows(a)), frame(rows(b)), 0.03)
         return case["limit_verdict"], case["why"] or ""
 
     found, why = judged(6)

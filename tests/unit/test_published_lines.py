@@ -119,7 +119,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 def test_publication_is_compared_by_its_own_estimator(results: Results) -> None:
     table = compare_published(results.frame, assume=True)
-    cases = {f"{row['nodes']}n{row['gpus_per_node']}g": row for row in records(table)}
+    cases = {f"{row['nodes']}n{row['gpus_per_node']}g": row for row in table}
     assert list(cases) == list(TOPOLOGIES)
     for case in cases.values():
         assert case["estimator"] == "mean_of_lines"
@@ -139,9 +139,8 @@ def test_a_log_without_a_record_states_how_the_noise_was_made(
 ) -> None:
     lines = [f"Set noise to {noise}.", *node_log("1n1g", 397.78)]
     found = load(tmp_path, "1n1g", lines)
-    (case,) = records(
-        compare_published(found.frame, read_conditions(found.counted, found.models, load_rule()))
-    )
+    conditions = read_conditions(found.counted, found.models, load_rule())
+    (case,) = compare_published(found.frame, conditions)
     assert re.findall(r"noise \((.*?)\)", case["noted"]) == noted
 
 
@@ -158,7 +157,7 @@ def test_a_log_whose_noise_contradicts_its_record_is_refused(tmp_path: Path) -> 
 def test_a_run_without_the_published_estimator_is_compared_by_its_own(results: Results) -> None:
     frame = results.frame
     lost = (frame["metric"] == f"{METRIC}_mean_of_lines") & (frame["repeat"] == 5)
-    for case in records(compare_published(frame[~lost], assume=True)):
+    for case in compare_published(frame[~lost], assume=True):
         assert (case["estimator"], case["by"], case["repeats"]) == ("mean_of_rates", None, 5)
         assert "estimator (mean_of_rates, mean_of_lines)" in case["noted"]
 
