@@ -1,16 +1,15 @@
 """Speed of `summarize` at reading logs, beside other programs that read the same logs, in one run.
 
-    python benchmarks/summarize.py [--megabytes 1000] [--kind sparse|dense] [--repeats 3]
+    python benchmarks/summarize.py [--megabytes 1000] [--repeats 3]
     python benchmarks/summarize.py --logs 3000 --cases 5 [--tagged] [--extractor FILE] [--repeats 5]
     python benchmarks/summarize.py --logs 30 [--megabytes 3]
 
 The logs are made in a temporary directory, as GluonCV prints them with NCCL_DEBUG=INFO, and removed
-at the end. One log is sparse (120 steps among noise) or dense (nothing but the lines of steps).
-With --logs, there are so many runs with 120 steps each, of up to 500 cases; with --tagged, mpirun's
-tag is before each line. --extractor is the
-published script MxNet/Classification/RN50v1b/extract_mxnet_logs.py, from a clone of
-Oneflow-Inc/DLPerf. It tells topologies apart and nothing else: of up to 5 cases, its medians and
-those of `summarize` must be equal; of more, it mixes batch sizes and precisions.
+at the end: so many runs with 120 steps each among NCCL's lines, of up to 500 cases; with --tagged,
+mpirun's tag is before each line. --extractor is the published script
+MxNet/Classification/RN50v1b/extract_mxnet_logs.py, from a clone of Oneflow-Inc/DLPerf. It tells
+topologies apart and nothing else: of up to 5 cases, its medians and those of `summarize` must be
+equal; of more, it mixes batch sizes and precisions.
 
 Each way runs in a process of its own, and all ways take turns, so that a busy machine slows all of
 them down. Shown are the median processor time (user and system, of all its processes), the median
@@ -40,24 +39,6 @@ NOISE = "".join(
     for n in range(2000)
 )
 
-# A plain loop, as anybody would write it first.
-LINE_LOOP = """
-import re, sys
-pattern = re.compile(r"Speed: ([0-9.]+) samples/sec")
-rates = []
-with open(sys.argv[1]) as log:
-    for line in log:
-        if "Epoch[0] Batch[" in line:
-            rates += [float(rate) for rate in pattern.findall(line)]
-"""
-# What summarize does with a log, without what surrounds it.
-READER = """
-import sys
-from pathlib import Path
-from dlperf_runner import logs
-from dlperf_runner.results.log_file import LogFile
-logs.parse(logs.formats()["gluoncv_horovod"], LogFile(Path(sys.argv[1])).pieces())
-"""
 PANDAS = "import pandas"
 
 
@@ -68,23 +49,7 @@ def step(number: int) -> str:
     )
 
 
-def sparse(size: int) -> Iterator[str]:
-    yield "INFO:root:Namespace(batch_size=128, dtype='float32', log_interval=1)\n"
-    for number in range(1, STEPS + 1):
-        for _ in range(max(1, round(size / STEPS / len(NOISE)))):
-            yield NOISE
-        yield step(number)
-
-
-def dense(size: int) -> Iterator[str]:
-    written, number = 0, 0
-    while written < size:
-        number += 1
-        yield (text := step(number))
-        written += len(text)
-
-
-# As anybody would write it first for many logs: one process, line by line, a regular expression.
+# As anybody would write it first: one process, line by line, a regular expression.
 MANY_LOOP = """
 import re, sys
 from pathlib import Path
@@ -120,7 +85,7 @@ def many(directory: Path, logs: int, size: int, cases: int, tag: str) -> float:
         for batch in range(16, 66)
         for precision, dtype in (("fp32", "float32"), ("fp16", "float16"))
         for topology in ("1n1g", "1n4g", "1n8g", "2n8g", "4n8g")
-    ][:cases]
+    ][: min(cases, logs)]
     repeats = logs // len(distinct)
     written = 0
     for topology, batch, precision, dtype in distinct:
@@ -133,11 +98,9 @@ def many(directory: Path, logs: int, size: int, cases: int, tag: str) -> float:
             for number, line in enumerate(lines):
                 rate = f"{384 + number % 7 + repeat // 100}.{repeat % 100:02}"
                 parts += [_noise(noise), line.replace("384.19", rate)]
-            text = "".join(parts)
-            if tag:
-                text = tag + text[:-1].replace("\n", f"\n{tag}") + "\n"
-            (folder / f"rn50_b{batch}_{precision}_{repeat}.log").write_text(text)
-            written += len(text)
+            with (folder / f"rn50_b{batch}_{precision}_{repeat}.log").open("w") as log:
+                for part in parts:
+                    written += log.write("".join(f"{tag}{x}" for x in part.splitlines(True)))
     return written / 1e6
 
 
@@ -244,29 +207,9 @@ def same_medians(*results: Path) -> None:
     print(f"the same medians and speed-ups of {len(first)} cases by both")
 
 
-def of_one(directory: Path, options: argparse.Namespace) -> None:
-    log = directory / "1n1g" / "rn50_b128_fp32_1.log"
-    log.parent.mkdir()
-    make = sparse if options.kind == "sparse" else dense
-    with log.open("w") as file:
-        file.writelines(make(options.megabytes * 10**6))
-    python, size = sys.executable, log.stat().st_size / 1e6
-    ways = {
-        "grep -c Speed:": ["grep", "-c", "Speed:", str(log)],
-        "a loop over lines": [python, "-c", LINE_LOOP, str(log)],
-        "reader and parser": [python, "-c", READER, str(log)],
-    }
-    # A dense log of this size has more steps than any rule: summarize refuses it early.
-    if options.kind == "sparse":
-        command = [python, "-m", "dlperf_runner", "summarize", str(directory)]
-        ways["summarize, whole command"] = [*command, "--output-dir", str(directory / "out")]
-    compare(f"{options.kind} log of {size:.0f} MB", ways, size, options.repeats)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the speed of summarize.")
     parser.add_argument("--megabytes", type=int, default=1000)
-    parser.add_argument("--kind", choices=("sparse", "dense"), default="sparse")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--logs", type=int, default=1)
     parser.add_argument("--cases", type=int, default=5, help="Of so many logs, at most 500.")
@@ -274,7 +217,7 @@ def main() -> None:
     parser.add_argument("--extractor", type=Path)
     options = parser.parse_args()
     with temporary_directory() as directory:
-        (of_many if options.logs > 1 else of_one)(directory, options)
+        of_many(directory, options)
 
 
 if __name__ == "__main__":
