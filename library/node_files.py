@@ -38,12 +38,10 @@ DOCUMENTATION = {
     },
 }  # fmt: skip
 
-import errno
 import grp
 import io
 import os
 import pwd
-import stat
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
@@ -51,24 +49,7 @@ from ansible.module_utils.common.text.converters import to_bytes, to_text
 from ansible.module_utils.openpgp_key import dearmored
 from ansible.module_utils.trusted_path import root_distrusts
 from ansible.module_utils.user_limits import LIMITS, reachable
-from ansible.module_utils.whole_files import around_block, difference, with_block
-
-MAX_BYTES = 1 << 24
-
-
-def read_bytes(path):
-    """Content of a file; None if it does not exist. Refuses devices, FIFOs and huge files."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno == errno.ENOENT:
-            return None
-        raise
-    with io.open(handle, "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-            raise OSError(errno.EINVAL, "not a regular file of at most %d bytes" % MAX_BYTES)
-        return stream.read()
+from ansible.module_utils.whole_files import around_block, difference, read_bytes, with_block
 
 
 def read(path):

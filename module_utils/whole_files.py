@@ -5,21 +5,27 @@ from __future__ import absolute_import, division, print_function
 import errno
 import io
 import os
+import stat
 
+MAX_BYTES = 1 << 24
 # For `sh -c`, with a folder as its argument: the SELinux labels of its place, because sshd, for one, reads no key file with a foreign
 # label. Does nothing on a kernel without SELinux.
 RELABEL = 'test ! -e /sys/fs/selinux/enforce || PATH="$PATH:/usr/sbin:/sbin" restorecon -R "$1"'
 
 
 def read_bytes(path):
-    """Content of a file; None if it does not exist."""
+    """Content of a file; None if it does not exist. Refuses devices, FIFOs and huge files."""
     try:
-        with io.open(path, "rb") as stream:
-            return stream.read()
-    except (IOError, OSError) as error:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
         if error.errno == errno.ENOENT:
             return None
         raise
+    with io.open(handle, "rb") as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
+            raise OSError(errno.EINVAL, "not a regular file of at most %d bytes" % MAX_BYTES)
+        return stream.read()
 
 
 def write_whole(path, content, mode):
