@@ -27,11 +27,6 @@ def address(uri, architecture):
     return re.sub(r"^[^/@]*@", "", uri).rstrip("/")
 
 
-def same_suite(suite, architecture):
-    suite = suite.replace("$(ARCH)", architecture)
-    return re.sub(r"^(\./)+$", "/", suite)
-
-
 def line_entries(text):
     """deb [arch=amd64 signed-by=/etc/apt/keyrings/docker.gpg] https://download.docker.com/linux/ubuntu jammy stable"""
     for number, line in enumerate(text.splitlines(), 1):
@@ -86,7 +81,8 @@ def of_repository(entries, repository, architecture):
     """The entries that name the repository, a dictionary with uri and suite."""
 
     def identity(one):
-        return address(one["uri"], architecture), same_suite(one["suite"], architecture)
+        suite = one["suite"].replace("$(ARCH)", architecture)
+        return address(one["uri"], architecture), re.sub(r"^(\./)+$", "/", suite)
 
     return [entry for entry in entries if identity(entry) == identity(repository)]
 
@@ -109,11 +105,6 @@ def serves(entry, architecture):
             and architecture not in options.get("architectures-remove", "").split())  # fmt: skip
 
 
-def same_metadata(one, other):
-    """True if apt takes two entries for one, so that their options must agree; to it, http and https differ in this."""
-    return (one["uri"].rstrip("/"), one["suite"]) == (other["uri"].rstrip("/"), other["suite"])
-
-
 def signers(entry):
     return entry["options"].get("signed-by", "").replace(",", " ").split()
 
@@ -126,7 +117,9 @@ def site_problem(entries, repository, architecture):
     if not good or missing:
         lacks = "component %s" % " ".join(missing) if good else "packages of %s" % architecture
         return "%s has %s without %s" % (place_of(entry), url, lacks), "add them there, or remove that source: the role then adds its own"
-    other = next((one for one in entries if same_metadata(one, entry) and signers(one) != signers(entry)), None)
+    # apt takes these for one, so that their options must agree; to it, http and https differ in this.
+    same = [one for one in entries if (one["uri"].rstrip("/"), one["suite"]) == (entry["uri"].rstrip("/"), entry["suite"])]
+    other = next((one for one in same if signers(one) != signers(entry)), None)
     if other:
         return ("two sources on the node have the same repository, %s, with different keys (Signed-By): %s and %s, and no apt command works"
                 % (url, place_of(entry), place_of(other)), "remove one of them")  # fmt: skip

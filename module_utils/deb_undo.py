@@ -189,14 +189,11 @@ class Undo(object):
             for package_list in glob.glob("/var/lib/apt/lists/%s_*" % prefix):
                 os.unlink(package_list)
 
-    def give_back_preferences(self):
+    def give_back_all(self, folder=""):
+        """Restore all files, or those in a folder."""
         for path in sorted(self.record["files"]):
-            if "/preferences.d/" in path:
+            if folder in path:
                 self.give_back(path)
-
-    def give_back_all(self):
-        for path in sorted(self.record["files"]):
-            self.give_back(path)
 
     def diff(self, files, stale):
         differences = []

@@ -230,7 +230,7 @@ class Family(object):
         self.undo.begin(record.get("definition"), self, record.get("repository"))
         self.release(record)
         ours, kept = self.removable(ours, list((record.get("definition") or {}).get("packages") or {}))
-        self.undo.give_back_preferences()
+        self.undo.give_back_all("/preferences.d/")
         if ours:
             self.remove(ours)
         lost = self.restore(record, back)
