@@ -52,15 +52,14 @@ def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
     return None
 
 
-def why_not_kept(host: str, job: Mapping[str, Any]) -> str | None:
-    """The files of this host's launch that could not be fetched; None if all were."""
-    return f"{host}: " + "; ".join(job["refused"]) if job.get("refused") else None
-
-
-def why_left(job: Mapping[str, Any]) -> str | None:
-    """The processes of this launch that did not end, and memory that is not free; None if all
-    is."""
-    return "left behind: " + "; ".join(job["left"]) if job.get("left") else None
+def _reasons(host: str, job: Mapping[str, Any], timeout_s: int) -> Iterator[str]:
+    """Why this host's launch failed, its files that were not fetched, and what it left behind."""
+    if why := why_failed(host, job, timeout_s):
+        yield why
+    if refused := job.get("refused"):
+        yield f"{host}: {'; '.join(refused)}"
+    if left := job.get("left"):
+        yield f"left behind: {'; '.join(left)}"
 
 
 def outcome_of(
@@ -69,16 +68,7 @@ def outcome_of(
     """The run is done if every launch succeeded and its files were fetched. Times come from the
     first host's clock."""
     first = jobs[hosts[0]]
-    reasons = [
-        reason
-        for host in hosts
-        for reason in (
-            why_failed(host, jobs[host], timeout_s),
-            why_not_kept(host, jobs[host]),
-            why_left(jobs[host]),
-        )
-        if reason
-    ]
+    reasons = [reason for host in hosts for reason in _reasons(host, jobs[host], timeout_s)]
     # A launch that was stopped because of another one does not say why the run failed.
     stopped = [
         job["reason"] for job in jobs.values() if job.get("reason", "peer") not in ("", "peer")
