@@ -99,9 +99,11 @@ class Playbook:
 
 
 @contextmanager
-def handling_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
+def handling_signals(
+    handler: Callable[[int, Any], None], signals: Sequence[signal.Signals] = SIGNALS
+) -> Iterator[None]:
     """Pass INT, TERM and HUP to a handler. Signals that are ignored stay ignored."""
-    numbers = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    numbers = [number for number in signals if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..campaign import directory as campaigns
 from ..campaign import job_files, lock
-from ..campaign.execute import current_rate, since_start, time_left
+from ..campaign.execute import current_rate, handling_signals, since_start, time_left
 from ..campaign.manifest import CONTROLLER_LOG
 from ..catalog.reader import format_named, printed_unit
 from ..core.errors import Stopped, UserError
@@ -67,10 +67,7 @@ def run_at_once(directories: Iterable[Path], options: Sequence[str]) -> list[str
         received.append(number)
         stop_these(running)
 
-    before = {
-        number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
+    with handling_signals(on_signal, (signal.SIGINT, signal.SIGTERM)):
         for directory in directories:
             if received:
                 break
@@ -83,9 +80,6 @@ def run_at_once(directories: Iterable[Path], options: Sequence[str]) -> list[str
         for directory, process in running.items():
             if process.wait():
                 problems.append(f"{directory}: {_end(directory / CONTROLLER_LOG)}")
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if received:
         raise Stopped(received[-1], "the same command goes on")
     return problems
