@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,7 +45,7 @@ from .hunt import (
     render_hunts,
     same_findings,
 )
-from .nodes import diagnose
+from .nodes import diagnose, status_of
 
 if TYPE_CHECKING:
     from ..core.node import Node
@@ -180,10 +181,6 @@ def command(
     """Check each node and the whole cluster. The exit status is 1 if a check failed.
 
     Example: dlperf doctor -i inventory/mine"""
-    from dataclasses import asdict
-
-    from .nodes import status_of
-
     if as_nhc and (as_json or everything):
         raise UserError("--nhc prints one line; it cannot be combined with --json or --all")
     if facts and (dcgm is not None or bandwidth):

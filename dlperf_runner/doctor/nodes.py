@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -18,6 +17,7 @@ from ..catalog.suites import CONTROLLERS, SYSTEMS, controller
 from ..catalog.types import Entry, Name
 from ..core.node import Node
 from ..provision.preflight import sudo_hint
+from ..provision.vendor import numbers
 from .fabric import fabric_findings
 from .findings import Facts, Finding, Status, check_finding, disk_findings
 from .gpu import compute_finding, gpu_findings
@@ -47,21 +47,16 @@ class KnownHoles(Entry):
 def hole_in(part: str, version: str | None) -> str:
     """Published security holes of a release: `fixed from 580.159.03 on (SOURCE, as of DAY)`; empty
     if nothing."""
-    table = _known_holes()
+    table, release = _known_holes(), numbers(version or "")
     for hole in table.holes:
-        numbers = _numbers(version or "")
-        if hole.part != part or not numbers or hole.branch not in (None, str(numbers[0])):
+        if hole.part != part or not release or hole.branch not in (None, str(release[0])):
             continue
         source = f"({hole.source}; as of {table.as_of})"
-        if hole.fixed and numbers < _numbers(hole.fixed):
+        if hole.fixed and release < numbers(hole.fixed):
             return f"has published holes, closed from {hole.fixed} on {source}"
         if hole.ended:
             return f"is of branch {hole.branch}, which gets no fixes since {hole.ended} {source}"
     return ""
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 @functools.cache

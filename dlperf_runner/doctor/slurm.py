@@ -291,11 +291,6 @@ def _nodes(results: Results) -> list[tuple[str, ...]]:
     return [(row[0].rstrip("*"), *row[1:]) for row in rows]
 
 
-def plugin_folder(results: Results) -> str:
-    """The folder of Slurm's plugins."""
-    return _setting(results, "PluginDir")
-
-
 def _setting(results: Results, name: str) -> str:
     """A line of `scontrol show config`: `AccountingStorageType   = accounting_storage/slurmdbd`."""
     found = re.search(rf"^{name}\s*= (.*)$", results["config"].output, re.MULTILINE)
@@ -462,11 +457,8 @@ def examine_cluster(name: str, options: Mapping[str, str], folder: Path) -> list
     `folder`: where campaigns would be; a short job on the idle nodes tests whether they share it.
     """
     if scheduler(name).name != "slurm":
-        raise UserError(
-            f"the doctor cannot check the scheduler {name!r}",
-            where="--scheduler",
-            expected="slurm",
-        )
+        problem = f"the doctor cannot check the scheduler {name!r}"
+        raise UserError(problem, where="--scheduler", expected="slurm")
     program = COMMANDS["nodes"][0]
     if not shutil.which(program):
         raise UserError(
@@ -499,10 +491,9 @@ def _probe(results: Results, options: Mapping[str, str], nodes: int, folder: Pat
         ) from None
     try:
         write_whole(own_folder / "login", token + "\n")
-        done = output_of(
-            probe_argv(plugin_folder(results), options, nodes, str(folder), own_folder.name, PATH),
-            PROBE_S,
-        )
+        plugins = _setting(results, "PluginDir")
+        argv = probe_argv(plugins, options, nodes, str(folder), own_folder.name, PATH)
+        done = output_of(argv, PROBE_S)
         names = {line.split("|")[1] for line in done.output.splitlines() if "|written|" in line}
         deadline = time.monotonic() + LAG_S
         while True:
