@@ -101,7 +101,7 @@ def command(
         _refuse_useless({**given, "--vendor-mirror": vendor_mirror}, stack)
     has_gpus = catalog.stack(stack).accelerator == "gpu"
     settings = mirror.Settings(
-        output_dir or mirror.default_output(stack, suite),
+        output_dir or paths.cache() / "mirror" / f"{stack}-{suite}",
         paths.cache(),
         _sources(suite, debian_mirror, debian_security_mirror, needs.target, has_gpus=has_gpus),
         refresh,

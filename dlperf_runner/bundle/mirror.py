@@ -14,7 +14,6 @@ from typing import Any
 
 from debian.deb822 import Deb822
 
-from ..core import paths
 from ..core.errors import UserError
 from ..core.lists import shortened
 from . import apt, vendors, wheels
@@ -74,10 +73,6 @@ class MirrorOutcome:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"manifest": self.manifest.to_json()}
-
-
-def default_output(stack: str, suite: str) -> Path:
-    return paths.cache() / "mirror" / f"{stack}-{suite}"
 
 
 def make(needs: Needs, settings: Settings, say: Say = lambda _: None) -> MirrorOutcome:
@@ -344,9 +339,6 @@ def _strays(output: Path, manifest: MirrorManifest) -> tuple[str, ...]:
     """Files below apt/ and wheels/ that the manifest does not name."""
     named = {item.path for item in manifest.files}
     files = [path for part in ("apt", "wheels") for path in (output / part).rglob("*")]
-    names = (path.relative_to(output).as_posix() for path in files if not _is_folder(path))
+    files = [path for path in files if path.is_symlink() or not path.is_dir()]
+    names = (path.relative_to(output).as_posix() for path in files)
     return tuple(sorted(name for name in names if name not in named))
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()

@@ -221,16 +221,14 @@ class Vendors:
         items = {}
         for choice in apt.candidates(root, unpacked):
             role = unpacked[f"{choice.name}={choice.version}"]
-            items[choice] = self.item(choice, role, f"{choice.name}, which {role} unpacks")
+            why = f"{choice.name}, which {role} unpacks"
+            items[choice] = choice.item(self.path(choice) or "", (role,), why)
         for choice in apt.candidates(root, moved):
             role, version = moved[choice.name]
-            if self.path(choice) and fnmatchcase(choice.version, version):
+            if (path := self.path(choice)) and fnmatchcase(choice.version, version):
                 why = f"{choice.name}, which {role} keeps at {version}"
-                items[choice] = self.item(choice, role, why)
+                items[choice] = choice.item(path, (role,), why)
         return items
-
-    def item(self, choice: AptPackage, role: str, why: str) -> Item:
-        return choice.item(self.path(choice) or "", (role,), why)
 
     def path(self, choice: AptPackage) -> str | None:
         """The path of a vendor's package in the folder; None for one of the distribution. Raises

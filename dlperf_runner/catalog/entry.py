@@ -177,8 +177,9 @@ def first_mistake(error: ValidationError) -> tuple[str, tuple[str | int, ...], s
         problem, expected, value = first["msg"], context["expected"], context["found"]
     elif first["type"] == "missing":
         keys = first["loc"][:-1]
-        key = str(first["loc"][-1])
-        problem, expected, value = f"the key {key} is missing", key, _keys(first["input"])
+        key, given = str(first["loc"][-1]), first["input"]
+        value = f"only {listed(given)}" if isinstance(given, dict) else show(given)
+        problem, expected = f"the key {key} is missing", key
     else:
         keys = first["loc"]
         problem = "invalid value"
@@ -213,10 +214,6 @@ def _find(node: yaml.Node | None, keys: Iterable[str | int]) -> tuple[int, tuple
             break
         existing.append(key)
     return line + 1, tuple(existing)
-
-
-def _keys(value: object) -> str:
-    return f"only {listed(value)}" if isinstance(value, dict) else show(value)
 
 
 def display_path(path: Path) -> str:
