@@ -34,12 +34,7 @@ from dlperf_runner.doctor.search import search as search_slow
 from dlperf_runner.measure.steady_state import steadiness
 from dlperf_runner.stats.between_campaigns import estimate
 from dlperf_runner.stats.change_points import first_change
-from dlperf_runner.stats.intervals import (
-    compare_samples,
-    median_interval,
-    outliers,
-    ratio_interval,
-)
+from dlperf_runner.stats.intervals import compare_samples, median_interval, outliers, ratio_interval
 from dlperf_runner.stats.ratios import pooled_interval, published_interval, relative_difference
 from dlperf_runner.stats.sequential import (
     LOOKS,
@@ -395,13 +390,7 @@ def paired(random: Random, trials: int) -> Iterator[Row]:
         yield name, shares
 
 
-def _in_turns(
-    random: Random,
-    draw: Draw,
-    factor: float,
-    drift: float,
-    test: PairedTest,
-) -> str:
+def _in_turns(random: Random, draw: Draw, factor: float, drift: float, test: PairedTest) -> str:
     """The verdict on side B. The machine drifts from run to run, A B B A."""
     a, b = draw(random, test.most), draw(random, test.most)
     step = drift / (2 * test.most)

@@ -303,8 +303,7 @@ def execute(
     before = outcomes(campaign)
     variables = {"resume": str(campaign), **({"wait": wait} if wait else {})}
     worker = threading.Thread(
-        target=run_playbook,
-        args=("bench.yml", variables, inventories, state),
+        target=run_playbook, args=("bench.yml", variables, inventories, state)
     )
     by_itself = False
     with _progress() as progress:

@@ -32,21 +32,8 @@ from ..core.files import is_regular, open_read, read_json, write_json, write_who
 from ..core.lists import grouped
 from ..core.node import nvlink_domains
 from ..schedulers import Allocation, Scheduler, here, scheduler
-from ..schedulers.job import (
-    PATH,
-    Places,
-    job_script,
-    on_node_script,
-    pmix_script,
-    run_script,
-)
-from .directory import (
-    PLANNED_OUTCOME,
-    earlier_attempts,
-    read_plan,
-    read_record,
-    run_directory,
-)
+from ..schedulers.job import PATH, Places, job_script, on_node_script, pmix_script, run_script
+from .directory import PLANNED_OUTCOME, earlier_attempts, read_plan, read_record, run_directory
 from .manifest import JOB_FOLDERS, seal
 from .outcome import end_run, outcome_of, write_outcome
 

@@ -119,9 +119,7 @@ def execute_campaign(
         return run_rounds(
             directory,
             lambda: execute(
-                *(directory, absolute, wait, stop_at),
-                stop_on_node_loss=stops,
-                show_text=show_text,
+                *(directory, absolute, wait, stop_at), stop_on_node_loss=stops, show_text=show_text
             ),
             say,
             policy,

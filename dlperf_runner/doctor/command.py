@@ -150,8 +150,7 @@ _Site = Annotated[
     ),
 ]
 _Same = Annotated[
-    bool,
-    option("--same", "Only compare, bit by bit, 50 steps of a training on each device."),
+    bool, option("--same", "Only compare, bit by bit, 50 steps of a training on each device.")
 ]
 _Slower = Annotated[
     str, option("--slower", "With --hunt: the slowdown that matters; default 3%.", "PERCENT")
