@@ -50,6 +50,7 @@ from dlperf_runner.stats.sequential import (
 
 Random = np.random.Generator
 Draw = Callable[[Random, int], list[float]]
+Side = tuple[Draw, int]  # a campaign, and its runs of each case
 # The label of a table's row, and its shares, each with the number of trials that it comes from.
 Row = tuple[str, list[tuple[float, int]]]
 LIMIT = 0.03
@@ -175,12 +176,8 @@ def verdicts(random: Random, trials: int) -> Iterator[Row]:
         for size in (4, 5, 10):
             shares = []
             for cases in CASES:
-                families = [
-                    [_difference(random, draw, size, cases) for _ in range(cases)]
-                    for _ in range(trials // 4)
-                ]
-                wrong = [any(_excludes_0(d.interval) for d in family) for family in families]
-                shares.append(share(wrong))
+                families = _families(random, (draw, size), (draw, size), cases, trials // 4)
+                shares.append(_wrong(families))
             wrong = [
                 _excludes_0(pooled_interval([d.log_ratio for d in family])) for family in families
             ]
@@ -199,15 +196,8 @@ def unequal(random: Random, trials: int) -> Iterator[Row]:
         for size_a, size_b in sizes:
             shares = []
             for cases in CASES:
-                families = [
-                    [
-                        relative_difference(quiet(random, size_a), noisy(random, size_b), cases)
-                        for _ in range(cases)
-                    ]
-                    for _ in range(trials // 4)
-                ]
-                wrong = [any(_excludes_0(d.interval) for d in family) for family in families]
-                shares.append(share(wrong))
+                sides = (quiet, size_a), (noisy, size_b)
+                shares.append(_wrong(_families(random, *sides, cases, trials // 4)))
             perhaps, passed = [], []
             for _ in range(trials):
                 a, b = quiet(random, size_a), noisy(random, size_b)
@@ -219,8 +209,19 @@ def unequal(random: Random, trials: int) -> Iterator[Row]:
             yield f"{name}, {size_a} and {size_b} runs", [*shares, share(perhaps), share(passed)]
 
 
-def _difference(random: Random, draw: Draw, size: int, cases: int):
-    return relative_difference(draw(random, size), draw(random, size), cases)
+def _families(random: Random, a: Side, b: Side, cases: int, number: int):
+    """The differences of so many pairs of campaigns with so many cases."""
+    (of_a, size_a), (of_b, size_b) = a, b
+
+    def difference():
+        return relative_difference(of_a(random, size_a), of_b(random, size_b), cases)
+
+    return [[difference() for _ in range(cases)] for _ in range(number)]
+
+
+def _wrong(families) -> tuple[float, int]:
+    """Pairs of which at least one case is called faster or slower."""
+    return share([any(_excludes_0(d.interval) for d in family) for family in families])
 
 
 def _excludes_0(interval) -> bool:

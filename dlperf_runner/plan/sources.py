@@ -42,66 +42,54 @@ class File:
     mode: str = PLAIN
 
 
-@dataclass(frozen=True)
-class Repository:
+def _repository(source: UpstreamSource, mirror: str, cache: Path) -> Path:
     """A git repository on this machine that contains the commit."""
+    if "://" in mirror or re.match(r"[^/]+@[^/]+:", mirror):
+        return _fetched(source, f"{mirror.rstrip('/')}/{source.repository}", cache)
+    return _mirrored(source, Path(mirror))
 
-    path: Path
-    name: str
-    commit: str
 
-    @classmethod
-    def open(cls, source: UpstreamSource, mirror: str, cache: Path) -> Repository:
-        if "://" in mirror or re.match(r"[^/]+@[^/]+:", mirror):
-            path = _fetched(source, f"{mirror.rstrip('/')}/{source.repository}", cache)
-        else:
-            path = _mirrored(source, Path(mirror))
-        return cls(path, source.repository, source.commit)
+def _files(path: Path, source: UpstreamSource) -> list[File]:
+    """All files that the source takes from a repository. Reads only their objects, because a
+    partial clone may lack others."""
+    listing = git(path, "ls-tree", "-rz", "--full-tree", source.commit, "--", *source.taken)
+    if listing.returncode != 0:
+        problem = f"git cannot read {source.repository} at {source.commit[:12]}"
+        raise UserError(f"{problem}: {reason_of(listing.stderr)}", where=str(path))
+    entries = []
+    for line in listing.stdout.split(b"\0"):
+        if line:
+            description, _, place = line.partition(b"\t")
+            mode, _, name = description.decode().split(" ")
+            entries.append((os.fsdecode(place), mode, name))
+    for directory in source.taken:
+        if not any(PurePosixPath(p).is_relative_to(directory) for p, _, _ in entries):
+            problem = f"{source.repository} does not have this directory at {source.commit[:12]}"
+            raise UserError(problem, found=directory)
+    entries = [entry for entry in entries if entry[1] != SUBMODULE]
+    contents = _contents(path, source, entries)
+    return [File(p, text, mode) for (p, mode, _), text in zip(entries, contents, strict=True)]
 
-    def files(self, directories: Sequence[str]) -> list[File]:
-        """All files in the directories. Reads only their objects, because a partial clone may lack
-        others."""
-        listing = git(self.path, "ls-tree", "-rz", "--full-tree", self.commit, "--", *directories)
-        if listing.returncode != 0:
+
+def _contents(
+    repository: Path, source: UpstreamSource, entries: Sequence[tuple[str, str, str]]
+) -> list[bytes]:
+    names = "".join(f"{name}\n" for _, _, name in entries).encode()
+    batch = git(repository, "cat-file", "--batch", stdin=names)
+    stream, contents = io.BytesIO(batch.stdout), []
+    for path, _, name in entries:
+        header = stream.readline().split()
+        if len(header) != 3 or header[1] != b"blob":
             raise UserError(
-                f"git cannot read {self.name} at {self.commit[:12]}: {reason_of(listing.stderr)}",
-                where=str(self.path),
+                f"the copy of {source.repository} lacks {path} at {source.commit[:12]}",
+                where=str(repository),
+                expected=f"the object {name}",
+                found=reason_of(batch.stderr) or "a partial clone",
+                hint="create the mirror with a full `git clone --mirror`",
             )
-        entries = []
-        for line in listing.stdout.split(b"\0"):
-            if line:
-                description, _, path = line.partition(b"\t")
-                mode, _, name = description.decode().split(" ")
-                entries.append((os.fsdecode(path), mode, name))
-        for directory in directories:
-            if not any(PurePosixPath(p).is_relative_to(directory) for p, _, _ in entries):
-                raise UserError(
-                    f"{self.name} does not have this directory at {self.commit[:12]}",
-                    found=directory,
-                )
-        entries = [entry for entry in entries if entry[1] != SUBMODULE]
-        return [
-            File(path, content, mode)
-            for (path, mode, _), content in zip(entries, self._contents(entries), strict=True)
-        ]
-
-    def _contents(self, entries: Sequence[tuple[str, str, str]]) -> list[bytes]:
-        names = "".join(f"{name}\n" for _, _, name in entries).encode()
-        batch = git(self.path, "cat-file", "--batch", stdin=names)
-        stream, contents = io.BytesIO(batch.stdout), []
-        for path, _, name in entries:
-            header = stream.readline().split()
-            if len(header) != 3 or header[1] != b"blob":
-                raise UserError(
-                    f"the copy of {self.name} lacks {path} at {self.commit[:12]}",
-                    where=str(self.path),
-                    expected=f"the object {name}",
-                    found=reason_of(batch.stderr) or "a partial clone",
-                    hint="create the mirror with a full `git clone --mirror`",
-                )
-            contents.append(stream.read(int(header[2])))
-            stream.readline()
-        return contents
+        contents.append(stream.read(int(header[2])))
+        stream.readline()
+    return contents
 
 
 def _mirrored(source: UpstreamSource, mirror: Path) -> Path:
@@ -285,8 +273,8 @@ def _own_files(workload: str, source: str, declared: Source) -> list[File]:
 def _upstream_files(
     workload: str, source: UpstreamSource, added_beside: Sequence[File], mirror: str, cache: Path
 ) -> list[File]:
-    repository = Repository.open(source, mirror, cache)
-    files = {file.path: file for file in repository.files(source.taken)}
+    repository = _repository(source, mirror, cache)
+    files = {file.path: file for file in _files(repository, source)}
     for patch in source.patches:
         if patch.file not in files:
             raise UserError(
