@@ -12,7 +12,7 @@ DOCUMENTATION = {
     "options": {
         "name": {"type": "str", "required": True, "description": "Name of the verification and of its stamp."},
         "commands": {"type": "list", "elements": "dict", "required": True, "description":
-            "The commands. They run in parallel.", "options": {
+            "The commands. They run in parallel. None if another node's verification was this node's, too.", "options": {
             "name": {"type": "str", "required": True, "description": "Name of the command, for messages."},
             "argv": {"type": "list", "elements": "str", "required": True, "description": "The command."},
             "expect": {"type": "str", "required": True, "description": "Regular expression that must match in its standard output."},
@@ -34,6 +34,7 @@ DOCUMENTATION = {
 
 RETURN = r"""
 proven: {description: "C(now), C(before) (the stamp is valid), or C(no) in check mode.", returned: always, type: str}
+verified: {description: "C(name) and C(inputs).", returned: if the verification ran now, type: dict}
 """
 
 import json
@@ -117,7 +118,7 @@ def main():
     if before != after:
         make_folder(given["stamps"])
         write_whole(stamp, json.dumps(after, sort_keys=True, indent=1).encode("utf-8"), 0o644)
-    module.exit_json(changed=changed, proven="now")
+    module.exit_json(changed=changed, proven="now", verified={"name": given["name"], "inputs": given["inputs"]})
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ def release_refusal(stated: str, release: str) -> str:
 
 
 # Roles with a variable that says whether they have nothing to do on the node.
-JUDGES = {"node_base", "ssh_mesh", "openmpi", "python_env", "framework", "horovod"}
+JUDGES = {"node_base", "ssh_mesh", "openmpi", "framework", "horovod"}
 UV, PYTHON = "/opt/dlperf/uv", "/opt/dlperf/python"
 YES = ("true", "yes", "on", "1", "y", "t")
 
@@ -217,8 +217,9 @@ class StackChoice:
     def packages(self) -> list[str]:
         """The packages of the distribution that the roles of the node need."""
         has = {"ssh_mesh": self.has_mesh, "container": self.has_containers}
-        # The role slurm installs these itself, on its controller.
-        has |= {"time_service": bool(self.time), "slurm": self.slurm, "slurm_accounting": False}
+        # The roles slurm and python_env install these themselves, on the nodes that need them.
+        has |= {"time_service": bool(self.time), "slurm": self.slurm}
+        has |= {"slurm_accounting": False, "uv": False}
         of_roles = [
             names for role, names in self.stack["apt_packages"].items() if has.get(role, True)
         ]
@@ -372,7 +373,7 @@ def for_node(
         "node_base_packages": chosen.packages,
         "ssh_mesh_packages": apt["ssh_mesh"],
         "python_version": chosen.python,
-        "python_env_packages": apt["python_env"],
+        "python_env_packages": [*apt["python_env"], *apt.get("uv", ())],
         "python_env_own_interpreter": chosen.own_interpreter,
     }
 
@@ -398,7 +399,7 @@ def _roles(chosen: StackChoice, node: Mapping[str, Any]) -> dict[str, list[str]]
         "ssh_mesh": (chosen.has_mesh, False),
         "openmpi": (True, chosen.openmpi["method"] == "source"),
         "python": (chosen.python or node["builds"], chosen.python),
-        "python_env": (True, True),
+        "python_env": (False, True),  # where framework or horovod needs uv
         "framework": (True, chosen.shared),
         "horovod": (True, False),
         "container": (chosen.has_containers or chosen.images, False),
@@ -435,14 +436,19 @@ def _of_environments(chosen: StackChoice) -> dict[str, Any]:
     items = chosen.environments
     tensor = ("name", "path", "import_name", "tensor", "eager")
     keys = (*tensor, "device", "requirements", "operator_wheels", "libraries", "variables")
-    with_horovod = ("name", "path", "distribution", "tensor", "eager", "device", "requirements")
+    of_horovod = ("name", "path", "distribution", "tensor", "eager", "device", "requirements")
+    with_horovod = only(items, *of_horovod, "horovod", "variables")
+    arguments_of = {item["name"]: {"horovod": item} for item in with_horovod}
+    for_framework = [
+        item | arguments_of.get(item["name"], {}) for item in only(items, *keys, "apt_packages")
+    ]
     contained = only(items, *tensor, "horovod")
     contained += only([item for item in items if "horovod" not in item], *tensor)
     return {
         "python_env_environments": only(items, "name", "requires_python"),
-        "framework_environments": only(items, *keys, "apt_packages"),
+        "framework_environments": for_framework,
         "framework_interpreter": chosen.interpreter or chosen.own_interpreter,
-        "horovod_environments": only(items, *with_horovod, "horovod", "variables"),
+        "horovod_environments": with_horovod,
         "horovod_interpreter": chosen.interpreter or chosen.own_interpreter,
         "horovod_mpirun": chosen.mpirun,
         "container_packages": chosen.stack["apt_packages"].get("container", ["podman"]),

@@ -200,9 +200,11 @@ def inputs(environment: Mapping[str, Any]) -> dict[str, Any]:
 def stand(
     environments: Sequence[Mapping[str, Any]], complete: Sequence[str], proven: Mapping[str, Any]
 ) -> bool:
-    """True if all environments are complete (by path) and verified with their current pins."""
+    """True if all environments are complete (by path) and verified with their current pins. The
+    role horovod verifies those that have it."""
     return all(
-        item["path"] in complete and proven.get(f"framework-{item['name']}") == inputs(item)
+        item["path"] in complete
+        and ("horovod" in item or proven.get(f"framework-{item['name']}") == inputs(item))
         for item in environments
     )
 
@@ -297,13 +299,18 @@ def horovod_stands(proven: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool
 
 
 def horovod_unproven(
-    environments: Sequence[Mapping[str, Any]], proven: Mapping[str, Any], *chosen: Any
+    environments: Sequence[Mapping[str, Any]],
+    proven: Mapping[str, Any],
+    complete: Sequence[str] | None,
+    *chosen: Any,
 ) -> list[Mapping[str, Any]]:
-    """The environments in which Horovod was not verified as chosen (see `horovod_inputs`)."""
+    """The environments in which Horovod was not verified as chosen (see `horovod_inputs`), and
+    those that were not `complete` (paths; None if unknown) when provisioning began."""
     return [
         item
         for item in environments
-        if not horovod_stands(
+        if (complete is not None and item["path"] not in complete)
+        or not horovod_stands(
             proven.get(f"horovod-{item['name']}", {}), horovod_inputs(item, *chosen)
         )
     ]

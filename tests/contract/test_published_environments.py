@@ -254,7 +254,7 @@ def test_horovod_with_nccl_is_compiled_for_mxnet_and_processes_sum(
     linked = set(re.findall(r"^\s*(\S+) => /", run("ldd", library, **variables), re.M))
     assert {"libnccl.so.2", "libmpi.so.40", "libmxnet.so"} <= linked
     code = (PROJECT / "roles/horovod/files/all_reduce.py").read_text()
-    for ranks, total in ((1, "[1.0, 10.0]"), (2, "[3.0, 30.0]")):
+    for ranks, total in ((1, "[2.0, 101.0]"), (2, "[7.0, 502.0]")):
         mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", ranks]
         mpirun += ["--bind-to", "none", "--mca", "btl", "tcp,self", python, "-c", code]
         arguments = ["horovod.mxnet", environment["tensor"]]

@@ -143,7 +143,7 @@ def test_what_provisioning_brings_decommissioning_removes_in_reverse() -> None:
     cpu = for_node(chosen, node(), {})["provision_roles"]
     (play,) = read(PROJECT / "playbooks/decommission.yml")
     (removing,) = (task["vars"]["decommission_roles"] for task in play["tasks"])
-    assert set(removing) == {*gpu, *cpu, "benchmark_source"}
+    assert set(removing) == {*gpu, *cpu, "python_env", "benchmark_source"}
     for brought in (gpu, cpu):
         # An image is made of an environment, with which it goes.
         order = [role for role in removing if role in brought and role != "container"]

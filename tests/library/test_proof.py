@@ -25,7 +25,16 @@ class TestProof:
         ]
         assert [outcome["proven"] for outcome in outcomes] == ["now", "before", "now", "now"]
         assert [outcome["changed"] for outcome in outcomes] == [True, False, True, False]
+        verified = {"name": "p", "inputs": {"version": "2"}}
+        assert [outcome.get("verified") for outcome in outcomes[1:3]] == [None, verified]
         assert count.read_text() == "x\n" * 3
+
+    def test_a_stamp_is_written_where_another_node_has_run_the_commands(
+        self, tmp_path: Path
+    ) -> None:
+        given = {"name": "p", "user": ME, "stamps": str(tmp_path), "inputs": {"version": "1"}}
+        assert call("proof", commands=[], **given)["proven"] == "now"
+        assert call("proof", commands=[], **given)["proven"] == "before"
 
     def test_an_exit_status_of_0_is_not_enough(self, tmp_path: Path) -> None:
         result = self.prove(tmp_path, ["echo", "sum 4"], "^sum 3$")

@@ -24,7 +24,7 @@ def test_a_node_is_asked_for_what_its_stack_and_frameworks_need() -> None:
         "interpreter": "/usr/bin/python3",
         "packages": [
             *("python3-apt", "sudo", "rsync", "ca-certificates", "openssh-client"),
-            *("openssh-server", "openmpi-bin", "python3", "python3-venv", "libgomp1"),
+            *("openssh-server", "openmpi-bin", "python3", "libgomp1"),
             "libquadmath0",
         ],
         "user": "dlperf",
@@ -42,7 +42,7 @@ def test_a_node_is_asked_for_what_its_stack_and_frameworks_need() -> None:
 def test_a_cpu_node_needs_these_roles_and_refuses_only_a_python_that_does_not_fit() -> None:
     document = told(frameworks=["mxnet"])
     assert document["provision_roles"] == [
-        *("node_base", "ssh_mesh", "openmpi", "python_env", "framework", "horovod")
+        *("node_base", "ssh_mesh", "openmpi", "framework", "horovod")
     ]
     assert document["provision_preflights"] == ["python_env"]
     assert document["openmpi_method"] == "package"
@@ -56,8 +56,7 @@ def test_a_cpu_node_needs_these_roles_and_refuses_only_a_python_that_does_not_fi
 def test_the_published_cluster_gets_its_gpu_software_a_built_openmpi_and_a_python() -> None:
     document = told(stack="v100-cuda10.2", container_engine="podman")
     assert document["provision_roles"] == [
-        *("node_base", "gpu_node", "ssh_mesh", "openmpi", "python", "python_env"),
-        *("framework", "horovod"),
+        *("node_base", "gpu_node", "ssh_mesh", "openmpi", "python", "framework", "horovod"),
     ]
     assert document["provision_preflights"] == ["gpu_node", "openmpi", "python", "python_env"]
     assert document["gpu_node_stack"]["driver"] == {"version": "440.33.01"}

@@ -306,6 +306,7 @@ def test_frameworks_stand_where_each_is_complete_and_proven_with_its_pins(tmp_pa
     proven = {"framework-net": environments.inputs(net)}
     assert environments.stand([net], ["/e"], proven)
     assert environments.stand([], [], {})
+    assert environments.stand([{**net, "horovod": {}}], ["/e"], {})
     assert not environments.stand([net], [], proven)
     assert not environments.stand([net], ["/e"], {})
     assert not environments.stand([{**net, "operator_wheels": [{"sha256": "a"}]}], ["/e"], proven)
@@ -365,8 +366,11 @@ def test_horovod_stands_with_any_wheel_but_no_other_choice(tmp_path: Path) -> No
         proven, environments.horovod_inputs(environment, "/usr/bin/mpirun", "ib0", [])
     )
     chosen = ("/usr/bin/mpirun", "eth0", [])
-    named = [{"name": "net", **environment}, {"name": "other", **environment}]
-    assert environments.horovod_unproven(named, {"horovod-net": proven}, *chosen) == named[1:]
+    named = [{"name": name, "path": f"/{name}", **environment} for name in ("net", "other")]
+    stamps = {"horovod-net": proven}
+    assert environments.horovod_unproven(named, stamps, None, *chosen) == named[1:]
+    assert environments.horovod_unproven(named, stamps, ["/net"], *chosen) == named[1:]
+    assert environments.horovod_unproven(named, stamps, ["/other"], *chosen) == named
     build["build_environment"] = {"A": "2"}
     assert not environments.horovod_stands(
         proven, environments.horovod_inputs(environment, "/usr/bin/mpirun", "eth0", [])

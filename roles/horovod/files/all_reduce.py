@@ -1,4 +1,5 @@
-"""Sums a tensor over all ranks: all_reduce.py MODULE TENSOR [EAGER [gpu]].
+"""Computes with a framework and sums the result over all ranks: all_reduce.py MODULE TENSOR [EAGER
+[gpu]].
 
 TENSOR is the dotted name of what makes a tensor of a list, EAGER that of what must be called
 before tensors hold numbers. With `gpu`, the tensors must be there, and Horovod built with NCCL:
@@ -38,9 +39,10 @@ rank, size = hvd.rank(), hvd.size()
 given = make([rank + 1.0, 10.0 * (rank + 1)])
 if device and hasattr(given, "as_in_context"):  # TensorFlow puts it on the GPU by itself
     given = given.as_in_context(named(tensor.partition(".")[0] + ".gpu")(hvd.local_rank()))
-total = hvd.allreduce(given, average=False, name="proof")
+computed = given * given + 1
+total = hvd.allreduce(computed, average=False, name="proof")
 if device:
-    places = [place(given), place(total)]
+    places = [place(computed), place(total)]
     if not all("gpu" in text.lower() for text in places):
         sys.exit(f"the tensors are on {' and '.join(places)}, not on the GPU")
     if not hvd.nccl_built():
