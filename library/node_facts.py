@@ -51,6 +51,7 @@ ansible_facts:
           description: >-
             What runs on the node: C(jobs), numbers of Slurm's jobs, and C(gpu_containers), processes of containers that have GPUs.
           type: dict
+        adopted: {description: "Whether the node has a record of software that it keeps.", type: bool}
         stamps: {description: "Inputs of each past verification by its name, if the files it depends on are unchanged.", type: dict}
 """
 
@@ -127,6 +128,7 @@ def main():
         "unresolved": unresolved(module.params["names"]),
         "builds": dict((path, key) for path, key in builds.items() if key),
         "work": {"jobs": slurm_node.jobs("/"), "gpu_containers": nvidia_kernel.containers("/")},
+        "adopted": os.path.exists("/var/lib/dlperf/adopted.json"),
         "stamps": standing(module.params["stamps"]),
     }
     module.exit_json(

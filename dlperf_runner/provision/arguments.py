@@ -205,6 +205,12 @@ class StackChoice:
         return bool(self.engine) and not self.has_gpus
 
     @property
+    def has_downloads(self) -> bool:
+        """True if the node may read something by HTTPS: all but a mirror without TLS alone."""
+        is_plain = self.mirror.startswith(("http://", "file://", "/"))
+        return bool(not is_plain or self.has_gpus or self.engine or self.images or self.datasets)
+
+    @property
     def own_interpreter(self) -> str:
         """The interpreter of the nodes' environments, unless the operator names another one."""
         return f"{PYTHON}/bin/python3" if self.python else "/usr/bin/python3"
@@ -219,7 +225,7 @@ class StackChoice:
         has = {"ssh_mesh": self.has_mesh, "container": self.has_containers}
         # The roles slurm and python_env install these themselves, on the nodes that need them.
         has |= {"time_service": bool(self.time), "slurm": self.slurm}
-        has |= {"slurm_accounting": False, "uv": False}
+        has |= {"slurm_accounting": False, "uv": False, "https": self.has_downloads}
         of_roles = [
             names for role, names in self.stack["apt_packages"].items() if has.get(role, True)
         ]

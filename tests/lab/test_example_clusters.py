@@ -63,7 +63,7 @@ tar -xzf python.tar.gz && rm python.tar.gz && {OWN} -m compileall -q python/lib
 # What the lab's mirror has of the stack's packages, and the mpirun that the stand-in hands on to.
 PACKAGES = {
     "node_base_packages": [
-        *("python3-apt", "sudo", "rsync", "ca-certificates", "openssh-client", "openssh-server"),
+        *("sudo", "ca-certificates", "openssh-client", "openssh-server"),
         *("libnuma1", "openmpi-bin", "python3-venv"),
     ],
     "python_env_packages": ["python3-venv"],

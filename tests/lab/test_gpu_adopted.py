@@ -72,7 +72,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[
         "dlperf_stack": "h100-cuda12.9",
         "dlperf_adopt": ["driver", "container_runtime", "openmpi"],
         "dlperf_mpirun": "/usr/bin/mpirun",
-        "node_base_packages": ["sudo", "rsync", "ca-certificates"],
+        "node_base_packages": ["sudo", "ca-certificates"],
         "node_base_mirror_key": str(PROJECT / ".cache/mirror/cpu-bookworm/apt/dlperf-mirror.asc"),
     }
     OWN_DOCKER.build(scratch).rename(served / "docker.deb")

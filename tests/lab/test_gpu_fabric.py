@@ -35,7 +35,7 @@ MIRROR = "http://10.11.0.1:8010"
 NUMA = "/srv/tuning/proc/sys/kernel/numa_balancing"
 TAGS = "node_base,ssh_mesh,infiniband,openmpi,node_tuning"
 PACKAGES = (
-    *("python3-apt", "sudo", "rsync", "ca-certificates", "openssh-client", "openssh-server"),
+    *("sudo", "ca-certificates", "openssh-client", "openssh-server"),
     *("libnuma1", "openmpi-bin"),
 )
 UBUNTU = (

@@ -39,7 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[
         "dlperf_container_engine": "",
         "dlperf_stack": "h100-cuda12.9",
         "dlperf_suite": "bookworm",
-        "node_base_packages": ["sudo", "rsync", "ca-certificates"],
+        "node_base_packages": ["sudo", "ca-certificates"],
         "node_base_mirror_key": str(PROJECT / ".cache/mirror/cpu-bookworm/apt/dlperf-mirror.asc"),
         "container_runtime_root": TREE,
     }

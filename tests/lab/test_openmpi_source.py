@@ -86,7 +86,7 @@ def cluster(
         placed[stub] = placed[f"{LIBRARY}/libcuda.so.1"] = libcuda(scratch, header)
     given = {
         "node_base_packages": [
-            *("python3-apt", "sudo", "rsync", "ca-certificates"),
+            *("sudo", "ca-certificates"),
             *("openssh-client", "openssh-server", "libnuma1"),
         ],
         "openmpi_packages": ["libnuma1"],

@@ -38,7 +38,7 @@ CUDA = "developer.download.nvidia.com/compute/cuda/repos"
 # What the roles ask the distribution for, and dkms of EPEL.
 DISTRIBUTION = (
     "ca-certificates dkms gcc-c++ infiniband-diags kernel-devel libgomp libibverbs-utils"
-    " libquadmath numactl-libs openssh-clients openssh-server python3 rdma-core rsync sudo"
+    " libquadmath numactl-libs openssh-clients openssh-server python3 rdma-core sudo"
 )
 
 
@@ -260,7 +260,7 @@ name=distribution
 baseurl=file:///srv/distribution
 gpgkey=file:///srv/distribution.asc
 EOF
-dnf -q -y install sudo rsync
+dnf -q -y install sudo
 rm -f /usr/bin/dpkg-query /usr/bin/apt-get /usr/bin/apt-cache /usr/bin/apt-mark /usr/bin/apt-config
 """
 STATE = rf"""

@@ -23,7 +23,7 @@ def test_a_node_is_asked_for_what_its_stack_and_frameworks_need() -> None:
     assert arguments.query(settings(frameworks=["mxnet"])) == {
         "interpreter": "/usr/bin/python3",
         "packages": [
-            *("python3-apt", "sudo", "rsync", "ca-certificates", "openssh-client"),
+            *("sudo", "ca-certificates", "openssh-client"),
             *("openssh-server", "openmpi-bin", "python3", "libgomp1"),
             "libquadmath0",
         ],
