@@ -41,7 +41,7 @@ import subprocess
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.whole_files import make_folder
+from ansible.module_utils.whole_files import make_folder, remove_if_empty
 
 try:
     from shlex import quote
@@ -49,6 +49,8 @@ except ImportError:  # Python 2.7
     from pipes import quote
 
 CHUNK = 1 << 20
+# The cheapest first: by default ssh chooses chacha20, which takes 1.7 times the CPU time of AES-GCM.
+CIPHERS = "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes128-ctr,aes256-ctr"
 # What each node does before it sends: wait until it has the archive itself. It appears whole, because it is renamed.
 WHEN_THERE = 'n=0; until test -r "$0"; do n=$((n + 1)); test $n -le %d || exit 3; sleep 1; done; exec cat "$0"'
 
@@ -93,7 +95,7 @@ def take(module, path, archive):
     given = module.params
     part = archive + ".part"
     command = "sh -c %s %s" % (quote(WHEN_THERE % (given["timeout"] // 2)), quote(archive))
-    ssh = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15"]
+    ssh = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15", "-o", "Ciphers=" + CIPHERS]
     refused = []
     for source in given["sources"]:
         limit = ["timeout", str(given["timeout"])]
@@ -114,6 +116,7 @@ def take(module, path, archive):
     module.run_command(argv, check_rc=True, cwd="/")
     if not given["keep"]:
         os.unlink(archive)
+        remove_if_empty(os.path.dirname(archive))
     removed(module, path)
     os.rename(os.path.join(new, os.path.basename(path)), path)
     os.rmdir(new)
