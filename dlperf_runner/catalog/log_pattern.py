@@ -26,7 +26,7 @@ from ..logs.pattern import (
 from .entry import CATALOG, load_entry
 from .types import Entry, Name, Regex, entry_error
 
-SECONDS = {"s": 1.0, "ms": 0.001}
+SECONDS = {"s": 1.0, "ms": 0.001, "us": 1e-6}
 
 
 def _with_groups(regex: str) -> str:
@@ -66,7 +66,7 @@ class LogPattern(Entry):
     regex: LinesRegex
     sample: str = ""
     first_step: Literal[0, 1] = 1
-    step_time_unit: Literal["s", "ms"] = "s"
+    step_time_unit: Literal["s", "ms", "us"] = "s"
 
     @model_validator(mode="after")
     def _has_sample(self) -> LogPattern:
@@ -89,7 +89,7 @@ class LogPattern(Entry):
             option = f"step_time_unit: {name} (--step-time-unit {name})"
             raise entry_error(
                 f"the step time of the sample is in {words.seconds}",
-                option if name else "a time in s or ms",
+                option if name else "a time in s, ms or us",
                 self.step_time_unit,
                 "sample",
             )

@@ -70,7 +70,8 @@ QUESTIONS = (
         "WHOSE",
     ),
     Question(
-        *("step_time_unit", "The unit of step_time, s or ms", "UNIT", "that of the sample, or s"),
+        *("step_time_unit", "The unit of step_time: s, ms or us", "UNIT"),
+        "that of the sample, or s",
         asked=False,
     ),
     Question("log_every", "The steps from one line to the next", "N", "1", False),
@@ -103,7 +104,7 @@ def choices(name: str, folder: Path | None = None) -> list[str]:
     few: dict[str, list[str]] = {
         "unit": [SAMPLES, "tokens"],
         "rates_are_per": ["world", "node", "device", "step"],
-        "step_time_unit": ["s", "ms"],
+        "step_time_unit": ["s", "ms", "us"],
         "precision": ["fp32", "tf32", "amp", "bf16", "fp16"],
     }
     return few.get(name, [])
@@ -304,9 +305,12 @@ def _document(values: Mapping[str, str], files: Sequence[str]) -> dict[str, Any]
 
 def _pattern(values: Mapping[str, str]) -> dict[str, Any]:
     """The user's log format."""
+    from ..catalog.log_pattern import SECONDS
+
     regex, sample, unit = (values.get(n) or "" for n in ("regex", "sample", "step_time_unit"))
     if f"(?P<{DURATION}>" in regex and not unit:
-        unit = "ms" if seconds_of(_unit(regex, sample)) == 0.001 else ""
+        seconds = seconds_of(_unit(regex, sample))
+        unit = next((name for name in ("ms", "us") if SECONDS[name] == seconds), "")
     return {
         "regex": regex,
         **({"sample": sample} if sample else {}),

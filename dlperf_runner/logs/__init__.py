@@ -10,7 +10,6 @@ import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from ..core.lists import grouped
@@ -116,7 +115,7 @@ def parse(
             is_one = steps.OF_RUN[group][1] or len(values) == 1
             if is_one and (group not in before or len(values) > 1):
                 log.headers.append(_of_run(form, of_rank, group, values))
-    ranks.check()
+    ranks.check(form.rank_rates)
     log.memory_gib, log.compute_rates = seen.memory_gib, seen.compute_rates
     log.marked -= seen.without_rate if log.marked else 0
     log.skipped, log.tflops, log.mfu = seen.skipped, seen.tflops, seen.mfu
@@ -147,13 +146,16 @@ def line_of(form: Format, pieces: Iterable[bytes], index: int, rank: str | None 
     number is counted for logs without problems."""
     if form.table is not None and (lines := StepTable(*form.table(pieces)).lines):
         return lines[index]
-    places = (
-        (block, match.start("rate"))
-        for _, block in _blocks(form, pieces, rank)
-        for match in steps.with_rate(form, block.data)
-    )
-    block, at = next(islice(places, index, None))
-    return block.line(at)
+    epoch, seen = None, 0
+    for _, block in _blocks(form, pieces, rank):
+        for match in form.entry.finditer(block.data):
+            if form.only_first_epoch:
+                epoch = epoch or match["epoch"]
+            if match["rate"] and (epoch is None or match["epoch"] == epoch):
+                if seen == index:
+                    return block.line(match.start("rate"))
+                seen += 1
+    raise IndexError(f"the log has {seen} rates, so none of index {index}")
 
 
 def first_line(form: Format, pieces: Iterable[bytes]) -> str | None:

@@ -18,8 +18,10 @@ before it, too. A first epoch whose time has too few digits is left out.
 Before TensorFlow 2.2, a bar counts samples if `fit` has arrays: `88us/step`, later `88us/sample`,
 is then the time of a sample. Such logs are refused, as the devices of a process are not known.
 
-They have a line "Train on 50000 samples", unlike excerpts: a step below 1 ms is one only if its
-log has the bar of the first step, a line "Train for 782 steps", or the lines of a later version.
+They have a line "Train on 50000 samples", unlike excerpts. A log is taken for one of them if a step
+is shorter than 1 ms, if an epoch has thousands of them that take less than 20 ms, or if the
+accuracy is `acc`, as before Keras 2.3; unless it has the bar of the first step, a line "Train for
+782 steps", or the lines of a later version.
 
 Source: keras-team/keras 3422977 and v2.15, keras/src/utils/progbar.py and generic_utils.py;
 keras-team/keras 2.2.4 and tensorflow/tensorflow v2.1.0, python/keras/engine/training_v2_utils.py.
@@ -53,6 +55,7 @@ _SAMPLES = Refusal(
 )
 _TRAIN_ON = r"\bTrain on \d{1,12}+ samples(?:, validate on \d{1,12}+ samples)?+\s*+$"
 _LEAST_STEP = 1e-3  # s; a shorter time may be that of a sample
+_MANY, _SHORT = 5000, 0.02  # steps of an epoch, and s; samples if there are more, and shorter ones
 # What shows that a bar counts steps: its first state, or a line of TensorFlow 2.0 and 2.1.
 _OF_STEPS = rb"(?P<of_steps>(?<!\d)1/\d{1,9}+ \[[=>.]{1,99}+\] - ETA: |Train for \d{1,9}+ steps)"
 _SIGNS = (b"] - ETA: ", b"Train for ")
@@ -60,8 +63,8 @@ _SIGNS = (b"] - ETA: ", b"Train for ")
 
 class _End(NamedTuple):
     """A line with the end of an epoch: the time of a step and half of its last digit, the seconds
-    of the epoch, the loss, whether the validation is over, and whether some versions print such a
-    line of samples."""
+    of the epoch, the loss, whether the validation is over, whether some versions print such a line
+    of samples, and whether it has the words of these."""
 
     step: float
     half: float
@@ -69,6 +72,7 @@ class _End(NamedTuple):
     loss: float | None
     validated: bool
     may_be_of_samples: bool
+    has_old_words: bool
     line: int
 
 
@@ -98,15 +102,21 @@ def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) ->
 def _check_steps(ends: Mapping[tuple[int, int], Sequence[_End]]) -> None:
     """Raise LineError if steps are so short that they may be samples."""
     for (_, length), (end, *_) in ends.items():
-        if end.may_be_of_samples and end.step < _LEAST_STEP:
+        limit = _SHORT if length >= _MANY else _LEAST_STEP
+        if end.may_be_of_samples and (end.step < limit or end.has_old_words):
+            hint = "if they are samples, a process trains one in that time"
+            if unit := next((n.decode() for n, s in _SECONDS.items() if s == 2 * end.half), ""):
+                hint += (
+                    ": its samples/s are those with --global-batch-size 1; if they are steps, state"
+                    " the batch\n  --unit samples --regex"
+                    f" 'Epoch (?P<step>\\d+)/|s (?P<step_time>\\d+){unit}/step'"
+                )
             raise LineError(
                 end.line,
                 "these may be samples instead of steps, as before TensorFlow 2.2",
-                expected=f"the bar of the first step, 1/{length}, or steps of 1 ms or more",
-                found=f"{length}/{length} in {1e6 * end.step:.3g} us each",
-                hint="if they are samples, a process trains one in that time; if they are steps,"
-                " keep the whole log with all states of the bar, or train with verbose=2 in"
-                " TensorFlow 2.5 or newer",
+                expected=f"all states of the bar, from 1/{length}, or verbose=2 in TensorFlow 2.5",
+                found=f"{length}/{length} in {1000 * end.step:.3g} ms each",
+                hint=hint,
             )
 
 
@@ -121,7 +131,7 @@ def _end(match: re.Match[bytes], line: int) -> _End:
     may_be_of_samples = b"/step" not in whole or b" [" in match[0]
     return _End(
         *(int(match["rate"]) * unit, unit / 2, elapsed, loss),
-        *(b" - val_" in whole, may_be_of_samples, line),
+        *(b" - val_" in whole, may_be_of_samples, b" - acc: " in whole, line),
     )
 
 

@@ -11,7 +11,8 @@ one of a step, which also updates the weights. Fine-tuning prints every iteratio
      'precision': 'bf16-mixed',
      'train': {'global_batch_size': 128, 'max_seq_length': 2048, 'micro_batch_size': 4, ...
 
-The batch size of the run is thus the micro batch. Fine-tuning samples are as long as their texts,
+The batch size of the run is thus the micro batch. The lines that update the weights say how many
+iterations are a step. Fine-tuning samples are as long as their texts,
 unless the user states a sequence length, which is then the longest.
 
 Until March 2024, there were three other wordings. The first one counts iterations from 0:
@@ -49,6 +50,12 @@ _PRECISIONS = {
     "32-true": "float32",
 }
 
+# (step), (optimizer.step) and (opt.step)
+_UPDATE = stated(
+    "step)",
+    r"\biter (?P<iterations>\d{1,12}+)(?: \|)? st[eE]p (?P<updates>\d{1,12}+)\b.{0,200}?"
+    r" iter time: [\d.]{1,20}+ ?ms \((?:optimizer\.|opt\.)?step\)",
+)
 _SINCE_2024 = Format(
     name="litgpt",
     sample="Epoch 1 | iter 4 step 1 | loss train: 10.960, val: n/a | iter time: 1483.35 ms (step)",
@@ -62,6 +69,7 @@ _SINCE_2024 = Format(
         _setting("micro_batch_size", r"(?P<batch_size_per_device>\d{1,9}+)"),
         _setting("max_seq_length", r"(?P<sequence_length>\d{1,9}+)"),
         _setting("precision", r"'(?P<precision>[a-z\d-]{1,16}+)'", **_PRECISIONS),
+        _UPDATE,
     ),
     one_step=True,
     seconds=0.001,

@@ -7,7 +7,7 @@ from statistics import median
 
 from . import text
 from .reader import Block
-from .records import Format, LineError
+from .records import Format, LineError, Refusal
 from .steps import with_rate
 
 # Ranks read different clocks, which in real logs makes a difference of 1 or 2 % at most.
@@ -19,6 +19,7 @@ class Ranks:
 
     def __init__(self) -> None:
         self._steps: dict[str, dict[int, tuple[float, int]]] = {}
+        self._other: tuple[str, int] | None = None  # the first rate of a rank that does not count
 
     def add(self, form: Format, block: Block, of_rank: Block) -> None:
         """Take the rates of a block. `of_rank` are the lines of the rank whose steps count."""
@@ -34,10 +35,16 @@ class Ranks:
                     continue  # that of the rank whose steps count is reported
                 line = block.line(match.start("rate"))
                 self._steps.setdefault(rank, {})[int(match["step"])] = rate, line
+                if self._other is None and rank not in of_rank.ranks:
+                    self._other = f"a rate of rank {rank}, too", line
 
-    def check(self) -> None:
+    def check(self, refusal: Refusal | None = None) -> None:
         """Raise LineError if the rates of two ranks differ: nothing says which are those of the
-        run."""
+        run. With a `refusal`, equal rates say no more."""
+        if refusal and self._other:
+            shown, line = self._other
+            problem, expected, hint = refusal
+            raise LineError(line, problem, expected=expected, found=shown, hint=hint)
         if len(self._steps) < 2:
             return
         (first, steps), *others = self._steps.items()

@@ -119,10 +119,11 @@ class Statement:
 
     `expression` either has named groups, each called as the field of Header that it gives, or it
     matches pairs of an option and a value, and `options` maps options to fields. The groups
-    `nodes` and `devices_per_node` give the world size together. Groups like `mesh_tp` are degrees
-    of parallelism; with an empty group `whole_mesh`, their product is the world size. Together with
-    `sequence_length`, `tokens_per_step` gives the global batch size. Other names become
-    `parameters`. `values` translates printed values; the names of dtypes are always translated.
+    `nodes` and `devices_per_node` give the world size together; `iterations` and `updates` up to a
+    line, the number of accumulated batches. Groups like `mesh_tp` are degrees of parallelism; with
+    an empty group `whole_mesh`, their product is the world size. Together with `sequence_length`,
+    `tokens_per_step` gives the global batch size. Other names become `parameters`. `values`
+    translates printed values; the names of dtypes are always translated.
     With a `refusal`, a line that matches says that the rates of its log are not usable.
     """
 
@@ -255,6 +256,9 @@ class Format:
 
     `caveat`: what its rates may hold besides, for a note below each table.
 
+    `rank_rates`: the reason why the rates of a log in which several ranks print them are not
+    usable unless the user states whose counts.
+
     If no workload of the catalogue has the format: `framework`, which may be one of several
     (`tensorflow2|jax`), and `unit`, what rates count.
     `whole_run`: a rate is that of a whole run or of all its steps after a warm-up, of which the log
@@ -291,6 +295,7 @@ class Format:
     whole_run: bool = False
     watch: type[Watch] | None = None
     caveat: str | None = None
+    rank_rates: Refusal | None = None
 
     @property
     def frameworks(self) -> list[str]:

@@ -25,7 +25,7 @@ _COUNTS = {
     "total_steps": "number of steps",
     "log_every": "log interval",
 }
-_FIELDS = {*_COUNTS, *Header.__dataclass_fields__, "whole_mesh", "tokens_per_step"}
+_FIELDS = {*_COUNTS, *Header.__dataclass_fields__, "whole_mesh", "iterations", "updates"}
 # Groups whose product is the world size; experts and virtual stages are spread over these devices.
 _MESH = ("mesh_pp", "mesh_ddp", "mesh_fsdp", "mesh_cp", "mesh_tp")
 # The hardware, the framework and an environment variable decide on TF32.
@@ -124,6 +124,11 @@ def _header_of(form: Format, line: int, stated: dict[str, str]) -> Header:
             counts["global_batch_size"] = _samples(tokens, stated["sequence_length"])
         else:
             counts["tokens_per_step"] = tokens
+    if "updates" in stated:
+        iterations = int(stated["iterations"]) + form.zero_based
+        batches, rest = divmod(iterations, _count("number of updates", stated["updates"]))
+        if not rest:
+            stated = {**stated, "accumulation_steps": str(batches)}
     if "devices_per_node" in counts:
         counts["world_size"] = counts["nodes"] * counts.pop("devices_per_node")
     precision, final, writer = map(stated.get, ("precision", "final_samples_per_second", "writer"))

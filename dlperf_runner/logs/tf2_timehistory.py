@@ -8,6 +8,9 @@ the mean over the steps between the two that the line names.
 The second is that of 2019, with `num_batches` before, which counts in each epoch anew. Steps count
 from 1. The published rule leaves out 100 of 600 steps, of which each 100 have a line.
 
+The callback multiplies the steps by the batch size that it is given. Under Horovod that is usually
+the batch of one process, so a log in which several ranks print rates needs the user's word.
+
 Source: tensorflow/models 0851b47 (2019) and r2.3.0, official/utils/misc/keras_utils.py;
 Oneflow-Inc/DLPerf c89430b, TensorFlow/resnet50v1.5/extract_tensorflow_logs.py.
 """
@@ -17,7 +20,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from . import text
-from .records import Expression, Format
+from .records import Expression, Format, Refusal
+
+
+def _rank_rates(regex: str) -> Refusal:
+    return Refusal(
+        "several ranks print rates, and nothing says whether they are those of all devices",
+        expected="the rates of one process, as with MirroredStrategy, or a word on whose they are",
+        hint="state it: --rates-are-per device under Horovod, where a process usually prints its"
+        " own rate, or world with MultiWorkerMirroredStrategy\n"
+        f"  --regex '{regex}' --unit samples --rates-are-per WHOSE",
+    )
+
 
 _OLD = Format(
     name="tf2_timehistory",
@@ -31,6 +45,7 @@ _OLD = Format(
     statements=(),
     warmup=(100, 600),
     framework="tensorflow2|tensorflow",
+    rank_rates=_rank_rates(r"step.:(?P<step>\d+), .*examples_per_second.: (?P<rate>[\d.]+)"),
 )
 FORMAT = replace(
     _OLD,
@@ -41,5 +56,6 @@ FORMAT = replace(
         rb"\d{1,12}+ and (?P<step>\d{1,12}+)%s" % (text.WORD, text.END)
     ),
     rate=rb"\d+\.\d\d",
+    rank_rates=_rank_rates(r"(?P<rate>[\d.]+) examples/second between steps \d+ and (?P<step>\d+)"),
     variants=(_OLD,),
 )

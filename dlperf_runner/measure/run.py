@@ -137,7 +137,7 @@ def _steps(
         first = first_lines(lines.steps, number, source)
         kept = lines.take(first)
         if number > writers:
-            _check_agreement(lines, source)
+            _check_agreement(form, lines, source)
         source = source.only(first)
     if expected.by("number of steps") == "the plan":
         every = check_sequence(form, kept.steps, stated or rule.log_every, rule, source)
@@ -305,11 +305,15 @@ def _processes(steps: Sequence[int], rule: Rule, expected: Expected) -> int:
     return 1
 
 
-def _check_agreement(lines: Columns, source: LogLines) -> None:
+def _check_agreement(form: Format, lines: Columns, source: LogLines) -> None:
     first: dict[int, int] = {}
     rates = lines.samples_per_second
     pairs = [(first.setdefault(step, n), n) for n, step in enumerate(lines.steps)]
     ratios = {n: rates[n] / rates[one] for one, n in pairs if n != one}
+    if form.rank_rates:
+        problem, expected, hint = form.rank_rates
+        shown = f"{len(rates)} rates of {len(first)} steps"
+        raise UserError(problem, where=source.name, expected=expected, found=shown, hint=hint)
     if 1 / (1 + RANKS_TOLERANCE) <= median(ratios.values()) <= 1 + RANKS_TOLERANCE:
         return
     one, other = max(((one, n) for one, n in pairs), key=lambda pair: pair[1] in ratios)

@@ -98,7 +98,7 @@ def _names(kind: str) -> Iterable[str]:
         "lang": LANGUAGES,
         "unit": ("samples", "tokens", "steps"),
         "rates-are-per": ("world", "node", "device", "step"),
-        "step-time-unit": ("s", "ms"),
+        "step-time-unit": ("s", "ms", "us"),
     }
     return names[kind]
 
@@ -270,7 +270,7 @@ _OF_LINES = (
     ),
     ("unit", "What the rates of --regex count: samples, tokens or steps.", "UNIT"),
     ("rates_are_per", "Whose rates --regex gives: world, node, device or step.", "WHOSE"),
-    ("step_time_unit", "The unit of the group step_time: s or ms.", "UNIT"),
+    ("step_time_unit", "The unit of the group step_time: s, ms or us.", "UNIT"),
 )
 ABOUT_LOGS = tuple(f"--{name.replace('_', '-')}" for name, *_ in (*_STATED, *_OF_LINES))
 

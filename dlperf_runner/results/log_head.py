@@ -112,6 +112,12 @@ def _printed(headers: Iterable[logs.Header]) -> dict[str, str]:
     return dict(pair for header in reversed([*headers]) for pair in header.parameters)
 
 
+def accumulation_of(headers: Iterable[logs.Header]) -> int | None:
+    """The batches that a step accumulates, if the log states it."""
+    number = _printed(headers).get("accumulation_steps", "")
+    return int(number) if _COUNT.fullmatch(number) else None
+
+
 def check_network(
     headers: Iterable[logs.Header], run: FoundRun, entry: Model, form: logs.Format
 ) -> None:
@@ -272,7 +278,7 @@ def _parameters(
     form: logs.Format,
 ) -> Iterator[tuple[str, str]]:
     of_step = form.batch_of_step
-    usual = {"accumulation_steps": "1"} if of_step else {}
+    usual = {"accumulation_steps": "1"} if of_step or form.counts_batches else {}
     # As in the identity of planned runs.
     usual |= {n: str(entry.workload.parameters[n]) for n in entry.workload.if_changed}
     for name in _PRINTED:

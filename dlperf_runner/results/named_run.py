@@ -21,7 +21,14 @@ from ..core.identity import RECIPES, as_batch_size
 from ..core.units import BANDWIDTH, TOKENS
 from ..measure.settings import same_precision
 from .log_file import LogFile
-from .log_head import UNKNOWN_COLLECTIVE, batch_of, head_of, headers_of, same_network
+from .log_head import (
+    UNKNOWN_COLLECTIVE,
+    accumulation_of,
+    batch_of,
+    head_of,
+    headers_of,
+    same_network,
+)
 from .log_name import BY_NAME, PathWords, size_of, stem_of, telling_words, topology_of, words_of
 from .run_record import FoundRun
 from .statement import Stated, Statement, words
@@ -280,7 +287,7 @@ class _Identification:
         what = " and the ".join(
             error.problem.removeprefix("cannot determine the ") for error in errors.values()
         )
-        is_asked = batch or "--batch-size" in errors
+        is_asked = batch or {"--batch-size", "--global-batch-size"} & errors.keys()
         optional = "" if is_asked else " (and --batch-size, if you know it)"
         return UserError(
             f"cannot determine the {what}",
@@ -350,16 +357,20 @@ class _Identification:
         batch = self._agreed("batch size", statements)
         tokens = self.entry.workload.unit == TOKENS and any(h.tokens_per_step for h in self.headers)
         if batch is None and self.log.form.rates_are_per == "step" and not tokens:
-            raise self._missing("batch size", "a name like rn50_b128_fp32_1.log", "--batch-size")
+            option = "--batch-size"
+            if self.log.form.accumulates and (accumulation_of(self.headers) or 1) > 1:
+                option = "--global-batch-size"
+            raise self._missing("batch size", "a name like rn50_b128_fp32_1.log", option)
         if batch is None:
             return None
         return float(batch) if isinstance(batch, float) else int(batch)
 
     def _accumulated(self) -> int:
         """The batches of a step that the batch size per device does not count."""
-        if self.log.form.batch_of_step or "accumulation_steps" not in self.statement:
+        if self.log.form.batch_of_step:
             return 1
-        return int(self.statement["accumulation_steps"].value)
+        stated = self._stated("accumulation_steps")
+        return stated or accumulation_of(self.headers) or 1
 
     def _precision(self, accelerator: str | None) -> str:
         statements = [*self._stated_by_user_or_name("precision")]

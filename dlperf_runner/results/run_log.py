@@ -374,26 +374,44 @@ def _about_accumulation(
 ) -> tuple[str, ...]:
     """A note if the log counts each of the accumulated batches, so their number multiplies nothing.
     Raises UserError if the user states only the batch size of a step of such a log."""
-    number = counts.get("accumulation_steps")
+    number, stated_by = counts.get("accumulation_steps"), dict(run.stated_by)
     if not log.form.counts_batches or number == 1:
         return ()
-    if number is not None:
-        return (
-            f"{log.path}: each step of a {log.form.name} log is one of the accumulated batches, so"
-            f" accumulation_steps={number} multiplies no rate",
-        )
-    of_all = dict(run.stated_by).get("global_batch_size")
+    of_all, by = stated_by.get("global_batch_size"), dict(run.asserted).get("batch_size_per_device")
     is_of_log = any(header.batch_size_per_device for header in headers)
-    is_used = of_all is not None and of_all == dict(run.asserted).get("batch_size_per_device")
-    if log.form.accumulates and is_used and not is_of_log:
-        raise UserError(
-            "cannot determine the batch size of an iteration: it is one of the accumulated batches",
-            where=str(log.path),
-            expected="the number of iterations in a step, besides the global batch size",
-            found=f"the global batch size, stated by {of_all}",
-            hint="state it with --accumulation-steps (1 without accumulation), or in mapping.yml",
+    is_unclear = of_all is None if number else by == of_all
+    if log.form.accumulates and by and not is_of_log and is_unclear:
+        raise _without_batch(run, log, by, number)
+    if "accumulation_steps" not in stated_by:
+        return ()
+    return (
+        f"{log.path}: each step of a {log.form.name} log is one of the accumulated batches, so"
+        f" accumulation_steps={number} multiplies no rate",
+    )
+
+
+def _without_batch(run: FoundRun, log: LogFile, by: str, number: int | None) -> UserError:
+    """The error of a log whose iterations are of some of the batches of a step. `number`: how many
+    a step accumulates, if that is known; then `by` states the batch size per device."""
+    expected = "the number of iterations in a step, besides the global batch size"
+    shown = f"the global batch size, stated by {by}"
+    hint = "state it with --accumulation-steps (1 without accumulation), or in mapping.yml"
+    if number is not None and run.batch_size_per_device is not None:
+        of_step = round(run.batch_size_per_device * run.topology.world_size)
+        shown = f"{run.batch_size_per_device:g} per device, stated by {by}"
+        expected = f"the samples of all devices in a step of {number} iterations"
+        hint = (
+            f"state them in place of the batch size per device: --global-batch-size"
+            f" {of_step * number}, or {of_step} if {run.batch_size_per_device:g} is the batch size"
+            " of a step"
         )
-    return ()
+    return UserError(
+        "cannot determine the batch size of an iteration: it is one of the accumulated batches",
+        where=str(log.path),
+        expected=expected,
+        found=shown,
+        hint=hint,
+    )
 
 
 def _most(run: FoundRun, rule: Rule) -> int:

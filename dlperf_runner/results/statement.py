@@ -66,7 +66,7 @@ class Fields(Entry):
     regex: LinesRegex | None = None
     unit: Literal["samples", "tokens", "steps"] | None = None
     rates_are_per: Literal["world", "node", "device", "step"] | None = None
-    step_time_unit: Literal["s", "ms"] | None = None
+    step_time_unit: Literal["s", "ms", "us"] | None = None
 
 
 # The text that a placeholder matches.

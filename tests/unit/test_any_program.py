@@ -7,6 +7,7 @@ import pytest
 from command_line import call
 from hypothesis import given
 from hypothesis import strategies as st
+from log_examples import lines_of
 from make_logs import write
 from other_logs import GOOD, load, only
 from whole_logs import throughput
@@ -426,6 +427,26 @@ def test_the_suggestion_of_a_message_works(here: Path) -> None:
     about = ["--unit", "samples", "--rates-are-per", "world"]
     table = call("summarize", "logs", "--regex", suggested[1], *about).out
     assert table.count("100.00") >= 3
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "value"),
+    [
+        ("tf2_timehistory/ranks", {"rates_are_per": "device"}, 2 * 402.9),
+        ("tf2_timehistory/ranks", {"rates_are_per": "world"}, 402.9),
+        ("keras/maybe_samples", {"global_batch_size": "1"}, 250.0),
+        ("keras/old_accuracy", {"batch_size": "8"}, 2 * 8 / 0.007),
+    ],
+)
+def test_the_expression_of_a_refusal_works(
+    tmp_path: Path, name: str, options: dict[str, str], value: float
+) -> None:
+    path = write(tmp_path / "1n2g/cnn_fp32_1.log", lines_of(name))
+    hint = only(load(path, batch_size="8")).hint or ""
+    regex = re.search(r"--regex '(.*?)'", hint)
+    assert regex is not None
+    results = load(path, regex=regex[1], unit="samples", **options)
+    assert throughput(results) == pytest.approx(value, rel=0.002)
 
 
 def test_an_unknown_log_without_a_telling_name_is_no_silence(here: Path) -> None:

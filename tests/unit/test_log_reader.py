@@ -38,6 +38,13 @@ def test_the_rank_that_prints_the_first_step_is_read() -> None:
         assert found == [Step(1, 5.0, 2), Step(2, 5.0, 4)]
 
 
+def test_lines_of_a_later_epoch_between_those_of_the_first_are_counted() -> None:
+    line = "Epoch[{}] Batch[{}]\tSpeed: 5.5 samples/sec\n"
+    content = "".join(line.format(*place) for place in ((0, 1), (1, 1), (0, 2), (1, 2), (0, 3)))
+    found = read("gluoncv_horovod", content)[1]
+    assert found == [Step(1, 5.5, 1), Step(2, 5.5, 3), Step(3, 5.5, 5)]
+
+
 def text_of(content: str | bytes, size: int | None = None) -> str:
     return b"".join(block.data for block in blocks(pieces(content, size), [b"x"])).decode()
 

@@ -250,14 +250,21 @@ def test_a_line_of_one_accumulated_batch_is_not_multiplied(tmp_path: Path, name:
     assert any("accumulation_steps=4 multiplies no rate" in note for note in results.notes)
 
 
-def test_a_global_batch_alone_is_not_that_of_an_iteration(tmp_path: Path) -> None:
+def test_the_batch_of_a_step_is_not_that_of_an_iteration(tmp_path: Path) -> None:
     log = WHOLE_LOGS["litgpt/whole"]
     lines = [line for line in log.text.splitlines() if line.startswith("Epoch ")]
+    unmarked = write(
+        tmp_path / "1n8g/a_bf16_1.log", [line.replace(" (step)", "") for line in lines]
+    )
     path = write(tmp_path / "1n8g/llama3-8b_bf16_1.log", lines)
-    options = {"sequence_length": "2048", "global_batch_size": "128", **log.options}
-    assert "--accumulation-steps" in str(only(load(path, **options)))
-    results = load(path, accumulation_steps="4", **options)
-    assert [*summarize(results.frame)["samples_per_second_median"]] == pytest.approx([log.value])
+    options = {"sequence_length": "2048", **log.options}
+    of_step = {"global_batch_size": "128", **options}
+    assert "--accumulation-steps" in str(only(load(unmarked, **of_step)))
+    stated = {"batch_size": "16", **options}
+    assert "--global-batch-size 512, or 128 if" in str(only(load(path, **stated)))
+    for results in (load(unmarked, accumulation_steps="4", **of_step), load(path, **of_step)):
+        (value,) = summarize(results.frame)["samples_per_second_median"]
+        assert value == pytest.approx(log.value)
 
 
 def test_a_log_of_which_one_epoch_counts_says_so(tmp_path: Path) -> None:
