@@ -42,9 +42,9 @@ class Ranks:
         """Raise LineError if the rates of two ranks differ: nothing says which are those of the
         run. With a `refusal`, equal rates say no more."""
         if refusal and self._other:
-            shown, line = self._other
+            shown, at = self._other
             problem, expected, hint = refusal
-            raise LineError(line, problem, expected=expected, found=shown, hint=hint)
+            raise LineError(at, problem, expected=expected, found=shown, hint=hint)
         if len(self._steps) < 2:
             return
         (first, steps), *others = self._steps.items()

@@ -165,11 +165,12 @@ def render(results: Sequence[MlperfResult], screen: Screen = PIPE) -> str:
         group = [result for result in results if result.benchmark == benchmark]
         group.sort(key=lambda r: (_devices(r) or 0, r.time_to_train_min or 0.0, r.submitter))
         columns, rows = without_empty(_COLUMNS, [_row(result) for result in group], 7)
-        estimators = sorted({result.estimator or "none" for result in group})
+        estimators = sorted({result.estimator for result in group if result.estimator})
         needed = next((r.runs_needed for r in group if r.runs_needed), "an unknown number of")
         heading = f"{benchmark}: MLPerf's time to train of {needed} runs, in minutes"
         lines += [heading, "", table(columns, rows, screen)]
-        lines += [f"Throughput by {', '.join(estimators)}."]
+        by = f"Throughput by {', '.join(estimators)}." if estimators else "No throughput."
+        lines.append(by)
         notes: dict[str, list[str]] = {}
         for result in group:
             if result.throughput_note:
@@ -189,7 +190,8 @@ def view(files: Mapping[Path, Path | None], contents: Mapping[Path, Path]) -> Vi
     apart: dict[Path, Path | None] = {}
     for path, content in files.items():
         whole = path.resolve()
-        is_laid_out = whole.suffix == ".txt" and whole.parents[2].name == "results"
+        above = {folder.name for folder in whole.parents[1:3]}
+        is_laid_out = whole.suffix == ".txt" and "results" in above
         place = path if len(path.parts) > _DEPTH else whole
         (laid_out if is_laid_out else apart)[place if is_laid_out else path] = content
     members = {path: content for path, content in laid_out.items() if content is not None}

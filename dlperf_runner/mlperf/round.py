@@ -1,6 +1,7 @@
 """A round of MLPerf Training as MLCommons publishes it, or a part of one.
 
 <submitter>/results/<system>/<benchmark>/result_<n>.txt   the logs of a result
+<submitter>/results/<system>/result_<n>.txt               some of v0.7, of the logs' benchmark
 <submitter>/results/<system>/<benchmark>/scaling.json     a factor from the review, if there is one
 <submitter>/systems/<system>.json                         nodes, accelerators, software
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -287,17 +288,31 @@ def read_round(
             mlperf_round.notes.append(
                 f"{name}: {failed} of {len(runs)} runs did not reach their target"
             )
-        if why := _why_no_score(runs, benchmarks().get(folder.name)):
+        if why := _why_no_score(runs, benchmarks().get(_benchmark(folder, runs))):
             mlperf_round.notes.append(f"{name}: no time to train, because {why}")
         mlperf_round.problems += [run for run in runs if isinstance(run, UserError)] + copies
         try:
             _refuse_batch_sizes(folder, logs)
             scored, excess = _scored(folder, runs, consecutive)
-            mlperf_round.results.append(_result(folder, scored, contents, is_scored=excess is None))
+            result = _result(folder, scored, contents, is_scored=excess is None)
+            mlperf_round.results.append(result)
+            if (result.nodes, result.accelerator) == (None, None):
+                place = f"{result.submitter}/systems/{result.system}.json"
+                mlperf_round.notes.append(f"{name}: the devices are unknown without {place}")
         except UserError as error:
             excess = error
         mlperf_round.problems += [excess] if excess else []
     return mlperf_round
+
+
+def _benchmark(folder: Path, runs: Iterable[MlperfRun | UserError]) -> str:
+    """The benchmark of the logs in a folder: its name, or what they state if it is a system's."""
+    stated = (run.benchmark for run in runs if isinstance(run, MlperfRun))
+    return next(stated, folder.name) if _is_of_system(folder) else folder.name
+
+
+def _is_of_system(folder: Path) -> bool:
+    return folder.parent.name == "results"
 
 
 def result_logs(directory: Path) -> list[Path]:
@@ -360,7 +375,7 @@ def _scored(
     folder: Path, runs: Sequence[MlperfRun | UserError], consecutive: bool
 ) -> tuple[Sequence[MlperfRun | UserError], UserError | None]:
     """The runs that count, and why they have no score although they are enough."""
-    rules = benchmarks().get(folder.name)
+    rules = benchmarks().get(_benchmark(folder, runs))
     if rules is None or len(runs) <= rules.runs:
         return runs, None
     measured = (run for run in runs if isinstance(run, MlperfRun))
@@ -432,7 +447,7 @@ def read_run(path: Path, content: Path | None = None) -> MlperfRun:
 def _read(path: Path, content: Path | None) -> MlperfRun | UserError:
     try:
         run = read_run(path, content)
-        if run.benchmark != path.parent.name:
+        if run.benchmark != path.parent.name and not _is_of_system(path.parent):
             raise UserError(
                 "the log is of another benchmark than its folder",
                 where=str(path),
@@ -459,7 +474,9 @@ def _result(
     *,
     is_scored: bool,
 ) -> MlperfResult:
-    system, results = folder.parent.name, folder.parent.parent
+    benchmark = _benchmark(folder, runs)
+    of_system = folder if _is_of_system(folder) else folder.parent
+    system, results = of_system.name, of_system.parent
     if results.name != "results":
         raise UserError(
             "the logs are not laid out as MLCommons publishes them",
@@ -467,7 +484,7 @@ def _result(
             expected="<submitter>/results/<system>/<benchmark>/result_<n>.txt",
         )
     described = _system(results.parent / "systems" / f"{system}.json", contents)
-    rules = benchmarks().get(folder.name)
+    rules = benchmarks().get(benchmark)
     good = _good(runs)
     scale = _scaling(folder / "scaling.json", contents)
     score = math.inf
@@ -483,10 +500,12 @@ def _result(
         _count(described, key) for key in ("number_of_nodes", "accelerators_per_node")
     )
     notes = dict.fromkeys(run.throughput_note for run in good if run.throughput_note)
+    if not good:
+        notes = {"no run that reached its target can be read": None}
     return MlperfResult(
         submitter=results.parent.name,
         system=system,
-        benchmark=folder.name,
+        benchmark=benchmark,
         nodes=nodes,
         accelerators_per_node=devices,
         accelerator=_text(described, "accelerator_model_name"),
@@ -517,7 +536,7 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 def _system(path: Path, contents: Mapping[Path, Path]) -> dict[str, Any]:
     if not contents.get(path, path).is_file():
-        raise UserError("the system is not described", where=str(path), expected="a JSON object")
+        return {}
     return read_json(contents.get(path, path), path)
 
 

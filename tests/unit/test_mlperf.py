@@ -375,10 +375,22 @@ def test_wrong_benchmark_and_system_are_told(tmp_path: Path) -> None:
     }
     (folder.parents[2] / "systems" / "one.json").unlink()
     found = read_below(tmp_path)
-    assert found.results == []
-    assert found.problems[-1].problem == "the system is not described"
+    assert [result.nodes for result in found.results] == [None]
+    assert any("unknown without NVIDIA/systems/one.json" in note for note in found.notes)
     with pytest.raises(UserError, match="no MLPerf results found"):
         read_below(tmp_path / "NVIDIA" / "systems")
+
+
+def test_the_benchmark_of_a_folder_without_its_name_is_that_of_its_logs(tmp_path: Path) -> None:
+    folder = write_result(tmp_path, [of_epochs(600.0)] * 5, benchmark="resnet")
+    for path in folder.iterdir():
+        path.rename(folder.parent / path.name)
+    folder.rmdir()
+    found = read_below(tmp_path)
+    (result,) = found.results
+    assert (result.benchmark, result.system, result.nodes) == ("resnet", "one", 1)
+    assert result.time_to_train_min == pytest.approx(10.0)
+    assert not found.problems
 
 
 def test_throughput_is_by_an_estimator_that_all_runs_have(tmp_path: Path) -> None:
