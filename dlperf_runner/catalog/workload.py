@@ -16,6 +16,7 @@ from .. import launchers, logs
 from ..core.identity import data_of
 from ..core.units import SAMPLES, Unit
 from ..logs import Format
+from ..logs.pattern import counted_in
 from . import types
 from .entry import CATALOG, first_mistake, load_entry
 from .framework import Environment as Environment
@@ -313,6 +314,9 @@ class Workload(Entry):
                 f"rates_are_per: {pattern.unit_words.whose}",
             )
             raise entry_error(problem, expected, whose, "rule", "rates_are_per")
+        counted = pattern and (counted_in(pattern.unit) or pattern.unit_words.counted)
+        if counted and counted != self.unit:
+            raise entry_error("the sample says otherwise", f"unit: {counted}", self.unit, "unit")
 
     def _check_launcher(self) -> None:
         named: list[tuple[str, tuple[str, ...]]] = [(self.launcher, ("launcher",))]

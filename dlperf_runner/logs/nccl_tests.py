@@ -66,6 +66,7 @@ _AVERAGE = re.compile(
     rb"# Avg bus bandwidth%s: (%s)(?: (?:OK|FAILED))? {0,40}+(?=[\r\n]|\Z)" % (_BLANKS, _NUMBER)
 )
 _FAILED = re.compile(rb"# Out of bounds values : \d{1,18}+ FAILED")
+FAILURE = re.compile(rb"Test (?:NCCL|CUDA) failure [^\r\n]{1,200}")
 # What the lines of a table begin with, or have in them.
 _PARTS = re.compile(
     b"|".join(
@@ -73,14 +74,16 @@ _PARTS = re.compile(
         for name, pattern in (
             *((b"program", _PROGRAM), (b"sizes", _SIZES), (b"less", _LESS), (b"rank", _RANK)),
             *((b"place", _PLACE), (b"heading", _HEADING), (b"row", _ROW)),
-            *((b"failed", _FAILED), (b"average", _AVERAGE)),
+            *((b"failed", _FAILED), (b"average", _AVERAGE), (b"failure", FAILURE)),
         )
     )
 )
 _MARKERS = [
     *(b"Bytes ", b"bandwidth", b"Out of", b" Rank ", b"starting: ", b" count ", b"-place"),
+    b" failure ",
     *(b"float", b"int", b"half", b"double", b"f8"),
 ]
+HINT_OF_FAILURE = "NCCL_DEBUG=WARN in its environment shows the reason"
 _SHOWN = "show them: dlperf bandwidth LOG"
 _IN_PLACE = "the bus bandwidth is that of in-place operations; the log has no others"
 _WHOLE = "give all that the program printed; tables of nccl-tests 1 are not read"
@@ -141,7 +144,7 @@ class NcclTests:
 class _Reading:
     """The tables before a line, and that of the line; how many processes named a rank 0 for it; the
     ends of its sizes, where its first columns are from (out-of-place, in-place), its columns, and
-    the line of a heading without those that are needed."""
+    the line of a heading without those that are needed; and the first line with an error."""
 
     tables: list[NcclTests] = field(default_factory=list)
     table: NcclTests = field(default_factory=NcclTests)
@@ -150,6 +153,7 @@ class _Reading:
     place: bytes = b""
     columns: Sequence[bytes] = ()
     other_heading: tuple[int, str] | None = None
+    failure: tuple[int, str] | None = None
     last: int = 1
 
 
@@ -197,6 +201,8 @@ def _take(reading: _Reading, block: Block, part: re.Match[bytes]) -> None:
         reading.other_heading = (
             None if is_known else (block.line(part.start()), data.decode("utf-8", "replace"))
         )
+    elif part.lastgroup == "failure" and reading.failure is None:
+        reading.failure = block.line(part.start()), data.decode("utf-8", "replace")
     elif part.lastgroup == "failed":
         table.is_wrong = True
     elif part.lastgroup == "average" and (average := _AVERAGE.match(data)):
@@ -215,6 +221,10 @@ def _finish(reading: _Reading) -> None:
         ranks = f"{reading.processes} before the first table ended"
         hint = "build nccl-tests with MPI=1: without it, no process knows the others"
         raise LineError(last, problem, expected=expected, found=ranks, hint=hint)
+    if reading.failure and table.average_busbw is None:
+        line, failure = reading.failure
+        problem, expected = "the test failed before its table was whole", "# Avg bus bandwidth"
+        raise LineError(line, problem, expected=expected, found=failure, hint=HINT_OF_FAILURE)
     if reading.other_heading and not table.rows:
         line, heading = reading.other_heading
         problem, expected = "the heading of the table lacks columns", "time and busbw, both twice"

@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from .nccl_tests import FAILURE, HINT_OF_FAILURE
 from .reader import blocks
 from .records import Refusal
 
@@ -81,6 +82,11 @@ _LINES = {
         hint="describe the lines:\n  --regex 'Train time/batch: (?P<step>\\d+)|"
         "Train throughput/samples_per_sec: (?P<rate>[\\d.]+)' --unit samples --rates-are-per world",
     ),
+    FAILURE.pattern: Refusal(
+        "the test of nccl-tests failed before it measured a size",
+        expected="a table with # Avg bus bandwidth",
+        hint=HINT_OF_FAILURE,
+    ),
 }
 _PATTERNS = {re.compile(pattern): refusal for pattern, refusal in _LINES.items()}
 _MARKERS = (
@@ -92,6 +98,7 @@ _MARKERS = (
     b"Progress on:",
     b"Step time: ",
     b"Train throughput/",
+    b" failure ",
 )
 
 

@@ -248,7 +248,8 @@ def _flops_notes(cases: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield f"{model}: model FLOPs per token are {formula}; {share}"
 
 
-_FEW = 4  # repeats that may be missing, however few there are
+# Repeats that may be missing, however few there are: more if 1 and 2 show that numbers count.
+_FEW, _MORE = 4, 10
 _DIRECTORY = "directory"
 _WAY_OUT = (
     "; if they are repeats, name the directories run1, run2, ... or state it in mapping.yml"
@@ -298,8 +299,10 @@ def _repeat_notes(results: Results) -> Iterator[str]:
 def _wanted(repeats: Iterable[int]) -> int:
     """The number of repeats that there should be. A number below which most are missing is that of
     a job, a seed or something else."""
-    ordered = enumerate(sorted(repeats), start=1)
-    return max((n for number, n in ordered if n - number <= max(_FEW, number)), default=0)
+    ordered = sorted(repeats)
+    few = _MORE if ordered[:2] == [1, 2] else _FEW
+    numbered = enumerate(ordered, start=1)
+    return max((n for number, n in numbered if n - number <= max(few, number)), default=0)
 
 
 def _topology_text(run: FoundRun) -> str:

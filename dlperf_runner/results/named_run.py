@@ -46,6 +46,10 @@ _DIRECTORY = "the directory "
 _PARTS = re.compile(r"[^a-z0-9]+")
 # What messages call the fields of a statement.
 _BACKBONE = re.compile(r"(?:r|rn|resnet|resnext|vgg|mobilenet|swin|vit|darknet|hrnet)\d")
+# Words that say when or why something ran, and so are no part of a model's name.
+_OF_THE_RUN = frozenset(
+    ("nightly", "daily", "weekly", "bench", "benchmark", "perf", "baseline", "test", "debug", "ci")
+)
 _SETTINGS = {"batch_size": "batch size", "topology": "world size", "model": "network"}
 
 
@@ -649,6 +653,7 @@ def _label(path_words: PathWords, telling: Sequence[str]) -> Sequence[str]:
     if not telling:
         return [*_unknown(path_words)]
     words = [w for w in path_words.first if w in telling or _may_name(w)]
+    words = [w for w in words if w not in _OF_THE_RUN]
     is_part = words and words[0] not in telling and any(map(_BACKBONE.match, telling))
     return words if is_part else telling
 

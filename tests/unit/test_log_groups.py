@@ -89,6 +89,9 @@ def test_a_number_below_which_most_are_missing_is_no_count_of_repeats(tmp_path: 
     for repeat, is_missed in ((110, False), (4, True)):
         write(tmp_path / f"rn50_b128_fp32_1n1g_{repeat}.log", gluoncv(380.0 + repeat))
         assert ("missing repeat 1, 2, 3 of 4 for" in words(summarize(tmp_path))) == is_missed
+    for repeat in (1, 2, 9):
+        write(tmp_path / f"other/rn50_b128_fp32_1n1g_{repeat}.log", gluoncv(390.0 + repeat))
+    assert "missing repeat 3, 4, 5, 6, 7, 8 of 9" in words(summarize(tmp_path / "other"))
 
 
 @pytest.mark.parametrize("numbers", [(1, 1), (1, 2)])

@@ -207,6 +207,7 @@ def test_a_stated_model_that_the_log_confirms_wins(tmp_path: Path) -> None:
     ("name", "model"),
     [
         ("mask_rcnn_r50_fpn_1x_b2_fp32_1n1g.log", "mask-rcnn-r50-fpn"),
+        ("nightly_r50_b2_fp32_1n1g.log", "r50"),
         ("solov2_r50_b2_fp32_1n1g.log", "solov2-r50"),
         ("r50_fpn_b2_fp32_1n1g.log", "r50"),
         ("pytorch_train_r50_b2_fp32_1n1g.log", "r50"),
