@@ -237,6 +237,8 @@ def _joined(
         last = place
     at = _end(line, numbers[last])
     unit = _RATE_UNIT.match(line, at) or _PLAIN_RATE_UNIT.match(line, at)
+    if unit and unit[0] == "it/s":
+        return regex + "(?:it/s|s/it)"  # a bar of tqdm has either
     return regex + (_literal(unit[0]) if unit else "")
 
 

@@ -1,5 +1,5 @@
-"""PaddleClas, PaddleDetection, PaddleOCR and PaddleNLP: the printed rate is that of one device.
-That of PLSC 2, of the same form, is of all devices.
+"""PaddleClas, PaddleDetection, PaddleOCR, PaddleSeg and PaddleNLP: the printed rate is that of one
+device. That of PLSC 2, of the same form, is of all devices.
 
     [2024/07/31 20:24:38] ppcls INFO: [Train][Epoch 1/120][Iter: 10/304]lr(...): 0.1, loss: 6.87,
       batch_cost: 0.10195s, reader_cost: 0.00493, ips: 313.89103 samples/s, eta: 5:01:10
@@ -12,22 +12,28 @@ That of PLSC 2, of the same form, is of all devices.
       batch_cost: 2.57432 s, samples: 5120, ips: 198.88747
     [2022-05-24 20:18:36,123] [    INFO] - global step 20 / 1000, loss: 7.9, avg_reader_cost: ...
       avg_samples: 32.00000, ips: 160.51234 sequences/sec
+    2021-03-30 20:18:36 [INFO] [TRAIN] epoch: 1, iter: 20/500, loss: 2.1, lr: 0.01, batch_cost: ...
+      reader_cost: 0.07273, ips: 3.7425 samples/sec | ETA 00:04:16
+    2020-09-25 20:18:36,914-INFO: iter: 20, lr: 0.000033, 'loss': '7.9', eta: 0:10:47,
+      batch_cost: 0.33027 sec, ips: 12.11126 images/sec     (PaddleDetection of 2020)
 
 Each is one line. Of PaddleClas and PaddleDetection, steps count from 0 in each epoch; PaddleClas
 calls its unit images/sec before 2022. Since April 2024, a rate of PaddleClas is the mean since the
 line before; earlier ones are means since the sixth step of the epoch.
 
-Those of PaddleDetection and PaddleNLP are means since the line before, as are those of PaddleOCR,
-which has a line for the last step of each epoch, too. In version 2.0, steps count from 0, and
-`samples` is that of the steps since the line before. Some versions print "tobal step".
+Those of PaddleDetection, PaddleSeg and PaddleNLP are means since the line before, as are those of
+PaddleOCR, which has a line for the last step of each epoch, too. In its version 2.0, and in
+PaddleDetection of 2020, steps count from 0, and `samples` is that of the steps since the line
+before. Some versions print "tobal step".
 
 Only rank 0 prints, or each prints a log of its own.
 
 Source: PaddlePaddle/PaddleClas d178931 (2024) and 061d07c (2021), ppcls/engine/train/utils.py;
-PaddlePaddle/PaddleDetection 0191759, ppdet/engine/callbacks.py; PaddlePaddle/PaddleOCR 2.0,
-006d84b and 2.7, tools/program.py; PaddlePaddle/PaddleNLP 2.0 to 2.8, tests/benchmark and
-examples/language_model/bert/run_pretrain.py; PaddlePaddle/PLSC 46334fd and 3155fea,
-plsc/engine/classification/utils.py and plsc/engine/recognition/utils.py.
+PaddlePaddle/PaddleDetection 0191759, ppdet/engine/callbacks.py, and pull request 1512 (2020);
+PaddlePaddle/PaddleSeg, pull request 928 (2021) and paddleseg/core/train.py;
+PaddlePaddle/PaddleOCR 2.0, 006d84b and 2.7, tools/program.py; PaddlePaddle/PaddleNLP 2.0 to 2.8,
+tests/benchmark and examples/language_model/bert/run_pretrain.py; PaddlePaddle/PLSC 46334fd and
+3155fea, plsc/engine/classification/utils.py and plsc/engine/recognition/utils.py.
 """
 
 from __future__ import annotations
@@ -69,6 +75,27 @@ _OCR_2020 = replace(
     ),
     zero_based=True,
 )
+_DETECTION_2020 = replace(
+    _STEPS,
+    sample="iter: 20, lr: 0.000033, 'loss': '7.9', ... batch_cost: 0.3 sec, ips: 12.1 images/sec",
+    marker=b" sec, ips: ",
+    entry=Expression(
+        rb"-INFO: iter: (?P<step>\d{1,12}+), lr: [^\r\n,]{1,32}+, "
+        rb"(?:'loss': '(?P<loss>[^\s']{1,64}+)')?"
+        rb"(?>[^\r\n]{0,2000}? sec, ips: )(?P<rate>%(w)s) %(samples)s" % _RATE
+    ),
+    zero_based=True,
+)
+_SEGMENTATION = replace(
+    _STEPS,
+    sample="[TRAIN] epoch: 1, iter: 20/500, loss: 2.0859, ... ips: 3.7425 samples/sec | ETA ...",
+    marker=b"[TRAIN] epoch: ",
+    entry=Expression(
+        rb"\[TRAIN\] epoch: \d{1,9}+, iter: (?P<step>\d{1,12}+)/\d{1,12}+, "
+        rb"(?:loss: (?P<loss>[^\s,]{1,64}+),)?"
+        rb"(?>[^\r\n]{0,2000}?, ips: )(?P<rate>%(w)s) %(samples)s" % _RATE
+    ),
+)
 _DETECTION = replace(
     _STEPS,
     sample="Epoch: [0] [  20/7329] learning_rate: 0.000333 loss: 5.12 ... ips: 4.8508 images/s",
@@ -104,4 +131,6 @@ _PLSC = replace(
     rates_are_per="world",
     caveat=None,
 )
-FORMAT = replace(_CLAS, variants=(_PLSC, _DETECTION, _STEPS, _OCR_2020))
+FORMAT = replace(
+    _CLAS, variants=(_PLSC, _DETECTION, _SEGMENTATION, _STEPS, _OCR_2020, _DETECTION_2020)
+)

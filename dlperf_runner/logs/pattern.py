@@ -7,7 +7,7 @@ behind a rate, multiplies it: 12.3K.
 
 Guards: a rate that goes on before or behind what the expression takes, or whose unit is not that of
 the sample, is refused, as is one that the end of the log cuts, or that was wrapped, in every other
-format.
+format. A bar of tqdm prints 1.25it/s or, of slow steps, 1.25s/it; either is read.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ _TIME_ALONE = re.compile(r"(?:[ _]|[(\[])([a-zµμ]{1,12})\W{0,4}$")
 # What ends what is said of a number: another number with its unit, or a separator.
 _ANOTHER = re.compile(r"\d[\d.,]{0,64}+ {0,2}+[\w/%]{0,64}+(?![\w/%:=]| [:=])|[|,;]")
 _WHOSE = {"gpu": "device", "device": "device", "chip": "device", "node": "node"}
+_OF_BARS = ("it/s", "s/it")
 _OF_STEPS = re.compile(r"(?:its?|iters?|iterations?|steps?|batch|batches)/(?:s|sec|second)")
 
 
@@ -165,8 +166,12 @@ class Lines:
         renamed = expression.replace(f"(?P<{DURATION}>", "(?P<rate>")
         self._pattern = compiled(renamed.encode(), in_lines=True)
         self.groupindex = {name.decode(): n for name, n in self._pattern.groupindex.items()}
-        self._seconds, self._unit = seconds, None
+        self._numbers = [*self.groupindex.items()]
+        self._seconds, self._unit, self._bar = seconds, None, ""
         self._unit = self.unit_in(sample)
+        if self._unit in _OF_BARS and seconds in (None, 1.0) and "prefix" not in self.groupindex:
+            self._bar = _OF_BARS[seconds is None]
+            self.groupindex["inverse"] = len(self._numbers) + 1
 
     def unit_in(self, line: str) -> str | None:
         """The unit of the rate in a line; None if nothing is behind the rate, or if there is
@@ -188,11 +193,14 @@ class Lines:
 
     def finditer(self, data: bytes) -> Iterator[Match]:
         """The first match of each line, if it has a step that is a number, or a rate alone."""
-        lines, at, groups = data.replace(b"\r", b"\n"), 0, list(self.groupindex.items())
+        lines, at, groups = data.replace(b"\r", b"\n"), 0, self._numbers
         while at < len(lines) and (match := self._pattern.search(lines, at)):
             start, end = match.span()
             spans = {name: match.span(number) for name, number in groups}
             texts = {name: self._text(name, data, *span) for name, span in spans.items()}
+            if self._bar:
+                is_other = texts["rate"] and data.startswith(self._bar.encode(), spans["rate"][1])
+                texts["inverse"] = self._bar.encode() if is_other else b""
             if texts["rate"] and texts["rate"] == data[slice(*spans["rate"])]:
                 texts["rate"] += self._other_unit(data, texts, spans)
             counts = [text for name, text in texts.items() if name in _COUNTS]
@@ -230,6 +238,8 @@ class Lines:
             end = last
         behind = _BEHIND.match(data, end)
         unit = unit_behind(behind[0].decode("utf-8", "replace")) if behind else ""
+        if self._bar and unit in _OF_BARS:
+            return b""
         return behind[0] if behind and self._is_other(unit) else b""
 
     def _is_other(self, unit: str) -> bool:

@@ -43,8 +43,9 @@ class Ranks:
         run. With a `refusal`, equal rates say no more."""
         if refusal and self._other:
             shown, at = self._other
-            problem, expected, hint = refusal
-            raise LineError(at, problem, expected=expected, found=shown, hint=hint)
+            raise LineError(
+                at, refusal.problem, expected=refusal.expected, found=shown, hint=refusal.hint
+            )
         if len(self._steps) < 2:
             return
         (first, steps), *others = self._steps.items()

@@ -36,6 +36,13 @@ class UnratedLine(NamedTuple):
 
 
 _LINES = {
+    rb"\{'loss': [^}\r\n]{1,900}?'tokens_per_second_per_gpu': [^}\r\n]{1,200}\}": Refusal(
+        "axolotl prints this rate without its step",
+        expected="the progress bar between these lines, whose count is the step",
+        hint="with the bar, describe both (2>&1 keeps it in the file):\n"
+        r"  --regex '\| (?P<step>\d+)/\d+ \[|tokens_per_second_per_gpu.: (?P<rate>[\d.]+)'"
+        " --unit tokens --rates-are-per device",
+    ),
     rb"\{'loss': [^}\r\n]{1,400}?'epoch': [^}\r\n]{1,32}\}": Refusal(
         "Hugging Face's Trainer prints one rate, at the end of a run, and this log has none",
         expected="a line with 'train_samples_per_second'",

@@ -139,6 +139,9 @@ def _steps(
         if number > writers:
             _check_agreement(form, lines, source)
         source = source.only(first)
+    elif not form.rank_rates and (once := _once(kept)):
+        lines = kept = _without(log, {*range(len(kept.steps))}.difference(once))
+        source = source.only(once)
     if expected.by("number of steps") == "the plan":
         every = check_sequence(form, kept.steps, stated or rule.log_every, rule, source)
         return lines, kept, every, rule, ()
@@ -157,6 +160,17 @@ def _steps(
     if left_out and lines is kept and len(left_out) < len(kept.steps):
         lines = kept = _without(log, left_out)
     return lines, kept, numbered.every, rule, notes
+
+
+def _once(lines: Columns) -> list[int]:
+    """The indices of the first line of each step, if a program prints each line of a step equally
+    often, one behind the other, with the same rate: as MXNet did until 2017, one for each metric.
+    Empty if it does not."""
+    printed = [*zip(lines.steps, lines.samples_per_second, strict=True)]
+    first = [n for n, line in enumerate(printed) if not n or line != printed[n - 1]]
+    number, rest = divmod(len(printed), len(first) or 1)
+    is_regular = not rest and first == [*range(0, len(printed), number)]
+    return first if number > 1 and is_regular else []
 
 
 def _without(log: Log, left_out: Collection[int]) -> Columns:

@@ -40,6 +40,8 @@ def said(*arguments: object, status: int = 0) -> str:
 
 def init(*files: str, without: tuple[str, ...] = (), status: int = 0, **changes: str) -> str:
     """What init-workload says to ANSWERS and MORE, some of them changed or left out."""
+    if changes.get("unit", "samples") != "samples":  # the sample says img/s
+        without = (*without, "--sample")
     changed = {f"--{name.replace('_', '-')}": text for name, text in changes.items()}
     given = {k: v for k, v in {**ANSWERS, **MORE, **changed}.items() if k not in without}
     words = [word for pair in given.items() for word in pair]

@@ -315,7 +315,7 @@ def test_logs_that_a_known_format_reads_need_no_expression(here: Path) -> None:
 
 LIKELY = {
     "[x] upd {n} | obj 6.8 | {r} img/s": r"upd +(?P<step>\d+).*?\| +(?P<rate>[\d.,]*\d) +img/s",
-    "12:00:{n:02d} {n}/99 [00:01<00:02, {r}it/s]": r"(?P<rate>[\d.,]*\d)it/s",
+    "12:00:{n:02d} {n}/99 [00:01<00:02, {r}it/s]": r"(?P<rate>[\d.,]*\d)(?:it/s|s/it)",
     "step: {n}  tps: 7,{n}01  mfu: 3.4%": r"step: +(?P<step>\d+).*?tps: +(?P<rate>[\d.,]*\d)",
     "Speed {r} samples/sec  Step: {n}": r"Speed +(?P<rate>[\d.,]*\d)",
     "iter {n} | elapsed time per iteration (ms): {r}": r"(?P<step_time>[\d.,]*\d)",
@@ -427,6 +427,18 @@ def test_the_suggestion_of_a_message_works(here: Path) -> None:
     about = ["--unit", "samples", "--rates-are-per", "world"]
     table = call("summarize", "logs", "--regex", suggested[1], *about).out
     assert table.count("100.00") >= 3
+
+
+@pytest.mark.parametrize("group", ["rate", "step_time"])
+def test_a_bar_may_change_between_its_two_units(tmp_path: Path, group: str) -> None:
+    speeds = {step: ("1.25s/it", "0.80it/s")[step % 2] for step in range(1, 41)}
+    if group == "step_time":
+        speeds = {step: speeds[step + 1] for step in range(1, 40)}
+    bars = "\r".join(f"{n}%|#  | {n}/41 [00:01<00:09, {speed}]" for n, speed in speeds.items())
+    path = write(tmp_path / "1n1g/cnn_b32_fp32_1.log", [bars])
+    options = {"step_time_unit": "s"} if group == "step_time" else {}
+    regex = rf"\| (?P<step>\d+)/.*, (?P<{group}>[\d.]+)(?:it/s|s/it)"
+    assert throughput(load(path, regex=regex, unit="steps", **options)) == pytest.approx(32 * 0.8)
 
 
 @pytest.mark.parametrize(
