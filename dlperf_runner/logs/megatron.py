@@ -24,7 +24,8 @@ Megatron Bridge prints a `Step Time` before each line, too, which has fewer digi
 not count. Megatron-DeepSpeed adds the length of the sequences, `actual seqlen: 4096`. A run in
 which it grows, with a curriculum, is refused.
 
-GPT-NeoX says behind an argument whether it is the default one:
+GPT-NeoX prints the samples/s of all devices before a step, ` samples/sec: 7.799 | iteration ...`,
+which give the global batch size. Behind an argument, it says whether that is the default one:
 
       train_batch_size ................ 512.........................updated
 
@@ -115,6 +116,11 @@ _STATEMENTS = (
     stated("(tokens/s/GPU): ", r"\| seq_length: (?P<sequence_length>\d{1,18}+) \|"),
     *(_of_neox(argument, rf"(?P<{name}>\d{{1,18}}+)") for argument, name in _NEOX.items()),
     _of_neox("precision", "(?P<precision>fp16|bfloat16|fp32)"),
+    stated(
+        "samples/sec: ",
+        r"samples/sec: (?P<samples_per_s>\d{1,9}+\.\d{3}) \| iteration {1,16}+\d{1,12}+/"
+        r"[^|]{1,20}\| elapsed time per iteration \(ms\): (?P<step_ms>\d{1,9}+\.\d) \|",
+    ),
     stated(
         "using torch.",
         # bfloat16 may be that of a recipe for fp8, too.

@@ -120,10 +120,11 @@ class Statement:
     `expression` either has named groups, each called as the field of Header that it gives, or it
     matches pairs of an option and a value, and `options` maps options to fields. The groups
     `nodes` and `devices_per_node` give the world size together; `iterations` and `updates` up to a
-    line, the number of accumulated batches. Groups like `mesh_tp` are degrees of parallelism; with
-    an empty group `whole_mesh`, their product is the world size. Together with `sequence_length`,
-    `tokens_per_step` gives the global batch size. Other names become `parameters`. `values`
-    translates printed values; the names of dtypes are always translated.
+    line, the number of accumulated batches; `samples_per_s` and `step_ms`, the global batch size.
+    Groups like `mesh_tp` are degrees of parallelism; with an empty group `whole_mesh`, their
+    product is the world size. Together with `sequence_length`, `tokens_per_step` gives the global
+    batch size. Other names become `parameters`. `values` translates printed values; the names of
+    dtypes are always translated.
     With a `refusal`, a line that matches says that the rates of its log are not usable.
     """
 

@@ -25,7 +25,9 @@ _COUNTS = {
     "total_steps": "number of steps",
     "log_every": "log interval",
 }
-_FIELDS = {*_COUNTS, *Header.__dataclass_fields__, "whole_mesh", "iterations", "updates"}
+_OF_COUNTS = {"whole_mesh", "iterations", "updates", "samples_per_s", "step_ms"}
+_FIELDS = {*_COUNTS, *Header.__dataclass_fields__, *_OF_COUNTS}
+_EXACT_BATCH = 0.4  # samples
 # Groups whose product is the world size; experts and virtual stages are spread over these devices.
 _MESH = ("mesh_pp", "mesh_ddp", "mesh_fsdp", "mesh_cp", "mesh_tp")
 # The hardware, the framework and an environment variable decide on TF32.
@@ -124,6 +126,11 @@ def _header_of(form: Format, line: int, stated: dict[str, str]) -> Header:
             counts["global_batch_size"] = _samples(tokens, stated["sequence_length"])
         else:
             counts["tokens_per_step"] = tokens
+    if "step_ms" in stated:
+        rate, seconds = float(stated["samples_per_s"]), float(stated["step_ms"]) / 1000
+        # The digits say which whole number their product is.
+        if 0.0005 * seconds + 0.00005 * rate < _EXACT_BATCH and rate * seconds > _EXACT_BATCH:
+            counts["global_batch_size"] = round(rate * seconds)
     if "updates" in stated:
         iterations = int(stated["iterations"]) + form.zero_based
         batches, rest = divmod(iterations, _count("number of updates", stated["updates"]))

@@ -187,7 +187,8 @@ def _opened(
                 "no line before the first rate has its step",
                 expected=f"a line with {form.opening.decode()}",
                 found=f"the rate {rates[index].decode('utf-8', 'replace')}",
-                hint="if the log begins in the middle of a step, remove its lines",
+                hint="if the log begins in the middle of a step, remove its lines; if no line has a"
+                " step, let the program print it, too",
             )
         opened[writer] = place if place[0] else opened[writer]
         of_lines.append(opened[writer])
