@@ -195,6 +195,8 @@ def _without_pauses(
     far below all others. A step that waited for data, as its rate without that shows, has not
     paused."""
     limit = PAUSED * median(rates)
+    if min(rates) >= limit:
+        return list(rates), ()
     alone = computing if len(computing) == len(rates) else [None] * len(rates)
     fastest = [max(rate, computed or 0) for rate, computed in zip(rates, alone, strict=True)]
     paused = [index for index, rate in enumerate(fastest) if rate < limit]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ def named_run(
     """The run of a log. Raises UserError if it cannot be identified."""
     key = log.form, path_words._replace(repeat=None)
     if not statement and (other_repeat := candidates.runs.get(key)):
-        return replace(other_repeat, path=log.path, repeat=path_words.repeat or 1)
+        return other_repeat.repeated(log.path, path_words.repeat or 1)
     identification = _Identification(log, path_words, candidates.models, statement)
     run = identification.run()
     if not statement and not identification.has_read_log:

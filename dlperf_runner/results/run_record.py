@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -90,6 +91,13 @@ class FoundRun:
     def has(self, name: str) -> bool:
         """True if a file of the run counts. Names of compressed files are as before."""
         return self.files is None or not self.files.isdisjoint((name, name.removesuffix(".gz")))
+
+    def repeated(self, path: Path, repeat: int) -> FoundRun:
+        """Another repeat of the run, whose keys below are the same. There may be thousands of them,
+        and dataclasses.replace takes seven times as long."""
+        other = copy(self)
+        vars(other).update(path=path, repeat=repeat)
+        return other
 
     def source_of(self, setting: str) -> str:
         """Who states a setting: the plan, the file name, an option or a mapping."""
