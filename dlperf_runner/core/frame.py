@@ -73,7 +73,8 @@ def make_frame(runs: Sequence[Mapping[str, Any]], metrics: Iterable[tuple[Any, .
     # By position, because every run is known: a merge would sort and compare all numbers.
     of_run = identity.iloc[rows.pop("run").astype("int64")]
     rows.index = of_run.index
-    return pd.concat([of_run, rows], axis=1)[list(COLUMNS)].astype(TYPES)
+    others = {name: kind for name, kind in TYPES.items() if kind != "object"}
+    return pd.concat([of_run, rows], axis=1)[list(COLUMNS)].astype(others)
 
 
 def records(table: Frame) -> list[dict[str, Any]]:

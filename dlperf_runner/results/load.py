@@ -52,7 +52,7 @@ class Results:
 
     directory: Path
     models: Sequence[Model] = ()
-    frame: Frame = field(default_factory=lambda: make_frame([], []))
+    frame: Frame = field(init=False)
     runs: list[FoundRun] = field(default_factory=list)
     counted: list[FoundRun] = field(default_factory=list)
     problems: list[UserError] = field(default_factory=list)
