@@ -5,7 +5,6 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 from executed_modules import playbook
 from modules import PROJECT
@@ -22,10 +21,7 @@ dlperf_frameworks=["mxnet"]
 NOTE = "not planned: paddle-arcface: these nodes do not have paddle (dlperf_frameworks)"
 
 
-@pytest.mark.parametrize(("model", "notes"), [("arcface", True), ("resnet50v1b", False)])
-def test_planning_makes_a_campaign_and_shows_its_notes(
-    model: str, notes: bool, tmp_path: Path
-) -> None:
+def test_planning_makes_a_campaign_and_shows_its_notes(tmp_path: Path) -> None:
     (play, *_) = yaml.safe_load((PROJECT / "playbooks/bench.yml").read_text(encoding="utf-8"))
     # As the role benchmark_source takes them.
     taken = "{{ bench_sources.sources | subelements('prepare', skip_missing=true) }}"
@@ -43,12 +39,12 @@ def test_planning_makes_a_campaign_and_shows_its_notes(
         "-e",
         "matrix=smoke",
     ]
-    options += ["-e", f"model={model}", "-e", f"ansible_python_interpreter={sys.executable}"]
+    options += ["-e", "model=arcface", "-e", f"ansible_python_interpreter={sys.executable}"]
     plugins = str(PROJECT / "playbooks/action_plugins")
     done = playbook(*options, tmp_path / "plan.yml", ANSIBLE_ACTION_PLUGINS=plugins)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (NOTE in " ".join(done.stdout.split())) == notes
+    assert NOTE in " ".join(done.stdout.split())
     campaign = json.loads((tmp_path / "c/campaign.json").read_text())
     assert campaign["runs"] == len(json.loads((tmp_path / "c/plan.json").read_text())["runs"])
-    assert f"mxnet-{model}-builtin" in done.stdout
+    assert "mxnet-arcface-builtin" in done.stdout
     assert os.uname().nodename in done.stdout  # who holds the nodes

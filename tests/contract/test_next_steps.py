@@ -43,7 +43,8 @@ def test_addresses_of_an_example_are_refused_before_a_connection(
     told = "host NODE1: the address is still the example's (expected that of your server, found"
     assert told in call("run", "-i", "mine", "--workload", workload, status=2).err
     assert not Path("results").exists()
-    for book in ("provision.yml", "playbooks/preflight.yml", "playbooks/decommission.yml"):
+    books = ("provision.yml", "playbooks/preflight.yml", "playbooks/decommission.yml")
+    for book in books if example == "h100" else ():  # a start takes 10 seconds of processor time
         done = playbook(book, "-i", tmp_path / "mine", ANSIBLE_NOCOLOR="1")
         assert done.returncode == 2
         assert told in " ".join(done.stdout.split())

@@ -1,6 +1,7 @@
 """The modules of passwordless SSH between nodes."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from executed_modules import HAVE_RUNUSER, ME, call
+from standins import program
 
 
 @pytest.mark.skipif(not HAVE_RUNUSER, reason="acts as another user")
@@ -116,7 +118,7 @@ class TestSshMesh:
 
     @pytest.mark.parametrize("kind", ["FIFO", "device", "huge"])
     def test_what_blocks_or_never_ends_in_the_home_is_refused(
-        self, home: Path, tmp_path: Path, kind: str
+        self, home: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ssh = home / ".ssh"
         ssh.mkdir()
@@ -124,6 +126,10 @@ class TestSshMesh:
         host_key = tmp_path / "host.pub"
         host_key.write_text("ssh-ed25519 AAAAhost root@here\n")
         (ssh / "id_ed25519").touch()
+        if kind == "FIFO":  # the limit of 20 seconds, and sooner
+            script = f'[ "$2" = 20 ] || exit 9; shift 2; exec {shutil.which("timeout")} 2 "$@"'
+            folder = program(tmp_path / "bin", "timeout", script)
+            monkeypatch.setenv("PATH", str(folder), prepend=":")
         for path in (ssh / "authorized_keys", ssh / "id_ed25519.pub"):
             if kind == "FIFO":
                 os.mkfifo(path)

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
+from dlperf_runner.catalog.entry import LOADER
 
 FOLDER = Path(__file__).resolve().parents[2] / "dlperf_runner" / "logs" / "examples"
 
@@ -44,7 +44,7 @@ class Example:
 def documents() -> dict[str, dict[str, Any]]:
     """The content of examples.yml by format."""
     return {
-        path.parent.name: yaml.safe_load(path.read_text(encoding="utf-8"))
+        path.parent.name: LOADER(path.read_text(encoding="utf-8")).get_single_data()
         for path in sorted(FOLDER.glob("*/examples.yml"))
     }
 
