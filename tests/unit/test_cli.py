@@ -222,7 +222,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, name: str, **functions: object) -> Non
 def fake_summarize(monkeypatch: pytest.MonkeyPatch, summarize: object) -> None:
     """Another `summarize`, whose results no history records."""
     monkeypatch.setattr("dlperf_runner.commands.summarize.summarize", summarize)
-    fake(monkeypatch, "history.store", history_of=lambda _: None)
+    monkeypatch.setattr("dlperf_runner.history.store.history_of", lambda _: None)
 
 
 def summary(text: str, **changes: object) -> SimpleNamespace:
