@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from ..core.errors import UserError, by_cause
 from ..core.files import json_text
-from ..report.terminal import Screen
 
 if TYPE_CHECKING:
     from ..plan.campaign_file import CampaignFile
     from ..plan.choice import Choice
+    from ..report.terminal import Screen
     from ..results.statement import Statements
+from collections.abc import Iterator
+from typing import TypeVar
 
 Item = TypeVar("Item")
 
@@ -373,4 +375,6 @@ def print_note(line: str) -> None:
 
 def screen() -> Screen:
     """The terminal or pipe that standard output is."""
+    from ..report.terminal import Screen
+
     return Screen.from_stream(sys.stdout)
