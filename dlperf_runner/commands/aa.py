@@ -11,11 +11,10 @@ from typing import Annotated
 import typer
 
 from ..campaign.directory import missing_runs
-from ..compare.spread import measure, refuse_copies, save_spreads
+from ..compare.spread import measure, refuse_copies
 from ..core.errors import UserError
 from ..core.lists import counted
 from ..options import AsJson, Chosen, chooses, exit_with, option, print_json, print_note, screen
-from ..report.compare_text import render_spreads, spread_records
 from ..results.load import catalogued, load_results
 from ..stats.between_campaigns import LEAST_CAMPAIGNS
 
@@ -44,8 +43,10 @@ def command(
     """Measure the spread between campaigns of the same thing, for `compare`.
 
     Example: dlperf aa results/first results/second"""
+    from ..compare.spread import save_spreads
     from ..control.campaigns import run
     from ..plan.choice import parse_choice, parse_wait
+    from ..report.compare_text import render_spreads, spread_records
 
     parse_wait(chosen.wait)
     folders = distinct_campaigns(directories or [], campaigns)

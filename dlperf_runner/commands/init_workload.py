@@ -12,16 +12,11 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
-import yaml
 
-from ..catalog import reader
-from ..catalog.entry import CATALOG
 from ..core.errors import UserError, unknown_name
 from ..core.files import read_bytes, remove, write_whole
 from ..core.paths import own_catalog
 from ..core.units import SAMPLES
-from ..launchers import launchers
-from ..logs import formats
 from ..logs.pattern import DURATION, Lines, counts_steps, seconds_of
 from ..options import completes, option, text_option, with_options
 
@@ -94,6 +89,10 @@ Files = Annotated[
 
 def choices(name: str, folder: Path | None = None) -> list[str]:
     """The answers that a question takes; empty if it takes any."""
+    from ..catalog.entry import CATALOG
+    from ..launchers import launchers
+    from ..logs import formats
+
     if name == "framework":
         folders = (
             root.glob("frameworks/*.yml") for root in (CATALOG, folder or own_catalog() or CATALOG)
@@ -211,6 +210,10 @@ def _unit(regex: str, sample: str) -> str:
 def init_workload(folder: Path, values: Mapping[str, str], files: Sequence[Path] = ()) -> Path:
     """Write the workload and copies of its files. Raises UserError, and writes nothing, if the
     catalogue would not take it."""
+    import yaml
+
+    from ..catalog import reader
+
     name = values["name"]
     path = folder / FOLDER / f"{name}.yml"
     if path.name != f"{name}.yml" or path.parent != folder / FOLDER or path.exists():
