@@ -6,23 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..campaign.directory import name_of
-from ..catalog.published_numbers import as_record, load_rule
-from ..compare.campaigns import (
-    compare_campaigns,
-    logs_of_baseline,
-    read_baseline,
-    without_effect,
-)
-from ..compare.campaigns import save_baseline as save
-from ..compare.conditions import parse_stated, read_conditions
-from ..compare.published import compare_published, side_by_side
-from ..compare.spread import read_spreads, refuse_copies
-from ..compare.verdicts import ALONE, FAILED, TOO_FEW, UNDECIDED, together
 from ..core.errors import UserError
 from ..core.files import write_result
 from ..options import (
@@ -34,17 +21,13 @@ from ..options import (
     option,
     print_json,
     print_note,
-    reading_logs,
     screen,
     states,
 )
 from ..plan.choice import fraction
-from ..report.compare_text import junit as junit_text
-from ..report.compare_text import render_campaigns, render_publications, render_published
-from ..results.discovery import of_each
-from ..results.load import Results, catalogued, load_results
-from ..results.repeats import about_other_starts
-from ..results.statement import with_conditions
+
+if TYPE_CHECKING:
+    from ..results.load import Results
 
 ORDER = 160
 
@@ -138,6 +121,9 @@ def command(
                 " `dlperf summarize` names it"
             )
     if save_baseline:
+        from ..campaign.directory import name_of
+        from ..compare.campaigns import save_baseline as save
+
         exit_with(problems)
         results, campaign = loaded[0], name_of(loaded[0].directory)
         path = save(results.frame, save_baseline, campaign, results.logs, replace=replace)
@@ -146,6 +132,8 @@ def command(
     if len(loaded) == 2 or baseline:
         cases, rendered, suite = _two_campaigns(loaded, baseline, limit, allow_different or [])
     else:
+        from ..results.statement import with_conditions
+
         stated = with_conditions(condition or [], about.statements(), loaded[0].directory)
         ways = (everything, assume_published)
         cases, rendered, suite = _with_published(loaded[0], stated, limit, ways)
@@ -204,12 +192,20 @@ def _check_options(mode: str, context: typer.Context) -> None:
 
 
 def _loaded(directories: Sequence[Path], about: AboutLogs) -> Iterator[Results]:
+    from ..options import reading_logs
+    from ..results.discovery import of_each
+    from ..results.load import catalogued, load_results
+
     models = catalogued(directories)
     for directory, statements in of_each(directories, about.statements()):
         yield load_results(directory, models, statements=statements, progress=reading_logs)
 
 
 def _publications(wanted: Mapping[str, Any], everything: bool, as_json: bool) -> None:
+    from ..catalog.published_numbers import as_record
+    from ..compare.published import side_by_side
+    from ..report.compare_text import render_publications
+
     groups = side_by_side(**wanted, every=everything)
     if not as_json:
         print(render_publications(groups, screen()), end="")
@@ -226,6 +222,11 @@ def _publications(wanted: Mapping[str, Any], everything: bool, as_json: bool) ->
 def _with_published(
     results: Results, texts: Sequence[str], limit: float | None, ways: tuple[bool, bool]
 ) -> tuple[list[dict[str, Any]], str, str]:
+    from ..catalog.published_numbers import load_rule
+    from ..compare.conditions import parse_stated, read_conditions
+    from ..compare.published import compare_published
+    from ..report.compare_text import render_published
+
     rule = load_rule()
     conditions = read_conditions(results.counted, results.models, rule, parse_stated(texts))
     every, assume = ways
@@ -239,7 +240,14 @@ def _with_published(
 def _two_campaigns(
     loaded: Sequence[Results], baseline: str, limit: float | None, allowed: Sequence[str]
 ) -> tuple[list[dict[str, Any]], str, str]:
+    from ..compare.campaigns import compare_campaigns, without_effect
+    from ..compare.spread import read_spreads, refuse_copies
+    from ..report.compare_text import render_campaigns
+    from ..results.repeats import about_other_starts
+
     if baseline:
+        from ..compare.campaigns import logs_of_baseline, read_baseline
+
         first, name = read_baseline(baseline), f"baseline {baseline}"
         logs = logs_of_baseline(baseline)
         if not logs:
@@ -267,6 +275,9 @@ def _finish(
     as_json: bool,
 ) -> int:
     """Print or write the comparison. Returns the exit status."""
+    from ..compare.verdicts import ALONE, FAILED, TOO_FEW, UNDECIDED, together
+    from ..report.compare_text import junit as junit_text
+
     status = 0
     if all(case["verdict"] in ALONE for case in cases):
         status = 1

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from ..core.errors import UserError, as_user_error
 from ..core.files import write_whole
-from ..history.store import Point, points
-from ..options import AsJson, followed, option, print_json, screen
-from ..report import history_view
-from ..report.charts import draw
-from ..stats.change_points import ChangePoint
+from ..options import AsJson, option, print_json, screen
+
+if TYPE_CHECKING:
+    from ..history.store import Point
+    from ..stats.change_points import ChangePoint
 
 ORDER = 190
 _Plot = Annotated[
@@ -39,6 +39,10 @@ def command(
     """Show the results of campaigns over time, and the points where the speed of a case changed.
 
     Example: dlperf history --history results/history.sqlite"""
+    from ..history.store import points
+    from ..options import followed
+    from ..report import history_view
+
     _check_plot(plot, case)
     start = _date(since)
     chosen = [
@@ -120,7 +124,10 @@ def _check_plot(plot: Path | None, case: str) -> None:
 
 
 def _draw(plot: Path, name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) -> None:
-    picture = draw(history_view.chart(name, points, changes))
+    from ..report.charts import draw
+    from ..report.history_view import chart
+
+    picture = draw(chart(name, points, changes))
     data = picture.png if plot.suffix == ".png" else f"{picture.svg}\n".encode()
     with as_user_error("cannot write the plot", plot):
         write_whole(plot, data)

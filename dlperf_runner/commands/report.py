@@ -8,22 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..campaign.directory import name_of
 from ..campaign.manifest import seal
-from ..catalog.published_numbers import load_rule
-from ..catalog.reader import load_catalog
-from ..catalog.workload import Model
-from ..compare.conditions import Values, parse_stated, read_conditions
-from ..compare.published import compare_published, published_points
+from ..compare.conditions import parse_stated
 from ..core.errors import UserError
 from ..core.extras import require
 from ..core.files import is_campaign, json_text, read_bytes, remove, write_result
 from ..core.frame import records
-from ..core.paths import own_catalog
 from ..options import (
     AboutLogs,
     AsJson,
@@ -35,8 +30,7 @@ from ..options import (
     reading_logs,
     states,
 )
-from ..report import html, latex, markdown, xlsx
-from ..report.charts import Chart, draw, look_different, program, workers
+from ..report.charts import draw, look_different, program, workers
 from ..report.document import (
     Campaign,
     Document,
@@ -48,12 +42,13 @@ from ..report.document import (
     report_command,
 )
 from ..report.labels import load_labels
-from ..report.result_files import csv, destination, guarded, notes_on, source_document
-from ..results.discovery import of_each
-from ..results.load import catalogued, load_results
-from ..results.statement import NOTHING, Statements, with_conditions
-from ..stats.notes import case_notes
-from ..stats.summary import summarize
+from ..report.result_files import destination, guarded, source_document
+
+if TYPE_CHECKING:
+    from ..catalog.workload import Model
+    from ..compare.conditions import Values
+    from ..report.charts import Chart
+    from ..results.statement import Statements
 
 ORDER = 180
 
@@ -132,6 +127,9 @@ def make_report(
 
     Raises UserError if there are no results, or if the report cannot be written.
     """
+    from ..report import html
+    from ..results.statement import NOTHING, with_conditions
+
     t = load_labels(language)
     if len(directories) == 1:
         conditions = with_conditions(conditions, statements or NOTHING, directories[0])
@@ -141,6 +139,8 @@ def make_report(
     source = source_document(directories) if is_one else {}
     if output_dir is None:
         output_dir = destination(directories) / "report" if is_one else Path("report")
+    from ..report import xlsx
+
     inside = guarded(directories) if is_one else output_dir
     charts = _charts(material.figures)
     notes: tuple[str, ...] = ()
@@ -194,6 +194,8 @@ def _material(
     models: Sequence[Model] | None,
     statements: Statements | None = None,
 ) -> _Material:
+    from ..compare.published import published_points
+
     campaigns = list(_campaigns(directories, models, statements))
     cases = make_cases(campaigns, _families())
     made = _Material(campaigns, cases, published_points(cases))
@@ -208,6 +210,9 @@ def _document(
 ) -> Document:
     """The document of `directories`, and the command that makes it. Campaigns keep their part of
     the catalogue."""
+    from ..core.paths import own_catalog
+    from ..results.statement import NOTHING
+
     catalog = None if all(map(is_campaign, directories)) else own_catalog()
     return make_document(
         material.campaigns,
@@ -238,6 +243,13 @@ def _campaigns(
     models: Sequence[Model] | None,
     statements: Statements | None = None,
 ) -> Iterator[Campaign]:
+    from ..report.result_files import notes_on
+    from ..results.discovery import of_each
+    from ..results.load import catalogued, load_results
+    from ..results.statement import NOTHING
+    from ..stats.notes import case_notes
+    from ..stats.summary import summarize
+
     models = catalogued(directories) if models is None else models
     names = [name_of(directory) for directory in directories]
     stated = of_each(directories, statements or NOTHING)
@@ -264,6 +276,8 @@ def _families() -> dict[tuple[str, str], str]:
 
     Workloads with variants are excluded: their models are not versions of each other.
     """
+    from ..catalog.reader import load_catalog
+
     return {
         (workload.name, workload.model): workload.families[0]
         for workload in load_catalog().workloads.values()
@@ -275,6 +289,10 @@ def _compared(
     campaigns: Sequence[Campaign], stated: Values
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """The result of compare_published for each campaign."""
+    from ..catalog.published_numbers import load_rule
+    from ..compare.conditions import read_conditions
+    from ..compare.published import compare_published
+
     rule = load_rule()
     for campaign in campaigns:
         if campaign.cases:
@@ -297,6 +315,9 @@ def data_files(
 
 
 def _data(document: Document, options: Mapping[str, Any]) -> dict[str, bytes]:
+    from ..report import latex, markdown
+    from ..report.result_files import csv
+
     return {
         "report.md": markdown.render_report(document).encode(),
         "results.csv": csv(document.cases).encode(),

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from itertools import groupby
-from operator import itemgetter
-from statistics import fmean
 from typing import Annotated, Any
 
 import typer
 
-from ..campaign.manifest import FILE
-from ..core.lists import grouped
 from ..options import LATEST, AsJson, CampaignDirectory, option, print_json, screen
-from ..report.tables import Cell, Column, cell
-from ..report.terminal import table
 
 ORDER = 100
 
@@ -61,6 +54,10 @@ def exit_with_status(document: Mapping[str, Any]) -> None:
 
 def print_status(document: Mapping[str, Any]) -> None:
     """Print the runs that are not done or are invalid, with the reason, and how many are done."""
+    from ..campaign.manifest import FILE
+    from ..report.tables import Cell, Column
+    from ..report.terminal import table
+
     left = [run for run in document["runs"] if not run["done"] or run["status"] == "invalid"]
     columns = (Column("run"), Column("status"), Column("message", wraps=True))
     rows = (
@@ -81,6 +78,13 @@ def _reason(run: Mapping[str, Any]) -> str:
 def print_telemetry(telemetry: Mapping[str, Any]) -> None:
     """Print a row for each node: of its GPUs the means of utilization, the sum of power, and the
     largest of the others."""
+    from operator import itemgetter
+    from statistics import fmean
+
+    from ..core.lists import grouped
+    from ..report.tables import Column, cell
+    from ..report.terminal import table
+
     if not telemetry["devices"]:
         return
     names = ("node", "GPUs", "utilization %", "W", "°C", "MiB")
@@ -103,6 +107,8 @@ def print_telemetry(telemetry: Mapping[str, Any]) -> None:
 
 def progress_line(document: Mapping[str, Any]) -> str:
     """`resnet50_b2_1n1g/r1: 9.8 10.1 10.2 samples/s; about 12 min left`."""
+    from itertools import groupby
+
     parts = []
     series = document["series"]
     running = [run["id"] for run in document["runs"] if run["status"] == "running"]

@@ -16,7 +16,7 @@ from importlib import import_module
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,7 +27,6 @@ from ..core.files import UnsafeFileError, readable_json, write_result
 from ..core.frame import Frame
 from ..core.lists import counted, grouped
 from ..core.printable import printable
-from ..history import store
 from ..options import (
     LATEST,
     AboutLogs,
@@ -39,13 +38,15 @@ from ..options import (
     reading_logs,
     states,
 )
-from ..report.case_tables import render
 from ..report.result_files import destination, documents, guarded, source_document
-from ..report.terminal import Screen, View
+from ..report.terminal import View
 from ..results.archives import scratch_of
 from ..results.discovery import CAMPAIGNS, Skipped
 from ..results.load import Progress, catalogued, load_results
 from ..results.statement import MAPPING, Statements, suggested_mapping
+
+if TYPE_CHECKING:
+    from ..report.terminal import Screen
 
 ORDER = 150
 _History = Annotated[
@@ -173,7 +174,9 @@ def history_of(directory: Path) -> Path | None:
     """The default history file of a directory."""
     if not (directory / "campaign.json").is_file():
         return None
-    return store.history_of(directory)
+    from ..history import store as history
+
+    return history.history_of(directory)
 
 
 def print_summary(
@@ -268,6 +271,9 @@ class SummaryResult:
     @property
     def text(self) -> str:
         """The table and its notes, for standard output."""
+        from ..report.case_tables import render
+        from ..report.terminal import Screen
+
         screen = Screen.from_stream(sys.stdout)
         views = [view.render(screen).rstrip("\n") + "\n" for view in self.views]
         has_runs = self.cases or self.notes or not views
@@ -349,6 +355,8 @@ def _views(skipped: Sequence[Skipped], models: Sequence[Model]) -> list[View]:
 def _campaigns(places: Mapping[Path, Path | None], models: Sequence[Model]) -> View:
     """The tables of campaigns among logs, by path, with the files of those in archives. Nothing is
     written into them, and workloads that they keep are not used."""
+    from ..report.case_tables import render
+
     parts: dict[Path, tuple[list[dict[str, Any]], list[str]]] = {}
     texts, problems, is_incomplete = {}, [], False
     for path, content in places.items():
@@ -396,6 +404,8 @@ def _written(
 def record(history: Path, directory: Path, result: SummaryResult) -> list[str]:
     """Write the results to the history, and the digest of its rows to the manifest. Returns notes
     on logs that another campaign of the history has, too."""
+    from ..history import store
+
     campaign = store.campaign_identity(directory)
     recorded = store.record(history, campaign, result.frame, result.cases)
     rows = store.recorded_tables(history, campaign, set(result.frame["log_sha256"].dropna()))

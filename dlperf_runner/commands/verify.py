@@ -33,12 +33,9 @@ from ..core.files import is_campaign, open_read, read_bytes, read_json, stored
 from ..core.frame import records
 from ..core.identity import CASE
 from ..core.printable import printable
-from ..history import store
-from ..report.numbers import named_record
 from ..report.result_files import SOURCE, destination, documents
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.statement import Statements
-from .report import data_files
 
 # The key of a row. It may not be unique: one repeat can have several logs, of which one counts.
 _RUN = (*CASE, "repeat", "metric")
@@ -155,6 +152,8 @@ def _against_logs(
 ) -> Iterator[str]:
     """Compute everything again. Adds to the problems and notes. `sealed`: the files are as their
     manifest has them."""
+    from ..report.numbers import named_record
+
     if not (place / "summary.json").exists():
         raise UserError(
             "no recorded results to compare with the logs",
@@ -219,6 +218,8 @@ def _against_history(
     notes: list[str],
 ) -> Iterator[str]:
     """Compare all tables of the history with the manifest, and with what the logs give."""
+    from ..history import store
+
     recorded = store.campaign_identity(directory)
     logs = [run[_DIGEST] for run in runs]
     tables = store.recorded_tables(history, recorded, logs) if history.is_file() else None
@@ -410,6 +411,8 @@ def against_content(place: Path, computed: Mapping[str, str | bytes]) -> Iterato
 
 def against_report(directory: Path, models: Sequence[Model] | None) -> Iterator[tuple[bool, str]]:
     """Compare the files of the campaign's own report that are the same each time it is written."""
+    from .report import data_files
+
     place = home(directory) / "report"
     if not (place / "results.json").is_file():
         return

@@ -11,21 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..campaign.directory import name_of
 from ..core.errors import UserError, as_user_error, unknown_name
 from ..core.files import open_append, read_json, write_result
-from ..history.store import campaign_identity, points
 from ..options import LATEST, AboutLogs, completes, exit_with, option, reading_logs, states
-from ..report.history_view import by_case, cases_table, explained
-from ..report.markdown import text
-from ..report.result_files import documents
-from ..results.load import load_results
-from ..results.statement import Statements
 from .record import ExportedCampaign, exported_cases, of_history
+
+if TYPE_CHECKING:
+    from ..results.statement import Statements
 
 ORDER = 200
 
@@ -115,6 +111,8 @@ class _Read:
 
 def _names(sources: Sequence[Path]) -> dict[Path, str]:
     """A name for each source; where several have the same, each says where it is."""
+    from ..campaign.directory import name_of
+
     by_path = {source.resolve(): source for source in sources}
     names = {source: name_of(source) for source in by_path.values()}
     several = Counter(names.values())
@@ -127,6 +125,10 @@ def _names(sources: Sequence[Path]) -> dict[Path, str]:
 def _read(source: Path, name: str, statements: Statements) -> _Read:
     if source.suffix == ".sqlite":
         return _history(source)
+    from ..history.store import campaign_identity
+    from ..report.markdown import text
+    from ..report.result_files import documents
+    from ..results.load import load_results
 
     results = load_results(source, statements=statements, progress=reading_logs)
     cases, _, files = documents(results, results.models)
@@ -157,6 +159,9 @@ def _read(source: Path, name: str, statements: Statements) -> _Read:
 
 
 def _history(file: Path) -> _Read:
+    from ..history.store import points
+    from ..report.history_view import by_case, cases_table, explained
+
     rows = points(file)
     if not rows:
         raise UserError("the history is empty", where=str(file))

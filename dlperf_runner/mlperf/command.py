@@ -16,7 +16,6 @@ from typing import Annotated
 import typer
 
 from ..core.errors import UserError
-from ..core.files import write_result
 from ..core.lists import shortened
 from ..core.printable import printable
 from ..core.processors import processors
@@ -24,7 +23,7 @@ from ..options import AsJson, exit_with, option, print_json, print_note, screen
 from ..report.result_files import csv
 from ..report.tables import Cell, Column, cell, without_empty
 from ..report.terminal import PIPE, Screen, View, table
-from .round import SUCCESS, MlperfResult, MlperfRun, read_round, read_run, result_logs
+from .round import SUCCESS, MlperfResult, MlperfRun
 
 MODULE = "mlperf_logging.compliance_checker"
 _LONGEST_S = 600
@@ -118,6 +117,9 @@ def command(
     result are copies, have different batch sizes, or are more than count.
 
     Example: dlperf mlperf ACME/results"""
+    from ..core.files import write_result
+    from .round import read_round, result_logs
+
     logs = result_logs(directory)
     outcome = read_round(logs, directory.resolve(), batch_size=batch_size, consecutive=consecutive)
     if csv is not None:
@@ -186,6 +188,8 @@ def render(results: Sequence[MlperfResult], screen: Screen = PIPE) -> str:
 def view(files: Mapping[Path, Path | None], contents: Mapping[Path, Path]) -> View:
     """The results among files, by path with the content of members of archives; other files of
     archives are in `contents`. Logs that are not laid out as a round are runs of their own."""
+    from .round import read_round, read_run
+
     laid_out: dict[Path, Path | None] = {}
     apart: dict[Path, Path | None] = {}
     for path, content in files.items():

@@ -6,10 +6,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from ..compare.published import SideBySide, named_values
-from ..compare.spread import MeasuredSpreads
 from ..compare.verdicts import ALONE, FAILED, NOT_COMPARABLE, TOO_FEW, UNDECIDED, together
 from ..core.identity import GROUP, TOPOLOGY, columns_of, topology_text
 from ..core.lists import counted, grouped
@@ -22,6 +20,10 @@ from .labels import load_labels
 from .numbers import exact_decimals, percent, rate_decimals, ratio
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, listed, table, titled, wrapped
+
+if TYPE_CHECKING:
+    from ..compare.published import SideBySide
+    from ..compare.spread import MeasuredSpreads
 
 Record = Mapping[str, Any]
 _NOTES = {
@@ -117,6 +119,8 @@ def render_campaigns(
 
 def render_publications(groups: Sequence[SideBySide], screen: Screen = PIPE) -> str:
     """Each number with what tells it from the others of its group."""
+    from ..compare.published import named_values
+
     if not groups:
         return "No publications seem to contradict each other.\n"
     lines: list[str] = []

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..campaign.directory import LATEST, RESULTS
 from ..campaign.manifest import FILE
@@ -23,12 +23,12 @@ from ..core.printable import printable
 from ..results.archives import stem_of_archive
 from ..results.load import Results
 from ..results.log_name import stem_of
-from ..results.run_record import FoundRun
-from ..stats.groups import by_group, rates_by_case, title
-from ..stats.notes import case_notes
-from ..stats.summary import COLUMNS, summarize
+from ..stats.groups import rates_by_case
 from .numbers import decimals, named_record, rate_decimals, with_named_metrics
 from .tables import FORMULA
+
+if TYPE_CHECKING:
+    from ..results.run_record import FoundRun
 
 
 def csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
@@ -145,6 +145,8 @@ def documents(
     results: Results, models: Sequence[Model]
 ) -> tuple[list[dict[str, Any]], list[str], dict[str, str]]:
     """The statistics, the notes on them, and the content of each result file by its name."""
+    from ..stats.notes import case_notes
+    from ..stats.summary import COLUMNS, summarize
     from . import markdown
 
     frame = results.frame
@@ -222,6 +224,8 @@ def _recorded(place: Path) -> object:
 
 def notes_on(cases: Iterable[dict[str, Any]], results: Results) -> Iterator[str]:
     """Notes on the input and the calculation that the statistics do not show."""
+    from ..stats.groups import by_group
+
     cases = list(cases)
     groups = by_group(cases)
     for name, group in groups.items():
@@ -328,6 +332,8 @@ def _listed(numbers: Sequence[int]) -> str:
 def _not_pooled(groups: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Notes on runs with the same settings that must not be pooled, because they differ. `groups`
     has one case of each table."""
+    from ..stats.groups import title
+
     for several in grouped(groups, itemgetter(*_SETTINGS)).values():
         same = {name: several[0][name] if name in _SETTINGS else None for name in GROUP}
         texts, differing = [], []

@@ -215,6 +215,7 @@ def test_results_of_an_earlier_version_lack_the_columns_of_later_ones(
         return {name: value for name, value in record.items() if name not in later}
 
     with monkeypatch.context() as patched:
+        patched.setattr(numbers, "named_record", earlier)
         patched.setattr(result_files, "named_record", earlier)
         output("summarize", "logs")
     printed = output("summarize", "--verify", "logs")
