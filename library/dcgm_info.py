@@ -75,7 +75,11 @@ def one_test(category, test):
 
 
 def one_result(result):
-    return {"status": result["status"].lower(), "devices": devices_of(result), "messages": messages_of(result.get("warnings") or ())}
+    return {
+        "status": result["status"].lower(),
+        "devices": devices_of(result),
+        "messages": messages_of(result.get("warnings") or ()),
+    }
 
 
 def devices_of(result):

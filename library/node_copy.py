@@ -49,8 +49,8 @@ except ImportError:  # Python 2.7
     from pipes import quote
 
 CHUNK = 1 << 20
-# The cheapest first: by default ssh chooses chacha20, which takes 1.7 times the CPU time of AES-GCM.
-CIPHERS = "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes128-ctr,aes256-ctr"
+# By default ssh chooses chacha20, which takes 1.7 times the CPU time of AES-GCM and which FIPS mode refuses.
+CIPHERS = "aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes128-ctr,aes256-ctr"
 # What each node does before it sends: wait until it has the archive itself. It appears whole, because it is renamed.
 WHEN_THERE = 'n=0; until test -r "$0"; do n=$((n + 1)); test $n -le %d || exit 3; sleep 1; done; exec cat "$0"'
 
