@@ -45,11 +45,8 @@ _PART = re.compile(
     r"(?:data|load|loading|fwd|bwd|(?:for|back)ward|opt|optim|optimizer|val|validation|eval)[ _]?$",
     re.IGNORECASE,
 )
-# Taken only if a line has nothing else: means since the start, as fairseq's wps before 2020, and
-# tqdm's smoothed rate.
-_MEAN = re.compile(
-    r"(?:avg|average|mean)[^\d|,]{0,24}$|\bwps=$|<[\d:?]{1,16}, {0,2}$", re.IGNORECASE
-)
+# Taken only if a line has nothing else: means since the start, and tqdm's smoothed rate.
+_MEAN = re.compile(r"(?:avg|average|mean)[^\d|,]{0,24}$|<[\d:?]{1,16}, {0,2}$", re.IGNORECASE)
 _EPOCH_WORD = re.compile(r"epochs?\W{0,4}$", re.IGNORECASE)
 
 
