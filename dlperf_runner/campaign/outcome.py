@@ -53,7 +53,7 @@ def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
 
 
 def _reasons(host: str, job: Mapping[str, Any], timeout_s: int) -> Iterator[str]:
-    """Why this host's launch failed, its files that were not fetched, and what it left behind."""
+    """Reasons of a failed launch on a host, its files that were not fetched, and what it left."""
     if why := why_failed(host, job, timeout_s):
         yield why
     if refused := job.get("refused"):

@@ -121,13 +121,8 @@ def command(
                 " `dlperf summarize` names it"
             )
     if save_baseline:
-        from ..campaign.directory import name_of
-        from ..compare.campaigns import save_baseline as save
-
         exit_with(problems)
-        results, campaign = loaded[0], name_of(loaded[0].directory)
-        path = save(results.frame, save_baseline, campaign, results.logs, replace=replace)
-        print(path)
+        _save(loaded[0], save_baseline, replace=replace)
         return
     if len(loaded) == 2 or baseline:
         cases, rendered, suite = _two_campaigns(loaded, baseline, limit, allow_different or [])
@@ -139,6 +134,14 @@ def command(
         cases, rendered, suite = _with_published(loaded[0], stated, limit, ways)
     status = _finish(cases, rendered, suite, limit, allow_undecided, junit, as_json)
     exit_with(problems, status)
+
+
+def _save(results: Results, name: str, *, replace: bool) -> None:
+    from ..campaign.directory import name_of
+    from ..compare.campaigns import save_baseline
+
+    campaign = name_of(results.directory)
+    print(save_baseline(results.frame, name, campaign, results.logs, replace=replace))
 
 
 def _mode(given: Sequence[Path], baseline: str, save: str, published: bool) -> str:

@@ -127,7 +127,7 @@ def make_report(
 
     Raises UserError if there are no results, or if the report cannot be written.
     """
-    from ..report import html
+    from ..report import html, xlsx
     from ..results.statement import NOTHING, with_conditions
 
     t = load_labels(language)
@@ -139,8 +139,6 @@ def make_report(
     source = source_document(directories) if is_one else {}
     if output_dir is None:
         output_dir = destination(directories) / "report" if is_one else Path("report")
-    from ..report import xlsx
-
     inside = guarded(directories) if is_one else output_dir
     charts = _charts(material.figures)
     notes: tuple[str, ...] = ()

@@ -20,8 +20,10 @@ is then the time of a sample. Such logs are refused, as the devices of a process
 
 They have a line "Train on 50000 samples", unlike excerpts. A log is taken for one of them if a step
 is shorter than 1 ms, if an epoch has thousands of them that take less than 20 ms, or if the
-accuracy is `acc`, as before Keras 2.3; unless it has the bar of the first step, a line "Train for
-782 steps", or the lines of a later version.
+accuracy is `acc`, as before Keras 2.3.
+
+It is not if it has the bar of the first step, a line "Train for 782 steps", or the lines of a later
+version.
 
 Source: keras-team/keras 3422977 and v2.15, keras/src/utils/progbar.py and generic_utils.py;
 keras-team/keras 2.2.4 and tensorflow/tensorflow v2.1.0, python/keras/engine/training_v2_utils.py.

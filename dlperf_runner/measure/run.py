@@ -169,8 +169,8 @@ def _once(lines: Columns) -> list[int]:
     printed = [*zip(lines.steps, lines.samples_per_second, strict=True)]
     first = [n for n, line in enumerate(printed) if not n or line != printed[n - 1]]
     number, rest = divmod(len(printed), len(first) or 1)
-    is_regular = not rest and first == [*range(0, len(printed), number)]
-    return first if number > 1 and is_regular else []
+    is_regular = number > 1 and not rest and first == [*range(0, len(printed), number)]
+    return first if is_regular else []
 
 
 def _without(log: Log, left_out: Collection[int]) -> Columns:

@@ -13,7 +13,9 @@ from dlperf_runner.logs import LineError
 from dlperf_runner.logs.nccl_tests import NcclTests, read
 
 TAG = "[1,0]<stdout>:"
-TABLES = [example for example in EXAMPLES if example.form == "nccl_tests"]
+TABLES = [
+    example for example in EXAMPLES if example.form == "nccl_tests" and "tables" in example.entry
+]
 
 
 def log(wrong: str = "0", end: str = "0 OK") -> list[str]:

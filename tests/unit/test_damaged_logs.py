@@ -288,7 +288,7 @@ def steps_that_are_not_those_of_the_plan() -> list[Damage]:
         Damage("gluoncv", last, last + SPEED(1, "384.50"), "step 1 follows 120", line=1),
         # The missing line is noticed when all four have printed the next batch.
         Damage(
-            "plsc, four trainers", "Pass:0 batch:60 ", "Pass:7 batch:60 ", "3 processes", line=7
+            "plsc, four trainers", "Pass:0 batch:60 ", "Pass:7 batch:60 ", "3 processes", line=8
         ),
     ]
 
