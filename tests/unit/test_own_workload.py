@@ -417,7 +417,6 @@ SECONDS = r"it (?P<step>\d+)/\d+ \| (?P<step_time>[\d.]+)"
         (WITHOUT_END, "it 3/12 | 12.50", "12.30k"),
         (WITHOUT_END, "it 3/12 | 12.50", "12.30 K"),
         (WITHOUT_END, "it 3/12 | 12.50 img/s", "12.30 it/s"),
-        (WITHOUT_END, "it 3/12 | 12.50it/s", "12.30s/it"),
         (RATE_ONLY, "it 3/12 | 12.50 img/s", "-12.30 img/s"),
         (SECONDS, "it 3/12 | 0.5", "511.7 ms"),
         (SECONDS, "it 3/12 | 0.5 s", "511.7ms"),

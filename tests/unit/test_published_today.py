@@ -17,6 +17,7 @@ from dlperf_runner.commands import list as listing
 from dlperf_runner.compare.conditions import conditions_of, parse_stated
 from dlperf_runner.compare.published import published_points, side_by_side
 from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.frame import records
 from dlperf_runner.core.identity import parameters_text
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
@@ -129,7 +130,7 @@ def test_a_contradictory_number_is_shown_on_demand_and_judges_nothing() -> None:
     assert "contradictory publication: 8 GPUs are 8.24 times" in a100[1]["factors"]
     assert "contradictory: 8 GPUs" in a100[1]["publication"]
     table = summarize(frame(rows([1.0], **{**CASE, **case})))
-    assert published_points(table).empty
+    assert published_points(records(table)) == []
     text = render_publications(side_by_side(framework="paddle", precision="amp", every=True))
     assert "contradictory: 8 GPUs are 8.24 times as fast as one" in " ".join(text.split())
 
