@@ -45,7 +45,7 @@ _OLD = Format(
     statements=(),
     warmup=(100, 600),
     framework="tensorflow2|tensorflow",
-    rank_rates=_rank_rates(r"step.:(?P<step>\d+), .*examples_per_second.: (?P<rate>[\d.]+)"),
+    rank_rates=_rank_rates(r"[ps].:(?P<step>\d+), .*examples_per_second.: (?P<rate>[\d.]+)"),
 )
 FORMAT = replace(
     _OLD,
