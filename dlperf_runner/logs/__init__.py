@@ -80,7 +80,7 @@ def parse(
 ) -> Log:
     """The content of a log, which comes in pieces of any length. Stops after `most` lines with a
     rate. `rank`: that whose lines count, by default the first that prints a rate; then ranks must
-    have the same rates. Raises LineError."""
+    have the same rates. No rank says whose rates `rank_rates` are. Raises LineError."""
     if form.table is not None:
         table = StepTable(*form.table(pieces))
         length, notes = table.epoch_length, table.notes
@@ -94,7 +94,7 @@ def parse(
             log.is_whole = False
             break
         log.has_ranks = log.has_ranks or any(rank is not None for rank in block.ranks)
-        if rank is None:
+        if rank is None or form.rank_rates:
             ranks.add(form, block, of_rank)
         if watch:
             watch(of_rank)

@@ -258,7 +258,7 @@ class Format:
     `caveat`: what its rates may hold besides, for a note below each table.
 
     `rank_rates`: the reason why the rates of a log in which several ranks print them are not
-    usable unless the user states whose counts.
+    usable unless the user states whose they are.
 
     If no workload of the catalogue has the format: `framework`, which may be one of several
     (`tensorflow2|jax`), and `unit`, what rates count.
