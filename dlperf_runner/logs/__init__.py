@@ -17,7 +17,7 @@ from . import gluoncv_horovod, steps, text
 from .ranks import Ranks
 from .reader import Block, blocks, present
 from .records import CUT, Columns, Format, Header, LineError, Statement, StepTable
-from .statements import headers
+from .statements import headers, without_changed
 
 __all__ = [
     "Columns",
@@ -116,6 +116,7 @@ def parse(
             if is_one and (group not in before or len(values) > 1):
                 log.headers.append(_of_run(form, of_rank, group, values))
     ranks.check(form.rank_rates)
+    log.headers = without_changed(log.headers)
     log.memory_gib, log.compute_rates = seen.memory_gib, seen.compute_rates
     log.marked -= seen.without_rate if log.marked else 0
     log.skipped, log.tflops, log.mfu = seen.skipped, seen.tflops, seen.mfu

@@ -12,8 +12,8 @@ one of a step, which also updates the weights. Fine-tuning prints every iteratio
      'train': {'global_batch_size': 128, 'max_seq_length': 2048, 'micro_batch_size': 4, ...
 
 The batch size of the run is thus the micro batch. The lines that update the weights say how many
-iterations are a step. Fine-tuning samples are as long as their texts,
-unless the user states a sequence length, which is then the longest.
+iterations are a step, unless their number changed when the run was resumed. Fine-tuning samples are
+as long as their texts, unless the user states a sequence length, which is then the longest.
 
 Until March 2024, there were three other wordings. The first one counts iterations from 0:
 
@@ -53,7 +53,7 @@ _PRECISIONS = {
 # (step), (optimizer.step) and (opt.step)
 _UPDATE = stated(
     "step)",
-    r"\biter (?P<iterations>\d{1,12}+)(?: \|)? st[eE]p (?P<updates>\d{1,12}+)\b.{0,200}?"
+    r"\biter (?P<iterations>\d{1,12}+)(?: \|)? st[eE]p (?P<updates>[1-9]\d{0,11}+)\b.{0,200}?"
     r" iter time: [\d.]{1,20}+ ?ms \((?:optimizer\.|opt\.)?step\)",
 )
 _SINCE_2024 = Format(

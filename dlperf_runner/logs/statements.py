@@ -6,6 +6,7 @@ import functools
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from . import text
@@ -28,6 +29,7 @@ _COUNTS = {
 _OF_COUNTS = {"whole_mesh", "iterations", "updates", "samples_per_s", "step_ms"}
 _FIELDS = {*_COUNTS, *Header.__dataclass_fields__, *_OF_COUNTS}
 _EXACT_BATCH = 0.4  # samples
+_CHANGED = "changed"  # the accumulation, as in a run resumed on another number of devices
 # Groups whose product is the world size; experts and virtual stages are spread over these devices.
 _MESH = ("mesh_pp", "mesh_ddp", "mesh_fsdp", "mesh_cp", "mesh_tp")
 # The hardware, the framework and an environment variable decide on TF32.
@@ -134,8 +136,7 @@ def _header_of(form: Format, line: int, stated: dict[str, str]) -> Header:
     if "updates" in stated:
         iterations = int(stated["iterations"]) + form.zero_based
         batches, rest = divmod(iterations, _count("number of updates", stated["updates"]))
-        if not rest:
-            stated = {**stated, "accumulation_steps": str(batches)}
+        stated = {**stated, "accumulation_steps": _CHANGED if rest else str(batches)}
     if "devices_per_node" in counts:
         counts["world_size"] = counts["nodes"] * counts.pop("devices_per_node")
     precision, final, writer = map(stated.get, ("precision", "final_samples_per_second", "writer"))
@@ -150,6 +151,17 @@ def _header_of(form: Format, line: int, stated: dict[str, str]) -> Header:
         network=stated.get("network"),
         parameters=tuple((name, stated[name]) for name in sorted(stated.keys() - _FIELDS)),
     )
+
+
+def without_changed(headers: list[Header]) -> list[Header]:
+    """The headers; without the accumulated batches if a line shows that their number changed."""
+    changed = ("accumulation_steps", _CHANGED)
+    if not any(changed in header.parameters for header in headers):
+        return headers
+    kept = [[p for p in header.parameters if p[0] != changed[0]] for header in headers]
+    changes = zip(headers, kept, strict=True)
+    others = [replace(header, parameters=tuple(parameters)) for header, parameters in changes]
+    return [header for header in others if header != Header(header.line)]
 
 
 def _batch(what: str, printed: str) -> float:
