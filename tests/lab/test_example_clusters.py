@@ -311,12 +311,9 @@ def proven_on(cluster: SiteCluster, node: str, environment: dict[str, Any]) -> s
         for pin in PIN.finditer(lock)
         if not pin["marker"] or cluster.site.python in pin["marker"]
     }
-    code = (
-        "import importlib.metadata as m, json, re;"
-        " print(json.dumps({re.sub('[-_.]+', '-', each.metadata['Name']).lower(): each.version"
-        " for each in m.distributions()}))"
-    )
-    has = json.loads(cluster.lab.said(node, f'{path}/bin/python -c "{code}"'))
+    listed = f"ls {path}/lib/python*/site-packages"
+    wheels = re.findall(r"(?m)^([^-\n]+)-([^-\n]+)\.dist-info$", cluster.lab.said(node, listed))
+    has = {re.sub("[-_.]+", "-", wheel).lower(): version for wheel, version in wheels}
     assert pinned.items() <= has.items()
     return {
         kind
