@@ -112,9 +112,10 @@ def command(
     """Summarise results of MLPerf Training, laid out as MLCommons publishes them: time to train,
     throughput and step times.
 
-    The exit status is 1 if a run did not reach its target, a result has too few runs, or a log does
-    not comply with the rules of --check. It is 2 if a log cannot be read, or if the logs of a
-    result are copies, have different batch sizes, or are more than count.
+    The exit status is 1 if a run did not reach its target, a result has too few runs, a system is
+    not described, or a log does not comply with the rules of --check. It is 2 if a log cannot be
+    read, or if the logs of a result are copies, have different benchmarks or batch sizes, or are
+    more than count.
 
     Example: dlperf mlperf ACME/results"""
     from ..core.files import write_result
@@ -194,8 +195,10 @@ def view(files: Mapping[Path, Path | None], contents: Mapping[Path, Path]) -> Vi
     apart: dict[Path, Path | None] = {}
     for path, content in files.items():
         whole = path.resolve()
-        above = {folder.name for folder in whole.parents[1:3]}
-        is_laid_out = whole.suffix == ".txt" and "results" in above
+        above = [folder.name for folder in whole.parents[1:3]]
+        # A folder of a system has no benchmark in its path, and any folder may be below results/.
+        is_of_system = above[:1] == ["results"] and whole.name.startswith("result_")
+        is_laid_out = whole.suffix == ".txt" and (is_of_system or above[1:] == ["results"])
         place = path if len(path.parts) > _DEPTH else whole
         (laid_out if is_laid_out else apart)[place if is_laid_out else path] = content
     members = {path: content for path, content in laid_out.items() if content is not None}

@@ -284,6 +284,9 @@ def read_round(
         ended = [run for run in runs if isinstance(run, MlperfRun)]
         failed = sum(run.status != SUCCESS for run in ended)
         name = folder.relative_to(root) if folder.is_relative_to(root) else folder
+        if _is_of_system(folder) and not ended:
+            mlperf_round.problems += [run for run in runs if isinstance(run, UserError)]
+            continue  # no log states the benchmark
         if failed:
             mlperf_round.notes.append(
                 f"{name}: {failed} of {len(runs)} runs did not reach their target"
@@ -292,7 +295,7 @@ def read_round(
             mlperf_round.notes.append(f"{name}: no time to train, because {why}")
         mlperf_round.problems += [run for run in runs if isinstance(run, UserError)] + copies
         try:
-            _refuse_batch_sizes(folder, logs)
+            _refuse_several(folder, logs)
             scored, excess = _scored(folder, runs, consecutive)
             result = _result(folder, scored, contents, is_scored=excess is None)
             mlperf_round.results.append(result)
@@ -355,8 +358,17 @@ def _without_copies(
     return runs, copies
 
 
-def _refuse_batch_sizes(folder: Path, logs: Mapping[Path, MlperfRun | UserError]) -> None:
-    """Raise UserError if the runs of a folder have several batch sizes."""
+def _refuse_several(folder: Path, logs: Mapping[Path, MlperfRun | UserError]) -> None:
+    """Raise UserError if the runs of a folder have several benchmarks or batch sizes."""
+    benchmarks_of = {run.benchmark for run in logs.values() if isinstance(run, MlperfRun)}
+    if len(benchmarks_of) > 1:
+        raise UserError(
+            "the runs are of different benchmarks, so they are not one result",
+            where=str(folder),
+            expected="one submission_benchmark",
+            found=", ".join(sorted(benchmarks_of)),
+            hint=f"move the logs of each benchmark to a folder of its name in {folder.name}/",
+        )
     names: dict[int, list[str]] = {}
     for path, run in logs.items():
         if isinstance(run, MlperfRun):

@@ -391,6 +391,22 @@ def test_the_benchmark_of_a_folder_without_its_name_is_that_of_its_logs(tmp_path
     assert (result.benchmark, result.system, result.nodes) == ("resnet", "one", 1)
     assert result.time_to_train_min == pytest.approx(10.0)
     assert not found.problems
+    text = "\n".join(result_log(1500.0, batch=256))
+    (folder.parent / "result_4.txt").write_text(text)
+    found = read_below(tmp_path)
+    assert found.results == []
+    assert "different benchmarks" in found.problems[-1].problem
+    for path in folder.parent.glob("result_*.txt"):
+        path.write_text("")
+    assert read_below(tmp_path).results == []
+
+
+def test_logs_of_runs_below_a_folder_called_results_are_no_round(tmp_path: Path) -> None:
+    for number, lines in enumerate([of_epochs(600.0), result_log(1500.0)]):
+        path = tmp_path / f"results/mine/run{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines))
+    assert "Runs of MLPerf" in call("summarize", tmp_path).out
 
 
 def test_throughput_is_by_an_estimator_that_all_runs_have(tmp_path: Path) -> None:
