@@ -216,15 +216,15 @@ def _finish(reading: _Reading) -> None:
     table, last = reading.table, reading.last
     table.sizes = _number_of_sizes(*reading.sizes) if reading.sizes else None
     kinds = len({row.kind for row in table.rows}) or 1
+    if reading.failure and (table.average_busbw is None or reading.processes > 1):
+        line, failure = reading.failure
+        problem, expected = "the test failed before its table was whole", "# Avg bus bandwidth"
+        raise LineError(line, problem, expected=expected, found=failure, hint=HINT_OF_FAILURE)
     if reading.processes > 1:
         problem, expected = "several processes printed tables of their own", "one rank 0"
         ranks = f"{reading.processes} before the first table ended"
         hint = "build nccl-tests with MPI=1: without it, no process knows the others"
         raise LineError(last, problem, expected=expected, found=ranks, hint=hint)
-    if reading.failure and table.average_busbw is None:
-        line, failure = reading.failure
-        problem, expected = "the test failed before its table was whole", "# Avg bus bandwidth"
-        raise LineError(line, problem, expected=expected, found=failure, hint=HINT_OF_FAILURE)
     if reading.other_heading and not table.rows:
         line, heading = reading.other_heading
         problem, expected = "the heading of the table lacks columns", "time and busbw, both twice"

@@ -71,6 +71,9 @@ def test_processes_without_mpi_print_tables_of_their_own() -> None:
     lines = [line for line in log() for _ in range(2)]
     with pytest.raises(LineError, match="several processes printed tables of their own"):
         parsed(lines)
+    failure = "node2: Test NCCL failure common.cu:1005 'unhandled system error'"
+    with pytest.raises(LineError, match="the test failed before its table was whole"):
+        parsed([*log()[:12], failure, *log()])  # a launcher started it again
 
 
 def test_memory_that_limits_the_sizes_and_a_least_bandwidth() -> None:
