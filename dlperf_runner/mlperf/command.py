@@ -113,9 +113,8 @@ def command(
     throughput and step times.
 
     The exit status is 1 if a run did not reach its target, a result has too few runs, a system is
-    not described, or a log does not comply with the rules of --check. It is 2 if a log cannot be
-    read, or if the logs of a result are copies, have different benchmarks or batch sizes, or are
-    more than count.
+    not described, or a log breaks a rule of --check. It is 2 if a log cannot be read, or if the
+    logs of a result are copies, are too many, or differ in benchmark or batch size.
 
     Example: dlperf mlperf ACME/results"""
     from ..core.files import write_result
