@@ -230,7 +230,8 @@ def _joined(
             word = re.search(rf"\S{{0,24}}(?s:.{{0,{longest}}})$", text)
         before = word[0] if word else ""
         gap = ".*?" if regex and (place > last + 1 or before != text) else ""
-        digits = r"\d+" if group == "step" else r"[\d.,]*\d"
+        exponent = r"e[+-]\d+" if "e" in numbers[place][0] else ""
+        digits = r"\d+" if group == "step" else rf"[\d.,]*\d{exponent}"
         regex += f"{gap}{_literal(before)}(?P<{group}>{digits})"
         if group == "rate" and _end(line, numbers[place]) > numbers[place].end():
             regex += "(?P<prefix>[kKMG]?)"

@@ -345,6 +345,10 @@ LIKELY = {
     "(step {n}) - loss: 6.8 | Elements per Second: 12,{n}1 | Number of Elements: 65,536": (
         r"Second: +(?P<rate>"
     ),
+    # Lingua, which prints its rate with an exponent.
+    "0: INFO - step: {n}  loss: 9.9  flops: 4.2e+14  wps: {r}e+04  data: 0.0023  lr: 3.0e-04": (
+        r"wps: +(?P<rate>[\d.,]*\de[+-]\d+)"
+    ),
     # open_clip, whose numbers are aligned, and Composer's bar.
     "Train Epoch: 0 [{n:4d}/9900 (1%)] Batch (t): 0.5, {r}/s, 9/s/gpu": r"\[ *(?P<step>\d+).*?, +",
     "train Epoch 0: 1%|{bar:<9}| {n}/99 [00:01<00:02, {r}ba/s, loss=2.2]": r"\| +(?P<step>\d+)",
