@@ -107,12 +107,13 @@ class ContainerRuntime(Entry):
     """A container engine, and NVIDIA's toolkit that gives containers access to its GPUs.
 
     Without an engine, the release of the nodes decides (catalog/suites.yml). `version` is Docker's;
-    without it, Docker comes from the distribution, as podman always does. `packages`: as for the
-    driver, of Docker.
+    without it, Docker comes from the distribution, as podman always does. `last`: Docker's last
+    version for releases that got no newer one. `packages`: as for the driver, of Docker.
     """
 
     engine: Engine | None = None
     version: Version | None = None
+    last: dict[Name, Version] = {}
     packages: dict[str, Version] | None = None
     toolkit: Version | None = None
 

@@ -51,11 +51,14 @@ class Suites(Entry):
 
     def on(self, suite: str, stack: Stack, engine: str = "") -> Stack:
         """The stack with the container engine that it has on a release, unless the inventory names
-        one; a version is Docker's."""
+        one; a version is Docker's, and at most the last one for the release."""
         if (runtime := stack.container_runtime) is None:
             return stack
         engine = engine or runtime.engine or self.engine(suite)
         version = runtime.version if engine == "docker" else None
+        last = None if runtime.packages else runtime.last.get(suite)
+        if version and last and numbers(version) > numbers(last):
+            version = last
         changed = runtime.model_copy(update={"engine": engine, "version": version})
         return stack.model_copy(update={"container_runtime": changed})
 

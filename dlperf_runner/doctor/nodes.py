@@ -26,7 +26,7 @@ Dotted = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
 
 
 class Hole(Entry):
-    """`branch`: the first number of the versions; without it, all. `fixed`: the first version
+    """`branch`: the first numbers of the versions; without it, all. `fixed`: the first version
     without the hole. `ended`: the month since when the branch gets no fixes."""
 
     part: Literal["driver", "docker", "containerd"]
@@ -49,7 +49,8 @@ def hole_in(part: str, version: str | None) -> str:
     if nothing."""
     table, release = _known_holes(), numbers(version or "")
     for hole in table.holes:
-        if hole.part != part or not release or hole.branch not in (None, str(release[0])):
+        branch = numbers(hole.branch or "")
+        if hole.part != part or not release or release[: len(branch)] != branch:
             continue
         source = f"({hole.source}; as of {table.as_of})"
         if hole.fixed and release < numbers(hole.fixed):
@@ -324,7 +325,7 @@ def _holes(name: str, facts: Facts) -> Iterator[Finding]:
     for part, version in versions.items():
         if hole := hole_in(part, version):
             hint = (
-                "choose a newer point release (dlperf_stack_overrides), or update it yourself:"
+                "choose a newer release (dlperf_stack_overrides), or update it yourself:"
                 " provisioning leaves a newer driver of the branch"
             )
             found, expected = f"{part} {version} {hole}", "a release without published holes"

@@ -71,6 +71,17 @@ def test_plan_and_provisioning_agree_on_every_release(
         assert told["container_engine"] == (by_hand or RELEASES.engine(suite))
 
 
+def test_a_release_gets_the_last_docker_that_there_is_for_it() -> None:
+    def version(suite: str, **runtime: str | dict[str, str]) -> str:
+        overrides = {"container_runtime": runtime} if runtime else {}
+        told = provisioned("a100-cuda11.8", suite, stack_overrides=overrides)["gpu_node_stack"]
+        return str(told["container_runtime"]["version"])
+
+    assert [version(suite) for suite in ("focal", "jammy", "rhel9")] == ["28.1.1", *["28.5.2"] * 2]
+    assert version("focal", version="20.10.7") == "20.10.7"  # the operator's, which is older
+    assert version("focal", version="29.7.1", packages={"docker-ce": "5:29.7.1-1"}) == "29.7.1"
+
+
 def test_a_plan_that_cannot_know_the_engine_asks() -> None:
     # All releases of these stacks have the same.
     assert planned(V100) == planned("a100-cuda11.8") == "docker"
