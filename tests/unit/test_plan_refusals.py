@@ -119,14 +119,19 @@ def test_a_model_means_the_workloads_whose_framework_the_nodes_have() -> None:
     }
 
 
-@pytest.mark.parametrize("stack", ["a100-cuda11.8", "h100-cuda12.9", "b200-cuda13"])
+@pytest.mark.parametrize(
+    "stack",
+    ["a100-cuda11.8", "h100-cuda12.9", "b200-cuda13", "mi300-rocm7", "mi355-rocm7"],
+)
 def test_todays_nodes_run_what_exists_for_them_and_the_plan_says_what_does_not(stack: str) -> None:
     shipped = load_catalog()
-    nodes = gpu_nodes(stack=stack, accelerator="NVIDIA H100 80GB HBM3")
+    gpu = shipped.stack(stack).gpu
+    nodes = gpu_nodes(stack=stack, accelerator=gpu.models[0] if gpu else "")
     planned = {run.workload for run in make_plan(Choice(), shipped, nodes)}
     models = ("jax-llama", "jax-resnet50v1.5", "pytorch-arcface", "pytorch-bert-large")
-    built = set() if stack == "b200-cuda13" else {"tensorflow2-resnet50v1.5"}
-    more = {"nccl-allreduce", "pytorch-llama", "pytorch-resnet50v1.5"}
+    built = {"tensorflow2-resnet50v1.5"} if stack in ("a100-cuda11.8", "h100-cuda12.9") else set()
+    collectives = "rccl-allreduce" if "rocm" in stack else "nccl-allreduce"
+    more = {collectives, "pytorch-llama", "pytorch-resnet50v1.5"}
     assert planned == {*built, *models, *more}
     reasons = left_out(shipped, nodes)
     workloads = shipped.workloads.items()
