@@ -26,12 +26,13 @@ NODE = {
     "adopted": [],
     "env": {},
 }
+DRIVER = "440.33.01"
 STACK = {
     "accelerator": "gpu",
-    "driver": {"version": "440.33.01"},
+    "driver": {"version": DRIVER},
     "gpu": {"models": ["Tesla V100-SXM2-16GB"]},
 }
-PROC = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  440.33.01  Wed Nov 13 00:00:22 UTC 2019"
+PROC = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {DRIVER}  Wed Nov 13 00:00:22 UTC 2019"
 # As `python3 -IS prolog.py` imports, but with a root of its own.
 CALL = """
 import json, sys
@@ -94,10 +95,12 @@ def test_too_old_a_python_drains_no_node(tmp_path: Path, version: str) -> None:
     assert prolog(tmp_path, BAD, needed(version)) == (0, "")
 
 
-def gpus(tmp_path: Path, xml: str, *too: str, fails: str = "", **changed: Any) -> list[str]:
+def gpus(
+    tmp_path: Path, xml: str, *too: str, fails: str = "", driver: str = DRIVER, **changed: Any
+) -> list[str]:
     """What fails on a node whose nvidia-smi prints this. `too`: checks that are not left out;
     `fails`: what the stand-in of libcuda answers."""
-    nvidia_smi(tmp_path / "bin", xml, "", index_of(8))
+    nvidia_smi(tmp_path / "bin", xml.replace(DRIVER, driver), "", index_of(8))
     bus = {
         f"sys/bus/pci/devices/0000:{0x1A + n:02x}:00.0/{name}": value
         for n in range(8)
@@ -105,8 +108,8 @@ def gpus(tmp_path: Path, xml: str, *too: str, fails: str = "", **changed: Any) -
     }
     files = {
         **bus,
-        "proc/driver/nvidia/version": PROC,
-        "sys/module/nvidia/version": "440.33.01",
+        "proc/driver/nvidia/version": PROC.replace(DRIVER, driver),
+        "sys/module/nvidia/version": driver,
         "var/log/dmesg": "[ 9.1] NVRM: loading",
     }
     return checked(tmp_path, libcuda, files, {"node": changed, "stack": STACK}, *too, fails=fails)
@@ -153,6 +156,16 @@ def test_gpus_are_judged_as_by_the_doctor(
 ) -> None:
     found = gpus(tmp_path, xml, **changed)
     assert found == [] if reason is None else any(each.startswith(reason) for each in found), found
+
+
+@pytest.mark.parametrize(("driver", "drains"), [("440.95.01", False), ("440.31", True)])
+def test_a_driver_with_the_fixes_of_its_branch_drains_no_node(
+    tmp_path: Path, driver: str, drains: bool
+) -> None:
+    """An administrator updates the driver, and the stack's is the older one
+    (NVIDIA/gpu-operator#2207)."""
+    found = gpus(tmp_path, several(V100, 8), driver=driver)
+    assert found == [f"driver: expected {DRIVER}, found {driver}"] * drains
 
 
 def test_a_node_that_looks_well_and_computes_nothing_is_drained(tmp_path: Path) -> None:

@@ -223,6 +223,8 @@ DIFFERENT: list[tuple[Callable[[Any], object], str, str]] = [
     (of_gpu(vbios="88.00.1A.00.04"), "gpu bios", "warning"),
     (of("gpu", "topology", "links", "GPU0", GPU1="SYS"), "nvlink topology", "failed"),
     (of_port(rate_gbps=40), "rdma rates", "failed"),
+    # Azure/azurehpc-health-checks#152: a full member, but of another partition
+    (of_port(pkeys=["0x8001", "0xffff"]), "rdma p_keys", "warning"),
     (of("fabric", "interfaces", "ib0", mtu=2044), "mtu", "failed"),
     (of("fabric", "devices", 0, firmware="12.27"), "rdma firmware", "warning"),
 ]
