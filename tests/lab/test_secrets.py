@@ -1,14 +1,18 @@
-"""A become password, planted: encrypted in the inventory's variables, and nowhere else afterwards.
+"""A become password, planted: encrypted in the inventory's variables or typed on a terminal, and
+nowhere else afterwards.
 
 The registry's token is looked for in test_gpu_stack.py.
 """
 
 import json
+import os
+import pty
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from fault_campaigns import Campaign, faulty_workload
 from lab_under_test import PROJECT, Lab
 from watcher import repeating
 
@@ -27,8 +31,10 @@ cp -r /root/.ssh ~admin/ && chown -R admin: ~admin
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
     """A node whose administrator is asked for a password; sudo is there since node_base."""
-    with Lab(tmp_path_factory.mktemp("secrets") / "lab").running(nodes=1, mirror=mirror) as made:
-        made.play("provision.yml", "--tags", "node_base")
+    assert mirror.is_dir()
+    lab = Lab(tmp_path_factory.mktemp("secrets") / "lab")
+    with lab.is_up(lab_nodes=1, lab_frameworks="nccl") as made:
+        made.play("provision.yml")
         made.said("node1", ADMIN)
         yield made
 
@@ -45,6 +51,33 @@ def command_lines() -> Iterator[set[str]]:
 
     with repeating(look, 0.01):
         yield seen
+
+
+def typed(lab: Lab, *argv: str) -> tuple[int, str]:
+    """The status and the output of a command on a terminal, where the password is typed for each
+    question."""
+    pid, terminal = pty.fork()
+    if not pid:
+        os.chdir(PROJECT)
+        os.execvpe(argv[0], argv, lab.environment)  # noqa: S606
+    shown = b""
+    with suppress(OSError):  # EIO: the command has closed it
+        while part := os.read(terminal, 4096):
+            shown += part
+            if part.endswith(b"password: "):
+                os.write(terminal, f"{SECRET}\n".encode())
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+def check_nothing_has_it(lab: Lab, output: str, seen: set[str], *folders: Path) -> None:
+    assert any("ansible-playbook" in line for line in seen)
+    assert [line for line in seen if SECRET in line] == []
+    assert SECRET not in output
+    places = (*folders, lab.directory / "..", PROJECT / ".cache/ansible")
+    assert files_with(SECRET, *(place for place in places if place.is_dir())) == []
+    where = "/etc /root /home /tmp /opt /var/log /var/tmp /var/lib/dlperf"
+    assert lab.ssh("node1", f"grep -rlF -D skip {SECRET} {where}").stdout == ""
 
 
 def files_with(secret: str, *folders: Path) -> list[Path]:
@@ -77,11 +110,24 @@ def test_a_become_password_is_in_no_argv_log_or_file(lab: Lab, tmp_path: Path) -
         checked = lab.command("ansible-playbook", "playbooks/preflight.yml", "-vvv", *given).stdout
     assert "failed=0" in output and "unreachable=0" in output, output[-3000:]
     assert "node1  " in checked
-    assert any("ansible-playbook" in line for line in seen)
-    assert [line for line in seen if SECRET in line] == []
-    assert SECRET not in output + checked
-    places = (tmp_path, lab.directory / "..", PROJECT / ".cache/ansible")
-    assert files_with(SECRET, *(place for place in places if place.is_dir())) == []
-    where = "/etc /root /home /tmp /var/log /var/tmp /var/lib/dlperf"
-    found = lab.ssh("node1", f"grep -rlF -D skip {SECRET} {where}")
-    assert found.stdout == ""
+    check_nothing_has_it(lab, output + checked, seen, tmp_path)
+
+
+def test_a_password_that_is_typed_for_doctor_and_run_is_asked_for_once(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """ansible/ansible#13200: "Missing sudo password" for a user whom sudo asks."""
+    campaign = Campaign(lab, faulty_workload(tmp_path), tmp_path / "campaign", steps=8)
+    admin = ("-e", "ansible_user=admin")
+    doctor = (*campaign.argv("doctor", "--all"), *admin)
+    refused = lab.command(*doctor)
+    assert refused.returncode == 1
+    assert "wants a password: add --ask-become-pass" in " ".join(refused.stdout.split())
+    with command_lines() as seen:
+        _, examined = typed(lab, *doctor, "-K")
+        status, output = typed(lab, *campaign.run("-K", *admin, nodes="1"))
+    assert "sudo" not in examined and "package sources" in examined, examined
+    assert status == 0, output
+    campaign.check_complete()
+    assert examined.count("BECOME password: ") == output.count("BECOME password: ") == 1
+    check_nothing_has_it(lab, examined + output, seen, tmp_path)
