@@ -1,11 +1,13 @@
-"""A node whose only way out is a proxy: real apt, urllib and fetch_url, on a node without a name
-service.
+"""A node whose only way out is a proxy: real apt, urllib, fetch_url, pip and uv, on a node without
+a name service. dnf is in test_rpm_systems.py.
 
 With a proxy in apt's configuration alone, apt works, and what the roles and the doctor open
 themselves fails (NVIDIA/deepops#35, ansible/ansible#31691: "Temporary failure in name resolution").
 """
 
 import hashlib
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +15,12 @@ import pytest
 from ansible.module_utils.site_proxy import apt_proxy
 from apt_node import Node, make_site, vendor_node
 from standin_repository import Standin, flat_repository, needs_apt
+from tiny_index import module_wheel
 
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.provision.preflight import proxy_environment
 
-HOST = "packages.example"
+HOST, INDEX = "packages.example", "pypi.org"
 PROXY = "http://127.0.0.1:3128"
 # Forwards to the server of make_site whatever the name, and says so in proxy.log.
 SERVE_PROXY = r"""
@@ -61,7 +64,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its server, its proxy, and a hosts file that knows neither vendor nor mirror."""
     folder = tmp_path_factory.mktemp("site")
     folder.chmod(0o755)
-    make_site(folder, [HOST])
+    make_site(folder, [HOST, INDEX])
     (folder / "hosts").write_text("127.0.0.1 localhost\n")
     program = (folder / "serve.py").read_text()
     (folder / "serve.py").write_text(program.replace("plain = ", f"{SERVE_PROXY}\nplain = ", 1))
@@ -129,6 +132,33 @@ def test_packages_keys_archives_and_the_doctor_go_through_the_proxy(
     assert health["signatures"] == []
     words = {"http": f"GET http://{HOST}/key.asc", "https": f"CONNECT {HOST}:443"}
     assert words[scheme] in node.said("cat /var/log/proxy.log")
+
+
+@pytest.mark.heavy
+@pytest.mark.gpu_roles
+@pytest.mark.parametrize("program", ["uv", "pip"])
+def test_pip_and_uv_go_through_the_proxy_of_the_variable_and_not_through_apts(
+    site: Path, node: Node, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = site / "hosts.d" / INDEX / "simple/alpha"
+    index.mkdir(parents=True, exist_ok=True)
+    _path, digest = module_wheel(index, "alpha", "1.0")
+    # uv takes no certificate that is its own authority.
+    own = {"PIP_CONFIG_FILE": os.devnull, "PIP_TRUSTED_HOST": INDEX, "UV_INSECURE_HOST": INDEX}
+    for name, value in {**own, "PIP_RETRIES": "0", "UV_HTTP_RETRIES": "0"}.items():
+        monkeypatch.setenv(name, value)
+    given = {
+        "path": str(tmp_path / "env"),
+        "interpreter": os.path.realpath(sys.executable),
+        "uv": str(Path(sys.executable).with_name("uv")) if program == "uv" else "",
+        "requirements": f"alpha==1.0 --hash=sha256:{digest}",
+    }
+    give(node, "apt", monkeypatch)
+    assert node.module("python_environment", **given)["failed"]
+    give(node, "variable", monkeypatch)
+    made = node.module("python_environment", **given)
+    assert made.get("packages") == {"alpha": "1.0"}, made["msg"]
+    assert f"CONNECT {INDEX}:443" in node.said("cat /var/log/proxy.log")
 
 
 @needs_apt
