@@ -441,3 +441,54 @@ def test_packages_that_another_key_signed_are_refused(cluster: Cluster, fresh: S
     assert "foreign-1" not in cluster.lab.said(node, "rpm -qa")
     assert "CHANGED" in family(state="absent")
     assert state(cluster.lab, node) == before
+
+
+# Serves /srv as packages.example, to those that ask it as a proxy: GET http://packages.example/...
+PROXY = "http://127.0.0.1:3128"
+SERVE = """
+set -e
+mkdir -p /root/proxy/http: && ln -s /srv /root/proxy/http:/packages.example
+cd /root/proxy
+setsid python3 -m http.server 3128 --bind 127.0.0.1 > /root/proxy.log 2>&1 < /dev/null &
+echo $!
+"""
+
+
+def test_dnf_and_keys_go_through_the_proxy(cluster: Cluster) -> None:
+    """NVIDIA/deepops#35. The node has no name service; the proxy is in dnf.conf or dlperf_proxy."""
+    lab, node = cluster.lab, PAIRS[0].node
+    keys = json.loads(cluster.inventory.read_text())["nodes"]["hosts"][node]["dlperf_vendor_keys"]
+    before, uri = state(lab, node), "http://packages.example/foreign"
+    release = PAIRS[0].system.removeprefix("rhel")
+    repository = {"name": "other", "uri": uri, "key": f"{uri}.asc", "fingerprints": keys["foreign"]}
+    family = {"packages": {"foreign": f"1-1.el{release}"}, "repository": repository}
+    play = {
+        "hosts": node,
+        "environment": "{{ dlperf_proxy | default('') | provision_proxy }}",
+        "tasks": [{"package_family": {"name": "foreign", **family}}],
+    }
+    book = cluster.scratch / "family.json"
+    book.write_text(json.dumps([play]))
+    install = partial(cluster.play, str(book), "-b")
+    assert "the proxy (dlperf_proxy; none is set)" in install(status=2)
+    # The plays of provisioning say the proxy to their modules; none answers at this one.
+    vendors = {"dlperf_vendor_mirror": "", "dlperf_proxy": "http://127.0.0.1:9"}
+    provision = ("provision.yml", "--tags", "nccl", "--limit", node)
+    assert "the proxy http://127.0.0.1:9" in cluster.play(*provision, status=2, **vendors)
+    pid = lab.said(node, SERVE)
+    try:
+        lab.said(node, f"echo proxy={PROXY} >> /etc/dnf/dnf.conf")
+        install()
+        lab.said(node, "sed -i '/^proxy=/d' /etc/dnf/dnf.conf")
+        absent = partial(said_by, "package_family", cluster, node, name="foreign", state="absent")
+        assert "CHANGED" in absent()
+        install(dlperf_proxy=PROXY)
+        asked = lab.said(node, "rpm -q foreign; cat /root/proxy.log")
+        assert f"foreign-1-1.el{release}" in asked
+        assert (
+            len(re.findall(r"GET http://packages.example/foreign/repodata/repomd.xml", asked)) == 2
+        )
+        assert "CHANGED" in absent()
+    finally:
+        lab.said(node, f"kill {pid}; rm -r /root/proxy /root/proxy.log")
+    assert state(lab, node) == before
