@@ -1,12 +1,15 @@
 """What gpu_info makes of nvidia-smi's words, by a stand-in that replays them; ORIGIN.yml says
 which of them are real."""
 
+import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import nvidia_smi as words
 import pytest
+from executed_modules import playbook
 from hypothesis import given
 from hypothesis import strategies as st
 from standins import amd, call, fixture, index_of, needed, nvidia_smi, program, several, tree
@@ -173,6 +176,34 @@ def test_the_nvlink_fabric_of_a_board_is_read(tmp_path: Path) -> None:
     assert found["fabric_manager"] == {"version": "580.105.08", "is_active": False}
     (root / device / "vpd").write_text("V\x01SMDL=CX7")
     assert facts(tmp_path, smi, root=root)["fabric_manager"] is None
+
+
+def test_preflight_refuses_a_node_whose_gpus_wait_for_their_fabric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """huggingface_hub#4128: nvidia-smi lists all GPUs and says In Progress, and CUDA fails. The
+    node is this machine."""
+    waiting = FABRIC.replace("Completed", "In Progress").replace("Insufficient Resources", "N/A")
+    xml = H100.replace("</gpu>", f"{waiting}</gpu>")
+    smi = nvidia_smi(tmp_path / "bin", xml, "", index_of(1))
+    monkeypatch.setenv("PATH", f"{smi}:{os.environ['PATH']}")
+    node = {
+        "ansible_connection": "local",
+        "ansible_become": False,
+        "ansible_python_interpreter": sys.executable,
+        "dlperf_stack": "h100-cuda12.9",
+        "dlperf_accelerator": "NVIDIA H100 80GB HBM3",
+        "dlperf_devices_per_node": 1,
+    }
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(json.dumps({"nodes": {"hosts": {"node7": None}, "vars": node}}))
+    own = f"preflight_path={tmp_path}/facts.json"
+    done = playbook("playbooks/preflight.yml", "-i", inventory, "-e", own)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 2, done.stdout
+    assert "nvlink fabric: expected Completed, Success, found GPU 0: In Progress" in said
+    assert "restart nvidia-fabricmanager" in said
+    assert "At least one node is not ready for benchmarks" in said
 
 
 def test_nvlink_between_nodes_has_a_service_and_channels(tmp_path: Path) -> None:
