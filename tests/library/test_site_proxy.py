@@ -20,7 +20,7 @@ from tiny_index import module_wheel
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.provision.preflight import proxy_environment
 
-HOST, INDEX = "packages.example", "pypi.org"
+HOST, INDEX = "packages.example", "index.example"
 PROXY = "http://127.0.0.1:3128"
 # Forwards to the server of make_site whatever the name, and says so in proxy.log.
 SERVE_PROXY = r"""
@@ -145,6 +145,7 @@ def test_pip_and_uv_go_through_the_proxy_of_the_variable_and_not_through_apts(
     _path, digest = module_wheel(index, "alpha", "1.0")
     # uv takes no certificate that is its own authority.
     own = {"PIP_CONFIG_FILE": os.devnull, "PIP_TRUSTED_HOST": INDEX, "UV_INSECURE_HOST": INDEX}
+    own |= dict.fromkeys(("PIP_INDEX_URL", "UV_DEFAULT_INDEX"), f"https://{INDEX}/simple")
     for name, value in {**own, "PIP_RETRIES": "0", "UV_HTTP_RETRIES": "0"}.items():
         monkeypatch.setenv(name, value)
     given = {
