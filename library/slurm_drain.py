@@ -21,30 +21,26 @@ RETURN = r"""
 jobs: {description: Numbers of the jobs that run on the node., returned: always, type: list, elements: str}
 """
 
-import platform
 import re
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_probes import SBIN, bounded, program
-from ansible.module_utils.slurm_node import command_lines, jobs
+from ansible.module_utils.slurm_node import asked, jobs, node_name
 
 REASON = "dlperf_runner provisions it"
-TIMEOUT_S = 60
+UNKNOWN = ["unknown, because squeue fails"]
+POLL_S = 5
 
 
 class Node(object):
     def __init__(self, module):
         self.module = module
         self.root = module.params["root"]
-        words = [words for words in command_lines(self.root, "slurmd").values()]
-        named = [words[words.index("-N") + 1] for words in words if "-N" in words[:-1]]
-        self.has_slurmd, self.name = bool(words), (named or [platform.node().partition(".")[0]])[0]
+        self.name = node_name(self.root)
         self.timeout = module.params["timeout"]
 
     def scontrol(self, *arguments):
-        path = program("scontrol", SBIN + ("/opt/slurm/bin", "/usr/local/bin", "/usr/local/slurm/bin"))
-        done = bounded([path] + list(arguments), TIMEOUT_S) if path else {"code": None, "output": "", "errors": "there is no scontrol"}
+        done = asked("scontrol", *arguments)
         if done["code"] != 0:
             self.fail("scontrol %s failed: %s" % (" ".join(arguments), (done["errors"] or done["output"]).strip()))
         return done["output"]
@@ -65,12 +61,14 @@ class Node(object):
             if not is_drained:
                 self.scontrol("update", "NodeName=" + self.name, "State=DRAIN", "Reason=" + REASON)
             end = time.time() + self.timeout
-            while jobs(self.root) and time.time() < end:
-                time.sleep(1)
-            if jobs(self.root):
-                self.module.fail_json(jobs=jobs(self.root), msg="%s: after %d s these jobs still run: %s. The node stays drained; run again when they have ended"
+            running = jobs(self.root, UNKNOWN)
+            while running and time.time() < end:
+                time.sleep(POLL_S)
+                running = jobs(self.root, UNKNOWN)
+            if running:
+                self.module.fail_json(jobs=running, msg="%s: after %d s these jobs still run: %s. The node stays drained; run again when they have ended"
                                       " (dlperf_drain_timeout says how long to wait), or give it back: scontrol update NodeName=%s State=RESUME"
-                                      % (self.name, self.timeout, ", ".join(jobs(self.root)), self.name))  # fmt: skip
+                                      % (self.name, self.timeout, ", ".join(running), self.name))  # fmt: skip
         return not is_drained
 
     def resume(self):
@@ -81,9 +79,10 @@ class Node(object):
         return is_ours
 
     def check(self):
-        if jobs(self.root) or "DRAIN" not in self.state()[0]:
+        running = jobs(self.root, UNKNOWN)
+        if running or "DRAIN" not in self.state()[0]:
             self.fail("Slurm uses this node (jobs: %s), and it is not drained. Nothing was restarted. Set dlperf_drain: true"
-                      % (", ".join(jobs(self.root)) or "none now"))  # fmt: skip
+                      % (", ".join(running) or "none now"))  # fmt: skip
         return False
 
 
@@ -91,7 +90,7 @@ def main():
     states = {"drained": Node.drain, "resumed": Node.resume, "checked": Node.check}
     module = AnsibleModule(DOCUMENTATION["options"], supports_check_mode=True)
     node = Node(module)
-    changed = node.has_slurmd and states[module.params["state"]](node)
+    changed = bool(node.name) and states[module.params["state"]](node)
     module.exit_json(changed=changed, jobs=jobs(node.root))
 
 

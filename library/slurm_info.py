@@ -13,7 +13,6 @@ DOCUMENTATION = {
 
 RETURN = r"""
 hostname: {description: The node's name without its domain, as slurmd uses it., returned: always, type: str}
-jobs: {description: Numbers of the jobs that run on the node., returned: always, type: list, elements: str}
 foreign: {description: Files and processes of a Slurm cluster that provisioning did not make., returned: always, type: list, elements: str}
 """
 
@@ -23,7 +22,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deb_undo import Undo
-from ansible.module_utils.slurm_node import KEYS, content, foreign, jobs
+from ansible.module_utils.slurm_node import KEYS, content, foreign
 
 # A key of this role is text; those of packages and sites are binary.
 OUR_KEY = re.compile(r"[0-9a-f]{128}\s*\Z")
@@ -47,7 +46,6 @@ def main():
     module.exit_json(
         changed=False,
         hostname=platform.node().partition(".")[0],
-        jobs=jobs(root),
         foreign=foreign(root, module.params["marker"]) + foreign_keys(root),
     )
 

@@ -5,14 +5,17 @@ from __future__ import absolute_import, division, print_function
 import glob
 import io
 import os
+import platform
 import re
 
-from ansible.module_utils.node_probes import names, text
+from ansible.module_utils.node_probes import SBIN, bounded, names, program, text
 
 CONFIGS = ("etc/slurm", "etc/slurm-llnl", "opt/slurm/etc", "usr/local/etc", "usr/local/etc/slurm", "usr/local/slurm/etc", "run/slurm/conf")
 FILES = ("slurm.conf", "slurmdbd.conf", "cgroup.conf", "gres.conf")
 # What a configless node has instead: SLURMD_OPTIONS="--conf-server ctl:6817"
 OPTIONS = ("etc/default/slurmd", "etc/sysconfig/slurmd", "etc/systemd/system/slurmd.service.d/*.conf", "etc/systemd/system/slurmd.service")
+PROGRAMS = SBIN + ("/opt/slurm/bin", "/usr/local/bin", "/usr/local/slurm/bin")
+TIMEOUT_S = 60
 KEYS = ("etc/munge/munge.key", "etc/slurm/slurm.key", "opt/slurm/etc/munge.key")
 
 
@@ -26,10 +29,27 @@ def command_lines(root, program):
     return result
 
 
-def jobs(root):
-    """Numbers of the jobs that run on the node: `slurmstepd: [1234.batch]`, `slurmstepd: [1234.extern]`."""
-    titles = (" ".join(words) for words in command_lines(root, "slurmstepd").values())
-    return sorted(set(number for title in titles for number in re.findall(r"\[(\d+)\.", title)), key=int)
+def node_name(root):
+    """The name of the node in Slurm; None if no slurmd runs."""
+    daemons = list(command_lines(root, "slurmd").values())
+    named = [words[words.index("-N") + 1] for words in daemons if "-N" in words[:-1]]
+    return (named or [platform.node().partition(".")[0]])[0] if daemons else None
+
+
+def asked(name, *arguments):
+    """The result of a program of Slurm."""
+    path = program(name, PROGRAMS)
+    return bounded([path] + list(arguments), TIMEOUT_S) if path else {"code": None, "output": "", "errors": "there is no %s" % name}
+
+
+def jobs(root, unknown=()):
+    """Numbers of the jobs that have the node: those with a process (`slurmstepd: [1234.batch]`), and those that Slurm lists for it, because in a
+    job of several nodes some have no process until the next step. `unknown` stands for the latter if Slurm does not answer."""
+    titles = " ".join(word for words in command_lines(root, "slurmstepd").values() for word in words)
+    name = node_name(root)
+    listed = asked("squeue", "--all", "--noheader", "--nodelist=" + name, "--format=[%A.]") if name else {"code": 0, "output": ""}
+    numbers = sorted(set(re.findall(r"\[(\d+)\.", titles + listed["output"])), key=int)
+    return numbers if listed["code"] == 0 else numbers + list(unknown)
 
 
 def content(path):
@@ -54,9 +74,9 @@ def foreign(root, marker):
             if re.search(r"(?m)^[^#\n]*(--conf-server|SLURM_CONF=)", content(path) or ""):
                 result.append("/%s (names a configuration elsewhere)" % os.path.relpath(path, root))
     ours = any(marker in (content(os.path.join(root, "etc/slurm", name)) or "") for name in FILES[:1])
-    for program in ("slurmd", "slurmctld", "slurmdbd"):
-        for pid, words in sorted(command_lines(root, program).items()):
+    for daemon in ("slurmd", "slurmctld", "slurmdbd"):
+        for pid, words in sorted(command_lines(root, daemon).items()):
             elsewhere = [word for word in words[1:] if re.match(r"--conf-server|-f|/\S*slurm\.conf", word)]
             if elsewhere or not ours:
-                result.append("%s (process %d)" % (" ".join([program] + elsewhere), pid))
+                result.append("%s (process %d)" % (" ".join([daemon] + elsewhere), pid))
     return result

@@ -145,14 +145,20 @@ def test_what_is_of_somebody_else(
     assert call("slurm_info", marker=MARK, root=str(tree(tmp_path, files)))["foreign"] == foreign
 
 
+def test_what_cannot_be_read_is_of_somebody_else(tmp_path: Path) -> None:
+    """A link into a shared file system that is not mounted."""
+    (tmp_path / "etc/slurm").mkdir(parents=True)
+    (tmp_path / "etc/slurm/slurm.conf").symlink_to("/nowhere/slurm.conf")
+    found = call("slurm_info", marker=MARK, root=str(tmp_path))["foreign"]
+    assert found == ["/etc/slurm/slurm.conf (unreadable)"]
+
+
 def test_jobs_are_those_of_slurms_step_daemons(tmp_path: Path) -> None:
     files = process(5, "slurmstepd", "slurmstepd: [1234.extern]")
     files |= process(6, "slurmstepd", "slurmstepd: [1234.batch]")
     files |= process(8, "slurmstepd", "slurmstepd: [99.0]")
-    assert call("slurm_info", marker=MARK, root=str(tree(tmp_path, files)))["jobs"] == [
-        "99",
-        "1234",
-    ]
+    root = str(tree(tmp_path, files))
+    assert call("slurm_drain", state="drained", root=root)["jobs"] == ["99", "1234"]
 
 
 SCONTROL = """
@@ -174,6 +180,7 @@ def scontrol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in names:
         (tmp_path / name).write_text("IDLE" if name == "state" else "")
     bins = program(tmp_path / "bin", "scontrol", SCONTROL.format(**names))
+    program(bins, "squeue", "")
     monkeypatch.setenv("PATH", str(bins), prepend=":")
     return tmp_path / "log"
 
@@ -201,6 +208,16 @@ def test_a_node_with_a_job_is_waited_for(tmp_path: Path, scontrol: Path) -> None
     assert "it is not drained" not in failed["msg"]
     assert "(jobs: 8)" in call("slurm_drain", state="checked", root=root)["msg"]
     assert "RESUME" not in scontrol.read_text()
+
+
+def test_a_node_of_which_slurm_lists_no_jobs_is_not_taken_to_be_without(
+    tmp_path: Path, scontrol: Path
+) -> None:
+    """While slurmctld restarts, squeue fails."""
+    program(tmp_path / "bin", "squeue", "exit 1")
+    root = str(tree(tmp_path / "root", process(3, "slurmd", "slurmd", "-N", "n")))
+    assert "still run: unknown" in call("slurm_drain", state="drained", root=root, timeout=0)["msg"]
+    assert "(jobs: unknown, " in call("slurm_drain", state="checked", root=root)["msg"]
 
 
 def test_a_node_that_somebody_else_drained_stays_so(tmp_path: Path, scontrol: Path) -> None:
