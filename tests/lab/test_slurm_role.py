@@ -4,6 +4,7 @@ on which this package is installed without Ansible.
 
 import json
 import re
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from lab_under_test import PROJECT, Lab, Shared, sharing
+from node_state import node_state
 from slurm_lab import (
     MINE,
     NODES,
@@ -112,6 +114,58 @@ def test_a_job_that_takes_too_much_memory_is_ended(cluster: Lab) -> None:
     assert done.returncode != 0
     assert "exceeded memory limit" in done.stderr
     assert recorded(cluster, "node1", "big") == "dlperf|FAILED"
+
+
+def test_a_job_locks_as_much_memory_as_slurmd_and_not_as_the_login_node(cluster: Lab) -> None:
+    """stackhpc/ansible-slurm-appliance#568: jobs had the limit of the shell that submitted them."""
+    config = cluster.said("node1", "scontrol show config")
+    assert re.search(r"(?m)^PropagateResourceLimitsExcept = MEMLOCK$", config)
+    run = "prlimit --memlock=65536 srun --chdir=/ --nodelist=node2 sh -c 'ulimit -l'"
+    of_slurmd = "prlimit --pid $(pgrep -x slurmd) --memlock --noheadings --raw --output=SOFT"
+    limit, in_job = cluster.said("node2", of_slurmd), cluster.said("node1", run)
+    assert in_job == (str(int(limit) // 1024) if limit.isdigit() else limit) != "64"
+
+
+# A job of both nodes that ends after they are drained, with what it then sees on the first one.
+UNTIL_DRAINED = """\
+cd /shared && runuser -u dlperf -- sbatch --parsable --nodes=2 --output=until.log --wrap '
+until test $(sinfo --Node --noheader --format=%T | grep -c draining) = 2; do sleep 1; done
+sleep 3; tail -n 1 /etc/slurm/slurm.conf'
+"""
+
+
+def test_a_node_with_a_job_is_drained_changed_and_given_back(cluster: Lab, folder: Path) -> None:
+    """node2 has no process of the job: before, it was changed under it. The verification of Slurm
+    failed because the nodes were still drained."""
+    last = "tail -n 1 /etc/slurm/slurm.conf"
+    before = {node: cluster.said(node, last) for node in NODES}
+    for node in NODES:
+        cluster.said(node, "echo '# another line' >> /etc/slurm/slurm.conf; echo done")
+    job = cluster.said("node1", UNTIL_DRAINED)
+    try:
+        state = f"squeue --noheader --jobs={job} --format=%T"
+        wait_for("the job's start", cluster, state, "^RUNNING$")
+        reboot = {"role": "nvidia_driver", "part": "reboot"}
+        for book, variables, refusal in (
+            ("provision.yml", GIVEN, f"jobs of Slurm run on the node: {job}. Drain it first"),
+            ("tests/lab/plays/role.yml", reboot, f"Slurm uses this node (jobs: {job}), and"),
+        ):
+            done = cluster.command("ansible-playbook", book, "-e", json.dumps(variables))
+            fatal = re.sub(r"\s+", " ", done.stdout).split("fatal: [")[1:]
+            messages = {text[:5]: refusal in text.partition("[ERROR]")[0] for text in fatal}
+            assert messages == dict.fromkeys(NODES, True), done.stdout
+        for node in NODES:
+            assert cluster.said(node, last) == "# another line"
+        words = (sys.executable, "-m", "dlperf_runner", "provision", "--drain", "--yes")
+        done = cluster.command(*words, "-e", json.dumps(GIVEN))
+        assert done.returncode == 0, done.stdout
+    finally:
+        cluster.said("node1", f"scancel {job}; echo done")
+    assert (folder / "until.log").read_text() == "# another line\n"
+    assert {node: cluster.said(node, last) for node in NODES} == before
+    assert cluster.said("node1", "sinfo --Node --noheader --format='%T %E'") == "\n".join(
+        ["idle none"] * 2
+    )
 
 
 def test_accounting_tells_how_a_job_ended_that_slurm_has_forgotten(
@@ -264,3 +318,70 @@ def test_decommissioning_leaves_nothing(shared: Shared[SlurmNodes]) -> None:
     nodes.check_decommissioning("munged", "slurm", "maria", "mysql")
     for node in NODES:
         assert nodes.lab.ssh(node, "test -e /var/lib/mysql").returncode == 1
+
+
+# Slurm of a site, with a key of its own: the controller is node1, and node2 gets its configuration
+# from there.
+OTHER = """
+echo 'deb [trusted=yes] http://10.11.0.1:8010/apt bookworm main' > /etc/apt/sources.list
+apt-get -q update >&2 || exit 1
+apt-get -q -y --no-install-recommends install munge slurmctld slurmd slurm-client >&2 || exit 1
+for word in of the site; do seq -f "$word %g" 99; done > /etc/munge/munge.key
+service munge start
+"""
+CONTROLLER = """
+cat > /etc/slurm/slurm.conf <<'END'
+ClusterName=other
+SlurmctldHost=node1(10.11.0.2)
+SlurmctldParameters=enable_configless
+SlurmUser=root
+StateSaveLocation=/var/lib/slurm
+SlurmdSpoolDir=/var/lib/slurm
+ProctrackType=proctrack/linuxproc
+NodeName=node2 NodeAddr=10.11.0.3
+PartitionName=all Nodes=ALL Default=YES
+END
+echo CgroupPlugin=cgroup/v1 > /etc/slurm/cgroup.conf
+slurmctld
+"""
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
+    with Lab(tmp_path_factory.mktemp("other") / "lab").running(nodes=2, mirror=mirror) as made:
+        for node, start in (("node1", CONTROLLER), ("node2", "slurmd --conf-server 10.11.0.2")):
+            made.said(node, OTHER + start)
+        wait_for("the site's node", made, "sinfo --noheader --format=%T", "^idle$")
+        yield made
+
+
+def test_another_cluster_is_recognised_and_left_as_it_is(other: Lab) -> None:
+    """dell/omnia#3967, openhpc#99: its configuration or key was overwritten."""
+    before = [node_state(other, node) for node in NODES]
+    alone = ("tests/lab/plays/role.yml", "-e", "role=slurm")
+    for words in (("provision.yml", "-e", json.dumps(GIVEN)), alone):
+        done = other.command("ansible-playbook", *words)
+        text = re.sub(r"\s+", " ", done.stdout)
+        for node, folder, daemon in (
+            ("node1", "/etc/slurm", "slurmctld"),
+            ("node2", "/run/slurm/conf", "slurmd --conf-server"),
+        ):
+            found = f"{folder}/slurm.conf, {folder}/cgroup.conf, {daemon} (process "
+            begin = "changed: false msg: 'the node belongs to a Slurm cluster already: "
+            end = r"\d+\), /etc/munge/munge.key\. Leave dlperf_slurm out"
+            said = re.escape(f"fatal: [{node}]: FAILED! => {begin}{found}") + end
+            assert re.search(said, text), done.stdout
+    other.play(*alone, "-e", "part=absent")
+    assert [node_state(other, node) for node in NODES] == before
+    assert other.said("node1", "srun --chdir=/ hostname") == "node2"
+
+
+def test_a_node_of_another_cluster_is_drained_and_given_back(other: Lab) -> None:
+    """A node is rebooted only while it is drained; node1 is none of Slurm's nodes."""
+
+    def done(state: str) -> int:
+        argv = ("ansible", "nodes", "-m", "slurm_drain", "-a", f"state={state}")
+        return other.command(*argv).returncode
+
+    states = ("checked", "drained", "checked", "resumed", "checked")
+    assert [done(state) for state in states] == [2, 0, 0, 0, 2]
