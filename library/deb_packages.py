@@ -9,6 +9,7 @@ DOCUMENTATION = {
         "works on a fresh node. If everything is installed, it runs one C(dpkg-query) instead of loading an apt cache. It refreshes the "
         "package lists only before an installation.",
         "On the RHEL family it installs the packages with dnf, by the names that module_utils/node_packages.py gives.",
+        "It installs nothing while containers have GPUs.",
         "It records what it installs in C(/var/lib/dlperf/undo/packages.json), so that C(package_family) can remove it.",
     ],
     "options": {
@@ -22,6 +23,7 @@ RETURN = r"""
 versions: {description: "Version of each installed package, by name.", returned: always, type: dict}
 """
 
+from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.apt_family import ENVIRONMENT, AptPackages
 from ansible.module_utils.apt_sources import make_way
 from ansible.module_utils.basic import AnsibleModule
@@ -99,6 +101,10 @@ def main():
         more = None if has_rpm() else AptPackages(module).rehearsed(["apt-get", "-s", "install", "--no-install-recommends"] + names)
         before, after = (dict(before, **more[0]), dict(after, **more[1])) if more else (before, after)
         module.exit_json(changed=True, versions=present, diff=difference("packages", *map(listing, (before, after))))
+    containers = nvidia_kernel.containers("/")
+    if containers:
+        module.fail_json(msg="containers on the node have GPUs (%s), and can lose them when packages are installed (daemon-reload): %s. End them, "
+                             "then run again" % (", ".join(containers), ", ".join(names)))  # fmt: skip
     if has_rpm():
         install_by_dnf(module, names)
     else:

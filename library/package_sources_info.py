@@ -13,6 +13,11 @@ options:
     type: list
     elements: dict
     required: true
+  packages:
+    description: Packages of the distribution, as C(name) or C(name=version), of which RV(lacking) has those that are not installed.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode: {support: full}
 """
@@ -20,7 +25,7 @@ attributes:
 RETURN = r"""
 problems: {returned: always, type: list, elements: str, description:
   "One message a problem, with the families that need the source, its file and line, and what to do."}
-lacking: {description: Families of which packages would be installed or removed., returned: always, type: list, elements: str}
+lacking: {description: "Families of which packages would be installed or removed, and O(packages).", returned: always, type: list, elements: str}
 foreign: {returned: always, type: dict, description:
   "Packages of other versions that provisioning did not install and would replace, by family, such as C(libnccl2 2.30.7-1 by 2.29.7-1)."}
 """
@@ -28,13 +33,14 @@ foreign: {returned: always, type: dict, description:
 from ansible.module_utils.apt_family import AptFamily
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dnf_family import DnfFamily
-from ansible.module_utils.node_packages import has_rpm
+from ansible.module_utils.node_packages import has_rpm, versions
 from ansible.module_utils.package_family import DEFINITION, message
 
 
 def main():
     families = {"type": "list", "elements": "dict", "required": True, "options": DEFINITION}
-    module = AnsibleModule(argument_spec={"families": families}, supports_check_mode=True)
+    packages = {"type": "list", "elements": "str", "default": []}
+    module = AnsibleModule(argument_spec={"families": families, "packages": packages}, supports_check_mode=True)
     kind, problems, names, lacking, foreign = DnfFamily if has_rpm() else AptFamily, [], {}, [], {}
     for definition in module.params["families"]:
         family = kind(module, definition)
@@ -47,6 +53,9 @@ def main():
             if problem not in problems:
                 problems.append(problem)
             names.setdefault(problem, []).append(definition["name"])
+    names_of_packages = [name.partition("=")[0] for name in module.params["packages"]]
+    installed = versions(names_of_packages)
+    lacking += [name for name in names_of_packages if name not in installed]
     foreign = dict((name, moved) for name, moved in foreign.items() if moved)
     module.exit_json(changed=False, lacking=lacking, foreign=foreign, problems=[message(names[problem], *problem) for problem in problems])
 

@@ -16,7 +16,8 @@ KINDS = (
     *("packages", "holds", "package sources", "files", "users", "services", "settings", "reboots"),
     "other steps",
 )
-VERIFICATIONS = ("proof", "family_proof", "gpu_compute")  # they change nothing but their records
+# They change nothing but their records.
+VERIFICATIONS = ("proof", "family_proof", "gpu_compute", "assert")
 PACKAGES, SETTINGS = "packages", "settings"
 
 
@@ -38,6 +39,9 @@ def of_task(
     path = next((arguments[key] for key in ("path", "dest", "prefix") if arguments.get(key)), None)
     if items:
         return items
+    if action == "node_service":
+        state = "restarted" if arguments.get("restart") is True else "started"
+        return [("services", f"{arguments['name']}: {state}, at boot")]
     if action in ("systemd_service", "systemd", "service", "sysvinit"):
         return [("services", _service(arguments) or name)]
     if action in ("user", "group"):

@@ -13,10 +13,11 @@ every role: problems and families then go to `ansible_facts.refusals` and
 `ansible_facts.refuse_families`, so that all are told at once, and one module examines all families.
 With `work`, packages of somebody else are not moved to other versions without consent
 (`dlperf_replace`), and the node is not changed under jobs of Slurm (unless `dlperf_drain` is set)
-or under containers that have GPUs. `installs`: what else would be installed. In check mode, running
-work is listed as a step instead of refusing the node.
+or under containers that have GPUs. `installs`: packages of the distribution that the role needs, as
+`installs` also collected. In check mode, running work is listed as a step instead of refusing the
+node.
 
-It examines none if a role says `own_sources: false`, because apt will not read the node's sources.
+Sources are not examined if a role says `own_sources: false`, because apt will not read them.
 A role that is used alone fails.
 """
 
@@ -47,31 +48,32 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         facts = variables.get("ansible_facts", {})
         if variables.get("provision_collects"):
             added = {"refusals": problems, "refuse_families": families}
+            added["refuse_installs"] = self._task.args.get("installs", [])
             if not self._task.args.get("own_sources", True):
                 added["refuse_replaced_sources"] = [self._task.get_name()]
             return result | {"ansible_facts": collected(facts, added)}
         # Roles check again when provisioning comes to them.
         examined = facts.get("refuse_examined", [])
         families = [family for family in families if family not in examined]
+        work = facts["dlperf_node"]["work"] if self._task.args.get("work") else {}
+        installs = self._task.args.get("installs", []) if work.get("gpu_containers") else []
+        reads_sources = not facts.get("refuse_replaced_sources")
         lacking: list[str] = []
-        if families and not facts.get("refuse_replaced_sources"):
+        if installs or (families and (work or reads_sources)):
             sources = self._execute_module(
-                "package_sources_info", {"families": families}, task_vars=variables
+                "package_sources_info",
+                {"families": families, "packages": installs},
+                task_vars=variables,
             )
             if sources.get("failed"):
                 return result | sources
-            problems += sources["problems"]
+            problems += sources["problems"] if reads_sources else []
             problems += moved_refusals(sources["foreign"], variables.get("dlperf_replace") or [])
             lacking = sources["lacking"]
-            if not problems:
+            if reads_sources and not problems:
                 result["ansible_facts"] = {"refuse_examined": [*examined, *families]}
-        if self._task.args.get("work") and (
-            busy := work_refusal(
-                facts["dlperf_node"]["work"],
-                [*lacking, *self._task.args.get("installs", [])],
-                boolean(variables.get("dlperf_drain", False)),
-            )
-        ):
+        is_drained = boolean(variables.get("dlperf_drain", False))
+        if busy := work_refusal(work, lacking, is_drained):
             if self._task.check_mode:
                 result["rehearsal_note"] = f"other steps: wait, because {busy}"
             else:

@@ -18,6 +18,7 @@ from gpu_cluster import Cluster
 from gpu_standins import linked_mirror, make_vendors
 from lab_under_test import PROJECT, Lab
 from node_state import differences
+from rehearsed import entries, rehearsed_and_done
 from standin_repository import Standin
 
 pytestmark = [
@@ -49,6 +50,7 @@ set -e
 cd /srv && /usr/lib/apt/apt-helper download-file http://10.11.0.1:8010/docker.deb docker.deb
 dpkg --install docker.deb
 """
+GOVERNOR = "/srv/tuned/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 # What somebody else has done to the node.
 PREPARED = f"""
 {DOCKER}
@@ -56,6 +58,8 @@ printf '#!/bin/sh\\necho NVIDIA Container Toolkit CLI version 1.14.6\\n' > /usr/
 chmod 755 /usr/bin/nvidia-ctk
 mkdir -p /srv/driver/nvidia && echo '{NVRM}' > /srv/driver/nvidia/version
 mount --bind /srv/driver /proc/driver
+echo '10.11.0.3 node2' >> /etc/hosts
+mkdir -p {GOVERNOR.rpartition("/")[0]} && echo powersave > {GOVERNOR}
 printf '%s' '{base64.b64encode(SMI.encode()).decode()}' | base64 -d > /usr/bin/nvidia-smi
 chmod 755 /usr/bin/nvidia-smi
 echo 'deb [trusted=yes] http://10.11.0.1:8010/apt bookworm main' > /etc/apt/sources.list.d/site.list
@@ -118,6 +122,24 @@ def own(state: list[str]) -> list[str]:
     """What the node's state says of what it keeps, besides this project's records."""
     words = ("openmpi", "nvidia", "cuda", "docker")
     return [line for line in state if any(word in line for word in words) and "dlperf" not in line]
+
+
+def test_a_node_that_keeps_all_is_what_it_was_for_others(
+    cluster: Cluster, before: list[str]
+) -> None:
+    """NVIDIA/deepops#482: names in /etc/hosts change for all programs."""
+    if differences(cluster.lab, "node1", before):
+        cluster.play("playbooks/decommission.yml", "--limit", "node1")
+    seen = f"cat /etc/hosts {GOVERNOR}; ls /etc/ssh"
+    was = cluster.lab.said("node1", seen)
+    given = {"dlperf_adopt": "all", "node_tuning_root": "/srv/tuned"}
+    options = ["-e", f"@{cluster.variables}", "-e", json.dumps(given), "--limit", "node1"]
+    output = rehearsed_and_done(cluster.lab, "node1", options)
+    assert cluster.lab.said("node1", seen) == was
+    assert "powersave" in was and "node2" in was and "ssh_known_hosts" not in was
+    assert not entries(output, "settings") | entries(output, "holds")
+    assert "node1" in cluster.lab.said("node1", "cat ~dlperf/.ssh/known_hosts")
+    cluster.play("playbooks/decommission.yml", "--limit", "node1")
 
 
 def test_driver_engine_and_openmpi_are_told_and_proven_and_stay(

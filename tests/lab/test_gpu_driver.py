@@ -9,6 +9,7 @@ the module that computes by that library, Ansible's reboot, idempotence and undo
 """
 
 import base64
+import json
 import platform
 import re
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from gpu_cluster import Cluster, claim
 from gpu_packages import one
 from gpu_standins import make_vendors
 from lab_under_test import Lab
+from rehearsed import entries, rehearsed_and_done
 from standin_repository import flat_repository
 
 pytestmark = [
@@ -74,7 +76,8 @@ case "$1" in
 show) test -e /srv/started-$unit && state=active || state=inactive
   printf "Id=$2\\nLoadState=loaded\\nActiveState=$state\\n" ;;
 is-enabled) test -e /srv/enabled-$unit && echo enabled || { echo disabled; exit 1; } ;;
-enable | disable) rm -f /srv/enabled-$unit; test $1 = disable || touch /srv/enabled-$unit ;;
+enable | disable) rm -f /srv/enabled-$unit; test $1 = disable || touch /srv/enabled-$unit
+  test "$3" = --no-reload || echo daemon-reload >> /srv/services ;;
 start | stop | restart) rm -f /srv/started-$unit; echo $1 $unit >> /srv/services
   test $1 = stop || touch /srv/started-$unit ;;
 esac
@@ -267,6 +270,37 @@ def test_nvswitches_of_nvlink_5_get_their_subnet_manager(cluster: DriverCluster)
     output = cluster.role(status=None)
     cluster.lab.said("node1", f"rm -r {device}")
     assert re.search(r"node1 : ok=\d+ changed=0 unreachable=0 failed=0 ", output), output
+
+
+@pytest.mark.usefixtures("bare")
+def test_what_is_not_in_the_list_does_not_happen(cluster: DriverCluster) -> None:
+    """Another driver is running, so that a reboot comes before the services."""
+    device = f"{TREE}/sys/bus/pci/devices/0000:0c:00.0"
+    cluster.lab.said(
+        "node1",
+        f"echo '{SITE}' > {SOURCES}; echo ': > {LOADED}' > /srv/boot/at; rm -f /srv/services\n"
+        f"echo 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  {OLD}  Wed Oct 29' > {LOADED}\n"
+        f"mkdir -p {device}; echo 0x15b3 > {device}/vendor; echo 0x020700 > {device}/class;"
+        f" echo SMDL=SW_MNG > {device}/vpd; apt-get -q update",
+    )
+    given = {
+        "dlperf_stack": "b200-cuda13",
+        "dlperf_mirror": "",
+        "dlperf_reboot": True,
+        "dlperf_vendor_mirror": "http://10.11.0.1:8010/vendor",
+        "dlperf_replace": ["driver"],
+        "dlperf_nvlink_domain": "rack1",
+    }
+    options = ["-e", f"@{cluster.variables}", "-e", json.dumps(given), "--tags", "nvidia_driver"]
+    output = rehearsed_and_done(cluster.lab, "node1", options)
+    cluster.lab.said("node1", f"rm -r {device}")
+    assert {"nvidia-driver-580-open", "nvlsm", "nvidia-imex"} <= entries(output, "packages")
+    services = {"nvidia-persistenced:", "nvidia-fabricmanager:", "nvidia-imex:"}
+    assert services <= entries(output, "services")
+    assert "/etc/modules-load.d/dlperf-nvlink.conf" in entries(output, "files")
+    assert "reboots:\n    one, unless the driver can be loaded without" in output
+    # As the test of running work asks: containers lose their GPUs after it.
+    assert "daemon-reload" not in cluster.lab.said("node1", "cat /srv/services")
 
 
 def test_nodes_of_an_nvlink_domain_share_gpu_memory(cluster: DriverCluster) -> None:

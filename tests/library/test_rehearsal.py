@@ -38,6 +38,7 @@ SERVICE = {"name": "docker", "state": "reloaded"}
         ("node_files", {}, diff("/x", "present\n", "absent\n"), [("files", "/x (removed)")]),
         ("node_tuning", {}, GOVERNOR, [("settings", "cpu_governor/0: powersave -> performance")]),
         ("ansible.builtin.systemd_service", SERVICE, {}, [("services", "docker: reloaded")]),
+        ("node_service", {"name": "chrony"}, {}, [("services", "chrony: started, at boot")]),
         ("ansible.builtin.user", {"name": "dlperf"}, {}, [("users", "user dlperf")]),
         ("ansible.builtin.copy", {"dest": "/etc/x"}, {}, [("files", "/etc/x")]),
         ("ansible.builtin.copy", {"dest": "{{ x }}"}, {}, [("other steps", "The task")]),

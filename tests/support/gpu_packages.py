@@ -23,6 +23,7 @@ echo "argv: $*" >> $log
 case "$1 $2" in
   "login "*) echo "stdin: $(sha256sum)" >> $log; echo Login Succeeded ;;
   "image inspect") grep -q "^argv: pull $5$" $log ;;
+  "ps "*) cat /srv/containers 2> /dev/null ;;
   "info "*) tr -d ' \n' < /etc/docker/daemon.json ;;
 esac
 """

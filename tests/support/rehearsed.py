@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 
 from lab_under_test import Lab
@@ -14,6 +15,24 @@ OF_SCRIPTS = (
     *("/home/dlperf", "/etc/networks", "/etc/systemd/user/sockets.target.wants"),
     *(f"/etc/systemd/system/{name}.target.wants" for name in ("default", "sockets")),
 )
+
+
+# Services that the stand-in of systemctl has started, restarted or stopped, daemons, and the boot.
+OBSERVED = r"""
+import glob, pathlib
+log = pathlib.Path("/srv/services")
+for line in log.read_text().splitlines() if log.exists() else []:
+    print("service", line.split()[1])
+for path in glob.glob("/proc/[0-9]*/stat"):
+    name, _, rest = pathlib.Path(path).read_text().partition("(")[2].rpartition(")")
+    if rest.split()[1] == "1":
+        print("service", name)
+print("boot", pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+"""
+
+
+def observed(lab: Lab, node: str) -> list[str]:
+    return sorted(lab.said(node, f"python3 - <<'EOF'\n{OBSERVED}\nEOF").splitlines())
 
 
 def entries(output: str, kind: str) -> set[str]:
@@ -35,13 +54,19 @@ def changes(before: list[str], after: list[str]) -> tuple[set[str], set[str]]:
 def rehearsed_and_done(lab: Lab, node: str, options: Sequence[str]) -> str:
     """What `dlperf provision` lists for the node without changing it. Provisioning then changes
     nothing else, and a second rehearsal lists nothing."""
-    before = node_state(lab, node)
+    before, ran = node_state(lab, node), observed(lab, node)
     done = lab.command(sys.executable, "-m", "dlperf_runner", "provision", *options)
     assert done.returncode == 2, done.stdout
     assert "there is no terminal to ask on" in done.stdout, done.stdout
     assert "--yes" in done.stdout
     assert node_state(lab, node) == before
+    assert observed(lab, node) == ran
     lab.play("provision.yml", *options)
+    now = observed(lab, node)
+    services = {line.split()[1] for line in Counter(now) - Counter(ran) if "service" in line}
+    of_list = tuple(name.rstrip(":") for name in entries(done.stdout, "services"))
+    assert all(name.startswith(of_list) for name in services), (services, of_list)
+    assert bool(entries(done.stdout, "reboots")) == (now[0] != ran[0]), done.stdout
     packages, paths = changes(before, node_state(lab, node))
     listed = entries(done.stdout, "packages")
     assert packages <= listed | entries(done.stdout, "holds"), packages - listed
