@@ -206,3 +206,33 @@ def test_sources_that_apt_will_not_read_are_not_examined(
     done = playbook("-i", "localhost,", "-c", "local", *given, tmp_path / "play.yml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert ("no-such-package" in done.stdout.partition("TASK [Examined]")[2]) == is_examined
+
+
+@needs_apt
+def test_running_work_counts_with_a_mirror_too(tmp_path: Path) -> None:
+    """dlperf_mirror replaces the node's sources; what is installed from it reloads systemd, too."""
+    work = {"work": {"jobs": [], "gpu_containers": ["python3 (7)"]}}
+    tasks = [
+        {"name": "Work", "ansible.builtin.set_fact": {"dlperf_node": work, "cacheable": True}},
+        {
+            "name": "Cuda",
+            "refuse": {"problems": [""], "families": [FAMILY], "installs": ["no-rdma", "dpkg"]},
+            **COLLECTS,
+        },
+        {"name": "Base", "refuse": {"problems": [""], "own_sources": False}, **COLLECTS},
+        {
+            "name": "All",
+            "refuse": {
+                "problems": [],
+                "work": True,
+                "families": "{{ ansible_facts.refuse_families }}",
+                "installs": "{{ ansible_facts.refuse_installs }}",
+            },
+        },
+    ]
+    play = [{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]
+    (tmp_path / "play.yml").write_text(json.dumps(play))
+    given = ("-e", f"ansible_python_interpreter={sys.executable}")
+    done = playbook("-i", "localhost,", "-c", "local", *given, tmp_path / "play.yml")
+    text = " ".join(done.stdout.split())
+    assert f"have GPUs: python3 (7). To install {FAMILY['name']}, no-rdma makes" in text, text
