@@ -168,7 +168,8 @@ def pcie_finding(name: str, what: str, links: Facts, has_speed: bool = True) -> 
             " slot's generation and bifurcation in the firmware's setup"
         )
         found = "; ".join(bad) or "they do"
-        expected = f"each {what} has the width and speed that it can"
+        compared = "width and speed" if has_speed else "width"
+        expected = f"each {what} has the {compared} that it can"
         yield check_finding(name, f"pcie of {what}s", not bad, expected, found, hint, "warning")
 
 
