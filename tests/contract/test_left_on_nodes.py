@@ -1,15 +1,16 @@
 """The FAQ's "What does it leave on my servers?" names each file that roles and modules make.
 
-Paths are read from the roles' defaults, variables and tasks, and from the Python that computes
-paths. One that the FAQ does not name, and a name of the FAQ that nothing makes, fail."""
+Paths are read from the roles' defaults, variables, tasks and templates, and from the Python that
+computes paths. One that the FAQ does not name, and a name of the FAQ that nothing makes, fail. What
+nodes of a lab then have, links too, is compared with the FAQ in rehearsed.py."""
 
 import re
-from fnmatch import fnmatchcase
-from pathlib import Path
 
-PROJECT = Path(__file__).parents[2]
+from lab_under_test import PROJECT
+from left_files import listed, names
+
 PLACES = (
-    *(f"roles/*/{folder}/*.yml" for folder in ("defaults", "vars", "tasks")),
+    *(f"roles/*/{folder}/*" for folder in ("defaults", "vars", "tasks", "handlers", "templates")),
     *("module_utils/*.py", "library/*.py", "dlperf_runner/provision/*.py"),
 )
 PATH = re.compile(r"""(?<=["' ])(?:/etc|/opt|/usr/(?:local|src)|/var)(?:/[\w.+@*{}%-]+)+""")
@@ -47,13 +48,6 @@ READ = {
 }
 
 
-def listed() -> list[str]:
-    page = (PROJECT / "docs/faq.md").read_text()
-    section = page.partition("## What does it leave on my servers?")[2].partition("\n## ")[0]
-    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
-    return [name for row in rows for name in re.findall(r"`(/[^`]+)`", row)]
-
-
 def made() -> dict[str, str]:
     """Each path with the file that names it; what is computed in a path is a star."""
     found: dict[str, str] = {}
@@ -65,14 +59,6 @@ def made() -> dict[str, str]:
                 name = re.sub(r"\{.*|%s.*", "*", path).rstrip(".}")
                 found.setdefault(name, str(file.relative_to(PROJECT)))
     return found
-
-
-def names(pattern: str, path: str) -> bool:
-    """A pattern with /** also names its folder; a path that is computed may be the pattern's
-    beginning."""
-    globs = (pattern, pattern.replace("/**/", "/"), pattern.removesuffix("/**"))
-    is_beginning = path.endswith("*") and pattern.startswith(path[:-1])
-    return is_beginning or any(fnmatchcase(path, each) for each in globs)
 
 
 def test_each_file_that_is_made_is_listed() -> None:

@@ -25,6 +25,7 @@ from gpu_packages import DOCKER, DRIVER
 from gpu_standins import Vendors
 from lab_under_test import PROJECT, Lab
 from node_state import FILES
+from rehearsed import changes, untold
 from system_plays import OF_NVLINK5, SYSTEMCTL, Pair, Played, States, pairs
 
 from dlperf_runner.bundle.release_tables import VendorRepository, wanted
@@ -383,6 +384,16 @@ def test_it_converges_at_the_exact_versions(converged: Played, pair: Pair) -> No
 
 
 @of_each_pair
+def test_the_faq_names_what_no_package_has(
+    cluster: Cluster, fresh: States, converged: Played, pair: Pair
+) -> None:
+    _packages, paths = changes(fresh[pair.node], converged.states[pair.node])
+    owned = set(cluster.lab.said(pair.node, "rpm -qal").splitlines())
+    assert any(path.startswith("/etc/yum.repos.d/") for path in paths - owned)
+    assert untold(paths - owned) == []
+
+
+@of_each_pair
 def test_the_second_run_changes_nothing(converged: Played, again: Played, pair: Pair) -> None:
     assert again.changed(pair.node) == 0
     assert again.states[pair.node] == converged.states[pair.node]
@@ -440,6 +451,23 @@ def test_packages_that_another_key_signed_are_refused(cluster: Cluster, fresh: S
     assert "its packages are not signed with the repository's configured key" in said
     assert "foreign-1" not in cluster.lab.said(node, "rpm -qa")
     assert "CHANGED" in family(state="absent")
+    assert state(cluster.lab, node) == before
+
+
+def test_headers_that_only_the_vault_has_are_refused_before_anything_changes(
+    cluster: Cluster,
+) -> None:
+    """GoogleCloudDataproc/initialization-actions#1206. dnf has kernel-devel, of another kernel. By
+    /srv/node, the node is no container; test_driver_of_images.py has the vaults' addresses."""
+    node = PAIRS[0].node
+    cluster.lab.said(node, "mkdir -p /srv/node/proc && ln -sfn /etc /usr /var /srv/node")
+    before = state(cluster.lab, node)
+    limited = ("--tags", "nvidia_driver", "--limit", node)
+    output = cluster.play("provision.yml", *limited, status=2, nvidia_driver_root="/srv/node")
+    kernel = cluster.lab.said(node, "uname -r")
+    assert f"headers of its running kernel (kernel-devel-{kernel})" in output
+    assert "Boot the newest kernel (dnf update kernel, then reboot)" in output
+    assert f"{node} : " in output and "changed=0 " in output.rpartition("PLAY RECAP")[2]
     assert state(cluster.lab, node) == before
 
 

@@ -15,11 +15,13 @@ users = {user.pw_uid: user.pw_name for user in pwd.getpwall()}
 groups = {group.gr_gid: group.gr_name for group in grp.getgrall()}
 found = []
 for root in "/etc /opt /var/lib/dlperf /usr/local /home".split():
-    for folder, _folders, files in os.walk(root):
-        found += [folder, *(os.path.join(folder, name) for name in files)]
+    for folder, folders, files in os.walk(root):
+        found += [folder, *(os.path.join(folder, name) for name in folders + files)]
 for path in sorted(set(found) - but):
     is_ = os.lstat(path)
-    if stat.S_ISREG(is_.st_mode) or stat.S_ISDIR(is_.st_mode):
+    if stat.S_ISLNK(is_.st_mode):
+        print("link", path, "->", os.readlink(path))
+    elif stat.S_ISREG(is_.st_mode) or stat.S_ISDIR(is_.st_mode):
         owner = "{}:{}".format(users.get(is_.st_uid), groups.get(is_.st_gid))
         is_file = stat.S_ISREG(is_.st_mode)
         content = hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest() if is_file else ""

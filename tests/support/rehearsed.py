@@ -3,9 +3,11 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from lab_under_test import Lab
+from left_files import listed as listed_in_faq
+from left_files import names
 from node_state import node_state
 
 # What the scripts of listed packages write, and useradd
@@ -51,6 +53,12 @@ def changes(before: list[str], after: list[str]) -> tuple[set[str], set[str]]:
     return packages, {path.strip() for path in paths}
 
 
+def untold(paths: Iterable[str]) -> list[str]:
+    """Those that the FAQ does not name, of paths that no package has."""
+    known = [*listed_in_faq(), *OF_SCRIPTS, *(f"{place}/*" for place in OF_SCRIPTS)]
+    return sorted(path for path in paths if not any(names(each, path) for each in known))
+
+
 def rehearsed_and_done(lab: Lab, node: str, options: Sequence[str]) -> str:
     """What `dlperf provision` lists for the node without changing it. Provisioning then changes
     nothing else, and a second rehearsal lists nothing."""
@@ -81,6 +89,7 @@ def rehearsed_and_done(lab: Lab, node: str, options: Sequence[str]) -> str:
         if not any(path == place or path.startswith(f"{place}/") for place in named)
     }
     assert not strange, sorted(strange)
+    assert not untold(paths - owned)
     again = lab.play("provision.yml", *options, "--check")
     assert f"{node}: nothing would change" in again, again
     return done.stdout
