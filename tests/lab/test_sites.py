@@ -31,7 +31,7 @@ def doctor(lab: Lab, *options: str) -> subprocess.CompletedProcess[str]:
     return lab.command(sys.executable, "-m", "dlperf_runner", "doctor", "--all", *options)
 
 
-def test_names_of_other_nodes_are_refused_before_anything_changes(lab: Lab) -> None:
+def test_names_are_left_to_the_site_and_refused_where_it_has_none(lab: Lab) -> None:
     """stackhpc/ansible-slurm-appliance#469. The lab's nodes have no name service."""
     keeps = ("-e", '{"dlperf_adopt": ["hosts"]}')
     done = lab.command("ansible-playbook", "provision.yml", *keeps)
@@ -41,6 +41,12 @@ def test_names_of_other_nodes_are_refused_before_anything_changes(lab: Lab) -> N
     )
     assert "changed=0" in done.stdout
     assert lab.ssh("node1", "ls /opt/dlperf").returncode != 0
+    # NVIDIA/deepops#482. Where the site's file has the names, provisioning leaves it.
+    site = lab.said(
+        "node1", "printf '10.11.0.2 node1\n10.11.0.3 node2\n' >> /etc/hosts; cat /etc/hosts"
+    )
+    lab.play("provision.yml", "--tags", "node_base", "--limit", "node1", *keeps)
+    assert lab.said("node1", "cat /etc/hosts") == site
 
 
 def test_sudo_that_wants_a_terminal_is_named_with_the_remedy(lab: Lab) -> None:
