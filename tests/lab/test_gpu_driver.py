@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import pytest
 from cuda_standin import GCC, libcuda
 from gpu_cluster import Cluster, claim
-from gpu_packages import one
+from gpu_packages import one, only_one
 from gpu_standins import make_vendors
 from lab_under_test import Lab
 from rehearsed import entries, rehearsed_and_done
@@ -65,13 +65,20 @@ autoinstall) test -z "$version" && exit
 esac""",
     "modinfo": f'test "$2" = {KERNEL} && cat {BUILT} 2> /dev/null',
     "modprobe": f"""
+printf '%s\\n' "$@" >> /srv/modprobed
 test -s {LOADED} && exit
 echo "NVRM version: NVIDIA UNIX x86_64 Kernel Module  $(cat {BUILT})  Wed Oct 29" > {LOADED}""",
     "nvidia-smi": f"sed 's/.*Module  \\(\\S*\\) .*/\\1/' {LOADED}",
     "update-initramfs": "true",
-    # The fabric manager's service sets up the fabric: without it cuInit fails.
+    # The fabric manager's service sets up the fabric: without it cuInit fails. It does not start
+    # if it finds no NVSwitches (NVIDIA/gpu-operator#610), as without ib_umad on NVLink 5 (#2781).
     "systemctl": """
 unit=${2%.service}
+if [ "$1 $unit" = "start nvidia-fabricmanager" ] && ! grep -qsx ib_umad /srv/modprobed \\
+  && grep -qs SW_MNG /srv/node/sys/bus/pci/devices/*/vpd; then
+  echo "Job for $2 failed because the control process exited with error code." >&2
+  exit 1
+fi
 case "$1" in
 show) test -e /srv/started-$unit && state=active || state=inactive
   printf "Id=$2\\nLoadState=loaded\\nActiveState=$state\\n" ;;
@@ -105,6 +112,19 @@ echo before > /srv/boot/id && mount --bind /srv/boot/id /proc/sys/kernel/random/
 rm -f /sbin/shutdown /usr/bin/systemctl
 mkdir -p /etc/modules-load.d  # of kmod, which a node with a kernel has
 """
+
+
+# Ubuntu's server driver with its signed modules (gpu-driver-container#35), which need the
+# nvidia-kernel-common of their release (linuxmint/mintdrivers#71).
+COMMON, SERVER = "nvidia-kernel-common-580-server", "580.95.05-0ubuntu1"
+HEADLESS = "nvidia-headless-no-dkms-580-server-open"
+SIGNED = "linux-modules-nvidia-580-server-open-generic"
+UBUNTUS = [
+    only_one("libnvidia-compute-580-server", SERVER, "libnvidia-compute"),
+    only_one(COMMON, SERVER, "nvidia-kernel-common"),
+    one(HEADLESS, SERVER, f"libnvidia-compute-580-server, {COMMON}"),
+    one(SIGNED, "6.8.0-87.88", f"{COMMON} (<= 580.95.05-1)"),
+]
 
 
 def place(lab: Lab, path: str, content: bytes) -> None:
@@ -147,7 +167,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverCluster]
     vendors = make_vendors(mirror, scratch, ["jammy"])
     headers = f"linux-headers-{KERNEL}"
     content = {f"/usr/lib/modules/{KERNEL}/build/Makefile": ""}
-    site = [one(headers, "1", files=content), one("gcc-13", "13.3.0-1")]
+    site = [one(headers, "1", files=content), one("gcc-13", "13.3.0-1"), *UBUNTUS]
     flat_repository(mirror / "site", site, scratch / "site-key", "key.asc")
     lab.up(lab_nodes=1, lab_mirror_dir=mirror)
     try:
@@ -238,6 +258,25 @@ def test_the_module_is_built_by_the_kernels_compiler(cluster: DriverCluster) -> 
     assert re.search(r"node1 : ok=\d+ changed=0 unreachable=0 failed=0 ", repeated), repeated
 
 
+@pytest.mark.usefixtures("bare")
+def test_ubuntus_server_driver_and_its_modules_are_replaced_together(
+    cluster: DriverCluster,
+) -> None:
+    """ansible-role-nvidia-driver#24, gpu-driver-container#35."""
+    theirs = {each.name: each.version for each in UBUNTUS}
+    install = f"apt-get update && apt-get install -y {' '.join(theirs)}"
+    cluster.lab.said("node1", f"echo '{SITE}' > {SOURCES} && {install}")
+    was = cluster.state("node1")
+    assert SIGNED in cluster.role(status=2)
+    assert cluster.state("node1") == was
+    cluster.role(dlperf_replace=["driver"])
+    wanted = {**FABRIC, "nvidia-driver-580-open": f"{NEW}-1ubuntu1"}
+    assert cluster.versions("node1", [*theirs, *wanted]) == wanted
+    cluster.remove()
+    assert cluster.versions("node1", [*theirs, *wanted]) == theirs
+    cluster.lab.said("node1", f"apt-get purge -y {' '.join(theirs)}")
+
+
 def test_a_newer_point_release_of_somebody_else_stays(cluster: DriverCluster) -> None:
     """A security update of the branch (NVIDIA/gpu-operator#2207)."""
     cluster.runs(NEW)
@@ -253,6 +292,19 @@ def test_a_newer_point_release_of_somebody_else_stays(cluster: DriverCluster) ->
     assert cluster.state("node1") == was
 
 
+@pytest.mark.parametrize("packages", [{}, {"nvidia-driver-580-open": "580.178.04-1ubuntu1"}])
+def test_a_version_that_the_operator_states_is_installed(
+    cluster: DriverCluster, packages: dict[str, str]
+) -> None:
+    """Without packages, a newer point release has those of its branch."""
+    cluster.runs(NEW)
+    cluster.lab.said("node1", f": > {LOADED}")  # so that the new one needs no reboot
+    cluster.role(gpu_node_stack={"driver": {"version": "580.178.04", "packages": packages}})
+    wanted = [*FABRIC, "nvidia-driver-580-open", "nvidia-dkms-580-open"]
+    assert cluster.versions("node1", wanted) == dict.fromkeys(wanted, "580.178.04-1ubuntu1")
+    assert cluster.lab.said("node1", "nvidia-smi") == "580.178.04"
+
+
 def test_nvswitches_of_nvlink_5_get_their_subnet_manager(cluster: DriverCluster) -> None:
     """HGX B200: they are behind a function of ConnectX (NVIDIA/gpu-operator#2781)."""
     cluster.runs(NEW)
@@ -260,9 +312,11 @@ def test_nvswitches_of_nvlink_5_get_their_subnet_manager(cluster: DriverCluster)
     cluster.lab.said(
         "node1",
         f"mkdir -p {device}; echo 0x15b3 > {device}/vendor; echo 0x020700 > {device}/class;"
-        f" echo SMDL=SW_MNG > {device}/vpd",
+        f" echo SMDL=SW_MNG > {device}/vpd;"
+        " systemctl stop nvidia-fabricmanager; rm -f /srv/modprobed",
     )
     cluster.role()
+    assert cluster.lab.said("node1", "tail -1 /srv/services") == "start nvidia-fabricmanager"
     wanted = {"libnvsdm": f"{NEW}-1ubuntu1", "nvlsm": "2025.06.5-1"}
     assert cluster.versions("node1", wanted) == wanted
     modules = cluster.lab.said("node1", "cat /etc/modules-load.d/dlperf-nvlink.conf")

@@ -123,22 +123,28 @@ def imex(version: str, exact: str, ending: str) -> Standin:
     return one(name, exact, files=files | config, executables=frozenset(files))
 
 
+def only_one(name: str, version: str, virtual: str) -> Standin:
+    """A part of which a node has one only: it conflicts with the name that it provides."""
+    return one(name, version, conflicts=virtual, provides=virtual)
+
+
 def driver_of_branch(branch: str, modules: str, fabric_ending: str, version: str) -> list[Standin]:
     """`modules` ends the names of those that bring the kernel's: nothing, or -open."""
     exact = f"{version}-1ubuntu1"
-    parts = (
-        f"libnvidia-compute-{branch}",
-        f"nvidia-dkms-{branch}{modules}",
-        f"nvidia-utils-{branch}",
-    )
+    virtual = ("libnvidia-compute", "nvidia-kernel-common")
+    parts = [
+        *(only_one(f"{name}-{branch}", exact, name) for name in virtual),
+        one(f"nvidia-dkms-{branch}{modules}", exact, postinst=DKMS_POSTINST),
+        one(f"nvidia-utils-{branch}", exact),
+    ]
     return [
         one(
             f"nvidia-driver-{branch}{modules}",
             exact,
-            ", ".join(f"{part} (= {exact})" for part in parts) + ", nvidia-modprobe",
+            ", ".join(f"{part.name} (= {exact})" for part in parts) + ", nvidia-modprobe",
             conflicts="nvidia-driver-440",
         ),
-        *(one(part, exact, postinst=DKMS_POSTINST if "dkms" in part else "") for part in parts),
+        *parts,
         one("nvidia-modprobe", exact),
         # Of which the distribution has another one, that hwloc's plugins bring.
         one("libxnvctrl0", exact),

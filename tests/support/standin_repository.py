@@ -35,6 +35,7 @@ class Standin:
     version: str
     depends: str = ""
     conflicts: str = ""
+    provides: str = ""
     files: Mapping[str, str | bytes] = field(default_factory=dict)
     executables: frozenset[str] = frozenset()
     postinst: str = ""
@@ -54,6 +55,7 @@ class Standin:
             "Maintainer": "Stand-in <standin@example.invalid>",
             "Depends": self.depends,
             "Conflicts": self.conflicts,
+            "Provides": self.provides,
             "Description": "stand-in of a test, without the vendor's content",
         }
         return "".join(f"{key}: {value}\n" for key, value in fields.items() if value)
