@@ -21,8 +21,8 @@ error: {returned: always, type: dict, description:
   "Why nvidia-smi failed; null if it succeeded. C(kind) is no_amdgpu, no_nvidia_smi, timeout, cannot_start, version_mismatch, no_driver,
   gpu_lost, no_devices, no_permission, failed or unreadable; C(message) is its output and C(exit_status) its exit status."}
 gpus: {returned: always, type: list, elements: dict, description:
-  "Sorted by index. Each has C(index uuid bus_id model vbios memory_mib persistence mig temperature_c power_limit_w
-  power_default_limit_w), C(clocks_mhz) (application, max; graphics and memory), C(throttle_reasons) (the current ones), C(ecc) (enabled,
+  "Sorted by index. Each has C(index uuid bus_id model vbios memory_mib pcie_generation persistence mig temperature_c
+  power_limit_w power_default_limit_w), C(clocks_mhz) (application, max; graphics and memory), C(throttle_reasons) (the current ones), C(ecc) (enabled,
   pending, and volatile and aggregate counts of uncorrected errors), C(retired_pages) (pending), C(remapped_rows) (pending, failure),
   C(processes) (pid, name, type, memory_mib), C(fabric) (state, status, cluster_uuid, clique_id and health; null without NVLink fabric),
   and C(errors), invalid values by name."}

@@ -162,6 +162,8 @@ def gpu(element):
         "model": reader.text("product_name"),
         "vbios": reader.text("vbios_version"),
         "memory_mib": reader.number("MiB", "fb_memory_usage/total"),
+        # What GPU and slot can do together; the current one falls when the GPU is idle.
+        "pcie_generation": reader.number("", "pci/pci_gpu_link_info/pcie_gen/max_link_gen"),
         "persistence": reader.switch("persistence_mode"),
         "mig": reader.switch("mig_mode/current_mig"),
         "throttle_reasons": throttle_reasons(element),

@@ -152,12 +152,14 @@ def _flapping(name: str, facts: Facts) -> Iterator[Finding]:
         yield Finding(name, "link errors", "warning", "none", "; ".join(bad), hint)
 
 
-def pcie_finding(name: str, what: str, links: Facts, has_speed: bool = True) -> Iterator[Finding]:
-    """Compare the PCIe links of cards with what the cards can. An idle GPU lowers its speed."""
+PCIE_SPEEDS = {"speed": "{:g} GT/s", "generation": "generation {:g}"}
+
+
+def pcie_finding(name: str, what: str, links: Facts, speed: str = "speed") -> Iterator[Finding]:
+    """Compare the PCIe links of cards with what the cards can. `speed`: `generation` for GPUs."""
     bad = []
     for device, link in links.items():
-        pairs = [("width", "x{:g}"), ("speed", "{:g} GT/s")][: 2 if has_speed else 1]
-        for key, text in pairs:
+        for key, text in (("width", "x{:g}"), (speed, PCIE_SPEEDS[speed])):
             now, most = (link or {}).get(key), (link or {}).get(f"max_{key}")
             if now and most and now < most:
                 bad.append(f"{device} {text.format(now)} of {text.format(most)}")

@@ -71,10 +71,21 @@ def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     yield check_finding(name, "gpu model", is_good, " or ".join(fitting), ", ".join(models), hint)
     yield from _health(name, gpus)
     yield from _fabric(name, facts)
-    yield from pcie_finding(name, "GPU", facts["pcie"] or {}, has_speed=False)
+    yield from pcie_finding(name, "GPU", _links(gpus, facts["pcie"] or {}), "generation")
     yield from _speed(name, gpus, facts["is_amd"])
     if not facts["is_amd"]:
         yield _xid(name, facts["xid"])
+
+
+def _links(gpus: list[Any], links: Facts) -> Facts:
+    """The PCIe links with their generations, which should be those of the node's best slot. The
+    host's maximum of nvidia-smi is no measure (NVIDIA/k8s-test-infra#692)."""
+    own = {gpu["bus_id"]: gpu.get("pcie_generation") for gpu in gpus}
+    best = max(filter(None, own.values()), default=None)
+    return {
+        bus: link and {**link, "generation": own.get(bus), "max_generation": best}
+        for bus, link in links.items()
+    }
 
 
 def _versions(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:

@@ -377,6 +377,7 @@ ALIKE: tuple[tuple[str, Status, Callable[[Facts], Any]], ...] = (
     ("gpu model", "failed", lambda facts: _each(facts, "model")),
     ("gpu memory", "failed", lambda facts: _each(facts, "memory_mib")),
     ("gpu bios", "warning", lambda facts: _each(facts, "vbios")),
+    ("pcie generation", "warning", lambda facts: _each(facts, "pcie_generation")),
     ("ecc mode", "failed", lambda facts: _each(facts, "ecc", "enabled")),
     ("power limit", "failed", lambda facts: _each(facts, "power_limit_w")),
     ("application clocks", "failed", lambda facts: _each(facts, "clocks_mhz", "application")),

@@ -30,6 +30,7 @@ from system_plays import OF_NVLINK5, SYSTEMCTL, Pair, Played, States, pairs
 
 from dlperf_runner.bundle.release_tables import VendorRepository, wanted
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.provision.nvidia_driver import headers_refusal
 
 # ---- Stand-ins of the vendors' rpm packages
 
@@ -41,6 +42,9 @@ DISTRIBUTION = (
     "ca-certificates dkms gcc-c++ infiniband-diags kernel-devel libgomp libibverbs-utils"
     " libquadmath numactl-libs openssh-clients openssh-server python3 rdma-core sudo"
 )
+
+# Of an earlier minor release: only the vault has its headers.
+OLD_KERNEL = "5.14.0-427.13.1"
 
 
 def one(name: str, version: str, requires: str = "", **more: Any) -> Package:
@@ -215,6 +219,10 @@ def repositories(release: str) -> dict[str, dict[str, Any]]:
         },
         "/srv/distribution": {
             "packages": [one(name, f"1-1.{dist}") for name in DISTRIBUTION.split()],
+            "key": "distribution", "key_path": "/srv/distribution.asc", "signed": "packages",
+        },
+        "/srv/vault": {
+            "packages": [one("kernel-devel", f"{OLD_KERNEL}.{dist}_4")],
             "key": "distribution", "key_path": "/srv/distribution.asc", "signed": "packages",
         },
     }  # fmt: skip
@@ -430,6 +438,30 @@ def test_decommissioning_leaves_packages_and_files_as_they_were(
 ) -> None:
     assert decommissioned.changed(pair.node) > 0
     assert decommissioned.states[pair.node] == fresh[pair.node]
+
+
+def test_headers_that_only_the_vault_has(cluster: Cluster, fresh: States) -> None:
+    """GoogleCloudDataproc/initialization-actions#1206: the node is refused before anything changes,
+    and the command of the message installs them."""
+    node, release, tree = PAIRS[0].node, PAIRS[0].system.removeprefix("rhel"), "/srv/node"
+    assert fresh
+    # No container: its kernel is its own.
+    cluster.lab.said(node, f"mkdir -p {tree}/proc/1; : > {tree}/proc/1/environ; ln -s /etc {tree}")
+    before = state(cluster.lab, node)
+    given = {"role": "nvidia_driver", "nvidia_driver_root": tree}
+    given |= {"nvidia_driver_version": of_stack(PAIRS[0])["nvidia-driver-cuda"].partition("-")[0]}
+    output = cluster.play("tests/lab/plays/role.yml", "--limit", node, status=2, **given)
+    assert "No repository of the node has the headers of its running kernel" in output
+    assert state(cluster.lab, node) == before
+
+    kernel = f"{OLD_KERNEL}.el{release}_4.x86_64"
+    facts = {"kernel": kernel, "is_container": False, "offers_headers": False}
+    command = headers_refusal(facts, "Rocky").partition("vault of its release: ")[2]
+    command = re.sub("https://[^ ]*", "file:///srv/vault", command)
+    assert f"kernel-devel-{kernel}" not in cluster.lab.said(node, "rpm -qa")
+    cluster.lab.said(node, f"{command} --assumeyes")
+    assert f"kernel-devel-{kernel}" in cluster.lab.said(node, "rpm -qa")
+    cluster.lab.said(node, "dnf --assumeyes remove kernel-devel")
 
 
 def test_packages_that_another_key_signed_are_refused(cluster: Cluster, fresh: States) -> None:

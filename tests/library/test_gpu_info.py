@@ -33,7 +33,7 @@ def test_what_an_h200_printed(tmp_path: Path) -> None:
         *("580.159.04", "13.0", "NVIDIA H200"),
     )
     assert (gpu["bus_id"], gpu["memory_mib"], gpu["power_limit_w"]) == ("0000:00:06.0", 143771, 700)
-    assert gpu["throttle_reasons"] == ["gpu_idle"]
+    assert (gpu["throttle_reasons"], gpu["pcie_generation"]) == (["gpu_idle"], 5)
     assert gpu["remapped_rows"] == {"pending": False, "failure": False}
     # A virtual machine with one GPU is in no NVLink fabric.
     assert gpu["fabric"] is None
@@ -76,6 +76,7 @@ def test_a_node_of_the_published_tests(tmp_path: Path) -> None:
         "model": "Tesla V100-SXM2-16GB",
         "vbios": "88.00.1A.00.03",
         "memory_mib": 16160,
+        "pcie_generation": None,
         "persistence": True,
         "mig": None,
         "throttle_reasons": ["gpu_idle"],

@@ -29,7 +29,7 @@ PCIE = {"width": 16, "max_width": 16, "speed": 8.0, "max_speed": 8.0}
 
 def gpu(index: int) -> dict[str, Any]:
     bus = f"0000:{0x1A + index:02x}:00.0"
-    return copy.deepcopy(V100) | {"index": index, "bus_id": bus}
+    return copy.deepcopy(V100) | {"index": index, "bus_id": bus, "pcie_generation": 3}
 
 
 def healthy(number: int) -> dict[str, Any]:

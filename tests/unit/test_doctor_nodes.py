@@ -186,6 +186,10 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
         *("pcie of GPUs", "warning", "1d:00.0 x8 of x16"),
     ),
     (
+        of("gpu", "gpus", 3, pcie_generation=1),
+        *("pcie of GPUs", "warning", "0000:1d:00.0 generation 1 of generation 3"),
+    ),
+    (
         of("fabric", "devices", 0, pcie={"width": 8, "max_width": 16, "speed": 8, "max_speed": 16}),
         *("pcie of cards", "warning", "mlx5_0 x8 of x16; mlx5_0 8 GT/s of 16 GT/s"),
     ),
@@ -221,6 +225,10 @@ DIFFERENT: list[tuple[Callable[[Any], object], str, str]] = [
     (of("gpu", driver="450.80.02"), "driver", "failed"),
     (of_gpu("clocks_mhz", "application", graphics=1530), "application clocks", "failed"),
     (of_gpu(vbios="88.00.1A.00.04"), "gpu bios", "warning"),
+    (
+        lambda facts: [gpu.update(pcie_generation=2) for gpu in facts["gpu"]["gpus"]],
+        *("pcie generation", "warning"),
+    ),
     (of("gpu", "topology", "links", "GPU0", GPU1="SYS"), "nvlink topology", "failed"),
     (of_port(rate_gbps=40), "rdma rates", "failed"),
     # Azure/azurehpc-health-checks#152: a full member, but of another partition
