@@ -80,10 +80,10 @@ def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
 def _links(gpus: list[Any], links: Facts) -> Facts:
     """The PCIe links with their generations, which should be those of the node's best slot. The
     host's maximum of nvidia-smi is no measure (NVIDIA/k8s-test-infra#692)."""
-    own = {gpu["bus_id"]: gpu.get("pcie_generation") for gpu in gpus}
-    best = max(filter(None, own.values()), default=None)
+    generations = {gpu["bus_id"]: gpu.get("pcie_generation") for gpu in gpus}
+    best = max(filter(None, generations.values()), default=None)
     return {
-        bus: link and {**link, "generation": own.get(bus), "max_generation": best}
+        bus: link and {**link, "generation": generations.get(bus), "max_generation": best}
         for bus, link in links.items()
     }
 
