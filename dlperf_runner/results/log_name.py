@@ -43,6 +43,10 @@ _NUMBERED = re.compile(
 _PIECES = re.compile(r"[-.]")
 _REPEAT = re.compile(r"\d{1,9}", re.ASCII)
 _OF_LOGS = re.compile(r"^logs?[-_]|[-_]logs?$")
+# 8gpus, 8_gpu, ngpu=8. A directory gpu3 may hold the log of a device.
+_DEVICES_DIRECTORY = re.compile(
+    r"(\d{1,9})[-_ ]?gpus?|(?:ngpus?|num_gpus)[-_=]?(\d{1,9})", re.ASCII | re.IGNORECASE
+)
 _BATCH_DIRECTORY = re.compile(r"bz(\d{1,9})", re.ASCII)
 _DATE = r"(?:19|20)\d\d([-_]?)[01]\d\1[0-3]\d"
 _TIME = r"[0-2]\d[-_.:h]?[0-5]\d(?:[-_.:m]?[0-5]\ds?)?(?:[-_.,]?\d{1,9})?z?"
@@ -81,7 +85,7 @@ class PathWords(NamedTuple):
     """The settings in a path; None where it has none. `first` are the words before the first
     setting; in the published layouts they name what ran. `others` are the words behind it. `by`:
     whose name that is, the file's or, if it says no settings, that of a directory.
-    `topology_directory` and `batch_directories` say a topology and a batch size alone;
+    `topology_directory`, `devices_directory` and `batch_directories` say one setting alone;
     `accelerator_directory` names it and what it says."""
 
     first: tuple[str, ...] = ()
@@ -90,6 +94,7 @@ class PathWords(NamedTuple):
     precision: str | None = None
     topology: Topology | None = None
     devices: int | None = None
+    devices_directory: str | None = None
     accelerator: str | None = None
     repeat: int | None = None
     topology_directory: str | None = None
@@ -121,6 +126,10 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
     if above and not words.settings:
         first = tuple(word for word in above.first if word not in words.first)
         words = above._replace(first=(*first, *words.first), repeat=words.repeat or above.repeat)
+    if not words.topology and words.devices is None and not of_directories["topology_directory"]:
+        sizes = filter(None, map(_DEVICES_DIRECTORY.fullmatch, directories))
+        if size := next(sizes, None):
+            words = words._replace(devices=int(size[1] or size[2]), devices_directory=size[0])
     words = _with_nodes(words, (stem, *directories))
     return words._replace(repeat=words.repeat or repeat, **of_directories)
 

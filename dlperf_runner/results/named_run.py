@@ -435,13 +435,15 @@ class _Identification:
         topology: Topology | None = self._agreed("topology", statements)
         worlds = [Stated(topology.world_size, statements[0].by)] if topology else []
         if self.words.devices is not None:
-            worlds.append(Stated(self.words.devices, BY_NAME))
+            directory = self.words.devices_directory
+            by = f"{_DIRECTORY}{directory}" if directory else BY_NAME
+            worlds.append(Stated(self.words.devices, by))
         if not worlds or "topology" in self.statement:
             worlds += self._in_log("world_size", needed=True)
         devices: int | None = self._agreed("number of devices", worlds)
         if topology is None:
             topology = self._from_devices(devices)
-            statements = [Stated(topology, BY_NAME)] if self.words.devices is not None else []
+            statements = worlds[:1] if self.words.devices is not None else []
         self._assert("topology", statements)
         return topology
 

@@ -44,6 +44,13 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("rn50-2n-8gpus", (), {"devices": None, "topology": None}),
         ("llama3-8b-8gpus-per-node", (), {"first": ("llama3-8b",), "devices": None}),
         ("rn50-single-node-8gpus", (), {"devices": None, "topology": Topology(1, 8)}),
+        # A directory that says their number alone; gpu3 may be that of a device.
+        ("train", ("run1", "8gpus"), {"devices": 8, "devices_directory": "8gpus", "repeat": 1}),
+        ("rn50-amp", ("ngpu=8", "16_gpus"), {"devices": 8, "devices_directory": "ngpu=8"}),
+        ("rn50-4gpu", ("8gpus",), {"devices": 4, "devices_directory": None}),
+        ("train", ("8gpus", "2n8g"), {"devices": None, "topology_directory": "2n8g"}),
+        ("train", ("8gpus", "2nodes"), {"devices": None, "topology": None}),
+        ("train", ("gpu3",), {"devices": None}),
         ("rn50-2nodes-8gpus-per-node", (), {"devices": None, "topology": Topology(2, 8)}),
         ("rn50-8gpus-per-node", ("4-nodes",), {"topology": Topology(4, 8)}),
         # The nearest directory that says several settings says what the file does not.
