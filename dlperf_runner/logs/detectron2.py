@@ -5,6 +5,10 @@ first two of the process.
       time: 0.3326  last_time: 0.3301  data_time: 0.0328  last_data_time: 0.0311   lr: 0.006394
       max_mem: 3961M       (on one line)
 
+    [07/21 14:40:44 lb.utils.events]:  eta: 0:09:57  iteration: 99/220  consumed_samples: 6400
+      total_loss: 9.32  lm_loss: 8.6  time: 0.3326 s/iter  data_time: 0.0008 s/iter
+      total_throughput: 192.42 samples/s lr: 1.00e-04      (of OneFlow's LiBai, on one line)
+
 `last_time`, of one step, is printed since 2023; there may be no `eta`. Iterations count from 0. The
 first process prints every 20 of them: 19, 39 ... Evaluations and checkpoints are not in the times.
 
@@ -13,7 +17,8 @@ a run a rate takes as many lines as make it known within 2 %. If they depend on 
 iteration of the process has to be known, from `Starting training from iteration`.
 
 Source: facebookresearch/detectron2 989f52d (2019), da8c500 (2023) and 02b5c4e (2026),
-detectron2/utils/events.py (CommonMetricPrinter), engine/hooks.py (IterationTimer, PeriodicWriter).
+detectron2/utils/events.py (CommonMetricPrinter), engine/hooks.py (IterationTimer, PeriodicWriter);
+Oneflow-Inc/libai 00ecbf0, libai/utils/events.py.
 """
 
 from __future__ import annotations
@@ -21,12 +26,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
 from . import text
 from .reader import blocks
-from .records import Columns, Expression, Format, Header, LineError, StepTable, stated
+from .records import Columns, Entries, Expression, Format, Header, LineError, StepTable, stated
 from .statements import headers
 from .steps import first_rank
 
@@ -46,16 +52,16 @@ class _Line(NamedTuple):
     line: int
 
 
-def as_table(pieces: Iterable[bytes]) -> StepTable:
+def as_table(form: Format, scan: Entries, pieces: Iterable[bytes]) -> StepTable:
     """The rates between lines. Raises LineError if they do not follow from the means. Of several
     batch sizes before a line, the last one is used: the command line changes that of a file."""
     table, lines, batch = StepTable([], Columns()), list[_Line](), list[Header]()
     rank, start = None, None
-    for block in blocks(pieces, [b"Starting training ", b"IMS_PER_BATCH: ", *_LINES.markers]):
-        rank = rank or first_rank(_LINES, block)
+    for block in blocks(pieces, [b"Starting training ", b"IMS_PER_BATCH: ", *form.markers]):
+        rank = rank or first_rank(form, block)
         of_rank = block.of_rank(rank)
-        table.headers.extend(headers(_LINES, block, of_rank))
-        for match in _SCAN.finditer(of_rank.data):
+        table.headers.extend(headers(form, block, of_rank))
+        for match in scan.finditer(of_rank.data):
             at = of_rank.line(match.start())
             if match["start"]:
                 start = int(match["start"])
@@ -127,8 +133,26 @@ _LINES = Format(
     rates_are_per="step",
     framework="pytorch",
 )
-_SCAN = Expression(
+_SETTINGS = (
     rb"Starting training from iteration (?P<start>\d{1,12}+)"
-    rb"|(?m:^) {1,8}IMS_PER_BATCH: (?P<batch>\d{1,9}+)(?!\S|\r?\n\d)|" + _ENTRY
+    rb"|(?m:^) {1,8}IMS_PER_BATCH: (?P<batch>\d{1,9}+)(?!\S|\r?\n\d)|"
 )
-FORMAT = replace(_LINES, table=as_table)
+_LIBAI_ENTRY = (
+    rb" iteration: (?P<step>\d{1,12}+)/\d{1,12}+  consumed_samples: \d{1,15}+  "
+    rb"(?:total_loss: (?P<loss>%s)  )?(?>[^\r\n]{0,2000}?(?<= )time: )(?P<rate>\d{1,6}+\.\d{4})"
+    rb" s/iter  " % text.WORD
+)
+_LIBAI = replace(
+    _LINES,
+    sample="eta: 0:09:57  iteration: 99/220  consumed_samples: 6400  ...  time: 0.3326 s/iter ...",
+    marker=b" iteration: ",
+    entry=Expression(_LIBAI_ENTRY),
+    framework="oneflow",
+)
+FORMAT = replace(
+    _LINES,
+    table=partial(as_table, _LINES, Expression(_SETTINGS + _ENTRY)),
+    variants=(
+        replace(_LIBAI, table=partial(as_table, _LIBAI, Expression(_SETTINGS + _LIBAI_ENTRY))),
+    ),
+)

@@ -5,14 +5,18 @@ the mean over the steps between the two that the line names.
       4910.34 examples/second between steps 100 and 200       (on one line)
     BenchmarkMetric: {'global step':200, 'time_taken': 41.710000,'examples_per_second': 4910.34...}
 
+    global_step: 200 images_per_sec: 4910.3      (NVIDIA's container for TensorFlow 2)
+
 The second is that of 2019, with `num_batches` before, which counts in each epoch anew. Steps count
-from 1. The published rule leaves out 100 of 600 steps, of which each 100 have a line.
+from 1. The published rule leaves out 100 of 600 steps, of which each 100 have a line. Of the third,
+only rank 0 prints.
 
 The callback multiplies the steps by the batch size that it is given. Under Horovod that is usually
 the batch of one process, so a log in which several ranks print rates needs the user's word.
 
 Source: tensorflow/models 0851b47 (2019) and r2.3.0, official/utils/misc/keras_utils.py;
-Oneflow-Inc/DLPerf c89430b, TensorFlow/resnet50v1.5/extract_tensorflow_logs.py.
+Oneflow-Inc/DLPerf c89430b, TensorFlow/resnet50v1.5/extract_tensorflow_logs.py; NVIDIA's container
+for TensorFlow 2, nvidia-examples/cnn/nvutils/runner.py.
 """
 
 from __future__ import annotations
@@ -47,6 +51,17 @@ _OLD = Format(
     framework="tensorflow2|tensorflow",
     rank_rates=_rank_rates(r"[ps].:(?P<step>\d+), .*examples_per_second.: (?P<rate>[\d.]+)"),
 )
+_NGC = replace(
+    _OLD,
+    sample="global_step: 200 images_per_sec: 4910.3",
+    marker=b" images_per_sec: ",
+    entry=Expression(
+        rb"global_step: (?P<step>\d{1,12}+) images_per_sec: " + text.rate_before(text.END)
+    ),
+    rate=rb"\d+\.\d",
+    warmup=(20, 100),
+    rank_rates=None,
+)
 FORMAT = replace(
     _OLD,
     sample="TimeHistory: 41.71 seconds, 4910.34 examples/second between steps 100 and 200",
@@ -57,5 +72,5 @@ FORMAT = replace(
     ),
     rate=rb"\d+\.\d\d",
     rank_rates=_rank_rates(r"(?P<rate>[\d.]+) examples/second between steps \d+ and (?P<step>\d+)"),
-    variants=(_OLD,),
+    variants=(_OLD, _NGC),
 )

@@ -3,22 +3,26 @@ printed time is that of a step, in seconds, the mean of the last 20 steps.
 
     Epoch: [0]  [  10/1251]  eta: 0:08:20  lr: 0.1  img/s: 1234.5  loss: 6.95 (6.97)  acc1: ...
       time: 0.4012  data: 0.0003  max mem: 10912       (on one line)
+    Training  [   120/125000]  eta: 1 day, 3:19:24  lr: 0.0001 (0.0001)  ...  total_loss: 13.6012
+      (13.7)  ...  time: 0.612345  data: 0.000121  max mem: 32345     (DINOv2 and DINOv3)
 
-Steps count from 0 in each epoch. The program prints every `print-freq` steps, 10 by default, and in
-most programs the last of each epoch; only rank 0 prints. `img/s` leaves out the time in which a
-step waited for data, and is of one device. `batch_size` is that of one device.
+Steps count from 0 in each epoch, or in all. The program prints every `print-freq` steps, 10 by
+default, and in most programs the last of each epoch; only rank 0 prints. `img/s` leaves out the
+time in which a step waited for data, and is of one device. `batch_size` is that of one device.
 
 Source: pytorch/vision 041fe3b (2019) and 15fc26c (2022), references/classification/{utils,train}.py
-and references/detection/utils.py.
+and references/detection/utils.py; facebookresearch/dinov2 05c66df, dinov2/logging/helpers.py.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from . import text
 from .records import Expression, Format, Statement, stated
 from .statements import EXACT, NAMESPACE
 
-FORMAT = Format(
+_EPOCHS = Format(
     name="torchvision",
     sample="Epoch: [0]  [  10/1251]  eta: 0:08:20  lr: 0.1  img/s: 1234.5  ...  time: 0.4012  ...",
     marker=b"Epoch: [",
@@ -49,3 +53,16 @@ FORMAT = Format(
     rates_are_per="step",
     framework="pytorch",
 )
+_STEPS = replace(
+    _EPOCHS,
+    sample="Training  [   120/125000]  eta: 3:19:24  lr: 0.0001 (0.0001)  ...  time: 0.612345  ...",
+    marker=b"Training  [",
+    entry=Expression(
+        rb"Training  \[ {0,8}+(?P<step>\d{1,9}+)/\d{1,9}+\]  eta: "
+        rb"(?:(?>[^\r\n]{0,400}?  total_loss: )(?P<loss>%(w)s))?"
+        rb"(?>[^\r\n]{0,2000}?  time: )(?P<rate>%(w)s)  data: " % {b"w": text.WORD}
+    ),
+    rate=rb"\d+\.\d{6}",
+    statements=(),
+)
+FORMAT = replace(_EPOCHS, variants=(_STEPS,))

@@ -1,0 +1,94 @@
+"""TensorFlow 1's Estimator and TPUEstimator (BERT, tensorflow/models): steps per second, the mean
+since the line before.
+
+    INFO:tensorflow:global_step/sec: 1.73561
+    INFO:tensorflow:examples/sec: 20.8273                    (of TPUEstimator, on GPUs, too)
+    INFO:tensorflow:loss = 4.264659, step = 100 (57.617 sec)       (of Estimator)
+    I0401 11:54:43.865536 1397 tpu_estimator.py:2307] global_step/sec: 1.73561    (once more)
+    INFO:tensorflow:global step 5: loss = 62.5264 (0.424 sec/step)      (of slim, one step)
+
+The interval is that of the lines with a step; if there are none, steps count the lines. The second
+line, divided by the first, gives the batch of a step.
+
+Each process prints its own steps; the lines of a second logger, which are the same, do not count.
+Of a log of slim, the last kind of lines does.
+
+Source: tensorflow/tensorflow v1.15.0, python/training/basic_session_run_hooks.py;
+tensorflow/estimator 1.15, python/estimator/tpu/tpu_estimator.py; google-research/bert, issue 70;
+tensorflow/models, issue 2980 (2017).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+
+from . import text
+from .reader import blocks
+from .records import Columns, Expression, Format, Header, StepTable
+from .steps import first_rank
+
+_ENTRY = re.compile(
+    rb"\bglobal_step/sec: (?P<rate>[\d.]{1,32}+(?:e[+-]\d\d)?+)(?P<step>)%s"
+    rb"|\bexamples/sec: (?P<examples>[\d.]{1,32}+)%s"
+    rb"|\bloss = (?P<loss>[^\s,]{1,64}+), step = (?P<at>\d{1,12}+)\b" % (text.END, text.END)
+)
+
+
+def as_table(pieces: Iterable[bytes]) -> StepTable:
+    """The rates, with the steps of the lines of losses."""
+    table, lines, places = StepTable([], Columns()), list[int](), list[int]()
+    rank, before = None, b""
+    for block in blocks(pieces, [_LINES.marker, b"examples/sec: ", b", step = "]):
+        rank = rank or first_rank(_LINES, block)
+        of_rank = block.of_rank(rank)
+        for match in _ENTRY.finditer(of_rank.data):
+            printed, before = before, match[0]
+            if match["at"]:
+                places.append(int(match["at"]))
+                if lines:
+                    table.columns.losses[-1] = text.optional_numbers([match["loss"]])[0]
+            elif match["rate"] and printed != match[0]:
+                table.columns.samples_per_second.append(text.rate_in(match, _LINES))
+                table.columns.losses.append(None)
+                lines.append(of_rank.line(match.start()))
+            elif match["examples"] and len(lines) == 1:
+                batch = float(match["examples"]) / table.columns.samples_per_second[0]
+                table.headers.append(Header(lines[0], global_batch_size=round(batch)))
+    intervals = Counter(step - last for last, step in pairwise(places) if step > last)
+    every = intervals.most_common(1)[0][0] if intervals else 1
+    start = places[0] - places[0] % every if places else 0
+    table.columns.steps.extend(start + every * (n + 1) for n in range(len(lines)))
+    table.columns.unix_times.extend(None for _ in lines)
+    return table._replace(lines=lines, headers=table.headers[:1])
+
+
+_LINES = Format(
+    name="tf_estimator",
+    sample="INFO:tensorflow:global_step/sec: 1.73561",
+    marker=b"global_step/sec: ",
+    entry=_ENTRY,
+    rate=rb"\d+(?:\.\d+)?(?:e[+-]\d\d)?",
+    statements=(),
+    is_library=True,
+    rates_are_per="step",
+    counts_batches=True,
+    framework="tensorflow",
+)
+_SLIM = replace(
+    _LINES,
+    sample="INFO:tensorflow:global step 5: loss = 62.5264 (0.424 sec/step)",
+    marker=b" sec/step)",
+    entry=Expression(
+        rb"global step (?P<step>\d{1,12}+): loss = (?P<loss>%(w)s) \((?P<rate>%(w)s) sec/step\)"
+        % {b"w": text.WORD}
+    ),
+    rate=rb"\d+\.\d{2,3}",
+    one_step=True,
+    seconds=1.0,
+    is_library=False,
+)
+FORMAT = replace(_LINES, table=as_table, variants=(_SLIM,))
