@@ -55,6 +55,11 @@ _SAMPLES = Refusal(
     hint="a process trains one sample in the printed time, which gives its samples/s; for a table,"
     " use TensorFlow 2.2 or newer",
 )
+_TIMED = _SAMPLES._replace(
+    hint="a process trains one sample in that time: state whose it is, with the unit of the log\n"
+    "  --regex 'Epoch (?P<step>\\d+)/|s (?P<step_time>\\d+)us/sample' --rates-are-per WHOSE\n"
+    "  WHOSE: device under Horovod or with one GPU, world or node if one process drives all GPUs",
+)
 _TRAIN_ON = r"\bTrain on \d{1,12}+ samples(?:, validate on \d{1,12}+ samples)?+\s*+$"
 _LEAST_STEP = 1e-3  # s; a shorter time may be that of a sample
 _MANY, _SHORT = 5000, 0.02  # steps of an epoch, and s; samples if there are more, and shorter ones
@@ -219,7 +224,7 @@ _OF_SAMPLES = replace(
     sample="50000/50000 [==============================] - 4s 88us/sample - loss: 5.2000",
     marker=b"s/sample",
     entry=_OF_SAMPLES_ENTRY,
-    statements=(stated("s/sample", r"\b\d{1,9}+[mu]?s/sample", refusal=_SAMPLES),),
+    statements=(stated("s/sample", r"\b\d{1,9}+[mu]?s/sample", refusal=_TIMED),),
 )
 FORMAT = replace(
     _BARS,

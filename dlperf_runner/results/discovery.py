@@ -77,7 +77,9 @@ def stated_format(statement: Statement, sample: str, where: str) -> logs.Format:
         of_time = next((n for n, s in SECONDS.items() if s == seconds_of(stated.seconds)), None)
     described = {"regex": regex.value, "sample": sample, "step_time_unit": of_time or "s"}
     form = validated(described, LogPattern, f"{where}: {regex.by}").format_named(NAME)
-    whose = _whose(about, per_step=is_duration or counts_steps(unit))
+    # 88us/sample: the time of a sample, not that of a step.
+    timed = counted_in(unit.partition("/")[2]) if is_duration else None
+    whose = _whose(about, per_step=(is_duration and timed is None) or counts_steps(unit))
     for name, value in (("unit", stated.counted), ("rates_are_per", stated.whose)):
         if value and about.get(name, value) != value:
             option = f"--{name.replace('_', '-')}"
@@ -87,7 +89,7 @@ def stated_format(statement: Statement, sample: str, where: str) -> logs.Format:
                 expected=f"{option} {value}, as in {sample}",
                 found=about[name],
             )
-    counted = about.get("unit", counted_in(unit) or stated.counted or None)
+    counted = about.get("unit", timed or counted_in(unit) or stated.counted or None)
     if counted == _STEPS or (whose == "step" and counted is None):
         counted = SAMPLES  # of which a step has as many as the batch
     if missing := [*_missing(counted, whose, of_time)]:

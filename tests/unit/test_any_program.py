@@ -304,6 +304,19 @@ def test_other_commands_take_an_expression(here: Path, command: str) -> None:
     assert "no effect" not in called.both and "no known format" not in called.both
 
 
+def test_the_time_of_a_sample_is_not_that_of_a_step(here: Path) -> None:
+    """TensorFlow 1.15's Keras: 500 us/sample are 2000 samples/s, whatever the batch size is."""
+    lines = [
+        f"Epoch {n}/9\n4000/4000 [===] - 2s 500us/sample - loss: 1.{n}\n" for n in range(1, 10)
+    ]
+    write(here / "logs" / "cnn_1n2g_b64_fp32.log", lines)
+    regex = r"Epoch (?P<step>\d+)/|s (?P<step_time>\d+)us/sample"
+    assert "--rates-are-per world" in str(only(load(here / "logs", regex=regex)).expected)
+    results = load(here / "logs", regex=regex, rates_are_per="device")
+    (rate,) = results.frame.query("metric == 'samples_per_second'")["value"]
+    assert (results.problems, rate) == ([], pytest.approx(2 * 2000))
+
+
 def test_logs_that_a_known_format_reads_need_no_expression(here: Path) -> None:
     write(here / "logs" / NAME, program())
     write(here / "logs" / "1n1g" / "rn50_b128_fp32_1.log", GOOD)
