@@ -191,7 +191,9 @@ def with_options(
                 found=printed[name],
             )
     batch, one_batch = batch_of(headers, form, run.topology.world_size)
-    if batch and run.batch_size_per_device == one_batch:  # it is named after that
+    # It is named after one of the accumulated batches, or after the global one.
+    named = run.batch_size_per_device
+    if batch and named in (one_batch, batch.value * run.topology.world_size):
         run = replace(run, batch_size_per_device=batch.value)
     parameters = dict(_parameters(printed, entry, run, one_batch, form))
     # The other operations of a recipe have the precision that the log states.

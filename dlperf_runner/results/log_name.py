@@ -24,6 +24,7 @@ _FILE = re.compile(r"(?P<stem>.+?)(?P<kind>\.(?:log|txt|out|err|jsonl?))?(?:\.gz
 _ANOTHER = re.compile(r"\.(log|txt|out|err)\.", re.IGNORECASE)
 _EXTENSION = re.compile(r"\.[A-Za-z]\w{0,11}$", re.ASCII)
 _BATCH = re.compile(r"bs?(\d{1,9})", re.ASCII)
+_GLOBAL_BATCH = re.compile(r"gbs([1-9]\d{0,8})", re.ASCII)
 _DEVICES = re.compile(r"gpus?(\d{1,9})|(\d{1,9})gpus?", re.ASCII)
 # A GPU or a batch size? A batch size is bs200, or the log states it.
 _GPU_OR_BATCH = ("b100", "b200", "b300")
@@ -36,14 +37,20 @@ _NODES = re.compile(
 _NODES_BEFORE_DEVICES = re.compile(
     r"(?<![^\W_])(?P<count>\d{1,9})n(?=[-_.\s]\d{1,9}gpus?)", re.ASCII
 )
-_ONE = ("one", "single")
+_NUMBERS = {"single": "1", "one": "1", "two": "2", "four": "4", "eight": "8"}
+# 8xA100, 2x8xA100 and a100x8, if that is an accelerator.
+_GPUS = re.compile(
+    r"(?<![^\W_])(?:(?P<nodes>\d{1,6}x)?(?P<count>\d{1,6})x(?P<gpu>[a-z]{1,4}\d{1,4}[a-z]?)"
+    r"|(?P<gpu_before>[a-z]{1,4}\d{1,4}[a-z]?)x(?P<count_behind>\d{1,6}))(?![^\W_])",
+    re.ASCII,
+)
 _NUMBERED = re.compile(
     r"(?:run|rep|repeat|try|trial|attempt|seed)[-_]?(\d{1,9})", re.ASCII | re.IGNORECASE
 )
 _PIECES = re.compile(r"[-.]")
 _REPEAT = re.compile(r"\d{1,9}", re.ASCII)
 _OF_LOGS = re.compile(r"^logs?[-_]|[-_]logs?$")
-# 8gpus, 8_gpu, ngpu=8. A directory gpu3 may hold the log of a device.
+# 8_gpu, ngpu=8 and num_gpus_8, besides what names of files may have.
 _DEVICES_DIRECTORY = re.compile(
     r"(\d{1,9})[-_ ]?gpus?|(?:ngpus?|num_gpus)[-_=]?(\d{1,9})", re.ASCII | re.IGNORECASE
 )
@@ -83,18 +90,20 @@ BY_NAME = "the file name"
 
 class PathWords(NamedTuple):
     """The settings in a path; None where it has none. `first` are the words before the first
-    setting; in the published layouts they name what ran. `others` are the words behind it. `by`:
+    setting; in the published layouts they name what ran. `others` are the words behind it. `nodes`:
+    their number, if a name of the path says it without that of the devices. `by`:
     whose name that is, the file's or, if it says no settings, that of a directory.
-    `topology_directory`, `devices_directory` and `batch_directories` say one setting alone;
+    `topology_directory` and `batch_directories` say a topology and a batch size alone;
     `accelerator_directory` names it and what it says."""
 
     first: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     batch_size: int | None = None
+    global_batch_size: int | None = None
     precision: str | None = None
     topology: Topology | None = None
     devices: int | None = None
-    devices_directory: str | None = None
+    nodes: int | None = None
     accelerator: str | None = None
     repeat: int | None = None
     topology_directory: str | None = None
@@ -126,19 +135,30 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
     if above and not words.settings:
         first = tuple(word for word in above.first if word not in words.first)
         words = above._replace(first=(*first, *words.first), repeat=words.repeat or above.repeat)
-    if not words.topology and words.devices is None and not of_directories["topology_directory"]:
-        sizes = filter(None, map(_DEVICES_DIRECTORY.fullmatch, directories))
-        if size := next(sizes, None):
-            words = words._replace(devices=int(size[1] or size[2]), devices_directory=size[0])
+    if words.devices is None and words.topology is None:
+        words = words._replace(devices=next(_devices_alone(directories), None))
     words = _with_nodes(words, (stem, *directories))
     return words._replace(repeat=words.repeat or repeat, **of_directories)
+
+
+def _devices_alone(directories: Iterable[str]) -> Iterator[int]:
+    """The numbers of devices of the directories that say nothing else but an accelerator: 8gpus and
+    8xA100, but not gpu3, which may be that device."""
+    if any(map(topology_of, directories)):
+        return
+    for directory in directories:
+        if size := _DEVICES_DIRECTORY.fullmatch(directory):
+            yield int(size[1] or size[2])
+            continue
+        words = _words_of_directory(directory)
+        is_alone = words and not words.first and not words.others and words.settings == 1
+        if words and is_alone and words.devices and not directory.lower().startswith("gpu"):
+            yield words.devices
 
 
 def _with_nodes(words: PathWords, names_of_path: Iterable[str]) -> PathWords:
     """The words without devices if a name speaks of nodes, because they may be those of a node or
     of all. A number of nodes makes a topology of devices per node, and of those of one node."""
-    if words.devices is None:
-        return words
     counted = [
         match.groupdict()["count"]
         for name in names_of_path
@@ -147,7 +167,11 @@ def _with_nodes(words: PathWords, names_of_path: Iterable[str]) -> PathWords:
     ]
     if not counted:
         return words
-    counts = {"1" if count in _ONE else count for count in counted} - {"per"}
+    counts = {_NUMBERS.get(count, count) for count in counted} - {"per"}
+    nodes = int(*counts) if len(counts) == 1 and str(*counts).isdecimal() else None
+    words = words._replace(nodes=nodes or None)
+    if words.devices is None:
+        return words
     topology = words.topology
     if counts == {"1"} or (len(counts) == 1 and "per" in counted):
         topology = topology or topology_of(f"{counts.pop()}n{words.devices}g")
@@ -186,7 +210,7 @@ def _words_of_name(name: str, by: str) -> PathWords:
 def _split(name: str) -> list[str]:
     """The words between _ and blanks. One with a setting between - or . is several words."""
     words: list[str] = []
-    for part in re.split(r"[_\s]+", _NODES.sub(r"_\g<0>_", name)):
+    for part in re.split(r"[_\s]+", _NODES.sub(r"_\g<0>_", _GPUS.sub(_apart, name))):
         word = part.strip("-.")
         pieces = _PIECES.split(word)
         if len(pieces) < 2 or setting_of(word) or not any(map(setting_of, pieces)):
@@ -203,6 +227,17 @@ def _split(name: str) -> list[str]:
     return [word for word in words if word]
 
 
+def _apart(match: re.Match[str]) -> str:
+    """The number of accelerators and their name as two words, if it is one."""
+    gpu = match["gpu"] or match["gpu_before"]
+    is_known = gpu in names().accelerators or gpu in _GPU_OR_BATCH
+    if not is_known:
+        return match[0]
+    if match["nodes"]:
+        return f"_{match['nodes'][:-1]}n{match['count']}g_{gpu}_"
+    return f"_{match['count'] or match['count_behind']}gpus_{gpu}_"
+
+
 def setting_of(word: str) -> tuple[str, object] | None:
     """The field and the value that a word gives, wherever it stands."""
     return _setting(word, is_last=False)
@@ -217,7 +252,9 @@ def _of_directories(
     topology = next(filter(topology_of, directories), None)
     named = [words for words in map(_words_of_directory, directories) if words]
     likely = [words for words in named if words.settings + (words.repeat is not None) > 1]
-    if topology:  # beside it, one more setting names a run
+    has_nodes = any(_NODES.search(name.lower()) for name in directories)
+    if topology or has_nodes or next(_devices_alone(directories), None):
+        # Beside a size, one more setting names a run.
         likely += [words for words in named if words.batch_size or words.precision]
     above = next(iter(likely), None)
     repeat = next((int(m[1]) for m in map(_NUMBERED.fullmatch, directories) if m), None)
@@ -245,6 +282,8 @@ def _setting(word: str, *, is_last: bool) -> tuple[str, object] | None:
         return None
     if match := _BATCH.fullmatch(word):
         return "batch_size", int(match[1])
+    if match := _GLOBAL_BATCH.fullmatch(word):
+        return "global_batch_size", int(match[1])
     if match := _DEVICES.fullmatch(word):
         return "devices", int(match[1] or match[2])
     if topology := topology_of(word):

@@ -250,7 +250,7 @@ class _Identification:
         if (
             not any(places)
             and "topology" not in self.statement
-            and not (world and world.value == 1)
+            and not (world and (world.value == 1 or words.nodes))
         ):
             yield "--topology"
         if not words.precision and not {"precision"} & {*self.statement, *self.head}:
@@ -346,7 +346,7 @@ class _Identification:
             return 1  # it has none
         statements = [Stated(size_of(d), f"{_DIRECTORY}{d}") for d in self.words.batch_directories]
         statements += self._stated_by_user_or_name("batch_size")
-        if stated := self.statement.get("global_batch_size"):
+        if stated := next(self._stated_by_user_or_name("global_batch_size"), None):
             shared = world_size * self._accumulated()
             statements.append(Stated(as_batch_size(stated.value / shared), stated.by))
         self._assert("batch_size_per_device", statements)
@@ -434,24 +434,27 @@ class _Identification:
         statements += self._stated_by_user_or_name("topology")
         topology: Topology | None = self._agreed("topology", statements)
         worlds = [Stated(topology.world_size, statements[0].by)] if topology else []
-        if self.words.devices is not None:
-            directory = self.words.devices_directory
-            by = f"{_DIRECTORY}{directory}" if directory else BY_NAME
-            worlds.append(Stated(self.words.devices, by))
+        named = self.words.devices
+        in_log = self.head.get("world_size") if named == FLAT_DEVICES_PER_NODE else None
+        if named and in_log and not topology and in_log.value > named and not in_log.value % named:
+            topology = Topology(in_log.value // named, named)  # those of a node
+            statements, worlds = [Stated(topology, BY_NAME)], [in_log]
+        elif named is not None and not (topology and named == topology.gpus_per_node):
+            worlds.append(Stated(named, BY_NAME))
         if not worlds or "topology" in self.statement:
             worlds += self._in_log("world_size", needed=True)
         devices: int | None = self._agreed("number of devices", worlds)
         if topology is None:
             topology = self._from_devices(devices)
-            statements = worlds[:1] if self.words.devices is not None else []
+            statements = [Stated(topology, BY_NAME)] if self.words.devices is not None else []
         self._assert("topology", statements)
         return topology
 
     def _from_devices(self, devices: int | None) -> Topology:
         if devices is not None and self.words.devices is not None:
             return self._flat(devices)
-        if devices and "nodes" in self.head:
-            nodes = int(self.head["nodes"].value)
+        nodes = int(self.head["nodes"].value) if "nodes" in self.head else self.words.nodes
+        if devices and nodes and devices % nodes == 0:
             return Topology(nodes, devices // nodes)
         if devices == 1 or (devices and self.entry.workload.max_nodes == 1):
             return Topology(1, devices)

@@ -45,14 +45,32 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("llama3-8b-8gpus-per-node", (), {"first": ("llama3-8b",), "devices": None}),
         ("rn50-single-node-8gpus", (), {"devices": None, "topology": Topology(1, 8)}),
         # A directory that says their number alone; gpu3 may be that of a device.
-        ("train", ("run1", "8gpus"), {"devices": 8, "devices_directory": "8gpus", "repeat": 1}),
-        ("rn50-amp", ("ngpu=8", "16_gpus"), {"devices": 8, "devices_directory": "ngpu=8"}),
-        ("rn50-4gpu", ("8gpus",), {"devices": 4, "devices_directory": None}),
+        ("train", ("run1", "8gpus"), {"devices": 8, "repeat": 1}),
+        ("rn50-amp", ("ngpu=8", "16_gpus"), {"devices": 8}),
+        ("rn50-4gpu", ("8gpus",), {"devices": 4}),
         ("train", ("8gpus", "2n8g"), {"devices": None, "topology_directory": "2n8g"}),
         ("train", ("8gpus", "2nodes"), {"devices": None, "topology": None}),
         ("train", ("gpu3",), {"devices": None}),
         ("rn50-2nodes-8gpus-per-node", (), {"devices": None, "topology": Topology(2, 8)}),
         ("rn50-8gpus-per-node", ("4-nodes",), {"topology": Topology(4, 8)}),
+        # A number of nodes alone is no topology yet.
+        ("llama3-8b_bf16", ("4nodes",), {"nodes": 4, "topology": None}),
+        ("llama3-8b_bf16", ("two-node",), {"nodes": 2}),
+        ("llama3-8b_bf16", ("multi-node",), {"nodes": None}),
+        ("llama3-8b_bf16", ("node2",), {"nodes": None}),
+        ("llama3-8b_4nodes", ("2nodes",), {"nodes": None}),
+        # Devices and what they are.
+        ("llama3-8b_16xA100_bf16", (), {"devices": 16, "accelerator": "A100"}),
+        ("rn50_4xT4_b64", (), {"devices": 4, "accelerator": "T4"}),
+        ("llama3-8b_gb200_bf16", (), {"global_batch_size": None}),
+        ("llama3-8b-h100x8-bf16", (), {"devices": 8, "accelerator": "H100"}),
+        ("llama3-8b_2x8xH100", (), {"topology": Topology(2, 8), "devices": None}),
+        ("llama3-8x7b_bf16", (), {"devices": None, "first": ("llama3-8x7b",)}),
+        ("llama3-8b_bf16", ("8xH100",), {"devices": 8}),
+        ("llama3-8b_bf16", ("8gpus",), {"devices": 8}),
+        ("llama3-8b_bf16", ("gpu3",), {"devices": None}),
+        ("llama3-8b_bf16", ("old-8gpus",), {"devices": None}),
+        ("llama3-8b_bf16_gbs512", (), {"global_batch_size": 512, "batch_size": None}),
         # The nearest directory that says several settings says what the file does not.
         ("oneflow", ("rn50_bs128_1n1g_fp32", "b64_fp16"), {"batch_size": 128, "precision": "fp32"}),
         ("train", ("run2", "rn50-b128-fp32-1n8g"), {"repeat": 2, "batch_size": 128}),
@@ -61,6 +79,7 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         # Beside a directory with the topology, one setting names a run.
         ("train", ("llama3-8b_bf16", "1n8g"), {"first": ("llama3-8b", "train")}),
         ("train", ("gpu3", "amp", "rn50_b128_fp32", "1n8g"), {"batch_size": 128}),
+        ("slurm-4711", ("run2", "2nodes", "llama3-8b_bf16"), {"precision": "bf16", "repeat": 2}),
     ],
 )
 def test_words(stem: str, directories: tuple[str, ...], said: dict[str, object]) -> None:
@@ -89,6 +108,31 @@ def test_ranks_beyond_the_world_size_are_no_ranks(tmp_path: Path) -> None:
     for rank in (8, 16):  # such as those of LoRA
         write(tmp_path / f"1n2g/rn50_b128_fp32/rank{rank}.log", gluoncv(100.0 + rank, world=2))
     assert len(load(tmp_path).counted) == 2
+
+
+def test_the_devices_of_the_log_are_divided_among_the_nodes_of_the_name(tmp_path: Path) -> None:
+    log = megatron(500.0, batch=64, world=16)
+    for name, topology in (
+        ("2nodes/gpt_bf16.log", "2n8g"),
+        ("4nodes/gpt_bf16.log", "4n4g"),
+        ("8xH100/gpt_bf16.log", "2n8g"),  # those of a node
+        ("16xH100/gpt_bf16.log", "2n8g"),
+    ):
+        (run,) = load(write(tmp_path / name, log)).counted
+        assert str(run.topology) == topology
+    path = write(tmp_path / "3nodes/gpt_bf16.log", log)
+    assert "--topology" in str(only(load(path)).hint)
+    path = write(tmp_path / "4xH100/gpt_bf16.log", log)
+    assert str(load(path, topology="4n4g").counted[0].topology) == "4n4g"
+
+
+def test_a_name_may_have_the_global_batch_size(tmp_path: Path) -> None:
+    log = megatron(500.0, batch=64, world=16)
+    for name in ("gpt_bf16_BS64_2n8g.log", "gpt_bf16_gbs64_2n8g.log", "gpt_bf16_bs4_2n8g.log"):
+        (run,) = load(write(tmp_path / name, log)).counted
+        assert run.batch_size_per_device == 4
+    path = write(tmp_path / "gpt_bf16_gbs128_2n8g.log", log)
+    assert "contradicts the file name" in only(load(path)).problem
 
 
 def test_archives_of_other_kinds_are_to_be_unpacked(tmp_path: Path) -> None:
