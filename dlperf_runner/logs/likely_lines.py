@@ -26,11 +26,12 @@ _FRACTION = re.compile(r"\d\.\d")
 _STEP_WORD = re.compile(
     r"(?:steps?|iters?|iterations?|it|batch|upd|updates?|global_step)\W{0,4} {0,12}$", re.IGNORECASE
 )
-_WHOSE = r"(?:(?:/|[_ ]per[_ ])(?:gpu|device|core|chip|node|replica|worker))?"
+_WHOSE = r"(?:(?:/|[-_ ]per[-_ ])(?:gpu|device|core|chip|node|replica|worker))?"
 _BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
 _RATE_UNIT = re.compile(rf"\s{{0,2}}{THINGS}(?:/| per )s(?:ec(?:ond)?)?\b", re.IGNORECASE)
 _RATE_WORD = re.compile(
-    rf"(?:ips|fps|tgs|tps|wps|speed|throughput|{THINGS}(?:/|[_ ]?per[_ ]?)s(?:ec(?:ond)?)?{_WHOSE})"
+    r"(?:ips|fps|tgs|tps|wps|speed|throughput"
+    rf"|{THINGS}(?:/|[-_ ]?per[-_ ]?)s(?:ec(?:ond)?)?{_WHOSE})"
     r"(?: \([a-z/ ]{1,32}+\))?+\W{0,4}+ {0,12}+$",
     re.IGNORECASE,
 )
@@ -40,13 +41,18 @@ _TIME_UNIT = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)\b")
 _MS = re.compile(r"\s{0,2}ms\b")
 _TIME_OF_STEP = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch)\b")
 _TIME_WORD = re.compile(r"(?:time|timing|elapsed|dt)[^\d|,]{0,24}$", re.IGNORECASE)
-# Of a part of a step, or of an evaluation.
+_WHOLE_STEP = re.compile(r"(?:step|iter|iteration|batch)[^\d|,]{0,24}$", re.IGNORECASE)
+# Of a part of a step, of an evaluation, or of what is still to come.
 _PART = re.compile(
-    r"(?:data|load|loading|fwd|bwd|(?:for|back)ward|opt|optim|optimizer|val|validation|eval)[ _]?$",
+    r"(?:data|load|loading|fwd|bwd|(?:for|back)ward|opt|optim|optimizer|val|validation|eval"
+    r"|remaining)[ _]?$",
     re.IGNORECASE,
 )
 # Taken only if a line has nothing else: means since the start, and tqdm's smoothed rate.
-_MEAN = re.compile(r"(?:avg|average|mean)[^\d|,]{0,24}$|<[\d:?]{1,16}, {0,2}$", re.IGNORECASE)
+# train_speed is that of ms-swift.
+_MEAN = re.compile(
+    r"(?:avg|average|mean|train_speed)[^\d|,]{0,24}$|<[\d:?]{1,16}, {0,2}$", re.IGNORECASE
+)
 _EPOCH_WORD = re.compile(r"epochs?\W{0,4}$", re.IGNORECASE)
 
 
@@ -128,9 +134,9 @@ def _elapsed(rows: Sequence[Sequence[re.Match[str]]]) -> Iterator[int]:
 
 
 def _in_time(line: str, number: re.Match[str]) -> bool:
-    """True if a number is a part of a date or of a time of day."""
-    before = re.search(r"\d[:-]$", line[: number.start()])
-    return bool(before or re.match(r"[:-]\d", line[number.end() : number.end() + 2]))
+    """True if a number is a part of a date, of a time of day, or of a time such as 2h 7m 13s."""
+    before = re.search(r"\d(?:[:-]|[dhm] )$", line[: number.start()])
+    return bool(before or re.match(r"[:-]\d|[dhm] \d", line[number.end() : number.end() + 3]))
 
 
 def _end(line: str, number: re.Match[str]) -> int:
@@ -162,7 +168,9 @@ def _rate(
                 [n for n in places if n not in elapsed] for places in (named, in_unit)
             )
         if places := [n for n in in_unit or named if not _in_time(line, numbers[n])]:
-            candidates += [(n, group) for n in places]
+            # Of several durations, one that is named after the step is that of all its parts.
+            of_whole = [n for n in places if _WHOLE_STEP.search(line[: numbers[n].start()])]
+            candidates += [(n, group) for n in (group == DURATION and of_whole) or places]
     usual = (each for each in candidates if not _is_mean(line, numbers[each[0]]))
     return next(usual, candidates[0] if candidates else None)
 

@@ -1,6 +1,7 @@
 """Lines of programs whose logs may have no rate: what the log lacks, and what to do.
 
     {'loss': 2.2, 'learning_rate': 4e-05, 'epoch': 0.2}
+    {'loss': 2.2, ..., 'train_speed(iter/s)': 0.41, ..., 'global_step/max_steps': '10/94', ...}
     {"current_steps": 10, "total_steps": 500, "loss": 2.2, ..., "remaining_time": "0:02:04"}
     Step Time : 2.47s GPU utilization: 244.3MODEL_TFLOP/s/GPU
     0/99  4.25G  0.04581  ...  640: 100%|██████████| 8/8 00:03
@@ -43,6 +44,19 @@ _LINES = {
         r"  --regex '\| (?P<step>\d+)/\d+ \[|tokens_per_second_per_gpu.: (?P<rate>[\d.]+)'"
         " --unit tokens --rates-are-per device",
     ),
+    rb"\{'loss': [^}\r\n]{1,900}?'tokens/train_per_sec_per_gpu': [^}\r\n]{1,200}\}": Refusal(
+        "axolotl prints this rate without its step, and too low if it accumulates batches",
+        expected="the progress bar between these lines, whose count is the step",
+        hint="without accumulated batches, describe both (2>&1 keeps the bar in the file):\n"
+        r"  --regex '\| (?P<step>\d+)/\d+ \[|tokens/train_per_sec_per_gpu.: (?P<rate>[\d.]+)'"
+        " --unit tokens --rates-are-per device",
+    ),
+    rb"['\"]train_speed\((?:iter/s|s/it)\)['\"]: [^}\r\n]{1,200}": Refusal(
+        "ms-swift prints the mean of all steps so far, and this log has no other rate",
+        expected="a line with 'train_samples_per_second', at the end of a run",
+        hint="let the run end; --max_steps 200 makes it short. If it ended, give what the program"
+        " printed in place of logging.jsonl",
+    ),
     rb"\{'loss': [^}\r\n]{1,400}?'epoch': [^}\r\n]{1,32}\}": Refusal(
         "Hugging Face's Trainer prints one rate, at the end of a run, and this log has none",
         expected="a line with 'train_samples_per_second'",
@@ -59,6 +73,11 @@ _LINES = {
         "Hugging Face's Trainer wrote this rate without the settings of its run",
         expected="the program's output, with its line {'train_runtime': ...}",
         hint="save what the program prints: ... 2>&1 | tee bert_1n8g_b32_bf16_1.log",
+    ),
+    rb"iteration {1,16}\d{1,12}/ {1,16}\d{1,12} \|(?![^\r\n]{0,900} elapsed)": Refusal(
+        "the lines of Megatron are wrapped",
+        expected="iteration 20/ 100 | ... elapsed time per iteration (ms): 123.4 | ... on one line",
+        hint="take the program's own output (2>&1 | tee train.log), not that of a terminal",
     ),
     rb"Step Time : [\d.]{1,16}s GPU utilization: [^\r\n]{1,40}": Refusal(
         "the step times of Megatron Bridge have no step and few digits",
@@ -89,6 +108,16 @@ _LINES = {
         hint="describe the lines:\n  --regex 'Train time/batch: (?P<step>\\d+)|"
         "Train throughput/samples_per_sec: (?P<rate>[\\d.]+)' --unit samples --rates-are-per world",
     ),
+    rb'"average_bus_bandwidth": ?\{': Refusal(
+        "nccl-tests wrote JSON (-J), which is not read",
+        expected="the table that the program prints, too",
+        hint="save what the program prints: ... 2>&1 | tee all_reduce.log",
+    ),
+    rb":::ML(?:L \d|Pv0\.)[^\r\n]{0,100}": Refusal(
+        "logs of MLPerf v0.6 and before are not read",
+        expected=":::MLLOG lines, as rounds since v0.7 have them",
+        hint="the time to train is from run_start to run_stop: grep -E 'run_(start|stop)' LOG",
+    ),
     FAILURE.pattern: Refusal(
         "the test of nccl-tests failed before it measured a size",
         expected="a table with # Avg bus bandwidth",
@@ -100,11 +129,15 @@ _MARKERS = (
     b"'loss': ",
     b'"current_steps": ',
     b"train_samples_per_second",
+    b"train_speed(",
+    b" iteration ",
     b"Step Time : ",
     b"100%|",
     b"Progress on:",
     b"Step time: ",
     b"Train throughput/",
+    b":::ML",
+    b'"average_bus_bandwidth"',
     b" failure ",
 )
 

@@ -358,6 +358,13 @@ LIKELY = {
     "(step {n}) - loss: 6.8 | Elements per Second: 12,{n}1 | Number of Elements: 65,536": (
         r"Second: +(?P<rate>"
     ),
+    # verl before it printed a rate, and pith-train.
+    "step:{n} - score/mean:0.1 - timing_s/gen:74.02 - timing_s/step:{r} - timing_ms/adv:0.1": (
+        r"timing_s/step:(?P<step_time>"
+    ),
+    "step {n}/99 | step-time 2.5 sec | loss 2.6 | tokens-per-second {r} | gpu-memory 63.6 GB": (
+        r"second +(?P<rate>"
+    ),
     # Lingua, which prints its rate with an exponent.
     "0: INFO - step: {n}  loss: 9.9  flops: 4.2e+14  wps: {r}e+04  data: 0.0023  lr: 3.0e-04": (
         r"wps: +(?P<rate>[\d.,]*\de[+-]\d+)"
@@ -385,6 +392,16 @@ def test_the_most_likely_line_and_its_expression(line: str) -> None:
 
 
 ELSEWHERE = {
+    "{{'loss': 2.2, 'train_speed(iter/s)': {r}, 'global_step/max_steps': '{n}/94', "
+    "'elapsed_time': '16m {n}s', 'remaining_time': '2h 7m 13s'}}": "'train_samples_per_second'",
+    '{{"loss": 2.2, "train_speed(s/it)": {r}, "global_step/max_steps": "{n}/94"}}': "ms-swift",
+    " {n}/99 [00:01<00:02, {r}s/it]\n{{'loss': 2.2, 'tokens/train_per_sec_per_gpu': {r}, "
+    "'epoch': 0.{n}}}": "tokens/train_per_sec_per_gpu.: (?P<rate>",
+    " iteration {n}/ 99 | consumed samples: 8 | \nelapsed time per iteration (ms): {r} |": (
+        "the lines of Megatron are wrapped"
+    ),
+    '"average_bus_bandwidth": {{"bandwidth": {r}}}': "save what the program prints",
+    ':::MLL 15600000{n}.123 run_start: {{"value": null, "metadata": {{}}}}': "v0.6 and before",
     " {n}/99 [00:01<00:02, {r}s/it]\n{{'loss': 2.2, 'epoch': 0.{n}}}": "train_samples_per_second",
     " Train throughput/samples_per_sec: {r}": "'Train time/batch: (?P<step>\\d+)|Train throughput",
     "{{'loss': {r}, 'learning_rate': 4e-05, 'epoch': 0.{n}}}": "'train_samples_per_second'",
