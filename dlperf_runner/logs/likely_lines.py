@@ -117,7 +117,7 @@ def _step(lines: Sequence[str]) -> int | None:
         texts = [match[0] for match in column]
         if not all(text.isdigit() for text in texts):
             continue
-        is_growing = all(int(a) < int(b) for a, b in pairwise(texts))
+        is_growing = len(texts) > 1 and all(int(a) < int(b) for a, b in pairwise(texts))
         is_percent = lines[0].startswith("%", column[0].end())
         if is_growing and not is_percent and not _in_time(lines[0], column[0]):
             grows.append(place)

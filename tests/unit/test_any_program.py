@@ -440,6 +440,7 @@ def test_the_expression_leaves_out_lines_of_a_validation() -> None:
 def test_logs_without_such_lines_have_none() -> None:
     assert likely_line([b"a\nb 1\nc 1 2\n"]) is None
     assert likely_line([b"1 2 3\n" * 5]) is None  # no step
+    assert likely_line([b"E2E (Tokens/s): 92.5\n" * 5]) is None  # 2 is none
 
 
 @given(st.lists(st.text("a1.\x00\\\ufffdé: /st[]()", max_size=60), min_size=1, max_size=4))
