@@ -170,8 +170,7 @@ def pcie_finding(name: str, what: str, links: Facts, speed: str = "speed") -> It
             " slot's generation and bifurcation in the firmware's setup"
         )
         found = "; ".join(bad) or "they do"
-        compared = "width and speed" if has_speed else "width"
-        expected = f"each {what} has the {compared} that it can"
+        expected = f"each {what} has the width and {speed} that it can"
         yield check_finding(name, f"pcie of {what}s", not bad, expected, found, hint, "warning")
 
 
