@@ -30,6 +30,7 @@ from ansible.module_utils.slurm_node import asked, jobs, node_name
 REASON = "dlperf_runner provisions it"
 UNKNOWN = ["unknown, because squeue fails"]
 POLL_S = 5
+REGISTERED_S = 60  # a slurmctld that was restarted gives no node back before its slurmd has answered
 
 
 class Node(object):
@@ -75,7 +76,12 @@ class Node(object):
         state, reason = self.state()
         is_ours = "DRAIN" in state and reason.startswith(REASON)
         if is_ours and not self.module.check_mode:
-            self.scontrol("update", "NodeName=" + self.name, "State=RESUME")
+            given_back = ("update", "NodeName=" + self.name, "State=RESUME")
+            end = time.time() + REGISTERED_S
+            while asked("scontrol", *given_back)["code"] and time.time() < end:
+                time.sleep(1)
+            if "DRAIN" in self.state()[0]:
+                self.scontrol(*given_back)
         return is_ours
 
     def check(self):

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from fault_campaigns import Campaign, faulty_workload, suffering
 from faults import QUICK
-from lab_under_test import END, PROJECT, Lab, alone
+from lab_under_test import END, PROJECT, Lab
 
 # ---- The README's commands for a cluster, as they stand there
 
@@ -116,9 +116,7 @@ def readme(lab: Lab, frameworks: str, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="module")
 def provisioned(readme: Readme, frameworks: str) -> Lab:
     """Two nodes with frameworks, which a lab that is up is given as a user gives them."""
-    with alone("mirror"):
-        chosen = ("-e", "lab_nodes=2", "-e", f"lab_frameworks={frameworks}")
-        readme.lab.play("playbooks/lab.yml", *chosen)
+    readme.lab.up(lab_nodes=2, lab_frameworks=frameworks)
     readme.run("provision", "--yes")  # there is no terminal to ask on
     return readme.lab
 

@@ -332,7 +332,8 @@ def test_what_is_not_in_the_list_does_not_happen(cluster: DriverCluster) -> None
     device = f"{TREE}/sys/bus/pci/devices/0000:0c:00.0"
     cluster.lab.said(
         "node1",
-        f"echo '{SITE}' > {SOURCES}; echo ': > {LOADED}' > /srv/boot/at; rm -f /srv/services\n"
+        f"echo '{SITE}' > {SOURCES}; echo ': > {LOADED}' > /srv/boot/at;"
+        " rm -f /srv/services /srv/started-nvidia-* /srv/enabled-nvidia-*\n"
         f"echo 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  {OLD}  Wed Oct 29' > {LOADED}\n"
         f"mkdir -p {device}; echo 0x15b3 > {device}/vendor; echo 0x020700 > {device}/class;"
         f" echo SMDL=SW_MNG > {device}/vpd; apt-get -q update",
