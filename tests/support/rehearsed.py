@@ -13,9 +13,10 @@ from node_state import node_state
 # What the scripts of listed packages write, and useradd
 OF_SCRIPTS = (
     *("/etc/ca-certificates.conf", "/etc/ssl/certs", "/usr/local/share/ca-certificates"),
+    "/etc/alternatives",
     *(f"/etc/{name}" for name in ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")),
     *("/home/dlperf", "/etc/networks", "/etc/systemd/user/sockets.target.wants"),
-    *(f"/etc/systemd/system/{name}.target.wants" for name in ("default", "sockets")),
+    *(f"/etc/systemd/system/{name}.target.wants" for name in ("default", "sockets", "timers")),
 )
 
 
