@@ -1,5 +1,6 @@
 """The embedded lab: what its nodes are, that it goes up and down, and that nothing is left."""
 
+import ctypes
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ from lab_under_test import (
     Lab,
     namespaces_of,
     namespaces_of_lab,
+    parent_of,
     processes,
     traces,
 )
@@ -29,6 +31,7 @@ pytestmark = pytest.mark.lab
 
 NODES = ("node1", "node2", "node3", "node4")
 USER = "dlperf-lab-test"
+PTRACE_SEIZE, WALL = 0x4206, 0x40000000  # linux/ptrace.h, linux/wait.h
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +160,25 @@ def test_a_killed_lab_leaves_nothing_and_can_come_up_again(tmp_path: Path, which
         with lab.running(nodes=2):
             assert lab.said("node2", "hostname") == "node2"
     assert traces(lab.directory) == []
+
+
+def test_a_lab_that_is_ending_is_not_up(tmp_path: Path) -> None:
+    """Its first process lives until its children are reaped; one that is traced never is."""
+    lab = Lab(tmp_path / "lab")
+    with lab.running(nodes=2):
+        state, namespaces = lab.state, namespaces_of_lab(lab)
+        node = next(pid for pid in processes() if parent_of(pid) == state["pid"])
+        if ctypes.CDLL(None).ptrace(PTRACE_SEIZE, node, 0, 0) != 0:
+            pytest.skip("this machine forbids ptrace")
+        os.kill(state["supervisor"], signal.SIGKILL)
+        left = partial(traces, lab.directory, namespaces)
+        assert until(lambda: not left(), 45), left()
+        assert Path(f"/proc/{state['pid']}").exists()
+        same = ("--nodes", 2, "--suite", state["suite"], "--base", state["base"])
+        assert lab.control("up", *same, "--mirror-dir", state["mirror_dir"], "--dry-run")
+        os.waitpid(node, WALL)
+        with lab.running(nodes=2):
+            assert lab.said("node2", "hostname") == "node2"
 
 
 def test_with_the_lab_down_playbooks_say_how_to_bring_it_up(tmp_path: Path) -> None:

@@ -207,13 +207,17 @@ def processes() -> Iterator[int]:
             yield int(entry.name)
 
 
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def _is_in_a_lab(pid: int) -> bool:
     """Whether a lab's first process is among the ancestors. That is another lab, which has the
     number of an ended namespace, if the lab in question is down."""
     while pid > 1:
         if b"lab_holder.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
             return True
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        pid = parent_of(pid)
     return False
 
 

@@ -96,7 +96,9 @@ def read_state(directory):
         state = json.loads((directory / "lab.json").read_text())
     except (OSError, ValueError):
         return None
-    state["alive"] = process_start(state["pid"]) == state["started"]
+    # A process that is ending has left its network already, some time before it is gone.
+    in_network = os.path.exists(f"/proc/{state['pid']}/ns/net")  # noqa: PTH110 - no exceptions
+    state["alive"] = in_network and process_start(state["pid"]) == state["started"]
     return state
 
 
@@ -150,7 +152,7 @@ def down(directory, *, dry_run=False):
         return True
     state = read_state(directory)
     close_connections(directory)
-    if state and state["alive"]:
+    if state and process_start(state["pid"]) == state["started"]:
         kill_holder(state["pid"], state["supervisor"])
     remove_state(directory)
     return True
