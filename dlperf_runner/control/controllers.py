@@ -27,7 +27,7 @@ from ..core.files import open_append, open_stored, read_text
 from ..logs import parse_tail
 
 INVALID = "invalid"
-START_S = 20
+START_S = 120
 
 
 def detach(directory: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -36,7 +36,8 @@ def detach(directory: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
     start."""
     with lock.held(directory):
         pass  # another controller is refused here, and not in a file
-    argv = [sys.executable, "-m", "dlperf_runner", "run", "--resume", str(directory), *options]
+    resume = ["run", "--resume", str(directory), *options]
+    argv = ["nohup", sys.executable, "-m", "dlperf_runner", *resume]  # a HUP before it handles it
     printed = directory / CONTROLLER_LOG
     with open_append(printed, inside=directory) as log:
         process = subprocess.Popen(

@@ -283,6 +283,9 @@ def of_variables(
                 found=", ".join(inventories),
                 hint=f"add -i {name}; `dlperf run` does so itself",
             )
+    # The strings and lists of Ansible are of its own types, which no YAML represents.
+    plain = {name: checked[name] for name in FILE_ONLY if name in values}
+    values |= {k: list(value) if isinstance(value, tuple) else value for k, value in plain.items()}
     content = yaml.safe_dump(values, sort_keys=False, allow_unicode=True).encode()
     return CampaignFile(None, content, values, lambda key: f"-e {key}")
 

@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
 from ansible.vars.reserved import get_reserved_names
 from command_line import call
 from make_logs import ROOT
@@ -190,14 +191,15 @@ def test_a_campaign_keeps_its_file(
 
 
 def test_bench_takes_the_same_file(file: Path, tmp_path: Path) -> None:
-    variables = yaml.safe_load(FILE)  # as Ansible reads -e @campaign.yml
+    variables = DataLoader().load(f"{FILE}wait: 5m\n")  # as Ansible reads -e @campaign.yml
     nodes = [str(file.parent / "nodes.ini")]
     by_variables = plan_of_playbook(variables, nodes, campaign=str(tmp_path / "bench"))["plan"]
     by_file = call("plan", "--json", file).document
     assert by_variables["runs"] == by_file["runs"]
     copied = read_campaign_file(tmp_path / "bench" / "campaign.yml").values
     # The playbook's parameters are texts.
-    want = read_campaign_file(file).values | {"parameters": {"image_size": ("64,32",)}}
+    texts = {"parameters": {"image_size": ("64,32",)}, "wait": "5m"}
+    want = read_campaign_file(file).values | texts
     assert copied == want
     assert json.loads((tmp_path / "bench" / "campaign.json").read_text())["notes"] == want["notes"]
     with pytest.raises(UserError, match="names another inventory"):
