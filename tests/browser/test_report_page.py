@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from make_logs import ROOT
 from playwright.sync_api import Browser, Locator, Page, expect
-from report_examples import CHINESE, SCRIPT, mxnet_campaign, tensorflow_campaign
+from report_examples import SCRIPT, mxnet_campaign, tensorflow_campaign
 
 from dlperf_runner.commands.report import make_report
 
@@ -101,13 +101,6 @@ def brightness(page: Page, expression: str) -> float:
 
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 OPEN_DETAILS = "document.querySelectorAll('details').forEach(item => { item.open = true; })"
-
-
-def test_it_opens_from_disk_without_an_error_or_another_request(opened: Open, report: Path) -> None:
-    seen = opened(report)
-    keep(seen.page, "light")
-    assert seen.requests == [report.as_uri()]
-    assert seen.errors == []
 
 
 def test_plots_are_there_with_their_lines_and_letters(opened: Open, report: Path) -> None:
@@ -346,19 +339,6 @@ def test_print_is_light_and_whole(opened: Open, report: Path) -> None:
     assert len(page.pdf(format="A4", print_background=False)) > 20_000
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("details[open]").count() == 0
-
-
-def test_what_is_planted_neither_runs_nor_shows_as_more_than_text(
-    opened: Open, planted: Path
-) -> None:
-    seen = opened(planted)
-    assert seen.page.title().startswith("Benchmark report")
-    assert seen.requests == [planted.as_uri()]
-    assert seen.errors == []
-    assert seen.page.locator("main script, main img").count() == 0
-    (cells,) = rows(seen.page, "not-counted")
-    assert SCRIPT in cells[-1]
-    assert CHINESE in cells[-1]
 
 
 def test_the_page_stops_what_escaping_would_have_missed(

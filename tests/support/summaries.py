@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from command_line import output
+from csv_tables import table
 from make_logs import KNOWN
 
 from dlperf_runner.commands.summarize import SummaryResult
@@ -20,3 +22,9 @@ def log_of(tree: Path, topology: str = "1n1g", repeat: int = 1) -> Path:
 def problem(result: SummaryResult) -> UserError:
     (error,) = result.problems
     return error
+
+
+def printed_and_cases(folder: Path, *options: str) -> tuple[str, list[dict[str, str]]]:
+    """What the command prints, its white space folded, and the cases of summary.csv."""
+    out = output("summarize", folder, "--output-dir", folder / "out", *options)
+    return " ".join(out.split()), table(folder / "out" / "summary.csv")

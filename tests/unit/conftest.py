@@ -61,8 +61,8 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 
 @pytest.fixture(scope="session")
-def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Path]:
-    """The report of campaigns of three frameworks, and its directory. Tests only read it."""
+def several(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """The report of campaigns of three frameworks. Tests only read it."""
     from report_examples import mxnet_campaign, paddle_campaign, tensorflow_campaign
 
     from dlperf_runner.commands.report import make_report
@@ -73,7 +73,12 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Path]:
         tensorflow_campaign(root / "tensorflow"),
         paddle_campaign(root / "paddle"),
     ]
-    return make_report(campaigns, root / "report"), root / "report"
+    return make_report(campaigns, root / "report")
+
+
+@pytest.fixture(scope="session")
+def report_folder(several: Report) -> Path:
+    return several.paths[0].parent
 
 
 @pytest.fixture(scope="session")

@@ -163,6 +163,33 @@ def test_with_several_environments_the_same_one_is_the_partner() -> None:
     assert verdicts == ["only in the first", "only in the first", "only in the second"]
 
 
+def test_cases_that_differ_only_in_their_environment_have_names() -> None:
+    """Two rows were called 1n1g, without a word of which is which."""
+    gpus = ("V100-SXM2-16GB", "A100-SXM4-40GB")
+    a, b = (
+        [row for n, gpu in enumerate(gpus, 1) for row in rows(scaled(n * factor), accelerator=gpu)]
+        for factor in (1, 1.001)
+    )
+    cases = compared(a, b)
+    names = [f"accelerator {gpu}" for gpu in gpus]
+    assert [case["distinction"] for case in cases] == names
+    lines = render_campaigns(cases, ("a", "b"), None).splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:3]] for line in lines]
+    assert [second for first, second in filter(None, cells) if first == "1n1g"] == names
+    assert [case.get("name") for case in suite_of(cases)] == [f"fp32 b128 1n1g, {n}" for n in names]
+
+
+def test_each_table_names_what_it_is_of() -> None:
+    """Two image sizes in both campaigns are two tables, not two rows with the same name."""
+    sizes = ("data=synthetic image_size=224", "data=synthetic image_size=64")
+    a, b = (
+        [row for size in sizes for row in rows(values, parameters=size)]
+        for values in (FIVE, scaled(0.9))
+    )
+    words = " ".join(render_campaigns(compared(a, b), ("a", "b"), None).split())
+    assert all(f"per device, {size} | topology" in words for size in sizes)
+
+
 def test_invalid_runs_do_not_count() -> None:
     (case,) = compared(rows(FIVE), [*rows(FIVE), row(None, 6)])
     assert case["n_b"] == 5

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from command_line import call, output
+from compare_rows import CASE
 from make_logs import KNOWN, campaign_run, gluoncv, write
 
 from dlperf_runner.commands.summarize import summarize
@@ -20,6 +21,7 @@ from dlperf_runner.core.frame import make_frame
 from dlperf_runner.history.store import (
     RecordedCampaign,
     campaign_identity,
+    case_id,
     history_of,
     points,
     record,
@@ -85,6 +87,11 @@ def test_a_campaign_comes_out_as_it_went_in(tmp_path: Path) -> None:
     speeds = [row["value"] for row in rows if row["metric"] == "samples_per_second"]
     assert speeds == [*RATES["1n1g"], *RATES["1n4g"]]
     assert all(row["valid"] == 1 for row in rows)
+
+
+def test_another_gpu_is_another_case() -> None:
+    gpus = ("V100-SXM2-16GB", "A100-SXM4-40GB", None)
+    assert len({case_id({**CASE, "accelerator": gpu}) for gpu in gpus}) == 3
 
 
 def test_summarising_again_replaces_only_its_own_rows(tmp_path: Path) -> None:
@@ -307,7 +314,6 @@ OUTCOME = {
 def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
     out = output("history")
     assert "2026-10-10" in out
-    assert "-9.6 % since 2026-10-06 c5; driver unknown -> 550.1" in " ".join(out.split())
     document = call("history", "--json", "--since", "2026-10-04").document
     assert [case["case_id"] for case in document["cases"]] == IDS
     assert [len(case["points"]) for case in document["cases"]] == [7, 7]
@@ -329,7 +335,7 @@ def test_history_says_up_to_which_correlation_its_marks_are_rarely_false(years: 
 
 
 def test_a_change_is_found_among_all_campaigns_and_shown_with_the_last(years: Path) -> None:
-    for start, index in (("2026-10-04", 2), ("2026-10-06", 0)):
+    for start, index in (("2026-10-01", 5), ("2026-10-04", 2), ("2026-10-06", 0)):
         arguments = ("history", "--case", IDS[0], "--since", start)
         document = call(*arguments, "--json").document
         (change,) = document["cases"][0]["change_points"]
@@ -367,10 +373,6 @@ def test_history_of_one_case_with_its_plot(years: Path) -> None:
     assert "2026-10-01 to 2026-10-10" in texts
     output("history", "--case", IDS[0], "--plot", "one.png")
     assert (years / "one.png").read_bytes().startswith(b"\x89PNG")
-    document = call("history", "--case", IDS[0], "--json").document
-    (change,) = document["cases"][0]["change_points"]
-    assert (change["campaign"], change["index"]) == ("c5", 5)
-    assert change["differs"] == {"driver": ["unknown", "550.1"]}
 
 
 @pytest.mark.parametrize(

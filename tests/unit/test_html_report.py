@@ -23,9 +23,8 @@ from dlperf_runner.report.labels import LANGUAGES, load_labels
 from dlperf_runner.report.xlsx import sheet_name
 
 
-def test_every_file_is_there(several: tuple[Report, Path]) -> None:
-    report, directory = several
-    names = {path.relative_to(directory).as_posix() for path in report.paths}
+def test_every_file_is_there(several: Report, report_folder: Path) -> None:
+    names = {path.relative_to(report_folder).as_posix() for path in several.paths}
     plots = {
         f"plots/{group}-{kind}.{form}"
         for group in ("01-resnet50-fp32-b128", "02-resnet50-fp32-b256", "03-arcface-fp32-b128")
@@ -34,14 +33,12 @@ def test_every_file_is_there(several: tuple[Report, Path]) -> None:
     }
     data = {f"results.{form}" for form in ("csv", "json", "tex", "xlsx")}
     assert names == {"report.html", "report.md"} | data | plots
-    written = {p.relative_to(directory).as_posix() for p in directory.rglob("*.*")}
+    written = {p.relative_to(report_folder).as_posix() for p in report_folder.rglob("*.*")}
     assert written - {"manifest.jsonl"} == names
 
 
-def test_the_table_has_the_published_numbers_in_the_published_layout(
-    several: tuple[Report, Path],
-) -> None:
-    table = page_of(several[1]).tables["table-1"]
+def test_the_table_has_the_published_numbers_in_the_published_layout(report_folder: Path) -> None:
+    table = page_of(report_folder).tables["table-1"]
     assert table[0][:4] == ["node_num", "gpu_num", "samples/s", "speedup"]
     assert [row[:4] for row in table[1:]] == PUBLISHED
     # Order statistics: with five runs the interval is their range (published_runs.csv).
@@ -50,20 +47,20 @@ def test_the_table_has_the_published_numbers_in_the_published_layout(
     assert table[6][6:8] == ["77.9%", "5"]  # 24.93 / 32
 
 
-def test_the_answer_is_one_line_per_framework(several: tuple[Report, Path]) -> None:
-    heads = [answer.split(":")[0] for answer in several[0].answers]
+def test_the_answer_is_one_line_per_framework(several: Report, report_folder: Path) -> None:
+    heads = [answer.split(":")[0] for answer in several.answers]
     mxnet = "mxnet 1.6.0.post0, resnet50v1b"
     assert heads == [mxnet, "tensorflow, resnet50v1.5", "paddle, arcface"]
-    assert "9,579.74 samples/s on 32 devices on 4 nodes, 24.93 times 1n1g" in several[0].answers[0]
-    page = page_of(several[1])
+    assert "9,579.74 samples/s on 32 devices on 4 nodes, 24.93 times 1n1g" in several.answers[0]
+    page = page_of(report_folder)
     assert [text + "." for text in page.texts["strong"]] == [
         answer[: len(text) + 1]
-        for answer, text in zip(several[0].answers, page.texts["strong"], strict=True)
+        for answer, text in zip(several.answers, page.texts["strong"], strict=True)
     ]
 
 
-def test_frameworks_stand_side_by_side(several: tuple[Report, Path]) -> None:
-    table = page_of(several[1]).tables["beside-1"]
+def test_frameworks_stand_side_by_side(report_folder: Path) -> None:
+    table = page_of(report_folder).tables["beside-1"]
     assert table[0][2:] == [
         f"{name} {what}"
         for name in ("mxnet b128", "tensorflow b256")
@@ -74,8 +71,8 @@ def test_frameworks_stand_side_by_side(several: tuple[Report, Path]) -> None:
     assert table[6][2:] == ["9,579.74", "24.93", "12,671.90", "30.55"]
 
 
-def test_failed_runs_differences_and_commands_are_there(several: tuple[Report, Path]) -> None:
-    page = page_of(several[1])
+def test_failed_runs_differences_and_commands_are_there(report_folder: Path) -> None:
+    page = page_of(report_folder)
     (lost,) = page.tables["not-counted"][1:]
     assert lost[1:] == ["8", "-", "failed: no route to host"]
     assert page.tables["differences"][1:] == [
@@ -89,39 +86,39 @@ def test_failed_runs_differences_and_commands_are_there(several: tuple[Report, P
     assert commands[1] == f"# node1\n{first} -u mxnet_resnet50.py --topology 1n1g"
 
 
-def test_every_measured_case_is_compared_with_what_was_published(
-    several: tuple[Report, Path],
-) -> None:
-    table = page_of(several[1]).tables["published-1"]
+def test_every_measured_case_is_compared_with_what_was_published(report_folder: Path) -> None:
+    table = page_of(report_folder).tables["published-1"]
     place = table[0].index("published")
     assert [row[place] for row in table[1:]] == [row[2] for row in PUBLISHED]
     ratios = [row[table[0].index("ratio")] for row in table[1:]]
     assert ratios == ["1.000"] * 6
 
 
-def test_a_publication_stands_once_below_its_table(several: tuple[Report, Path]) -> None:
-    page = page_of(several[1])
+def test_a_publication_stands_once_below_its_table(report_folder: Path) -> None:
+    page = page_of(report_folder)
     assert "publication" not in page.tables["published-1"][0]
     assert sum(text.startswith("publication: DLPerf, MXNet") for text in page.texts["p"]) == 1
 
 
-def test_tables_are_there_for_papers(several: tuple[Report, Path]) -> None:
-    text = (several[1] / "results.tex").read_text("utf-8")
+def test_tables_are_there_for_papers(report_folder: Path) -> None:
+    text = (report_folder / "results.tex").read_text("utf-8")
     head = r"node\_num & gpu\_num & samples/s & speedup & "
     assert f"\\begin{{tabular}}{{{'r' * 11}}}\n\\toprule\n{head}" in text
     assert "4 & 32 & 9,579.74 & 24.93 & 9,568.30 -- 9,631.67 & " in text
     assert text.count(r"\begin{tabular}") == text.count(r"\bottomrule") >= 6
 
 
-def test_the_title_and_the_answer_say_what_ran_where_and_when(several: tuple[Report, Path]) -> None:
-    page = page_of(several[1])
+def test_the_title_and_the_answer_say_what_ran_where_and_when(
+    several: Report, report_folder: Path
+) -> None:
+    page = page_of(report_folder)
     assert page.texts["h1"] == ["Benchmark report: mxnet, tensorflow, paddle resnet50, arcface"]
     machine = "V100-SXM2-16GB, driver 440.33.01"
-    assert f"; {machine}; 2026-11-21 06:39 UTC; fp32" in several[0].answers[0].replace(". V", "; V")
+    assert f"; {machine}; 2026-11-21 06:39 UTC; fp32" in several.answers[0].replace(". V", "; V")
 
 
-def test_the_spreadsheet_has_numbers_with_formats(several: tuple[Report, Path]) -> None:
-    book = openpyxl.load_workbook(several[1] / "results.xlsx")
+def test_the_spreadsheet_has_numbers_with_formats(report_folder: Path) -> None:
+    book = openpyxl.load_workbook(report_folder / "results.xlsx")
     sheet = book.worksheets[0]
     header = [cell.value for cell in sheet[1]]
     rows = [dict(zip(header, row, strict=True)) for row in sheet.iter_rows(min_row=2)]
@@ -133,14 +130,14 @@ def test_the_spreadsheet_has_numbers_with_formats(several: tuple[Report, Path]) 
     assert sheet.freeze_panes == "A2"
 
 
-def test_csv_json_and_page_agree(several: tuple[Report, Path]) -> None:
-    document = json.loads((several[1] / "results.json").read_bytes())
-    with (several[1] / "results.csv").open(encoding="utf-8", newline="") as file:
+def test_csv_json_and_page_agree(several: Report, report_folder: Path) -> None:
+    document = json.loads((report_folder / "results.json").read_bytes())
+    with (report_folder / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     medians = [case["samples_per_second_median"] for case in document["cases"]]
     assert [float(row["samples_per_second_median"]) for row in rows] == medians
     assert medians[:6] == [float(row[2].replace(",", "")) for row in PUBLISHED]
-    assert document["answers"] == list(several[0].answers)
+    assert document["answers"] == list(several.answers)
 
 
 def test_plots_of_an_older_report_go_and_files_of_others_stay(tmp_path: Path) -> None:
@@ -297,10 +294,8 @@ def test_conditions_in_words(text: str | None, chinese: str | None) -> None:
     assert load_labels("zh").conditions(text) == chinese
 
 
-def test_the_base_case_is_told_in_absolute_units(
-    several: tuple[Report, Path], chinese: Report
-) -> None:
-    page = (several[1] / "report.html").read_text(encoding="utf-8")
+def test_the_base_case_is_told_in_absolute_units(report_folder: Path, chinese: Report) -> None:
+    page = (report_folder / "report.html").read_text(encoding="utf-8")
     assert "Speed-up is relative to 1n1g, 384.19 samples/s. The interval" in page
     page = chinese.paths[0].read_text(encoding="utf-8")
     assert "加速比以 1n1g（384.19 samples/s）为基准。中位数" in page

@@ -236,22 +236,6 @@ def test_names_that_cannot_be_allowed(tmp_path: Path) -> None:
 # ---- history
 
 
-def test_history_never_joins_two_gpus() -> None:
-    for number in range(10):
-        product, factor = (V100, 1.0) if number < 5 else (A100, 1.979)
-        directory = Path("results") / f"c{number}"
-        created = f"2026-10-{number + 1:02}T10:00:00+00:00"
-        rates = scaled(factor * (1 + number / 1000))
-        campaign(directory, rates, created=created, **on(product))
-        call("summarize", directory)
-    out = call("history").out
-    assert "V100-SXM2-16GB" in out and "A100-SXM4-40GB" in out
-    assert " % since " not in out
-    document = call("history", "--json").document
-    assert [len(case["points"]) for case in document["cases"]] == [5, 5]
-    assert [case["change_points"] for case in document["cases"]] == [[], []]
-
-
 def test_history_of_trees_says_that_it_does_not_know_the_gpu() -> None:
     for number in range(10):
         factor = 1.0 if number < 5 else 1.979
@@ -261,22 +245,3 @@ def test_history_of_trees_says_that_it_does_not_know_the_gpu() -> None:
         call("summarize", f"t{number}", "--history", "h.sqlite")
     out = call("history", "--history", "h.sqlite").text
     assert "not recorded: framework version, accelerator, GPUs in a node, driver" in out
-
-
-def test_each_table_of_a_comparison_names_what_it_is_of(tmp_path: Path) -> None:
-    """Two image sizes in both campaigns are two tables, not two rows with the same name."""
-    for place, factor in (("a", 1.0), ("b", 0.9)):
-        for repeat, rate in enumerate(scaled(factor), start=1):
-            for size in (64, 224):
-                lines = [*gluoncv(rate), f"{size} {place}"]
-                case = f"{size}/r{repeat}"
-                changes = {**on(V100), "parameters": {"image_size": size}, "id": case}
-                folder = campaign_run(
-                    tmp_path / place / str(size), "1n1g", repeat, lines, **changes
-                )
-                target = tmp_path / place / "runs" / case
-                target.parent.mkdir(parents=True, exist_ok=True)
-                folder.rename(target)
-    printed = call("compare", tmp_path / "a", tmp_path / "b").text
-    assert "per device, data=synthetic image_size=224 | topology" in printed
-    assert "per device, data=synthetic image_size=64 | topology" in printed

@@ -31,27 +31,7 @@ EARLY = [1.15, 0.88, 0.90, 0.74, 1.21]
 # ---- the median
 
 
-@pytest.mark.parametrize(
-    ("size", "rank", "coverage"),
-    [
-        # Conover, Practical Nonparametric Statistics, table A3 (binomial, p = 0.5), as
-        # 1 - 2 P(X < rank); also David and Nagaraja, Order Statistics, section 7.1.
-        (2, 1, 0.5),
-        (5, 1, 0.9375),
-        (6, 1, 0.96875),
-        (7, 1, 0.984375),
-        (10, 2, 0.978515625),
-        (15, 4, 0.96484375),
-        (20, 6, 0.9586105346679688),
-    ],
-)
-def test_ranks_of_the_median(size: int, rank: int, coverage: float) -> None:
-    found = median_interval(range(1, size + 1))
-    assert (found.low, found.high) == (rank, size + 1 - rank)
-    assert found.coverage == pytest.approx(coverage)
-
-
-@pytest.mark.parametrize("size", [6, 7, 11, 20, 101, 1000])
+@pytest.mark.parametrize("size", [2, 5, 6, 7, 10, 11, 15, 20, 101, 1000])
 @pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
 def test_ranks_as_the_binomial_distribution_of_scipy_has_them(size: int, level: float) -> None:
     found = median_interval(range(1, size + 1), level)
@@ -106,14 +86,6 @@ of_either_kind = pytest.mark.parametrize(("draw", "size"), SAMPLES)
 SIMULATED = 3000
 # Four standard errors of a share of 95 % in so many simulations.
 LEEWAY = 4 * math.sqrt(0.95 * 0.05 / SIMULATED)
-
-
-@of_either_kind
-def test_median_interval_covers_exactly_what_it_says(size: int, draw: Draw) -> None:
-    random = np.random.default_rng(size)
-    found = [median_interval(draw(random, size)) for _ in range(SIMULATED)]
-    held = np.mean([interval.low <= 1000 <= interval.high for interval in found])
-    assert held == pytest.approx(found[0].coverage, abs=LEEWAY)
 
 
 @of_either_kind
@@ -211,21 +183,20 @@ def test_spread() -> None:
     assert math.isnan(cv([-1.0, 1.0]))
 
 
-def test_outliers_by_the_modified_z_score() -> None:
-    """Iglewicz and Hoaglin (1993), How to Detect and Handle Outliers: 0.6745 |x - median| / MAD
-    above 3.5. The MAD of 0 1 2 3 4 x is 1.5 around 2.5, which puts the limit at 2.5 + 7.784."""
-    assert not any(outliers([0.0, 1.0, 2.0, 3.0, 4.0, 10.28]))
-    assert outliers([10.29, 0.0, 1.0, 2.0, 3.0, 4.0]) == [True, *[False] * 5]
-
-
-def test_outlier_among_equals() -> None:
-    # The mean distance is 1 / 5: 1 / (1.2533 / 5) = 3.99, above 3.5.
-    assert outliers([8.0, 8.0, 9.0, 8.0, 8.0]) == [False, False, True, False, False]
-    assert not any(outliers([8.0] * 5))
-
-
-def test_nothing_stands_out_of_four() -> None:
-    assert not any(outliers([1.0, 1.1, 0.9, 99.0]))
+@pytest.mark.parametrize(
+    ("values", "places"),
+    [
+        # Iglewicz and Hoaglin (1993), How to Detect and Handle Outliers: 0.6745 |x - median| / MAD
+        # above 3.5. The MAD of 0 1 2 3 4 x is 1.5 around 2.5: the limit is 2.5 + 7.784.
+        ([0.0, 1.0, 2.0, 3.0, 4.0, 10.28], []),
+        ([10.29, 0.0, 1.0, 2.0, 3.0, 4.0], [0]),
+        ([8.0, 8.0, 9.0, 8.0, 8.0], [2]),  # the mean distance is 1 / 5: 3.99, above 3.5
+        ([8.0] * 5, []),
+        ([1.0, 1.1, 0.9, 99.0], []),  # four are too few
+    ],
+)
+def test_outliers_by_the_modified_z_score(values: list[float], places: list[int]) -> None:
+    assert [n for n, flag in enumerate(outliers(values)) if flag] == places
 
 
 # ---- two samples

@@ -9,7 +9,7 @@ import json
 from frame_rows import Row, cases, frame, row, runs
 
 from dlperf_runner.report import case_tables, markdown, result_files
-from dlperf_runner.report.terminal import PIPE, Screen
+from dlperf_runner.report.terminal import Screen
 
 NAMES = {("mxnet-resnet50v1b", "resnet50v1b"): "rn50"}
 
@@ -72,25 +72,6 @@ def test_median_with_its_interval() -> None:
         "| 1        | 1       | 101.00    | 100.00-103.00 | 1.00    | 100 %      | 3 |\n"
         "| 1        | 2       | 190.50    | -             | 1.89    | 94 %       | 1 |\n"
     ) in document
-
-
-def test_a_narrow_terminal_keeps_every_column_and_a_pipe_has_whole_rows() -> None:
-    rows = [
-        *runs("1n1g", 11548.451, 11549.451, 11550.451),
-        *(memory(12565.0), *runs("1n2g", 22000.0, 23000.0)),
-    ]
-    table = cases(of_oneflow(rows))
-    named = {
-        *("node_num", "gpu_num", "samples/s", "interval", "speedup", "efficiency", "n"),
-        *("11549.451", "11548.451-11550.451", "97", "12565"),
-    }
-    for width in (40, 60, 72, 80, 100, 120):
-        document = case_tables.render(table, [], Screen(width))
-        assert max(map(len, document.splitlines())) <= width
-        assert named <= set(document.replace(",", "").split())
-    whole = case_tables.render(table, [], PIPE)
-    assert whole == case_tables.render(table, [], Screen(120))
-    assert "| 11549.451 | 11548.451-11550.451 |    1.00 |      100 % | 3 |" in whole
 
 
 def test_60_columns_stack_interval_and_efficiency() -> None:

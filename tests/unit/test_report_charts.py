@@ -31,8 +31,8 @@ from dlperf_runner.report.charts import (
 from dlperf_runner.report.labels import load_labels
 
 
-def test_each_chart_draws_its_points_and_says_them_in_words(several: tuple[Report, Path]) -> None:
-    page, charts = page_of(several[1]), live_charts(several[1])
+def test_each_chart_draws_its_points_and_says_them_in_words(report_folder: Path) -> None:
+    page, charts = page_of(report_folder), live_charts(report_folder)
     # Three per figure, one per case: 6 + 3 + 2.
     assert len(charts) == 3 * 3 + 11
     boxes = [a for a in page.all("div") if a.get("class") == "plot"]
@@ -51,8 +51,8 @@ def test_each_chart_draws_its_points_and_says_them_in_words(several: tuple[Repor
     assert charts[0]["description"] in described
 
 
-def test_charts_have_the_numbers_of_the_tables(several: tuple[Report, Path]) -> None:
-    throughput, per_device, speedup, *_ = live_charts(several[1])
+def test_charts_have_the_numbers_of_the_tables(report_folder: Path) -> None:
+    throughput, per_device, speedup, *_ = live_charts(report_folder)
     ideal, mxnet, published = throughput["data"]["values"]
     medians = [float(row[2].replace(",", "")) for row in PUBLISHED]
     assert (mxnet["x"], mxnet["y"]) == ([1, 2, 4, 8, 16, 32], medians)
@@ -67,9 +67,9 @@ def test_charts_have_the_numbers_of_the_tables(several: tuple[Report, Path]) -> 
     assert by_name["ideal"]["y"] == [1, 32]
 
 
-def test_axes_have_names_units_and_scales(several: tuple[Report, Path]) -> None:
+def test_axes_have_names_units_and_scales(report_folder: Path) -> None:
     names = {"samples/s": "log", "samples/s/device": "linear", "Speed-up": "log"}
-    for chart, (name, scale) in zip(live_charts(several[1]), names.items(), strict=False):
+    for chart, (name, scale) in zip(live_charts(report_folder), names.items(), strict=False):
         x, y = chart["encoding"]["x"], chart["encoding"]["y"]
         assert (x["axis"]["title"], y["axis"]["title"]) == ("devices", name)
         assert (x["scale"]["type"], y["scale"]["type"]) == ("log", scale)
@@ -88,40 +88,40 @@ def test_one_chart_has_all_precisions_and_batch_sizes_of_a_model(tmp_path: Path)
     assert document["command"].endswith("--one-chart")
 
 
-def test_warm_up_is_shaded_up_to_the_window(several: tuple[Report, Path]) -> None:
-    charts = [chart for chart in live_charts(several[1]) if chart["layer"][0]["mark"] == "rect"]
+def test_warm_up_is_shaded_up_to_the_window(report_folder: Path) -> None:
+    charts = [chart for chart in live_charts(report_folder) if chart["layer"][0]["mark"] == "rect"]
     assert len(charts) == 11
     # 20 of 120 iterations.
     assert charts[0]["layer"][0]["data"]["values"] == [{"start": 0, "end": 20}]
     assert charts[0]["encoding"]["x"]["scale"]["domain"] == [0, 120]
 
 
-def test_pictures_are_pictures(several: tuple[Report, Path]) -> None:
-    for path in sorted((several[1] / "plots").glob("*.png")):
+def test_pictures_are_pictures(report_folder: Path) -> None:
+    for path in sorted((report_folder / "plots").glob("*.png")):
         data = path.read_bytes()
         assert data.startswith(b"\x89PNG\r\n\x1a\n")
         assert struct.unpack(">I", data[16:20]) == (720,)
         assert len(data) > 10_000  # a blank one has 3,000
-    for path in (several[1] / "plots").glob("*.pdf"):
+    for path in (report_folder / "plots").glob("*.pdf"):
         assert path.read_bytes().startswith(b"%PDF-")
-    for path in (several[1] / "plots").glob("*.svg"):
+    for path in (report_folder / "plots").glob("*.svg"):
         root = ElementTree.fromstring(path.read_bytes())  # noqa: S314
         assert root.get("width") == "480"
         assert [child.tag.rpartition("}")[2] for child in root[:2]] == ["title", "desc"]
 
 
-def test_charts_have_only_colours_that_the_dark_page_replaces(several: tuple[Report, Path]) -> None:
+def test_charts_have_only_colours_that_the_dark_page_replaces(report_folder: Path) -> None:
     light = {light for light, _ in COLOURS.values()}
-    for path in (several[1] / "plots").glob("*.svg"):
+    for path in (report_folder / "plots").glob("*.svg"):
         used = set(re.findall(r'(?:fill|stroke)="([^"]+)"', path.read_text("utf-8")))
         assert used - {"none", "transparent"} <= light
-    style = page_of(several[1]).texts["style"][0]
+    style = page_of(report_folder).texts["style"][0]
     assert all(f'.plot [fill="{colour}"]{{fill:' in style for colour in light)
 
 
 @pytest.mark.parametrize("has_letters", [False, True])
 def test_without_a_chinese_font_pictures_speak_english(
-    several: tuple[Report, Path],
+    report_folder: Path,
     chinese: Report,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -133,7 +133,7 @@ def test_without_a_chinese_font_pictures_speak_english(
     campaign = chinese.paths[0].parents[1] / "mxnet"
     report = make_report([campaign], tmp_path / "zh", "zh")
     name = "plots/01-resnet50-fp32-b128-speedup"
-    english, other = ((at / f"{name}.png").read_bytes() for at in (several[1], tmp_path / "zh"))
+    english, other = ((at / f"{name}.png").read_bytes() for at in (report_folder, tmp_path / "zh"))
     assert (other == english) is not has_letters
     assert report.notes == (() if has_letters else (load_labels("zh")("png_language"),))
     assert "加速比" in (tmp_path / "zh" / f"{name}.svg").read_text("utf-8")
@@ -186,11 +186,9 @@ def test_a_logarithmic_axis_has_ticks(values: tuple[float, ...]) -> None:
     assert all(low <= tick <= high for tick in axis["axis"]["values"])
 
 
-def test_published_points_of_another_accelerator_are_said_to_be(
-    several: tuple[Report, Path],
-) -> None:
+def test_published_points_of_another_accelerator_are_said_to_be(report_folder: Path) -> None:
     """975 images/s on an A100 stand above 415 on a V100."""
-    page = (several[1] / "report.html").read_text(encoding="utf-8")
+    page = (report_folder / "report.html").read_text(encoding="utf-8")
     assert "tensorflow, published (A100, V100)</text>" in page
     assert "paddle, published (V100)</text>" in page
 

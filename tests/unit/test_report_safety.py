@@ -16,7 +16,7 @@ import pytest
 from report_examples import CHINESE, FORMULA, IMAGE, SCRIPT, mxnet_campaign
 from report_page import Page, page_of
 
-from dlperf_runner.commands.report import Report, make_report
+from dlperf_runner.commands.report import make_report
 from dlperf_runner.report.charts import Chart, ChartPoint, Line, draw
 from dlperf_runner.report.markdown import code, text
 
@@ -28,10 +28,8 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "report"
 
 
-def test_the_page_forbids_itself_all_but_its_own_style_and_script(
-    several: tuple[Report, Path],
-) -> None:
-    html = (several[1] / "report.html").read_text(encoding="utf-8")
+def test_the_page_forbids_itself_all_but_its_own_style_and_script(report_folder: Path) -> None:
+    html = (report_folder / "report.html").read_text(encoding="utf-8")
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)
     for tag in ("style", "script"):
         ((content),) = re.findall(f"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
@@ -48,15 +46,15 @@ def test_the_page_forbids_itself_all_but_its_own_style_and_script(
     assert {attributes["href"] for attributes in page.all("link")} == allowed
 
 
-def test_the_licenses_of_the_script_stand_beside_it(several: tuple[Report, Path]) -> None:
-    html = (several[1] / "report.html").read_text(encoding="utf-8")
+def test_the_licenses_of_the_script_stand_beside_it(report_folder: Path) -> None:
+    html = (report_folder / "report.html").read_text(encoding="utf-8")
     ((licenses),) = re.findall("<!--(.*?)-->\n<script>", html, re.DOTALL)
     assert "University of Washington Interactive Data Lab" in licenses
     assert "Redistributions in binary form must reproduce" in licenses
 
 
-def test_the_page_is_well_formed_and_each_id_is_once(several: tuple[Report, Path]) -> None:
-    page = page_of(several[1])
+def test_the_page_is_well_formed_and_each_id_is_once(report_folder: Path) -> None:
+    page = page_of(report_folder)
     assert page.stack == []
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))

@@ -23,6 +23,7 @@ from dlperf_runner.measure.steady_state import (
 from dlperf_runner.results.load import load_results
 
 WARMUP, TOTAL = 20, 120
+STEPS = np.arange(TOTAL)
 RUNS = 400
 Series = Callable[[np.random.Generator], NDArray[np.float64]]
 
@@ -58,41 +59,30 @@ def test_false_alarms_are_rare(carried: float, most: float) -> None:
 
 
 def test_a_difference_that_does_not_matter_is_no_alarm() -> None:
-    def barely(random: np.random.Generator) -> NDArray[np.float64]:
-        return 100 + random.normal(0, 0.01, TOTAL) + np.linspace(0, 0.5, TOTAL)
-
-    assert shares(barely) == (0, 0)
+    rise = 100 + np.linspace(0, 0.5, TOTAL)
+    assert shares(lambda random: rise + random.normal(0, 0.01, TOTAL)) == (0, 0)
 
 
-def test_window_that_began_in_the_warm_up_is_found() -> None:
-    def slow_start(random: np.random.Generator) -> NDArray[np.float64]:
-        return noise(random) * np.where(np.arange(TOTAL) < 35, 0.85, 1)
-
-    early, drifts = shares(slow_start)
-    assert early > 0.95
-    assert drifts < 0.02
-
-
-def test_a_transient_that_fades_is_no_drift() -> None:
-    def fading(random: np.random.Generator) -> NDArray[np.float64]:
-        return noise(random) * (1 - 0.4 * np.exp(-np.arange(TOTAL) / 12))
-
-    early, drifts = shares(fading)
-    assert early > 0.9
-    assert drifts < 0.05
-
-
-def test_drift_is_found() -> None:
-    early, drifts = shares(lambda random: noise(random) * np.linspace(1, 0.9, TOTAL))
-    assert drifts > 0.9
-    assert early < 0.1
+@pytest.mark.parametrize(
+    ("shape", "early", "drifts"),
+    [
+        (np.where(STEPS < 35, 0.85, 1), (0.95, 1), (0, 0.02)),  # began in the warm-up
+        (1 - 0.4 * np.exp(-STEPS / 12), (0.9, 1), (0, 0.05)),  # a transient that fades: no drift
+        (np.linspace(1, 0.9, TOTAL), (0, 0.1), (0.9, 1)),
+    ],
+    ids=["slow start", "fading", "drift"],
+)
+def test_windows_that_are_not_steady_are_found(
+    shape: NDArray[np.float64], early: tuple[float, float], drifts: tuple[float, float]
+) -> None:
+    found = shares(lambda random: noise(random) * shape)
+    for share, (least, most) in zip(found, (early, drifts), strict=True):
+        assert least <= share <= most
 
 
 def test_warm_up_that_ended_in_time_is_left_alone() -> None:
-    def in_time(random: np.random.Generator) -> NDArray[np.float64]:
-        return noise(random) * np.where(np.arange(TOTAL) < WARMUP, 0.5, 1)
-
-    assert sum(shares(in_time)) <= 0.05
+    shape = np.where(STEPS < WARMUP, 0.5, 1)
+    assert sum(shares(lambda random: noise(random) * shape)) <= 0.05
 
 
 def test_step_from_which_a_run_is_steady() -> None:

@@ -10,7 +10,7 @@ from make_logs import arcface_torch, dllogger_pytorch, torchtitan, write
 from nccl_logs import nccl_tests
 
 from dlperf_runner.core.identity import topology_text
-from dlperf_runner.stats.summary import StepParts, step_parts
+from dlperf_runner.stats.summary import step_parts
 
 TEXT = "seconds of a step without communication, by rank: "
 KERNELS = "seconds of NCCL kernels in a step, by rank: "
@@ -95,31 +95,36 @@ CASE: dict[str, Any] = {
 }
 
 
-def test_the_parts_of_a_step_are_the_step() -> None:
-    parts = step_parts(CASE)
+@pytest.mark.parametrize(
+    ("changes", "computation", "waiting", "communication", "has_straggler"),
+    [
+        ({}, 2.1, 0.2, 0.26, True),
+        # Communication that is hidden is no negative number.
+        ({"step_time_median_s": 2.2}, 2.1, 0.1, 0.0, True),
+        ({"step_time_median_s": 2.0}, 2.0, 0.0, 0.0, False),
+        ({"alone_longest_s": 2.11}, 2.1, 0.01, 0.45, False),
+        ({"world_size": 1}, 2.56, 0.0, 0.0, False),  # one device only computes
+    ],
+)
+def test_the_parts_of_a_step_are_the_step(
+    changes: dict[str, float],
+    computation: float,
+    waiting: float,
+    communication: float,
+    has_straggler: bool,
+) -> None:
+    case = CASE | changes
+    parts = step_parts(case)
     assert parts is not None
-    assert parts.computation == 2.1
-    assert parts.waiting == pytest.approx(0.2)
-    assert parts.communication == pytest.approx(0.26)
-    assert parts.computation + parts.waiting + parts.communication == pytest.approx(2.56)
-    assert (parts.slowest_rank, parts.has_straggler) == (3, True)
+    assert parts.step == case["step_time_median_s"]
+    shares = (parts.computation, parts.waiting, parts.communication)
+    assert shares == pytest.approx((computation, waiting, communication))
+    assert sum(shares) == pytest.approx(parts.step)
+    assert parts.slowest_rank == (None if case["world_size"] == 1 else 3)
+    assert parts.has_straggler is has_straggler
 
 
-def test_communication_that_is_hidden_is_no_negative_number() -> None:
-    parts = step_parts(CASE | {"step_time_median_s": 2.2})
-    assert parts is not None
-    assert (parts.communication, parts.waiting) == (0.0, pytest.approx(0.1))
-    busier = step_parts(CASE | {"step_time_median_s": 2.0})
-    assert busier is not None
-    assert (busier.computation, busier.waiting, busier.communication) == (2.0, 0.0, 0.0)
-    even = step_parts(CASE | {"alone_longest_s": 2.11, "slowest_rank": 3.0})
-    assert even is not None
-    assert not even.has_straggler
-
-
-def test_one_device_only_computes_and_no_data_are_no_parts() -> None:
-    one = step_parts(CASE | {"world_size": 1})
-    assert one == StepParts(2.56, 2.56, 0.0, 0.0, None)
+def test_no_times_are_no_parts() -> None:
     assert step_parts(CASE | {"alone_mean_s": None}) is None
     assert step_parts(CASE | {"step_time_median_s": None}) is None
 

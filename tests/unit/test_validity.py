@@ -15,16 +15,15 @@ from dlperf_runner.measure.validity import Evidence, Verdict, is_selected, judge
 from dlperf_runner.results.load import Results, load_results
 from dlperf_runner.stats.summary import summarize
 
+SOCKET = "node1:77:77 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>"
+CARDS = (
+    "node1:77:77 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB eth0:10.0.0.1<0>"
+)
 ALL = ["throttling", "clocks", "ECC errors", "Xid errors", "other processes"]
 
 
 def load(campaign: Path) -> Results:
     return load_results(campaign, KNOWN)
-
-
-def test_good_run_is_valid_and_all_was_judged(tmp_path: Path) -> None:
-    gpu_run(tmp_path)
-    assert verdict(tmp_path) == Verdict()
 
 
 def sample(throttle: str = "0x0", clock: str = "1380", busy: str = "97", ecc: str = "0") -> str:
@@ -58,17 +57,6 @@ def test_what_the_telemetry_excludes(tmp_path: Path, bad: str, count: int, why: 
         assert len(found.reasons) == 1
         assert why in found.reasons[0]
         assert found.reasons[0].startswith("node1 GPU 0 ")
-
-
-def test_errors_from_before_the_run_do_not_count(tmp_path: Path) -> None:
-    gpu_run(tmp_path, samples=[sample(ecc="7")] * 20)
-    assert verdict(tmp_path) == Verdict()
-
-
-def test_other_devices_of_the_node_do_not_count(tmp_path: Path) -> None:
-    other = sample("0x48", clock="200").replace("{device}", "1")
-    gpu_run(tmp_path, samples=[GOOD, other] * 10)
-    assert verdict(tmp_path) == Verdict()
 
 
 @pytest.mark.parametrize(
@@ -131,6 +119,20 @@ def test_older_campaign_is_not_judged_by_dcgm(tmp_path: Path) -> None:
     gpu_run(tmp_path, files={"health": [*HEALTH, f"{START},GPU 0,Driver,Failure,gone"]})
     fix(tmp_path, without="dcgm_health")
     assert (verdict(tmp_path).reasons, len(verdict(tmp_path).remarks)) == ((), 2)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {},
+        {"samples": [sample(ecc="7")] * 20},  # errors from before the run
+        {"samples": [GOOD, sample("0x48", clock="200").replace("{device}", "1")] * 10},  # another's
+        {"topology": "1n2g", "lines": [*gluoncv(100.0, world=2), SOCKET.replace("eth0", "lo")]},
+    ],
+)
+def test_good_run_is_valid_and_all_was_judged(tmp_path: Path, run: dict[str, Any]) -> None:
+    gpu_run(tmp_path, **run)
+    assert verdict(tmp_path) == Verdict()
 
 
 # ---- what is done with it
@@ -275,12 +277,6 @@ def losses(*values: float | None) -> tuple[str, ...]:
     return judge(Evidence(), range(1, len(values) + 1), values, catalogued_rules()).reasons
 
 
-def test_loss_that_is_no_number() -> None:
-    assert losses(7.0, math.nan, 6.0) == ("the loss is not finite at step 2",)
-    assert losses(7.0, 8.0, math.inf) == ("the loss is not finite at step 3",)
-    assert losses(7.0, None, 6.0) == ()
-
-
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
@@ -297,35 +293,34 @@ def test_loss_of_a_program_that_does_not_train(values: list[float], reason: str)
     assert losses(*values, 5.0, 4.0) != (reason,)
 
 
-def test_loss_that_is_no_longer_printed() -> None:
-    assert losses(7.0, 6.9, None, None, None) == ("no loss is printed after step 2",)
-    assert losses(7.0, *[None] * 10) == ()  # one says nothing of how often the program prints it
-    assert losses(7.0, 6.9, None, None) == ()
-    assert losses(*[None, None, None, 7.0, None, None, None, 6.9, None, None, None]) == ()
+TWOS = [2.0] * 12
 
 
-def test_two_equal_losses_may_be_chance() -> None:
-    assert losses(6.9, 6.9) == ()
-    assert losses(6.9) == ()
-
-
-def test_rising_loss() -> None:
-    # Medians of the first three and the last three of 15: 2 and 3 are 50 % apart, 2 and 3.1 more.
-    first = [2.0] * 12
-    assert losses(*first, 3.0, 3.0, 3.0) == ()
-    assert losses(*first, 3.1, 3.1, 1.0) == ("the loss rises from 2 to 3.1",)
-    assert losses(9.0, 9.0, 9.0, *first) == ()
-    assert losses(2.0, 2.0, 90.0) == ()  # too few to say
-    assert losses(*first, 2.0, 2.0, 99.0) == ()  # one step is no tendency
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([7.0, math.nan, 6.0], "the loss is not finite at step 2"),
+        ([7.0, 8.0, math.inf], "the loss is not finite at step 3"),
+        ([7.0, None, 6.0], None),
+        ([7.0, 6.9, None, None, None], "no loss is printed after step 2"),
+        ([7.0, *[None] * 10], None),  # one says nothing of how often the program prints it
+        ([7.0, 6.9, None, None], None),
+        ([None, None, None, 7.0, None, None, None, 6.9, None, None, None], None),
+        ([6.9, 6.9], None),  # two may be equal by chance
+        ([6.9], None),
+        # Medians of the first three and the last three of 15: 2 and 3 are 50 % apart, 3.1 is more.
+        ([*TWOS, 3.0, 3.0, 3.0], None),
+        ([*TWOS, 3.1, 3.1, 1.0], "the loss rises from 2 to 3.1"),
+        ([9.0, 9.0, 9.0, *TWOS], None),
+        ([2.0, 2.0, 90.0], None),  # too few to say
+        ([*TWOS, 2.0, 2.0, 99.0], None),  # one step is no tendency
+    ],
+)
+def test_losses(values: list[float | None], reason: str | None) -> None:
+    assert losses(*values) == ((reason,) if reason else ())
 
 
 # ---- the network that NCCL used
-
-
-SOCKET = "node1:77:77 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>"
-CARDS = (
-    "node1:77:77 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB eth0:10.0.0.1<0>"
-)
 
 
 @pytest.mark.parametrize(
@@ -346,12 +341,6 @@ def test_interface_of_nccl(tmp_path: Path, env: dict[str, str], line: str, why: 
     lines = gluoncv(100.0, world=2)
     gpu_run(tmp_path, "2n1g", lines=[lines[0], line, *lines[1:]], env=env)
     assert verdict(tmp_path).reasons == (() if why is None else (f"NCCL used {why}",))
-
-
-def test_on_one_node_any_interface_will_do(tmp_path: Path) -> None:
-    lines = [*gluoncv(100.0, world=2), SOCKET.replace("eth0", "lo")]
-    gpu_run(tmp_path, "1n2g", lines=lines)
-    assert verdict(tmp_path) == Verdict()
 
 
 @pytest.mark.parametrize(
