@@ -3,7 +3,7 @@ that of NCCL's kernels, and the network that it uses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
 from ..core.frame import (
@@ -85,27 +85,24 @@ PERCENTILES = {"median": 50, "p95": 95, "p99": 99}
 
 def step_times(rates: Sequence[float], per_step: float | None, span: int) -> Iterator[Measurement]:
     """The step times in seconds from the rates of all devices, of which each covers `span` steps
-    of `per_step` samples or tokens; none if that number is unknown. With a span above 1, these are
-    percentiles of means, which hide single slow steps; the estimator says so."""
-    if per_step is None or not rates:
+    of `per_step` samples or tokens; none if that number is unknown or a rate was rounded to 0. With
+    a span above 1, these are percentiles of means, which hide single slow steps; the estimator says
+    so."""
+    if per_step is None or not rates or min(rates) <= 0:
         return
-    fastest_first = sorted(rates, reverse=True)
+    times = sorted(per_step / rate for rate in rates)
     estimator = "single_steps" if span == 1 else f"means_of_{span}_steps"
     for name, percent in PERCENTILES.items():
-        time = percentile(fastest_first, percent, lambda rate: per_step / rate)
-        yield Measurement(f"{STEP_TIME}_{name}", time, "s", estimator)
+        yield Measurement(f"{STEP_TIME}_{name}", percentile(times, percent), "s", estimator)
 
 
-def percentile(
-    ordered: Sequence[float], percent: float, value: Callable[[float], float] = float
-) -> float:
-    """A percentile of the values of an ordered sequence, in ascending order, interpolated between
-    the two nearest ones, as NumPy's default does."""
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """A percentile of ordered values, interpolated between the two nearest ones, as NumPy's default
+    does."""
     place = (len(ordered) - 1) * percent / 100
     low = int(place)
     high = min(low + 1, len(ordered) - 1)
-    lower, upper = value(ordered[low]), value(ordered[high])
-    return lower + (upper - lower) * (place - low)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 def log_memory(gib: float | None) -> Iterator[Measurement]:

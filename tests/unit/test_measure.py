@@ -43,6 +43,16 @@ def test_arcface_rounds_five_lines_to_a_digit_and_counts_nodes() -> None:
     assert device["samples_per_second mean_of_rates"] == approx(400.48)
 
 
+def test_a_rate_that_the_rule_rounds_to_nothing_has_no_step_time() -> None:
+    lines = [
+        f"INFO:root:Iter[0] Batch [{20 * n}]\tSpeed: {rate} samples/sec"
+        for n, rate in enumerate(("9.99", "0.04", "0.16", "0.16", "0.16", "0.16"), 1)
+    ]
+    found = values(run("mxnet_speedometer", lines, ARCFACE))
+    assert found["samples_per_second mean_of_rates"] == approx((0 + 4 * 0.2) / 5)
+    assert not [name for name in found if name.startswith("step_time")]
+
+
 def test_plsc_by_rates_and_by_time_stamps() -> None:
     found = values(run("plsc", plsc(397.78), PLSC, "1n4g"))
     assert found["samples_per_second mean_of_rates"] == 397.78
