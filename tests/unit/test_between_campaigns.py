@@ -2,17 +2,17 @@
 
 import json
 import math
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import gpu_campaigns
 import numpy as np
 import pandas as pd
 import pytest
 from command_line import call
 from compare_rows import rows
 from frame_rows import frame
-from make_logs import campaign_run, gluoncv
+from make_logs import gluoncv
 from plan_examples import lab_nodes
 from scipy import stats
 
@@ -273,15 +273,9 @@ def test_a_copied_log_shows_no_spread() -> None:
 # ---- the command
 
 
-def write_campaign(directory: Path, speeds: Sequence[float]) -> Path:
-    for repeat, speed in enumerate(speeds, start=1):
-        campaign_run(directory, "1n1g", repeat, gluoncv(speed))
-    return directory
-
-
 def test_aa_reads_campaigns_and_compare_uses_what_it_found(here: Path) -> None:
     for name, speed in (("a", 400), ("b", 404), ("c", 398), ("d", 401)):
-        write_campaign(here / name, [speed + n / 10 for n in range(5)])
+        gpu_campaigns.campaign(here / name, [speed + n / 10 for n in range(5)])
     (case,) = call("compare", "a", "b", "--json").document["cases"]
     assert (case["verdict"], case["between_campaigns"]) == ("faster", None)
     out = call("aa", "a", "c", "d").out
@@ -310,7 +304,7 @@ def test_aa_reads_campaigns_and_compare_uses_what_it_found(here: Path) -> None:
 )
 def test_what_aa_refuses(here: Path, arguments: tuple[str, ...], message: str) -> None:
     for name in "abcd":
-        write_campaign(here / name, [400.0])
+        gpu_campaigns.campaign(here / name, [400.0])
     errors = call("aa", *arguments, status=2).err
     assert "Traceback" not in errors
     assert message in errors
@@ -319,8 +313,8 @@ def test_what_aa_refuses(here: Path, arguments: tuple[str, ...], message: str) -
 
 def test_aa_without_a_case_that_all_have_is_no_success(here: Path) -> None:
     for n, name in enumerate("abc"):
-        write_campaign(here / name, [400.0 + n])
-    assert "no campaign has two valid runs" in call("aa", "a", "b", "c", status=1).out
+        gpu_campaigns.campaign(here / name, [400.0 + n])
+    assert "no campaign has two valid runs" in call("aa", "a", "b", "c", status=1).text
     assert not (here / "results").exists()
 
 

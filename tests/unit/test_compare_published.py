@@ -107,13 +107,6 @@ def test_verdict_by_interval_and_tolerance(low: float, high: float, verdict: str
     assert published_verdict(ConfidenceInterval(low, high, 0.95), 0.05) == verdict
 
 
-@pytest.mark.parametrize("runs", [1, 2])
-@pytest.mark.parametrize("factor", [1.0, 0.5])
-def test_too_few_runs_are_undecided_however_close_they_are(runs: int, factor: float) -> None:
-    (case,) = compared(rows([384.19 * factor] * runs))
-    assert (case["verdict"], case["ratio_low"], case["ratio"]) == ("undecided", None, factor)
-
-
 def test_fewer_runs_need_to_be_closer() -> None:
     """The same spread is a reproduction with many runs, and undecided with few: of the user, and
     of the publication."""
@@ -141,7 +134,8 @@ def test_interval_where_the_publication_is_one_number() -> None:
     assert math.log(interval.high / ratio) == pytest.approx(reach, rel=1e-4)
     assert interval.low * interval.high == pytest.approx(ratio**2)
     assert interval.coverage == 0.95
-    assert ratio_of([840.0], number) == (840 / 833.65, UNKNOWN)
+    for few in ([840.0], [840.0, 841.0]):  # however close they are
+        assert ratio_of(few, number)[1] == UNKNOWN
     # A single published run varies more.
     one = published_interval(values, 833.65, repeats=1)
     assert published_interval(values, 833.65) == one

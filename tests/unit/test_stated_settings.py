@@ -55,35 +55,31 @@ def with_arguments(**arguments: object) -> list[str]:
 # ---- torchtitan
 
 
+FOUR_BATCHES = (
+    ("global batch size 16", "global batch size 64"),
+    ("accumulation steps 1", "accumulation steps 4"),
+)
+
+
 def test_accumulated_batches_belong_to_the_batch_of_a_step(tmp_path: Path) -> None:
     """4 batches of 2 samples of 8192 tokens on each device: 8 samples a step."""
     lines = torchtitan(8192, world=8, every=1, steps=60, warmup=10)
-    four = [
-        ("global batch size 16", "global batch size 64"),
-        ("accumulation steps 1", "accumulation steps 4"),
-    ]
-    case = case_of(tmp_path, TITAN, replaced(lines, *four))
+    lines = replaced(lines, *FOUR_BATCHES)
+    case = case_of(tmp_path, TITAN, lines)
     assert case["batch_size_per_device"] == 8
     expected = "accumulation_steps=4 micro_batch_size=2 parallel=fsdp sequence_length=8192"
     assert case["parameters"] == expected
     assert case["samples_per_second_median"] == 8 * 8192
     assert case["step_time_median_s"] == pytest.approx(8.0)
-    rows = records(load(tmp_path, TITAN, replaced(lines, *four)).frame)
+    rows = records(load(tmp_path, TITAN, lines).frame)
     assert {row["global_batch_size"] for row in rows} == {64}
 
 
 def test_a_name_with_the_batch_of_a_rank_is_no_contradiction(tmp_path: Path) -> None:
-    lines = replaced(
-        torchtitan(8192, world=8),
-        ("global batch size 16", "global batch size 64"),
-        ("accumulation steps 1", "accumulation steps 4"),
-    )
-    assert (
-        case_of(tmp_path / "a", "1n8g/llama8b_b2_bf16_1.log", lines)["batch_size_per_device"] == 8
-    )
-    assert (
-        case_of(tmp_path / "b", "1n8g/llama8b_b8_bf16_1.log", lines)["batch_size_per_device"] == 8
-    )
+    lines = replaced(torchtitan(8192, world=8), *FOUR_BATCHES)
+    for batch in (2, 8):
+        name = f"{batch}/1n8g/llama8b_b{batch}_bf16_1.log"
+        assert case_of(tmp_path, name, lines)["batch_size_per_device"] == 8
     (problem,) = load(tmp_path / "c", "1n8g/llama8b_b4_bf16_1.log", lines).problems
     assert problem.problem == "the global batch size contradicts the file name"
 
