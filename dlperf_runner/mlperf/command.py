@@ -20,7 +20,7 @@ from ..core.lists import shortened
 from ..core.printable import printable
 from ..core.processors import processors
 from ..options import AsJson, exit_with, option, print_json, print_note, screen
-from ..report.result_files import csv
+from ..report.result_files import csv as csv_text
 from ..report.tables import Cell, Column, cell, without_empty
 from ..report.terminal import PIPE, Screen, View, table
 from .round import SUCCESS, MlperfResult, MlperfRun
@@ -123,7 +123,8 @@ def command(
     logs = result_logs(directory)
     outcome = read_round(logs, directory.resolve(), batch_size=batch_size, consecutive=consecutive)
     if csv is not None:
-        write_result(csv, csv_text(outcome.results))
+        columns = [item.name for item in fields(MlperfResult)]
+        write_result(csv, csv_text(map(asdict, outcome.results), columns))
     verdicts = failures(logs, check) if check else {}
     not_compliant = {
         str(path.relative_to(directory.resolve())): lacking
@@ -253,12 +254,6 @@ def render_runs(runs: Mapping[Path, MlperfRun], screen: Screen = PIPE) -> str:
     ]
     heading = "Runs of MLPerf: the time from run_start to run_stop, in minutes"
     return "\n".join([heading, "", table(_OF_RUN, rows, screen), ""])
-
-
-def csv_text(results: Sequence[MlperfResult]) -> str:
-    """All results with all digits; what is unknown is an empty field."""
-    names = [item.name for item in fields(MlperfResult)]
-    return csv(map(asdict, results), names)
 
 
 def _devices(result: MlperfResult) -> int | None:

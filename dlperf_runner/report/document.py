@@ -263,8 +263,12 @@ def make_document(
         for campaign in campaigns
         for record in _not_counted(campaign.results.frame)
     ]
-    drawer = _SeriesDrawer(campaigns, several, t)
-    sections = tuple(drawer.section(n, group) for n, group in enumerate(_groups(cases), start=1))
+    drawn = _series_charts(campaigns, several, t)
+    sections = []
+    for number, group in enumerate(_groups(cases), start=1):
+        series = (drawn.pop(_key(case["campaign"], case), None) for case in group)
+        table = case_tables.cases(number, group, t)
+        sections.append(Section(table, tuple(filter(None, series))))
     stated = {_key(row["campaign"], row): row["stated"] for row in verdicts}
     cases = tuple(case | {"stated": stated.get(_key(case["campaign"], case))} for case in cases)
     dates = {c.name if several else None: c.recorded.created for c in campaigns}
@@ -275,14 +279,14 @@ def make_document(
         subtitle=t("separator").join(_subtitle(campaign, t) for campaign in campaigns),
         answers=tuple(case_tables.answers(cases, verdicts, dates, t)),
         figures=figures,
-        sections=sections,
+        sections=tuple(sections),
         sweeps=tuple(sweep_tables(cases, t)),
         time=tuple(time_tables(_groups(cases), t)),
         side_by_side=tuple(case_tables.side_by_side(cases, t)),
         comparison=tuple(case_tables.comparisons(verdicts, t)),
         compared=compared,
         not_counted=_not_counted_table(lost, several, t) if lost else None,
-        series_not_counted=drawer.others(),
+        series_not_counted=tuple(drawn.values()),  # of cases without a table
         environment=tuple(_environment(campaigns, t)),
         differences=_differences(campaigns, t),
         commands=tuple(_commands(campaigns)),
@@ -375,41 +379,28 @@ def _published_points(
             yield {**point, "line": line}
 
 
-class _SeriesDrawer:
-    """Draws each run's speed once: with its case, or with what was not counted."""
-
-    def __init__(self, campaigns: Sequence[Campaign], several: bool, t: Labels) -> None:
-        self._t = t
-        self._by_case: dict[tuple[Any, ...], list[Any]] = {}
-        self._invalid: dict[tuple[Any, ...], set[int]] = {}
-        for campaign in campaigns:
-            name = campaign.name if several else None
-            for item in campaign.results.series:
-                self._by_case.setdefault((name, *item.run.case), []).append(item)
-            for record in _not_counted(campaign.results.frame):
-                self._invalid.setdefault(_key(name, record), set()).add(record["repeat"])
-        budget = _ALL_POINTS // max(1, sum(map(len, self._by_case.values())))
-        self._budget = min(_MOST_POINTS, max(_LEAST_POINTS, budget))
-
-    def section(self, number: int, group: Sequence[dict[str, Any]]) -> Section:
-        charts = (self._chart(_key(case["campaign"], case)) for case in group)
-        return Section(case_tables.cases(number, group, self._t), tuple(filter(None, charts)))
-
-    def others(self) -> tuple[Chart, ...]:
-        """The charts of cases without a table; to be called last."""
-        charts = [self._chart(key) for key in list(self._by_case)]
-        return tuple(filter(None, charts))
-
-    def _chart(self, key: tuple[Any, ...]) -> Chart | None:
-        series = self._by_case.pop(key, [])
-        if not series:
-            return None
-        run = series[0].run
-        devices = self._t.place(run.topology.nodes, run.topology.world_size)
-        left_out = self._invalid.get(key, set())
-        return charts.over_iterations(
-            devices, run.setting, series, left_out, self._budget, series[0].unit, self._t
+def _series_charts(
+    campaigns: Sequence[Campaign], several: bool, t: Labels
+) -> dict[tuple[Any, ...], Chart]:
+    """The speed of the runs of each case, as far as there is something to draw."""
+    series: dict[tuple[Any, ...], list[Any]] = {}
+    invalid: dict[tuple[Any, ...], set[int]] = {}
+    for campaign in campaigns:
+        name = campaign.name if several else None
+        for item in campaign.results.series:
+            series.setdefault((name, *item.run.case), []).append(item)
+        for record in _not_counted(campaign.results.frame):
+            invalid.setdefault(_key(name, record), set()).add(record["repeat"])
+    budget = _ALL_POINTS // max(1, sum(map(len, series.values())))
+    budget = min(_MOST_POINTS, max(_LEAST_POINTS, budget))
+    drawn = {}
+    for key, items in series.items():
+        run, left_out = items[0].run, invalid.get(key, set())
+        devices = t.place(run.topology.nodes, run.topology.world_size)
+        drawn[key] = charts.over_iterations(
+            devices, run.setting, items, left_out, budget, items[0].unit, t
         )
+    return {key: chart for key, chart in drawn.items() if chart}
 
 
 def _key(campaign: str | None, case: Mapping[str, Any]) -> tuple[Any, ...]:
