@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import string
 from pathlib import Path
 
+import csv_tables
 import openpyxl
 import pytest
 from command_line import call
@@ -87,16 +87,14 @@ def test_failed_runs_differences_and_commands_are_there(report_folder: Path) -> 
 
 
 def test_every_measured_case_is_compared_with_what_was_published(report_folder: Path) -> None:
-    table = page_of(report_folder).tables["published-1"]
+    page = page_of(report_folder)
+    table = page.tables["published-1"]
     place = table[0].index("published")
     assert [row[place] for row in table[1:]] == [row[2] for row in PUBLISHED]
     ratios = [row[table[0].index("ratio")] for row in table[1:]]
     assert ratios == ["1.000"] * 6
-
-
-def test_a_publication_stands_once_below_its_table(report_folder: Path) -> None:
-    page = page_of(report_folder)
-    assert "publication" not in page.tables["published-1"][0]
+    # Its publication stands once, below the table.
+    assert "publication" not in table[0]
     assert sum(text.startswith("publication: DLPerf, MXNet") for text in page.texts["p"]) == 1
 
 
@@ -132,8 +130,7 @@ def test_the_spreadsheet_has_numbers_with_formats(report_folder: Path) -> None:
 
 def test_csv_json_and_page_agree(several: Report, report_folder: Path) -> None:
     document = json.loads((report_folder / "results.json").read_bytes())
-    with (report_folder / "results.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = csv_tables.table(report_folder / "results.csv")
     medians = [case["samples_per_second_median"] for case in document["cases"]]
     assert [float(row["samples_per_second_median"]) for row in rows] == medians
     assert medians[:6] == [float(row[2].replace(",", "")) for row in PUBLISHED]

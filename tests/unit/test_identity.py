@@ -98,10 +98,9 @@ def test_runs_over_one_and_two_nvlink_domains_are_two_cases(tmp_path: Path) -> N
     assert found == [(1, 1, "1n1g"), (1, 2, "1n1g"), (2, 1, "1n1g")]
     assert "| node_num | gpu_num | NVLink domains |" in words(result)
     # A scheduler chose the nodes; nothing is missing.
-    assert "not pooled, because repeat 1, 2 ran on 2n1g, repeat 3 ran on 2n1g over 2" in words(
-        result
-    )
-    assert "of 3 for 1n1g" in words(result) and "of 3 for 2n1g" not in words(result)
+    text = words(result)
+    assert "not pooled, because repeat 1, 2 ran on 2n1g, repeat 3 ran on 2n1g over 2" in text
+    assert "of 3 for 1n1g" in text and "of 3 for 2n1g" not in text
     other = [case | {"framework": "other"} for case in summarize(tmp_path / "c").cases]
     cases = [case | {"campaign": "", "family": "resnet50"} for case in [*result.cases, *other]]
     (beside,) = side_by_side(cases, load_labels("en"))
@@ -157,20 +156,15 @@ def test_a_gate_across_data_is_refused(tmp_path: Path) -> None:
     assert "data (/data/imagenet/train.rec, synthetic); image size (224, 64)" in message
     assert "--allow-different data --allow-different image_size" in message
     # Without a gate, both are listed, and what keeps them apart is told.
-    result = call("compare", a, b, status=1)  # no case was compared
-    assert "differs in data (/data/imagenet/train.rec, synthetic), image size (224, 64)" in words(
-        result
-    )
-    assert "1 only in the first, 1 only in the second" in words(result)
+    differing = "differs in data (/data/imagenet/train.rec, synthetic), image size (224, 64)"
+    text = call("compare", a, b, status=1).text  # no case was compared
+    assert differing in text
+    assert "1 only in the first, 1 only in the second" in text
     # One name alone is not enough.
     call(*gate, "--allow-different", "data", status=2)
     for names in (("data", "image_size"), ("parameters",)):
         allowed = [part for name in names for part in ("--allow-different", name)]
-        result = call(*gate, *allowed)
-        assert (
-            "differs in data (/data/imagenet/train.rec, synthetic), image size (224, 64)"
-            in words(result)
-        )
+        assert differing in call(*gate, *allowed).text
 
 
 UPSTREAM = {"source": "upstream"}
@@ -216,11 +210,9 @@ def test_two_unknowns_are_told_at_a_gate(tmp_path: Path) -> None:
     for place, rates in (("a", RATES), ("b", scaled(1.001))):
         for repeat, rate in enumerate(rates, start=1):
             write(tmp_path / place / "1n1g" / f"rn50_b128_fp32_{repeat}.log", gluoncv(rate))
-    result = call("compare", tmp_path / "a", tmp_path / "b", "--fail-if-slower", "3%")
-    assert (
-        "not recorded on either side, so it may differ: source, parameters, framework version,"
-        " accelerator"
-    ) in words(result)
+    text = call("compare", tmp_path / "a", tmp_path / "b", "--fail-if-slower", "3%").text
+    names = "source, parameters, framework version, accelerator"
+    assert f"not recorded on either side, so it may differ: {names}" in text
 
 
 def test_names_that_cannot_be_allowed(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
 import itertools
 import json
@@ -13,6 +12,7 @@ from xml.etree import ElementTree
 
 import openpyxl
 import pytest
+from csv_tables import table
 from report_examples import CHINESE, FORMULA, IMAGE, SCRIPT, mxnet_campaign
 from report_page import Page, page_of
 
@@ -97,8 +97,7 @@ def test_a_formula_is_text_in_the_spreadsheet_and_in_csv(planted: Path) -> None:
     assert formulas
     assert {(cell.data_type, cell.quotePrefix) for cell in formulas} == {("s", True)}
     assert not [cell for cell in cells if cell.data_type == "f"]
-    with (planted / "results.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = table(planted / "results.csv")
     assert {row["accelerator"] for row in rows} == {f"'{FORMULA}"}
     assert json.loads((planted / "results.json").read_bytes())["cases"][0]["accelerator"] == FORMULA
 
