@@ -8,8 +8,7 @@ published.csv and published_runs.csv. A condition that a report does not state i
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from io import TextIOWrapper
 from pathlib import Path
@@ -25,8 +24,6 @@ from .publication import Citation, ComparisonRule, Conditions, PublishedReport, 
 
 PUBLISHED = CATALOG / "published"
 RULE = "rule"
-# Model, precision, batch size per device and topology.
-_Key = tuple[str, str | None, int | None, Topology]
 
 
 @dataclass(frozen=True)
@@ -133,24 +130,6 @@ def _number(
         conditions = conditions.changed_by(cases.get(topology, Conditions()))
     devices = topology.world_size if report.per_device else 1
     in_file = {"file": table.file} if table.file else {}
-    return _made(
-        report,
-        (table.model, table.precision, table.batch_size_per_device, topology),
-        value,
-        devices=devices,
-        runs=tuple(run * devices for run in table.runs.get(topology, ())),
-        contradiction=table.contradiction,
-        conditions=conditions,
-        citation=table.source or report.source.model_copy(update=in_file),
-        date=table.date or report.date,
-    )
-
-
-def _made(
-    report: PublishedReport, key: _Key, value: float, *, devices: int = 1, **fields: Any
-) -> PublishedNumber:
-    """A number with what its report says of all. `fields`: the other fields of PublishedNumber."""
-    model, precision, batch, topology = key
     return PublishedNumber(
         report=report.name,
         title=report.title,
@@ -158,56 +137,52 @@ def _made(
         framework=report.framework,
         workload=report.workload,
         other_workloads=report.other_workloads,
-        model=model,
-        workload_model=report.workload_models.get(model, model),
-        precision=precision,
-        batch_size_per_device=batch,
+        citation=table.source or report.source.model_copy(update=in_file),
+        date=table.date or report.date,
+        model=table.model,
+        workload_model=report.workload_models.get(table.model, table.model),
+        precision=table.precision,
+        batch_size_per_device=table.batch_size_per_device,
         topology=topology,
         stated=value,
         samples_per_second=value * devices,
         unit=report.unit,
-        **fields,
+        runs=tuple(run * devices for run in table.runs.get(topology, ())),
+        conditions=conditions,
+        contradiction=table.contradiction,
     )
 
 
 def _numbers_of_csv(report: PublishedReport, root: Path) -> list[PublishedNumber]:
-    runs: dict[_Key, list[float]] = {}
+    """Each line of published.csv is a table with one row."""
+    names = ("model", "precision", "batch_size_per_device")
+    runs: dict[tuple[str, ...], list[float]] = {}
     for line in _lines(root / "published_runs.csv", report):
-        key = _key(line, Topology.parse(line["topology"]))
+        key = (*(line[name] for name in names), line["topology"])
         runs.setdefault(key, []).append(float(line["samples_per_second"]))
     numbers = []
     for line in _lines(root / "published.csv", report):
         nodes, devices = int(line["nodes"]), int(line["gpus"])
-        topology = Topology(nodes, devices // nodes)
-        key = _key(line, topology)
-        change = report.cases.get(topology, Conditions())
-        number = _made(
-            report,
-            key,
-            float(line["samples_per_second"]),
-            runs=tuple(runs.get(key, ())),
-            conditions=report.conditions.changed_by(change),
-            citation=report.source,
-            date=report.date,
-            speedup=_number_or_none(line["speedup"]),
-            gpu_memory_mib=_number_or_none(line["gpu_memory_mib"]),
-            reproduced=True,
+        topology, value = Topology(nodes, devices // nodes), float(line["samples_per_second"])
+        of_case = runs.get((*(line[name] for name in names), str(topology)), ())
+        table = PublishedTable.model_construct(
+            model=line["model"],
+            precision=line["precision"],
+            batch_size_per_device=int(line["batch_size_per_device"]),
+            rows={topology: value},
+            runs={topology: tuple(of_case)},
         )
-        numbers.append(number)
+        number = _number(report, table, topology, value)
+        speedup, memory = (
+            float(line[name]) if line[name] else None for name in ("speedup", "gpu_memory_mib")
+        )
+        numbers.append(replace(number, speedup=speedup, gpu_memory_mib=memory, reproduced=True))
     if not numbers:
         raise UserError(
             f"published.csv has no rows for the report {report.rows_of}",
             where=f"{root / report.name}.yml: rows_of",
         )
     return numbers
-
-
-def _key(line: Mapping[str, str], topology: Topology) -> _Key:
-    return line["model"], line["precision"], int(line["batch_size_per_device"]), topology
-
-
-def _number_or_none(text: str) -> float | None:
-    return float(text) if text else None
 
 
 def _lines(path: Path, report: PublishedReport) -> list[dict[str, str]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from .errors import UserError
 
 ENVIRONMENTS = "/opt/dlperf/envs"
 SOURCES = "/opt/dlperf/src"
@@ -55,6 +57,21 @@ class Node:
     adopted: tuple[str, ...] = ()
     mpi_transport: str = "tcp"
     nvlink_domain: str = ""
+
+
+def require_same(
+    nodes: Sequence[Node], variable: str, values: Sequence[str], problem: str, hint: str = ""
+) -> None:
+    """Raise UserError if nodes that must be alike differ in a variable of the inventory."""
+    for node, value in zip(nodes, values, strict=True):
+        if value != values[0]:
+            raise UserError(
+                problem,
+                where=f"host {node.name}: {variable}",
+                expected=f"{values[0]}, as on {nodes[0].name}",
+                found=value,
+                hint=hint or None,
+            )
 
 
 def nvlink_domains(of_nodes: Mapping[str, str]) -> tuple[str, ...]:

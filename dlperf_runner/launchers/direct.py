@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..core.case import Command
 from ..core.errors import UserError
-from .program import Program, devices_of, environment_of
+from .program import Program, command_on, devices_of
 
 if TYPE_CHECKING:
+    from ..core.case import Command
     from ..core.node import Node
 
 
@@ -26,18 +26,14 @@ def direct(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
         raise UserError(
             "one process cannot use several nodes", expected="one node", found=f"{len(hosts)} nodes"
         )
-    environment = environment_of(program, hosts, hosts[0])
-    return (Command(hosts[0].name, program.argv, environment, program.cwd),)
+    return (command_on(hosts[0], program, hosts),)
 
 
 def same_command_everywhere(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     """Start the same command on every node, as OneFlow takes it. Its last argument has the
     addresses of all nodes."""
     argv = (*program.argv, "--node_ips=" + ",".join(host.address for host in hosts))
-    return tuple(
-        Command(host.name, argv, environment_of(program, hosts, host), program.cwd)
-        for host in hosts
-    )
+    return tuple(command_on(host, program, hosts, argv) for host in hosts)
 
 
 LAUNCHERS = {

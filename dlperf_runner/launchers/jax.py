@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..core.case import Command
 from .mpirun import mpirun
-from .program import Program, devices_of, environment_of
+from .program import Program, command_on, devices_of
 
 if TYPE_CHECKING:
+    from ..core.case import Command
     from ..core.node import Node
 
 # The coordinator listens on this port of the first node.
@@ -19,13 +19,11 @@ PORT = "29500"
 def jax(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     """Start the program once per node, and tell it where the coordinator is, how many processes
     there are, and which of them it is. JAX then asks no launcher and no host name."""
-    commands = []
-    for rank, host in enumerate(hosts):
-        process = _meeting(program, hosts)
-        process = replace(process, environment={"JAX_PROCESS_ID": str(rank), **process.environment})
-        environment = environment_of(process, hosts, host)
-        commands.append(Command(host.name, program.argv, environment, program.cwd))
-    return tuple(commands)
+    process = _meeting(program, hosts)
+    return tuple(
+        command_on(host, process, hosts, JAX_PROCESS_ID=str(rank))
+        for rank, host in enumerate(hosts)
+    )
 
 
 def jax_mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:

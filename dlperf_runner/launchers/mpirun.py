@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ..core.case import Command
-from ..core.errors import UserError
+from ..core.node import Node, require_same
 from .program import Program, environment_of
-
-if TYPE_CHECKING:
-    from ..core.node import Node
 
 # OpenMPI's layer for messages between processes, by dlperf_mpi_transport.
 PML = {"tcp": "ob1", "ucx": "ucx"}
@@ -24,9 +20,9 @@ def mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     command's environment.
     """
     first = hosts[0]
-    _refuse_unequal(hosts, "dlperf_interface", [host.interface for host in hosts])
-    _refuse_unequal(hosts, "dlperf_mpi_transport", [host.mpi_transport for host in hosts])
-    _refuse_unequal(hosts, "dlperf_env", [host.env for host in hosts])
+    for name in ("interface", "mpi_transport", "env"):
+        problem = f"mpirun needs the same dlperf_{name} on all nodes of a run"
+        require_same(hosts, f"dlperf_{name}", [repr(getattr(h, name)) for h in hosts], problem)
     environment = environment_of(program, hosts, first)
     slots = ",".join(f"{host.name}:{program.gpus_per_node}" for host in hosts)
     argv = [first.mpirun, "--host", slots, "-np", str(len(hosts) * program.gpus_per_node)]
@@ -71,17 +67,6 @@ def interface_options(interface: str) -> list[str]:
     """Options that bind OpenMPI to a network interface; none if none is named."""
     parameters = ("btl_tcp_if_include", "oob_tcp_if_include") if interface else ()
     return [part for name in parameters for part in ("--mca", name, interface)]
-
-
-def _refuse_unequal(hosts: tuple[Node, ...], variable: str, values: list[object]) -> None:
-    for host, value in zip(hosts, values, strict=True):
-        if value != values[0]:
-            raise UserError(
-                f"mpirun needs the same {variable} on all nodes of a run",
-                where=f"host {host.name}: {variable}",
-                expected=f"{values[0]!r}, as on {hosts[0].name}",
-                found=repr(value),
-            )
 
 
 def tensorflow_workers(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.case import Command
 from ..core.errors import UserError
-from .program import Program, devices_of, environment_of, in_run_directory, split_interpreter
+from .program import (
+    Program,
+    command_on,
+    devices_of,
+    gloo_of,
+    in_run_directory,
+    split_interpreter,
+)
 
 if TYPE_CHECKING:
+    from ..core.case import Command
     from ..core.node import Node
 
 
@@ -25,15 +32,11 @@ def paddle_launch(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, .
         # Without --host, Paddle resolves the host name to find its own address. If that address
         # is not in --ips, the node silently takes the ranks of the first node.
         options = [f"--ips={addresses}", f"--host={host.address}"]
-        gloo = {}
         if program.on_gpu:
             options.append(f"--devices={devices_of(program)}")
         else:
             options.append(f"--nproc_per_node={program.gpus_per_node}")
-            # By default, Gloo uses the interface that the host name resolves to.
-            if host.interface:
-                gloo = {"GLOO_SOCKET_IFNAME": host.interface}
-        commands.append(_paddle(program, hosts, host, [*options, "--log_dir=log"], gloo))
+        commands.append(_paddle(program, hosts, host, [*options, "--log_dir=log"]))
     return tuple(commands)
 
 
@@ -53,8 +56,7 @@ def paddle_launch_1(program: Program, hosts: tuple[Node, ...]) -> tuple[Command,
                 hint="set --nodes 1 --gpus-per-node 1, or choose --source builtin, "
                 "which runs on Paddle 2",
             )
-        environment = environment_of(program, hosts, hosts[0])
-        return (Command(hosts[0].name, program.argv, environment, program.cwd),)
+        return (command_on(hosts[0], program, hosts),)
     addresses = ",".join(host.address for host in hosts)
     commands = []
     for host in hosts:
@@ -63,21 +65,14 @@ def paddle_launch_1(program: Program, hosts: tuple[Node, ...]) -> tuple[Command,
             f"--node_ip={host.address}",
             f"--selected_gpus={devices_of(program)}",
         ]
-        commands.append(_paddle(program, hosts, host, options, {}))
+        commands.append(_paddle(program, hosts, host, options))
     return tuple(commands)
 
 
-def _paddle(
-    program: Program,
-    hosts: tuple[Node, ...],
-    host: Node,
-    options: list[str],
-    environment: dict[str, str],
-) -> Command:
+def _paddle(program: Program, hosts: tuple[Node, ...], host: Node, options: list[str]) -> Command:
     interpreter, rest = split_interpreter(program.argv)
     argv = (*interpreter, "-m", "paddle.distributed.launch", *options, *rest)
-    environment = {**environment, **environment_of(program, hosts, host)}
-    return Command(host.name, argv, environment, program.cwd)
+    return command_on(host, program, hosts, argv, **gloo_of(program, host))
 
 
 LAUNCHERS = {"paddle_launch": paddle_launch, "paddle_launch_1": paddle_launch_1}

@@ -53,6 +53,25 @@ def environment_of(program: Program, hosts: tuple[Node, ...], host: Node) -> dic
     return {**program.environment, **nccl, **host.env}
 
 
+def command_on(
+    host: Node,
+    program: Program,
+    hosts: tuple[Node, ...],
+    argv: tuple[str, ...] = (),
+    **variables: str,
+) -> Command:
+    """The program's command on one host of a run, with another `argv` and with further variables,
+    if there are any; the workload's override them."""
+    environment = {**variables, **environment_of(program, hosts, host)}
+    return Command(host.name, argv or program.argv, environment, program.cwd)
+
+
+def gloo_of(program: Program, host: Node) -> dict[str, str]:
+    """The interface for Gloo, which by default takes the one that the host name resolves to."""
+    has_gloo = host.interface and not program.on_gpu
+    return {"GLOO_SOCKET_IFNAME": host.interface} if has_gloo else {}
+
+
 def devices_of(program: Program) -> str:
     return ",".join(str(number) for number in range(program.gpus_per_node))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..core.case import Command
 from .mpirun import mpirun
-from .program import Program, environment_of, split_interpreter
+from .program import Program, command_on, gloo_of, split_interpreter
 
 if TYPE_CHECKING:
+    from ..core.case import Command
     from ..core.node import Node
 
 # The processes meet at this port of the first node.
@@ -38,24 +38,15 @@ def torchrun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
         options = [f"--nnodes={len(hosts)}", f"--node-rank={rank}"]
         options += [f"--nproc-per-node={program.gpus_per_node}"]
         options += [f"--master-addr={hosts[0].address}", f"--master-port={PORT}"]
-        environment = environment_of(_with_gloo(program, host), hosts, host)
         argv = (*interpreter, *start, *options, *rest)
-        commands.append(Command(host.name, argv, environment, program.cwd))
+        commands.append(command_on(host, program, hosts, argv, **gloo_of(program, host)))
     return tuple(commands)
 
 
 def torch_mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     """Start all processes with mpirun, and tell them where to meet."""
-    program = _with_gloo(program, hosts[0])
-    meeting = {"MASTER_ADDR": hosts[0].address, "MASTER_PORT": PORT}
+    meeting = {"MASTER_ADDR": hosts[0].address, "MASTER_PORT": PORT, **gloo_of(program, hosts[0])}
     return mpirun(replace(program, environment={**meeting, **program.environment}), hosts)
-
-
-def _with_gloo(program: Program, host: Node) -> Program:
-    """By default, Gloo uses the interface that the host name resolves to."""
-    has_gloo = host.interface and not program.on_gpu
-    gloo = {"GLOO_SOCKET_IFNAME": host.interface} if has_gloo else {}
-    return replace(program, environment={**gloo, **program.environment})
 
 
 LAUNCHERS = {"torchrun": torchrun, "torch_mpirun": torch_mpirun}

@@ -25,6 +25,7 @@ from ..catalog.reader import lookup
 from ..core.case import Batch, Case, Topology, Window
 from ..core.errors import UserError
 from ..core.lists import grouped
+from ..core.node import require_same
 from . import parameters
 from .choice import Choice, option_name
 
@@ -187,15 +188,9 @@ def chosen_matrix(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> 
     """The name of the matrix: the choice's, or else the nodes' default. Raises UserError if the
     nodes have different defaults, or if the workload has no such matrix."""
     if choice.matrix is None:
-        for node in nodes:
-            if node.matrix != nodes[0].matrix:
-                raise UserError(
-                    "the nodes have different default matrices",
-                    where=f"host {node.name}: dlperf_matrix",
-                    expected=f"{nodes[0].matrix}, as on {nodes[0].name}",
-                    found=node.matrix,
-                    hint="choose one with --matrix",
-                )
+        names = [node.matrix for node in nodes]
+        problem = "the nodes have different default matrices"
+        require_same(nodes, "dlperf_matrix", names, problem, "choose one with --matrix")
         name, where = nodes[0].matrix, f"host {nodes[0].name}: dlperf_matrix"
     else:
         name, where = choice.matrix, option_name("matrix")

@@ -22,7 +22,7 @@ from ..catalog.types import fill
 from ..core.case import SCHEMA, Case, Command, Run, Window
 from ..core.errors import UserError
 from ..core.lists import counted, grouped
-from ..core.node import ENVIRONMENTS, SOURCES, nvlink_domains
+from ..core.node import ENVIRONMENTS, SOURCES, nvlink_domains, require_same
 from ..schedulers.job import is_placeholder
 from . import containers, parameters
 from .cases import cases_of, chosen_matrix, no_case, select_workloads
@@ -121,19 +121,11 @@ def _span(names: list[str]) -> str:
 
 def _refuse_mixed_nodes(hosts: Sequence[Node]) -> None:
     """Raise UserError if the nodes differ: runs of one plan are compared with each other."""
-    for host in hosts:
-        for variable, value, first in (
-            ("dlperf_accelerator", host.accelerator, hosts[0].accelerator),
-            ("dlperf_stack", host.stack, hosts[0].stack),
-        ):
-            if value != first:
-                raise UserError(
-                    "the nodes of one plan must be of the same kind",
-                    where=f"host {host.name}: {variable}",
-                    expected=f"{first}, as on {hosts[0].name}",
-                    found=value,
-                    hint="select nodes of one kind with --limit, or use a separate inventory",
-                )
+    problem = "the nodes of one plan must be of the same kind"
+    hint = "select nodes of one kind with --limit, or use a separate inventory"
+    for name in ("accelerator", "stack"):
+        values = [getattr(host, name) for host in hosts]
+        require_same(hosts, f"dlperf_{name}", values, problem, hint)
 
 
 def _runs(

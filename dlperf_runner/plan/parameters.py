@@ -20,6 +20,7 @@ from ..catalog.types import listed
 from ..catalog.workload import RUN_KEYS, DataSetPlace, datasets
 from ..core.errors import UserError
 from ..core.identity import data_kind, data_of, parameters_text
+from ..core.node import require_same
 from .choice import option_name
 
 if TYPE_CHECKING:
@@ -214,7 +215,10 @@ def fill_data(
         kept = data_of(parameters[data.parameter], data.synthetic)
         _confirm(choice.data, data_kind(kept), workload)
         return "", dict(parameters)
-    place = _common(hosts, data.dataset)
+    stated = [str(host.datasets.get(data.dataset) or "none") for host in hosts]
+    problem = "the nodes of one run have different data sets"
+    require_same(hosts, f"dlperf_datasets: {data.dataset}", stated, problem)
+    place = hosts[0].datasets.get(data.dataset)
     if place is None:
         if choice.data:
             raise _missing(choice.data, data.dataset, hosts[0])
@@ -233,19 +237,6 @@ def _confirm(chosen: str | None, kind: str | None, workload: str) -> None:
             expected=f"{kind or 'no such option'}, with this source and inventory",
             found=chosen,
         )
-
-
-def _common(hosts: Sequence[Node], name: str) -> dict[str, Any] | None:
-    first = hosts[0].datasets.get(name)
-    for host in hosts:
-        if host.datasets.get(name) != first:
-            raise UserError(
-                "the nodes of one run have different data sets",
-                where=f"host {host.name}: dlperf_datasets: {name}",
-                expected=f"{first or 'none'}, as on {hosts[0].name}",
-                found=str(host.datasets.get(name) or "none"),
-            )
-    return first
 
 
 def _missing(chosen: str, name: str, host: Node) -> UserError:

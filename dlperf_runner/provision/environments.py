@@ -21,6 +21,7 @@ from ..catalog.reader import lookup, own_frameworks
 from ..catalog.suites import SUITES
 from ..core.errors import UserError
 from ..core.files import read_bytes, read_text
+from ..core.node import ENVIRONMENTS
 from ..core.paths import shipped
 
 HOROVODS_FILES = ("requirements", "build_requirements")
@@ -30,7 +31,6 @@ def installed(
     names: Sequence[str],
     stack: str,
     operator_wheels: Mapping[str, Any] | None = None,
-    directory: str = "/opt/dlperf",
     images: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """One environment per name (`<framework>` or `<framework>-<flavor>`), as arguments of roles,
@@ -40,7 +40,7 @@ def installed(
     wheels = operator_wheels or {}
     chosen = ((name, *_environment(name, stack)) for name in names)
     return [
-        _arguments(name, framework, environment.given(wheels), wheels, directory)
+        _arguments(name, framework, environment.given(wheels), wheels)
         for name, framework, environment in chosen
         if not environment.given(wheels).image_with(images or {})
     ]
@@ -70,15 +70,11 @@ def _environment(name: str, stack: str) -> tuple[Framework, Environment]:
 
 
 def _arguments(
-    name: str,
-    framework: Framework,
-    environment: Environment,
-    wheels: Mapping[str, Any],
-    directory: str,
+    name: str, framework: Framework, environment: Environment, wheels: Mapping[str, Any]
 ) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "name": name,
-        "path": f"{directory}/envs/{name}",
+        "path": f"{ENVIRONMENTS}/{name}",
         "import_name": framework.import_name,
         "tensor": environment.tensor or framework.tensor,
         "eager": environment.eager or "",
