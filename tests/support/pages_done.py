@@ -1,9 +1,13 @@
 """Files that a page of the docs tells to add, in a copy of the package."""
 
+import os
 import re
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from captured import captured
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,3 +26,11 @@ def copy_with(files: Mapping[str, str], root: Path) -> None:
     for name, content in files.items():
         assert not (root / name).exists(), name
         (root / name).write_text(content, encoding="utf-8")
+
+
+def dlperf(project: Path, *argv: str) -> str:
+    """What a command of the copy prints; it must succeed."""
+    environment = {**os.environ, "PYTHONPATH": "", "ANSIBLE_CONFIG": str(project / "ansible.cfg")}
+    done = captured(sys.executable, "-m", "dlperf_runner", *argv, cwd=project, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

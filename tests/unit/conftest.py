@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -105,6 +106,32 @@ def campaign(finished: Path, tmp_path: Path) -> Path:
     """A copy: the manifest does not depend on where the campaign lies."""
     shutil.copytree(finished, tmp_path / "results")
     return tmp_path / "results" / "one"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The user's folder of the catalogue, which the environment names; the tests before have left
+    nothing. Beside it, an inventory and a program to describe."""
+    from own_workload import NODES, PROGRAM
+
+    from dlperf_runner.catalog import reader
+
+    monkeypatch.setenv("DLPERF_CATALOG", str(tmp_path / "catalog"))
+    reader.forget()
+    (tmp_path / "train.py").write_text(PROGRAM)
+    (tmp_path / "hosts.json").write_text(json.dumps(NODES))
+    yield tmp_path / "catalog"
+    reader.forget()
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every inventory has the nodes of the lab."""
+    from plan_examples import lab_nodes
+
+    from dlperf_runner.plan import inventory
+
+    monkeypatch.setattr(inventory, "read_inventory", lambda *_, **__: lab_nodes())
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages_done import copy_with, page_files
+from pages_done import copy_with, dlperf, page_files
 from plan_examples import cpu_node
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,20 +30,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def dlperf_runner(project: Path, *argv: str) -> str:
-    finished = subprocess.run(
-        [sys.executable, "-m", "dlperf_runner", *argv],
-        cwd=project,
-        env={**os.environ, "PYTHONPATH": "", "ANSIBLE_CONFIG": str(project / "ansible.cfg")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout
-
-
 def test_the_page_has_a_yaml_a_script_a_parser_and_a_framework() -> None:
     assert list(FILES) == [
         ENTRY,
@@ -55,10 +41,10 @@ def test_the_page_has_a_yaml_a_script_a_parser_and_a_framework() -> None:
 
 
 def test_it_is_listed(project: Path) -> None:
-    matrices = dlperf_runner(project, "list", "matrices")
+    matrices = dlperf(project, "list", "matrices")
     assert "  numpy-perceptron published: 3 cases, 9 runs\n" in matrices
     assert "  numpy-perceptron smoke: 2 cases, 2 runs\n" in matrices
-    assert "requirements/numpy-cpu.txt" in dlperf_runner(project, "list", "frameworks")
+    assert "requirements/numpy-cpu.txt" in dlperf(project, "list", "frameworks")
 
 
 def trained(argv: list[str], **options: Any) -> str:
@@ -79,14 +65,12 @@ def trained(argv: list[str], **options: Any) -> str:
 def test_campaign_of_its_smoke_matrix(project: Path, tmp_path: Path) -> None:
     campaign = tmp_path / "campaign"
     options = ("--model", "perceptron", "-i", "hosts.json", "--campaign", str(campaign))
-    plan = json.loads(dlperf_runner(project, "plan", *options, "--json"))
+    plan = json.loads(dlperf(project, "plan", *options, "--json"))
     assert [run["id"] for run in plan["runs"]] == [
         "numpy-perceptron-builtin_fp32_b16_1n1g/r1",
         "numpy-perceptron-builtin_fp32_b16_1n2g/r1",
     ]
-    source = json.loads(
-        dlperf_runner(project, "source", "--workload", "numpy-perceptron", "--json")
-    )
+    source = json.loads(dlperf(project, "source", "--workload", "numpy-perceptron", "--json"))
     node = tmp_path / "node"
     node.mkdir()
     subprocess.run(["tar", "-xf", source["path"], "-C", node], check=True)
@@ -105,7 +89,7 @@ def test_campaign_of_its_smoke_matrix(project: Path, tmp_path: Path) -> None:
         record = json.loads((place / "run.json").read_text())
         record["outcome"] |= {"status": "done", "exit_status": 0, "versions": {"numpy": "2.0.2"}}
         (place / "run.json").write_text(json.dumps(record))
-    text = dlperf_runner(project, "summarize", str(campaign))
+    text = dlperf(project, "summarize", str(campaign))
     assert text.startswith(
         "numpy-perceptron builtin, fp32, batch size 16 per device, classes=10 lr=0.1"
     )
@@ -124,12 +108,12 @@ def test_logs_by_hand_as_the_page_says(project: Path, tmp_path: Path) -> None:
     for devices, path in enumerate((one, two), start=1):
         path.parent.mkdir()
         path.write_text(trained([str(project / SCRIPT), "--devices", str(devices)]))
-    text = dlperf_runner(project, "summarize", str(tmp_path))
+    text = dlperf(project, "summarize", str(tmp_path))
     assert "numpy-perceptron, fp32, batch size 256 per device" in text
     assert len(re.findall(r"^\| +1 \|", text, re.MULTILINE)) == 2
     one.rename(two)
     with pytest.raises(AssertionError, match="the world size contradicts the file name"):
-        dlperf_runner(project, "summarize", str(tmp_path))
+        dlperf(project, "summarize", str(tmp_path))
 
 
 def test_workload_with_a_format_that_nobody_reads(project: Path, tmp_path: Path) -> None:
@@ -137,6 +121,6 @@ def test_workload_with_a_format_that_nobody_reads(project: Path, tmp_path: Path)
     entry.write_text(FILES[ENTRY].replace("log_format: perceptron", "log_format: percepton"))
     try:
         with pytest.raises(AssertionError, match=r"unknown log format 'percepton'.*\n.*perceptron"):
-            dlperf_runner(project, "list")
+            dlperf(project, "list")
     finally:
         entry.write_text(FILES[ENTRY])

@@ -1,14 +1,11 @@
 """docs/adding-more.md, done: its launcher, stack and exporter in a copy of the package."""
 
 import json
-import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
-from captured import captured
-from pages_done import copy_with, page_files
+from pages_done import copy_with, dlperf, page_files
 from plan_examples import cpu_node
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,13 +40,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = [word for pair in answers.items() for word in pair]
     dlperf(root, "--catalog", "own", "init-workload", *words)
     return root
-
-
-def dlperf(project: Path, *argv: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": "", "ANSIBLE_CONFIG": str(project / "ansible.cfg")}
-    done = captured(sys.executable, "-m", "dlperf_runner", *argv, cwd=project, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_a_workload_is_planned_with_the_launcher(project: Path) -> None:

@@ -8,25 +8,22 @@ import sys
 from pathlib import Path
 
 from captured import captured
+from pages_done import copy_with, page_files
 from standins import program
 
 from dlperf_runner.control import scheduled
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "adding-a-scheduler.md").read_text(encoding="utf-8")
-FILE = re.compile(r"^\*\*`([^`]+)`\*\*\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def test_the_pages_scheduler_runs_a_campaign(tmp_path: Path) -> None:
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "dlperf_runner", tmp_path / "dlperf_runner", ignore=ignored)
+    copy_with(page_files(PAGE), tmp_path)
     for name in scheduled.OF_ROLES:
         (tmp_path / "roles" / name).parent.mkdir(parents=True)
         shutil.copy(ROOT / "roles" / name, tmp_path / "roles" / name)
+    ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "module_utils", tmp_path / "module_utils", ignore=ignored)
-    ((name, content),) = FILE.findall(PAGE)
-    assert not (tmp_path / name).exists()
-    (tmp_path / name).write_text(content)
     mpirun = program(tmp_path, "mpirun", "echo $# words") / "mpirun"
     program(tmp_path / "envs/nccl/bin", "python", f'exec {sys.executable} "$@"')
     (tmp_path / "site.yml").write_text(

@@ -3,10 +3,10 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from plan_examples import lab_nodes
+from planned_campaigns import create, end, set_outcome
 
 from dlperf_runner.campaign import directory as campaign
 from dlperf_runner.catalog.reader import load_catalog
@@ -18,27 +18,11 @@ from dlperf_runner.plan.make import make_plan
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
-def create(directory: Path) -> dict[str, Any]:
-    choice = parse_choice({"workload": "mxnet-resnet50v1b", "nodes": "1,2", "repeats": 2})
-    nodes = lab_nodes()
-    return campaign.create_campaign(
-        directory, choice, nodes, make_plan(choice, load_catalog(), nodes), NOON
-    )
-
-
-def finish(directory: Path, run: dict[str, Any], status: str = "done", log: bool = True) -> None:
-    """What benchmark_run leaves of a run."""
-    place = campaign.run_directory(directory, run)
-    record = campaign.read_record(directory, run)
-    record["outcome"] = {**record["outcome"], "status": status}
-    campaign.write_json(place / "run.json", record)
-    if log:
-        (place / run["log_name"]).write_text("Epoch[0]\n")
-
-
 def test_a_new_campaign(tmp_path: Path) -> None:
     directory = tmp_path / "results" / "one"
-    document = create(directory)
+    choice = parse_choice({"workload": "mxnet-resnet50v1b", "nodes": "1,2", "repeats": 2})
+    runs = make_plan(choice, load_catalog(), lab_nodes())
+    document = campaign.create_campaign(directory, choice, lab_nodes(), runs, NOON)
     assert campaign.read_campaign(directory) == {
         "schema": 1,
         "id": "one",
@@ -59,16 +43,15 @@ def test_a_new_campaign(tmp_path: Path) -> None:
 
 
 def test_what_remains_is_the_plan_minus_what_is_done(tmp_path: Path) -> None:
-    plan = create(tmp_path / "c")
-    runs = campaign.read_plan(tmp_path / "c")["runs"]
+    runs = create(tmp_path / "c")
     assert len(campaign.remaining_plan(tmp_path / "c")["runs"]) == 6
-    finish(tmp_path / "c", runs[0])
-    finish(tmp_path / "c", runs[1], status="failed")
-    finish(tmp_path / "c", runs[2], status="running")
-    finish(tmp_path / "c", runs[3], log=False)  # says done, but its log is lost
+    end(tmp_path / "c", runs[0], status="done")
+    end(tmp_path / "c", runs[1], status="failed")
+    end(tmp_path / "c", runs[2], status="running")
+    set_outcome(tmp_path / "c", runs[3], status="done")  # its log is lost
     (campaign.run_directory(tmp_path / "c", runs[4]) / "run.json").unlink()
     remaining = campaign.remaining_plan(tmp_path / "c")
-    assert [run["id"] for run in remaining["runs"]] == [run["id"] for run in plan["runs"][2:]]
+    assert [run["id"] for run in remaining["runs"]] == [run["id"] for run in runs[2:]]
     assert remaining["choice"] == campaign.read_plan(tmp_path / "c")["choice"]
 
 

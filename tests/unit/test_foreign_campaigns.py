@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import call, output
 from make_logs import gluoncv, write
-from own_workload import NODES, PROGRAM, init
+from own_workload import init
 from recorded_campaign import LOG, RUN
 
 from dlperf_runner.campaign.directory import retry
@@ -181,30 +181,18 @@ def test_no_name_of_a_log_stops_a_command(tmp_path: Path, limited: None, word: s
     assert "50.00-100.00" in output("summarize", tmp_path, "--output-dir", results)
 
 
-@pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A user's catalogue with a workload `mine`, whose program is a file of it."""
-    monkeypatch.setenv("DLPERF_CATALOG", str(tmp_path / "catalog"))
-    monkeypatch.chdir(tmp_path)
-    reader.forget()
-    (tmp_path / "train.py").write_text(PROGRAM)
-    (tmp_path / "hosts.json").write_text(json.dumps(NODES))
-    (tmp_path / "secret").write_text("my key")
-    init("train.py")
-    yield tmp_path / "catalog"
-    reader.forget()
-
-
 @pytest.mark.parametrize("name", ["files/mine/train.py", "files/mine"])
-def test_a_link_in_a_catalogue_brings_no_file_to_the_nodes(catalog: Path, name: str) -> None:
-    outside = catalog.parent / "elsewhere"
-    (catalog / name).rename(outside)
-    (catalog / name).symlink_to(outside)
-    refused(catalog / name, "source", "--workload", "mine")
+def test_a_link_in_a_catalogue_brings_no_file_to_the_nodes(folder: Path, name: str) -> None:
+    init("train.py")
+    outside = folder.parent / "elsewhere"
+    (folder / name).rename(outside)
+    (folder / name).symlink_to(outside)
+    refused(folder / name, "source", "--workload", "mine")
 
 
-def test_a_link_in_a_catalogue_is_not_kept_in_a_campaign(catalog: Path, tmp_path: Path) -> None:
-    entry = catalog / "workloads/mine.yml"
+def test_a_link_in_a_catalogue_is_not_kept_in_a_campaign(folder: Path, tmp_path: Path) -> None:
+    init("train.py")
+    entry = folder / "workloads/mine.yml"
     entry.rename(tmp_path / "mine.yml")
     entry.symlink_to(tmp_path / "mine.yml")
     reader.forget()

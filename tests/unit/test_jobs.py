@@ -201,14 +201,6 @@ def test_a_job_waits_no_longer_than_asked_and_is_submitted_again_later(site: Pat
     assert [outcome["job"] for outcome in outcomes(directory)] == ["2"]
 
 
-def test_a_job_for_each_run(site: Path) -> None:
-    directory = campaign(site, allocation="run", nodes="1,2")
-    problems, said = execute(directory)
-    assert problems == []
-    assert sum(" submitted: 1 run" in line for line in said) == 2
-    assert {outcome["job"] for outcome in outcomes(directory)} == {"1", "2"}
-
-
 def test_with_a_job_for_each_case_the_order_is_grouped(site: Path, tmp_path: Path) -> None:
     argv = ["run", "--scheduler", "slurm", "--site", site, "--workload", "nccl-allreduce"]
     argv += ["--nodes", "1,2", "--repeats", "2"]

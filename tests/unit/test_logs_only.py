@@ -9,23 +9,11 @@ from command_line import call
 from make_logs import maxtext, megatron, write
 from plan_examples import lab_nodes
 
-from dlperf_runner.catalog.entry import read_entry
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.catalog.workload import Workload
 from dlperf_runner.commands.list import render
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
-
-ENTRY = """\
-name: mine
-title: A workload of a test
-framework: jax
-model: llama
-short_name: llama
-log_format: maxtext
-rule: {total_steps: 30, warmup_steps: 10, estimator: mean_of_rates}
-"""
 
 
 def compared(directory: Path, *options: str, recipe: str = "none") -> dict[str, dict[str, object]]:
@@ -76,13 +64,3 @@ def test_no_plan_contains_them() -> None:
     assert "megatron-llama" not in {run.workload for run in everything}
     with pytest.raises(UserError, match="no program for megatron-llama; only its logs can be read"):
         make_plan(parse_choice({"workload": "megatron-llama"}), load_catalog(), lab_nodes())
-
-
-def test_half_a_program_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yml"
-    path.write_text(ENTRY, encoding="utf-8")
-    assert read_entry(path, Workload).sources.items() == []
-    matrix = "{topologies: [1n1g], batches: [{precision: bf16, batch_size_per_device: 1}]}"
-    path.write_text(f"{ENTRY}matrices: {{smoke: {matrix}}}\n", encoding="utf-8")
-    with pytest.raises(UserError, match="a workload that runs has sources"):
-        read_entry(path, Workload)

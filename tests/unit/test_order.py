@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from plan_examples import gpu_nodes, lab_nodes
+from plan_examples import gpu_nodes
 from refusals import refusal
 
 from dlperf_runner.catalog.reader import Catalog
 from dlperf_runner.core.case import Run
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import Choice, choice_of_variables, parse_choice, recorded_choice
 from dlperf_runner.plan.make import make_plan, plan_document
 
@@ -60,10 +59,8 @@ def test_a_random_order_is_the_one_of_its_seed(everything: Catalog) -> None:
     assert all(8 <= firsts.count(name) <= 36 for name in set(firsts))
 
 
-def test_the_plan_records_order_and_seed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, everything: Catalog
-) -> None:
-    monkeypatch.setattr(inventory, "read_inventory", lambda *_, **__: lab_nodes())
+@pytest.mark.usefixtures("lab")
+def test_the_plan_records_order_and_seed(tmp_path: Path) -> None:
     argv = ["plan", "--json", "--order", "random", "--repeats", "5"]
     directory = tmp_path / "results" / "one"
     document = call(*argv, "--campaign", directory).document

@@ -10,7 +10,7 @@ from plan_examples import choose, gpu_nodes, lab_nodes
 from dlperf_runner.catalog.reader import Catalog, load_catalog
 from dlperf_runner.control.campaigns import memory_warnings
 from dlperf_runner.core.case import Run, Topology
-from dlperf_runner.plan.choice import Choice, parse_choice
+from dlperf_runner.plan.choice import Choice
 from dlperf_runner.plan.make import make_plan, plan_document
 from dlperf_runner.report.plan_text import render
 
@@ -60,18 +60,10 @@ def test_a_run_stays_within_an_nvlink_domain_that_has_enough_nodes(
     assert ("across" in shown, across in shown) == (bool(across), True)
 
 
-def test_smoke_is_the_labs_default(catalog: Catalog) -> None:
-    runs = make_plan(choose(model="resnet50v1b"), catalog, lab_nodes())
-    assert [run.id for run in runs] == [
-        "mxnet-resnet50v1b-builtin_fp32_b2_1n1g/r1",
-        "mxnet-resnet50v1b-builtin_fp32_b2_1n2g/r1",
-        "mxnet-resnet50v1b-builtin_fp32_b2_2n2g/r1",
-    ]
-
-
 @pytest.mark.parametrize(
     ("framework", "workload", "cases_of_smoke"),
     [
+        ("mxnet", "mxnet-resnet50v1b", ["fp32 b2 1n1g", "fp32 b2 1n2g", "fp32 b2 2n2g"]),
         ("mxnet", "mxnet-arcface", ["fp32 b4 1n1g", "fp32 b4 1n2g"]),
         ("tensorflow", "tensorflow-resnet50v1.5", ["fp32 b2 1n1g", "fp32 b2 1n2g", "fp32 b2 2n2g"]),
         ("paddle", "paddle-arcface", ["fp32 b4 1n1g", "fp32 b4 1n2g", "fp32 b4 2n2g"]),
@@ -201,12 +193,6 @@ def test_without_a_choice_what_the_nodes_have_is_run(everything: Catalog) -> Non
     assert {run.framework for run in runs} == {"paddle", "oneflow"}
 
 
-def test_options_of_a_precision_are_appended(everything: Catalog) -> None:
-    choice = choose(framework="tensorflow", precision="amp", nodes=1, gpus_per_node=1)
-    (run,) = make_plan(choice, everything, gpu_nodes())
-    assert run.commands[0].argv[-4:] == ("--batch_size", "256", "--use_tf_amp", "--use_xla")
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -255,15 +241,6 @@ def test_hosts_are_the_first_that_have_enough_devices(everything: Catalog) -> No
     hosts = {f"{run.precision} {run.gpus_per_node}": run.hosts for run in runs}
     assert hosts["fp32 4"] == ("node1",)
     assert hosts["fp32 8"] == ("node2",)
-
-
-def test_parameters(catalog: Catalog) -> None:
-    choice = parse_choice({"nodes": 2}, ["image_size=32"])
-    (run,) = make_plan(choice, catalog, lab_nodes())
-    assert run.parameters["image_size"] == 32
-    assert (run.parameters["classes"], run.parameters["data_nthreads"]) == (1000, 1)
-    argv = run.commands[0].argv
-    assert argv[argv.index("--image-size") + 1] == "32"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from command_line import call
 from make_logs import gluoncv, write
-from plan_examples import lab_nodes
 from planned_campaigns import set_outcome
 
 from dlperf_runner.campaign import directory as campaign
@@ -19,12 +18,12 @@ from dlperf_runner.control import campaigns
 from dlperf_runner.control.rounds import case_samples, more_runs, run_rounds
 from dlperf_runner.core.errors import Stopped, UserError
 from dlperf_runner.core.frame import make_frame
-from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.results.load import load_results
 from dlperf_runner.stats.intervals import median_interval
 from dlperf_runner.stats.sequential import relative_half_width, wanted_repeats
 
+pytestmark = pytest.mark.usefixtures("lab")
 STEADY = "mxnet-resnet50v1b-builtin_fp32_b2_1n1g"
 UNSTEADY = "mxnet-resnet50v1b-builtin_fp32_b2_1n2g"
 # The speeds of the repeats: the first within 0.1 %, the other within 5 % at first.
@@ -32,11 +31,6 @@ SPEEDS: dict[str, Callable[[int], float]] = {
     STEADY: lambda repeat: 100 + repeat / 50,
     UNSTEADY: lambda repeat: 190 + repeat / 50 + (10 if repeat in (2, 3) else 0),
 }
-
-
-@pytest.fixture(autouse=True)
-def lab(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory, "read_inventory", lambda *_, **__: lab_nodes())
 
 
 def create(directory: Path, **options: object) -> Path:

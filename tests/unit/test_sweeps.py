@@ -25,6 +25,7 @@ from dlperf_runner.plan.choice import choice_of_variables, parse_choice
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.stats.groups import setting, sweeps
 
+pytestmark = pytest.mark.usefixtures("lab")
 CASE = "mxnet-resnet50v1b-builtin{}_fp32_b2_{}"
 
 
@@ -114,11 +115,6 @@ def test_bench_yml_takes_lists() -> None:
 
 
 # ---- results
-
-
-@pytest.fixture(autouse=True)
-def lab(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory, "read_inventory", lambda *_, **__: lab_nodes())
 
 
 def campaign_of(

@@ -7,22 +7,11 @@ from pathlib import Path
 import pytest
 from command_line import call
 from csv_tables import table
-from make_logs import LLAMA, campaign_run, gluoncv, torchtitan
+from make_logs import campaign_run, gluoncv, torchtitan
 
-from dlperf_runner.catalog import reader
 from dlperf_runner.core.units import named
 
-NAME = "pytorch-llama-of-a-test"
-
-
-@pytest.fixture(autouse=True)
-def _catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The catalogue with a workload that counts tokens."""
-    own = dict(reader.own_workloads())
-    changes = {"name": NAME, "model": "llama-8b", "short_name": "llama", "unit": "tokens"}
-    changes |= {"log_format": "torchtitan", "rule": LLAMA, "dtypes": {"bf16": "bfloat16"}}
-    workload = own["mxnet-resnet50v1b"].model_copy(update=changes)
-    monkeypatch.setattr(reader, "own_workloads", lambda *_: {**own, NAME: workload})
+NAME = "pytorch-llama"
 
 
 def tokens_run(campaign: Path, topology: str, repeat: int, tps: int) -> None:
