@@ -64,13 +64,6 @@ def whole(site: Site, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, M
     return output, fetch(PUBLISHED, "bionic", site.settings(output))
 
 
-@pytest.fixture
-def output(whole: tuple[Path, MirrorOutcome], tmp_path: Path) -> Path:
-    """A copy, to be spoiled."""
-    shutil.copytree(whole[0].parent / "cache", tmp_path / "cache")
-    return Path(shutil.copytree(whole[0], tmp_path / "output"))
-
-
 def test_all_of_a_stack_is_present_and_no_newer_version(
     site: Site, whole: tuple[Path, MirrorOutcome]
 ) -> None:

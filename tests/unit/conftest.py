@@ -52,16 +52,6 @@ def catalog() -> Catalog:
 
 
 @pytest.fixture(scope="session")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    """The shipped catalogue with a stack of GPU nodes for every published workload."""
-    from plan_examples import write_catalog
-
-    from dlperf_runner.catalog.reader import load_catalog
-
-    return load_catalog(write_catalog(tmp_path_factory.mktemp("catalog")))
-
-
-@pytest.fixture(scope="session")
 def several(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """The report of campaigns of three frameworks. Tests only read it."""
     from report_examples import mxnet_campaign, paddle_campaign, tensorflow_campaign

@@ -27,9 +27,8 @@ SOURCE = "/opt/dlperf/src/tensorflow-resnet50v1.5-builtin"
 
 def v100_nodes(count: int = 4, **changes: Any) -> tuple[Node, ...]:
     """The cluster of the published tests, whose inventory gives the image's digest."""
-    usual = {"stack": "v100-cuda10.2", "frameworks": ("tensorflow",)}
-    own = {**usual, "container_images": {NGC: DIGEST}, **changes}
-    return gpu_nodes(count, **own)
+    usual = {"frameworks": ("tensorflow",), "container_images": {NGC: DIGEST}}
+    return gpu_nodes(count, **usual | changes)
 
 
 def planned(inventory: tuple[Node, ...], **choice: object) -> list[Command]:

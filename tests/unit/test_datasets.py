@@ -36,7 +36,7 @@ DATASETS = {
 
 def v100_nodes(datasets: dict[str, Any] | None = None, **changes: Any) -> tuple[Node, ...]:
     """The published cluster with these data sets."""
-    more = {"stack": "v100-cuda10.2", "container_images": {NGC: "sha256:" + "5f" * 32}, **changes}
+    more = {"container_images": {NGC: "sha256:" + "5f" * 32}, **changes}
     known = places(DATASETS if datasets is None else datasets, WHERE)
     return gpu_nodes(datasets=known, **more)
 

@@ -375,5 +375,5 @@ def test_it_is_planned_only_if_it_is_named() -> None:
     assert "pytorch-nodes" not in {run.workload for run in every}
     named = parse_choice({"workload": "pytorch-nodes", "matrix": "hunt"})
     assert {run.workload for run in make_plan(named, load_catalog(), on)} == {"pytorch-nodes"}
-    on_v100 = gpu_nodes(1, 8, stack="v100-cuda10.2", frameworks=("mxnet",))
+    on_v100 = gpu_nodes(1, 8, frameworks=("mxnet",))
     assert "pytorch-nodes" not in not_planned(parse_choice({}), load_catalog(), on_v100, ())

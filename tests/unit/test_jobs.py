@@ -21,11 +21,6 @@ from dlperf_runner.core.errors import Stopped, UserError
 from dlperf_runner.core.files import read_json
 from dlperf_runner.report.plan_text import render
 
-LOG = """\
-#       size         count      type   redop    root     time   algbw   busbw  #wrong
-    16777216       4194304     float     sum      -1    100.0    1.00    1.50       0
-"""
-
 
 def test_all_runs_of_a_campaign_are_done_in_one_job(site: Path) -> None:
     directory = campaign(site, nodes="1,2", repeats=2)

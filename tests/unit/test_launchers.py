@@ -8,7 +8,7 @@ from plan_examples import gpu_nodes, lab_nodes
 
 from dlperf_runner.core.case import Command
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.launchers import Program, in_run_directory, launch, torchrun
+from dlperf_runner.launchers import Program, launch, torchrun
 
 BETWEEN_NODES = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_SOCKET_IFNAME": "ib0"}
 PYTHON = "/opt/dlperf/envs/mxnet/bin/python"
@@ -274,9 +274,3 @@ def test_the_same_command_everywhere_knows_all_nodes() -> None:
     assert {command.argv for command in commands} == {
         (*TRAIN, "--node_ips=10.11.0.2,10.11.0.3,10.11.0.4,10.11.0.5")
     }
-
-
-def test_a_program_that_writes_is_started_in_the_runs_own_directory() -> None:
-    moved = in_run_directory(program())
-    assert moved.argv[:3] == (PYTHON, "-u", f"{SOURCE}/train.py")
-    assert moved.cwd == ""

@@ -26,8 +26,8 @@ def cases(runs: tuple[Run, ...]) -> list[str]:
 
 def test_the_rails_of_the_stack_are_those_that_nccl_takes(catalog: Catalog) -> None:
     rails = {"infiniband": {"rails": "=mlx5_0,mlx5_1"}}
-    usual = gpu_nodes(stack="v100-cuda10.2")
-    nodes = gpu_nodes(stack="v100-cuda10.2", stack_overrides=rails)
+    usual = gpu_nodes()
+    nodes = gpu_nodes(stack_overrides=rails)
     own = tuple(replace(node, env={"NCCL_IB_HCA": "^mlx5_4"}) for node in nodes)
     for hosts, expected in ((usual, None), (nodes, "=mlx5_0,mlx5_1"), (own, "^mlx5_4")):
         (run, *_) = make_plan(choose(workload="mxnet-resnet50v1b", nodes=2), catalog, hosts)
@@ -84,11 +84,10 @@ def test_the_lab_has_a_smoke_matrix_of_every_published_system(
 
 def test_a_batch_that_was_published_on_larger_gpus_is_planned_with_a_warning() -> None:
     image = {"nvcr.io/nvidia/tensorflow:20.12-tf1-py3": "sha256:" + "0" * 64}
-    changes = {"stack": "v100-cuda10.2", "container_images": image}
     own = load_catalog()
     for memory, precision, told in ((16, "fp32", 1), (32, "fp32", 0), (16, "amp", 0)):
         name = f"Tesla V100-SXM2-{memory}GB"
-        nodes = gpu_nodes(accelerator=name, **changes)
+        nodes = gpu_nodes(accelerator=name, container_images=image)
         choice = choose(workload="tensorflow-resnet50v1.5", precision=precision)
         lines = memory_warnings(make_plan(choice, own, nodes), own.workloads)
         assert len(lines) == told
@@ -153,9 +152,9 @@ def test_a_run_in_full(catalog: Catalog) -> None:
     assert command.cwd == "/opt/dlperf/src/mxnet-resnet50v1b-builtin"
 
 
-def test_the_published_matrix(everything: Catalog) -> None:
+def test_the_published_matrix(catalog: Catalog) -> None:
     """Six topologies, two batches, five repeats, as the report has them."""
-    runs = make_plan(choose(workload="mxnet-resnet50v1b"), everything, gpu_nodes())
+    runs = make_plan(choose(workload="mxnet-resnet50v1b"), catalog, gpu_nodes())
     assert len(runs) == 60
     assert cases(runs) == [
         f"{batch} {topology}"
@@ -167,9 +166,9 @@ def test_the_published_matrix(everything: Catalog) -> None:
     assert sorted({run.repeat for run in runs}) == [1, 2, 3, 4, 5]
 
 
-def test_the_published_arcface_matrix_has_both_networks(everything: Catalog) -> None:
+def test_the_published_arcface_matrix_has_both_networks(catalog: Catalog) -> None:
     """20 cases, 100 runs."""
-    runs = make_plan(choose(workload="mxnet-arcface"), everything, gpu_nodes())
+    runs = make_plan(choose(workload="mxnet-arcface"), catalog, gpu_nodes())
     assert (len(cases(runs)), len(runs)) == (20, 100)
     assert {run.model for run in runs} == {"arcface-r100", "arcface-y1"}
     assert runs[0].log_name == "r100_b64_fp32_1.log"
@@ -178,18 +177,18 @@ def test_the_published_arcface_matrix_has_both_networks(everything: Catalog) -> 
     assert "y1" in runs[-1].commands[0].argv
 
 
-def test_a_model_takes_every_workload_of_it(everything: Catalog) -> None:
-    runs = make_plan(choose(model="arcface"), everything, gpu_nodes())
+def test_a_model_takes_every_workload_of_it(catalog: Catalog) -> None:
+    runs = make_plan(choose(model="arcface"), catalog, gpu_nodes())
     assert {run.workload for run in runs} == {"mxnet-arcface", "paddle-arcface"}
-    runs = make_plan(choose(model="resnet50"), everything, gpu_nodes())
+    runs = make_plan(choose(model="resnet50"), catalog, gpu_nodes())
     assert {run.framework for run in runs} == {"mxnet", "oneflow", "tensorflow"}
-    runs = make_plan(choose(model="resnet50,arcface", framework="paddle"), everything, gpu_nodes())
+    runs = make_plan(choose(model="resnet50,arcface", framework="paddle"), catalog, gpu_nodes())
     assert {run.workload for run in runs} == {"paddle-arcface"}
 
 
-def test_without_a_choice_what_the_nodes_have_is_run(everything: Catalog) -> None:
-    nodes = gpu_nodes(frameworks=("paddle", "oneflow"))
-    runs = make_plan(Choice(), everything, nodes)
+def test_without_a_choice_what_the_nodes_have_is_run(catalog: Catalog) -> None:
+    nodes = gpu_nodes(frameworks=("paddle-paddle2", "oneflow"))
+    runs = make_plan(Choice(), catalog, nodes)
     assert {run.framework for run in runs} == {"paddle", "oneflow"}
 
 
@@ -213,10 +212,10 @@ def test_without_a_choice_what_the_nodes_have_is_run(everything: Catalog) -> Non
     ],
 )
 def test_filters_narrow_the_matrix_or_add_to_it(
-    everything: Catalog, options: dict[str, object], expected: list[str]
+    catalog: Catalog, options: dict[str, object], expected: list[str]
 ) -> None:
     choice = choose(workload="mxnet-resnet50v1b", **options)
-    assert cases(make_plan(choice, everything, gpu_nodes())) == expected
+    assert cases(make_plan(choice, catalog, gpu_nodes())) == expected
 
 
 def test_a_precision_that_the_matrix_lacks_runs_its_batch_sizes(catalog: Catalog) -> None:
@@ -224,20 +223,20 @@ def test_a_precision_that_the_matrix_lacks_runs_its_batch_sizes(catalog: Catalog
     assert cases(runs) == ["fp16 b2 2n2g"]
 
 
-def test_both_sources(everything: Catalog) -> None:
+def test_both_sources(catalog: Catalog) -> None:
     choice = choose(workload="mxnet-resnet50v1b", source="builtin,upstream", nodes=2)
-    runs = make_plan(choice, everything, gpu_nodes())
+    runs = make_plan(choice, catalog, gpu_nodes())
     assert list(dict.fromkeys(run.source for run in runs)) == ["builtin", "upstream"]
     assert runs[-1].commands[0].cwd == (
         "/opt/dlperf/src/mxnet-resnet50v1b-upstream/scripts/classification/imagenet"
     )
 
 
-def test_hosts_are_the_first_that_have_enough_devices(everything: Catalog) -> None:
+def test_hosts_are_the_first_that_have_enough_devices(catalog: Catalog) -> None:
     small, *big = gpu_nodes(3)
     nodes = (replace(small, devices_per_node=4), *big)
     choice = choose(workload="mxnet-resnet50v1b", nodes=1, gpus_per_node="4,8", repeats=1)
-    runs = make_plan(choice, everything, nodes)
+    runs = make_plan(choice, catalog, nodes)
     hosts = {f"{run.precision} {run.gpus_per_node}": run.hosts for run in runs}
     assert hosts["fp32 4"] == ("node1",)
     assert hosts["fp32 8"] == ("node2",)
@@ -255,17 +254,17 @@ def test_hosts_are_the_first_that_have_enough_devices(everything: Catalog) -> No
     ],
 )
 def test_iterations_keep_the_published_proportion_of_warm_up(
-    everything: Catalog, options: dict[str, object], window: tuple[int, int]
+    catalog: Catalog, options: dict[str, object], window: tuple[int, int]
 ) -> None:
     choice = choose(workload="mxnet-resnet50v1b", nodes=4, **options)
-    run = make_plan(choice, everything, gpu_nodes())[0]
+    run = make_plan(choice, catalog, gpu_nodes())[0]
     assert (run.total_steps, run.warmup_steps) == window
 
 
-def test_warm_up_is_whole_log_lines(everything: Catalog) -> None:
+def test_warm_up_is_whole_log_lines(catalog: Catalog) -> None:
     """OneFlow prints a line every 20 iterations, and the first is dropped."""
     choice = choose(framework="oneflow", iterations=60, nodes=1, gpus_per_node=1, batch_size=128)
-    run = make_plan(choice, everything, gpu_nodes())[0]
+    run = make_plan(choice, catalog, gpu_nodes())[0]
     assert (run.total_steps, run.warmup_steps) == (60, 20)
 
 

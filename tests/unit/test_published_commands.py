@@ -19,7 +19,7 @@ from tools.reproducing_pages import differences, flags_of, is_declared, pages
 
 REPORTS = {report.name: report for report in reproduced_reports()}
 IMAGES = {"nvcr.io/nvidia/tensorflow:20.12-tf1-py3": "sha256:" + "0" * 64}
-NODES = gpu_nodes(stack="v100-cuda10.2", container_images=IMAGES)
+NODES = gpu_nodes(container_images=IMAGES)
 
 
 def reproduction_of(name: str) -> Reproduction:
@@ -34,7 +34,7 @@ def published_matrix(workload: str) -> tuple[Run, ...]:
     if not any(run.container for run in runs):
         return runs
     # Without a digest of the image, it runs in the environment on the nodes.
-    bare = gpu_nodes(stack="v100-cuda10.2")
+    bare = gpu_nodes()
     return (*runs, *make_plan(parse_choice(options), load_catalog(), bare))
 
 

@@ -37,7 +37,7 @@ COMMITS = {
 
 def cluster(*frameworks: str) -> tuple[Node, ...]:
     """The cluster of the published tests."""
-    return gpu_nodes(stack="v100-cuda10.2", frameworks=frameworks)
+    return gpu_nodes(frameworks=frameworks)
 
 
 def published_versions(*frameworks: str) -> tuple[Node, ...]:

@@ -29,7 +29,7 @@ NOISE = 1024
 
 def test_every_published_run_of_mxnet_resnet_is_within_one_pass() -> None:
     """Of the noise too, of which 25 of the 60 runs had no batch for each process."""
-    nodes = gpu_nodes(stack="v100-cuda10.2")
+    nodes = gpu_nodes()
     options = {"workload": "mxnet-resnet50v1b", "source": "upstream", "matrix": "published"}
     runs = make_plan(parse_choice(options, []), load_catalog(), nodes)
     assert len(runs) == 60
