@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from captured import captured
 from pages_done import copy_with, dlperf, page_files
 from plan_examples import cpu_node
 
@@ -49,17 +50,9 @@ def test_it_is_listed(project: Path) -> None:
 
 def trained(argv: list[str], **options: Any) -> str:
     """The output of the script, run by this Python in place of the nodes'."""
-    finished = subprocess.run(
-        [sys.executable, *argv],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=120,
-        **options,
-    )
-    assert finished.returncode == 0, finished.stdout
-    return finished.stdout
+    done = captured(sys.executable, *argv, timeout=120, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_campaign_of_its_smoke_matrix(project: Path, tmp_path: Path) -> None:

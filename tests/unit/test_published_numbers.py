@@ -4,12 +4,12 @@ import csv
 import hashlib
 import re
 import statistics
-import subprocess
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from captured import git
 from make_logs import PUBLISHED, ROOT, published
 
 from dlperf_runner.catalog.publication import Conditions, PublishedReport
@@ -230,23 +230,16 @@ def test_a_grid_is_its_tables(tmp_path: Path) -> None:
 def test_a_citation_is_checked_at_its_commit(tmp_path: Path) -> None:
     """The table of the first commit is no longer in the file of the second."""
 
-    def git(*arguments: str) -> str:
-        author = ("-c", "user.name=a", "-c", "user.email=a@b.c")
-        done = subprocess.run(
-            ["git", *author, *arguments], cwd=clone, check=True, capture_output=True, text=True
-        )
-        return done.stdout.strip()
-
     clone = tmp_path / "clone"
     clone.mkdir()
-    git("init", "--quiet")
+    git(clone, "init", "--quiet")
     commits = []
     texts = ("| 1 | 8 | 1,384.50 |\nruns: 1384.4, 1384.6\n", "1384.5\n| 1384.51 | v1384.5 |\n")
     for text in texts:
         (clone / "README.md").write_text(text)
-        git("add", ".")
-        git("commit", "--quiet", "--message", "tables")
-        commits.append(git("rev-parse", "HEAD"))
+        git(clone, "add", ".")
+        git(clone, "commit", "--quiet", "--message", "tables")
+        commits.append(git(clone, "rev-parse", "HEAD"))
     found = []
     for index, commit in enumerate([*commits, "f" * 40]):
         root = tmp_path / str(index)

@@ -1,12 +1,12 @@
 """Sources are fetched at their commit, patched as declared, and packed reproducibly."""
 
 import io
-import os
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
+from captured import git
 from hypothesis import given
 from hypothesis import strategies as st
 from plan_examples import write_catalog
@@ -51,13 +51,6 @@ PATCH = (
     "{file: scripts/train/train.py, pattern: '^# (logging.*)$', replacement: '\\1', "
     "reason: the speed is printed}"
 )
-
-
-def git(directory: Path, *arguments: str) -> str:
-    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
-    argv = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(directory), *arguments]
-    done = subprocess.run(argv, env=environment, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")
