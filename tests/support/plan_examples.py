@@ -7,6 +7,7 @@ from typing import Any
 from dlperf_runner.catalog.reader import CATALOG
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan.choice import Choice, parse_choice
+from dlperf_runner.schedulers.job import placeholder
 
 
 def choose(**options: object) -> Choice:
@@ -24,6 +25,13 @@ def lab_nodes(count: int = 4, **changes: Any) -> tuple[Node, ...]:
     usual = {"devices_per_node": 2, "accelerator": "cpu", "stack": "cpu", "interface": "eth0"}
     usual |= {"frameworks": ("mxnet",), "matrix": "smoke", "mpirun_args": ("--oversubscribe",)}
     return _nodes(count, {**usual, **changes})
+
+
+def job_nodes(count: int = 2, **changes: Any) -> tuple[Node, ...]:
+    """Nodes without GPUs that a scheduler has not chosen yet."""
+    usual = {"devices_per_node": 2, "accelerator": "cpu", "stack": "cpu", "matrix": "smoke"}
+    names = map(placeholder, range(1, count + 1))
+    return tuple(Node(name=name, address=name, **{**usual, **changes}) for name in names)
 
 
 def _nodes(count: int, values: dict[str, Any]) -> tuple[Node, ...]:

@@ -16,6 +16,7 @@ from command_line import call
 from csv_tables import table
 from make_logs import write
 from nccl_logs import bandwidth_run, nccl_tests
+from plan_examples import gpu_nodes
 
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.core.node import Node
@@ -27,13 +28,8 @@ GIB = 2**30
 
 def on(stack: str, devices: int) -> tuple[Node, ...]:
     accelerator = "cpu" if stack == "cpu" else "NVIDIA H100 80GB HBM3"
-    return tuple(
-        Node(
-            f"node{n}", f"10.0.0.{n}", devices, accelerator, stack,
-            interface="eth0", frameworks=("nccl", "rccl"), matrix="smoke",
-        )
-        for n in (1, 2)
-    )  # fmt: skip
+    own = {"frameworks": ("nccl", "rccl"), "matrix": "smoke"}
+    return gpu_nodes(2, devices, stack=stack, accelerator=accelerator, **own)
 
 
 @pytest.fixture

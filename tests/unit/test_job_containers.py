@@ -10,30 +10,24 @@ from typing import Any
 import pytest
 from command_line import call
 from job_campaigns import campaign, execute, make_site, outcomes, program
-from plan_examples import choose
+from plan_examples import choose, job_nodes
 
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.core.case import Command
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.node import JOB_ENGINES, Node
+from dlperf_runner.core.node import JOB_ENGINES
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.schedulers import job, scheduler
-from dlperf_runner.schedulers.job import Places, placeholder, run_script
+from dlperf_runner.schedulers.job import Places, run_script
 
 PLACES = Places("/home/me/c/.sources", "/shared/envs", "/home/me/c/.lib", "/home/me/c/.images")
 DIGEST = "sha256:" + "5" * 64
 SOURCE = "/home/me/c/.sources/{}"
 
 
-def node(number: int = 1, digest: str = DIGEST, **others: Any) -> Node:
+def plan(workload: str, engine: str, digest: str = DIGEST, **others: Any) -> dict[str, Any]:
     images = {f"localhost/dlperf-{name}": digest for name in ("nccl", "pytorch")}
-    name = placeholder(number)
-    own = Node(name, name, 2, "cpu", "cpu", matrix="smoke", container_images=images)
-    return replace(own, **others)
-
-
-def plan(workload: str, engine: str, **others: Any) -> dict[str, Any]:
-    nodes = [node(1, **others), node(2, **others)]
+    nodes = job_nodes(container_images=images, **others)
     choice = choose(workload=workload, container=engine, nodes=2)
     (run,) = make_plan(choice, load_catalog(), nodes)
     return asdict(run)
@@ -172,9 +166,7 @@ def test_a_job_gets_its_image_by_digest(image: str, line: str) -> None:
 def test_without_its_container_a_command_is_the_same(engine: str) -> None:
     for workload in ("nccl-allreduce", "pytorch-llama")[engine == "enroot" :]:
         run = plan(workload, engine)
-        (bare, *_) = make_plan(
-            choose(workload=workload, nodes=2), load_catalog(), [node(1), node(2)]
-        )
+        (bare, *_) = make_plan(choose(workload=workload, nodes=2), load_catalog(), job_nodes())
         command = Command(**run["commands"][0])
         assert command.bare.argv == bare.commands[0].argv
 

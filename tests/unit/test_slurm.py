@@ -7,12 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from plan_examples import choose
+from plan_examples import choose, job_nodes
 
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.control.scheduled import read_site
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.node import Node
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.schedulers import Allocation, Offer, here, scheduler, slurm
 from dlperf_runner.schedulers.job import (
@@ -20,27 +19,12 @@ from dlperf_runner.schedulers.job import (
     job_script,
     node_script,
     on_node_script,
-    placeholder,
     prologue,
     run_script,
     word,
 )
 
 PLACES = Places("/home/me/c/.sources", "/shared/envs", "/home/me/c/.lib")
-
-
-def nodes(count: int = 2) -> tuple[Node, ...]:
-    return tuple(
-        Node(
-            name=placeholder(number),
-            address=placeholder(number),
-            devices_per_node=2,
-            accelerator="cpu",
-            stack="cpu",
-            matrix="smoke",
-        )
-        for number in range(1, count + 1)
-    )
 
 
 def asked(**options: str) -> Allocation:
@@ -92,7 +76,7 @@ def test_a_word_is_quoted_but_for_the_names_of_nodes() -> None:
 
 def plan(*workloads: str, **chosen: object) -> list[dict[str, object]]:
     choice = choose(workload=",".join(workloads), **chosen)
-    return [asdict(run) for run in make_plan(choice, load_catalog(), nodes())]
+    return [asdict(run) for run in make_plan(choice, load_catalog(), job_nodes())]
 
 
 SRUN = (
