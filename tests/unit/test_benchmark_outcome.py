@@ -27,20 +27,17 @@ def test_a_run_is_done_when_every_launch_succeeded() -> None:
     }
 
 
-def test_gpu_memory_of_all_launches_is_put_together() -> None:
-    seen = {"node1": {"0": 12565}}, {"node2": {"0": 12839, "1": 12000}}
-    jobs = {f"node{n}": ENDED | {"gpu_memory_mib": host} for n, host in enumerate(seen, 1)}
-    found = outcome(jobs, ["node1", "node2"], 60)
-    assert found["gpu_memory_mib"] == seen[0] | seen[1]
+def test_what_all_launches_saw_is_put_together() -> None:
+    first = {"gpu_memory_mib": {"node1": {"0": 12565}}, "unsampled_from_s": {"node1": 0.0}}
+    other = {"gpu_memory_mib": {"node2": {"1": 12839}}, "unsampled_from_s": {"node2": 340.5}}
+    other["beside"] = [{"host": "node2", "pid": 1, "uid": 1000, "command": "sh", "cores": 0.5}]
+    found = outcome({"node1": ENDED | first, "node2": ENDED | other}, ["node1", "node2"], 60)
+    assert (found["status"], found["beside"]) == ("done", other["beside"])
+    for name in first:
+        assert found[name] == {**first[name], **other[name]}
     # No device of the run was among those that were seen.
     nothing = outcome({"node1": ENDED | {"gpu_memory_mib": {}}}, ["node1"], 60)
     assert "gpu_memory_mib" not in nothing
-
-
-def test_lost_telemetry_of_all_launches_is_put_together() -> None:
-    lost = {"node1": 0.0}, {"node2": 340.5}
-    jobs = {f"node{n}": ENDED | {"unsampled_from_s": host} for n, host in enumerate(lost, 1)}
-    assert outcome(jobs, ["node1", "node2"], 60)["unsampled_from_s"] == lost[0] | lost[1]
 
 
 def test_one_failed_launch_fails_the_run_and_says_how_its_log_ends() -> None:
@@ -48,13 +45,6 @@ def test_one_failed_launch_fails_the_run_and_says_how_its_log_ends() -> None:
     found = outcome({"node1": ENDED, "node2": failed}, ["node1", "node2"], 60)
     assert (found["status"], found["exit_status"]) == ("failed", 1)
     assert found["message"] == ("node2: exit status 1; the log ends with: ImportError: no mxnet")
-
-
-def test_timeouts_and_lost_controllers_are_named() -> None:
-    for reason, words in (("timeout", "time limit of 60 s"), ("lease", "no longer polled")):
-        found = outcome({"n": ENDED | {"exit_status": -15, "reason": reason}}, ["n"], 60)
-        assert found["status"] == "failed"
-        assert words in found["message"]
 
 
 def test_an_unreachable_host_has_no_exit_status() -> None:
@@ -75,14 +65,10 @@ def test_node_that_was_restarted_during_the_run_is_lost() -> None:
     assert (found["status"], found["reason"], found["lost"]) == ("failed", "unreachable", ["node1"])
 
 
-def test_what_ran_beside_is_kept_of_every_launch() -> None:
-    row = {"host": "node2", "pid": 1, "uid": 1000, "command": "sh", "cores": 0.5}
-    found = outcome({"node1": ENDED, "node2": ENDED | {"beside": [row]}}, ["node1", "node2"], 60)
-    assert (found["status"], found["beside"]) == ("done", [row])
-
-
 def test_run_that_was_stopped_or_lost_its_nodes_failed() -> None:
     for reason, why in (
+        ("timeout", "time limit of 60 s"),
+        ("lease", "no longer polled"),
         ("stopped", "stopped together with its campaign"),
         ("lock", "no longer holds"),
     ):

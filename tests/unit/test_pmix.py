@@ -68,6 +68,13 @@ def result(directory: Path) -> tuple[str | None, str]:
     return outcome.get("mpi"), log.read_text()
 
 
+def is_by_mpirun(site: Path, **options: str) -> Path:
+    directory = campaign(site, nodes="2", options=options)
+    assert execute(directory)[0] == []
+    assert result(directory) == (None, "# by mpirun\n")
+    return directory
+
+
 def test_srun_starts_each_process_where_pmix_works(site: Path) -> None:
     directory = campaign(site, nodes="2")
     assert execute(directory)[0] == []
@@ -81,22 +88,16 @@ def test_srun_starts_each_process_where_pmix_works(site: Path) -> None:
 
 def test_mpirun_starts_them_where_the_library_is_missing(site: Path) -> None:
     (site.parent / "pmix/lib/libpmix.so").unlink()
-    directory = campaign(site, nodes="2")
-    assert execute(directory)[0] == []
-    assert result(directory) == (None, "# by mpirun\n")
+    directory = is_by_mpirun(site)
     assert (directory / "jobs/1/pmix.log").read_text() == "libpmix is missing\n"
 
 
 @pytest.mark.parametrize("sums", [(), ("rank 0 of 1 on n1: sum 1", "rank 0 of 1 on n2: sum 1")])
 def test_mpirun_starts_them_where_processes_stay_alone(site: Path, sums: tuple[str, ...]) -> None:
     by_pmix(site.parent / "bin", *sums)
-    directory = campaign(site, nodes="2")
-    assert execute(directory)[0] == []
-    assert result(directory) == (None, "# by mpirun\n")
+    is_by_mpirun(site)
 
 
 def test_the_user_may_choose_mpirun(site: Path) -> None:
-    directory = campaign(site, nodes="2", options={"mpirun": "True"})
-    assert execute(directory)[0] == []
-    assert result(directory) == (None, "# by mpirun\n")
+    directory = is_by_mpirun(site, mpirun="True")
     assert not (directory / "jobs/1/pmix.sh").exists()
