@@ -37,19 +37,13 @@ from ..stats.intervals import ConfidenceInterval
 from ..stats.sequential import judged, mean_of_logs
 
 ORDER = 90
-_Directories = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        help="Two campaigns that were run in turns: judge them, run nothing.", metavar="[DIR] [DIR]"
-    ),
-]
-_OfSide = (
-    "of `run`, a parameter, an environment variable such as NCCL_ALGO, or a variable of nodes such"
-    " as dlperf_stack; may be repeated."
-)
-_SideA = Annotated[list[str] | None, option("--a", f"What side A has: an option {_OfSide}", "K=V")]
-_SideB = Annotated[list[str] | None, option("--b", "The same of side B.", "K=V")]
-_Within = Annotated[str, option("--within", "A difference wholly within this is none.", "PERCENT")]
+HELP = """
+directories [DIR] [DIR]: Two campaigns that were run in turns: judge them, run nothing.
+--a K=V: What side A has: an option of `run`, a parameter, an environment variable such as
+  NCCL_ALGO, or a variable of nodes such as dlperf_stack; may be repeated.
+--b K=V: The same of side B.
+--within PERCENT: A difference wholly within this is none.
+"""
 _ENVIRONMENT = re.compile(r"[A-Z][A-Z0-9_]*", re.ASCII)
 # What follows from the pairs, and what both sides have in common.
 OF_PAIRS = ("repeats", "order", "seed", "until_ci", "max_repeats")
@@ -64,11 +58,11 @@ MostPairs = Annotated[int, option("--most", "At most so many pairs of two versio
 @partial(chooses, further=of_scheduler(), without=OF_PAIRS)
 def command(
     chosen: Chosen,
-    directories: _Directories = None,
-    a: _SideA = None,
-    b: _SideB = None,
+    directories: list[Path] | None = None,
+    a: list[str] | None = None,
+    b: list[str] | None = None,
     campaign: Campaign = "",
-    within: _Within = "1%",
+    within: str = "1%",
     most: MostPairs = 32,
     as_json: AsJson = False,
 ) -> None:

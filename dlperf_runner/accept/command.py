@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ..campaign.directory import missing_runs, read_plan
 from ..campaign.job_files import SchedulerSettings
@@ -24,7 +22,6 @@ from ..options import (
     Inventories,
     Wait,
     exit_with,
-    option,
     print_errors,
     print_json,
     print_note,
@@ -40,43 +37,30 @@ from .suite import Part, ResolvedSuite, choice_of, read_suite, reference_of
 
 ORDER = 175
 _MEASURED = Path("results/acceptance")
-
-
-_Suite = Annotated[Path, typer.Argument(help="The targets of the parts, in YAML.", metavar="SUITE")]
-_Results = Annotated[Path | None, option("--results", "Judge these logs; run nothing.", "DIR")]
-_Measure = Annotated[
-    Path | None,
-    option(
-        "--measure",
-        "Run what the suite lacks, in campaigns below this folder, and judge by them; repeat it"
-        " to go on. Default: results/acceptance.",
-        "DIR",
-    ),
-]
-_Page = Annotated[Path | None, option("--page", "Write the page to this folder.", "DIR")]
-_Sign = Annotated[Path | None, option("--sign", "With --page: sign it with this SSH key.", "KEY")]
-_Check = Annotated[
-    Path | None,
-    option("--check", "Compare a page with the suite and the logs; status 1 if it differs.", "DIR"),
-]
-_AllowedSigners = Annotated[
-    Path | None,
-    option("--allowed-signers", "With --check: who may have signed (ssh-keygen(1)).", "FILE"),
-]
+HELP = """
+suite_file SUITE: The targets of the parts, in YAML.
+--results DIR: Judge these logs; run nothing.
+--measure DIR: Run what the suite lacks, in campaigns below this folder, and judge by them; repeat
+  it to go on. Default: results/acceptance.
+--page DIR: Write the page to this folder.
+--sign KEY: With --page: sign it with this SSH key.
+--check DIR: Compare a page with the suite and the logs; status 1 if it differs.
+--allowed-signers FILE: With --check: who may have signed (ssh-keygen(1)).
+"""
 
 
 @schedules
 def command(
     jobs: Scheduled,
-    suite_file: _Suite,
-    results: _Results = None,
-    measure: _Measure = None,
+    suite_file: Path,
+    results: Path | None = None,
+    measure: Path | None = None,
     inventory: Inventories = None,
     wait: Wait = "",
-    page: _Page = None,
-    sign: _Sign = None,
-    check: _Check = None,
-    allowed_signers: _AllowedSigners = None,
+    page: Path | None = None,
+    sign: Path | None = None,
+    check: Path | None = None,
+    allowed_signers: Path | None = None,
     as_json: AsJson = False,
 ) -> None:
     """Accept a cluster: measure each node, pair, scalable unit, and all of it until it is decided

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -19,7 +18,7 @@ from ..compare.verdicts import FAILED, PASSED
 from ..core.errors import UserError
 from ..core.files import decoded, read_bytes
 from ..core.lists import counted
-from ..options import AsJson, Chosen, chooses, option, print_errors, print_json, print_note, screen
+from ..options import AsJson, Chosen, chooses, print_errors, print_json, print_note, screen
 from ..options.scheduler import of_scheduler
 from ..plan.choice import fraction
 from ..plan.sources import git, reason_of
@@ -28,25 +27,23 @@ from ..report.tables import Column, span
 from ..report.terminal import table
 
 ORDER = 91
-_Name = Annotated[str, option("--name", "What has the versions, as in `ab --a NAME=V`.", "NAME")]
-_Versions = Annotated[
-    str, option("--versions", "The good one to the bad one, or a file, one a line.", "A,B,..|FILE")
-]
-_Repository = Annotated[
-    Path | None, option("--repository", "The clone with the commits of GOOD..BAD.", "DIR")
-]
-_Slower = Annotated[str, option("--slower", "The slowdown that is sought.", "PERCENT")]
-_Error = Annotated[str, option("--error", "The probability of naming a wrong version.", "PERCENT")]
+HELP = """
+--name NAME: What has the versions, as in `ab --a NAME=V`.
+--versions A,B,..|FILE: The good one to the bad one, or a file, one a line.
+--repository DIR: The clone with the commits of GOOD..BAD.
+--slower PERCENT: The slowdown that is sought.
+--error PERCENT: The probability of naming a wrong version.
+"""
 
 
 @partial(chooses, further=of_scheduler(), without=OF_PAIRS)
 def command(
     chosen: Chosen,
-    name: _Name = "",
-    versions: _Versions = "",
-    repository: _Repository = None,
-    slower: _Slower = "2%",
-    error: _Error = "5%",
+    name: str = "",
+    versions: str = "",
+    repository: Path | None = None,
+    slower: str = "2%",
+    error: str = "5%",
     most: MostPairs = 128,
     campaign: Campaign = "",
     as_json: AsJson = False,

@@ -1,7 +1,8 @@
 """The commands: one file each, or `command.py` in the folder of a feature.
 
-A module is a command if it has a function `command`; its options are the parameters. `ORDER` is its
-place in `--help`, `SETTINGS` may have further settings of typer's. Only commands print and exit.
+A module is a command if it has a function `command`; its options are the parameters, and `HELP` has
+their texts. `ORDER` is its place in `--help`, `SETTINGS` may have further settings of typer's. Only
+commands print and exit.
 
 Exit statuses: 0 success; 1 a run failed or is missing; 2 invalid input or usage, with a message on
 standard error; 130 interrupted, 143 and 129 stopped by TERM and HUP.
@@ -30,7 +31,7 @@ from .. import __version__
 from ..core.errors import Stopped, UserError
 from ..core.extras import lacks
 from ..core.paths import OWN_CATALOG
-from ..options import option
+from ..options import described, option
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -43,7 +44,8 @@ def _built(name: str, path: Path) -> Any:
     if not hasattr(module, "command"):
         return None
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(name, cls=_Command, **getattr(module, "SETTINGS", {}))(module.command)
+    add = single.command(name, cls=_Command, **getattr(module, "SETTINGS", {}))
+    add(described(module.command, getattr(module, "HELP", "")))
     command: Any = typer.main.get_command(single)
     # The whole first paragraph. Typer would cut it after about 40 characters.
     command.short_help = " ".join((command.help or "").split("\n\n")[0].split())

@@ -6,38 +6,27 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from ..campaign.directory import missing_runs
 from ..compare.spread import measure, refuse_copies
 from ..core.errors import UserError
 from ..core.lists import counted
-from ..options import AsJson, Chosen, chooses, exit_with, option, print_json, print_note, screen
+from ..options import AsJson, Chosen, chooses, exit_with, print_json, print_note, screen
 from ..results.load import catalogued, load_results
 from ..stats.between_campaigns import LEAST_CAMPAIGNS
 
 ORDER = 170
+HELP = """
+directories [DIR]...: Campaigns of the same thing, at least 3.
+--campaigns N: Run campaigns until there are as many as this, those in DIR included.
+"""
 
 
 @chooses
 def command(
     chosen: Chosen,
-    directories: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="Campaigns of the same thing, at least 3.", metavar="[DIR]...", show_default=False
-        ),
-    ] = None,
-    campaigns: Annotated[
-        int | None,
-        option(
-            "--campaigns",
-            "Run campaigns until there are as many as this, those in DIR included.",
-            "N",
-        ),
-    ] = None,
+    directories: list[Path] | None = None,
+    campaigns: int | None = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure the spread between campaigns of the same thing, for `compare`.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,7 +18,6 @@ from ..options import (
     AsJson,
     Conditions,
     exit_with,
-    option,
     print_json,
     print_note,
     screen,
@@ -33,73 +32,39 @@ ORDER = 160
 
 
 _FILTERS = ("model", "framework", "precision")
-_Directories = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        help="One campaign, to compare with published results; or two, the older one first.",
-        metavar="[DIR] [DIR]",
-        show_default=False,
-    ),
-]
-_AssumePublished = Annotated[
-    bool,
-    option(
-        "--assume-published",
-        "Assume that conditions not recorded in the logs are as published.",
-    ),
-]
-_FailIfSlower = Annotated[
-    str,
-    option(
-        "--fail-if-slower",
-        "Exit with status 1 if a case is slower by more than this, or is undecided.",
-        "PERCENT",
-    ),
-]
-_AllowDifferent = Annotated[
-    list[str] | None,
-    option(
-        "--allow-different",
-        "Compare cases although they differ in this, such as accelerator, data or"
-        " image_size; parameters means all of them. May be repeated.",
-        "NAME",
-    ),
-]
-_AllowUndecided = Annotated[
-    bool,
-    option(
-        "--allow-undecided",
-        "Do not exit with status 1 for undecided cases. Too few runs still do.",
-    ),
-]
+HELP = """
+directories [DIR] [DIR]: One campaign, to compare with published results; or two, the older one
+  first.
+--baseline NAME: Use this saved baseline instead of the first DIR.
+--save-baseline NAME: Save the speeds in DIR as this baseline.
+--replace: Replace an existing baseline with this name.
+--published: Show publications with different results side by side.
+everything --all: Show all publications of a case, not only the closest.
+--assume-published: Assume that conditions not recorded in the logs are as published.
+--fail-if-slower PERCENT: Exit with status 1 if a case is slower by more than this, or is undecided.
+--allow-different NAME: Compare cases although they differ in this, such as accelerator, data or
+  image_size; parameters means all of them. May be repeated.
+--allow-undecided: Do not exit with status 1 for undecided cases. Too few runs still do.
+--junit FILE: Also write JUnit XML.
+"""
 
 
 @partial(states, filters=_FILTERS, mode="--published")
 def command(
     about: AboutLogs,
     context: typer.Context,
-    directories: _Directories = None,
-    baseline: Annotated[
-        str, option("--baseline", "Use this saved baseline instead of the first DIR.", "NAME")
-    ] = "",
-    save_baseline: Annotated[
-        str, option("--save-baseline", "Save the speeds in DIR as this baseline.", "NAME")
-    ] = "",
-    replace: Annotated[
-        bool, option("--replace", "Replace an existing baseline with this name.")
-    ] = False,
-    published: Annotated[
-        bool, option("--published", "Show publications with different results side by side.")
-    ] = False,
-    everything: Annotated[
-        bool, option("--all", "Show all publications of a case, not only the closest.")
-    ] = False,
+    directories: list[Path] | None = None,
+    baseline: str = "",
+    save_baseline: str = "",
+    replace: bool = False,
+    published: bool = False,
+    everything: bool = False,
     condition: Conditions = None,
-    assume_published: _AssumePublished = False,
-    fail_if_slower: _FailIfSlower = "",
-    allow_different: _AllowDifferent = None,
-    allow_undecided: _AllowUndecided = False,
-    junit: Annotated[Path | None, option("--junit", "Also write JUnit XML.", "FILE")] = None,
+    assume_published: bool = False,
+    fail_if_slower: str = "",
+    allow_different: list[str] | None = None,
+    allow_undecided: bool = False,
+    junit: Path | None = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a campaign with published results, or with another campaign.

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from ..core.paths import copy_shipped
 
 ORDER = 145
+HELP = "directory [DIR]: The directory of the logs, which is new."
 
 
 def command(
-    directory: Annotated[
-        Path, typer.Argument(help="The directory of the logs, which is new.", metavar="[DIR]")
-    ] = Path("demo-logs"),
+    directory: Path = Path("demo-logs"),
 ) -> None:
     """Write sample logs: the published campaign of MXNet ResNet50-v1b on 1 to 32 GPUs.
 

@@ -27,13 +27,22 @@ from ..catalog.reader import load_catalog, lookup
 from ..core.errors import UserError, as_user_error
 from ..core.files import read_bytes, write_json
 from ..core.paths import shipped
-from ..options import completes, option, print_note
+from ..options import completes, print_note
 
 ORDER = 60
+HELP = """
+action build: The word build.
+--stack NAME: The stack of the nodes.
+--output-dir DIR: A folder that all nodes share; default: envs/STACK.
+--python PATH: A Python that all nodes have at this path.
+--own-python: Give each environment a Python of its own, even if the site has one that is new
+  enough.
+--mirror MIRROR: The folder or URL of a mirror that `bundle` made.
+"""
 
 
 def command(
-    action: Annotated[str, typer.Argument(help="The word build.", metavar="build")],
+    action: str,
     names: Annotated[
         list[str],
         typer.Argument(
@@ -42,25 +51,11 @@ def command(
             autocompletion=completes("framework"),
         ),
     ],
-    stack: Annotated[str, option("--stack", "The stack of the nodes.", "NAME")],
-    output_dir: Annotated[
-        Path | None,
-        option("--output-dir", "A folder that all nodes share; default: envs/STACK.", "DIR"),
-    ] = None,
-    python: Annotated[
-        str, option("--python", "A Python that all nodes have at this path.", "PATH")
-    ] = "",
-    own_python: Annotated[
-        bool,
-        option(
-            "--own-python",
-            "Give each environment a Python of its own, even if the site has one that is new"
-            " enough.",
-        ),
-    ] = False,
-    mirror: Annotated[
-        str, option("--mirror", "The folder or URL of a mirror that `bundle` made.", "MIRROR")
-    ] = "",
+    stack: str,
+    output_dir: Path | None = None,
+    python: str = "",
+    own_python: bool = False,
+    mirror: str = "",
 ) -> None:
     """Make the hash-locked environments of frameworks, without root and Ansible, in a shared
     folder. They can be moved.

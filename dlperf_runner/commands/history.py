@@ -5,35 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from ..core.errors import UserError, as_user_error
 from ..core.files import write_whole
-from ..options import AsJson, option, print_json, screen
+from ..options import AsJson, print_json, screen
 
 if TYPE_CHECKING:
     from ..history.store import Point
     from ..stats.change_points import ChangePoint
 
 ORDER = 190
-_Plot = Annotated[
-    Path | None,
-    option("--plot", "With --case: also plot it to this .svg or .png file.", "FILE"),
-]
+HELP = """
+--framework NAME: Show only this framework.
+--workload NAME: Show only this workload.
+--model NAME: Show only this model.
+--since DATE: Show only campaigns created since DATE.
+--case ID: Show all campaigns of this case.
+--plot FILE: With --case: also plot it to this .svg or .png file.
+--history FILE: The history file.
+"""
 
 
 def command(
-    framework: Annotated[str, option("--framework", "Show only this framework.", "NAME")] = "",
-    workload: Annotated[str, option("--workload", "Show only this workload.", "NAME")] = "",
-    model: Annotated[str, option("--model", "Show only this model.", "NAME")] = "",
-    since: Annotated[
-        str, option("--since", "Show only campaigns created since DATE.", "DATE")
-    ] = "",
-    case: Annotated[str, option("--case", "Show all campaigns of this case.", "ID")] = "",
-    plot: _Plot = None,
-    history: Annotated[Path, option("--history", "The history file.", "FILE")] = Path(
-        "results/history.sqlite"
-    ),
+    framework: str = "",
+    workload: str = "",
+    model: str = "",
+    since: str = "",
+    case: str = "",
+    plot: Path | None = None,
+    history: Path = Path("results/history.sqlite"),
     as_json: AsJson = False,
 ) -> None:
     """Show the results of campaigns over time, and the points where the speed of a case changed.

@@ -14,6 +14,10 @@ from ..core.paths import copy_shipped, is_clone, shipped
 from ..options import completes, option
 
 ORDER = 20
+HELP = """
+directory [DIR]: The directory of the new inventory.
+show_list --list: List the examples, and create nothing.
+"""
 
 
 class Example(NamedTuple):
@@ -84,9 +88,7 @@ EXAMPLES = {
 
 
 def command(
-    directory: Annotated[
-        Path, typer.Argument(help="The directory of the new inventory.", metavar="[DIR]")
-    ] = Path("inventory"),
+    directory: Path = Path("inventory"),
     example: Annotated[
         str,
         option(
@@ -96,7 +98,7 @@ def command(
             autocompletion=completes(lambda: EXAMPLES),
         ),
     ] = "",
-    show_list: Annotated[bool, option("--list", "List the examples, and create nothing.")] = False,
+    show_list: bool = False,
 ) -> None:
     """Create an inventory from an example, and print the next steps.
 

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from ..control.playbooks import PASSES_ON, PlaybookOptions, start
 
 ORDER = 10
 SETTINGS = PASSES_ON
+HELP = "state [up|down|checked]: Start it, stop it, or check this machine."
 _STATES = {"up": "present", "down": "absent", "checked": "checked"}
 
 
 def command(
-    state: Annotated[
-        str,
-        typer.Argument(
-            help="Start it, stop it, or check this machine.",
-            metavar="[up|down|checked]",
-        ),
-    ] = "up",
+    state: str = "up",
     options: PlaybookOptions = None,
 ) -> None:
     """Start or stop the built-in lab. It emulates a cluster on this machine.

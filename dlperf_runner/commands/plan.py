@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from ..options import AsJson, Chosen, option, print_json, print_note
+from ..options import AsJson, Chosen, print_json, print_note
 from ..options.scheduler import chooses_and_schedules, scheduled
 
 ORDER = 70
+HELP = """
+--campaign DIR: Create this campaign directory.
+--resume DIR: Show only the unfinished runs of this campaign.
+--schema: Print the JSON Schema of a campaign file, for editors.
+"""
 
 
 @chooses_and_schedules
 def command(
     chosen: Chosen,
-    campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
-    resume: Annotated[
-        str, option("--resume", "Show only the unfinished runs of this campaign.", "DIR")
-    ] = "",
-    schema: Annotated[
-        bool, option("--schema", "Print the JSON Schema of a campaign file, for editors.")
-    ] = False,
+    campaign: str = "",
+    resume: str = "",
+    schema: bool = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the commands that would run on each host, without running them.

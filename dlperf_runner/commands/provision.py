@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -23,11 +23,15 @@ from ..control.playbooks import (
 from ..core.errors import UserError
 from ..core.extras import require_cluster
 from ..core.files import read_json
-from ..options import option, print_note
+from ..options import print_note
 from ..provision.rehearsal import listed
 
 ORDER = 50
 SETTINGS = PASSES_ON
+HELP = """
+--yes -y: Show what will change, and change it without asking.
+--drain: Drain each node in Slurm first, wait for its jobs, and resume it.
+"""
 PLAYBOOK = "provision.yml"
 # With these, ansible-playbook changes nothing.
 HARMLESS = {"-C", "--check", "--syntax-check", "--list-tasks", "--list-tags", "--list-hosts"}
@@ -35,14 +39,9 @@ HARMLESS = {"-C", "--check", "--syntax-check", "--list-tasks", "--list-tags", "-
 
 def command(
     options: PlaybookOptions = None,
-    yes: Annotated[
-        bool, option("--yes -y", "Show what will change, and change it without asking.")
-    ] = False,
+    yes: bool = False,
     ask_become_pass: AskBecomePass = False,
-    drain: Annotated[
-        bool,
-        option("--drain", "Drain each node in Slurm first, wait for its jobs, and resume it."),
-    ] = False,
+    drain: bool = False,
 ) -> None:
     """Prepare the servers of the inventory for benchmarks with provision.yml.
 

@@ -8,9 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ..campaign.directory import name_of
 from ..campaign.manifest import seal
@@ -25,7 +23,6 @@ from ..options import (
     Conditions,
     exit_with,
     followed,
-    option,
     print_json,
     reading_logs,
     states,
@@ -51,28 +48,22 @@ if TYPE_CHECKING:
     from ..results.statement import Statements
 
 ORDER = 180
+HELP = """
+directories CAMPAIGN...: Campaigns, or directories of published logs.
+--output-dir DIR: Output directory; default: CAMPAIGN/report, results/<name>/report for other logs,
+  or ./report for several campaigns.
+--lang LANGUAGE: en or zh.
+--one-chart: Draw all precisions and batch sizes of a model in one chart.
+"""
 
 
 @states
 def command(
     about: AboutLogs,
-    directories: Annotated[
-        list[Path],
-        typer.Argument(help="Campaigns, or directories of published logs.", metavar="CAMPAIGN..."),
-    ],
-    output_dir: Annotated[
-        Path | None,
-        option(
-            "--output-dir",
-            "Output directory; default: CAMPAIGN/report, results/<name>/report for other logs,"
-            " or ./report for several campaigns.",
-            "DIR",
-        ),
-    ] = None,
-    lang: Annotated[str, option("--lang", "en or zh.", "LANGUAGE")] = "en",
-    one_chart: Annotated[
-        bool, option("--one-chart", "Draw all precisions and batch sizes of a model in one chart.")
-    ] = False,
+    directories: list[Path],
+    output_dir: Path | None = None,
+    lang: str = "en",
+    one_chart: bool = False,
     condition: Conditions = None,
     as_json: AsJson = False,
 ) -> None:

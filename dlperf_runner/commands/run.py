@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ..control.playbooks import AskBecomePass, ExtraVariables, use_ansible_options
 from ..core.errors import UserError
-from ..options import Chosen, option, print_errors, print_note
+from ..options import Chosen, print_errors, print_note
 from ..options.scheduler import chooses_and_schedules, scheduled
 from .summarize import print_summary
 
@@ -18,51 +18,32 @@ if TYPE_CHECKING:
     from ..control.rounds import Policy
 
 ORDER = 80
-_StopAfter = Annotated[
-    str,
-    option(
-        "--stop-after",
-        "Start no further run after this time, such as 30m or 2h; default: no limit.",
-        "TIME",
-    ),
-]
-_OnNodeLoss = Annotated[
-    str,
-    option(
-        "--on-node-loss",
-        "What to do with the runs of a lost node: retry them, shrink the plan (remove"
-        " them), or stop the campaign.",
-        "POLICY",
-    ),
-]
-_Verbose = Annotated[
-    bool, option("--verbose -v", "Show Ansible's text, too. It is in ansible.log anyway.")
-]
-_Live = Annotated[
-    bool,
-    option("--live", "Serve a page of the campaign to this machine, and print its address."),
-]
+HELP = """
+--campaign DIR: The directory of the new campaign.
+--resume DIR: Resume this campaign.
+--retry-failed: With --resume: run failed runs again, too.
+--stop-after TIME: Start no further run after this time, such as 30m or 2h; default: no limit.
+--on-node-loss POLICY: What to do with the runs of a lost node: retry them, shrink the plan (remove
+  them), or stop the campaign.
+--detach: Run in the background; see `attach`, `status` and `stop`.
+--live: Serve a page of the campaign to this machine, and print its address.
+--verbose -v: Show Ansible's text, too. It is in ansible.log anyway.
+"""
 
 
 @chooses_and_schedules
 def command(
     chosen: Chosen,
-    campaign: Annotated[
-        str, option("--campaign", "The directory of the new campaign.", "DIR")
-    ] = "",
-    resume: Annotated[str, option("--resume", "Resume this campaign.", "DIR")] = "",
-    retry_failed: Annotated[
-        bool, option("--retry-failed", "With --resume: run failed runs again, too.")
-    ] = False,
-    stop_after: _StopAfter = "",
-    on_node_loss: _OnNodeLoss = "retry",
+    campaign: str = "",
+    resume: str = "",
+    retry_failed: bool = False,
+    stop_after: str = "",
+    on_node_loss: str = "retry",
     ask_become_pass: AskBecomePass = False,
     extra_vars: ExtraVariables = None,
-    detach: Annotated[
-        bool, option("--detach", "Run in the background; see `attach`, `status` and `stop`.")
-    ] = False,
-    live: _Live = False,
-    verbose: _Verbose = False,
+    detach: bool = False,
+    live: bool = False,
+    verbose: bool = False,
 ) -> None:
     """Run the benchmarks with bench.yml, show each run and the time left, and print the results.
 

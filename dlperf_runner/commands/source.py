@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
-from ..options import AsJson, option, print_json
+from ..options import AsJson, print_json
 
 ORDER = 260
+HELP = """
+--workload NAME: The workload.
+--source NAME: builtin or upstream.
+--mirror MIRROR: URL or directory of git mirrors; default: https://github.com.
+--environment NAME: The environment that runs use; default: the framework's own.
+"""
 
 
 def command(
-    workload: Annotated[str, option("--workload", "The workload.", "NAME")],
-    source: Annotated[str, option("--source", "builtin or upstream.", "NAME")] = "builtin",
-    mirror: Annotated[
-        str,
-        option(
-            "--mirror", "URL or directory of git mirrors; default: https://github.com.", "MIRROR"
-        ),
-    ] = "",
-    environment: Annotated[
-        str,
-        option(
-            "--environment", "The environment that runs use; default: the framework's own.", "NAME"
-        ),
-    ] = "",
+    workload: str,
+    source: str = "builtin",
+    mirror: str = "",
+    environment: str = "",
     as_json: AsJson = False,
 ) -> None:
     """Make the tar with a workload's patched source. Nodes unpack this tar.

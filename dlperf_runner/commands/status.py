@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from ..options import LATEST, AsJson, CampaignDirectory, option, print_json, screen
+from ..options import LATEST, AsJson, CampaignDirectory, print_json, screen
 
 ORDER = 100
+HELP = """
+--watch: Show it again every two seconds until its controller ends, with the last rates, the GPU
+  telemetry and the time left.
+"""
 
 
 def command(
     directory: CampaignDirectory = LATEST,
-    watch: Annotated[
-        bool,
-        option(
-            "--watch",
-            "Show it again every two seconds until its controller ends, with the last rates, the"
-            " GPU telemetry and the time left.",
-        ),
-    ] = False,
+    watch: bool = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the unfinished runs of a campaign, why runs failed or are invalid, and done runs that

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from ..options import LATEST, CampaignDirectory, option
+from ..options import LATEST, CampaignDirectory
 
 ORDER = 120
+HELP = "--now: Stop the current run, too."
 
 
 def command(
     directory: CampaignDirectory = LATEST,
-    now: Annotated[bool, option("--now", "Stop the current run, too.")] = False,
+    now: bool = False,
 ) -> None:
     """Stop a campaign after its current run. It can be resumed.
 

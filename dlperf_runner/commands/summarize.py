@@ -16,7 +16,7 @@ from importlib import import_module
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -31,7 +31,6 @@ from ..options import (
     LATEST,
     AboutLogs,
     AsJson,
-    option,
     print_errors,
     print_json,
     print_note,
@@ -49,74 +48,33 @@ if TYPE_CHECKING:
     from ..report.terminal import Screen
 
 ORDER = 150
-_History = Annotated[
-    Path | None,
-    option(
-        "--history",
-        "Record the results in this file; default for campaigns in results/:"
-        " results/history.sqlite; for other logs: none.",
-        "FILE",
-    ),
-]
-_Sources = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        help="A campaign, or directories, archives and files of logs; default: results/latest.",
-        metavar="[LOGS]...",
-        show_default=False,
-    ),
-]
-_OutputDir = Annotated[
-    Path | None,
-    option(
-        "--output-dir",
-        "Output directory; default: the campaign, or results/<name> for other logs.",
-        "DIR",
-    ),
-]
-_Verify = Annotated[
-    bool,
-    option(
-        "--verify",
-        "Write nothing; exit with status 1 if a file was changed, deleted or added, or if"
-        " recorded results differ from the logs.",
-    ),
-]
-_Sign = Annotated[
-    Path | None,
-    option("--sign", "Sign the manifest with this SSH key, when the results are written.", "KEY"),
-]
-_AllowedSigners = Annotated[
-    Path | None,
-    option(
-        "--allowed-signers",
-        "With --verify: require a signature by one of the signers in this file"
-        " (see ssh-keygen(1)).",
-        "FILE",
-    ),
-]
-_SuggestMapping = Annotated[
-    bool,
-    option(
-        "--suggest-mapping",
-        "Write mapping.yml here, with a line to complete for each log that says too little.",
-    ),
-]
+HELP = """
+sources [LOGS]...: A campaign, or directories, archives and files of logs; default: results/latest.
+--output-dir DIR: Output directory; default: the campaign, or results/<name> for other logs.
+--history FILE: Record the results in this file; default for campaigns in results/:
+  results/history.sqlite; for other logs: none.
+--no-history: Do not record the results in the history.
+--verify: Write nothing; exit with status 1 if a file was changed, deleted or added, or if recorded
+  results differ from the logs.
+--sign KEY: Sign the manifest with this SSH key, when the results are written.
+--allowed-signers FILE: With --verify: require a signature by one of the signers in this file (see
+  ssh-keygen(1)).
+--suggest-mapping: Write mapping.yml here, with a line to complete for each log that says too
+  little.
+"""
 
 
 @states
 def command(
     about: AboutLogs,
-    sources: _Sources = None,
-    output_dir: _OutputDir = None,
-    history: _History = None,
-    no_history: Annotated[
-        bool, option("--no-history", "Do not record the results in the history.")
-    ] = False,
-    verify: _Verify = False,
-    sign: _Sign = None,
-    allowed_signers: _AllowedSigners = None,
-    suggest_mapping: _SuggestMapping = False,
+    sources: list[Path] | None = None,
+    output_dir: Path | None = None,
+    history: Path | None = None,
+    no_history: bool = False,
+    verify: bool = False,
+    sign: Path | None = None,
+    allowed_signers: Path | None = None,
+    suggest_mapping: bool = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute speeds, speed-ups and efficiencies from logs, and print the table. Results of MLPerf

@@ -108,10 +108,17 @@ _OPTIONS += [
     text_option(name, f"--{name}", text, "NAME", "With --scheduler")
     for name, text in _OF_JOBS.items()
 ]
-_Facts = Annotated[
-    Path | None,
-    option("--facts", "Use facts that preflight.yml saved, instead of gathering new ones.", "FILE"),
-]
+HELP = """
+--facts FILE: Use facts that preflight.yml saved, instead of gathering new ones.
+--bandwidth: Also measure the bus bandwidth of all nodes with nccl-allreduce; if it is low, or if
+  the stack has no limit, also that of each node and of pairs.
+--hunt KIND[,KIND]: Only hunt for nodes, devices and links that are slower than the others: compute
+  (matrix products), memory (copies), collective (all-reduce of pairs, all pairs at once).
+--same: Only compare, bit by bit, 50 steps of a training on each device.
+--slower PERCENT: With --hunt: the slowdown that matters; default 3%.
+everything --all: Also show passing checks.
+as_nhc --nhc: Print one line if a check failed, as LBNL's Node Health Check does.
+"""
 _Dcgm = Annotated[
     int | None,
     option(
@@ -123,23 +130,6 @@ _Dcgm = Annotated[
         max=3,
     ),
 ]
-_Bandwidth = Annotated[
-    bool,
-    option(
-        "--bandwidth",
-        "Also measure the bus bandwidth of all nodes with nccl-allreduce; if it is low, or if"
-        " the stack has no limit, also that of each node and of pairs.",
-    ),
-]
-_Hunt = Annotated[
-    str,
-    option(
-        "--hunt",
-        "Only hunt for nodes, devices and links that are slower than the others: compute (matrix"
-        " products), memory (copies), collective (all-reduce of pairs, all pairs at once).",
-        "KIND[,KIND]",
-    ),
-]
 _Site = Annotated[
     Path | None,
     option(
@@ -149,12 +139,6 @@ _Site = Annotated[
         "With --scheduler",
     ),
 ]
-_Same = Annotated[
-    bool, option("--same", "Only compare, bit by bit, 50 steps of a training on each device.")
-]
-_Slower = Annotated[
-    str, option("--slower", "With --hunt: the slowdown that matters; default 3%.", "PERCENT")
-]
 
 
 @with_options(_OPTIONS)
@@ -162,20 +146,18 @@ def command(
     scheduled: Mapping[str, str],
     inventory: Inventories = None,
     limit: Limit = "",
-    facts: _Facts = None,
+    facts: Path | None = None,
     dcgm: _Dcgm = None,
-    bandwidth: _Bandwidth = False,
-    hunt: _Hunt = "",
-    same: _Same = False,
-    slower: _Slower = "",
+    bandwidth: bool = False,
+    hunt: str = "",
+    same: bool = False,
+    slower: str = "",
     site: _Site = None,
     ask_become_pass: AskBecomePass = False,
     extra_vars: ExtraVariables = None,
-    everything: Annotated[bool, option("--all", "Also show passing checks.")] = False,
+    everything: bool = False,
     as_json: AsJson = False,
-    as_nhc: Annotated[
-        bool, option("--nhc", "Print one line if a check failed, as LBNL's Node Health Check does.")
-    ] = False,
+    as_nhc: bool = False,
 ) -> None:
     """Check each node and the whole cluster. The exit status is 1 if a check failed.
 

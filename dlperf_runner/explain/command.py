@@ -10,9 +10,7 @@ from itertools import chain
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from statistics import fmean, median
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ..catalog.accelerators import memory_of, peak_of
 from ..catalog.published_numbers import PublishedNumber, load_published, load_reports, load_rule
@@ -32,7 +30,6 @@ from ..options import (
     AsJson,
     Conditions,
     exit_with,
-    option,
     print_json,
     reading_logs,
     screen,
@@ -53,16 +50,12 @@ from . import budget
 from .budget import BudgetItem, Next, Observations, items_of, what_next
 
 ORDER = 165
-_Campaign = Annotated[Path, typer.Argument(help="A campaign, or logs.", metavar="CAMPAIGN")]
-_To = Annotated[str, option("--to", "A name of `dlperf list published`.", "PUBLICATION")]
-_Bandwidth = Annotated[
-    Path | None,
-    option("--bandwidth", "A campaign of the model nccl-all-reduce on the same nodes.", "DIR"),
-]
-_Hunts = Annotated[
-    list[Path] | None,
-    option("--hunt", "A campaign of `doctor --hunt` on these nodes; may be repeated.", "DIR"),
-]
+HELP = """
+campaign CAMPAIGN: A campaign, or logs.
+--to PUBLICATION: A name of `dlperf list published`.
+--bandwidth DIR: A campaign of the model nccl-all-reduce on the same nodes.
+--hunt DIR: A campaign of `doctor --hunt` on these nodes; may be repeated.
+"""
 Row = Mapping[str, Any]
 Busses = Mapping[Topology, tuple[float | None, str]]
 ALL_REDUCE = "nccl-all-reduce"
@@ -84,10 +77,10 @@ _CONDITIONS = {
 @states
 def command(
     about: AboutLogs,
-    campaign: _Campaign,
-    to: _To,
-    bandwidth: _Bandwidth = None,
-    hunt: _Hunts = None,
+    campaign: Path,
+    to: str,
+    bandwidth: Path | None = None,
+    hunt: list[Path] | None = None,
     condition: Conditions = None,
     as_json: AsJson = False,
 ) -> None:

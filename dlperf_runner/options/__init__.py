@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from ..plan.choice import Choice
     from ..report.terminal import Screen
     from ..results.statement import Statements
-from collections.abc import Iterator
-from typing import TypeVar
 
 Item = TypeVar("Item")
 
@@ -331,11 +330,17 @@ def _with_options(
     _, *others = inspect.signature(command).parameters.values()
     others = [keyword(item.name, types[item.name], item.default) for item in others]
     parameters = [*options, *others, *last]
-    # Typer reads both.
-    vars(wrapped)["__signature__"] = inspect.Signature(parameters)
-    wrapped.__annotations__ = {item.name: item.annotation for item in parameters}
     wrapped.__doc__ = command.__doc__
-    return wrapped
+    return _with_types(wrapped, parameters)
+
+
+def _with_types(
+    command: Callable[..., None], parameters: Sequence[inspect.Parameter]
+) -> Callable[..., None]:
+    # Typer reads both.
+    vars(command)["__signature__"] = inspect.Signature(parameters)
+    command.__annotations__ = {item.name: item.annotation for item in parameters}
+    return command
 
 
 def with_options(
@@ -343,6 +348,26 @@ def with_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add these options to a command. It gets what `first` makes of their values by name."""
     return lambda command: _with_options(command, options, first)
+
+
+def described(command: Callable[..., None], rows: str) -> Callable[..., None]:
+    """The command with the help texts of its parameters: in rows of `--option -o VALUE: text` that
+    go on in indented lines. The parameter stands first if its name is not that of the option; one
+    without an option is an argument."""
+    types = get_type_hints(command, include_extras=True)
+    for row in filter(None, re.split(r"\n(?! )", rows.strip())):
+        head, _, text = row.partition(": ")
+        words, text = head.split(), " ".join(text.split())
+        shown = [word for word in words if word.startswith("-")]
+        name = words[0] if words[0] in types else shown[0].lstrip("-").replace("-", "_")
+        value = " ".join(word for word in words if word not in (name, *shown)) or None
+        argument = typer.Argument(help=text, metavar=value)
+        types[name] = Annotated[
+            types[name], option(" ".join(shown), text, value) if shown else argument
+        ]
+    signature = inspect.signature(command)
+    items = [item.replace(annotation=types[item.name]) for item in signature.parameters.values()]
+    return _with_types(command, items)
 
 
 def refuse_given(given: Mapping[str, object], problem: str) -> None:
