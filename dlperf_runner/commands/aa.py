@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..campaign.directory import missing_runs
@@ -33,7 +32,6 @@ def command(
 
     Example: dlperf aa results/first results/second"""
     from ..compare.spread import save_spreads
-    from ..control.campaigns import run
     from ..plan.choice import parse_choice, parse_wait
     from ..report.compare_text import render_spreads, spread_records
 
@@ -46,13 +44,7 @@ def command(
             hint="add --campaigns 3 to run campaigns",
         )
     if campaigns is not None:
-        more = partial(
-            run,
-            *(chosen.choice, chosen.inventories, chosen.limit),
-            wait=chosen.wait,
-            say=print_note,
-        )
-        folders = run_missing(folders, campaigns, more)
+        folders = run_missing(folders, campaigns, chosen)
     models = catalogued(folders)
     loaded = {str(folder): load_results(folder, models) for folder in folders}
     refuse_copies((name, results.logs) for name, results in loaded.items())  # they show no spread
@@ -92,17 +84,19 @@ def distinct_campaigns(directories: Iterable[Path], wanted: int | None) -> list[
     return folders
 
 
-def run_missing(
-    folders: Sequence[Path], wanted: int, run: Callable[[], tuple[Path, list[str]]]
-) -> list[Path]:
+def run_missing(folders: Sequence[Path], wanted: int, chosen: Chosen) -> list[Path]:
     """Run campaigns, one after the other, until there are as many as wanted.
 
-    `run` runs a new campaign, and returns its directory and what went wrong. Raises UserError if a
-    run of a campaign is not done; that campaign and those before it are kept.
+    Raises UserError if a run of a campaign is not done; that campaign and those before it are kept.
     """
+    from ..control.campaigns import prepare
+    from ..control.rounds import execute_campaign
+
     directories = list(folders)
     while len(directories) < wanted:
-        directory, problems = run()
+        where = (chosen.inventories, chosen.wait, print_note)
+        directory = prepare(chosen.choice, chosen.inventories, chosen.limit, *where[1:])
+        problems = execute_campaign(directory, *where)
         directories.append(directory)
         if left := missing_runs(directory):
             again = shlex.join(map(str, directories))

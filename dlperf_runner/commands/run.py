@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -53,18 +52,19 @@ def command(
     from ..campaign import lock
     from ..campaign.directory import missing_runs
     from ..control import campaigns, controllers
-    from ..control.rounds import Policy
+    from ..control.rounds import Policy, execute_campaign
 
     use_ansible_options(ask_become_pass, extra_vars)
     jobs = scheduled(chosen)
-    given = (chosen.choice, chosen.inventories, chosen.limit, campaign, resume, chosen.wait)
     policy = Policy(stop_after, on_node_loss)
     if retry_failed and not resume:
         raise UserError("--retry-failed is for --resume DIR")
+    job_campaign = jobs.campaign(chosen, campaign, resume, policy)
+    directory = job_campaign or campaigns.prepare(
+        *(chosen.choice, chosen.inventories, chosen.limit, chosen.wait, print_note),
+        *(campaign, resume, chosen.file),
+    )
     if detach:
-        directory = jobs.campaign(chosen, campaign, resume, policy) or campaigns.prepare(
-            *given, print_note, chosen.file
-        )
         options = _options(chosen, policy, retry_failed=retry_failed, live=live)
         pid = controllers.detach(directory, options).pid
         print(f"process {pid} runs {directory}; follow it: dlperf attach {directory}")
@@ -72,17 +72,16 @@ def command(
     if live:
         from ..live.command import announce_page
     around = announce_page if live else nullcontext
-    if job_campaign := jobs.campaign(chosen, campaign, resume, policy):
-        from ..control.scheduled import run as run_jobs
+    with lock.held(directory), around(directory):
+        if retry_failed:
+            campaigns.retry_failed_runs(directory)
+        if job_campaign:
+            from ..control.scheduled import run as run_jobs
 
-        directory = job_campaign
-        with lock.held(directory), around(directory):
-            if retry_failed:
-                campaigns.retry_failed_runs(directory)
             problems = run_jobs(directory, print_note, policy)
-    else:
-        run = partial(campaigns.run, *given, print_note, policy, file=chosen.file, around=around)
-        directory, problems = run(retry_failed=retry_failed, show_text=verbose)
+        else:
+            where = (chosen.inventories, chosen.wait, print_note)
+            problems = execute_campaign(directory, *where, policy, show_text=verbose)
     status = print_summary([directory])
     print_errors(problems)
     raise typer.Exit(1 if missing_runs(directory) else status)

@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,6 @@ from ..plan.campaign_file import CampaignFile, located, of_variables
 from ..plan.cases import not_planned
 from ..plan.choice import Choice, choice_of_variables, choice_options, option_name, parse_wait
 from ..plan.make import make_plan, plan_document
-from .rounds import AS_PLANNED, Policy, execute_campaign
 
 if TYPE_CHECKING:
     from ..catalog.workload import Workload
@@ -114,35 +112,6 @@ def plan(
     return document
 
 
-def run(
-    choice: Choice,
-    inventories: Sequence[str] = (),
-    limit: str = "",
-    campaign: str = "",
-    resume: str = "",
-    wait: str = "",
-    say: Callable[[str], None] = print,
-    policy: Policy = AS_PLANNED,
-    *,
-    retry_failed: bool = False,
-    show_text: bool = False,
-    file: CampaignFile | None = None,
-    around: Callable[[Path], AbstractContextManager[object]] = nullcontext,
-) -> tuple[Path, list[str]]:
-    """Run a new campaign, or the unfinished runs of the campaign `resume`. Returns the directory
-    and what went wrong. `say` gets warnings, and a line about each revision of the plan. `file`:
-    where the choice is from. `around`: what to enter for as long as the campaign runs. `show_text`:
-    print Ansible's text, too."""
-    directory = prepare(choice, inventories, limit, campaign, resume, wait, say, file)
-    if retry_failed:
-        with lock.held(directory):
-            retry_failed_runs(directory)
-    with around(directory):
-        return directory, execute_campaign(
-            directory, inventories, wait, say, policy, show_text=show_text
-        )
-
-
 def retry_failed_runs(directory: Path) -> None:
     """Plan the failed runs of a campaign again."""
     for record in campaigns.read_records(directory):
@@ -154,13 +123,14 @@ def prepare(
     choice: Choice,
     inventories: Sequence[str],
     limit: str,
-    campaign: str,
-    resume: str,
     wait: str,
     say: Callable[[str], None],
+    campaign: str = "",
+    resume: str = "",
     file: CampaignFile | None = None,
 ) -> Path:
-    """Create a new campaign, unless `resume` names one. Returns its directory."""
+    """Create a new campaign, unless `resume` names one. Returns its directory. `say` gets
+    warnings. `file`: where the choice is from."""
     directory = Path(resume or campaign or campaigns.new_directory()).resolve()
     parse_wait(wait)
     if resume:

@@ -17,7 +17,7 @@ from make_logs import ROOT
 from plan_examples import lab_nodes
 from slurm_standin import slurm
 
-from dlperf_runner.control import campaigns, scheduled
+from dlperf_runner.control import rounds, scheduled
 from dlperf_runner.control.campaigns import plan_of_playbook
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
@@ -178,7 +178,7 @@ def test_options_override_the_file_and_the_command_says_so(
 def test_a_campaign_keeps_its_file(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(campaigns, "execute_campaign", lambda *_: [])
+    monkeypatch.setattr(rounds, "execute_campaign", lambda *_, **__: [])
     directory = tmp_path / "results" / "one"
     call("run", file, "--repeats", "3", "--campaign", directory, status=None)
     assert (directory / "campaign.yml").read_text() == FILE

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,13 +22,13 @@ from planned_campaigns import create, set_outcome
 from recorded_campaign import end
 
 from dlperf_runner.campaign import directory as campaigns
+from dlperf_runner.commands import app
 from dlperf_runner.commands.status import progress_line
-from dlperf_runner.control import campaigns as commands
+from dlperf_runner.control import rounds
 from dlperf_runner.control.controllers import CampaignWatch
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.live.command import announce_page, serve_page
+from dlperf_runner.live.command import serve_page
 from dlperf_runner.plan import inventory
-from dlperf_runner.plan.choice import parse_choice
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 TELEMETRY = """\
@@ -214,17 +214,15 @@ def test_run_serves_the_page_while_it_runs(
     monkeypatch.setattr(inventory, "read_inventory", lambda *_, **__: lab_nodes())
     seen: list[int] = []
 
-    def execute(
-        directory: Path, inventories: Sequence[str], *_: object, show_text: bool
-    ) -> list[str]:
+    def execute(*_: object, **__: object) -> list[str]:
         live, page, address = capsys.readouterr().err.split()
         assert (live, page) == ("live", "page:")
         seen.append(json.loads(fetch(f"{address}state.json")[2])["total"])
         return []
 
-    monkeypatch.setattr(commands, "execute_campaign", execute)
-    choice = parse_choice({"workload": "mxnet-resnet50v1b", "nodes": "1", "repeats": 2})
-    commands.run(choice, campaign=str(tmp_path / "c"), around=announce_page)
+    monkeypatch.setattr(rounds, "execute_campaign", execute)
+    choice = ("--workload", "mxnet-resnet50v1b", "--nodes", "1", "--repeats", "2")
+    app(["run", "--live", *choice, "--campaign", str(tmp_path / "c")], standalone_mode=False)
     assert seen == [4]
 
 
