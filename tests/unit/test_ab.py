@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from accepted import campaigns, speeds
 from command_line import call, output
-from make_logs import campaign_run, gluoncv
+from make_logs import campaign_run, edit, gluoncv
 from plan_examples import lab_nodes
 from recorded_campaign import end
 
@@ -91,39 +91,11 @@ def side_of(folder: Path, rates: Sequence[float], *, second: bool) -> Path:
     return campaigns(folder, {"node1": rates}, second=second)["node1"]
 
 
-def damaged(a: Path, b: Path) -> None:
-    for log in sorted(b.rglob("*.log"))[:3]:
-        log.write_text(log.read_text().replace("Speed", "Spd"))
-
-
-def failed(a: Path, b: Path) -> None:
-    """The runs of B that would have been slow."""
-    for record in sorted(b.rglob("run.json"))[:3]:
-        record.write_text(record.read_text().replace('"done"', '"failed"'))
-
-
-def copied(a: Path, b: Path) -> None:
-    """A copy with a record and a start of its own would narrow the interval."""
-    first, second, *_ = sorted(b.rglob("*.log"))
-    shutil.copy(first, second)
-
-
-def on_other_nodes(a: Path, b: Path) -> None:
-    for record in b.rglob("run.json"):
-        record.write_text(record.read_text().replace('"node1"', '"node2"'))
-
-
 def without_records(a: Path, b: Path) -> None:
     for record in [*a.rglob("run.json"), *b.rglob("run.json")]:
         log = next(record.parent.glob("*.log"))
         record.unlink()
         log.rename(record.parents[3] / log.name)
-
-
-def without_starts(a: Path, b: Path) -> None:
-    """Whether these runs took turns is unknown."""
-    for record in [*a.rglob("run.json"), *b.rglob("r3/run.json")]:
-        record.write_text(record.read_text().replace('"started"', '"began"'))
 
 
 def always_first(a: Path, b: Path) -> None:
@@ -138,25 +110,40 @@ def always_first(a: Path, b: Path) -> None:
 def changed_after_the_record(a: Path, b: Path) -> None:
     (b / "campaign.json").write_text("{}")
     seal(b, "run", sorted(b.rglob("r[0-9]/*")))
-    log = next(b.rglob("*.log"))
-    log.write_text(log.read_text().replace("Speed: 9", "Speed: 8"))
+    edit([next(b.rglob("*.log"))], "Speed: 9", "Speed: 8")
+
+
+def records(side: Path) -> list[Path]:
+    return sorted(side.rglob("run.json"))
 
 
 @pytest.mark.parametrize(
     ("tamper", "status", "message"),
     [
-        (damaged, 1, "_1.log"),
-        (failed, 1, "failed: "),
-        (copied, 1, "/r2/rn50_b128_fp32_2.log: a copy of runs/"),
-        (on_other_nodes, 2, "the runs r1 were on different nodes, so they are no pair"),
+        (lambda _, b: edit(sorted(b.rglob("*.log"))[:3], "Speed", "Spd"), 1, "_1.log"),
+        # The runs of B that would have been slow.
+        (lambda _, b: edit(records(b)[:3], '"done"', '"failed"'), 1, "failed: "),
+        # A copy with a record and a start of its own would narrow the interval.
+        (
+            lambda _, b: shutil.copy(*sorted(b.rglob("*.log"))[:2]),
+            *(1, "/r2/rn50_b128_fp32_2.log: a copy of runs/"),
+        ),
+        (
+            lambda _, b: edit(records(b), '"node1"', '"node2"'),
+            *(2, "the runs r1 were on different nodes, so they are no pair"),
+        ),
         (without_records, 2, "nothing records when these runs began"),
-        (without_starts, 2, "nothing records when these runs began"),
+        # It is unknown if these runs took turns.
+        (
+            lambda a, b: edit([*records(a), records(b)[2]], '"started"', '"began"'),
+            *(2, "nothing records when these runs began"),
+        ),
         (always_first, 2, "the sides did not take turns to be first"),
         (changed_after_the_record, 2, ".log: changed since manifest.jsonl"),
     ],
 )
 def test_a_verdict_on_other_than_pairs_is_not_silent(
-    tmp_path: Path, tamper: Callable[[Path, Path], None], status: int, message: str
+    tmp_path: Path, tamper: Callable[[Path, Path], object], status: int, message: str
 ) -> None:
     sides = [side_of(tmp_path / str(n), speeds(100 - 5 * n, 4, n), second=n > 0) for n in (0, 1)]
     output("ab", *sides)
@@ -164,11 +151,22 @@ def test_a_verdict_on_other_than_pairs_is_not_silent(
     assert message in output("ab", *sides, status=status)
 
 
-def test_equal_rates_to_the_last_digit_decide_nothing(tmp_path: Path) -> None:
-    """Their scatter is unknown: the log may print few digits, or be a copy with another name."""
-    sides = [side_of(tmp_path / str(n), [100.0 - n] * 4, second=n > 0) for n in (0, 1)]
-    document = call("ab", *sides, "--json", status=1).document
-    assert document["why"] == "4 pairs give the same to the last digit: no scatter is known"
+@pytest.mark.parametrize(
+    ("a", "b", "why"),
+    [
+        # The log may print few digits, or be a copy with another name.
+        (
+            *([100.0] * 4, [99.0] * 4),
+            "4 pairs give the same to the last digit: no scatter is known",
+        ),
+        (speeds(100, 3, 3), speeds(100, 2, 2), "2 pairs; the next look is at 4"),
+    ],
+)
+def test_what_decides_nothing(
+    tmp_path: Path, a: Sequence[float], b: Sequence[float], why: str
+) -> None:
+    sides = side_of(tmp_path / "a", a, second=False), side_of(tmp_path / "b", b, second=True)
+    assert call("ab", *sides, "--json", status=1).document["why"] == why
 
 
 def test_a_campaign_is_not_compared_with_itself_or_a_copy(tmp_path: Path) -> None:
@@ -200,12 +198,6 @@ def test_a_folder_with_other_versions_is_not_gone_on_with(tmp_path: Path, made: 
     call("bisect", *CHOICE, *folder, "--versions", "200,190")
     printed = output("bisect", *CHOICE, *folder, "--versions", "200,230", status=2)
     assert "the choice, the catalogue or this program has changed" in printed
-
-
-def test_too_few_pairs(tmp_path: Path) -> None:
-    sides = [side_of(tmp_path / str(n), speeds(100, n, n), second=n < 3) for n in (3, 2)]
-    document = call("ab", *sides, "--json", status=1).document
-    assert document["why"] == "2 pairs; the next look is at 4"
 
 
 def test_what_a_side_may_say() -> None:
@@ -273,7 +265,7 @@ def test_a_planted_sleep_of_2_percent_in_one_of_32_commits_is_found() -> None:
 
 
 def test_a_list_that_is_not_slower_at_its_end() -> None:
-    found = search(["0", "1", "2"], planted(9, random.Random(3)))  # noqa: S311
+    found = search(["0", "1", "2"], planted(9, random.Random(3)))  # noqa: S311  not for secrets
     assert (found.version, found.why) == (None, "the last version is not slower: 2")
 
 
