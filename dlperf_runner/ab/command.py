@@ -24,7 +24,7 @@ from ..control.scheduled import create_case, execute
 from ..core.errors import UserError, unknown_name
 from ..core.frame import records, throughput
 from ..core.identity import CASE, differing, label, value_text
-from ..options import AsJson, Chosen, chooses, option, print_errors, print_json, print_note, screen
+from ..options import Chosen, chooses, option, print_errors, print_json, print_note, screen
 from ..options.scheduler import of_scheduler, scheduled
 from ..plan.choice import VARIABLES, fraction, parse_choice
 from ..plan.inventory import VARIABLES as OF_NODES
@@ -64,7 +64,7 @@ def command(
     campaign: Campaign = "",
     within: str = "1%",
     most: MostPairs = 32,
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Compare two versions of anything, run in turns (A B B A) until it is decided, in pairs. The
     exit status is 1 if it is undecided, or if runs do not count.

@@ -18,9 +18,6 @@ from ..core.errors import UserError, lacks_nodes
 from ..core.lists import natural
 from ..core.node import Node
 from ..options import (
-    AsJson,
-    Inventories,
-    Wait,
     exit_with,
     print_errors,
     print_json,
@@ -55,13 +52,13 @@ def command(
     suite_file: Path,
     results: Path | None = None,
     measure: Path | None = None,
-    inventory: Inventories = None,
-    wait: Wait = "",
+    inventory: list[str] | None = None,
+    wait: str = "",
     page: Path | None = None,
     sign: Path | None = None,
     check: Path | None = None,
     allowed_signers: Path | None = None,
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Accept a cluster: measure each node, pair, scalable unit, and all of it until it is decided
     whether it reaches its target, with known error rates. The exit status is 1 unless all parts

@@ -16,7 +16,7 @@ import typer
 from ..core.errors import UserError
 from ..core.printable import printable
 from ..logs.nccl_tests import Bandwidth, NcclTests, read
-from ..options import AsJson, exit_with, print_json, screen
+from ..options import exit_with, print_json, screen
 from ..report.tables import Column, cell
 from ..report.terminal import PIPE, Screen, View, table
 from ..results.log_file import LogFile
@@ -26,7 +26,7 @@ ORDER = 230
 
 def command(
     paths: Annotated[list[Path], typer.Argument(help="Logs of nccl-tests.", metavar="LOG...")],
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Show the bus bandwidth by message size from logs of nccl-tests. The exit status is 1 if
     results were wrong, and 2 if a log cannot be read or its table is incomplete.

@@ -18,7 +18,7 @@ from ..compare.verdicts import FAILED, PASSED
 from ..core.errors import UserError
 from ..core.files import decoded, read_bytes
 from ..core.lists import counted
-from ..options import AsJson, Chosen, chooses, print_errors, print_json, print_note, screen
+from ..options import Chosen, chooses, print_errors, print_json, print_note, screen
 from ..options.scheduler import of_scheduler
 from ..plan.choice import fraction
 from ..plan.sources import git, reason_of
@@ -46,7 +46,7 @@ def command(
     error: str = "5%",
     most: MostPairs = 128,
     campaign: Campaign = "",
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Find the version that made a case slower: halve a list, and compare with the first one by
     `ab`. The exit status is 1 if it is not found, or if runs do not count.

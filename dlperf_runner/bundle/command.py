@@ -12,7 +12,7 @@ import typer
 
 from ..core import paths
 from ..core.errors import UserError
-from ..options import AsJson, Limit, option, print_json, print_note, screen
+from ..options import option, print_json, print_note, screen
 from ..plan.choice import parse_choice
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ _OUTPUT = "Output directory; default: .cache/mirror/<stack>-<suite> in the proje
 
 def command(
     inventory: Annotated[_Texts, option("--inventory -i", _INVENTORY, "PATH")] = None,
-    limit: Limit = "",
+    limit: str = "",
     stack: Annotated[str, option("--stack", _STACK, "NAME")] = "",
     suite: Annotated[str, option("--suite", _SUITE, "NAME")] = "",
     processor: Annotated[str, option("--processor", _PROCESSOR, "x86_64|aarch64")] = "",
@@ -78,7 +78,7 @@ def command(
     file: Annotated[_Texts, option("--file", _FILE, "VARIABLE=PATH")] = None,
     refresh: Annotated[bool, option("--refresh", "Check for newer packages.")] = False,
     list_only: _ListOnly = False,
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Create a mirror directory from which nodes install offline, with the vendors' files of GPUs.
     The exit status is 1 if a file could not be fetched.

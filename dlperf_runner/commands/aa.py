@@ -10,7 +10,7 @@ from ..campaign.directory import missing_runs
 from ..compare.spread import measure, refuse_copies
 from ..core.errors import UserError
 from ..core.lists import counted
-from ..options import AsJson, Chosen, chooses, exit_with, print_json, print_note, screen
+from ..options import Chosen, chooses, exit_with, print_json, print_note, screen
 from ..results.load import catalogued, load_results
 from ..stats.between_campaigns import LEAST_CAMPAIGNS
 
@@ -26,7 +26,7 @@ def command(
     chosen: Chosen,
     directories: list[Path] | None = None,
     campaigns: int | None = None,
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Measure the spread between campaigns of the same thing, for `compare`.
 

@@ -16,7 +16,7 @@ from ..campaign.manifest import digest, is_digest, read
 from ..core.errors import UserError
 from ..core.files import open_read, remove, replacing, stored
 from ..core.lists import counted
-from ..options import LATEST, AsJson, CampaignDirectory, print_json
+from ..options import LATEST, print_json
 
 ORDER = 210
 _LEVEL = 6
@@ -24,8 +24,8 @@ _RECORD = "run.json"
 
 
 def command(
-    directory: CampaignDirectory = LATEST,
-    as_json: AsJson = False,
+    directory: Path = LATEST,
+    as_json: bool = False,
 ) -> None:
     """Compress the logs and the telemetry of a campaign's finished runs. They can be summarized and
     verified as before.

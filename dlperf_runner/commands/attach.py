@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from ..options import LATEST, CampaignDirectory, print_note
+from pathlib import Path
+
+from ..options import LATEST, print_note
 from .status import exit_with_status, print_status
 
 ORDER = 110
 
 
-def command(directory: CampaignDirectory = LATEST) -> None:
+def command(directory: Path = LATEST) -> None:
     """Follow a campaign that runs detached or in another terminal. Ctrl-C leaves it running.
 
     Example: dlperf attach results/latest"""

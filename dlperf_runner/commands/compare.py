@@ -15,8 +15,6 @@ from ..core.files import write_result
 from ..options import (
     ABOUT_LOGS,
     AboutLogs,
-    AsJson,
-    Conditions,
     exit_with,
     print_json,
     print_note,
@@ -59,13 +57,13 @@ def command(
     replace: bool = False,
     published: bool = False,
     everything: bool = False,
-    condition: Conditions = None,
+    condition: list[str] | None = None,
     assume_published: bool = False,
     fail_if_slower: str = "",
     allow_different: list[str] | None = None,
     allow_undecided: bool = False,
     junit: Path | None = None,
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Compare a campaign with published results, or with another campaign.
 

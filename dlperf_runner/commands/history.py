@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import UserError, as_user_error
 from ..core.files import write_whole
-from ..options import AsJson, print_json, screen
+from ..options import print_json, screen
 
 if TYPE_CHECKING:
     from ..history.store import Point
@@ -35,7 +35,7 @@ def command(
     case: str = "",
     plot: Path | None = None,
     history: Path = Path("results/history.sqlite"),
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Show the results of campaigns over time, and the points where the speed of a case changed.
 

@@ -21,7 +21,7 @@ from ..core.errors import unknown_name
 from ..core.lists import counted, grouped
 from ..core.paths import PACKAGE
 from ..core.units import SAMPLES, per_second
-from ..options import AsJson, completes, print_json, screen
+from ..options import completes, print_json, screen
 from ..report.terminal import wrapped
 
 ORDER = 240
@@ -41,7 +41,7 @@ def command(
             autocompletion=completes(lambda: SECTIONS),
         ),
     ] = "",
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Show the workloads, matrices, frameworks, stacks and published numbers of the catalogue, and
     the formats of logs that are read.

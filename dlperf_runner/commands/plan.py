@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..options import AsJson, Chosen, print_json, print_note
+from ..options import Chosen, print_json, print_note
 from ..options.scheduler import chooses_and_schedules, scheduled
 
 ORDER = 70
@@ -19,7 +19,7 @@ def command(
     campaign: str = "",
     resume: str = "",
     schema: bool = False,
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Show the commands that would run on each host, without running them.
 

@@ -14,7 +14,6 @@ import typer
 
 from ..control.playbooks import (
     PASSES_ON,
-    AskBecomePass,
     PlaybookOptions,
     ask_become_password,
     playbook_command,
@@ -40,7 +39,7 @@ HARMLESS = {"-C", "--check", "--syntax-check", "--list-tasks", "--list-tags", "-
 def command(
     options: PlaybookOptions = None,
     yes: bool = False,
-    ask_become_pass: AskBecomePass = False,
+    ask_become_pass: bool = False,
     drain: bool = False,
 ) -> None:
     """Prepare the servers of the inventory for benchmarks with provision.yml.

@@ -19,8 +19,6 @@ from ..core.files import is_campaign, json_text, read_bytes, remove, write_resul
 from ..core.frame import records
 from ..options import (
     AboutLogs,
-    AsJson,
-    Conditions,
     exit_with,
     followed,
     print_json,
@@ -64,8 +62,8 @@ def command(
     output_dir: Path | None = None,
     lang: str = "en",
     one_chart: bool = False,
-    condition: Conditions = None,
-    as_json: AsJson = False,
+    condition: list[str] | None = None,
+    as_json: bool = False,
 ) -> None:
     """Write report.html, report.md, plots and results.{csv,json,xlsx,tex}. The exit status is 1 if
     a run failed, is missing or is invalid, and 2 if a log failed validation.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..control.playbooks import AskBecomePass, ExtraVariables, use_ansible_options
+from ..control.playbooks import use_ansible_options
 from ..core.errors import UserError
 from ..options import Chosen, print_errors, print_note
 from ..options.scheduler import chooses_and_schedules, scheduled
@@ -38,8 +38,8 @@ def command(
     retry_failed: bool = False,
     stop_after: str = "",
     on_node_loss: str = "retry",
-    ask_become_pass: AskBecomePass = False,
-    extra_vars: ExtraVariables = None,
+    ask_become_pass: bool = False,
+    extra_vars: list[str] | None = None,
     detach: bool = False,
     live: bool = False,
     verbose: bool = False,

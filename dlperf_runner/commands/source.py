@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from ..options import AsJson, print_json
+from ..options import print_json
 
 ORDER = 260
 HELP = """
@@ -20,7 +20,7 @@ def command(
     source: str = "builtin",
     mirror: str = "",
     environment: str = "",
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Make the tar with a workload's patched source. Nodes unpack this tar.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import typer
 
-from ..options import LATEST, AsJson, CampaignDirectory, print_json, screen
+from ..options import LATEST, print_json, screen
 
 ORDER = 100
 HELP = """
@@ -18,9 +19,9 @@ HELP = """
 
 
 def command(
-    directory: CampaignDirectory = LATEST,
+    directory: Path = LATEST,
     watch: bool = False,
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Show the unfinished runs of a campaign, why runs failed or are invalid, and done runs that
     the manifest lacks. The exit status is 1 if there are any.

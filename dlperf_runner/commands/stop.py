@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from ..options import LATEST, CampaignDirectory
+from pathlib import Path
+
+from ..options import LATEST
 
 ORDER = 120
 HELP = "--now: Stop the current run, too."
 
 
 def command(
-    directory: CampaignDirectory = LATEST,
+    directory: Path = LATEST,
     now: bool = False,
 ) -> None:
     """Stop a campaign after its current run. It can be resumed.

@@ -30,7 +30,6 @@ from ..core.printable import printable
 from ..options import (
     LATEST,
     AboutLogs,
-    AsJson,
     print_errors,
     print_json,
     print_note,
@@ -75,7 +74,7 @@ def command(
     sign: Path | None = None,
     allowed_signers: Path | None = None,
     suggest_mapping: bool = False,
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Compute speeds, speed-ups and efficiencies from logs, and print the table. Results of MLPerf
     and logs of nccl-tests have their own tables. The exit status is 1 if a run failed, is missing

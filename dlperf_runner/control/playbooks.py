@@ -28,24 +28,6 @@ PlaybookOptions = Annotated[
 _TEXT = {"--verbose", "--check", "-C", "--diff", "-D", "--step", "--syntax-check", "--version"}
 _TEXT |= {"--help", "-h", "--list-hosts", "--list-tags", "--list-tasks"}
 _CALLBACK = "ANSIBLE_STDOUT_CALLBACK"
-AskBecomePass = Annotated[
-    bool,
-    typer.Option(
-        "--ask-become-pass", "-K", help="Ask once for the password that sudo wants on the nodes."
-    ),
-]
-
-
-ExtraVariables = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--extra-vars",
-        "-e",
-        help="A variable for all nodes, as ansible-playbook takes it; may be repeated.",
-        metavar="NAME=VALUE|@FILE",
-        show_default=False,
-    ),
-]
 
 
 def use_ansible_options(ask_become_pass: bool, extra_vars: Sequence[str] | None) -> None:

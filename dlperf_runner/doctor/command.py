@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..catalog.reader import load_catalog
-from ..control.playbooks import AskBecomePass, ExtraVariables, use_ansible_options
+from ..control.playbooks import use_ansible_options
 from ..core.errors import UserError
 from ..core.files import read_text
 from ..core.lists import counted
 from ..options import (
-    AsJson,
-    Inventories,
-    Limit,
     option,
     print_json,
     print_note,
@@ -116,6 +113,8 @@ HELP = """
   (matrix products), memory (copies), collective (all-reduce of pairs, all pairs at once).
 --same: Only compare, bit by bit, 50 steps of a training on each device.
 --slower PERCENT: With --hunt: the slowdown that matters; default 3%.
+With --scheduler | --site FILE: With --hunt or --same: the variables of its nodes in YAML, as `run`
+  takes them.
 everything --all: Also show passing checks.
 as_nhc --nhc: Print one line if a check failed, as LBNL's Node Health Check does.
 """
@@ -130,33 +129,24 @@ _Dcgm = Annotated[
         max=3,
     ),
 ]
-_Site = Annotated[
-    Path | None,
-    option(
-        "--site",
-        "With --hunt or --same: the variables of its nodes in YAML, as `run` takes them.",
-        "FILE",
-        "With --scheduler",
-    ),
-]
 
 
 @with_options(_OPTIONS)
 def command(
     scheduled: Mapping[str, str],
-    inventory: Inventories = None,
-    limit: Limit = "",
+    inventory: list[str] | None = None,
+    limit: str = "",
     facts: Path | None = None,
     dcgm: _Dcgm = None,
     bandwidth: bool = False,
     hunt: str = "",
     same: bool = False,
     slower: str = "",
-    site: _Site = None,
-    ask_become_pass: AskBecomePass = False,
-    extra_vars: ExtraVariables = None,
+    site: Path | None = None,
+    ask_become_pass: bool = False,
+    extra_vars: list[str] | None = None,
     everything: bool = False,
-    as_json: AsJson = False,
+    as_json: bool = False,
     as_nhc: bool = False,
 ) -> None:
     """Check each node and the whole cluster. The exit status is 1 if a check failed.

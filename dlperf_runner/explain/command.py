@@ -27,8 +27,6 @@ from ..core.units import BANDWIDTH, per_second
 from ..measure.validity import THROTTLE_BITS, of_busy
 from ..options import (
     AboutLogs,
-    AsJson,
-    Conditions,
     exit_with,
     print_json,
     reading_logs,
@@ -81,8 +79,8 @@ def command(
     to: str,
     bandwidth: Path | None = None,
     hunt: list[Path] | None = None,
-    condition: Conditions = None,
-    as_json: AsJson = False,
+    condition: list[str] | None = None,
+    as_json: bool = False,
 ) -> None:
     """Explain the difference between a campaign and a published number: its parts, the losses that
     may explain it, the rest, and what to measure next.

@@ -23,13 +23,13 @@ from typing import Annotated
 from ..control.controllers import EVERY_S, CampaignWatch
 from ..core.errors import UserError, as_user_error
 from ..core.files import read_text
-from ..options import LATEST, CampaignDirectory, option
+from ..options import LATEST, option
 
 ORDER = 130
 
 
 def command(
-    directory: CampaignDirectory = LATEST,
+    directory: Path = LATEST,
     port: Annotated[int, option("--port", "The port; default: any that is free.", "N")] = 0,
 ) -> None:
     """Serve a page of a campaign to this machine until Ctrl-C: states of runs, rates over time,

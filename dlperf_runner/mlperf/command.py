@@ -19,7 +19,7 @@ from ..core.errors import UserError
 from ..core.lists import shortened
 from ..core.printable import printable
 from ..core.processors import processors
-from ..options import AsJson, exit_with, option, print_json, print_note, screen
+from ..options import exit_with, option, print_json, print_note, screen
 from ..report.result_files import csv as csv_text
 from ..report.tables import Cell, Column, cell, without_empty
 from ..report.terminal import PIPE, Screen, View, table
@@ -107,7 +107,7 @@ def command(
     batch_size: _BatchSize = None,
     consecutive: _Consecutive = False,
     check: _Check = None,
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Summarise results of MLPerf Training, laid out as MLCommons publishes them: time to train,
     throughput and step times.

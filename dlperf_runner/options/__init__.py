@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin, get_type_hints
 
 import typer
 
@@ -122,52 +122,28 @@ def option(name: str, text: str, metavar: str | None = None, group: str = "", **
 
 
 # Titles in `--help`.
-_RUNS, _NODES = "Which runs", "Which nodes"
+_RUNS, _NODES, JOBS = "Which runs", "Which nodes", "As jobs of a scheduler"
 _UNSAID, _LINES = "What neither the logs nor their names say", "Logs of any program"
 
 
-ParameterTexts = Annotated[
-    list[str] | None,
-    option(
-        "--parameter -p",
-        "A parameter of the workload, with one or more values; may be repeated.",
-        "K=V[,V]",
-        _RUNS,
-    ),
-]
-Inventories = Annotated[
-    list[str] | None,
-    option(
-        "--inventory -i",
-        "Ansible inventory; may be repeated. Default: the one in ansible.cfg.",
-        "PATH",
-        _NODES,
-    ),
-]
-Limit = Annotated[str, option("--limit -l", "Use only these hosts.", "PATTERN", _NODES)]
-Wait = Annotated[
-    str,
-    option(
-        "--wait",
-        "How long to wait for nodes that another campaign uses, and before each run for nodes on"
-        " which others compute, such as 90s, 30m or 2h; default: fail at once.",
-        "TIME",
-        _NODES,
-    ),
-]
-Conditions = Annotated[
-    list[str] | None,
-    option(
-        "--condition",
-        "A condition not recorded in the logs, such as data=real; may be repeated.",
-        "K=V",
-    ),
-]
-AsJson = Annotated[bool, option("--json", "Print JSON.")]
 LATEST = Path("results/latest")
-CampaignDirectory = Annotated[
-    Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
-]
+# The texts of parameters that have the same name in several commands, as `described` takes them.
+SHARED = f"""
+as_json --json: Print JSON.
+directory [DIR]: The directory of a campaign.
+file [FILE]: A campaign file: choices, inventory and notes in YAML; options override it.
+{_RUNS} | --parameter -p K=V[,V]: A parameter of the workload, with one or more values; may be
+  repeated.
+{_NODES} | --inventory -i PATH: Ansible inventory; may be repeated. Default: the one in ansible.cfg.
+{_NODES} | --limit -l PATTERN: Use only these hosts.
+{_NODES} | --wait TIME: How long to wait for nodes that another campaign uses, and before each run
+  for nodes on which others compute, such as 90s, 30m or 2h; default: fail at once.
+{JOBS} | --site FILE: A YAML file of the inventory's variables for the cluster's nodes.
+--condition K=V: A condition not recorded in the logs, such as data=real; may be repeated.
+--ask-become-pass -K: Ask once for the password that sudo wants on the nodes.
+--extra-vars -e NAME=VALUE|@FILE: A variable for all nodes, as ansible-playbook takes it; may be
+  repeated.
+"""
 
 
 @dataclass(frozen=True)
@@ -206,10 +182,10 @@ def chooses(
         if item.name not in without
     ]
     nodes = [
-        keyword("parameter", ParameterTexts),
-        keyword("inventory", Inventories),
-        keyword("limit", Limit, ""),
-        keyword("wait", Wait, ""),
+        keyword("parameter", list[str] | None),
+        keyword("inventory", list[str] | None),
+        keyword("limit", str, ""),
+        keyword("wait", str, ""),
     ]
     return _with_options(command, [*options, *nodes], _chosen, further)
 
@@ -350,21 +326,24 @@ def with_options(
     return lambda command: _with_options(command, options, first)
 
 
+_ROW = re.compile(
+    r"^(?:([^:|\n]+) \| )?([a-z_]+ )?((?:--?[A-Za-z][\w-]* ?)*)(.*?): (.*(?:\n .*)*)", re.MULTILINE
+)
+
+
 def described(command: Callable[..., None], rows: str) -> Callable[..., None]:
-    """The command with the help texts of its parameters: in rows of `--option -o VALUE: text` that
-    go on in indented lines. The parameter stands first if its name is not that of the option; one
-    without an option is an argument."""
+    """The command with the help texts of its parameters, which are in rows that go on in indented
+    lines: `GROUP | --option -o VALUE: text`. The parameter stands before its option if it has
+    another name; one without an option is an argument. What has no text takes that of SHARED."""
     types = get_type_hints(command, include_extras=True)
-    for row in filter(None, re.split(r"\n(?! )", rows.strip())):
-        head, _, text = row.partition(": ")
-        words, text = head.split(), " ".join(text.split())
-        shown = [word for word in words if word.startswith("-")]
-        name = words[0] if words[0] in types else shown[0].lstrip("-").replace("-", "_")
-        value = " ".join(word for word in words if word not in (name, *shown)) or None
-        argument = typer.Argument(help=text, metavar=value)
-        types[name] = Annotated[
-            types[name], option(" ".join(shown), text, value) if shown else argument
-        ]
+    for group, word, shown, value, lines in _ROW.findall(f"{rows}\n{SHARED}"):
+        name = word.strip() or shown.split()[0].lstrip("-").replace("-", "_")
+        if name in types and get_origin(types[name]) is not Annotated:
+            text = " ".join(lines.split())
+            argument = typer.Argument(help=text, metavar=value)
+            types[name] = Annotated[
+                types[name], option(shown, text, value or None, group) if shown else argument
+            ]
     signature = inspect.signature(command)
     items = [item.replace(annotation=types[item.name]) for item in signature.parameters.values()]
     return _with_types(command, items)

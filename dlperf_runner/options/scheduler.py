@@ -8,10 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ..schedulers import schedulers
-from . import Chosen, chooses, keyword, option, print_note, refuse_given, text_option, with_options
+from . import (
+    JOBS,
+    Chosen,
+    chooses,
+    keyword,
+    option,
+    print_note,
+    refuse_given,
+    text_option,
+    with_options,
+)
 
 if TYPE_CHECKING:
     from ..campaign.job_files import SchedulerSettings
@@ -107,26 +115,6 @@ _TEXTS = (
     ("allocation", "One job for each campaign (default), case or run.", "KIND"),
     ("max_wait", "Cancel a job that waits longer, such as 2h.", "TIME"),
 )
-_GROUP = "As jobs of a scheduler"
-_SITE = Annotated[
-    Path | None,
-    option(
-        "--site",
-        "A YAML file of the inventory's variables for the cluster's nodes.",
-        "FILE",
-        _GROUP,
-    ),
-]
-
-
-_FILE = Annotated[
-    Path | None,
-    typer.Argument(
-        help="A campaign file: choices, inventory and notes in YAML; options override it.",
-        metavar="[FILE]",
-        show_default=False,
-    ),
-]
 
 
 def _of_jobs() -> dict[str, inspect.Parameter]:
@@ -135,7 +123,7 @@ def _of_jobs() -> dict[str, inspect.Parameter]:
     for name, metavar, words in (
         each for scheduler in schedulers().values() for each in scheduler.options
     ):
-        shown = option(f"--{name}", words, metavar or None, _GROUP)
+        shown = option(f"--{name}", words, metavar or None, JOBS)
         kind, default = (str, "") if metavar else (bool, False)
         options.setdefault(name, keyword(name, Annotated[kind, shown], default))
     return options
@@ -144,16 +132,16 @@ def _of_jobs() -> dict[str, inspect.Parameter]:
 def chooses_and_schedules(command: Callable[..., None]) -> Callable[..., None]:
     """Add a campaign file, the options of `chooses` and those of schedulers to a command. It gets
     Chosen as first argument, which has what `scheduled` needs."""
-    return chooses(command, further=[keyword("file", _FILE), *of_scheduler()])
+    return chooses(command, further=[keyword("file", Path | None), *of_scheduler()])
 
 
 def of_scheduler() -> list[inspect.Parameter]:
     """The options of schedulers."""
     texts = [
-        text_option(name, f"--{name.replace('_', '-')}", text, metavar, _GROUP)
+        text_option(name, f"--{name.replace('_', '-')}", text, metavar, JOBS)
         for name, text, metavar in _TEXTS
     ]
-    return [*texts, keyword("site", _SITE), *_of_jobs().values()]
+    return [*texts, keyword("site", Path | None), *_of_jobs().values()]
 
 
 def schedules(command: Callable[..., None]) -> Callable[..., None]:
