@@ -9,9 +9,6 @@ from functools import partial
 from itertools import compress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated
-
-import typer
 
 from ..core.errors import UserError
 from ..core.printable import printable
@@ -22,10 +19,11 @@ from ..report.terminal import PIPE, Screen, View, table
 from ..results.log_file import LogFile
 
 ORDER = 230
+HELP = "paths LOG...: Logs of nccl-tests."
 
 
 def command(
-    paths: Annotated[list[Path], typer.Argument(help="Logs of nccl-tests.", metavar="LOG...")],
+    paths: list[Path],
     as_json: bool = False,
 ) -> None:
     """Show the bus bandwidth by message size from logs of nccl-tests. The exit status is 1 if

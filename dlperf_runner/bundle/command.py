@@ -6,13 +6,13 @@ import dataclasses
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ..core import paths
 from ..core.errors import UserError
-from ..options import option, print_json, print_note, screen
+from ..options import print_json, print_note, screen
 from ..plan.choice import parse_choice
 
 if TYPE_CHECKING:
@@ -22,62 +22,54 @@ if TYPE_CHECKING:
     from .wheels import Target
 
 ORDER = 30
-_Texts = list[str] | None
-_INVENTORY = (
-    "Ansible inventory whose nodes name and change the stack; may be repeated. Default: the stack"
-    " as the catalogue has it."
-)
-_SUITE = (
-    "Debian or Ubuntu release of the nodes; default: the inventory's dlperf_suite, or the first one"
-    " of the stack."
-)
-_PROCESSOR = "Processor of the nodes of a stack with GPUs; default: the first one of the stack."
-_PYTHON = (
-    "Version of python_env_interpreter on the nodes, which then build none; default: the version of"
-    " the stack or of the release."
-)
-_DEBIAN_MIRROR = (
-    "A mirror of Debian or Ubuntu; default: the archive that this machine uses if it runs the same"
-    " distribution, otherwise the official archive."
-)
-_SECURITY = "A mirror of the security updates; default: derived from --debian-mirror."
-_SecurityMirror = Annotated[str, option("--debian-security-mirror", _SECURITY, "URL")]
-_PACKAGE = (
-    "An additional package of the distribution, such as linux-headers-VERSION for the kernel of the"
-    " nodes; may be repeated."
-)
-_VENDOR_MIRROR = (
-    "A copy of the vendors' files, with https://<host>/<path> at <host>/<path>; default: the"
-    " vendors' own servers."
-)
-_VENDOR_KEY = "Fingerprint of a repository that the mirror has re-signed; may be repeated."
-_VendorKey = Annotated[_Texts, option("--vendor-key", _VENDOR_KEY, "REPOSITORY=FINGERPRINT")]
-_CHECKSUM = "Checksum of a vendor's file, named by the role's variable; may be repeated."
-_FILE = "A local copy of a vendor's file, named by the role's variable; may be repeated."
-_ListOnly = Annotated[bool, option("--list", "Only list what the mirror would contain.")]
-_STACK = "The stack of the nodes; default: the inventory's, or cpu."
-_FRAMEWORK = "Only the environments of these frameworks; default: all of the stack."
-_OUTPUT = "Output directory; default: .cache/mirror/<stack>-<suite> in the project."
+HELP = """
+--inventory -i PATH: Ansible inventory whose nodes name and change the stack; may be repeated.
+  Default: the stack as the catalogue has it.
+--stack NAME: The stack of the nodes; default: the inventory's, or cpu.
+--suite NAME: Debian or Ubuntu release of the nodes; default: the inventory's dlperf_suite, or the
+  first one of the stack.
+--processor x86_64|aarch64: Processor of the nodes of a stack with GPUs; default: the first one of
+  the stack.
+--framework NAME[,NAME]: Only the environments of these frameworks; default: all of the stack.
+--python X.Y: Version of python_env_interpreter on the nodes, which then build none; default: the
+  version of the stack or of the release.
+--output-dir DIR: Output directory; default: .cache/mirror/<stack>-<suite> in the project.
+--debian-mirror URL: A mirror of Debian or Ubuntu; default: the archive that this machine uses if it
+  runs the same distribution, otherwise the official archive.
+--debian-security-mirror URL: A mirror of the security updates; default: derived from
+  --debian-mirror.
+--package NAME: An additional package of the distribution, such as linux-headers-VERSION for the
+  kernel of the nodes; may be repeated.
+--vendor-mirror URL|DIR: A copy of the vendors' files, with https://<host>/<path> at <host>/<path>;
+  default: the vendors' own servers.
+--vendor-key REPOSITORY=FINGERPRINT: Fingerprint of a repository that the mirror has re-signed; may
+  be repeated.
+--checksum VARIABLE=SHA256: Checksum of a vendor's file, named by the role's variable; may be
+  repeated.
+--file VARIABLE=PATH: A local copy of a vendor's file, named by the role's variable; may be repeated.
+--refresh: Check for newer packages.
+list_only --list: Only list what the mirror would contain.
+"""
 
 
 def command(
-    inventory: Annotated[_Texts, option("--inventory -i", _INVENTORY, "PATH")] = None,
+    inventory: list[str] | None = None,
     limit: str = "",
-    stack: Annotated[str, option("--stack", _STACK, "NAME")] = "",
-    suite: Annotated[str, option("--suite", _SUITE, "NAME")] = "",
-    processor: Annotated[str, option("--processor", _PROCESSOR, "x86_64|aarch64")] = "",
-    framework: Annotated[str, option("--framework", _FRAMEWORK, "NAME[,NAME]")] = "",
-    python: Annotated[str, option("--python", _PYTHON, "X.Y")] = "",
-    output_dir: Annotated[Path | None, option("--output-dir", _OUTPUT, "DIR")] = None,
-    debian_mirror: Annotated[str, option("--debian-mirror", _DEBIAN_MIRROR, "URL")] = "",
-    debian_security_mirror: _SecurityMirror = "",
-    package: Annotated[_Texts, option("--package", _PACKAGE, "NAME")] = None,
-    vendor_mirror: Annotated[str, option("--vendor-mirror", _VENDOR_MIRROR, "URL|DIR")] = "",
-    vendor_key: _VendorKey = None,
-    checksum: Annotated[_Texts, option("--checksum", _CHECKSUM, "VARIABLE=SHA256")] = None,
-    file: Annotated[_Texts, option("--file", _FILE, "VARIABLE=PATH")] = None,
-    refresh: Annotated[bool, option("--refresh", "Check for newer packages.")] = False,
-    list_only: _ListOnly = False,
+    stack: str = "",
+    suite: str = "",
+    processor: str = "",
+    framework: str = "",
+    python: str = "",
+    output_dir: Path | None = None,
+    debian_mirror: str = "",
+    debian_security_mirror: str = "",
+    package: list[str] | None = None,
+    vendor_mirror: str = "",
+    vendor_key: list[str] | None = None,
+    checksum: list[str] | None = None,
+    file: list[str] | None = None,
+    refresh: bool = False,
+    list_only: bool = False,
     as_json: bool = False,
 ) -> None:
     """Create a mirror directory from which nodes install offline, with the vendors' files of GPUs.

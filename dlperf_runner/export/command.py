@@ -17,13 +17,19 @@ import typer
 
 from ..core.errors import UserError, as_user_error, unknown_name
 from ..core.files import open_append, read_json, write_result
-from ..options import LATEST, AboutLogs, completes, exit_with, option, reading_logs, states
+from ..options import LATEST, AboutLogs, completes, exit_with, reading_logs, states
 from .record import ExportedCampaign, exported_cases, of_history
 
 if TYPE_CHECKING:
     from ..results.statement import Statements
 
 ORDER = 200
+HELP = """
+sources [RESULTS]...: Campaigns, directories of logs, or a history (.sqlite); default:
+  results/latest.
+--output -o PATH: A file; default: standard output, for github GITHUB_STEP_SUMMARY. For mlflow and
+  wandb a directory; default: mlruns, and the current one.
+"""
 
 
 @states
@@ -38,23 +44,8 @@ def command(
             autocompletion=completes(lambda: FORMATS),
         ),
     ],
-    sources: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="Campaigns, directories of logs, or a history (.sqlite); default: results/latest.",
-            metavar="[RESULTS]...",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        option(
-            "--output -o",
-            "A file; default: standard output, for github GITHUB_STEP_SUMMARY. For mlflow and"
-            " wandb a directory; default: mlruns, and the current one.",
-            "PATH",
-        ),
-    ] = None,
+    sources: list[Path] | None = None,
+    output: Path | None = None,
 ) -> None:
     """Export results to Prometheus, MLflow, Weights & Biases or GitHub. The exit status is that of
     `summarize`.

@@ -18,19 +18,19 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Annotated
 
 from ..control.controllers import EVERY_S, CampaignWatch
 from ..core.errors import UserError, as_user_error
 from ..core.files import read_text
-from ..options import LATEST, option
+from ..options import LATEST
 
 ORDER = 130
+HELP = "--port N: The port; default: any that is free."
 
 
 def command(
     directory: Path = LATEST,
-    port: Annotated[int, option("--port", "The port; default: any that is free.", "N")] = 0,
+    port: int = 0,
 ) -> None:
     """Serve a page of a campaign to this machine until Ctrl-C: states of runs, rates over time,
     telemetry and the time that is left.

@@ -13,8 +13,6 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ..core.errors import UserError
 from ..core.lists import shortened
 from ..core.printable import printable
@@ -75,38 +73,25 @@ def _failures(path: Path, version: str) -> list[str]:
 
 
 ORDER = 220
+HELP = """
+directory DIR: A round, a submitter's folder, or a part of one.
+--csv FILE: Also write all results to this file.
+--consecutive: Of more runs than a result needs, score the consecutive ones closest to the median.
+--check VERSION: Also check all logs by MLPerf's rules of this version, with MLCommons' own checker:
+  pip install mlperf-logging.
+"""
 _BatchSize = Annotated[
     int | None,
     option("--batch-size", "Count only runs with this global batch size.", "N", min=1),
 ]
-_Consecutive = Annotated[
-    bool,
-    option(
-        "--consecutive",
-        "Of more runs than a result needs, score the consecutive ones closest to the median.",
-    ),
-]
-_Check = Annotated[
-    str | None,
-    option(
-        "--check",
-        "Also check all logs by MLPerf's rules of this version, with MLCommons' own checker:"
-        " pip install mlperf-logging.",
-        "VERSION",
-    ),
-]
 
 
 def command(
-    directory: Annotated[
-        Path, typer.Argument(help="A round, a submitter's folder, or a part of one.", metavar="DIR")
-    ],
-    csv: Annotated[
-        Path | None, option("--csv", "Also write all results to this file.", "FILE")
-    ] = None,
+    directory: Path,
+    csv: Path | None = None,
     batch_size: _BatchSize = None,
-    consecutive: _Consecutive = False,
-    check: _Check = None,
+    consecutive: bool = False,
+    check: str | None = None,
     as_json: bool = False,
 ) -> None:
     """Summarise results of MLPerf Training, laid out as MLCommons publishes them: time to train,
