@@ -46,7 +46,8 @@ HELP = """
   be repeated.
 --checksum VARIABLE=SHA256: Checksum of a vendor's file, named by the role's variable; may be
   repeated.
---file VARIABLE=PATH: A local copy of a vendor's file, named by the role's variable; may be repeated.
+--file VARIABLE=PATH: A local copy of a vendor's file, named by the role's variable; may be
+  repeated.
 --refresh: Check for newer packages.
 list_only --list: Only list what the mirror would contain.
 """

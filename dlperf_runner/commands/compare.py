@@ -12,15 +12,7 @@ import typer
 
 from ..core.errors import UserError
 from ..core.files import write_result
-from ..options import (
-    ABOUT_LOGS,
-    AboutLogs,
-    exit_with,
-    print_json,
-    print_note,
-    screen,
-    states,
-)
+from ..options import ABOUT_LOGS, AboutLogs, exit_with, print_json, print_note, screen, states
 from ..plan.choice import fraction
 
 if TYPE_CHECKING:

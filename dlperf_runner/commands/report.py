@@ -17,14 +17,7 @@ from ..core.errors import UserError
 from ..core.extras import require
 from ..core.files import is_campaign, json_text, read_bytes, remove, write_result
 from ..core.frame import records
-from ..options import (
-    AboutLogs,
-    exit_with,
-    followed,
-    print_json,
-    reading_logs,
-    states,
-)
+from ..options import AboutLogs, exit_with, followed, print_json, reading_logs, states
 from ..report.charts import draw, look_different, program, workers
 from ..report.document import (
     Campaign,

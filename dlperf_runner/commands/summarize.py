@@ -27,15 +27,7 @@ from ..core.files import UnsafeFileError, readable_json, write_result
 from ..core.frame import Frame
 from ..core.lists import counted, grouped
 from ..core.printable import printable
-from ..options import (
-    LATEST,
-    AboutLogs,
-    print_errors,
-    print_json,
-    print_note,
-    reading_logs,
-    states,
-)
+from ..options import LATEST, AboutLogs, print_errors, print_json, print_note, reading_logs, states
 from ..report.result_files import destination, documents, guarded, source_document
 from ..report.terminal import View
 from ..results.archives import scratch_of

@@ -17,15 +17,7 @@ from ..control.playbooks import use_ansible_options
 from ..core.errors import UserError
 from ..core.files import read_text
 from ..core.lists import counted
-from ..options import (
-    option,
-    print_json,
-    print_note,
-    refuse_given,
-    screen,
-    text_option,
-    with_options,
-)
+from ..options import keyword, option, print_json, print_note, refuse_given, screen, with_options
 from ..plan.choice import fraction
 from ..report.terminal import wrapped
 from .bandwidth import find_slow
@@ -89,23 +81,17 @@ def nhc_line(findings: Sequence[Finding]) -> str:
 ORDER = 40
 
 
-_OF_JOBS = {
-    "partition": "The partition to check; default: all, with a test job in Slurm's default one.",
-    "account": "The account of the test job.",
-    "qos": "The quality of service of the test job.",
-    "reservation": "The reservation of the test job.",
-    "constraint": "Features that the nodes of the test job must have.",
-    "nodelist": "With --hunt or --same: its nodes, such as node[1-2].",
-}
-_SCHEDULER = (
-    "Check a cluster from a login node of this scheduler (slurm), instead of an inventory's nodes."
-)
-_OPTIONS = [text_option("scheduler", "--scheduler", _SCHEDULER, "NAME")]
-_OPTIONS += [
-    text_option(name, f"--{name}", text, "NAME", "With --scheduler")
-    for name, text in _OF_JOBS.items()
-]
+_OF_JOBS = ("partition", "account", "qos", "reservation", "constraint", "nodelist")
 HELP = """
+--scheduler NAME: Check a cluster from a login node of this scheduler (slurm), instead of an
+  inventory's nodes.
+With --scheduler | --partition NAME: The partition to check; default: all, with a test job in
+  Slurm's default one.
+With --scheduler | --account NAME: The account of the test job.
+With --scheduler | --qos NAME: The quality of service of the test job.
+With --scheduler | --reservation NAME: The reservation of the test job.
+With --scheduler | --constraint NAME: Features that the nodes of the test job must have.
+With --scheduler | --nodelist NAME: With --hunt or --same: its nodes, such as node[1-2].
 --facts FILE: Use facts that preflight.yml saved, instead of gathering new ones.
 --bandwidth: Also measure the bus bandwidth of all nodes with nccl-allreduce; if it is low, or if
   the stack has no limit, also that of each node and of pairs.
@@ -131,7 +117,7 @@ _Dcgm = Annotated[
 ]
 
 
-@with_options(_OPTIONS)
+@with_options([keyword(name, str, "") for name in ("scheduler", *_OF_JOBS)])
 def command(
     scheduled: Mapping[str, str],
     inventory: list[str] | None = None,

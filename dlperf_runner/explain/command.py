@@ -25,14 +25,7 @@ from ..core.identity import CaseKey, case_key, read_parameters, topology_text
 from ..core.lists import counted, grouped, shortened
 from ..core.units import BANDWIDTH, per_second
 from ..measure.validity import THROTTLE_BITS, of_busy
-from ..options import (
-    AboutLogs,
-    exit_with,
-    print_json,
-    reading_logs,
-    screen,
-    states,
-)
+from ..options import AboutLogs, exit_with, print_json, reading_logs, screen, states
 from ..plan.choice import option_name
 from ..report.numbers import as_published, percent
 from ..report.tables import Column, span

@@ -138,6 +138,9 @@ file [FILE]: A campaign file: choices, inventory and notes in YAML; options over
 {_NODES} | --limit -l PATTERN: Use only these hosts.
 {_NODES} | --wait TIME: How long to wait for nodes that another campaign uses, and before each run
   for nodes on which others compute, such as 90s, 30m or 2h; default: fail at once.
+{JOBS} | --scheduler NAME: This scheduler (slurm), from a login node, without Ansible and SSH.
+{JOBS} | --allocation KIND: One job for each campaign (default), case or run.
+{JOBS} | --max-wait TIME: Cancel a job that waits longer, such as 2h.
 {JOBS} | --site FILE: A YAML file of the inventory's variables for the cluster's nodes.
 --condition K=V: A condition not recorded in the logs, such as data=real; may be repeated.
 --ask-become-pass -K: Ask once for the password that sudo wants on the nodes.

@@ -9,17 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..schedulers import schedulers
-from . import (
-    JOBS,
-    Chosen,
-    chooses,
-    keyword,
-    option,
-    print_note,
-    refuse_given,
-    text_option,
-    with_options,
-)
+from . import JOBS, Chosen, chooses, keyword, option, print_note, refuse_given, with_options
 
 if TYPE_CHECKING:
     from ..campaign.job_files import SchedulerSettings
@@ -110,11 +100,6 @@ class Scheduled:
 
 
 _NODES = 4  # of a plan away from the scheduler, unless --nodes has more
-_TEXTS = (
-    ("scheduler", "This scheduler (slurm), from a login node, without Ansible and SSH.", "NAME"),
-    ("allocation", "One job for each campaign (default), case or run.", "KIND"),
-    ("max_wait", "Cancel a job that waits longer, such as 2h.", "TIME"),
-)
 
 
 def _of_jobs() -> dict[str, inspect.Parameter]:
@@ -137,10 +122,7 @@ def chooses_and_schedules(command: Callable[..., None]) -> Callable[..., None]:
 
 def of_scheduler() -> list[inspect.Parameter]:
     """The options of schedulers."""
-    texts = [
-        text_option(name, f"--{name.replace('_', '-')}", text, metavar, JOBS)
-        for name, text, metavar in _TEXTS
-    ]
+    texts = [keyword(name, str, "") for name in ("scheduler", "allocation", "max_wait")]
     return [*texts, keyword("site", Path | None), *_of_jobs().values()]
 
 
