@@ -1,6 +1,5 @@
 """The command line: what it prints, its exit statuses, and that bad input is no traceback."""
 
-import importlib
 import io
 import json
 import os
@@ -9,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import pytest
 from command_line import call
@@ -211,27 +209,6 @@ def test_a_campaign_from_plan_to_status(tmp_path: Path) -> None:
     assert resumed["campaign"] == str(directory)
 
 
-def fake(monkeypatch: pytest.MonkeyPatch, name: str, **functions: object) -> None:
-    """Another module in place of one that works on real machines or real logs."""
-    module = ModuleType(f"dlperf_runner.{name}")
-    vars(module).update({**vars(importlib.import_module(module.__name__)), **functions})
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(f"dlperf_runner.{name}", module, raising=False)
-
-
-def fake_summarize(monkeypatch: pytest.MonkeyPatch, summarize: object) -> None:
-    """Another `summarize`, whose results no history records."""
-    monkeypatch.setattr("dlperf_runner.commands.summarize.summarize", summarize)
-    monkeypatch.setattr("dlperf_runner.history.store.history_of", lambda _: None)
-
-
-def summary(text: str, **changes: object) -> SimpleNamespace:
-    """A result of `summarize`."""
-    empty: dict[str, object] = {"problems": [], "paths": [], "views": [], "unwritten": None}
-    values = {**empty, "is_incomplete": False}
-    return SimpleNamespace(text=text, **{**values, **changes})
-
-
 @pytest.mark.parametrize(("outcome", "status"), [("done", 0), ("failed", 1), ("planned", 1)])
 def test_run_plans_once_and_has_the_plan_carried_out(
     monkeypatch: pytest.MonkeyPatch, here: Path, outcome: str, status: int
@@ -249,11 +226,8 @@ def test_run_plans_once_and_has_the_plan_carried_out(
             record.with_name(run["log_name"]).touch()
         return [] if outcome == "done" else ["node1: it broke"]
 
-    def summarize(sources: list[Path], output_dir: Path | None, **_: object) -> SimpleNamespace:
-        return summary("a table")
-
-    fake(monkeypatch, "campaign.execute", execute=execute)
-    fake_summarize(monkeypatch, summarize)
+    monkeypatch.setattr("dlperf_runner.campaign.execute.execute", execute)
+    monkeypatch.setattr("dlperf_runner.commands.run.print_summary", lambda _: print("a table") or 0)
     arguments = ["--model", "resnet50v1b", "--nodes", "1,2", "-p", "image_size=32", "-i", "inv"]
     result = call("run", *arguments, "--campaign", "results/one", status=status)
     assert result.out == "a table\n"

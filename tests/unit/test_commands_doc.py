@@ -1,6 +1,7 @@
 """docs/commands.md says every command, option and exit status, as they are."""
 
 import re
+from typing import Any
 
 import typer
 from command_line import call
@@ -11,6 +12,7 @@ from dlperf_runner.core.frame import COLUMNS as MEASURED
 from dlperf_runner.stats.summary import COLUMNS
 from tools.commands_page import render
 
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 
 
@@ -20,7 +22,7 @@ def test_the_page_is_what_the_commands_say_of_themselves() -> None:
 
 
 def test_every_command_and_option_has_a_help_text() -> None:
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in COMMANDS.items():
         assert command.help
         for parameter in command.params:
             is_hidden = getattr(parameter, "hidden", False)
@@ -28,7 +30,7 @@ def test_every_command_and_option_has_a_help_text() -> None:
 
 
 def test_the_help_of_every_command_has_an_example_of_its_own_options() -> None:
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in COMMANDS.items():
         if command.hidden:
             continue
         words = f"{command.help} {command.epilog}".partition("Example: dlperf ")[2].split()
@@ -40,7 +42,7 @@ def test_the_help_of_every_command_has_an_example_of_its_own_options() -> None:
 
 
 def test_help_names_values_by_words_and_shared_options_once() -> None:
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in COMMANDS.items():
         text = call(name, "--help").out
         assert not re.search(
             r" <(str|int|path|bool|float)|\b(TEXT|INTEGER|FLOAT|BOOLEAN)\b|x[<>]=|\[\[", text
@@ -60,10 +62,9 @@ def test_the_top_level_help_shows_whole_sentences() -> None:
 
 
 def test_commands_that_print_data_print_json() -> None:
-    group = typer.main.get_command(app)
     without = {
         name
-        for name, command in group.commands.items()  # type: ignore[attr-defined]
+        for name, command in COMMANDS.items()
         if not command.hidden
         and not any("--json" in parameter.opts for parameter in command.params)
     }

@@ -6,7 +6,8 @@ import os
 import signal
 import socket
 import subprocess
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -71,22 +72,28 @@ def test_controller_killed_at_any_moment_leaves_a_campaign_and_no_lock(tmp_path:
             assert not [text for text in recorded.broken if "chain" in text]
 
 
+@contextmanager
+def other_process() -> Iterator[int]:
+    """The number of a process that lives until then."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
 def test_second_controller_is_refused_while_the_first_lives(tmp_path: Path) -> None:
     create(tmp_path)
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
-        lock.acquire(tmp_path, process.pid)
+    with other_process() as pid:
+        lock.acquire(tmp_path, pid)
         with pytest.raises(UserError, match="another controller works on this campaign") as caught:
             lock.acquire(tmp_path)
         assert f"on {socket.gethostname()} since 20" in str(caught.value)
-        assert f"process {process.pid}" in str(caught.value)
-        lock.acquire(tmp_path, process.pid)  # its playbook may ask again
+        assert f"process {pid}" in str(caught.value)
+        lock.acquire(tmp_path, pid)  # its playbook may ask again
         lock.release(tmp_path)  # only the owner can
         assert lock.owner_alive(tmp_path)
         assert call("run", "--resume", tmp_path, status=2).err.startswith("error: ")
-    finally:
-        process.kill()
-        process.wait()
     lock.acquire(tmp_path)
     lock.release(tmp_path)
     assert lock.read_owner(tmp_path) is None
@@ -96,15 +103,14 @@ def test_playbook_that_runs_alone_has_the_lock_from_its_plan_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(tmp_path)
-    with subprocess.Popen(["sleep", "60"]) as playbook:
-        monkeypatch.setenv("DLPERF_PLAYBOOK_PID", str(playbook.pid))
+    with other_process() as playbook:
+        monkeypatch.setenv("DLPERF_PLAYBOOK_PID", str(playbook))
         plan_of_playbook({}, resume=str(tmp_path))
         owner = lock.owner_alive(tmp_path)
         assert owner
-        assert owner["process"]["pid"] == playbook.pid
-        lock.release(tmp_path, playbook.pid)
+        assert owner["process"]["pid"] == playbook
+        lock.release(tmp_path, playbook)
         assert lock.read_owner(tmp_path) is None
-        playbook.kill()
 
 
 def test_what_a_killed_controller_did_not_record_is_recorded_by_the_next(tmp_path: Path) -> None:
@@ -131,10 +137,9 @@ def test_done_run_that_is_not_recorded_is_told_until_the_playbook_resumes(
     assert said.endswith(
         f"not recorded in manifest.jsonl: {', '.join(names)}. Resume the campaign to record them"
     )
-    with subprocess.Popen(["sleep", "60"]) as playbook:
-        monkeypatch.setenv("DLPERF_PLAYBOOK_PID", str(playbook.pid))
+    with other_process() as playbook:
+        monkeypatch.setenv("DLPERF_PLAYBOOK_PID", str(playbook))
         plan_of_playbook({}, resume=str(tmp_path))
-        playbook.kill()
     assert "not recorded" not in call("status", tmp_path).both
 
 
@@ -151,20 +156,14 @@ def test_owner_is_dead_only_if_that_is_known(
     tmp_path: Path, change: dict[str, str], *, refused: bool
 ) -> None:
     create(tmp_path)
-    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
-        lock.acquire(tmp_path, other.pid)
+    with other_process() as pid:
+        lock.acquire(tmp_path, pid)
         owner = json.loads((tmp_path / lock.LOCK).read_text())
         owner["process"] |= change
         (tmp_path / lock.LOCK).write_text(json.dumps(owner))
-        if refused:
-            with pytest.raises(UserError, match="another controller"):
-                lock.acquire(tmp_path)
-        else:
+        expected = pytest.raises(UserError, match="another controller")
+        with expected if refused else nullcontext():
             lock.acquire(tmp_path)
-    finally:
-        other.kill()
-        other.wait()
 
 
 def test_playbook_of_a_killed_controller_is_waited_for(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from doctor_facts import NODES, document, healthy
 
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.core.node import Node
 from dlperf_runner.doctor import nodes
 from dlperf_runner.doctor.fabric import fabric_findings
 from dlperf_runner.doctor.gpu import gpu_findings
@@ -30,6 +31,18 @@ def of_h100(**changed: Any) -> Any:
     ]
     findings = fabric_findings(node, load_catalog().stack_of(node), fabric | changed)
     return {finding.check: finding for finding in findings}
+
+
+def of_gpus(
+    node: Node = NODES[0],
+    stack: str = "h100-cuda12.9",
+    adopted: tuple[str, ...] = (),
+    **changed: Any,
+) -> dict[str, Any]:
+    """The findings about the GPUs of a node of this stack."""
+    node = replace(node, stack=stack, adopted=adopted)
+    facts = healthy(1)["gpu"] | changed
+    return {each.check: each for each in gpu_findings(node, load_catalog().stack_of(node), facts)}
 
 
 def test_a_roce_link_is_not_told_of_infinibands_rate() -> None:
@@ -79,11 +92,8 @@ def test_a_module_that_is_loaded_and_not_registered_is_no_way_to_gpu_memory() ->
     ],
 )
 def test_nobody_is_asked_to_go_back_to_an_older_driver(driver: str, status: str, hint: str) -> None:
-    node = replace(NODES[0], stack="h100-cuda12.9")
-    facts = healthy(1)["gpu"] | {"driver": driver, "driver_running": driver}
-    stack = load_catalog().stack_of(node)
-    found = {each.check: each for each in gpu_findings(node, stack, facts)}
-    assert (found["driver"].status, hint in found["driver"].hint) == (status, True)
+    found = of_gpus(driver=driver, driver_running=driver)["driver"]
+    assert (found.status, hint in found.hint) == (status, True)
 
 
 @pytest.mark.parametrize(
@@ -161,15 +171,10 @@ def test_slow_rails_are_told_where_only_the_interfaces_port_is_checked() -> None
 def test_a_driver_that_the_node_keeps_is_judged_by_its_cuda(
     native: str | None, status: str
 ) -> None:
-    node = replace(NODES[0], stack="h100-cuda12.9", adopted=("driver", "infiniband"))
-    facts = healthy(1)["gpu"] | {"driver": "535.161.07", "driver_cuda": native}
-    found = {
-        finding.check: finding
-        for finding in gpu_findings(node, load_catalog().stack_of(node), facts)
-    }
-    assert found["driver"].status == status
-    assert found["driver"].expected == "a driver for CUDA 12.9.1"
-    assert found["driver"].found.startswith("535.161.07, for CUDA ")
+    kept = ("driver", "infiniband")
+    found = of_gpus(adopted=kept, driver="535.161.07", driver_cuda=native)["driver"]
+    assert (found.status, found.expected) == (status, "a driver for CUDA 12.9.1")
+    assert found.found.startswith("535.161.07, for CUDA ")
 
 
 DRIVER, MPI = {"version": "535.161.07", "cuda": "12.2"}, {"version": "4.1.5"}
@@ -230,14 +235,13 @@ def test_a_stack_without_infiniband_has_no_finding_about_it() -> None:
 
 def of_amd(adopted: tuple[str, ...] = (), **changed: Any) -> dict[str, Any]:
     """The findings about the GPUs of a node of AMD's, whose facts are those of gpu_info."""
-    node = replace(NODES[0], stack="mi300-rocm7", accelerator="AMD Instinct MI300X")
-    node = replace(node, adopted=adopted)
-    gpus = healthy(1)["gpu"]
+    node = replace(NODES[0], accelerator="AMD Instinct MI300X")
+    gpus = healthy(1)["gpu"]["gpus"]
     amd = {"model": "AMD Instinct MI300X", "throttle_reasons": None, "processes": None}
     amd |= {"persistence": None, "mig": None, "remapped_rows": None}
     known = {"is_amd": True, "rocm": "7.2.4", "driver": "6.16.13", "xid": None, "modules": {}}
-    facts = gpus | known | {"gpus": [gpu | amd for gpu in gpus["gpus"]]} | changed
-    return {each.check: each for each in gpu_findings(node, load_catalog().stack_of(node), facts)}
+    facts = known | {"gpus": [gpu | amd for gpu in gpus]} | changed
+    return of_gpus(node, "mi300-rocm7", adopted, **facts)
 
 
 def test_gpus_of_amd_are_judged_by_what_their_driver_tells() -> None:
@@ -256,9 +260,6 @@ def test_gpus_of_amd_are_judged_by_what_their_driver_tells() -> None:
 def test_zeros_for_a_cluster_are_right_on_a_board_of_its_own() -> None:
     zeros = "00000000-0000-0000-0000-000000000000"
     fabric = {"state": "Completed", "status": "Success", "cluster_uuid": zeros, "health": None}
-    node = replace(NODES[0], stack="h100-cuda12.9")
-    facts = healthy(1)["gpu"]
-    for gpu in facts["gpus"]:
-        gpu |= {"model": "NVIDIA H100 80GB HBM3", "fabric": fabric}
-    found = gpu_findings(node, load_catalog().stack_of(node), facts)
-    assert {each.check: each.status for each in found}["nvlink fabric"] == "ok"
+    h100 = {"model": "NVIDIA H100 80GB HBM3", "fabric": fabric}
+    found = of_gpus(gpus=[gpu | h100 for gpu in healthy(1)["gpu"]["gpus"]])
+    assert found["nvlink fabric"].status == "ok"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from command_line import call
 from judged_runs import HEADER, START
-from make_logs import campaign_run, dllogger_pytorch, gluoncv, write
+from make_logs import campaign_run, dllogger_pytorch, edit, gluoncv, write
 from nccl_logs import bandwidth_run, nccl_tests
 
 from dlperf_runner.catalog.accelerators import memory_of
@@ -158,14 +158,10 @@ def test_a_slow_clock_is_a_bound_and_says_the_time(tmp_path: Path) -> None:
     assert clocks["relative"] == pytest.approx(-0.10)
     assert "below the highest clock in 50% of the busy time" in clocks["detail"]
     assert "at the power limit in 50%" in clocks["detail"]
-
-
-def test_a_device_without_telemetry_leaves_clocks_unknown(tmp_path: Path) -> None:
-    campaign(tmp_path, 1.0, 0.9, samples=[SLOW] * 10)
+    # A device without telemetry leaves the clocks unknown.
     path = next(tmp_path.glob("runs/*1n8g/r2/telemetry-node1.csv"))
-    path.write_text(
-        "\n".join(row for row in path.read_text().splitlines() if ",7,12565" not in row)
-    )
+    rows = [row for row in path.read_text().splitlines() if ",7,12565" not in row]
+    write(path, rows)
     assert explained(tmp_path)["items"]["clocks"]["kind"] == "not measured"
 
 
@@ -223,14 +219,15 @@ def test_the_bus_bandwidth_bounds_a_part_of_the_communication() -> None:
     assert faster["bus bandwidth"] == [1.0]
 
 
-def bandwidths(directory: Path, topology: str, gbps: float, product: str = "") -> Path:
-    """A campaign that measured this algorithm bandwidth, on H100s or on this product."""
+def bandwidths(
+    directory: Path, topology: str, gbps: float, product: str = "NVIDIA H100 80GB HBM3"
+) -> Path:
+    """A campaign that measured this algorithm bandwidth."""
     ranks = 8 * int(topology[0])
     for repeat in (1, 2, 3):
         lines = nccl_tests(gbps, ranks=ranks, nodes=ranks // 8, largest=2**34)
         record = bandwidth_run(directory, topology, repeat, lines) / "run.json"
-        if product:
-            record.write_text(record.read_text().replace("NVIDIA H100 80GB HBM3", product))
+        edit([record], "NVIDIA H100 80GB HBM3", product)
     write(directory / "campaign.json", ["{}"])
     return directory
 
@@ -240,20 +237,15 @@ def test_a_bus_at_80_percent_of_the_published_bandwidth(tmp_path: Path) -> None:
     on the bus of 8 devices. 20 % of a step are communication, so 4 % are the bus."""
     own = campaign(tmp_path / "own", 1.0, 0.9, alone=[0.8] * 8)
     home = bandwidths(tmp_path / "bandwidth", "1n8g", 107.4, A100)
-    options = ("--bandwidth", home)
-    items = explained(own, *options)["items"]
+    items = explained(own, "--bandwidth", home)["items"]
     assert items["bus bandwidth"]["relative"] == pytest.approx(-0.04, abs=2e-3)
     assert items["exposed communication"]["relative"] == pytest.approx(0.80 / 0.96 - 1, abs=2e-3)
     assert "of 234.89 GB/s (stas00-nccl-tests" in items["bus bandwidth"]["detail"]
-
-
-def test_a_bandwidth_of_other_nodes_explains_nothing(tmp_path: Path) -> None:
-    home = bandwidths(tmp_path / "bandwidth", "1n8g", 107.4, A100)
-    for record in home.rglob("run.json"):
-        record.write_text(record.read_text().replace('"node1"', '"node9"'))
-    item = explained(campaign(tmp_path / "own", 1.0, 0.9), "--bandwidth", home)["items"]
-    assert item["bus bandwidth"]["kind"] == "not measured"
-    assert item["bus bandwidth"]["detail"].endswith(", on other nodes: node9")
+    # A bandwidth of other nodes explains nothing.
+    edit(home.rglob("run.json"), '"node1"', '"node9"')
+    item = explained(own, "--bandwidth", home)["items"]["bus bandwidth"]
+    assert item["kind"] == "not measured"
+    assert item["detail"].endswith(", on other nodes: node9")
 
 
 def test_bandwidths_that_say_nothing(tmp_path: Path) -> None:
@@ -307,8 +299,7 @@ def test_matrix_products_and_memory_are_compared_with_the_data_sheet(tmp_path: P
     assert "of 2,039 GB/s (NVIDIA A100 data sheet, quoted" in items["memory bandwidth"]["detail"]
     alone = explained(own, "--hunt", memory)["items"]
     assert alone["matrix products"]["kind"] == "not measured"
-    record = next(memory.rglob("run.json"))
-    record.write_text(record.read_text().replace('"node1"', '"node9"'))
+    edit(memory.rglob("run.json"), '"node1"', '"node9"')
     elsewhere = explained(own, "--hunt", memory)["items"]
     assert elsewhere["memory bandwidth"]["kind"] == "not measured"
 
@@ -347,8 +338,7 @@ def test_a_campaign_without_a_case_of_the_publication(tmp_path: Path) -> None:
 
 def test_a_campaign_without_a_valid_run(tmp_path: Path) -> None:
     home = campaign(tmp_path, 0.9, 0)
-    for path in home.glob("runs/*/*/run.json"):
-        path.write_text(path.read_text().replace('"done"', '"failed"'))
+    edit(home.glob("runs/*/*/run.json"), '"done"', '"failed"')
     assert "no valid run" in call("explain", home, "--to", REPORT, status=2).err
 
 
@@ -364,7 +354,7 @@ def test_a_damaged_log_and_no_logs(tmp_path: Path) -> None:
     call("explain", tmp_path, "--to", REPORT, status=2)
     home = campaign(tmp_path, 1.0, 0.9)
     log = next(home.glob("runs/*1n8g/r1/*.log"))
-    log.write_text(log.read_text().replace("batch_size : 256", "batch_size : 128"))
+    edit([log], "batch_size : 256", "batch_size : 128")
     called = call("explain", home, "--to", REPORT, status=2)
     assert "3 runs" in called.out  # the others are explained
     assert str(log.name) in called.err

@@ -87,17 +87,22 @@ def test_one_node_of_64_that_is_4_percent_slow_is_found_in_five_rounds() -> None
     assert verdict.decides(0.03)
 
 
-def test_partners_of_very_slow_nodes_are_not_accused() -> None:
-    verdict = search(rounds(8, 10, {2: 0.5, 5: 0.6}), 0.03)
-    assert {member.name for member in verdict.slow} == {"node2", "node5"}
-
-
-def test_equal_nodes_are_not_accused_and_a_sure_but_small_difference_does_not_matter() -> None:
-    assert search(rounds(16, 10, {}), 0.03).slow == []
-    small = search(rounds(16, 10, {3: 0.99}, cv=0.0001), 0.03)
-    assert small.slow == []
-    assert small.members[0].name == "node3"
-    assert search(rounds(16, 10, {3: 0.99}, cv=0.0001), 0.01).slow
+@pytest.mark.parametrize(
+    ("measured", "slower", "slow"),
+    [
+        # Partners of very slow nodes are not accused, nor are equal nodes.
+        (rounds(8, 10, {2: 0.5, 5: 0.6}), 0.03, {"node2", "node5"}),
+        (rounds(16, 10, {}), 0.03, set()),
+        # A difference may be sure, and too small to matter.
+        (rounds(16, 10, {3: 0.99}, cv=0.0001), 0.03, set()),
+        (rounds(16, 10, {3: 0.99}, cv=0.0001), 0.01, {"node3"}),
+    ],
+)
+def test_who_is_accused(measured: list[Round], slower: float, slow: set[str]) -> None:
+    verdict = search(measured, slower)
+    assert {member.name for member in verdict.slow} == slow
+    ratios = [member.ratio for member in verdict.members[len(slow) :]]
+    assert ratios == sorted(ratios)
 
 
 def test_one_interruption_accuses_nobody_and_hides_nobody() -> None:
