@@ -1,14 +1,23 @@
-"""From directories of logs to the published tables, and to errors that lose nothing."""
+"""From directories of logs and campaigns to tables, and to errors that lose nothing."""
 
 import json
+import os
 import re
+import resource
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
+from command_line import call
 from csv_tables import table
-from make_logs import campaign_run, dllogger, gluoncv, published_tree, write
+from make_logs import RESNET, campaign_run, dllogger, gluoncv, known_model, published_tree, write
 from pandas import DataFrame
-from summaries import log_of, summarize
+from peak_memory import peak_of
+from summaries import log_of, problem, summarize
+
+from dlperf_runner.commands.summarize import catalogued
+from dlperf_runner.commands.summarize import summarize as summarize_directory
+from dlperf_runner.core.errors import UserError
 
 # The medians that the report prints, the averages of the same runs, and the speed-ups.
 PRINTED = {
@@ -145,3 +154,291 @@ def test_flat_folder(tmp_path: Path) -> None:
     text = " ".join(result.text.split())
     assert "4n8g final_value" in text
     assert "assuming 8 devices per node" in text
+
+
+# ---- campaigns: the plan, the records of the runs, and what is not pooled
+
+
+def test_campaign(tmp_path: Path) -> None:
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(100.0, world=1))
+    campaign_run(tmp_path, "1n1g", 2, gluoncv(102.0, world=1))
+    campaign_run(tmp_path, "2n2g", 1, gluoncv(363.6, world=4))
+    failed = {"status": "failed", "message": "node2: exit status 1; the log ends with: boom"}
+    campaign_run(tmp_path, "2n2g", 2, None, outcome=failed)
+    campaign_run(tmp_path, "1n2g", 1, None, outcome={"status": "planned"})
+    campaign_run(tmp_path, "1n2g", 2, ["cut off"], outcome={"status": "running"})
+    result = summarize(tmp_path)
+    assert result.problems == []
+    text = " ".join(result.text.split())
+    assert "mxnet-resnet50v1b builtin, fp32, batch size 128 per device, version 1.9.1, cpu" in text
+    assert "| 1 | 1 | 101.00 | 100.00-102.00 | 1.00 | 100 % | 2 |" in text
+    assert "| 2 | 4 | 363.60 | - | 3.60 | 90 % | 1 |" in text
+    assert "2n2g r2: failed: node2: exit status 1; the log ends with: boom" in text
+    assert "not counted, because they were not run: mxnet-resnet50v1b builtin fp32 b128" in text
+    assert "1n2g r2: did not finish" in text
+    rows = table(tmp_path / "measurements.csv")
+    invalid = [row for row in rows if row["valid"] == "False"]
+    assert [(row["value"], row["metric"]) for row in invalid] == [("", "samples_per_second")] * 3
+    (done, *_) = [row for row in rows if row["valid"] == "True"]
+    assert (done["framework_version"], done["accelerator"], done["stack"]) == (
+        "1.9.1",
+        "cpu",
+        "cpu",
+    )
+    assert len(done["log_sha256"]) == 64
+
+
+def test_window_of_the_plan_is_that_of_the_rule(tmp_path: Path) -> None:
+    lines = gluoncv(50.0, steps=12, warmup=4)
+    campaign_run(tmp_path, "1n1g", 1, lines, total_steps=12, warmup_steps=4)
+    assert summarize(tmp_path).problems == []
+    campaign_run(tmp_path, "1n2g", 1, lines)
+    assert problem(summarize(tmp_path)).problem == "the log ends with step 12"
+
+
+def test_plan_that_the_log_contradicts(tmp_path: Path) -> None:
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0))
+    campaign_run(tmp_path, "2n2g", 1, gluoncv(50.0, world=2))
+    error = problem(summarize(tmp_path))
+    assert error.problem == "the world size contradicts the plan"
+    assert str(error.where).endswith("2n2g/r1/rn50_b128_fp32_1.log:3")
+    assert (error.expected, error.found) == ("4", "2")
+
+
+def test_rule_is_that_of_the_matrix_that_the_run_is_of() -> None:
+    """TensorFlow's drops five values of thirty as published, and none of the six of smoke."""
+    (entry,) = [m for m in catalogued() if m.workload.log_format == "dllogger"]
+    assert entry.rule_of(500, 200) == entry.workload.rule
+    assert entry.workload.rule.drop_first_values == 5
+    smoke = entry.workload.rule_of("smoke")
+    window = (smoke.total_steps, smoke.warmup_steps)
+    assert entry.rule_of(*window) == smoke
+    assert entry.rule_of(*window).drop_first_values == 0
+    # Of no matrix: 120 of 300 steps are measured, so 2 of 5 values are dropped.
+    assert entry.rule_of(200, 80) == entry.workload.rule.model_copy(
+        update={"total_steps": 200, "warmup_steps": 80, "drop_first_values": 2}
+    )
+
+
+def test_logs_of_other_nodes_beside_the_first_are_not_counted_again(tmp_path: Path) -> None:
+    folder = campaign_run(tmp_path / "campaign", "2n2g", 1, gluoncv(50.0))
+    for log in (*folder.glob("*.log"), write(log_of(tmp_path / "tree"), gluoncv(50.0))):
+        write(log.with_name(log.name + ".node2"), gluoncv(70.0))
+    for directory in ("campaign", "tree"):
+        assert summarize(tmp_path / directory).problems == []
+        (row,) = table(tmp_path / directory / "summary.csv")
+        assert (row["samples_per_second_median"], row["repeats"]) == ("50.0", "1")
+
+
+def test_container_and_bare_runs_are_not_pooled(tmp_path: Path) -> None:
+    image = "podman image@sha256:" + 64 * "0"
+    for repeat, container in enumerate((None, "", image), start=1):
+        changes = {} if container is None else {"container": container}
+        campaign_run(tmp_path, "1n1g", repeat, gluoncv(50.0 + repeat), **changes)
+    text = " ".join(summarize(tmp_path).text.split())
+    assert f"not pooled, because the runs differ in container (none, {image})" in text
+    found = {row["container"]: row["repeats"] for row in table(tmp_path / "summary.csv")}
+    assert found == {"": "2", image: "1"}  # none, and an empty text, are a bare run
+
+
+def test_gpu_memory_of_a_campaign(tmp_path: Path) -> None:
+    outcome = {"status": "done", "hosts": {"node1": {"driver": "440.33.01"}}}
+    peaks = {"node1": {"0": 12565, "1": 12839}, "node2": {"0": 12987}, "node3": {}}
+    campaign_run(tmp_path, "2n2g", 1, gluoncv(90.0), outcome=outcome | {"gpu_memory_mib": peaks})
+    for number, nothing in enumerate(({}, None, {"node1": {}}, {"node1": {"0": None}}), start=1):
+        memory = outcome | {"gpu_memory_mib": nothing}
+        campaign_run(tmp_path, f"1n{number}g", 1, gluoncv(50.0), outcome=memory)
+    result = summarize(tmp_path)
+    assert (
+        "|        2 |       4 |     90.00 |    1.80 |       45 % | 1 |            12987 |"
+        in result.text
+    )
+    rows = [r for r in table(tmp_path / "measurements.csv") if r["metric"] == "gpu_memory_peak"]
+    assert [(r["value"], r["unit"], r["nodes"], r["driver"]) for r in rows] == [
+        ("12987.0", "MiB", "2", "440.33.01")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "invalid JSON: Expecting property name enclosed in double quotes"),
+        ("[]", "the file does not contain a JSON object"),
+        ("{}", "the run record has an invalid workload"),
+        ("\udcff", "the file is not UTF-8"),
+        ('{"a":' * 100_000, "invalid JSON"),
+        ("9" * 5000, "invalid JSON"),
+    ],
+)
+def test_damaged_record_of_a_run(tmp_path: Path, content: str, message: str) -> None:
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0))
+    folder = campaign_run(tmp_path, "1n2g", 1, gluoncv(50.0))
+    (folder / "run.json").write_text(content, encoding="utf-8", errors="surrogateescape")
+    result = summarize(tmp_path)
+    assert problem(result).problem == message
+    assert "run.json" in str(problem(result).where)
+    assert len(table(tmp_path / "summary.csv")) == 1
+    call("report", tmp_path, "--output-dir", tmp_path / "report", status=2)
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+@pytest.mark.parametrize("command", ["summarize", "report", "export"])
+def test_number_of_a_record_that_is_not_finite_is_named(
+    tmp_path: Path, command: str, number: str
+) -> None:
+    path = campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0)) / "run.json"
+    record = {**json.loads(path.read_text()), "more": {"hosts": [1, {"load": 0.5}]}}
+    path.write_text(json.dumps(record).replace("0.5", number))
+    options = ["prometheus", "--output", tmp_path / "out"] if command == "export" else []
+    said = call(command, *options[:1], tmp_path, *options[1:], status=2)
+    assert f"{path}: more.hosts[1].load: a number of the record is not finite" in said.both
+
+
+@pytest.mark.parametrize("name", ["../r2/rn50_b128_fp32_2.log", "/dev/zero", "", "..", "a\0b"])
+def test_record_that_names_a_log_elsewhere(tmp_path: Path, name: str) -> None:
+    campaign_run(tmp_path, "1n1g", 1, None, log_name=name)
+    assert problem(summarize(tmp_path)).problem == "the run record has an invalid log_name"
+
+
+def test_version_that_is_none_is_unknown(tmp_path: Path) -> None:
+    outcome = {"status": "done", "versions": {"mxnet": None}}
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0), outcome=outcome)
+    assert "version" not in summarize(tmp_path).text
+
+
+@pytest.mark.parametrize("nodes", [0, -1, "1", None, True, 1e40])
+def test_record_with_a_bad_count(tmp_path: Path, nodes: object) -> None:
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0), nodes=nodes)
+    error = problem(summarize(tmp_path))
+    assert error.problem == "the run record has an invalid nodes"
+    assert error.expected == "an integer of at least 1"
+
+
+def test_done_run_without_its_log(tmp_path: Path) -> None:
+    campaign_run(tmp_path, "1n1g", 1, None)
+    assert problem(summarize(tmp_path)).problem == "the log cannot be read"
+
+
+def test_run_of_an_unknown_workload_and_of_another_format(tmp_path: Path) -> None:
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0), workload="other")
+    campaign_run(tmp_path, "1n2g", 1, gluoncv(50.0), log_format="plsc")
+    first, second = summarize(tmp_path).problems
+    assert (first.problem, first.found) == ("the workload is not in the catalogue", "other")
+    assert (second.expected, second.found) == ("plsc", "gluoncv_horovod")
+
+
+# ---- damaged, contradicting and very large logs
+
+
+GOOD = gluoncv(50.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "message"),
+    [
+        ("bz64/1n1g/rn50_b128_fp32_1.log", GOOD, "contradicts the directory bz64"),
+        ("bz128/1n1g/rn50_b0_fp32_1.log", GOOD, "the batch size must be at least 1"),
+        ("bz128/rn50_b128_fp32_1.log", GOOD, "cannot determine the number of nodes"),
+        ("bz128/0n8g/rn50_b128_fp32_1.log", GOOD, "cannot determine the number of nodes"),
+        ("bz128/1n1g/train.log", GOOD, "the file name does not identify the run"),
+        ("2n8g/rn50_b128_fp32_4n8g_1.log", GOOD, "topology in the file name contradicts"),
+    ],
+)
+def test_name_that_contradicts_or_says_too_little(
+    tmp_path: Path, name: str, lines: list[str], message: str
+) -> None:
+    write(tmp_path / name, lines)
+    error = problem(summarize(tmp_path))
+    assert message in error.problem
+    assert error.where == str(tmp_path / name)
+
+
+def test_short_name_that_two_workloads_have(tmp_path: Path) -> None:
+    other = known_model("mxnet-other", "other", "rn50", "gluoncv_horovod", RESNET.workload.rule)
+    write(log_of(tmp_path), GOOD)
+    error = problem(summarize_directory(tmp_path, tmp_path, [RESNET, other]))
+    assert "several workloads" in error.problem
+    assert error.expected == "one of rn50 (mxnet-resnet50v1b), rn50 (mxnet-other)"
+
+
+@pytest.mark.parametrize("what", ["missing", "empty", "no logs"])
+def test_nothing_to_summarise(tmp_path: Path, what: str) -> None:
+    directory = tmp_path / what
+    if what != "missing":
+        directory.mkdir()
+    if what == "no logs":
+        (directory / "notes.txt").write_text("no log\n")
+    with pytest.raises(UserError) as caught:
+        summarize(directory)
+    assert caught.value.where == str(directory)
+
+
+def test_no_half_written_file_is_left(tmp_path: Path) -> None:
+    write(log_of(tmp_path), GOOD)
+    (tmp_path / "summary.json").mkdir()  # cannot be replaced by a file
+    assert summarize(tmp_path).unwritten
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+NOISE = "node1:1:1 [0] NCCL INFO Channel 00 : 0 -> 1 via P2P/IPC or so\n" * 1600
+
+
+def gap(file: BinaryIO, kind: str) -> None:
+    """What stands between the lines of a large log."""
+    if kind == "one line of 64 MB":
+        file.seek(2**26, os.SEEK_CUR)  # a hole, which reads as zeros and takes no space
+        file.write(b"\n")
+    elif kind == "a progress bar":
+        file.write(b"\r".join(b"%d%% done" % n for n in range(10**6)) * 2 + b"\n")
+    else:
+        tag = "[1,0]<stdout>:" if kind == "lines with tags" else ""
+        piece = NOISE.replace("node1", f"{tag}node1").encode()
+        for _ in range(200):
+            file.write(piece)
+
+
+@pytest.fixture(scope="module")
+def peak_of_small_log(tmp_path_factory: pytest.TempPathFactory) -> float:
+    return peak_of_reading(write(log_of(tmp_path_factory.mktemp("small")), GOOD), problems=0)
+
+
+@pytest.mark.parametrize(
+    "kind", ["one line of 64 MB", "a progress bar", "lines", "lines with tags"]
+)
+def test_large_log_in_little_memory(tmp_path: Path, peak_of_small_log: float, kind: str) -> None:
+    """A log of 20 to 64 MB needs no more memory than a small one."""
+    big = log_of(tmp_path / "big")
+    big.parent.mkdir(parents=True)
+    with big.open("wb") as file:
+        file.write(("\n".join(GOOD[:5]) + "\n").encode())
+        gap(file, kind)
+        file.write(("\n".join(GOOD[5:]) + "\n").encode())
+    allowed = 12 * resource.getpagesize() / 4096
+    assert peak_of_reading(big, problems=0) < peak_of_small_log + allowed
+
+
+def test_log_of_endless_steps_is_refused_in_little_memory(
+    tmp_path: Path, peak_of_small_log: float
+) -> None:
+    """After the last step of the plan, no more than a piece of the log is read."""
+    lines = "".join(f"INFO:root:Epoch[0] Batch[{n}]\tSpeed: 5.0 samples/sec\n" for n in range(9999))
+    path = log_of(tmp_path)
+    path.parent.mkdir(parents=True)
+    with path.open("w") as file:
+        file.write("\n".join(GOOD) + "\n")
+        for _ in range(100):
+            file.write(lines)
+    assert peak_of_reading(path, problems=1) < peak_of_small_log + 40
+
+
+def peak_of_reading(log: Path, problems: int) -> float:
+    """The memory that it takes to read a directory of logs, in MB."""
+    program = """
+import sys
+from pathlib import Path
+from dlperf_runner.results.load import load_results
+print(len(load_results(Path(sys.argv[1])).problems))
+"""
+    printed, peak = peak_of(program, log.parent)
+    assert printed == str(problems)
+    return peak
