@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,16 @@ import typer
 
 from ..core.errors import UserError
 from ..core.files import write_result
-from ..options import ABOUT_LOGS, AboutLogs, exit_with, print_json, print_note, screen, states
+from ..options import (
+    ABOUT_LOGS,
+    UNSAID,
+    AboutLogs,
+    exit_with,
+    print_json,
+    print_note,
+    screen,
+    states,
+)
 from ..plan.choice import fraction
 
 if TYPE_CHECKING:
@@ -22,7 +30,10 @@ ORDER = 160
 
 
 _FILTERS = ("model", "framework", "precision")
-HELP = """
+HELP = f"""
+{UNSAID} | --model NAME: The model; with --published: show only this.
+{UNSAID} | --framework NAME: The framework; with --published: show only this.
+{UNSAID} | --precision NAME: The precision; with --published: show only this.
 directories [DIR] [DIR]: One campaign, to compare with published results; or two, the older one
   first.
 --baseline NAME: Use this saved baseline instead of the first DIR.
@@ -39,7 +50,7 @@ everything --all: Show all publications of a case, not only the closest.
 """
 
 
-@partial(states, filters=_FILTERS, mode="--published")
+@states
 def command(
     about: AboutLogs,
     context: typer.Context,

@@ -123,7 +123,7 @@ def option(name: str, text: str, metavar: str | None = None, group: str = "", **
 
 # Titles in `--help`.
 _RUNS, _NODES, JOBS = "Which runs", "Which nodes", "As jobs of a scheduler"
-_UNSAID, _LINES = "What neither the logs nor their names say", "Logs of any program"
+UNSAID, _LINES = "What neither the logs nor their names say", "Logs of any program"
 
 
 LATEST = Path("results/latest")
@@ -142,6 +142,27 @@ file [FILE]: A campaign file: choices, inventory and notes in YAML; options over
 {JOBS} | --allocation KIND: One job for each campaign (default), case or run.
 {JOBS} | --max-wait TIME: Cancel a job that waits longer, such as 2h.
 {JOBS} | --site FILE: A YAML file of the inventory's variables for the cluster's nodes.
+{UNSAID} | --model NAME: The model.
+{UNSAID} | --framework NAME: The framework.
+{UNSAID} | --topology 4n8g: Nodes and devices per node.
+{UNSAID} | --batch-size N: The batch size per device.
+{UNSAID} | --precision NAME: The precision.
+{UNSAID} | --accelerator NAME: The accelerator.
+{UNSAID} | --total-steps N: The number of steps.
+{UNSAID} | --warmup-steps N: The number of warm-up steps.
+{UNSAID} | --first-step N: The step of the first line with a rate, counted from 1.
+{UNSAID} | --log-every N: The steps from one line with a rate to the next.
+{UNSAID} | --global-batch-size N: The batch size of all devices in a step.
+{UNSAID} | --sequence-length N: The tokens of a sample.
+{UNSAID} | --accumulation-steps N: The batches that a step accumulates.
+{UNSAID} | --rank N: The rank whose lines count.
+{UNSAID} | --mapping FILE: What ran, by the paths of the logs; default: mapping.yml in their
+  directory.
+{_LINES} | --regex REGEX: The lines with a rate: a regular expression with the groups step, and rate
+  or step_time.
+{_LINES} | --unit UNIT: What the rates of --regex count: samples, tokens or steps.
+{_LINES} | --rates-are-per WHOSE: Whose rates --regex gives: world, node, device or step.
+{_LINES} | --step-time-unit UNIT: The unit of the group step_time: s, ms or us.
 --condition K=V: A condition not recorded in the logs, such as data=real; may be repeated.
 --ask-become-pass -K: Ask once for the password that sudo wants on the nodes.
 --extra-vars -e NAME=VALUE|@FILE: A variable for all nodes, as ansible-playbook takes it; may be
@@ -223,63 +244,24 @@ class AboutLogs:
         return statements_of(self.texts, self.mapping)
 
 
-# What can be stated: the field, its words, and the name of its value.
+# What can be stated.
 _STATED = (
-    ("model", "The model", "NAME"),
-    ("framework", "The framework", "NAME"),
-    ("topology", "Nodes and devices per node", "4n8g"),
-    ("batch_size", "The batch size per device", "N"),
-    ("precision", "The precision", "NAME"),
-    ("accelerator", "The accelerator", "NAME"),
-    ("total_steps", "The number of steps", "N"),
-    ("warmup_steps", "The number of warm-up steps", "N"),
-    ("first_step", "The step of the first line with a rate, counted from 1", "N"),
-    ("log_every", "The steps from one line with a rate to the next", "N"),
-    ("global_batch_size", "The batch size of all devices in a step", "N"),
-    ("sequence_length", "The tokens of a sample", "N"),
-    ("accumulation_steps", "The batches that a step accumulates", "N"),
-    ("rank", "The rank whose lines count", "N"),
+    *("model", "framework", "topology", "batch_size", "precision", "accelerator", "total_steps"),
+    *("warmup_steps", "first_step", "log_every", "global_batch_size", "sequence_length"),
+    *("accumulation_steps", "rank", "regex", "unit", "rates_are_per", "step_time_unit"),
 )
+ABOUT_LOGS = tuple(f"--{name.replace('_', '-')}" for name in _STATED)
 
 
-_OF_LINES = (
-    (
-        "regex",
-        "The lines with a rate: a regular expression with the groups step, and rate or step_time.",
-        "REGEX",
-    ),
-    ("unit", "What the rates of --regex count: samples, tokens or steps.", "UNIT"),
-    ("rates_are_per", "Whose rates --regex gives: world, node, device or step.", "WHOSE"),
-    ("step_time_unit", "The unit of the group step_time: s, ms or us.", "UNIT"),
-)
-ABOUT_LOGS = tuple(f"--{name.replace('_', '-')}" for name, *_ in (*_STATED, *_OF_LINES))
-
-
-def states(
-    command: Callable[..., None], filters: Collection[str] = (), mode: str = ""
-) -> Callable[..., None]:
+def states(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that state what neither a log nor its name says. The command gets AboutLogs
-    as first argument. With the option `mode`, those of `filters` select instead."""
+    as first argument."""
 
     def about(values: Mapping[str, Any]) -> AboutLogs:
-        names = [name for name, *_ in (*_STATED, *_OF_LINES)]
-        return AboutLogs({name: values[name] for name in names}, values["mapping"])
+        return AboutLogs({name: values[name] for name in _STATED}, values["mapping"])
 
-    texts = dict.fromkeys(filters, f"; with {mode}: show only this.")
-    of_logs = [(n, f"{text}{texts.get(n, '.')}", m, _UNSAID) for n, text, m in _STATED]
-    of_lines = [(*words, _LINES) for words in _OF_LINES]
-    options = [
-        text_option(name, f"--{name.replace('_', '-')}", *words)
-        for name, *words in (*of_logs, *of_lines)
-    ]
-    mapping = option(
-        "--mapping",
-        "What ran, by the paths of the logs; default: mapping.yml in their directory.",
-        "FILE",
-        _UNSAID,
-    )
-    file = keyword("mapping", Annotated[Path | None, mapping])
-    return _with_options(command, [*options, file], about)
+    options = [keyword(name, str, "") for name in _STATED]
+    return _with_options(command, [*options, keyword("mapping", Path | None)], about)
 
 
 def keyword(name: str, kind: Any, default: Any = None) -> inspect.Parameter:
