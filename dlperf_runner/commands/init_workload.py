@@ -109,15 +109,16 @@ def choices(name: str, folder: Path | None = None) -> list[str]:
     return few.get(name, [])
 
 
-@with_options(
-    [
+@partial(
+    with_options,
+    options=[
         text_option(
             *(q.name, q.option, q.text + (f"; default: {q.default}." if q.default else ".")),
             q.metavar,
             autocompletion=completes(partial(choices, q.name)),
         )
         for q in QUESTIONS
-    ]
+    ],
 )
 def command(values: Mapping[str, str], files: Files = None) -> None:
     """Describe a program of your own as a workload, in your own folder of the catalogue. On a

@@ -31,12 +31,12 @@ from ..report.document import (
 )
 from ..report.labels import load_labels
 from ..report.result_files import destination, guarded, source_document
+from ..results.statement import NOTHING, Statements, with_conditions
 
 if TYPE_CHECKING:
     from ..catalog.workload import Model
     from ..compare.conditions import Values
     from ..report.charts import Chart
-    from ..results.statement import Statements
 
 ORDER = 180
 HELP = """
@@ -98,7 +98,7 @@ def make_report(
     output_dir: Path | None = None,
     language: str = "en",
     conditions: Sequence[str] = (),
-    statements: Statements | None = None,
+    statements: Statements = NOTHING,
     one_chart: bool = False,
 ) -> Report:
     """Write the report of one or more campaigns into `output_dir`.
@@ -110,11 +110,10 @@ def make_report(
     Raises UserError if there are no results, or if the report cannot be written.
     """
     from ..report import html, xlsx
-    from ..results.statement import NOTHING, with_conditions
 
     t = load_labels(language)
     if len(directories) == 1:
-        conditions = with_conditions(conditions, statements or NOTHING, directories[0])
+        conditions = with_conditions(conditions, statements, directories[0])
     options = {"lang": language, "conditions": list(conditions), "one_chart": one_chart}
     material = _material(directories, options, None, statements)
     is_one = output_dir is None and len(directories) == 1
@@ -172,7 +171,7 @@ def _material(
     directories: Sequence[Path],
     options: Mapping[str, Any],
     models: Sequence[Model] | None,
-    statements: Statements | None = None,
+    statements: Statements = NOTHING,
 ) -> _Material:
     from ..compare.published import published_points
 
@@ -186,12 +185,11 @@ def _document(
     directories: Sequence[Path],
     material: _Material,
     options: Mapping[str, Any],
-    statements: Statements | None = None,
+    statements: Statements = NOTHING,
 ) -> Document:
     """The document of `directories`, and the command that makes it. Campaigns keep their part of
     the catalogue."""
     from ..core.paths import own_catalog
-    from ..results.statement import NOTHING
 
     catalog = None if all(map(is_campaign, directories)) else own_catalog()
     return make_document(
@@ -199,7 +197,7 @@ def _document(
         material.cases,
         material.figures,
         list(_compared(material.campaigns, parse_stated(options["conditions"]))),
-        report_command(directories, statements or NOTHING, options, catalog),
+        report_command(directories, statements, options, catalog),
         load_labels(options["lang"]),
     )
 
@@ -221,18 +219,17 @@ def _written(files: Mapping[str, bytes], folder: Path, inside: Path) -> tuple[Pa
 def _campaigns(
     directories: Sequence[Path],
     models: Sequence[Model] | None,
-    statements: Statements | None = None,
+    statements: Statements = NOTHING,
 ) -> Iterator[Campaign]:
     from ..report.result_files import notes_on
     from ..results.discovery import of_each
     from ..results.load import catalogued, load_results
-    from ..results.statement import NOTHING
     from ..stats.notes import case_notes
     from ..stats.summary import summarize
 
     models = catalogued(directories) if models is None else models
     names = [name_of(directory) for directory in directories]
-    stated = of_each(directories, statements or NOTHING)
+    stated = of_each(directories, statements)
     of_others: dict[str, str] = {}  # the names of campaigns by their logs
     for (directory, statement), name in zip(stated, names, strict=True):
         results = load_results(

@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,7 +118,7 @@ _Dcgm = Annotated[
 ]
 
 
-@with_options([keyword(name, str, "") for name in ("scheduler", *_OF_JOBS)])
+@partial(with_options, options=[keyword(name, str, "") for name in ("scheduler", *_OF_JOBS)])
 def command(
     scheduled: Mapping[str, str],
     inventory: list[str] | None = None,

@@ -211,7 +211,7 @@ def chooses(
         keyword("limit", str, ""),
         keyword("wait", str, ""),
     ]
-    return _with_options(command, [*options, *nodes], _chosen, further)
+    return with_options(command, [*options, *nodes], _chosen, further)
 
 
 def _chosen(given: Mapping[str, Any]) -> Chosen:
@@ -261,7 +261,7 @@ def states(command: Callable[..., None]) -> Callable[..., None]:
         return AboutLogs({name: values[name] for name in _STATED}, values["mapping"])
 
     options = [keyword(name, str, "") for name in _STATED]
-    return _with_options(command, [*options, keyword("mapping", Path | None)], about)
+    return with_options(command, [*options, keyword("mapping", Path | None)], about)
 
 
 def keyword(name: str, kind: Any, default: Any = None) -> inspect.Parameter:
@@ -274,10 +274,10 @@ def text_option(
     return keyword(name, Annotated[str, option(shown, text, metavar, group, **more)], "")
 
 
-def _with_options(
+def with_options(
     command: Callable[..., None],
     options: Sequence[inspect.Parameter],
-    first: Callable[[Mapping[str, Any]], object],
+    first: Callable[[Mapping[str, Any]], object] = dict,
     last: Sequence[inspect.Parameter] = (),
 ) -> Callable[..., None]:
     """The command with these options in place of its first parameter, which `first` makes of their
@@ -302,13 +302,6 @@ def _with_types(
     vars(command)["__signature__"] = inspect.Signature(parameters)
     command.__annotations__ = {item.name: item.annotation for item in parameters}
     return command
-
-
-def with_options(
-    options: Sequence[inspect.Parameter], first: Callable[[Mapping[str, Any]], object] = dict
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add these options to a command. It gets what `first` makes of their values by name."""
-    return lambda command: _with_options(command, options, first)
 
 
 _ROW = re.compile(

@@ -128,7 +128,7 @@ def of_scheduler() -> list[inspect.Parameter]:
 
 def schedules(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of schedulers to a command. It gets Scheduled as first argument."""
-    return with_options(of_scheduler(), _scheduled)(command)
+    return with_options(command, of_scheduler(), _scheduled)
 
 
 def scheduled(chosen: Chosen) -> Scheduled:
