@@ -35,19 +35,14 @@ class Scheduled:
         from ..control import scheduled
         from ..plan.campaign_file import located
 
-        if resume:
-            directory = Path(resume).resolve()
-            if not read_settings(directory):
-                return None
-            scheduled.refuse_policy(policy)
-            return directory
-        if not self.name:
+        directory = Path(resume or campaign or new_directory()).resolve()
+        if not (read_settings(directory) if resume else self.name):
             return None
         scheduled.refuse_policy(policy)
-        directory = Path(campaign or new_directory()).resolve()
-        with located(chosen.file):
-            choice, nodes, settings = self.planned(chosen)
-            scheduled.create(directory, choice, nodes, settings, print_note, chosen.file)
+        if not resume:
+            with located(chosen.file):
+                choice, nodes, settings = self.planned(chosen)
+                scheduled.create(directory, choice, nodes, settings, print_note, chosen.file)
         return directory
 
     def plan(self, chosen: Chosen, campaign: str) -> dict[str, Any]:

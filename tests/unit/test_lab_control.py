@@ -95,20 +95,18 @@ def test_a_refused_trial_says_what_was_refused_and_the_way_out(
     assert "As root" in str(refused.value) or "-i inventory/local" in str(refused.value)
 
 
+def up(place: Path, nodes: str = "1") -> list[str]:
+    folders = [f"--{name}={place / name}" for name in ("directory", "base", "mirror-dir")]
+    return ["up", f"--nodes={nodes}", "--suite=bookworm", *folders]
+
+
 def test_a_folder_that_cannot_be_written_is_named_with_the_way_out(
     control: ModuleType, tmp_path: Path
 ) -> None:
     file = tmp_path / "file"
     file.touch()
-    argv = [
-        "up",
-        "--nodes=1",
-        "--suite=bookworm",
-        f"--base={file}",
-        f"--mirror-dir={file / 'mirror'}",
-    ]
     with pytest.raises(SystemExit) as ended:
-        control.main([*argv, f"--directory={file / 'lab'}"])
+        control.main(up(file))
     message = str(ended.value)
     assert message.startswith(str(file))
     assert "DLPERF_LAB_DIR" in message
@@ -146,10 +144,8 @@ def test_the_directory_of_a_lab_goes_when_it_is_empty(control: ModuleType, tmp_p
 def test_a_number_of_nodes_that_the_network_cannot_hold(
     control: ModuleType, tmp_path: Path, nodes: str
 ) -> None:
-    argv = ["up", "--directory", str(tmp_path), "--nodes", nodes, "--suite", "bookworm"]
-    argv += ["--base", str(tmp_path / "base.tar"), "--mirror-dir", str(tmp_path)]
     with pytest.raises(SystemExit) as ended:
-        control.main(argv)
+        control.main(up(tmp_path, nodes))
     assert ended.value.code == f"lab_nodes is {nodes}; expected 1 to 253"
 
 
