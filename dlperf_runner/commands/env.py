@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from packaging.specifiers import SpecifierSet
 
 from ..catalog.framework import Environment, Framework
 from ..catalog.reader import load_catalog, lookup
@@ -195,7 +196,7 @@ def _site_python(uv: str, wanted: WantedEnvironment, path: str) -> str:
         return search.stdout.strip() if search.returncode == 0 else ""
     code = "import sys; print(*sys.version_info[:3], sep='.')"
     version = _run([path, "-c", code]).strip()
-    if not takes(wanted.python, version):
+    if version not in SpecifierSet(wanted.python):
         raise UserError(
             f"the environment of {wanted.name} does not take this Python",
             where=f"--python {path}",
@@ -204,19 +205,6 @@ def _site_python(uv: str, wanted: WantedEnvironment, path: str) -> str:
             hint="without --python, the environment gets a Python of its own if it needs one",
         )
     return path
-
-
-def takes(versions: str, version: str) -> bool:
-    """True if a version of Python is among those of the catalogue, such as >=3.11,<3.15."""
-    minor, bounds = _minor(version), versions.split(",")
-    return all(
-        minor >= _minor(bound) if bound.startswith(">=") else minor < _minor(bound)
-        for bound in bounds
-    )
-
-
-def _minor(version: str) -> int:
-    return int(version.lstrip("<>=").split(".")[1])
 
 
 def _own_python(uv: str, wanted: WantedEnvironment, directory: Path) -> None:

@@ -16,7 +16,7 @@ from tiny_index import wheel
 
 from dlperf_runner.catalog.framework import Environment
 from dlperf_runner.commands import env as environments
-from dlperf_runner.commands.env import WantedEnvironment, install_command, takes, venv_command
+from dlperf_runner.commands.env import WantedEnvironment, install_command, venv_command
 from dlperf_runner.core.paths import OWN_CATALOG
 
 MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -136,11 +136,6 @@ def test_a_python_that_the_environment_does_not_take(
     assert "No download found for request" in error
     assert "UV_PYTHON_INSTALL_MIRROR" in error
     assert "cannot be combined" in build(site, "--python", "x", "--own-python", status=2)
-
-
-def test_versions_of_python() -> None:
-    versions = ("3.9.18", "3.11.0", "3.14.2", "3.15.0")
-    assert [takes(">=3.11,<3.15", each) for each in versions] == [False, True, True, False]
 
 
 @pytest.mark.parametrize(
