@@ -206,21 +206,11 @@ def test_an_environment_with_a_python_of_its_own(
         link = tarfile.TarInfo("python/bin/python3")
         link.type, link.linkname = tarfile.SYMTYPE, f"python{MINOR}"
         tar.addfile(link)
-    major, minor, patch = map(int, version.split("."))
-    entry = {
-        "name": "cpython",
-        "arch": {"family": "x86_64", "variant": None},
-        "os": "linux",
-        "libc": "gnu",
-        "major": major,
-        "minor": minor,
-        "patch": patch,
-        "prerelease": "",
-        "url": archive.as_uri(),
-        "variant": None,
-        "build": "20260101",
-        "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
-    }
+    numbers = zip(("major", "minor", "patch"), map(int, version.split(".")), strict=True)
+    entry = {"name": "cpython", "arch": {"family": "x86_64", "variant": None}, "os": "linux"}
+    entry |= {"libc": "gnu", **dict(numbers), "prerelease": "", "variant": None}
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    entry |= {"url": archive.as_uri(), "build": "20260101", "sha256": digest}
     name = f"cpython-{version}-linux-x86_64-gnu"
     (site / "downloads.json").write_text(json.dumps({name: entry}))
     monkeypatch.setenv("UV_PYTHON_DOWNLOADS_JSON_URL", str(site / "downloads.json"))
