@@ -1,9 +1,8 @@
 """The run is one document: dataclass, argument_specs, plan and run.json agree, key for key.
 
-Filters are a list of names of the package's functions; the package imports nothing of Ansible.
+Filters are a list of names of the package's functions.
 """
 
-import ast
 import dataclasses
 import json
 import re
@@ -89,29 +88,6 @@ def test_each_choice_is_declared_once() -> None:
         assert name not in FURTHER
     bench = (ROOT / "playbooks/bench.yml").read_text()
     assert not [name for name in VARIABLES if f"{name} | default" in bench]
-
-
-def imports(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            found.add((node.module or "").split(".")[0])
-    return found
-
-
-def test_the_package_imports_no_plugin_and_what_runs_on_nodes_nothing_of_the_package() -> None:
-    on_nodes = [
-        path for name in ("library", "module_utils") for path in (ROOT / name).rglob("*.py")
-    ]
-    assert on_nodes
-    assert [path for path in on_nodes if "dlperf_runner" in imports(path)] == []
-    package = {path: imports(path) for path in (ROOT / "dlperf_runner").rglob("*.py")}
-    assert [path for path, names in package.items() if "ansible" in names] == []
-    runner = [path for path, names in package.items() if "ansible_runner" in names]
-    assert runner == [ROOT / "dlperf_runner/campaign/execute.py"]
 
 
 def test_each_filter_is_called_and_each_that_is_called_exists() -> None:
