@@ -203,7 +203,7 @@ def pack(folder: Path, mirror: str | None = None) -> int:
     for number, fault in enumerate(kit["faults"].values(), start=1):
         fault["number"] = number
     folder.mkdir(parents=True)
-    for name in ("run_gpu.py", "planted_fault.py", "jpeg_input.py"):
+    for name in ("run_gpu.py", "planted_fault.py"):
         shutil.copy2(HERE / name, folder / name)
     for name in ("programs.py", "plain_loops.py"):
         (folder / "benchmarks").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Run a builtin PyTorch program with a planted fault, or with two processes on one GPU.
+"""Run a builtin PyTorch program with a planted fault.
 
     python planted_fault.py KIND PROGRAM.py [OPTION...]
 
@@ -57,9 +57,7 @@ def plant(kind: str, options: list[str]) -> list[str]:
     """Plant the fault. Returns the program's options."""
     if kind == "nan":
         return [*options, "--lr", "1e30"]
-    if kind == "same-gpu":
-        os.environ["LOCAL_RANK"] = "0"
-    elif kind == "stopped-before-first-step":
+    if kind == "stopped-before-first-step":
         stop()
     elif kind == "out-of-memory":
         out_of_memory()

@@ -208,7 +208,7 @@ def page(directory: Path, results: Mapping[str, Any], tables: Mapping[str, str])
         "Memory": memories(steps),
         "Telemetry": telemetry_cost(directory),
     }
-    others = ("compute", "nccl-tests", "nccl-kernels", "jpeg-input")
+    others = ("compute", "nccl-tests")
     parts["Other steps"] = "\n\n".join(
         f"`{name}`:\n\n```\n{json.dumps(steps[name], indent=2)}\n```" for name in others
     )

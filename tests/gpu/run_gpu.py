@@ -175,8 +175,6 @@ class Kit:
             yield Step(f"plain/{name}", plain["seconds"], bound(self.plain, name, plain["options"]))
         yield Step("nccl-tests", 180, self.nccl_tests)
         yield Step("telemetry/cost", 240, self.telemetry)
-        yield Step("nccl-kernels", 120, self.nccl_kernels)
-        yield Step("jpeg-input", 180, self.jpeg_input)
 
     def runs(self, campaign: str) -> list[dict[str, Any]]:
         """The runs of a campaign: id, number, directory, log_name, framework_module, seconds."""
@@ -265,7 +263,7 @@ class Kit:
             told = last_lines(log.read_text(encoding="utf-8", errors="replace"))
             raise Failed(f"exit status {ended['exit_status']}; the log ends with:\n{told}")
         joules = {} if before is None or after is None else {"nvml_energy_j": after - before}
-        return {**joules, "gpu_memory_mib": peak_memory(ended)}
+        return {**joules, "gpu_memory_mib": dict(ended.get("gpu_memory_mib", {}))}
 
     def run_in_job(self, campaign: str, run: dict[str, Any]) -> dict[str, Any]:
         """Let the engine of jobs execute one run. Returns what it recorded of the end."""
@@ -394,46 +392,6 @@ class Kit:
         shutil.rmtree(build)  # 100 MB, which nobody should have to copy
         return {"logs": sorted(path.name for path in log.iterdir())}
 
-    def nccl_kernels(self) -> dict[str, Any]:
-        """The profiler's NCCL kernels, of two processes on one GPU where NCCL allows that."""
-        self.needs_gpu()
-        self.needs("torch")
-        workloads = KIT / "dlperf_runner" / "workloads"
-        argv = [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--nproc-per-node=2",
-            "--master-port=29511",
-        ]
-        argv += [str(KIT / "planted_fault.py"), "same-gpu", str(workloads / "pytorch_resnet50.py")]
-        argv += ["--precision", "bf16", "--batch-size", "32", "--iterations", "20"]
-        log = self.out / "nccl-kernels" / "train.log"
-        try:
-            text = execute(argv, log, self.clock.left() - SPARE_S)
-        except Failed:
-            text = log.read_text(encoding="utf-8", errors="replace")
-            if "Duplicate GPU detected" in text:
-                raise Skipped("NCCL refuses two processes on one GPU") from None
-            raise
-        line = re.search(r"seconds of NCCL kernels in a step, by rank: .*", text)
-        if not line:
-            raise Failed("the log has no line about NCCL's kernels")
-        return {"line": line[0]}
-
-    def jpeg_input(self) -> dict[str, Any]:
-        self.needs("torch")
-        self.needs("PIL")
-        small = ["--images=10", "--batch-size=2", "--image-size=32", "--workers=1", "--passes=1"]
-        argv = [sys.executable, str(KIT / "jpeg_input.py"), "--folder", str(self.out / ".jpeg")]
-        argv += [] if self.gpu else [*small, "--no-cuda"]
-        workloads = str(KIT / "dlperf_runner" / "workloads")
-        log = self.out / "jpeg-input" / "output.txt"
-        text = execute(argv, log, self.clock.left() - SPARE_S, PYTHONPATH=workloads)
-        shutil.rmtree(self.out / ".jpeg")
-        result: dict[str, Any] = json.loads(text.splitlines()[-1])
-        return result
-
 
 def end_processes(job: str) -> None:
     """End what a job left, as Slurm does at the end of a step: torchrun's processes have sessions
@@ -508,10 +466,6 @@ def nvml() -> dict[str, Any]:
     except pynvml.NVMLError as error:
         found["error"] = str(error)
     return found
-
-
-def peak_memory(ended: dict[str, Any]) -> dict[str, Any]:
-    return dict(ended.get("gpu_memory_mib", {}))
 
 
 # ---- the loop

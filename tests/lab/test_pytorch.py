@@ -223,7 +223,8 @@ def test_the_gpu_kit_trains_and_names_planted_faults_without_a_gpu(
     assert verdicts == {**dict.fromkeys(planted, "right"), **not_here}
     reasons = {entry["reason"] for entry in steps.values() if entry["state"] == "skipped"}
     assert {reason.split(" has no package ")[-1] for reason in reasons} == {
-        *("jax", "PIL", "needs a GPU: nvidia-smi names none")
+        "jax",
+        "needs a GPU: nvidia-smi names none",
     }
     assert nodes.said("node1", "pgrep -cf '[p]ytorch_resnet50' || true").strip() == "0"
     page = (tmp_path / "out" / "on-a-gpu.md").read_text(encoding="utf-8")
