@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -168,3 +169,38 @@ def test_the_tables_of_the_published_campaign_are_what_the_commands_print(
     assert [len(rows) for rows in shown.values()] == [6, 3, 12, 6]
     absent = [(name, row) for name, rows in shown.items() for row in rows if row not in printed]
     assert absent == []
+
+
+# ---- paragraphs: none, nor an item of a list or a cell of a table, has more than 60 words
+
+WORDS = 60
+ITEM = re.compile(r"([-*]|\d+\.) ")
+
+
+def parts(text: str) -> Iterator[str]:
+    """Paragraphs, items and cells, without blocks of code."""
+    lines: list[str] = []
+    is_code = False
+    for line in [*text.splitlines(), ""]:
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        starts = not line.strip() or line.lstrip().startswith(("#", "|", "```")) or is_code
+        if (starts or ITEM.match(line.lstrip())) and lines:
+            yield " ".join(lines)
+            lines = []
+        if line.lstrip().startswith("|"):
+            yield from line.split("|")
+        elif not starts and (lines or not line.startswith("    ") or ITEM.match(line.lstrip())):
+            lines.append(line.strip())
+
+
+@pytest.mark.parametrize("page", PAPERS[3:], ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_paragraph_is_longer_than_60_words(page: Path) -> None:
+    long = [part for part in parts(page.read_text(encoding="utf-8")) if len(part.split()) > WORDS]
+    assert long == []
+
+
+def test_the_parts_of_a_page() -> None:
+    page = "# A b\n\none\ntwo\n- three\n  four\n\n    code\n\n| a | b c |\n```\nx y\n```\nfive\n"
+    told = [part.strip() for part in parts(page) if part.strip()]
+    assert told == ["one two", "- three four", "a", "b c", "five"]
