@@ -1,4 +1,4 @@
-"""The cost of a builtin program beyond the plain training loop of its framework, on one core.
+"""The cost of a builtin program beyond a plain loop of its steps, on one core.
 
     python benchmarks/programs.py [--pairs 10] [--only jax-llama] [--python pytorch=PATH]
 

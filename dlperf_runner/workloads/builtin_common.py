@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 
 # Steps without communication, and all-reduces without steps, that are timed after a training.
 ALONE_STEPS = 5
+EXPANSION = 4  # of the channels in a block of ResNet-50
+FEATURES = 512 * EXPANSION  # that leave its last block
 BUCKET = 25 * 2**18  # values in 25 MiB, in which PyTorch and Paddle reduce gradients
 
 
@@ -89,6 +91,17 @@ def parsed(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.
     return arguments
 
 
+def bottlenecks() -> Iterator[tuple[int, int, int]]:
+    """The blocks of ResNet-50 v1.5 and v1b, which are those of v1 with the stride in the 3x3
+    convolution: the channels that enter each, those within it, and its stride. EXPANSION times
+    those within leave it, and enter the next."""
+    inputs = 64
+    for stage, (blocks, channels) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512))):
+        for block in range(blocks):
+            yield inputs, channels, 2 if stage > 0 and block == 0 else 1
+            inputs = channels * EXPANSION
+
+
 def on_or_off(text: str) -> bool:
     if text not in ("on", "off"):
         raise argparse.ArgumentTypeError(f"on or off expected, found {text}")
@@ -96,27 +109,28 @@ def on_or_off(text: str) -> bool:
 
 
 def intervals(
-    step: Callable[[], object],
-    wait: Callable[[], object],
+    step: Callable[[], Any],
+    wait: Callable[[Any], object],
     steps: int,
     log_interval: int,
     clock: Callable[[], float] = time.perf_counter,
-) -> Iterator[tuple[int, float]]:
-    """Take the steps; after every `log_interval`, give the step's number and the seconds that they
-    took, until the device had finished. What the caller does with them is not timed.
+) -> Iterator[tuple[int, float, Any]]:
+    """Take the steps; after every `log_interval`, give the step's number, the seconds that they
+    took, until `wait` saw the device finish the last one, and its result. What the caller does with
+    them is not timed.
     """
     began = clock()
     for number in range(1, steps + 1):
-        step()
+        result = step()
         if number % log_interval == 0:
-            wait()
-            yield number, clock() - began
+            wait(result)
+            yield number, clock() - began, result
             began = clock()
 
 
 def seconds_alone(
-    step: Callable[[], object],
-    wait: Callable[[], object],
+    step: Callable[[], Any],
+    wait: Callable[[Any], object],
     meet: Callable[[], object],
     before: int = 1,
     clock: Callable[[], float] = time.perf_counter,
@@ -124,13 +138,13 @@ def seconds_alone(
     """The duration of a step that communicates with no other rank. The ranks `meet` after the first
     ones, which are not timed, and begin together; `wait` returns when the device has finished."""
     for _ in range(before):
-        step()
-    wait()
+        result = step()
+    wait(result)
     meet()
     began = clock()
     for _ in range(ALONE_STEPS):
-        step()
-    wait()
+        result = step()
+    wait(result)
     return (clock() - began) / ALONE_STEPS
 
 

@@ -1,17 +1,14 @@
 """The training of programs with DLLogger's lines, as NVIDIA's PyTorch ConvNets print them, and the
-sizes and options of their ResNet-50."""
+options of their ResNet-50."""
 
 from __future__ import annotations
 
 import argparse
 import datetime
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from builtin_common import intervals, options, positive
-
-BLOCKS = (3, 4, 6, 3)
-CHANNELS = (64, 128, 256, 512)
-EXPANSION = 4
 
 
 def resnet_options(document: str | None) -> argparse.ArgumentParser:
@@ -60,32 +57,30 @@ def training(
     arguments: argparse.Namespace,
     is_first: bool,
     samples: int,
-    step: Callable[[], object],
-    wait: Callable[[], object],
-    mean_loss: Callable[[], float],
+    step: Callable[[], Any],
+    wait: Callable[[Any], object],
+    mean_loss: Callable[[Any], float],
     communication: Callable[[], Iterable[str]],
 ) -> list[float]:
-    """Take the steps, of so many samples each, and say their lines and then what is known of the
-    communication; only the first process says anything. Returns the losses."""
+    """Take the steps, of so many samples each, and say their lines. A step returns its loss, for
+    `wait` and `mean_loss`. Returns the losses."""
     taken = intervals(step, wait, arguments.iterations, arguments.log_interval)
-    with_loss = ((number, seconds, mean_loss()) for number, seconds in taken)
-    say = print_line if is_first else (lambda *_: None)
-    losses = say_training(say, with_loss, samples * arguments.log_interval, arguments.lr)
-    for text in communication():
-        if is_first:
-            print(text, flush=True)
-    return losses
+    with_loss = ((number, seconds, mean_loss(loss)) for number, seconds, loss in taken)
+    whole = samples * arguments.log_interval
+    return say_training(is_first, with_loss, whole, arguments.lr, communication)
 
 
 def say_training(
-    say: Callable[[str, Mapping[str, object]], None],
+    is_first: bool,
     taken: Iterable[tuple[int, float, float]],
     samples: int,
     lr: float,
+    communication: Callable[[], Iterable[str]],
 ) -> list[float]:
-    """Say the line of each interval and, at last, the rate of all. `taken` gives an interval's last
-    step, its seconds and a loss; `samples` are those of all devices in an interval. Returns the
-    losses."""
+    """Say the line of each interval, the rate of all, and what is known of the communication; only
+    the first process says anything. `taken` gives an interval's last step, its seconds and a loss;
+    `samples` are those of all devices in an interval. Returns the losses."""
+    say: Callable[..., None] = print_line if is_first else (lambda *_: None)
     losses, whole = [], 0.0
     for number, seconds, loss in taken:
         whole += seconds
@@ -95,4 +90,7 @@ def say_training(
         say(f"Epoch: 0 Iteration: {number} ", {**values, "train.lr": lr})
     rate = samples * len(losses) / whole
     say("Summary:", {"train.compute_ips": rate, "train.total_ips": rate})
+    for text in communication():
+        if is_first:
+            print(text, flush=True)
     return losses

@@ -105,35 +105,46 @@ class Collectives:
         return self.jax.lax.all_gather(part, DATA, axis=axis, tiled=True)
 
 
+def two_steps(mesh: Any, training: tuple[Any, ...]) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Two functions that take a step and return its loss: with communication, and without.
+    `training` has the first state, the batch if it is fixed, and what compiles either step.
+
+    Both are compiled now, because a log that falls silent for as long is one that hangs.
+    """
+    state, *batch, compiled = training
+
+    def take(step: Callable[..., tuple[Any, Any]]) -> Any:
+        nonlocal state
+        state, loss = step(state, *batch)
+        return loss
+
+    together = compiled(False)
+    without = compiled(True) if mesh.size > 1 else together
+    return functools.partial(take, together), functools.partial(take, without)
+
+
 def alone(
     jax: Any,
-    step: Callable[[], Result],
+    step: Callable[[], Any],
     mesh: Any,
     clock: Callable[[], float] = time.perf_counter,
-) -> str | None:
-    """The text that says how long each device takes for a step without communication; None for a
+) -> list[str]:
+    """The text that says how long each device takes for a step without communication; none for a
     single one. The devices of a process run at the same time, and have the same number.
 
     To be called after the training, with a step that is compiled without communication.
     """
     if mesh.size == 1:
-        return None
+        return []
     together = importlib.import_module("jax.experimental.multihost_utils")
-    running: Result | None = None
-
-    def begin() -> None:
-        nonlocal running
-        running = step()
-
     seconds = seconds_alone(
-        begin,
-        lambda: jax.block_until_ready(running),
+        step,
+        jax.block_until_ready,
         lambda: together.sync_global_devices("before the steps without communication"),
         clock=clock,
     )
     local = [seconds] * jax.local_device_count()
-    every = together.process_allgather(jax.numpy.array(local)).reshape(-1).tolist()
-    return said_alone(every)
+    return [said_alone(together.process_allgather(jax.numpy.array(local)).reshape(-1).tolist())]
 
 
 def completed(

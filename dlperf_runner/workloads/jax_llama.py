@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any
 
 from builtin_common import at_least, bare_options, check, finish, positive
-from jax_common import alone, completed, join
+from jax_common import alone, completed, join, two_steps
 from llama_sizes import SIZES
 
 
@@ -84,26 +83,16 @@ def train(arguments: argparse.Namespace) -> list[float]:
     mesh = join(jax, arguments.devices, arguments.no_cuda)
     log = (lambda text: print(text, flush=True)) if jax.process_index() == 0 else (lambda _: None)
     state(log, arguments, mesh.size)
-    if arguments.dtype == "float32":
-        jax.config.update("jax_default_matmul_precision", "highest")  # a GPU would take TF32
     size = SIZES[arguments.model]
     log(f"number parameters: {size.parameters / 1e9:.3f} billion")
-    trained, compiled = training(arguments, size, mesh)
-    step = compiled(False)
-
-    def take() -> Any:
-        nonlocal trained
-        trained, loss = step(trained)
-        return loss
-
+    step, step_alone = two_steps(mesh, training(arguments, mesh))
     losses: list[float] = []
     tokens = arguments.batch_size * arguments.sequence_length
     flops = size.flops_per_token(arguments.sequence_length, causal=True)
-    for loss, seconds in completed(take, jax.block_until_ready, arguments.steps):
+    for loss, seconds in completed(step, jax.block_until_ready, arguments.steps):
         losses.append(float(loss))
         log(progress(len(losses) - 1, losses[-1], seconds, tokens, mesh.size, flops))
-    step = compiled(True)
-    if text := alone(jax, take, mesh):
+    for text in alone(jax, step_alone, mesh):
         log(text)
     return losses
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax_common import DATA, Collectives
-from llama_sizes import Size
+from llama_sizes import SIZES, Size
 
 EPSILON = 1e-5
 # Of the vocabulary, so many tokens occur.
@@ -200,10 +200,13 @@ def adamw(parameters: Any, moments: Any, gradient: Any, number: Any, lr: float) 
 
 
 def training(
-    arguments: argparse.Namespace, size: Size, mesh: Any
+    arguments: argparse.Namespace, mesh: Any
 ) -> tuple[Any, Callable[[bool], Callable[..., tuple[Any, Any]]]]:
     """The state before the first step, and what compiles the step, with or without communication:
     from a state to the next one and the loss."""
+    if arguments.dtype == "float32":
+        jax.config.update("jax_default_matmul_precision", "highest")  # a GPU would take TF32
+    size = SIZES[arguments.model]
     axes = sharded_axes(size, mesh.size, arguments.parallel)
     specs = specs_of(axes)
     state_specs = (jax.P(), specs, (specs, specs))  # of number, parameters and moments

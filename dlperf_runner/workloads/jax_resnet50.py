@@ -9,12 +9,10 @@ the mean over them. Several devices then take steps without communication, which
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import Any
 
 from builtin_common import bare_options, check, finish, positive
-from dllogger_common import add_resnet_options, print_line, say_parameters, say_training
-from jax_common import alone, completed, join
+from dllogger_common import add_resnet_options, say_parameters, say_training
+from jax_common import alone, completed, join, two_steps
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -37,32 +35,17 @@ def train(arguments: argparse.Namespace) -> list[float]:
     from jax_resnet50_step import training
 
     mesh = join(jax, arguments.devices, arguments.no_cuda)
-    say: Callable[..., None] = print_line if jax.process_index() == 0 else (lambda *_: None)
-    say_parameters(jax.process_index() == 0, arguments, mesh.size, arch="jax_resnet50")
-    exactness = {"fp32": "highest", "tf32": "tensorfloat32"}.get(arguments.precision)
-    jax.config.update("jax_default_matmul_precision", exactness)
-    trained, batch, compiled = training(arguments, mesh)
-    step = compiled(False)
-    # Compiled before the first line, because a log that falls silent for as long is one that hangs.
-    without_others = compiled(True) if mesh.size > 1 else step
-
-    def take() -> Any:
-        nonlocal trained
-        trained, loss = step(trained, batch)
-        return loss
-
-    taken = completed(take, jax.block_until_ready, arguments.iterations)
-    losses = say_training(
-        say,
+    is_first = jax.process_index() == 0
+    say_parameters(is_first, arguments, mesh.size, arch="jax_resnet50")
+    step, step_alone = two_steps(mesh, training(arguments, mesh))
+    taken = completed(step, jax.block_until_ready, arguments.iterations)
+    return say_training(
+        is_first,
         ((number, seconds, float(loss)) for number, (loss, seconds) in enumerate(taken, 1)),
         samples=mesh.size * arguments.batch_size,
         lr=arguments.lr,
+        communication=lambda: alone(jax, step_alone, mesh),
     )
-    step = without_others
-    text = alone(jax, take, mesh)
-    if text and jax.process_index() == 0:
-        print(text, flush=True)
-    return losses
 
 
 def main(argv: list[str] | None = None) -> None:

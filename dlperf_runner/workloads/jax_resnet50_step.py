@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from dllogger_common import BLOCKS, CHANNELS, EXPANSION
+from builtin_common import EXPANSION, FEATURES, bottlenecks
 from jax_common import DATA, Collectives
 
 KEPT, EPSILON = 0.9, 1e-5  # of the running statistics of batch normalisation
@@ -21,16 +21,13 @@ NHWC = ("NHWC", "HWIO", "NHWC")
 def convolutions() -> Iterator[tuple[str, tuple[int, ...]]]:
     """Names and shapes of all convolutions: height, width, inputs, outputs."""
     yield "stem", (7, 7, 3, 64)
-    inputs = 64
-    for stage, (blocks, channels) in enumerate(zip(BLOCKS, CHANNELS, strict=True)):
-        for block in range(blocks):
-            name, outputs = f"{stage}.{block}", channels * EXPANSION
-            yield f"{name}.1", (1, 1, inputs, channels)
-            yield f"{name}.2", (3, 3, channels, channels)
-            yield f"{name}.3", (1, 1, channels, outputs)
-            if inputs != outputs:
-                yield f"{name}.shortcut", (1, 1, inputs, outputs)
-            inputs = outputs
+    for number, (inputs, channels, _) in enumerate(bottlenecks()):
+        outputs = channels * EXPANSION
+        yield f"{number}.1", (1, 1, inputs, channels)
+        yield f"{number}.2", (3, 3, channels, channels)
+        yield f"{number}.3", (1, 1, channels, outputs)
+        if inputs != outputs:
+            yield f"{number}.shortcut", (1, 1, inputs, outputs)
 
 
 def initial(key: Any, classes: int) -> tuple[Any, Any]:
@@ -42,9 +39,8 @@ def initial(key: Any, classes: int) -> tuple[Any, Any]:
     # All noise at once: the code of a generator for each of 53 kernels takes long to compile.
     ends = list(itertools.accumulate(math.prod(shape) for shape in shapes.values()))
     parts = jnp.split(jax.random.normal(key, ends[-1:]), ends[:-1])
-    features = CHANNELS[-1] * EXPANSION
-    limit = features**-0.5
-    weight = jax.random.uniform(key, (features, classes), minval=-limit, maxval=limit)
+    limit = FEATURES**-0.5
+    weight = jax.random.uniform(key, (FEATURES, classes), minval=-limit, maxval=limit)
     parameters: dict[str, Any] = {"dense": {"kernel": weight, "bias": jnp.zeros(classes)}}
     statistics: dict[str, Any] = {}
     for noise, (name, shape) in zip(parts, shapes.items(), strict=True):
@@ -88,16 +84,13 @@ def forward(parameters: Any, statistics: Any, images: Any) -> tuple[Any, Any]:
     padding = ((0, 0), (1, 1), (1, 1), (0, 0))
     window = ((1, 3, 3, 1), (1, 2, 2, 1))
     hidden = jax.lax.reduce_window(hidden, -jnp.inf, jax.lax.max, *window, padding)
-    for stage, blocks in enumerate(BLOCKS):
-        for block in range(blocks):
-            name = f"{stage}.{block}"
-            stride = 2 if stage > 0 and block == 0 else 1
-            body = jax.nn.relu(convolved(f"{name}.1", hidden))
-            body = jax.nn.relu(convolved(f"{name}.2", body, stride))
-            body = convolved(f"{name}.3", body)
-            if f"{name}.shortcut" in parameters:
-                hidden = convolved(f"{name}.shortcut", hidden, stride)
-            hidden = jax.nn.relu(body + hidden)
+    for number, (_, _, stride) in enumerate(bottlenecks()):
+        body = jax.nn.relu(convolved(f"{number}.1", hidden))
+        body = jax.nn.relu(convolved(f"{number}.2", body, stride))
+        body = convolved(f"{number}.3", body)
+        if f"{number}.shortcut" in parameters:
+            hidden = convolved(f"{number}.shortcut", hidden, stride)
+        hidden = jax.nn.relu(body + hidden)
     features = hidden.astype(jnp.float32).mean((1, 2)).astype(hidden.dtype)
     dense = parameters["dense"]
     return features @ dense["kernel"].astype(features.dtype) + dense["bias"], following
@@ -109,6 +102,8 @@ def training(
     """The state before the first step, the batch, and what compiles the step, with or without
     communication: from a state and the batch to the next state and the loss. Each device has
     running statistics of its own."""
+    exactness = {"fp32": "highest", "tf32": "tensorfloat32"}.get(arguments.precision)
+    jax.config.update("jax_default_matmul_precision", exactness)
     dtype = jnp.bfloat16 if arguments.precision == "bf16" else jnp.float32
 
     def begin() -> tuple[Any, Any]:

@@ -10,7 +10,10 @@ import logging
 import time
 
 from builtin_common import (
+    EXPANSION,
+    FEATURES,
     bare_options,
+    bottlenecks,
     check,
     leave,
     positive,
@@ -18,10 +21,6 @@ from builtin_common import (
     said_alone,
     seconds_alone,
 )
-
-BLOCKS = (3, 4, 6, 3)
-CHANNELS = (64, 128, 256, 512)
-EXPANSION = 4
 
 
 def parse_arguments(argv=None):
@@ -40,7 +39,7 @@ def parse_arguments(argv=None):
     return arguments
 
 
-def bottleneck(nn, channels, stride, in_channels):
+def bottleneck(nn, in_channels, channels, stride):
     """gluon-cv's BottleneckV1b: the stride is in the 3x3 convolution, unlike in v1."""
 
     class Bottleneck(nn.HybridBlock):
@@ -78,13 +77,8 @@ def resnet50_v1b(nn, classes):
     with net.name_scope():
         net.add(nn.Conv2D(64, 7, 2, 3, use_bias=False, in_channels=3))
         net.add(nn.BatchNorm(), nn.Activation("relu"), nn.MaxPool2D(3, 2, 1))
-        in_channels = 64
-        for stage, (blocks, channels) in enumerate(zip(BLOCKS, CHANNELS)):  # noqa: B905 Python 3.7
-            for block in range(blocks):
-                stride = 2 if stage > 0 and block == 0 else 1
-                net.add(bottleneck(nn, channels, stride, in_channels))
-                in_channels = channels * EXPANSION
-        net.add(nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dense(classes, in_units=in_channels))
+        net.add(*(bottleneck(nn, *block) for block in bottlenecks()))
+        net.add(nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dense(classes, in_units=FEATURES))
     return net
 
 
@@ -129,7 +123,7 @@ def parts(step, trainer, gather, wait, size, clock=time.time):
         wait()
 
     trainer._allreduce_grads = lambda: None
-    seconds = seconds_alone(step, wait, lambda: gather(0.0), clock=clock)
+    seconds = seconds_alone(step, lambda _: wait(), lambda: gather(0.0), clock=clock)
     return [said_alone(gather(seconds)), said_all_reduce(reduce, size, clock)]
 
 

@@ -19,9 +19,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from builtin_common import bare_options, check, positive
+from builtin_common import FEATURES, bare_options, bottlenecks, check, positive
 
-STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # width, blocks, first stride
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
 TOP_K = 5
 
@@ -170,13 +169,9 @@ def make_network(flow, classes: int):
             return self.last(self.body(x) + self.shortcut(x))
 
     layers = [conv(3, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    inputs = 64
-    for width, blocks, stride in STAGES:
-        for block in range(blocks):
-            layers.append(Bottleneck(inputs, width, stride if block == 0 else 1))
-            inputs = 4 * width
+    layers += [Bottleneck(*block) for block in bottlenecks()]
     return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(1), nn.Linear(inputs, classes)
+        *layers, nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(1), nn.Linear(FEATURES, classes)
     )
 
 

@@ -16,6 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from builtin_common import (
+    EXPANSION,
+    FEATURES,
+    bottlenecks,
     buckets,
     check,
     finish,
@@ -24,14 +27,7 @@ from builtin_common import (
     said_alone,
     seconds_alone,
 )
-from dllogger_common import (
-    BLOCKS,
-    CHANNELS,
-    EXPANSION,
-    resnet_options,
-    say_parameters,
-    training,
-)
+from dllogger_common import resnet_options, say_parameters, training
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -81,13 +77,9 @@ def resnet50(paddle: Any, classes: int, layout: str) -> Any:
 
     layers = [*convolution(3, 64, 7, 2), nn.ReLU()]
     layers.append(nn.MaxPool2D(3, 2, 1, data_format=layout))
-    inputs = 64
-    for stage, (blocks, channels) in enumerate(zip(BLOCKS, CHANNELS, strict=True)):
-        for block in range(blocks):
-            layers.append(Bottleneck(inputs, channels, 2 if stage > 0 and block == 0 else 1))
-            inputs = channels * EXPANSION
+    layers += [Bottleneck(*block) for block in bottlenecks()]
     layers += [nn.AdaptiveAvgPool2D(1, data_format=layout), nn.Flatten()]
-    return nn.Sequential(*layers, nn.Linear(inputs, classes))
+    return nn.Sequential(*layers, nn.Linear(FEATURES, classes))
 
 
 def join(paddle: Any, on_cpu: bool) -> tuple[int, int]:
@@ -105,7 +97,7 @@ def alone(
     paddle: Any,
     network: Any,
     step: Callable[[], object],
-    wait: Callable[[], object],
+    wait: Callable[..., object],
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[str]:
     """The texts that say how long each process takes for a step without communication, and how long
@@ -134,16 +126,10 @@ def alone(
     return [said_alone(gather(seconds)), said_all_reduce(reduce, 4 * values, clock)]
 
 
-def train(arguments: argparse.Namespace) -> list[float]:
-    """Train on a fixed batch, and return the losses; only the first process says anything."""
-    if arguments.precision == "fp32":
-        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"  # cuBLAS and cuDNN take TF32 otherwise
-    # Imported here so that --help and a wrong option need no framework.
-    import paddle
-
-    rank, world_size = join(paddle, arguments.no_cuda)
-    say_parameters(rank == 0, arguments, world_size, arch="paddle3_resnet50")
-
+def prepared(
+    paddle: Any, arguments: argparse.Namespace, rank: int, world_size: int
+) -> tuple[Any, Callable[[], Any]]:
+    """The network, and a function that takes a step on a fixed batch and returns its loss."""
     paddle.seed(arguments.seed)  # the same network everywhere
     network = resnet50(paddle, arguments.classes, arguments.memory_format.upper())
     optimizer = paddle.optimizer.Momentum(
@@ -163,30 +149,43 @@ def train(arguments: argparse.Namespace) -> list[float]:
     labels = paddle.randint(0, arguments.classes, (arguments.batch_size,))
     dtype = {"amp": "float16", "bf16": "bfloat16"}.get(arguments.precision)
     scaler = paddle.amp.GradScaler(arguments.precision == "amp")
-    loss = paddle.zeros(())
 
-    def step() -> None:
-        nonlocal loss
+    def step() -> Any:
         with paddle.amp.auto_cast(dtype is not None, dtype=dtype or "float16"):
             loss = paddle.nn.functional.cross_entropy(network(images), labels)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
         optimizer.clear_grad()
+        return loss.detach()
 
-    def wait() -> None:
+    return network, step
+
+
+def train(arguments: argparse.Namespace) -> list[float]:
+    """Train on a fixed batch, and return the losses; only the first process says anything."""
+    if arguments.precision == "fp32":
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"  # cuBLAS and cuDNN take TF32 otherwise
+    # Imported here so that --help and a wrong option need no framework.
+    import paddle
+
+    rank, world_size = join(paddle, arguments.no_cuda)
+    say_parameters(rank == 0, arguments, world_size, arch="paddle3_resnet50")
+    network, step = prepared(paddle, arguments, rank, world_size)
+
+    def wait(*_: Any) -> None:
         if not arguments.no_cuda:
             paddle.device.cuda.synchronize()
 
-    def mean_loss() -> float:
-        value = loss.detach().astype("float32")
+    def mean(loss: Any) -> float:
+        value = loss.astype("float32")
         if world_size > 1:
             paddle.distributed.all_reduce(value)
         return float(value) / world_size
 
     samples = world_size * arguments.batch_size
     return training(
-        *(arguments, rank == 0, samples, step, wait, mean_loss),
+        *(arguments, rank == 0, samples, step, wait, mean),
         lambda: alone(paddle, network, step, wait),
     )
 

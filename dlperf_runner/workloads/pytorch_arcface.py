@@ -12,10 +12,11 @@ from __future__ import annotations
 import argparse
 import datetime
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from builtin_common import check, intervals, multiple_of_16, options, parsed, positive
 from pytorch_common import (
+    PyTorchProcess,
     autocast,
     communication,
     data_parallel,
@@ -85,15 +86,12 @@ def progress(step: int, loss: float, rate: float, lr: float, hours: float) -> st
     )
 
 
-def train(arguments: argparse.Namespace) -> list[float]:
-    """Train on a fixed batch, and return the losses of the lines; only rank 0 says anything."""
-    # Imported here so that --help and a wrong option need no framework.
-    import torch
+def prepared(
+    torch: Any, arguments: argparse.Namespace, place: PyTorchProcess, device: Any
+) -> tuple[Any, Callable[..., Any]]:
+    """The network without its head, and a function that takes a step on a fixed batch, with
+    communication or alone, and returns its loss."""
     from pytorch_arcface_model import Backbone, PartialFC
-
-    place, device = join(torch, not arguments.no_cuda)
-    log = say if place.rank == 0 else (lambda _: None)
-    state(log, arguments, place.world_size)
 
     use_precision(torch, arguments.precision)
     torch.manual_seed(arguments.seed)  # the same network everywhere
@@ -119,10 +117,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
     )
     # All ranks skip the same steps: what overflows is in half precision, and that is averaged.
     scaler = torch.amp.GradScaler(device.type, enabled=arguments.precision == "amp")
-    loss = torch.zeros((), device=device)
 
-    def step(is_alone: bool = False) -> None:
-        nonlocal loss
+    def step(is_alone: bool = False) -> Any:
         head.together.alone = is_alone
         optimizer.zero_grad(set_to_none=True)
         with autocast(torch, device, arguments.precision):
@@ -133,12 +129,26 @@ def train(arguments: argparse.Namespace) -> list[float]:
         torch.nn.utils.clip_grad_norm_(backbone.parameters(), LONGEST_GRADIENT)
         scaler.step(optimizer)
         scaler.update()
+        return loss.detach()
 
+    return backbone, step
+
+
+def train(arguments: argparse.Namespace) -> list[float]:
+    """Train on a fixed batch, and return the losses of the lines; only rank 0 says anything."""
+    # Imported here so that --help and a wrong option need no framework.
+    import torch
+
+    place, device = join(torch, not arguments.no_cuda)
+    log = say if place.rank == 0 else (lambda _: None)
+    state(log, arguments, place.world_size)
+    backbone, step = prepared(torch, arguments, place, device)
     losses = []
     wait = wait_for(torch, device)
     samples = place.world_size * arguments.batch_size * arguments.log_interval
-    for number, seconds in intervals(step, wait, arguments.iterations, arguments.log_interval):
-        losses.append(float(loss.detach()))
+    taken = intervals(step, wait, arguments.iterations, arguments.log_interval)
+    for number, seconds, loss in taken:
+        losses.append(float(loss))
         remaining = (arguments.iterations - number) / arguments.log_interval * seconds / 3600
         log(progress(number, losses[-1], samples / seconds, arguments.lr, remaining))
     for text in communication(torch, backbone, step, wait, place, is_alone=True):

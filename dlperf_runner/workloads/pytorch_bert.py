@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from builtin_common import at_least, check, on_or_off, options, parsed, positive
 from dllogger_common import say_parameters, training
 from pytorch_common import (
+    PyTorchProcess,
     autocast,
     communication,
     data_parallel,
@@ -88,14 +90,11 @@ def batch(torch: Any, arguments: argparse.Namespace, device: Any) -> tuple[Any, 
     return tokens, halves, indices, answers, torch.randint(2, (sequences,), device=device)
 
 
-def train(arguments: argparse.Namespace) -> list[float]:
-    """Train on a fixed batch, and return the losses; only rank 0 says anything."""
-    # Imported here so that --help and a wrong option need no framework.
-    import torch
+def prepared(
+    torch: Any, arguments: argparse.Namespace, place: PyTorchProcess, device: Any
+) -> tuple[Any, Callable[[], Any]]:
+    """The network, and a function that takes a step on a fixed batch and returns its loss."""
     from pytorch_bert_model import Bert, Lamb, decayed
-
-    place, device = join(torch, not arguments.no_cuda)
-    say_parameters(place.rank == 0, arguments, place.world_size)
 
     torch.manual_seed(arguments.seed)  # the same network everywhere
     network = Bert(SIZES[arguments.model], POSITIONS).to(device)
@@ -110,10 +109,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
     tokens, halves, indices, answers, follows = batch(torch, arguments, device)
     scaler = torch.amp.GradScaler(device.type, enabled=arguments.precision == "amp")
     cross_entropy = torch.nn.functional.cross_entropy
-    loss = torch.zeros((), device=device)
 
-    def step() -> None:
-        nonlocal loss
+    def step() -> Any:
         optimizer.zero_grad(set_to_none=True)
         for left in reversed(range(arguments.accumulation_steps)):
             with held() if left else contextlib.nullcontext():
@@ -123,12 +120,24 @@ def train(arguments: argparse.Namespace) -> list[float]:
                 scaler.scale(loss / arguments.accumulation_steps).backward()
         scaler.step(optimizer)
         scaler.update()
+        return loss.detach()
 
+    return network, step
+
+
+def train(arguments: argparse.Namespace) -> list[float]:
+    """Train on a fixed batch, and return the losses; only rank 0 says anything."""
+    # Imported here so that --help and a wrong option need no framework.
+    import torch
+
+    place, device = join(torch, not arguments.no_cuda)
+    say_parameters(place.rank == 0, arguments, place.world_size)
+    network, step = prepared(torch, arguments, place, device)
     wait = wait_for(torch, device)
     samples = place.world_size * arguments.batch_size * arguments.accumulation_steps
     return training(
         *(arguments, place.rank == 0, samples, step, wait),
-        lambda: mean_over_ranks(torch, loss, place),
+        lambda loss: mean_over_ranks(torch, loss, place),
         lambda: communication(torch, network, step, wait, place),
     )
 

@@ -155,9 +155,10 @@ def data_parallel(torch: Any, network: Any, device: Any) -> Any:
     )
 
 
-def wait_for(torch: Any, device: Any) -> Callable[[], None]:
-    """A call that returns when the device has finished; a CPU has when a call returns."""
-    return torch.cuda.synchronize if device.type == "cuda" else lambda: None
+def wait_for(torch: Any, device: Any) -> Callable[..., None]:
+    """A call, of a step's result, that returns when the device has finished; a CPU has by then."""
+    is_cuda = device.type == "cuda"
+    return lambda *_: torch.cuda.synchronize() if is_cuda else None
 
 
 class OwnParts:
@@ -296,7 +297,7 @@ def all_reduce_alone(
 
 def mean_over_ranks(torch: Any, value: Any, place: PyTorchProcess) -> float:
     """The mean of a scalar tensor over all processes."""
-    value = value.detach().float().clone()
+    value = value.float().clone()
     if place.world_size > 1:
         torch.distributed.all_reduce(value)
         value /= place.world_size

@@ -18,6 +18,7 @@ from typing import Any
 from builtin_common import at_least, bare_options, check, intervals, on_or_off, positive
 from llama_sizes import SIZES
 from pytorch_common import (
+    PyTorchProcess,
     communication,
     data_parallel,
     join,
@@ -210,33 +211,21 @@ def make_model(torch, arguments: argparse.Namespace, device):
         return Llama(SIZES[arguments.model], arguments.sequence_length, arguments.recompute, linear)
 
 
-def train(arguments: argparse.Namespace) -> list[float]:
-    """Train, and return the losses of the lines; only rank 0 says anything."""
-    # Imported here so that --help and a wrong option need no framework.
-    import torch
-
-    place, device = join(torch, not arguments.no_cuda)
-    arguments.parallel = method(arguments.parallel, can_shard(torch, device))
-    if not torch.distributed.is_initialized():
-        arguments.parallel = "none"
-    log = say if place.rank == 0 else (lambda _: None)
-    state(log, arguments, place.world_size)
+def prepared(
+    torch: Any, arguments: argparse.Namespace, place: PyTorchProcess, device: Any
+) -> tuple[Any, Callable[..., Any]]:
+    """The model, and a function that takes a step, with communication or alone, and returns its
+    loss and the norm of the gradient."""
     torch.set_float32_matmul_precision("high" if arguments.precision == "tf32" else "highest")
-
     torch.manual_seed(arguments.seed + place.rank)
-    size = SIZES[arguments.model]
-    model = make_model(torch, arguments, device)
-    log(f"Model {arguments.model} size: {size.parameters:,} total parameters")
-    model = distributed(torch, model, arguments, device)
+    model = distributed(torch, make_model(torch, arguments, device), arguments, device)
     is_cuda = device.type == "cuda"
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=arguments.lr, betas=(0.9, 0.95), weight_decay=0.1, fused=is_cuda
     )
     casts = arguments.precision == "bf16" and arguments.parallel != "fsdp"
-    loss = norm = torch.zeros((), device=device)
 
-    def step(is_alone: bool = False) -> None:
-        nonlocal loss, norm
+    def step(is_alone: bool = False) -> tuple[Any, Any]:
         tokens = batch(torch, arguments, device)
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(device.type, torch.bfloat16, enabled=casts):
@@ -248,15 +237,36 @@ def train(arguments: argparse.Namespace) -> list[float]:
         loss.backward()
         norm = clipped(torch, list(model.parameters()), is_alone)
         optimizer.step()
+        return loss.detach(), norm
+
+    return model, step
+
+
+def train(arguments: argparse.Namespace) -> list[float]:
+    """Train, and return the losses of the lines; only rank 0 says anything."""
+    # Imported here so that --help and a wrong option need no framework.
+    import torch
+
+    place, device = join(torch, not arguments.no_cuda)
+    arguments.parallel = method(arguments.parallel, can_shard(torch, device))
+    if not torch.distributed.is_initialized():
+        arguments.parallel = "none"
+    log = say if place.rank == 0 else (lambda _: None)
+    state(log, arguments, place.world_size)
+    size = SIZES[arguments.model]
+    log(f"Model {arguments.model} size: {size.parameters:,} total parameters")
+    model, step = prepared(torch, arguments, place, device)
 
     tokens_per_line = arguments.batch_size * arguments.sequence_length * arguments.log_interval
-    has_peak = is_cuda and arguments.recipe == "none"  # part of float8's products are in bf16
+    has_peak = (
+        device.type == "cuda" and arguments.recipe == "none"
+    )  # part of float8's products are in bf16
     peak = peak_flops(torch.cuda.get_device_name(device)) if has_peak else None
     flops = size.flops_per_token(arguments.sequence_length)
     losses = []
     wait = wait_for(torch, device)
     taken = intervals(step, wait, arguments.steps, arguments.log_interval)
-    for number, seconds in taken:
+    for number, seconds, (loss, norm) in taken:
         losses.append(mean_over_ranks(torch, loss, place))
         total_norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
         memory = peak_memory(torch, device)

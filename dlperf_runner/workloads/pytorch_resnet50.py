@@ -8,18 +8,13 @@ of all devices, `train.loss` the mean over them.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
-from builtin_common import check, on_or_off, parsed
-from dllogger_common import (
-    BLOCKS,
-    CHANNELS,
-    EXPANSION,
-    resnet_options,
-    say_parameters,
-    training,
-)
+from builtin_common import EXPANSION, FEATURES, bottlenecks, check, on_or_off, parsed
+from dllogger_common import resnet_options, say_parameters, training
 from pytorch_common import (
+    PyTorchProcess,
     autocast,
     communication,
     data_parallel,
@@ -71,22 +66,16 @@ def resnet50(torch: Any, classes: int) -> Any:
             return self.relu(self.body(images) + self.shortcut(images))
 
     layers = [*convolution(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
-    inputs = 64
-    for stage, (blocks, channels) in enumerate(zip(BLOCKS, CHANNELS, strict=True)):
-        for block in range(blocks):
-            layers.append(Bottleneck(inputs, channels, 2 if stage > 0 and block == 0 else 1))
-            inputs = channels * EXPANSION
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+    layers += [Bottleneck(*block) for block in bottlenecks()]
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(FEATURES, classes)
+    )
 
 
-def train(arguments: argparse.Namespace) -> list[float]:
-    """Train on a fixed batch, and return the losses; only rank 0 says anything."""
-    # Imported here so that --help and a wrong option need no framework.
-    import torch
-
-    place, device = join(torch, not arguments.no_cuda)
-    say_parameters(place.rank == 0, arguments, place.world_size)
-
+def prepared(
+    torch: Any, arguments: argparse.Namespace, place: PyTorchProcess, device: Any
+) -> tuple[Any, Callable[[], Any]]:
+    """The network, and a function that takes a step on a fixed batch and returns its loss."""
     torch.manual_seed(arguments.seed)  # the same network everywhere
     network = resnet50(torch, arguments.classes)
     nhwc = arguments.memory_format == "nhwc"
@@ -109,22 +98,32 @@ def train(arguments: argparse.Namespace) -> list[float]:
         nesterov=True,
     )
     scaler = torch.amp.GradScaler(device.type, enabled=arguments.precision == "amp")
-    loss = torch.zeros((), device=device)
 
-    def step() -> None:
-        nonlocal loss
+    def step() -> Any:
         optimizer.zero_grad(set_to_none=True)
         with autocast(torch, device, arguments.precision):
             loss = torch.nn.functional.cross_entropy(network(images), labels)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
+        return loss.detach()
 
+    return network, step
+
+
+def train(arguments: argparse.Namespace) -> list[float]:
+    """Train on a fixed batch, and return the losses; only rank 0 says anything."""
+    # Imported here so that --help and a wrong option need no framework.
+    import torch
+
+    place, device = join(torch, not arguments.no_cuda)
+    say_parameters(place.rank == 0, arguments, place.world_size)
+    network, step = prepared(torch, arguments, place, device)
     wait = wait_for(torch, device)
     samples = place.world_size * arguments.batch_size
     return training(
         *(arguments, place.rank == 0, samples, step, wait),
-        lambda: mean_over_ranks(torch, loss, place),
+        lambda loss: mean_over_ranks(torch, loss, place),
         lambda: communication(torch, network, step, wait, place),
     )
 

@@ -182,17 +182,11 @@ def alone(
 ) -> list[str]:
     """The texts that say how long each process takes for a step without communication, and how long
     the communication takes without a step."""
-    loss = None
-
-    def step() -> None:
-        nonlocal loss
-        loss = trained.alone()
-
-    def reduce() -> None:
-        float(trained.all_reduce())
-
-    seconds = seconds_alone(step, lambda: float(loss), lambda: gather(0.0), clock=clock)
-    return [said_alone(gather(seconds)), said_all_reduce(reduce, trained.gradient_bytes, clock)]
+    seconds = seconds_alone(trained.alone, float, lambda: gather(0.0), clock=clock)
+    return [
+        said_alone(gather(seconds)),
+        said_all_reduce(lambda: float(trained.all_reduce()), trained.gradient_bytes, clock),
+    ]
 
 
 def train(arguments: argparse.Namespace) -> list[float]:
@@ -204,18 +198,13 @@ def train(arguments: argparse.Namespace) -> list[float]:
     strategy, rank, world_size = join(tf, arguments)
     say_parameters(rank == 0, arguments, world_size, arch="tensorflow2_resnet50")
     trained = compiled_steps(tf, arguments, strategy, rank)
-    loss = None
-
-    def step() -> None:
-        nonlocal loss
-        loss = trained.step()
 
     def communication() -> list[str]:
         return alone(gatherer(tf, strategy, rank, world_size), trained) if world_size > 1 else []
 
     return training(
-        *(arguments, rank == 0, world_size * arguments.batch_size, step),
-        *(lambda: float(loss), lambda: float(loss), communication),
+        *(arguments, rank == 0, world_size * arguments.batch_size, trained.step),
+        *(float, float, communication),
     )
 
 

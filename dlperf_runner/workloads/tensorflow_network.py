@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # width, blocks, first stride
+from builtin_common import EXPANSION, bottlenecks
+
 FP16_LOSS_SCALE = 128.0  # gradients of float16 vanish without; the published runs used this one
 
 
@@ -46,22 +47,20 @@ def network(tf, np, classes: int, seed: int, compute_type):
     def bottleneck(x: tf.Tensor, name: str, width: int, stride: int, first: bool) -> tf.Tensor:
         shortcut = x
         if first:
-            shortcut = convolve(x, f"{name}/shortcut", 4 * width, 1, stride)
+            shortcut = convolve(x, f"{name}/shortcut", EXPANSION * width, 1, stride)
             shortcut = normalise(shortcut, f"{name}/shortcut_bn")
         x = tf.nn.relu(normalise(convolve(x, f"{name}/conv1", width, 1, 1), f"{name}/bn1"))
         # v1.5: the stride is taken by the 3x3 convolution, in v1 by the 1x1 before it
         x = tf.nn.relu(normalise(convolve(x, f"{name}/conv2", width, 3, stride), f"{name}/bn2"))
-        x = normalise(convolve(x, f"{name}/conv3", 4 * width, 1, 1), f"{name}/bn3", 0.0)
+        x = normalise(convolve(x, f"{name}/conv3", EXPANSION * width, 1, 1), f"{name}/bn3", 0.0)
         return tf.nn.relu(x + shortcut)
 
     def forward(x: tf.Tensor) -> tf.Tensor:
         x = tf.cast(x, compute_type)
         x = tf.nn.relu(normalise(convolve(x, "conv1", 64, 7, 2), "bn1"))
         x = tf.nn.max_pool2d(x, 3, 2, "SAME")
-        for stage, (width, blocks, stride) in enumerate(STAGES, 1):
-            for block in range(blocks):
-                name = f"stage{stage}/block{block + 1}"
-                x = bottleneck(x, name, width, stride if block == 0 else 1, block == 0)
+        for number, (inputs, width, stride) in enumerate(bottlenecks(), 1):
+            x = bottleneck(x, f"block{number}", width, stride, inputs != EXPANSION * width)
         x = tf.reduce_mean(x, axis=(1, 2))
         shape = (int(x.shape[1]), classes)
         weight = parameter("fc/weight", shape, lambda: initial.normal(0, 0.01, shape))

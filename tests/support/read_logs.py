@@ -77,3 +77,13 @@ def together(headers: Iterable[logs.Header]) -> dict[str, Any]:
         parameters = {**found.get("parameters", {}), **one.get("parameters", {})}
         found |= {**one, "parameters": parameters}
     return found
+
+
+def confirm(
+    log_format: str, content: str, steps: list[tuple[int, float, float | None]], **settings: Any
+) -> None:
+    """Assert that a log is read as these steps, rates and losses, and states these settings."""
+    headers, rows = read(log_format, content)
+    assert [(row.step, row.samples_per_second, row.loss) for row in rows] == steps
+    whole = together(headers)
+    assert {name: whole.get(name) for name in settings} == settings

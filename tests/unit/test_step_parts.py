@@ -18,9 +18,15 @@ KERNELS = "seconds of NCCL kernels in a step, by rank: "
 STEP_S = 2 * 8192 / 6400
 
 
-def titan(alone: str | None, *, devices: int = 2, nodes: int = 2, tokens: int = 6400) -> list[str]:
+ALONE = "2.000000 2.100000 2.000000 2.300000"
+
+
+def titan(
+    alone: str | None, *, nccl: str = "", devices: int = 2, nodes: int = 2, tokens: int = 6400
+) -> list[str]:
     lines = torchtitan(tokens, world=devices * nodes, steps=60, every=1, warmup=10)
     stamp = "[titan] 2025-12-01 12:59:59,123 - root - INFO - "
+    lines += [f"{stamp}{KERNELS}{nccl}"] if nccl else []
     return [*lines, f"{stamp}{TEXT}{alone}", f"{stamp}Training completed"] if alone else lines
 
 
@@ -36,9 +42,8 @@ def report(folder: Path, *options: str) -> str:
 
 
 def test_times_of_all_ranks(tmp_path: Path) -> None:
-    alone = "2.000000 2.100000 2.000000 2.300000"
     for repeat in (1, 2):
-        write(tmp_path / "logs" / "2n2g" / f"llama8b_b2_bf16_{repeat}.log", titan(alone))
+        write(tmp_path / "logs" / "2n2g" / f"llama8b_b2_bf16_{repeat}.log", titan(ALONE))
     case = cases(tmp_path)["2n2g"]
     assert float(case["alone_mean_s"]) == pytest.approx(2.1)
     assert (case["alone_longest_s"], case["slowest_rank"]) == ("2.3", "3.0")
@@ -77,6 +82,15 @@ def test_times_that_are_not_whole_do_not_count(tmp_path: Path, alone: str) -> No
     write(tmp_path / "logs" / "2n2g" / "llama8b_b2_bf16_1.log", titan(alone))
     case = cases(tmp_path)["2n2g"]
     assert (case["alone_mean_s"], case["slowest_rank"]) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "nccl", ["0.500000", "0.500000 0.600000 0.700000 0.76", "0.500000 0.600000 0.700000 0.000000"]
+)
+def test_kernels_of_nccl_that_are_not_whole_do_not_count(tmp_path: Path, nccl: str) -> None:
+    write(tmp_path / "logs" / "2n2g" / "llama8b_b2_bf16_1.log", titan(ALONE, nccl=nccl))
+    case = cases(tmp_path)["2n2g"]
+    assert (case["nccl_kernels_s"], case["alone_longest_s"]) == ("", "2.3")
 
 
 def test_a_straggler_is_named_if_it_is_one_in_all_runs(tmp_path: Path) -> None:
@@ -145,8 +159,7 @@ def test_no_times_are_no_parts() -> None:
 def test_report(tmp_path: Path, language: str, told: str) -> None:
     logs, out = tmp_path / "logs", tmp_path / "report"
     write(logs / "1n1g" / "llama8b_b2_bf16_1.log", titan(None, devices=1, nodes=1, tokens=8000))
-    alone = "2.000000 2.100000 2.000000 2.300000"
-    write(logs / "2n2g" / "llama8b_b2_bf16_1.log", titan(alone))
+    write(logs / "2n2g" / "llama8b_b2_bf16_1.log", titan(ALONE))
     report(tmp_path, "--lang", language)
     heading = {"en": "Where the time goes", "zh": "时间花在哪里"}[language]
     for name in ("report.md", "report.html"):
@@ -157,13 +170,41 @@ def test_report(tmp_path: Path, language: str, told: str) -> None:
     assert "pytorch" in picture.name
 
 
+@pytest.mark.parametrize(
+    ("language", "alone", "text", "column"),
+    [
+        (
+            *("en", ALONE),
+            "On 2n2g, kernels of NCCL ran for 25.0% of a step, partly beside computation; waiting"
+            " for slower ranks is included.",
+            "NCCL kernels |",
+        ),
+        (
+            *("zh", None),
+            "在 2n2g 上，NCCL 内核的运行时间占一步的 25.0%，其中一部分与计算同时进行",
+            "NCCL 内核 |",
+        ),
+    ],
+)
+def test_for_how_long_kernels_of_nccl_run(
+    tmp_path: Path, language: str, alone: str | None, text: str, column: str
+) -> None:
+    log = titan(alone, nccl="0.500000 0.600000 0.700000 0.760000")
+    write(tmp_path / "logs" / "2n2g" / "llama8b_b2_bf16_1.log", log)
+    page = report(tmp_path, "--lang", language)
+    assert text in page and column in page
+    cases(tmp_path)
+    rows = (tmp_path / "out" / "measurements.csv").read_text(encoding="utf-8")
+    assert "nccl_kernels,0.64,s,profiled_steps" in rows
+
+
 REDUCED = "all-reduce of the gradients alone: 16000000 bytes in 0.020000 s through eth1"
 
 
 def test_the_all_reduce_alone_stands_beside_that_of_nccl_tests(tmp_path: Path) -> None:
     """16 MB in 0.02 s on 4 devices: 0.8 GB/s times 2 * 3 / 4."""
     logs = tmp_path / "logs"
-    log = [*titan("2.000000 2.100000 2.000000 2.300000"), REDUCED]
+    log = [*titan(ALONE), REDUCED]
     write(logs / "2n2g" / "llama8b_b2_bf16_1.log", log)
     write(
         logs / "2n2g" / "allreduce_b1_fp32_1.log", nccl_tests(1.0, ranks=4, nodes=2, largest=2**24)
@@ -205,7 +246,7 @@ def test_waiting_for_input_that_a_line_lacks_is_not_known(tmp_path: Path) -> Non
 
 
 def test_an_all_reduce_without_its_end_is_none(tmp_path: Path) -> None:
-    log = [*titan("2.000000 2.100000 2.000000 2.300000"), REDUCED.replace(" s through eth1", "")]
+    log = [*titan(ALONE), REDUCED.replace(" s through eth1", "")]
     write(tmp_path / "logs" / "2n2g" / "llama8b_b2_bf16_1.log", log)
     assert cases(tmp_path)["2n2g"]["all_reduce_bus_bandwidth"] == ""
 

@@ -15,7 +15,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from read_logs import read, together
+from read_logs import confirm, read, together
 
 from dlperf_runner.workloads import builtin_common, make_recordio
 from dlperf_runner.workloads import mxnet_arcface as arcface
@@ -61,16 +61,14 @@ def test_the_clock_starts_behind_the_first_batch_and_waits_for_the_last() -> Non
         "Epoch[0] Batch [2-4]\tSpeed: 6.00 samples/sec\tacc=0.500000\tlossvalue=5.500000",
     ]
     assert happened.count("step") == 6
-    headers, steps = read("mxnet_speedometer", "\n".join(said) + "\n")
-    assert [(step.step, step.samples_per_second) for step in steps] == [(2, 3.0), (4, 6.0)]
+    stated = {"batch_size_per_device": 3, "world_size": 2, "total_steps": 5, "log_every": 2}
+    rates = ((2, 3.0, 7.5), (4, 6.0, 5.5))
+    confirm("mxnet_speedometer", "\n".join(said) + "\n", [*rates], **stated)
     # By model parallelism, its lines have no metric.
-    rates = ((2, 3.0), (4, 6.0))
-    lines = [arcface.speed_line("model", step, 2, rate, 0.5, 1.0) for step, rate in rates]
+    lines = [arcface.speed_line("model", step, 2, rate, 0.5, 1.0) for step, rate, _ in rates]
     assert lines[0] == "Iter[0] Batch [2]\tSpeed: 3.00 samples/sec"
-    _, steps = read("mxnet_speedometer", "\n".join([*said[:count], *lines, ""]))
-    assert [(step.step, step.samples_per_second) for step in steps] == [*rates]
-    told = {"batch_size_per_device": 3, "world_size": 2, "total_steps": 5, "log_every": 2}
-    assert told.items() <= together(headers).items()
+    without = [(step, rate, None) for step, rate, _ in rates]
+    confirm("mxnet_speedometer", "\n".join([*said[:count], *lines, ""]), without)
 
 
 # ---- ResNet-50 in MXNet: the network, of layers that only count
@@ -187,11 +185,10 @@ def test_the_lines_are_gluon_cvs_and_are_read() -> None:
         "INFO:root:Epoch[0] Rank[0] Batch[4]\tTime cost=21.00\tTrain-metric=0.500000\n",
         "INFO:root:Epoch[0]\tSpeed: 1.523810 samples/sec\n",
     ]
-    headers, steps = read("gluoncv_horovod", "".join(training.lines))
-    assert [(s.step, s.samples_per_second, s.loss) for s in steps] == [(2, 32, 6.0), (4, 32, 4.0)]
-    assert (headers[0].batch_size_per_device, headers[0].precision) == (4, "fp32|tf32")
-    assert (headers[0].total_steps, headers[0].log_every) == (4, 2)
-    assert headers[1].world_size == 2
+    confirm(
+        *("gluoncv_horovod", "".join(training.lines), [(2, 32, 6.0), (4, 32, 4.0)]),
+        batch_size_per_device=4, precision="fp32|tf32", total_steps=4, log_every=2, world_size=2,
+    )  # fmt: skip
 
 
 # ---- ResNet-50 in MXNet: the data that upstream reads
@@ -263,10 +260,11 @@ def test_a_line_every_n_iterations_counts_all_devices_and_is_read() -> None:
     assert found == [6.0, 5.0, 3.0, 2.0]
     assert [line.rpartition(" ")[2] for line in said] == ["3.000", "6.000"]
     assert said[1].startswith("train: epoch 0, iter 4, loss: 3.000000, top_1: 0.500000, top_k: 1.0")
-    headers, rates = read("oneflow_benchmark", "\n".join([*started, *said]) + "\n")
-    assert [(line.step, line.samples_per_second) for line in rates] == [(2, 3.0), (4, 6.0)]
-    told = {"batch_size_per_device": 3, "world_size": 4, "log_every": 2}
-    assert told.items() <= together(headers).items()
+    confirm(
+        *("oneflow_benchmark", "\n".join([*started, *said]) + "\n"),
+        [(2, 3.0, 5.0), (4, 6.0, 3.0)],
+        batch_size_per_device=3, world_size=4, log_every=2,
+    )  # fmt: skip
 
 
 # ---- ArcFace in Paddle
@@ -306,11 +304,10 @@ def test_a_rate_counts_the_images_of_all_processes_and_is_read() -> None:
     ]
     # As its logger prints them.
     prefix = "INFO 2026-11-21 06:43:56,679 paddle_arcface.py:83] "
-    headers, steps = read("plsc", "".join(f"{prefix}{line}\n" for line in said))
-    assert [(s.step, s.samples_per_second) for s in steps] == [(1, 2.0), (2, 4.0), (3, 8.0)]
-    told = together(headers)
-    assert {"batch_size_per_device": 4, "world_size": 2, "log_every": 1}.items() <= told.items()
-    assert told["parameters"]["noise"] == "one batch"
+    log = "".join(f"{prefix}{line}\n" for line in said)
+    rates = [(1, 2.0, 41.0), (2, 4.0, 40.0), (3, 8.0, 39.0)]
+    confirm("plsc", log, rates, batch_size_per_device=4, world_size=2, log_every=1)
+    assert together(read("plsc", log)[0])["parameters"]["noise"] == "one batch"
 
 
 def test_a_line_every_n_batches_is_over_n_batches() -> None:
@@ -406,11 +403,10 @@ def test_every_nth_step_after_the_warmup_has_a_line_and_is_read() -> None:
         options, 2, lambda: next(losses), said.append, lambda: float(next(ticks))
     )
     assert found == [6.0, 5.0, 4.0, 3.0, 2.0, 1.0]
-    headers, steps = read("dllogger", "\n".join(said) + "\n")
-    assert [(step.step, step.samples_per_second) for step in steps] == [(3, 8 / 3), (5, 8 / 5)]
     # the mean over all measured steps, 2 to 5, and not only over the printed ones
     mean = pytest.approx((8 / 3 + 8 / 4 + 8 / 5 + 8 / 6) / 4)
-    stated = {"batch_size_per_device": 4, "world_size": 2, "precision": "fp32|tf32"}
-    stated |= {"total_steps": 6, "final_samples_per_second": mean}
-    told = together(headers)
-    assert {name: told[name] for name in stated} == stated
+    confirm(
+        *("dllogger", "\n".join(said) + "\n", [(3, 8 / 3, None), (5, 8 / 5, None)]),
+        batch_size_per_device=4, world_size=2, precision="fp32|tf32", total_steps=6,
+        final_samples_per_second=mean,
+    )  # fmt: skip
