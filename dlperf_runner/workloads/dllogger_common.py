@@ -1,5 +1,5 @@
-"""The training of programs with DLLogger's lines, as NVIDIA's PyTorch ConvNets print them, and the
-options of their ResNet-50."""
+"""DLLogger's lines, the training of programs that print them as NVIDIA's PyTorch ConvNets do, and
+the options of their ResNet-50. Runs on Python 3.7."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def parameters(arguments: argparse.Namespace, world_size: int) -> dict[str, obje
 
 
 def line(step: str, values: Mapping[str, object], now: datetime.datetime) -> str:
-    """Rates with their unit, and nothing after other values. The unit is that of images, as in the
-    format, whatever a sample is."""
+    """A line as DLLogger writes it, with the blank that it leaves at the end:
+    `DLL 2026-11-20 14:02:53.644242 - (0, 2) total_ips : 3.192439778844046 `. Rates of training have
+    their unit, that of images, as in the format, whatever a sample is."""
     units = {"train.compute_ips": "img/s", "train.total_ips": "img/s"}
     formats = {"train.loss": ".5f", "train.compute_ips": ".2f", "train.total_ips": ".2f"}
     texts = (f"{k} : {v:{formats.get(k, '')}} {units.get(k, '')}" for k, v in values.items())

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from builtin_common import bare_options, check, count, learning_rate, leave, positive
+from dllogger_common import line
 from tensorflow_network import FP16_LOSS_SCALE, loss_of, make_batch, network
 
 MOMENTUM = 0.9
@@ -50,13 +51,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def dll_line(now: datetime, step: str, values: dict[str, object]) -> str:
-    """A line as DLLogger writes it, with the blank that it leaves at the end:
-    `DLL 2026-11-20 14:02:53.644242 - (0, 2) total_ips : 3.192439778844046 `."""
-    data = " ".join(f"{name} : {value} " for name, value in values.items())
-    return f"DLL {now:%Y-%m-%d %H:%M:%S.%f} - {step} {data}"
-
-
 def say_start(arguments: argparse.Namespace, world_size: int, say: Callable[[str], None]) -> None:
     """The configuration in the published program's own words; the plan is checked against it."""
     values = {
@@ -78,7 +72,7 @@ def say_start(arguments: argparse.Namespace, world_size: int, say: Callable[[str
         "amp": arguments.precision == "amp",
         "cpu": arguments.no_cuda,
     }
-    say(dll_line(datetime.now(), "PARAMETER", values))
+    say(line("PARAMETER", values, datetime.now()))
     say(f"Number of classes {arguments.classes}")
     say(f"Num GPUs {world_size}")
     say(f"Per-GPU Batch Size {arguments.batch_size}")
@@ -103,9 +97,9 @@ def train(
         if number >= arguments.warmup_steps:
             rates.append(rate)
             if number % arguments.display_every == 0:
-                say(dll_line(datetime.now(), f"(0, {number})", {"total_ips": rate}))
+                say(line(f"(0, {number})", {"total_ips": rate}, datetime.now()))
     say("Ending Model Training ...")
-    say(dll_line(datetime.now(), "()", {"train_throughput": sum(rates) / len(rates)}))
+    say(line("()", {"train_throughput": sum(rates) / len(rates)}, datetime.now()))
     return losses
 
 

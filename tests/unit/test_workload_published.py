@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from read_logs import confirm, read, together
 
-from dlperf_runner.workloads import builtin_common, make_recordio
+from dlperf_runner.workloads import builtin_common, dllogger_common, make_recordio
 from dlperf_runner.workloads import mxnet_arcface as arcface
 from dlperf_runner.workloads import mxnet_resnet50 as mxnet
 from dlperf_runner.workloads import oneflow_resnet50 as oneflow
@@ -383,7 +383,7 @@ def test_upstream_makes_noise_for_each_sample_as_published_or_repeats_it(
 
 def test_a_line_is_dlloggers_to_the_letter() -> None:
     now = datetime(2026, 11, 20, 14, 2, 53, 644242)
-    line = tensorflow.dll_line(now, "(0, 2)", {"total_ips": 3.192439778844046})
+    line = dllogger_common.line("(0, 2)", {"total_ips": 3.192439778844046}, now)
     assert line == "DLL 2026-11-20 14:02:53.644242 - (0, 2) total_ips : 3.192439778844046 "
 
 
