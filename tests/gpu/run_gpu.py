@@ -242,7 +242,6 @@ class Kit:
             value = self.module(name, **arguments)
             write_json(folder / f"{name}.json", value)
             read[name] = value.get("msg", "failed") if value.get("failed") else "read"
-        write_json(folder / "nvml.json", nvml())
         return {"gpu": self.gpu, "product": self.product, "missing": missing, "modules": read}
 
     def compute(self) -> dict[str, Any]:
@@ -433,39 +432,20 @@ def smi(query: str) -> list[str]:
 
 
 def energy_j() -> float | None:
-    """The counter of the first GPU's energy, by nvidia-ml-py; None without it."""
-    value = nvml().get("total_energy_mj")
-    return value / 1e3 if isinstance(value, int) else None
-
-
-def nvml() -> dict[str, Any]:
-    """What nvidia-ml-py reads of the first GPU, to be compared with the project's own reader."""
+    """The counter of the first GPU's energy, by nvidia-ml-py; None without it. All else that NVML
+    has is in nvidia-smi's XML."""
     if importlib.util.find_spec("pynvml") is None:
-        return {}
+        return None
     import pynvml  # type: ignore[import-not-found]
 
-    readers = {
-        "name": pynvml.nvmlDeviceGetName,
-        "uuid": pynvml.nvmlDeviceGetUUID,
-        "total_energy_mj": pynvml.nvmlDeviceGetTotalEnergyConsumption,
-        "power_mw": pynvml.nvmlDeviceGetPowerUsage,
-        "power_limit_mw": pynvml.nvmlDeviceGetEnforcedPowerLimit,
-        "throttle_reasons": pynvml.nvmlDeviceGetCurrentClocksThrottleReasons,
-    }
-    found: dict[str, Any] = {}
     try:
         pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-        found["driver"] = pynvml.nvmlSystemGetDriverVersion()
-        for name, read in readers.items():
-            try:
-                found[name] = read(handle)
-            except pynvml.NVMLError as error:
-                found[name] = f"not read: {error}"
+        joules = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3
         pynvml.nvmlShutdown()
-    except pynvml.NVMLError as error:
-        found["error"] = str(error)
-    return found
+    except pynvml.NVMLError:
+        return None
+    return float(joules)
 
 
 # ---- the loop
