@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
@@ -68,26 +69,14 @@ def pages() -> dict[str, str]:
     return {f"{report.name}.md": _page(report) for report in reproduced_reports()}
 
 
-def published_runs(workload: str, repeats: int | None = None) -> tuple[Run, ...]:
+def published_runs(
+    workload: str, repeats: int | None = None, nodes: Sequence[Node] = NODES
+) -> tuple[Run, ...]:
     """The published matrix of the upstream source on the cluster of inventory/example, as often as
     the report has it if `repeats` is None."""
     options = {"workload": workload, "source": "upstream", "matrix": "published"}
     options |= {} if repeats is None else {"repeats": str(repeats)}
-    return make_plan(parse_choice({**options, "order": "grouped"}), load_catalog(), NODES)
-
-
-def declared_differences(
-    reproduction: Reproduction, workload: Workload, runs: Sequence[Run]
-) -> Iterator[tuple[Run, FoundDifference, DeclaredDifference | None]]:
-    """Every difference between a run and what was published, with its declaration if it has one."""
-    for run in runs:
-        for difference in differences(reproduction, workload, run, NODES):
-            fitting = (
-                declared
-                for declared in reproduction.differences
-                if is_declared(difference, declared, workload, run, NODES)
-            )
-            yield run, difference, next(fitting, None)
+    return make_plan(parse_choice({**options, "order": "grouped"}), load_catalog(), nodes)
 
 
 def _page(report: PublishedReport) -> str:
@@ -150,7 +139,7 @@ def _commands(reproduction: Reproduction, workload: Workload, runs: Sequence[Run
     for pick in (min, max):
         run = pick(runs, key=lambda run: run.world_size)
         command = published_command(reproduction, run)
-        theirs = on_first_node(command, workload, run, NODES)
+        theirs = _filled(command, run, _values(workload, run, run.commands[0]))
         where = f"{command.script} of {command.repository} at {command.commit[:12]}"
         first = run.commands[0].bare
         within = f", inside a container of `{run.container.split()[1]}`" if run.container else ""
@@ -173,12 +162,11 @@ def _commands(reproduction: Reproduction, workload: Workload, runs: Sequence[Run
 def _flags(reproduction: Reproduction, workload: Workload, runs: Sequence[Run]) -> list[str]:
     rows: dict[tuple[str, str], str] = {}
     for run, gap, declared in declared_differences(reproduction, workload, runs):
-        if declared is None:
+        if not declared:
             raise ValueError(f"{run.case} has an undeclared difference: {gap}")
         values = _cell(gap.published, gap.ours), _cell(gap.ours, gap.published)
-        texts = (*values, _KINDS[declared.kind])
-        key = (gap.item, declared.reason)
-        rows.setdefault(key, _row(f"`{gap.item}`", *texts, declared.reason))
+        kind, reason = _KINDS[declared[0].kind], declared[0].reason
+        rows.setdefault((gap.item, reason), _row(f"`{gap.item}`", *values, kind, reason))
     equal = [
         f"`{item}{' ' if value else ''}{value}`"
         for run in runs[:1]
@@ -335,20 +323,27 @@ def _split(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield word, " ".join(values)
 
 
-def differences(
-    reproduction: Reproduction, workload: Workload, run: Run, nodes: Sequence[Node]
-) -> list[FoundDifference]:
-    """The differences between the run and what the report's script ran for the case."""
-    unequal: dict[FoundDifference, None] = {}
-    for command in run.commands:
-        values = _values(workload, run, command, nodes)
-        theirs = _filled(published_command(reproduction, run), run, values)
-        bare = command.bare
-        published, ours = flags_of(theirs.argv, theirs.env), flags_of(bare.argv, bare.env)
-        for key in (*published, *(key for key in ours if key not in published)):
-            if published.get(key) != ours.get(key):
-                unequal[FoundDifference(*key, published.get(key), ours.get(key))] = None
-    return list(unequal)
+def declared_differences(
+    reproduction: Reproduction, workload: Workload, runs: Sequence[Run]
+) -> Iterator[tuple[Run, FoundDifference, list[DeclaredDifference]]]:
+    """Every difference between a run and what the report's script ran for the case, with its
+    declarations."""
+    for run in runs:
+        gaps: dict[FoundDifference, None] = {}
+        declarations: dict[FoundDifference, list[DeclaredDifference]] = defaultdict(list)
+        for command in run.commands:
+            values = _values(workload, run, command)
+            theirs = _filled(published_command(reproduction, run), run, values)
+            published = flags_of(theirs.argv, theirs.env)
+            ours = flags_of(command.bare.argv, command.bare.env)
+            for key in {**published, **ours}:
+                if published.get(key) != ours.get(key):
+                    gaps[FoundDifference(*key, published.get(key), ours.get(key))] = None
+            for each in reproduction.differences:
+                texts = _text(each.published, values), _text(each.ours, values)
+                fitting = declarations[FoundDifference(each.part, each.item, *texts)]
+                fitting += [each] if each not in fitting else []
+        yield from ((run, gap, declarations[gap]) for gap in gaps)
 
 
 def published_command(reproduction: Reproduction, run: Run) -> PublishedCommand:
@@ -356,29 +351,6 @@ def published_command(reproduction: Reproduction, run: Run) -> PublishedCommand:
     topology = Topology(run.nodes, run.gpus_per_node)
     fitting = [c for c in reproduction.commands if topology in (c.topologies or [topology])]
     return (*fitting, reproduction.commands[0])[0]
-
-
-def on_first_node(
-    command: PublishedCommand, workload: Workload, run: Run, nodes: Sequence[Node]
-) -> Command:
-    """The report's command with the values of the run, for its first node."""
-    return _filled(command, run, _values(workload, run, run.commands[0], nodes))
-
-
-def is_declared(
-    difference: FoundDifference,
-    declared: DeclaredDifference,
-    workload: Workload,
-    run: Run,
-    nodes: Sequence[Node],
-) -> bool:
-    """True if a declared difference, with the values of the run, is the one that was found."""
-    return any(
-        difference == FoundDifference(declared.part, declared.item, published, ours)
-        for command in run.commands
-        for values in [_values(workload, run, command, nodes)]
-        for published, ours in [(_text(declared.published, values), _text(declared.ours, values))]
-    )
 
 
 def _text(template: str | None, values: Mapping[str, object]) -> str | None:
@@ -391,10 +363,8 @@ def _filled(command: PublishedCommand, run: Run, values: Mapping[str, object]) -
     return Command(run.hosts[0], argv, dict(zip(command.environment, variables, strict=True)))
 
 
-def _values(
-    workload: Workload, run: Run, command: Command, nodes: Sequence[Node]
-) -> dict[str, object]:
-    by_name = {node.name: node for node in nodes}
+def _values(workload: Workload, run: Run, command: Command) -> dict[str, object]:
+    by_name = {node.name: node for node in NODES}
     hosts = [by_name[name] for name in run.hosts]
     slots = ",".join(f"{host.name}:{run.gpus_per_node}" for host in hosts)
     return {

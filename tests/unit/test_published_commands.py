@@ -2,11 +2,11 @@
 
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from make_logs import ROOT
-from plan_examples import gpu_nodes
 from upstream_sources import source_mirror
 
 from dlperf_runner.catalog.publication import Reproduction
@@ -15,11 +15,15 @@ from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.core.case import Run
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
-from tools.reproducing_pages import differences, flags_of, is_declared, pages
+from tools.reproducing_pages import (
+    NODES,
+    declared_differences,
+    flags_of,
+    pages,
+    published_runs,
+)
 
 REPORTS = {report.name: report for report in reproduced_reports()}
-IMAGES = {"nvcr.io/nvidia/tensorflow:20.12-tf1-py3": "sha256:" + "0" * 64}
-NODES = gpu_nodes(container_images=IMAGES)
 
 
 def reproduction_of(name: str) -> Reproduction:
@@ -29,13 +33,12 @@ def reproduction_of(name: str) -> Reproduction:
 
 
 def published_matrix(workload: str) -> tuple[Run, ...]:
-    options = {"workload": workload, "source": "upstream", "matrix": "published", "repeats": "1"}
-    runs = make_plan(parse_choice(options), load_catalog(), NODES)
+    runs = published_runs(workload, 1)
     if not any(run.container for run in runs):
         return runs
     # Without a digest of the image, it runs in the environment on the nodes.
-    bare = gpu_nodes()
-    return (*runs, *make_plan(parse_choice(options), load_catalog(), bare))
+    bare = [replace(node, container_images={}) for node in NODES]
+    return (*runs, *published_runs(workload, 1, bare))
 
 
 def test_all_five_reports_are_reproduced() -> None:
@@ -50,20 +53,13 @@ def test_the_plan_is_the_published_command_but_for_the_declared_differences(name
     report, reproduction = REPORTS[name], reproduction_of(name)
     assert report.workload
     workload = load_catalog().workload(report.workload)
-    seen = set()
+    seen = []
     runs = published_matrix(workload.name)
-    for run in runs:
-        for found in differences(reproduction, workload, run, NODES):
-            fitting = [
-                number
-                for number, declared in enumerate(reproduction.differences)
-                if is_declared(found, declared, workload, run, NODES)
-            ]
-            assert len(fitting) == 1, f"{run.case}: {found}"
-            assert run.nodes > 1 or not reproduction.differences[fitting[0]].between_nodes
-            seen |= set(fitting)
-    stale = [d for n, d in enumerate(reproduction.differences) if n not in seen]
-    assert stale == []
+    for run, gap, declared in declared_differences(reproduction, workload, runs):
+        assert len(declared) == 1, f"{run.case}: {gap}"
+        assert run.nodes > 1 or not declared[0].between_nodes
+        seen += declared
+    assert [each for each in reproduction.differences if each not in seen] == []
 
 
 @pytest.mark.parametrize("name", REPORTS)
