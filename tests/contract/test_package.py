@@ -117,12 +117,6 @@ def test_the_package_alone_is_small_and_reads_the_sample(bare: Path, tmp_path: P
         assert "Traceback" not in refused
 
 
-def test_the_wheel_runs_without_an_installation(built: Path, tmp_path: Path) -> None:
-    (wheel,) = built.glob("*.whl")
-    once = [UV, "tool", "run", "--quiet", "--python", sys.executable, "--from", wheel, "dlperf"]
-    assert "dlperf summarize demo-logs" in run([*once, "demo-logs"], tmp_path)
-
-
 def test_logs_become_a_table_and_a_report_without_ansible(analysis: Path, tmp_path: Path) -> None:
     use(analysis, tmp_path)
     freeze = run([UV, "pip", "freeze", "--python", analysis / "python"], tmp_path)
@@ -145,18 +139,10 @@ def test_what_drives_machines_asks_for_the_extra(analysis: Path, tmp_path: Path)
         assert "pip install '.[cluster]'" in out
 
 
-def test_shells_complete_names(analysis: Path, tmp_path: Path) -> None:
-    rows = {
-        "bash": ("dlperf plan --model arc", "arcface", "COMP_WORDS", {"COMP_CWORD": "3"}),
-        "zsh": ("dlperf bundle --stack h100", "h100-cuda12.9", "_TYPER_COMPLETE_ARGS", {}),
-        "fish": (
-            *("dlperf list wor", "workloads", "_TYPER_COMPLETE_ARGS"),
-            {"_TYPER_COMPLETE_FISH_ACTION": "get-args"},
-        ),
-    }
-    for shell, (words, name, variable, more) in rows.items():
-        environment = {"_DLPERF_COMPLETE": f"complete_{shell}", variable: words, **more}
-        assert name in run([analysis / "dlperf"], tmp_path, 0, environment), shell
+def test_a_shell_completes_names(analysis: Path, tmp_path: Path) -> None:
+    words = {"COMP_WORDS": "dlperf plan --model arc", "COMP_CWORD": "3"}
+    environment = {"_DLPERF_COMPLETE": "complete_bash", **words}
+    assert "arcface" in run([analysis / "dlperf"], tmp_path, 0, environment)
 
 
 @pytest.fixture(scope="module")
@@ -256,18 +242,8 @@ def test_pip_installs_it(built: Path, tmp_path: Path, name: str) -> None:
     (wheel,) = built.glob("*.whl")
     run([interpreter(name), "-m", "venv", tmp_path / "venv"], tmp_path)
     programs = tmp_path / "venv/bin"
-    run(
-        [
-            programs / "python",
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-compile",
-            f"{wheel}[report]",
-        ],
-        tmp_path,
-    )
+    pip = [programs / "python", "-m", "pip", "install", "--quiet", "--no-compile"]
+    run([*pip, f"{wheel}[report]"], tmp_path)
     use(programs, tmp_path)
 
 
