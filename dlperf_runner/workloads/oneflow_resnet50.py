@@ -31,7 +31,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--dtype", choices=("float32",), default="float32", help="as published")
     parser.add_argument("--iterations", type=positive, default=200)
     parser.add_argument("--log-interval", type=positive, default=20, help="iterations per line")
-    parser.add_argument("--log-time", action="store_true", help="end lines with the Unix time")
     parser.add_argument("--image-size", type=positive, default=224)
     parser.add_argument("--classes", type=positive, default=1000)
     parser.add_argument("--nodes", type=positive, default=1)
@@ -97,14 +96,11 @@ def say_start(arguments: argparse.Namespace, say: Callable[[str], None]) -> None
         say(f"{name} = {value}")
 
 
-def train_line(
-    iteration: int, loss: float, tops: tuple[float, float], rate: float, now: float | None
-) -> str:
-    line = (
-        f"train: epoch 0, iter {iteration}, loss: {loss:.6f}, top_1: {tops[0]:.6f}, "
-        f"top_k: {tops[1]:.6f}, samples/s: {rate:.3f}"
+def train_line(iteration: int, loss: float, first: float, among: float, rate: float) -> str:
+    return (
+        f"train: epoch 0, iter {iteration}, loss: {loss:.6f}, top_1: {first:.6f}, "
+        f"top_k: {among:.6f}, samples/s: {rate:.3f}"
     )
-    return line if now is None else f"{line} {now}"
 
 
 def train(
@@ -128,8 +124,7 @@ def train(
             losses.append(loss)
         if iteration % interval == 0:
             rate = samples / (clock() - start)
-            now = time.time() if arguments.log_time else None
-            say(train_line(iteration, loss, tuple(tops), rate, now))
+            say(train_line(iteration, loss, *tops, rate))
             start = clock()
     if arguments.iterations % interval:
         losses.append(read(result)[0])
