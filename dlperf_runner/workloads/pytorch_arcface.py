@@ -26,7 +26,6 @@ from pytorch_common import (
     wait_for,
 )
 
-MARGIN, SCALE = 0.5, 64.0
 LONGEST_GRADIENT = 5.0
 
 
@@ -103,9 +102,7 @@ def prepared(
         backbone.register_comm_hook(None, fp16_compress_hook)
 
     torch.manual_seed(arguments.seed + 1 + place.rank)
-    head = PartialFC(
-        arguments.classes, network.embedding, arguments.sample_rate, place, MARGIN, SCALE
-    ).to(device)
+    head = PartialFC(arguments.classes, network.embedding, arguments.sample_rate, place).to(device)
     shape = (arguments.batch_size, 3, arguments.image_size, arguments.image_size)
     images = torch.randn(shape, device=device)
     labels = torch.randint(arguments.classes, (arguments.batch_size,), device=device)

@@ -15,6 +15,7 @@ from torch.nn import functional
 if TYPE_CHECKING:
     from pytorch_common import PyTorchProcess
 
+MARGIN, SCALE = 0.5, 64.0
 SPREAD = 0.01  # of the centres at the beginning
 # The slope of the arc cosine is infinite at 1.
 NEAREST = 1 - 1e-6
@@ -147,17 +148,9 @@ class PartialFC(nn.Module):
     """The additive angular margin softmax (arXiv 1801.07698) over classes whose centres are divided
     among the processes, or over a sample of them (arXiv 2203.15565)."""
 
-    def __init__(
-        self,
-        classes: int,
-        embedding: int,
-        rate: float,
-        place: PyTorchProcess,
-        margin: float,
-        scale: float,
-    ) -> None:
+    def __init__(self, classes: int, embedding: int, rate: float, place: PyTorchProcess) -> None:
         super().__init__()
-        self.together, self.margin, self.scale = Exchange(place), margin, scale
+        self.together = Exchange(place)
         self.first, self.count = share_of(classes, place.world_size, place.rank)
         self.sampled = self.count if rate == 1 else int(rate * self.count)
         self.weight = nn.Parameter(torch.normal(0, SPREAD, (self.count, embedding)))
@@ -170,7 +163,7 @@ class PartialFC(nn.Module):
         labels = torch.where((labels >= 0) & (labels < self.count), labels, ABSENT)
         centres, labels = self.sample(labels)
         cosines = functional.linear(functional.normalize(embeddings), functional.normalize(centres))
-        logits = self.scale * self.with_margin(cosines.clamp(-NEAREST, NEAREST), labels)
+        logits = SCALE * with_margin(cosines.clamp(-NEAREST, NEAREST), labels)
         return SharedCrossEntropy.apply(logits, labels, self.together)
 
     def sample(self, labels: Any) -> tuple[Any, Any]:
@@ -185,10 +178,11 @@ class PartialFC(nn.Module):
         rows = torch.searchsorted(chosen, labels)
         return self.weight[chosen], torch.where(labels == ABSENT, ABSENT, rows)
 
-    def with_margin(self, cosines: Any, labels: Any) -> Any:
-        """The cosines, that of a sample's own class for an angle that is larger by the margin."""
-        rows = (labels != ABSENT).nonzero(as_tuple=True)[0]
-        chosen = cosines[rows, labels[rows]]
-        sine = (1 - chosen * chosen).sqrt()
-        wider = chosen * math.cos(self.margin) - sine * math.sin(self.margin)
-        return cosines.index_put((rows, labels[rows]), wider)
+
+def with_margin(cosines: Any, labels: Any) -> Any:
+    """The cosines, that of a sample's own class for an angle that is larger by the margin."""
+    rows = (labels != ABSENT).nonzero(as_tuple=True)[0]
+    chosen = cosines[rows, labels[rows]]
+    sine = (1 - chosen * chosen).sqrt()
+    wider = chosen * math.cos(MARGIN) - sine * math.sin(MARGIN)
+    return cosines.index_put((rows, labels[rows]), wider)

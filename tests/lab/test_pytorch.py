@@ -61,8 +61,7 @@ def test_the_report_says_where_the_time_goes(nodes: Lab, campaign: Path) -> None
 # The softmax of ArcFace over centres that are divided among processes, against that of one process.
 DIVIDED = """\
 import torch
-from pytorch_arcface import MARGIN, SCALE
-from pytorch_arcface_model import NEAREST, PartialFC
+from pytorch_arcface_model import MARGIN, NEAREST, SCALE, PartialFC
 from pytorch_common import data_parallel, join, leave
 from torch.nn import functional
 
@@ -84,7 +83,7 @@ expected.backward()
 
 network = data_parallel(torch, network, device)
 own = slice(place.rank * samples, (place.rank + 1) * samples)
-head = PartialFC(classes, width, 1.0, place, MARGIN, SCALE)
+head = PartialFC(classes, width, 1.0, place)
 share = slice(head.first, head.first + head.count)
 head.weight.data.copy_(centres.detach()[share])
 loss = head(network(images[own]), labels[own])
@@ -95,7 +94,7 @@ for mine, other in zip(network.parameters(), whole):
     torch.testing.assert_close(mine.grad, other.grad, rtol=1e-4, atol=1e-5)
 
 # Partial FC: the centres of the batch's classes move, and others up to the sample rate.
-head = PartialFC(classes, width, 0.6, place, MARGIN, SCALE)
+head = PartialFC(classes, width, 0.6, place)
 head(network(images[own]), labels[own]).backward()
 moved = set((head.weight.grad.abs().sum(dim=1) > 0).nonzero()[:, 0].tolist())
 present = {int(c) - head.first for c in labels if head.first <= c < head.first + head.count}
