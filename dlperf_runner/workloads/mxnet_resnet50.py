@@ -15,6 +15,7 @@ from builtin_common import (
     bare_options,
     bottlenecks,
     check,
+    intervals,
     leave,
     positive,
     said_all_reduce,
@@ -89,23 +90,21 @@ def run(step, report, arguments, world_size, log, clock=time.time):
     value, and the learning rate; it is no part of the timed intervals. Speeds are in samples per
     second of the whole world.
     """
-    samples = world_size * arguments.batch_size
+    samples, steps = world_size * arguments.batch_size, arguments.iterations
     losses = []
-    began = last = clock()
-    for batch in range(1, arguments.iterations + 1):
-        step()
-        if batch % arguments.log_interval == 0:
-            speed = samples * arguments.log_interval / (clock() - last)
-            loss, name, value, lr = report()
-            losses.append(loss)
-            log("Epoch[0] Batch[%d] Loss[%.3f]", batch, loss)
-            log("Epoch[0] Rank[0] Batch[%d]\t%s=%f\tlr=%f", batch, name, value, lr)
-            log("Epoch[0] Batch[%d]\tSpeed: %f samples/sec", batch, speed)
-            last = clock()
+    began = clock()
+    taken = intervals(step, lambda _: None, steps, arguments.log_interval, clock)
+    for batch, seconds, _ in taken:
+        loss, name, value, lr = report()
+        losses.append(loss)
+        log("Epoch[0] Batch[%d] Loss[%.3f]", batch, loss)
+        log("Epoch[0] Rank[0] Batch[%d]\t%s=%f\tlr=%f", batch, name, value, lr)
+        speed = samples * arguments.log_interval / seconds
+        log("Epoch[0] Batch[%d]\tSpeed: %f samples/sec", batch, speed)
     elapsed = clock() - began
     value = report()[2]
-    log("Epoch[0] Rank[0] Batch[%d]\tTime cost=%.2f\tTrain-metric=%f", batch, elapsed, value)
-    log("Epoch[0]\tSpeed: %f samples/sec", samples * batch / elapsed)
+    log("Epoch[0] Rank[0] Batch[%d]\tTime cost=%.2f\tTrain-metric=%f", steps, elapsed, value)
+    log("Epoch[0]\tSpeed: %f samples/sec", samples * steps / elapsed)
     return losses
 
 
