@@ -28,12 +28,20 @@ _GLOBAL_BATCH = re.compile(r"gbs([1-9]\d{0,8})", re.ASCII)
 _DEVICES = re.compile(r"gpus?(\d{1,9})|(\d{1,9})gpus?", re.ASCII)
 # A GPU or a batch size? A batch size is bs200, or the log states it.
 _GPU_OR_BATCH = ("b100", "b200", "b300")
-# 2nodes, 2-node, multi-node, nodes2, 8gpus-per-node.
+# 2nodes, 2-node, multi-node, nodes2, 8gpus-per-node. node2 may be that node.
 _NODES = re.compile(
     r"(?<![^\W_])(?:(?P<count>\d{1,9}|single|one|two|four|eight|many|multi|per)[-_.\s]?"
-    r"(?:node|host|machine)s?|nodes?[-_.\s]?\d{1,9})(?![^\W_])",
+    r"(?:node|host|machine)s?|n?nodes[-_.\s=]?(?P<number>\d{1,9})|node[-_.\s]?\d{1,9})"
+    r"(?![^\W_])",
     re.ASCII,
 )
+# gpus8 behind nodes2: those of each node, as options of launchers are called.
+_OF_NODE = re.compile(r"(?<![^\W_])n?gpus[-_.\s=]?([1-8])(?![^\W_])", re.ASCII)
+# N2_G8, and a directory 2x8.
+_NODES_AND_DEVICES = re.compile(
+    r"(?<![^\W_])n([1-9]\d{0,5})[-_]?g([1-9]\d{0,5})(?![^\W_])", re.ASCII
+)
+PRODUCT = re.compile(r"([1-9]\d{0,5})x([1-8])", re.ASCII)
 _NODES_BEFORE_DEVICES = re.compile(
     r"(?<![^\W_])(?P<count>\d{1,9})n(?=[-_.\s]\d{1,9}gpus?)", re.ASCII
 )
@@ -94,7 +102,7 @@ class PathWords(NamedTuple):
     their number, if a name of the path says it without that of the devices. `by`:
     whose name that is, the file's or, if it says no settings, that of a directory.
     `topology_directory` and `batch_directories` say a topology and a batch size alone;
-    `accelerator_directory` names it and what it says."""
+    `accelerator_directory` names it and what it says; `model_directory` is named after a model."""
 
     first: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
@@ -109,6 +117,7 @@ class PathWords(NamedTuple):
     topology_directory: str | None = None
     batch_directories: tuple[str, ...] = ()
     accelerator_directory: tuple[str, str] | None = None
+    model_directory: str | None = None
     by: str = BY_NAME
 
     @property
@@ -144,7 +153,7 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
 def _devices_alone(directories: Iterable[str]) -> Iterator[int]:
     """The numbers of devices of the directories that say nothing else but an accelerator: 8gpus and
     8xA100, but not gpu3, which may be that device."""
-    if any(map(topology_of, directories)):
+    if any(map(topology_of_directory, directories)):
         return
     for directory in directories:
         if size := _DEVICES_DIRECTORY.fullmatch(directory):
@@ -159,14 +168,16 @@ def _devices_alone(directories: Iterable[str]) -> Iterator[int]:
 def _with_nodes(words: PathWords, names_of_path: Iterable[str]) -> PathWords:
     """The words without devices if a name speaks of nodes, because they may be those of a node or
     of all. A number of nodes makes a topology of devices per node, and of those of one node."""
-    counted = [
-        match.groupdict()["count"]
-        for name in names_of_path
-        for pattern in (_NODES, _NODES_BEFORE_DEVICES)
-        for match in pattern.finditer(name.lower())
-    ]
+    text = "\n".join(names_of_path).lower()
+    matches = [*_NODES.finditer(text)]
+    counted = [match["number"] or match["count"] for match in matches]
+    counted += [match["count"] for match in _NODES_BEFORE_DEVICES.finditer(text)]
     if not counted:
         return words
+    of_node = {match[1] for match in _OF_NODE.finditer(text)}
+    if len(of_node) == 1 and {*counted} == {match["number"] for match in matches}:
+        topology = topology_of(f"{counted[0]}n{of_node.pop()}g") if len({*counted}) == 1 else None
+        words = words._replace(topology=words.topology or topology)
     counts = {_NUMBERS.get(count, count) for count in counted} - {"per"}
     nodes = int(*counts) if len(counts) == 1 and str(*counts).isdecimal() else None
     words = words._replace(nodes=nodes or None)
@@ -210,7 +221,8 @@ def _words_of_name(name: str, by: str) -> PathWords:
 def _split(name: str) -> list[str]:
     """The words between _ and blanks. One with a setting between - or . is several words."""
     words: list[str] = []
-    for part in re.split(r"[_\s]+", _NODES.sub(r"_\g<0>_", _GPUS.sub(_apart, name))):
+    name = _NODES_AND_DEVICES.sub(r"_\1n\2g_", _GPUS.sub(_apart, name))
+    for part in re.split(r"[_\s]+", _NODES.sub(r"_\g<0>_", name)):
         word = part.strip("-.")
         pieces = _PIECES.split(word)
         if len(pieces) < 2 or setting_of(word) or not any(map(setting_of, pieces)):
@@ -249,7 +261,7 @@ def _of_directories(
 ) -> tuple[PathWords | None, int | None, dict[str, Any]]:
     """The settings in the nearest directory that is named like a run, the repeat in a directory,
     and the fields of PathWords that the directories give."""
-    topology = next(filter(topology_of, directories), None)
+    topology = next(filter(topology_of_directory, directories), None)
     named = [words for words in map(_words_of_directory, directories) if words]
     likely = [words for words in named if words.settings + (words.repeat is not None) > 1]
     has_nodes = any(_NODES.search(name.lower()) for name in directories)
@@ -263,6 +275,7 @@ def _of_directories(
         repeat,
         {
             "topology_directory": topology,
+            "model_directory": next(filter(None, map(_model_of, directories)), None),
             "batch_directories": tuple(filter(_BATCH_DIRECTORY.fullmatch, directories)),
             "accelerator_directory": next(_accelerators(directories), None),
         },
@@ -323,6 +336,20 @@ def topology_of(text: str) -> Topology | None:
         return Topology.parse(text)
     except ValueError:
         return None
+
+
+@functools.lru_cache(maxsize=1024)
+def topology_of_directory(directory: str) -> Topology | None:
+    """The topology that a directory says alone: 4n8g, N4_G8 or 4x8."""
+    match = _NODES_AND_DEVICES.fullmatch(directory.lower()) or PRODUCT.fullmatch(directory)
+    return Topology(int(match[1]), int(match[2])) if match else topology_of(directory)
+
+
+def _model_of(directory: str) -> str | None:
+    """The model that a directory is named after: llama3-8b of llama3_8b."""
+    name = _OF_LOGS.sub("", directory.lower()).replace("_", "-")
+    is_model = names().is_model(name) and not any(map(setting_of, _PIECES.split(name)))
+    return name if is_model else None
 
 
 def rank_of(path: PurePath) -> tuple[str, int] | None:

@@ -29,7 +29,16 @@ from .log_head import (
     headers_of,
     same_network,
 )
-from .log_name import BY_NAME, PathWords, size_of, stem_of, telling_words, topology_of, words_of
+from .log_name import (
+    BY_NAME,
+    PRODUCT,
+    PathWords,
+    size_of,
+    stem_of,
+    telling_words,
+    topology_of_directory,
+    words_of,
+)
 from .run_record import FoundRun
 from .statement import Stated, Statement, words
 
@@ -42,6 +51,7 @@ ASSUMED_BATCH = (
     "batch size unknown: neither names nor logs state it, so that a speed-up holds only if the runs"
     " of its table have the same; state it with --batch-size, or in mapping.yml"
 )
+ASSUMED_PRODUCT = "a directory such as 2x8 is taken as nodes x devices of a node"
 _DIRECTORY = "the directory "
 _PARTS = re.compile(r"[^a-z0-9]+")
 # What messages call the fields of a statement.
@@ -126,12 +136,22 @@ class _Identification:
         self.statement = statement
         self.models = models
         self.asserted: list[tuple[str, str]] = []
+        if self._is_named_by_directory():
+            first = (*path_words.first, str(path_words.model_directory))
+            path_words = self.words = path_words._replace(first=first)
         entry = _entry(log, path_words, models, statement, lambda: self.headers)
         if entry is None:
             raise self._without_model()
         self.entry = entry
         self.similar = _similar(entry, models) if "model" in statement else None
         self.other_models = [*_other_models(log, path_words, models, statement)]
+
+    def _is_named_by_directory(self) -> bool:
+        """True if only a directory names the model."""
+        if self.words.model_directory is None or "model" in self.statement:
+            return False
+        by_name = [*_model_words(self.words, self.models), *_unknown(self.words)]
+        return not by_name and not any(header.network for header in self.headers)
 
     @property
     def rank(self) -> str | None:
@@ -215,6 +235,8 @@ class _Identification:
     def _assumed(self) -> Iterator[str]:
         if self._nodes_are_assumed:
             yield ASSUMED_NODES
+        if PRODUCT.fullmatch(self.words.topology_directory or ""):
+            yield ASSUMED_PRODUCT
         if self.log.form.caveat:
             yield f"{self.log.form.name}: {self.log.form.caveat}"
         if self.similar:
@@ -430,7 +452,7 @@ class _Identification:
     def _topology(self) -> Topology:
         statements = []
         if directory := self.words.topology_directory:
-            statements.append(Stated(topology_of(directory), f"{_DIRECTORY}{directory}"))
+            statements.append(Stated(topology_of_directory(directory), f"{_DIRECTORY}{directory}"))
         statements += self._stated_by_user_or_name("topology")
         topology: Topology | None = self._agreed("topology", statements)
         worlds = [Stated(topology.world_size, statements[0].by)] if topology else []

@@ -25,7 +25,7 @@ from ..core.errors import UserError
 from ..core.identity import parameters_text, read_parameters
 from ..core.lists import grouped, natural, shortened
 from .log_head import same_network
-from .log_name import is_of_repeat, rank_of, setting_of, telling_words, topology_of
+from .log_name import is_of_repeat, rank_of, setting_of, telling_words, topology_of_directory
 from .run_log import Reading
 from .run_record import FoundRun
 
@@ -251,7 +251,9 @@ def _common(a: Parts, b: Parts) -> int:
 def _place(parent: Path, root: Path) -> Parts:
     """The directories of a log in `parent` below the root, without those named after its topology
     or its repeat."""
-    return tuple(p for p in _below(parent, root) if not topology_of(p) and not is_of_repeat(p))
+    return tuple(
+        p for p in _below(parent, root) if not topology_of_directory(p) and not is_of_repeat(p)
+    )
 
 
 def _below(parent: Path, root: Path) -> Parts:

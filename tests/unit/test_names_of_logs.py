@@ -53,6 +53,15 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("train", ("gpu3",), {"devices": None}),
         ("rn50-2nodes-8gpus-per-node", (), {"devices": None, "topology": Topology(2, 8)}),
         ("rn50-8gpus-per-node", ("4-nodes",), {"topology": Topology(4, 8)}),
+        ("rn50_N2_G8_b128", (), {"first": ("rn50",), "topology": Topology(2, 8)}),
+        ("rn50-nodes2-gpus8", (), {"topology": Topology(2, 8), "devices": None}),
+        ("train", ("gpus8", "nodes=2"), {"topology": Topology(2, 8)}),
+        ("train", ("gpus16", "nodes2"), {"nodes": 2, "topology": None}),  # those of all
+        ("train", ("gpu3", "node2"), {"nodes": None, "topology": None}),
+        ("train", ("2x8",), {"topology_directory": "2x8"}),
+        ("train", ("N1_G8", "llama3_8b"), {"model_directory": "llama3-8b"}),
+        ("mmdet_2x8_b2_fp32", ("224x224",), {"topology": None, "topology_directory": None}),
+        ("train", ("rn50_fp32",), {"model_directory": None}),
         # A number of nodes alone is no topology yet.
         ("llama3-8b_bf16", ("4nodes",), {"nodes": 4, "topology": None}),
         ("llama3-8b_bf16", ("two-node",), {"nodes": 2}),
@@ -124,6 +133,20 @@ def test_the_devices_of_the_log_are_divided_among_the_nodes_of_the_name(tmp_path
     assert "--topology" in str(only(load(path)).hint)
     path = write(tmp_path / "4xH100/gpt_bf16.log", log)
     assert str(load(path, topology="4n4g").counted[0].topology) == "4n4g"
+
+
+@pytest.mark.parametrize("folder", ["2x8", "N2_G8", "nodes2/gpus8", "gpus8/nodes2"])
+def test_directories_that_name_a_model_and_a_topology(tmp_path: Path, folder: str) -> None:
+    path = write(tmp_path / "llama3_8b" / folder / "bf16_1.log", megatron(500.0, world=16))
+    results = load(path)
+    assert [(run.model, str(run.topology)) for run in results.counted] == [("llama-3-8b", "2n8g")]
+    assert any("nodes x devices" in note for note in results.notes) == (folder == "2x8")
+    write(path, megatron(500.0, world=8))
+    assert "contradicts" in only(load(path)).problem
+    # A network in the log is more than a directory.
+    lines = WHOLE_LOGS["ultralytics/whole"].text.splitlines()
+    path = write(tmp_path / "resnet50" / "1n4g" / "train.log", lines)
+    assert load(path).counted[0].model != "resnet50"
 
 
 def test_a_name_may_have_the_global_batch_size(tmp_path: Path) -> None:
