@@ -33,14 +33,16 @@ def _with_groups(regex: str) -> str:
     """An expression that describes lines with a rate. Raises an error if it does not, or if RE2
     does not know it."""
     groups = set(re.compile(regex).groupindex)
-    expected = "the groups step, rate or step_time, and perhaps loss, such as (?P<rate>[0-9.]+)"
+    expected = "the groups step, rate or step_time, and perhaps loss, such as (?P<rate>[0-9.]+);"
+    expected += " without step, it is one rate of the whole run"
     is_one = len(groups & {"rate", DURATION}) == 1
     if len(groups & {*EPOCHS}) == 1:
         expected = "both groups epoch and of_epoch, the number of steps of an epoch, or none"
         is_one = False
     if groups >= {"prefix", DURATION}:
         expected, is_one = "the group prefix, such as k, behind a rate, not behind a time", False
-    if "step" not in groups or not is_one or not groups <= set(GROUPS):
+    is_counted = "step" in groups or not groups & {"loss", *EPOCHS}
+    if not is_counted or not is_one or not groups <= set(GROUPS):
         raise entry_error("wrong groups", expected, ", ".join(sorted(groups)) or "none")
     try:
         of_pattern("sample", regex, "")
@@ -56,7 +58,7 @@ LinesRegex = Annotated[Regex, AfterValidator(_with_groups)]
 class LogPattern(Entry):
     """The lines with a rate, as a regular expression with the groups `step`, `rate` or `step_time`,
     and optionally `loss`, `prefix` (k, M ... behind a rate), and `epoch` with `of_epoch` if steps
-    count in each epoch anew.
+    count in each epoch anew. Without `step`, it is one line with the rate of the whole run.
 
     `sample`: such a line; it is checked, its unit is that of all rates, and messages show it.
     `first_step`: the number that the program gives the first step. `step_time_unit`: the unit of

@@ -301,6 +301,9 @@ class Workload(Entry):
 
     def _check_rates(self) -> None:
         pattern, whose = self.log_pattern, self.rule.rates_are_per
+        if pattern is not None and "(?P<step>" not in pattern.regex:
+            problem, where = "the expression of a workload has no step", ("log_pattern", "regex")
+            raise entry_error(problem, "the group step, too", pattern.regex, *where)
         if pattern is not None and pattern.is_per_step and whose != "step":
             raise entry_error(
                 f"the log has {pattern.unit or 'durations'}, which count steps",

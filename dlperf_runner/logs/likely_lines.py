@@ -67,19 +67,21 @@ class _Kind:
 @dataclass(frozen=True)
 class LikelyLine:
     """Such a line, and an expression for lines like it; None if it has no step or no rate.
-    `is_mean`: its rate is a mean or smoothed."""
+    `is_mean`: its rate is a mean or smoothed; `of_run`: it is that of the whole run."""
 
     line: str
     regex: str | None
     is_mean: bool = False
+    of_run: bool = False
 
 
 def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
-    """The most likely line of a log, of those that repeat; None if no line with numbers does."""
+    """The most likely line of a log, of those that repeat, or else the last one with a rate; None
+    if there is neither."""
     kinds: dict[str, _Kind] = {}
     for line in islice(_lines(pieces), _MOST_LINES):
         shape = _shape(line)
-        if shape.count("#") < 2 or (shape not in kinds and len(kinds) == _MOST_KINDS):
+        if "#" not in shape or (shape not in kinds and len(kinds) == _MOST_KINDS):
             continue
         kind = kinds.setdefault(shape, _Kind())
         kind.number += 1
@@ -91,9 +93,21 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
     for kind in repeated:
         if expression := _expression(kind.lines, firsts):
             return LikelyLine(kind.lines[0].strip(), *expression)
+    if regex := _of_run(kinds.values()):
+        return regex
     numbers = (kind for kind in repeated if _FRACTION.search(kind.lines[0]))
     likely = next((kind for kind in numbers if _step(kind.lines) is not None), None)
     return LikelyLine(likely.lines[0].strip(), None) if likely else None
+
+
+def _of_run(kinds: Iterable[_Kind]) -> LikelyLine | None:
+    """The last line that occurs once and has a rate, which is then that of the whole run."""
+    for line in (kind.lines[0] for kind in reversed([*kinds]) if kind.number == 1):
+        numbers = [*_NUMBER.finditer(line)]
+        if (rate := _rate(line, numbers, ())) and rate[1] == "rate":
+            regex = _joined(line, numbers, dict([rate]), 0)
+            return LikelyLine(line.strip(), regex, of_run=True)
+    return None
 
 
 def _shape(line: str) -> str:

@@ -1,9 +1,10 @@
 """A format that a regular expression of a user describes: see docs/own-workload.md.
 
 RE2 searches it in each line. Its groups are those of Format.entry; `step_time` in place of `rate`
-is the duration of a step. With alternatives, `step (?P<step>\\d+)|speed (?P<rate>[\\d.]+)`, a step
-may have several lines: a rate without a step is that of the last step before it. `prefix`, right
-behind a rate, multiplies it: 12.3K.
+is the duration of a step. Without `step`, the log has one rate, that of the whole run. With
+alternatives, `step (?P<step>\\d+)|speed (?P<rate>[\\d.]+)`, a step may have several lines: a rate
+without a step is that of the last step before it. `prefix`, right behind a rate, multiplies it:
+12.3K.
 
 Guards: a rate that goes on before or behind what the expression takes, or whose unit is not that of
 the sample, is refused, as is one that the end of the log cuts, or that was wrapped, in every other
@@ -64,6 +65,10 @@ _TIME_ALONE = re.compile(r"(?:[ _]|[(\[])([a-zµμ]{1,12})\W{0,4}$")
 # What ends what is said of a number: another number with its unit, or a separator.
 _ANOTHER = re.compile(r"\d[\d.,]{0,64}+ {0,2}+[\w/%]{0,64}+(?![\w/%:=]| [:=])|[|,;]")
 _WHOSE = {"gpu": "device", "device": "device", "chip": "device", "node": "node"}
+_OF_RUN = (
+    "one rate of the whole run, as the program printed it, which may include its warm-up; nothing"
+    " is left out"
+)
 _OF_BARS = ("it/s", "s/it")
 _OF_STEPS = re.compile(r"(?:its?|iters?|iterations?|steps?|batch|batches)/(?:s|sec|second)")
 
@@ -172,6 +177,7 @@ class Lines:
         if self._unit in _OF_BARS and seconds in (None, 1.0) and "prefix" not in self.groupindex:
             self._bar = _OF_BARS[seconds is None]
             self.groupindex["inverse"] = len(self._numbers) + 1
+        self.groupindex.setdefault("step", len(self.groupindex) + 1)
 
     def unit_in(self, line: str) -> str | None:
         """The unit of the rate in a line; None if nothing is behind the rate, or if there is
@@ -198,6 +204,7 @@ class Lines:
             start, end = match.span()
             spans = {name: match.span(number) for name, number in groups}
             texts = {name: self._text(name, data, *span) for name, span in spans.items()}
+            texts.setdefault("step", b"")
             if self._bar:
                 is_other = texts["rate"] and data.startswith(self._bar.encode(), spans["rate"][1])
                 texts["inverse"] = self._bar.encode() if is_other else b""
@@ -272,15 +279,18 @@ def of_pattern(
 ) -> Format:
     """The format of an expression. `seconds`: the unit of its durations. Raises re.error."""
     unit = seconds if f"(?P<{DURATION}>" in expression else None
+    whole_run = "(?P<step>" not in expression
     return Format(
         name=name,
         sample=sample or expression,
         marker=b"",
-        opening=b"the group step",
+        opening=b"" if whole_run else b"the group step",
         entry=Lines(expression, sample, unit),
         rate=_NUMBER,
         statements=(),
         zero_based=zero_based,
         seconds=unit,
         rates_are_per="world" if unit is None else "step",
+        whole_run=whole_run,
+        caveat=_OF_RUN if whole_run else None,
     )

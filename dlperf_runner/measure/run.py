@@ -102,6 +102,12 @@ def measure(
     return result, kept, left_out
 
 
+_OF_RUNS = (
+    "save the output of each run in its own file; with --regex, the group step makes them rates of"
+    " steps, (?P<step>\\d+), and more of the line's words leave out others"
+)
+
+
 def _of_whole_run(
     log: Log, confirmed: set[str], rule: Rule, expected: Expected, source: LogLines
 ) -> Measured:
@@ -113,7 +119,7 @@ def _of_whole_run(
             where=source.place(others[0]) if others else source.name,
             expected=f"one, like {rates[0]:.6g} in line {source.line_of(0)}" if others else "one",
             found=f"{rates[others[0]]:.6g}" if others else "none",
-            hint="save the output of each run in its own file" if others else None,
+            hint=_OF_RUNS if others else None,
         )
     whole = of_world(rates[:1], rule, expected)[0]
     name = source.name

@@ -185,6 +185,7 @@ class _Identification:
         repeat = self._agreed("repeat", self._stated_by_user_or_name("repeat"))
         parameters = tuple(self._stated_parameters())
         steps, warmup = self._stated("total_steps"), self._stated("warmup_steps")
+        warmup = None if self.log.form.whole_run else warmup
         rule = self.entry.workload.rule
         if steps is not None or warmup is not None:
             warmup = rule.warmup_steps if warmup is None else warmup
@@ -239,6 +240,9 @@ class _Identification:
             yield ASSUMED_PRODUCT
         if self.log.form.caveat:
             yield f"{self.log.form.name}: {self.log.form.caveat}"
+        if self.log.form.whole_run and self._stated("warmup_steps"):
+            by = self.statement["warmup_steps"].by
+            yield f"the warm-up of {by} is not left out: a log has one rate of the whole run"
         if self.similar:
             yield f"no workload has the model {self.entry.name}; did you mean {self.similar}?"
 

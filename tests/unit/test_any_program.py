@@ -48,6 +48,28 @@ def test_rates_of_an_expression(tmp_path: Path, options: dict[str, str], value: 
     assert [(run.model, run.unit) for run in results.counted] == [("rn50", "samples")]
 
 
+@pytest.mark.parametrize(
+    ("line", "regex", "options", "value"),
+    [
+        ("Throughput: 812.5 img/s", r"hput: (?P<rate>[\d.]+)", {"rates_are_per": "device"}, 6500),
+        ("total 1.5k img/s", r"(?P<rate>[\d.]+)(?P<prefix>k?)", {"rates_are_per": "world"}, 1500),
+        ("Mean step time: 512 ms", r"time: (?P<step_time>[\d.]+)", {}, 8 * 128 / 0.512),
+    ],
+)
+def test_one_rate_of_the_whole_run(
+    tmp_path: Path, line: str, regex: str, options: dict[str, str], value: float
+) -> None:
+    path = write(tmp_path / NAME, ["start", line, "done"])
+    results = load(path, regex=regex, warmup_steps="5", **options)
+    assert throughput(results) == pytest.approx(value)
+    assert {*results.frame.query("metric == 'samples_per_second'")["estimator"]} == {"whole_run"}
+    notes = " ".join(results.notes)
+    assert "one rate of the whole run" in notes and "--warmup-steps is not left out" in notes
+    write(path, [line, line, re.sub("[15]", "6", line)])
+    problem = only(load(path, regex=regex, **options))
+    assert "several whole runs" in problem.problem and "(?P<step>" in str(problem.hint)
+
+
 def test_a_resumed_run_has_a_share_of_its_own_steps_as_warm_up(tmp_path: Path) -> None:
     """20 % of its 60 steps, though nothing states how many steps the whole run had."""
     lines = [re.sub(r"upd (\d+)", lambda m: f"upd {int(m[1]) + 1631}", x) for x in program()]
@@ -435,6 +457,16 @@ def test_the_expression_leaves_out_lines_of_a_validation() -> None:
     assert likely is not None and likely.regex is not None
     found = Lines(likely.regex).finditer("\n".join(lines).encode())
     assert [int(match["step"]) for match in found] == [*range(40)]
+
+
+@pytest.mark.parametrize("rate", ["Throughput: {} samples/s", '{{"samples_per_s": {}, "n": 3}}'])
+def test_a_log_with_one_rate_has_that_of_its_run(here: Path, rate: str) -> None:
+    path = write(here / NAME, ["lr 0.1", rate.format("812.5"), "epoch 1 done in 31.5 s"])
+    hint = str(only(load(path)).hint)
+    regex = re.search(r"--regex '(.*?)'", hint)
+    assert regex is not None and "one rate for the whole run" in hint
+    results = load(path, regex=regex[1], unit="samples", rates_are_per="world")
+    assert throughput(results) == 812.5
 
 
 def test_logs_without_such_lines_have_none() -> None:

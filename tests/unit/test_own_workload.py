@@ -204,6 +204,7 @@ RATE = r"(?P<step>\d+) (?P<rate>[\d.]+)"
         ({"regex": "it (?P<step>[0-9]+"}, "unterminated subpattern"),
         ({"regex": "it (?P<step>[0-9]+)"}, "wrong groups"),
         ({"regex": "(?P<step>.) (?P<rate>.) (?P<speed>.)"}, "wrong groups"),
+        ({"regex": "(?P<rate>[0-9.]+) img"}, "has no step"),
         ({"sample": "step 3"}, "the expression does not match its sample"),
         ({"regex": RATE, "sample": "3 12.30 tok/s"}, "expected unit: tokens, found 'samples'"),
         (
