@@ -21,6 +21,9 @@ The average is over all sizes, so it depends on the chosen sizes.
 With `-O 0`, rccl-tests print the columns of in-place operations only; the line above the heading
 says so. With several cycles (`-N`, or `-s` of older rccl-tests), the sizes begin again.
 
+With `-J FILE`, the same is in one JSON object, whose devices are the first ones of the processes.
+Until February 2026, its average is called average_bus_bandwidith.
+
 As the log of a run, the table is one rate a cycle: the bus bandwidth of the largest size, out of
 place if it was measured, over all iterations. Those that warm up do not count as steps.
 
@@ -30,13 +33,14 @@ ROCm/rccl-tests 6405c76 and ae3e635; ROCm/rocm-systems 032d8f6, projects/rccl-te
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .reader import Block, blocks
-from .records import Columns, Expression, Format, Header, LineError, StepTable
+from .records import CUT, Columns, Expression, Format, Header, LineError, StepTable
 
 _BLANKS = rb" {1,40}+"
 _NUMBER = rb"\d{1,32}+(?:\.\d{1,32}+)?+(?:e[+-]\d{1,3}+)?+"
@@ -62,6 +66,7 @@ _RANK = re.compile(
     rb"#%(b)sRank%(b)s(\d{1,9}+) (?>.{0,200}? on%(b)s)(\S{1,255}+) device " % {b"b": _BLANKS}
 )
 _PROGRAM = re.compile(rb"# Collective test starting: (?:\S{0,255}/)?+([a-z_]{1,64}?)_perf")
+_NAME = re.compile(r"(?:.*/)?([a-z_]{1,64}?)_perf")
 _AVERAGE = re.compile(
     rb"# Avg bus bandwidth%s: (%s)(?: (?:OK|FAILED))? {0,40}+(?=[\r\n]|\Z)" % (_BLANKS, _NUMBER)
 )
@@ -78,9 +83,10 @@ _PARTS = re.compile(
         )
     )
 )
+_JSON = b'"average_bus_bandwid'
 _MARKERS = [
     *(b"Bytes ", b"bandwidth", b"Out of", b" Rank ", b"starting: ", b" count ", b"-place"),
-    b" failure ",
+    *(b" failure ", _JSON),
     *(b"float", b"int", b"half", b"double", b"f8"),
 ]
 HINT_OF_FAILURE = "NCCL_DEBUG=WARN in its environment shows the reason"
@@ -162,12 +168,52 @@ def read(pieces: Iterable[bytes]) -> list[NcclTests]:
     whole."""
     reading = _Reading()
     for block in blocks(pieces, _MARKERS):
+        if _JSON in block.data:
+            reading.tables += [_of_json(t) for t in block.data.split(b"\n") if _JSON in t]
+            continue
         for part in _PARTS.finditer(block.data):
             _take(reading, block, part)
         reading.last = block.last or reading.last
     if reading.table != NcclTests() or not reading.tables:
         _finish(reading)
     return reading.tables
+
+
+def _of_json(data: bytes) -> NcclTests:
+    """The table of a file that `-J` wrote. Raises LineError if it is not whole."""
+    try:
+        document = json.loads(data.removesuffix(CUT.encode()))  # -J writes no newline
+        config, devices = document["config"], document["config"]["devices"]
+        average = document.get("average_bus_bandwidth") or document["average_bus_bandwidith"]
+        rows = [_row_of_json(result) for result in document["results"]]
+        name = _NAME.fullmatch(document["args"][0])
+        return NcclTests(
+            rows,
+            sizes=len({row.size for row in rows}),
+            largest=rows[-1].size,
+            iterations=int(config["iterations"]),
+            ranks=len(devices) * int(config["nthreads"]) * int(config["ngpus"]),
+            hosts=tuple(dict.fromkeys(str(device["hostname"]) for device in devices)),
+            collective=name[1] if name else None,
+            average_busbw=float(average.get("bandwidth") or average["bandwidith"]),
+            is_wrong=document["out_of_bounds"]["okay"] != "true",
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        problem, expected = "the JSON of nccl-tests is not whole", "all that -J wrote"
+        raise LineError(1, problem, expected=expected, found=repr(error), hint=_WHOLE) from None
+
+
+def _row_of_json(result: Mapping[str, Any]) -> Bandwidth:
+    values: dict[str, Any] = {}
+    for key, prefix in (("out_of_place", ""), ("in_place", "in_place_")):
+        place = result.get(key) or {}
+        values[f"{prefix}time_us"] = place.get("time")
+        for rate in ("alg", "bus"):
+            values[f"{prefix}{rate}bw"] = float(place[f"{rate}_bw"]) if place else None
+        wrong = place.get("nwrong")
+        values[f"{prefix}wrong"] = None if wrong is None else int(wrong)
+    kind = {"datatype": result["type"], "root": int(result["root"])}
+    return Bandwidth(int(result["size"]), result["redop"], **values, **kind)
 
 
 def _take(reading: _Reading, block: Block, part: re.Match[bytes]) -> None:
@@ -316,7 +362,7 @@ def as_run(pieces: Iterable[bytes]) -> StepTable:
         raise LineError(1, problem, expected="0 in each column #wrong", found="FAILED")
     each = table.sizes or len(table.rows)
     largest = table.rows[each - 1 :: each]
-    if not all(row.first_busbw for row in largest):
+    if not all(row.first_busbw > 0 for row in largest):
         problem = "the bus bandwidth of the largest size is 0"
         raise LineError(1, problem, expected="at least two ranks", found=str(table.ranks))
     steps, datatype = table.iterations or 1, largest[0].datatype or ""
@@ -344,7 +390,7 @@ def _candidates(redop: str | None) -> str | None:
     return "|".join(_WITHOUT_REDUCTION if redop == "none" else _REDUCTIONS)
 
 
-FORMAT = Format(
+_TABLE = Format(
     name="nccl_tests",
     sample="  17179869184    4294967296     float     sum      -1    62871   273.26   478.20 ...",
     marker=b"  ",
@@ -357,4 +403,17 @@ FORMAT = Format(
     statements=(),
     is_fp32=True,
     table=as_run,
+)
+FORMAT = replace(
+    _TABLE,
+    variants=(
+        replace(
+            _TABLE,
+            sample='"average_bus_bandwidth":{"bandwidth":261.007,...',
+            marker=_JSON,
+            entry=Expression(
+                rb'(?P<step>)"average_bus_bandwidi?th": ?\{ ?"bandwidi?th": ?(?P<rate>%s)' % _NUMBER
+            ),
+        ),
+    ),
 )

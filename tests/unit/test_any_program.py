@@ -422,7 +422,7 @@ ELSEWHERE = {
     " iteration {n}/ 99 | consumed samples: 8 | \nelapsed time per iteration (ms): {r} |": (
         "the lines of Megatron are wrapped"
     ),
-    '"average_bus_bandwidth": {{"bandwidth": {r}}}': "save what the program prints",
+    '"average_bus_bandwidth": {{\n"bandwidth": {r}}}': "jq -c",
     ':::MLL 15600000{n}.123 run_start: {{"value": null, "metadata": {{}}}}': "v0.6 and before",
     " {n}/99 [00:01<00:02, {r}s/it]\n{{'loss': 2.2, 'epoch': 0.{n}}}": "train_samples_per_second",
     " Train throughput/samples_per_sec: {r}": "'Train time/batch: (?P<step>\\d+)|Train throughput",
