@@ -12,9 +12,10 @@ batch size ramps up, and at the boundaries of a profile, no rate is printed.
 Versions of 2024 print no weights, those before July 2024 no tokens, either; in 2023 it was
 `TFLOP/s: 134.909`. MaxDiffusion prints samples and frames of a device, too. The batch size per
 device is a fraction if several devices share a sample, and of one of the accumulated batches.
+Synthetic data was all zeros before 2025, of which the loss is 0.
 
 Source: AI-Hypercomputer/maxtext e591f30, src/maxtext/common/metric_logger.py, configs/pyconfig.py,
-configs/base.yml, configs/types.py
+configs/base.yml, configs/types.py, pull request 1217 (data of zeros)
 and docs/guides/monitoring_and_debugging/understand_logs_and_metrics.md.
 """
 
@@ -42,6 +43,12 @@ _AXES = {
 }
 
 
+_ZERO_LOSS = (
+    "MaxText's synthetic data was all zeros before 2025, with which steps were up to 10 % faster"
+    " than with other data"
+)
+
+
 def _config(key: str, value: str, values: Mapping[str, str] | None = None) -> Statement:
     return stated(f"Config param {key}:", rf"\b{key}: {value}(?!\S)", values=values or {})
 
@@ -51,6 +58,7 @@ _STATEMENTS = (
     _config("per_device_batch_size", r"(?P<batch_size_per_device>\d{1,18}+(?:\.\d{1,18}+)?)"),
     _config("gradient_accumulation_steps", r"(?P<accumulation_steps>\d{1,18}+)"),
     _config("max_target_length", r"(?P<sequence_length>\d{1,18}+)"),
+    _config("dataset_type", r"(?P<data>\w{1,32}+)"),
     _config("steps", r"(?P<total_steps>\d{1,18}+)"),
     _config("dtype", r"(?P<precision>\w{1,64}+)"),
     _config("quantization", r"?(?P<recipe>\w{0,64}+)", {"": "none", "None": "none"}),
@@ -76,6 +84,7 @@ _EARLIEST = Format(
     zero_based=True,
     one_step=True,
     seconds=1.0,
+    zero_loss=_ZERO_LOSS,
     rates_are_per="step",
     batch_of_step=True,
 )
@@ -95,5 +104,6 @@ FORMAT = Format(
     one_step=True,
     rates_are_per="device",
     batch_of_step=True,
+    zero_loss=_ZERO_LOSS,
     variants=(_EARLIEST,),
 )

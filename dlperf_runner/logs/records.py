@@ -257,6 +257,9 @@ class Format:
 
     `caveat`: what its rates may hold besides, for a note below each table.
 
+    `zero_loss`: what a loss of 0 at every step shows, if it is of synthetic data; in logs of other
+    formats, such a run is invalid.
+
     `rank_rates`: the reason why the rates of a log in which several ranks print them are not
     usable unless the user states whose they are.
 
@@ -296,6 +299,7 @@ class Format:
     whole_run: bool = False
     watch: type[Watch] | None = None
     caveat: str | None = None
+    zero_loss: str | None = None
     rank_rates: Refusal | None = None
 
     @property

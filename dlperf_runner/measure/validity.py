@@ -132,13 +132,16 @@ def judge(
     losses: Sequence[float | None],
     rules: ValidityRules,
     skipped: tuple[int, int] = (0, 0),
+    zero_loss: str | None = None,
 ) -> Verdict:
     """The verdict on a run whose log passed validation; `losses` has one entry per step. `skipped`:
-    the measured steps that changed no weight, and the number of measured steps."""
+    the measured steps that changed no weight, and the number of measured steps. `zero_loss`: what a
+    loss of 0 at every step shows, if that is no fault."""
     about_skipped = "the program skipped {} of the {} measured steps".format(*skipped)
+    is_zero = zero_loss and {*losses} == {0.0}
     too_many = skipped[0] > _MOST_SKIPPED * skipped[1]
     reasons = [
-        *_about_losses(steps, losses, rules),
+        *(() if is_zero else _about_losses(steps, losses, rules)),
         *([about_skipped] if too_many else ()),
         *_about_cores(evidence.other_processes, rules),
         *_about_processors(evidence.of_nodes, rules),
@@ -147,6 +150,8 @@ def judge(
         f"{host}: no telemetry" + (f" after {seconds:.0f} s of the run" if seconds else "")
         for host, seconds in evidence.unsampled
     ]
+    if is_zero:
+        remarks.append(f"the loss is 0 at every step: {zero_loss}")
     if skipped[0] and not too_many:
         remarks.append(about_skipped)
     if not evidence.on_gpu:

@@ -319,7 +319,9 @@ def _measured(run: FoundRun, log: LogFile, models: Sequence[Model]) -> Reading:
     )
     measured.measurements += _energy(evidence, series, measured, expected)
     rules = run.rules or catalogued_rules()
-    verdict = judge(evidence, counted.steps, counted.losses, rules, measured.skipped)
+    stated = dict(pair for header in content.headers for pair in header.parameters)
+    zero_loss = log.form.zero_loss if stated.get("data", "synthetic") == "synthetic" else None
+    verdict = judge(evidence, counted.steps, counted.losses, rules, measured.skipped, zero_loss)
     return Reading(run, measured, digest, None, series, verdict, _digest(series.samples_per_second))
 
 

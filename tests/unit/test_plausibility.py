@@ -1,8 +1,10 @@
 """What cannot be, or is unlikely: shares above 100 %, and runs of other machines in one table."""
 
+import re
 from pathlib import Path
 
 import pytest
+from command_line import call
 from make_logs import gluoncv, maxtext, megatron, torchtitan, write
 from summaries import printed_and_cases
 
@@ -78,6 +80,18 @@ def test_tflops_of_maxtext_and_megatron_are_compared_too(tmp_path: Path) -> None
     write(tmp_path / "meg" / "1n8g" / "llama3-8b_b2_bf16_1.log", text.split("\n"))
     out, _ = printed_and_cases(tmp_path / "meg")
     assert "contradict those of the model at the same rate: 1n8g 400.1, not 2" in out
+
+
+@pytest.mark.parametrize(("data", "counts"), [([], True), (["synthetic"], True), (["tfds"], False)])
+def test_a_loss_of_zero_is_that_of_synthetic_data(
+    here: Path, data: list[str], counts: bool
+) -> None:
+    """AI-Hypercomputer/maxtext, pull requests 761 (loss: 0.000) and 1217 (data of zeros)."""
+    lines = [re.sub(r"loss: \S+", "loss: 0.000", line) for line in maxtext(8000.0, world=8)]
+    lines = [f"Config param dataset_type: {name}" for name in data] + lines
+    write(here / "logs/1n8g/llama3.1-8b_b4_bf16_1.log", lines)
+    out = call("summarize", "logs", status=0 if counts else 1).text
+    assert ("synthetic data was all zeros" in out, "64000.00" in out) == (counts, counts)
 
 
 # ---- other machines and settings
