@@ -25,6 +25,10 @@ from .log_file import LogFile
 from .run_record import FoundRun
 from .statement import Stated
 
+ASSUMED_GLOBAL = (
+    "a batch size such as bs64 in a name is taken as that of all devices, not of one, because the"
+    " log of that name states it so"
+)
 ASSUMED_FP32 = (
     "precision: neither the logs nor the accelerator say whether the products of matrices in runs"
     " named fp32 were FP32 or TF32, the default of A100 and newer GPUs in most frameworks; state it"
@@ -194,6 +198,8 @@ def with_options(
     # It is named after one of the accumulated batches, or after the global one.
     named = run.batch_size_per_device
     if batch and named in (one_batch, batch.value * run.topology.world_size):
+        if named not in (one_batch, batch.value):
+            run = replace(run, assumed=(*run.assumed, ASSUMED_GLOBAL))
         run = replace(run, batch_size_per_device=batch.value)
     parameters = dict(_parameters(printed, entry, run, one_batch, form))
     # The other operations of a recipe have the precision that the log states.

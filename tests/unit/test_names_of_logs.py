@@ -152,8 +152,9 @@ def test_directories_that_name_a_model_and_a_topology(tmp_path: Path, folder: st
 def test_a_name_may_have_the_global_batch_size(tmp_path: Path) -> None:
     log = megatron(500.0, batch=64, world=16)
     for name in ("gpt_bf16_BS64_2n8g.log", "gpt_bf16_gbs64_2n8g.log", "gpt_bf16_bs4_2n8g.log"):
-        (run,) = load(write(tmp_path / name, log)).counted
-        assert run.batch_size_per_device == 4
+        results = load(write(tmp_path / name, log))
+        assert [run.batch_size_per_device for run in results.counted] == [4]
+        assert any("as that of all devices" in n for n in results.notes) == ("BS64" in name)
     path = write(tmp_path / "gpt_bf16_gbs128_2n8g.log", log)
     assert "contradicts the file name" in only(load(path)).problem
 
