@@ -27,12 +27,17 @@ _STAMP = (
 )
 # The writer of a line: "[rank0]:" of PyTorch; "[default7]:" and "[trainer0|3]:" of torchrun; the
 # pod of kubectl logs --prefix; "[20251202 09:12:08][rank-0/8][INFO ] [---trainer.py:100] : " of
-# AMD's Primus, "[20260929 19:48:42][rank-0/1][INFO]     " of its MaxText; " 3: " of srun --label.
+# AMD's Primus, "[20260929 19:48:42][rank-0/1][INFO]     " of its MaxText; " 3: " of srun --label;
+# "(RayTrainWorker pid=4711, ip=10.0.0.2) " of Ray, "(worker1, rank=1, pid=4711, ip=10.0.0.2) " of
+# SkyPilot; "trainer-1  | " of docker compose.
 _WRITER = (
     rb"\[(?:rank ?(?P<torch>\d{1,9})|[a-z]\w{0,64}?(?P<role>\d{1,9}(?:\|\d{1,9})?))\]:(?: (?! ))?+"
     rb"|\[\d{8} \d\d:\d\d:\d\d\]\[rank-(?P<primus>\d{1,9})/\d{1,9}\]"
     rb"(?:(?:\[[^\]]{1,200}\] ?){1,3}: |\[[A-Z]{1,16} {0,8}\] {1,5}+)"
     rb"|\[(?P<pod>pod/[^\]\s]{1,300}+)\] "
+    rb"|\((?P<actor>[A-Za-z][^\s(),]{0,64}+(?:\([^\s()]{0,64}+\))?+(?:, rank=\d{1,6}+)?+,? "
+    rb"pid=\d{1,9}+(?:, ip=[\w.:]{1,64}+)?+)\) "
+    rb"|(?P<service>[a-z][\w.-]{0,64}?[-_]\d{1,4}) {1,40}\| "
     rb"| {0,8}+(?P<task>\d{1,7}): "
 )
 _LABEL = re.compile(rb"(?:%s)?+(?:%s)|%s" % (_STAMP, _WRITER, _STAMP))
@@ -270,7 +275,11 @@ def _by_rank(line: bytes) -> Iterable[tuple[str | None, bytes]]:
         return ((only[0], text.removeprefix(only[1])),)
     if line.find(b"<std") < 0:
         label = _LABEL.match(line)
-        names = label.group("torch", "role", "primus", "pod", "task") if label else ()
+        names = (
+            label.group("torch", "role", "primus", "pod", "task", "actor", "service")
+            if label
+            else ()
+        )
         name = next(filter(None, names), None)
         return [(name and name.decode("utf-8", "replace"), line[label.end() if label else 0 :])]
     texts: dict[str | None, bytes] = {}

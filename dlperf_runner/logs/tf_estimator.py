@@ -28,7 +28,7 @@ from itertools import pairwise
 
 from . import text
 from .reader import blocks
-from .records import Columns, Expression, Format, Header, StepTable
+from .records import Columns, Expression, Format, Header, LineError, StepTable
 from .steps import first_rank
 
 _ENTRY = re.compile(
@@ -48,6 +48,8 @@ def as_table(pieces: Iterable[bytes]) -> StepTable:
         for match in _ENTRY.finditer(of_rank.data):
             printed, before = before, match[0]
             if match["at"]:
+                if places and int(match["at"]) < places[-1]:
+                    raise _restarted(of_rank.line(match.start()), int(match["at"]), places[-1])
                 places.append(int(match["at"]))
                 if lines:
                     table.columns.losses[-1] = text.optional_numbers([match["loss"]])[0]
@@ -64,6 +66,12 @@ def as_table(pieces: Iterable[bytes]) -> StepTable:
     table.columns.steps.extend(start + every * (n + 1) for n in range(len(lines)))
     table.columns.unix_times.extend(None for _ in lines)
     return table._replace(lines=lines, headers=table.headers[:1])
+
+
+def _restarted(line: int, step: int, before: int) -> LineError:
+    problem = f"step {step} follows {before}: the program was started again"
+    hint = "keep the lines of one start, each in a file of its own"
+    return LineError(line, problem, expected=f"{before} or more", found=str(step), hint=hint)
 
 
 _LINES = Format(

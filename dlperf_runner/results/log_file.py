@@ -105,6 +105,14 @@ class LogFile:
         """Its format. Raises UserError if the format is unknown or the file is not text."""
         if self._form is not None:
             return self._form
+        if self._head[0].startswith(b'{"log":') and b'"stream":' in self._head[0]:
+            raise UserError(
+                "the log is in JSON lines of Docker",
+                where=str(self.path),
+                expected="what the program printed",
+                found=self._head[0][:_SHOWN].decode("utf-8", "replace"),
+                hint=f"take it out: jq -rj .log {shlex.quote(str(self.path))} > train.log",
+            )
         with self.errors():
             for forms in filter(None, self._formats):
                 if (form := logs.detect(self.pieces(), forms)) is not None:

@@ -1,5 +1,6 @@
 """Logs of programs that no format reads: what the messages suggest, and --regex."""
 
+import json
 import re
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from log_examples import lines_of
 from make_logs import write
 from other_logs import GOOD, load, only
-from whole_logs import throughput
+from whole_logs import WHOLE_LOGS, throughput
 
 from dlperf_runner.core.errors import UserError, by_cause
 from dlperf_runner.logs.likely_lines import likely_line
@@ -526,6 +527,17 @@ def test_the_expression_of_a_refusal_works(
     assert regex is not None
     results = load(path, regex=regex[1], unit="samples", **options)
     assert throughput(results) == pytest.approx(value, rel=0.002)
+
+
+def test_json_lines_of_docker_are_to_be_taken_out(tmp_path: Path) -> None:
+    lines = [json.dumps({"log": f"{line}\n", "stream": "stdout"}) for line in GOOD]
+    assert "jq -rj .log" in str(only(load(write(tmp_path / NAME, lines))).hint)
+
+
+def test_a_log_of_an_estimator_that_was_started_again_is_refused(tmp_path: Path) -> None:
+    log = WHOLE_LOGS["tf_estimator/whole"]
+    path = write(tmp_path / log.path, 2 * log.text.splitlines())
+    assert "was started again" in only(load(path, **log.options)).problem
 
 
 def test_an_unknown_log_without_a_telling_name_is_no_silence(here: Path) -> None:
