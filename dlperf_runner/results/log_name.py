@@ -52,6 +52,8 @@ _GPUS = re.compile(
     r"|(?P<gpu_before>[a-z]{1,4}\d{1,4}[a-z]?)x(?P<count_behind>\d{1,6}))(?![^\W_])",
     re.ASCII,
 )
+# Names of settings, as Hydra writes them into directories: model=rn50,bs=128,gpus=8.
+_KEY = re.compile(r"(?<![^\W_])(?:model|arch|network|precision|dtype|amp|accelerator)=")
 _NUMBERED = re.compile(
     r"(?:run|rep|repeat|try|trial|attempt|seed)[-_]?(\d{1,9})", re.ASCII | re.IGNORECASE
 )
@@ -73,9 +75,10 @@ _OF_REPEAT = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 # Logs of the ranks of one run, as Paddle, torchrun (log_dir) and Open MPI (output-filename) name
-# them: workerlog.0, attempt_0/0/stdout.log, rank.0/stdout, and rank0.log.
+# them: workerlog.0, attempt_0/0/stdout.log, rank.0/stdout, and rank0.log. Those of its nodes:
+# node1.log.
 _RANK = re.compile(
-    r"/(?:workerlog\.|rank[-_.]?|attempt_\d{1,9}/)(?P<rank>\d{1,6})"
+    r"/(?:workerlog\.|rank[-_.]?|(?P<node>node[-_.]?)|attempt_\d{1,9}/)(?P<rank>\d{1,6})"
     r"(?:/std(?:out|err))?(?:\.(?:log|txt|out|err))?(?:\.gz)?$",
     re.ASCII,
 )
@@ -219,10 +222,11 @@ def _words_of_name(name: str, by: str) -> PathWords:
 
 
 def _split(name: str) -> list[str]:
-    """The words between _ and blanks. One with a setting between - or . is several words."""
+    """The words between _, blanks, commas and +. One with a setting between - or . is several."""
     words: list[str] = []
+    name = _KEY.sub("_", name).replace("=", "")
     name = _NODES_AND_DEVICES.sub(r"_\1n\2g_", _GPUS.sub(_apart, name))
-    for part in re.split(r"[_\s]+", _NODES.sub(r"_\g<0>_", name)):
+    for part in re.split(r"[_\s,+]+", _NODES.sub(r"_\g<0>_", name)):
         word = part.strip("-.")
         pieces = _PIECES.split(word)
         if len(pieces) < 2 or setting_of(word) or not any(map(setting_of, pieces)):
@@ -352,10 +356,14 @@ def _model_of(directory: str) -> str | None:
     return name if is_model else None
 
 
-def rank_of(path: PurePath) -> tuple[str, int] | None:
-    """The logs that a log named after a rank alone is one of, as its path with *, and the rank."""
+def rank_of(path: PurePath, topology: Topology) -> tuple[str, int] | None:
+    """The logs that a log named after a rank or a node of its run alone is one of, as its path with
+    *, and the rank."""
     text = f"/{path.as_posix()}"
     if (match := _RANK.search(text)) is None:
+        return None
+    of_nodes = topology.nodes + 1 if topology.nodes > 1 else 0
+    if int(match["rank"]) >= (of_nodes if match["node"] else topology.world_size):
         return None
     return f"{text[: match.start('rank')]}*{text[match.end('rank') :]}", int(match["rank"])
 

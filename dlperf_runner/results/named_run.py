@@ -605,7 +605,8 @@ def _entry(
             found="_".join(path_words.first) or log.path.name,
             hint="state it with --model and --framework, or in mapping.yml",
         )
-    model = model or _network(log, headers(), telling) or "-".join(_label(path_words, telling))
+    model = model or _network(log, headers(), telling)
+    model = model or _as_name("-".join(_label(path_words, telling)))
     return program_model(log.form, model, framework, _workloads(models)) if model else None
 
 
@@ -718,5 +719,9 @@ def _network(log: LogFile, headers: Sequence[logs.Header], words: Sequence[str])
             found=stated.network.replace("|", " or "),
             hint="state it with --model, or in mapping.yml",
         )
-    name = fitting[0] if len(fitting) == 1 else UNKNOWN_COLLECTIVE
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or None
+    return _as_name(fitting[0] if len(fitting) == 1 else UNKNOWN_COLLECTIVE)
+
+
+def _as_name(text: str) -> str | None:
+    """The text with - for what no name of a model has; None if nothing is left."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._") or None

@@ -207,8 +207,8 @@ def _as_one_run(readings: Sequence[Reading], root: Path) -> list[Reading]:
     """The readings, in which one rank counts of those of a run that have a log each: the lowest."""
     ranks: dict[object, list[tuple[int, FoundRun]]] = {}
     for run in (reading.run for reading in readings if reading.run and _counts(reading)):
-        of_rank = None if run.expected_by == "the plan" else rank_of(run.path)
-        if of_rank and of_rank[1] < run.topology.world_size:
+        of_rank = None if run.expected_by == "the plan" else rank_of(run.path, run.topology)
+        if of_rank:
             ranks.setdefault((run.case, of_rank[0]), []).append((of_rank[1], run))
     others: dict[Path, FoundRun] = {}
     for several in ranks.values():

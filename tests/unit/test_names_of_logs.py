@@ -113,6 +113,30 @@ def test_logs_of_ranks_are_one_run(tmp_path: Path, name: str) -> None:
     assert "copies of" in notes
 
 
+def test_logs_of_the_nodes_of_a_run_are_one_run(tmp_path: Path) -> None:
+    for node in (1, 2):
+        write(tmp_path / f"2n1g/rn50_b128_fp32/node{node}.log", gluoncv(100.0 + node, world=2))
+        write(tmp_path / f"1n2g/rn50_b128_fp32/node{node}.log", gluoncv(90.0 + node, world=2))
+    counted = [(str(run.topology), run.path.name) for run in load(tmp_path).counted]
+    # Those of one node each are of two machines.
+    assert counted == [("1n2g", "node1.log"), ("1n2g", "node2.log"), ("2n1g", "node1.log")]
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("rn50,bs=128,nodes=1,gpus=8,precision=fp32.log", "resnet50v1b"),
+        ("model=vgg16,bs=128,fp32_1n8g.log", "vgg16"),
+        ("a+b@(x)_b128_fp32_1n8g.log", "a-b-x"),
+        ("模型_b128_fp32_1n8g.log", None),
+    ],
+)
+def test_names_with_other_signs(tmp_path: Path, name: str, model: str | None) -> None:
+    results = load(write(tmp_path / name, gluoncv(380.0, world=8)))
+    assert [run.model for run in results.counted] == ([model] if model else [])
+    assert bool(model) or "--model" in str(only(results).hint)
+
+
 def test_ranks_beyond_the_world_size_are_no_ranks(tmp_path: Path) -> None:
     for rank in (8, 16):  # such as those of LoRA
         write(tmp_path / f"1n2g/rn50_b128_fp32/rank{rank}.log", gluoncv(100.0 + rank, world=2))
