@@ -67,12 +67,12 @@ class _Kind:
 @dataclass(frozen=True)
 class LikelyLine:
     """Such a line, and an expression for lines like it; None if it has no step or no rate.
-    `is_mean`: its rate is a mean or smoothed; `of_run`: it is that of the whole run."""
+    `is_mean`: its rate is a mean or smoothed. `besides`: what else the expression takes."""
 
     line: str
     regex: str | None
     is_mean: bool = False
-    of_run: bool = False
+    besides: str = ""
 
 
 def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
@@ -93,11 +93,31 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
     for kind in repeated:
         if expression := _expression(kind.lines, firsts):
             return LikelyLine(kind.lines[0].strip(), *expression)
-    if regex := _of_run(kinds.values()):
-        return regex
+    if apart := _of_two_lines(repeated) or _of_run(kinds.values()):
+        return apart
     numbers = (kind for kind in repeated if _FRACTION.search(kind.lines[0]))
     likely = next((kind for kind in numbers if _step(kind.lines) is not None), None)
     return LikelyLine(likely.lines[0].strip(), None) if likely else None
+
+
+def _of_two_lines(kinds: Sequence[_Kind]) -> LikelyLine | None:
+    """The first lines with a rate, if the step stands in other ones."""
+    steps = [(kind.lines, _step(kind.lines)) for kind in kinds]
+    named = (
+        _joined(lines[0], numbers, {step: "step"}, 0)
+        for lines, step in steps
+        if step is not None
+        and (numbers := [*_NUMBER.finditer(lines[0])])
+        and _STEP_WORD.search(lines[0][: numbers[step].start()])
+    )
+    of_step = next(named, None)
+    for lines, _ in steps if of_step else ():
+        numbers = [*_NUMBER.finditer(lines[0])]
+        rate = _rate(lines[0], numbers, ())
+        if rate and rate[1] == "rate" and not _is_mean(lines[0], numbers[rate[0]]):
+            regex = f"{of_step}|{_joined(lines[0], numbers, dict([rate]), 0)}"
+            return LikelyLine(lines[0].strip(), regex, besides="the step of another line")
+    return None
 
 
 def _of_run(kinds: Iterable[_Kind]) -> LikelyLine | None:
@@ -106,7 +126,7 @@ def _of_run(kinds: Iterable[_Kind]) -> LikelyLine | None:
         numbers = [*_NUMBER.finditer(line)]
         if (rate := _rate(line, numbers, ())) and rate[1] == "rate":
             regex = _joined(line, numbers, dict([rate]), 0)
-            return LikelyLine(line.strip(), regex, of_run=True)
+            return LikelyLine(line.strip(), regex, besides="one rate for the whole run")
     return None
 
 
@@ -148,9 +168,9 @@ def _elapsed(rows: Sequence[Sequence[re.Match[str]]]) -> Iterator[int]:
 
 
 def _in_time(line: str, number: re.Match[str]) -> bool:
-    """True if a number is a part of a date, of a time of day, or of a time such as 2h 7m 13s."""
-    before = re.search(r"\d(?:[:-]|[dhm] )$", line[: number.start()])
-    return bool(before or re.match(r"[:-]\d|[dhm] \d", line[number.end() : number.end() + 3]))
+    """True if a number is a part of a date, of a time of day, or of a time such as 2h 7m."""
+    before = re.search(r"\d(?:[:-]|[dhm] ?)$", line[: number.start()])
+    return bool(before or re.match(r"[:-]\d|[dhm] ?\d", line[number.end() : number.end() + 3]))
 
 
 def _end(line: str, number: re.Match[str]) -> int:

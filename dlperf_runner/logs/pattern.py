@@ -52,7 +52,7 @@ _SECONDS = {
 # What rates count.
 THINGS = (
     r"(?:samples?|im(?:age|g)?s?|toks?|tokens?|seqs?|sequences?|examples?|elements?|its?|iters?|ba"
-    r"|steps?)"
+    r"|steps?|sentences?|records?|frames?)"
 )
 # A prefix, what a rate counts, and per what: ktok/s/gpu, thousand images per minute.
 _WORDS = re.compile(

@@ -187,7 +187,7 @@ class LogFile:
                 hint="use a version of the program that prints a rate in each log interval",
             )
         likely = likely_line(start)
-        has_rate = likely and likely.regex and not likely.is_mean and not likely.of_run
+        has_rate = likely and likely.regex and not likely.is_mean and not likely.besides
         if not has_rate and (unrated := unrated_line(start)):
             why = unrated.refusal
             return UserError(
@@ -209,7 +209,7 @@ class LogFile:
         is_time = f"(?P<{DURATION}>" in regex
         such_as = "this expression is a guess" if likely.regex else "with an expression like this"
         such_as += ", and takes a mean or a smoothed rate" if likely.is_mean else ""
-        such_as += ", and takes one rate for the whole run" if likely.of_run else ""
+        such_as += f", and takes {likely.besides}" if likely.besides else ""
         return UserError(
             "no known format reads this log",
             where=str(self.path),

@@ -460,7 +460,10 @@ def test_the_expression_leaves_out_lines_of_a_validation() -> None:
     assert [int(match["step"]) for match in found] == [*range(40)]
 
 
-@pytest.mark.parametrize("rate", ["Throughput: {} samples/s", '{{"samples_per_s": {}, "n": 3}}'])
+@pytest.mark.parametrize(
+    "rate",
+    ["Throughput: {} samples/s", "mean (sentences/sec) = {}", '{{"samples_per_s": {}, "n": 3}}'],
+)
 def test_a_log_with_one_rate_has_that_of_its_run(here: Path, rate: str) -> None:
     path = write(here / NAME, ["lr 0.1", rate.format("812.5"), "epoch 1 done in 31.5 s"])
     hint = str(only(load(path)).hint)
@@ -468,6 +471,20 @@ def test_a_log_with_one_rate_has_that_of_its_run(here: Path, rate: str) -> None:
     assert regex is not None and "one rate for the whole run" in hint
     results = load(path, regex=regex[1], unit="samples", rates_are_per="world")
     assert throughput(results) == 812.5
+
+
+def test_a_step_and_its_rate_on_two_lines(here: Path) -> None:
+    """As DeepSpeed-Chat prints them: microsoft/DeepSpeedExamples, perf.py."""
+    rate = (
+        "Model Parameters: 1.316 B, Latency: 0.41s, TFLOPs: 58.21, Samples/sec: {rate}, Batch: 16"
+    )
+    lines = program("Epoch: 0, Step: {step}, Rank: 0, loss = 1.9\n" + rate, "39.02")
+    path = write(here / NAME, lines)
+    hint = str(only(load(path)).hint)
+    regex = re.search(r"--regex '(.*?)'", hint)
+    assert regex is not None and "takes the step of another line" in hint
+    results = load(path, regex=regex[1], unit="samples", rates_are_per="world")
+    assert throughput(results) == pytest.approx(39.02)
 
 
 def test_logs_without_such_lines_have_none() -> None:
