@@ -29,6 +29,10 @@ ASSUMED_GLOBAL = (
     "a batch size such as bs64 in a name is taken as that of all devices, not of one, because the"
     " log of that name states it so"
 )
+ASSUMED_SHARED = (
+    "by the batch sizes in the log, {} devices share a batch, as with tensor or sequence"
+    " parallelism; without these, the stated topology is wrong"
+)
 ASSUMED_FP32 = (
     "precision: neither the logs nor the accelerator say whether the products of matrices in runs"
     " named fp32 were FP32 or TF32, the default of A100 and newer GPUs in most frameworks; state it"
@@ -195,6 +199,7 @@ def with_options(
                 found=printed[name],
             )
     batch, one_batch = batch_of(headers, form, run.topology.world_size)
+    run = _with_sharing(run, printed, headers)
     # It is named after one of the accumulated batches, or after the global one.
     named = run.batch_size_per_device
     if batch and named in (one_batch, batch.value * run.topology.world_size):
@@ -231,6 +236,31 @@ def with_options(
     if total is None or warmup is None or warmup >= total:
         return run
     return replace(run, rule=entry.rule_of(total, warmup))
+
+
+def _with_sharing(
+    run: FoundRun, printed: Mapping[str, str], headers: Iterable[logs.Header]
+) -> FoundRun:
+    """The run, with a note if several devices share a batch by the batch sizes that its log states.
+    Raises UserError if by these it had more devices than its topology, or another multiple."""
+    of_all = next((h.global_batch_size for h in headers if h.global_batch_size), None)
+    texts = [printed.get(name, "") for name in ("micro_batch_size", "accumulation_steps")]
+    if of_all is None or not all(map(_COUNT.fullmatch, texts)):
+        return run
+    batches, rest = divmod(of_all, math.prod(map(int, texts)))
+    world = run.topology.world_size
+    if rest or world == batches or (_parallel(printed, world) and world % batches == 0):
+        return run
+    if world % batches:
+        raise UserError(
+            "the batch sizes in the log contradict the number of devices",
+            where=str(run.path),
+            expected=f"{batches} devices, or a multiple of which several share a batch, because the"
+            f" log states {of_all} = {texts[0]} x {texts[1]} (accumulated) x {batches}",
+            found=str(run.topology),
+            hint="rename it, or state --topology",
+        )
+    return replace(run, assumed=(*run.assumed, ASSUMED_SHARED.format(world // batches)))
 
 
 def _parallel(printed: Mapping[str, str], world_size: int) -> str | None:

@@ -94,6 +94,29 @@ def test_a_loss_of_zero_is_that_of_synthetic_data(
     assert ("synthetic data was all zeros" in out, "64000.00" in out) == (counts, counts)
 
 
+@pytest.mark.parametrize(
+    ("topology", "words"),
+    [
+        ("1n2g", "expected 4 devices, or a multiple"),
+        ("1n3g", "the log states 32 = 4 x 2 (accumulated) x 4"),
+        ("1n4g", "99.60"),
+        ("1n8g", "2 devices share a batch"),
+    ],
+)
+def test_batch_sizes_say_how_many_devices_trained(here: Path, topology: str, words: str) -> None:
+    lines = [
+        "  Instantaneous batch size per device = 4",
+        "  Total train batch size (w. parallel, distributed & accumulation) = 32",
+        "  Gradient Accumulation steps = 2",
+        "{'train_runtime': 30.1, 'train_samples_per_second': 99.6, 'train_steps_per_second': 3.1}",
+    ]
+    write(here / "logs" / topology / "bert_bf16.log", lines)
+    counts = topology not in ("1n2g", "1n3g")
+    called = call("summarize", "logs", status=0 if counts else 2)
+    assert words in " ".join(called.both.split())
+    assert counts or ("share a batch" in called.text) == (topology == "1n8g")
+
+
 # ---- other machines and settings
 
 
