@@ -54,7 +54,7 @@ FORMAT = Format(
         rb"Throughput: (?P<step>)(?P<rate>\S{1,64}+) samples/sec, TFLOPS per GPU(?= by |: )"
     ),
     rate=rb"\d+\.\d\d",
-    statements=(),
+    statements=(stated("dp_world_size: ", r"dp_world_size: (?P<data_parallel>[1-9]\d{0,8}+)"),),
     framework="pytorch",
     whole_run=True,
     variants=(_STEPS,),

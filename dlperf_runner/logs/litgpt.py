@@ -66,6 +66,7 @@ _SINCE_2024 = Format(
     ),
     rate=rb"\d+\.\d\d",
     statements=(
+        _setting("devices", r"(?P<devices_of_node>[1-9]\d{0,8}+)"),
         _setting("micro_batch_size", r"(?P<batch_size_per_device>\d{1,9}+)"),
         _setting("max_seq_length", r"(?P<sequence_length>\d{1,9}+)"),
         _setting("precision", r"'(?P<precision>[a-z\d-]{1,16}+)'", **_PRECISIONS),

@@ -241,26 +241,52 @@ def with_options(
 def _with_sharing(
     run: FoundRun, printed: Mapping[str, str], headers: Iterable[logs.Header]
 ) -> FoundRun:
-    """The run, with a note if several devices share a batch by the batch sizes that its log states.
-    Raises UserError if by these it had more devices than its topology, or another multiple."""
-    of_all = next((h.global_batch_size for h in headers if h.global_batch_size), None)
-    texts = [printed.get(name, "") for name in ("micro_batch_size", "accumulation_steps")]
-    if of_all is None or not all(map(_COUNT.fullmatch, texts)):
-        return run
-    batches, rest = divmod(of_all, math.prod(map(int, texts)))
-    world = run.topology.world_size
-    if rest or world == batches or (_parallel(printed, world) and world % batches == 0):
+    """The run, with a note if several devices share a batch, as far as its log states how many
+    batches a step has. Raises UserError if the log states other devices than its topology."""
+    world, of_node = run.topology.world_size, printed.get("devices_of_node")
+    if of_node and int(of_node) != run.topology.gpus_per_node:
+        raise _of_other_devices(run, "devices of a node", of_node)
+    batches, shown = _batches_of_step(printed, headers)
+    if batches is None or world == batches or (_parallel(printed, world) and world % batches == 0):
         return run
     if world % batches:
-        raise UserError(
-            "the batch sizes in the log contradict the number of devices",
-            where=str(run.path),
-            expected=f"{batches} devices, or a multiple of which several share a batch, because the"
-            f" log states {of_all} = {texts[0]} x {texts[1]} (accumulated) x {batches}",
-            found=str(run.topology),
-            hint="rename it, or state --topology",
-        )
+        what = f"{batches} devices, or a multiple of which several share a batch{shown}"
+        raise _of_other_devices(run, "batch sizes", what)
     return replace(run, assumed=(*run.assumed, ASSUMED_SHARED.format(world // batches)))
+
+
+def _batches_of_step(
+    printed: Mapping[str, str], headers: Iterable[logs.Header]
+) -> tuple[int | None, str]:
+    """The batches that devices take at once, if the log states it, and the numbers that show it."""
+    texts = {
+        name: printed.get(name, "")
+        for name in ("data_parallel", "micro_batch_size", "accumulation_steps", "sequence_length")
+    }
+    counts = {name: int(text) for name, text in texts.items() if _COUNT.fullmatch(text)}
+    if "data_parallel" in counts:
+        return counts["data_parallel"], ""
+    of_all = 0
+    for header in headers:
+        of_all = of_all or header.global_batch_size or 0
+        if header.tokens_per_step and "sequence_length" in counts:
+            of_all = of_all or header.tokens_per_step // counts["sequence_length"]
+    if not of_all or not counts.keys() >= {"micro_batch_size", "accumulation_steps"}:
+        return None, ""
+    one, accumulated = counts["micro_batch_size"], counts["accumulation_steps"]
+    batches, rest = divmod(of_all, one * accumulated)
+    shown = f", because it states {of_all} = {one} x {accumulated} (accumulated) x {batches}"
+    return (None, "") if rest or not batches else (batches, shown)
+
+
+def _of_other_devices(run: FoundRun, what: str, expected: str) -> UserError:
+    return UserError(
+        f"the {what} in the log contradict the number of devices",
+        where=str(run.path),
+        expected=expected,
+        found=str(run.topology),
+        hint="rename it, or state --topology",
+    )
 
 
 def _parallel(printed: Mapping[str, str], world_size: int) -> str | None:

@@ -7,6 +7,7 @@ import pytest
 from command_line import call
 from make_logs import gluoncv, maxtext, megatron, torchtitan, write
 from summaries import printed_and_cases
+from whole_logs import WHOLE_LOGS
 
 from dlperf_runner.compare.conditions import Difference, differences
 
@@ -98,7 +99,7 @@ def test_a_loss_of_zero_is_that_of_synthetic_data(
     ("topology", "words"),
     [
         ("1n2g", "expected 4 devices, or a multiple"),
-        ("1n3g", "the log states 32 = 4 x 2 (accumulated) x 4"),
+        ("1n3g", "it states 32 = 4 x 2 (accumulated) x 4"),
         ("1n4g", "99.60"),
         ("1n8g", "2 devices share a batch"),
     ],
@@ -115,6 +116,17 @@ def test_batch_sizes_say_how_many_devices_trained(here: Path, topology: str, wor
     called = call("summarize", "logs", status=0 if counts else 2)
     assert words in " ".join(called.both.split())
     assert counts or ("share a batch" in called.text) == (topology == "1n8g")
+
+
+@pytest.mark.parametrize(
+    ("form", "other"), [("litgpt", "1n2g"), ("colossalai", "1n3g"), ("nanochat", "1n2g")]
+)
+def test_logs_of_other_devices_than_their_name_says(here: Path, form: str, other: str) -> None:
+    log = WHOLE_LOGS[f"{form}/whole"]
+    write(here / log.path.replace("1n8g", other), log.text.splitlines())
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in log.options.items()]
+    called = call("summarize", other, *options, status=2).both
+    assert "contradict the number of devices" in " ".join(called.split())
 
 
 # ---- other machines and settings
