@@ -12,6 +12,7 @@ batch size ramps up, and at the boundaries of a profile, no rate is printed.
 Versions of 2024 print no weights, those before July 2024 no tokens, either; in 2023 it was
 `TFLOP/s: 134.909`. MaxDiffusion prints samples and frames of a device, too. The batch size per
 device is a fraction if several devices share a sample, and of one of the accumulated batches.
+
 Synthetic data was all zeros before 2025, of which the loss is 0.
 
 Source: AI-Hypercomputer/maxtext e591f30, src/maxtext/common/metric_logger.py, configs/pyconfig.py,
