@@ -222,19 +222,24 @@ def moved_refusals(foreign: Mapping[str, Sequence[str]], replaced: Sequence[str]
     ]
 
 
-def work_refusal(work: Mapping[str, Sequence[str]], installs: Sequence[str], drains: bool) -> str:
+def work_refusal(
+    work: Mapping[str, Sequence[str]], installs: Sequence[str], drains: bool, removes: bool = False
+) -> str:
     """The running work that keeps a node from being changed, as a refusal; empty without any.
-    `work` is from the module node_facts; `installs`: what would be installed."""
+    `work` is from the module node_facts; `installs`: what would be installed; `removes`: the node
+    is decommissioned."""
     if (jobs := work.get("jobs", ())) and not drains:
+        ways = "dlperf provision --drain, or dlperf_drain: true"
         return (
-            f"jobs of Slurm run on the node: {', '.join(jobs)}. Drain it first (dlperf provision"
-            " --drain, or dlperf_drain: true), or run again when they have ended"
+            f"jobs of Slurm run on the node: {', '.join(jobs)}. Drain it first"
+            f" ({'-e dlperf_drain=true' if removes else ways}), or run again when they have ended"
         )
-    if (containers := work.get("gpu_containers", ())) and installs:
+    if (containers := work.get("gpu_containers", ())) and (installs or removes):
+        change = "remove packages" if removes else f"install {', '.join(installs)}"
         return (
-            f"containers on the node have GPUs: {', '.join(containers)}. To install"
-            f" {', '.join(installs)} makes systemd read its units again (daemon-reload), after"
-            " which containers lose their GPUs. End them, then run again"
+            f"containers on the node have GPUs: {', '.join(containers)}. To {change} makes systemd"
+            " read its units again (daemon-reload), after which containers lose their GPUs. End"
+            " them, then run again"
         )
     return ""
 

@@ -14,8 +14,8 @@ every role: problems and families then go to `ansible_facts.refusals` and
 With `work`, packages of somebody else are not moved to other versions without consent
 (`dlperf_replace`), and the node is not changed under jobs of Slurm (unless `dlperf_drain` is set)
 or under containers that have GPUs. `installs`: packages of the distribution that the role needs, as
-`installs` also collected. In check mode, running work is listed as a step instead of refusing the
-node.
+`installs` also collected; `removes`: the node is decommissioned. In check mode, running work is
+listed as a step instead of refusing the node.
 
 Sources are not examined if a role says `own_sources: false`, because apt will not read them.
 A role that is used alone fails.
@@ -34,7 +34,7 @@ from dlperf_runner.provision.adoption import moved_refusals, work_refusal
 
 class ActionModule(ActionBase):  # type: ignore[misc]
     TRANSFERS_FILES = False
-    _VALID_ARGS = frozenset({"problems", "families", "own_sources", "work", "installs"})
+    _VALID_ARGS = frozenset({"problems", "families", "own_sources", "work", "installs", "removes"})
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
@@ -73,9 +73,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if reads_sources and not problems:
                 result["ansible_facts"] = {"refuse_examined": [*examined, *families]}
         is_drained = boolean(variables.get("dlperf_drain", False))
-        if busy := work_refusal(work, lacking, is_drained):
+        removes = bool(self._task.args.get("removes"))
+        if busy := work_refusal(work, lacking, is_drained, removes):
             if self._task.check_mode:
                 result["rehearsal_note"] = f"other steps: wait, because {busy}"
+                result["warnings"] = [busy] if removes else []  # nothing lists its steps
             else:
                 problems.append(busy)
         if problems:

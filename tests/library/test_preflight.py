@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from executed_modules import playbook
 from modules import load
 from standin_repository import needs_apt
+from standins import PROJECT
 
 from dlperf_runner.provision import vendor
 
@@ -236,3 +238,31 @@ def test_running_work_counts_with_a_mirror_too(tmp_path: Path) -> None:
     done = playbook("-i", "localhost,", "-c", "local", *given, tmp_path / "play.yml")
     text = " ".join(done.stdout.split())
     assert f"have GPUs: python3 (7). To install {FAMILY['name']}, no-rdma makes" in text, text
+
+
+@pytest.mark.parametrize(
+    ("work", "drains", "refusal"),
+    [
+        ({"gpu_containers": ["python3 (7)"]}, True, "containers on the node have GPUs: python3"),
+        ({"jobs": ["12"]}, False, "jobs of Slurm run on the node: 12. Drain it first"),
+        ({"jobs": ["12"]}, True, ""),
+        ({}, False, ""),
+    ],
+)
+def test_a_node_in_use_is_not_decommissioned(
+    tmp_path: Path, work: dict[str, list[str]], drains: bool, refusal: str
+) -> None:
+    (book,) = yaml.safe_load((PROJECT / "playbooks/decommission.yml").read_text())
+    before = [task["name"] for task in book["pre_tasks"]]
+    at = before.index("Refuse a node that is in use")
+    assert "node_facts" in book["pre_tasks"][at - 1]
+    assert not [task for task in book["pre_tasks"][:at] if "node_files" in task]
+    facts = {"dlperf_node": {"work": work}, "cacheable": True}
+    tasks = [{"name": "Work", "ansible.builtin.set_fact": facts}, book["pre_tasks"][at]]
+    play = [{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]
+    (tmp_path / "play.yml").write_text(json.dumps(play))
+    words = ("-i", "localhost,", "-c", "local", "-e", f"dlperf_drain={drains}")
+    done = playbook(*words, tmp_path / "play.yml")
+    text = " ".join(done.stdout.split())
+    assert (done.returncode != 0) == bool(refusal), text
+    assert refusal in text

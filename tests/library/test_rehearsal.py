@@ -1,10 +1,14 @@
 """The list of what provisioning would change, made of results that modules give in check mode."""
 
+import json
 import os
 import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from executed_modules import playbook
 
 from dlperf_runner.control import playbooks
 from dlperf_runner.provision.adoption import chosen, moved_refusals, work_refusal
@@ -51,6 +55,34 @@ def test_a_result_becomes_typed_changes(
     assert of_task("The task", action, arguments, result) == items
 
 
+def test_services_of_slurm_are_listed_and_started_without_reading_units_again(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "systemctl.log"
+    program = tmp_path / "bin/systemctl"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$*" >> {log}\ntest $1 != is-enabled\n')
+    program.chmod(0o755)
+    role = {"name": "slurm", "tasks_from": "start.yml"}
+    start = {"name": "Start", "ansible.builtin.include_role": role}
+    start["vars"] = {"__slurm_starts": ["munge", "slurmd"]}
+    start["vars"]["__slurm_machine"] = {"has_systemd": True}
+    play = [{"hosts": "all", "gather_facts": False, "tasks": [start]}]
+    (tmp_path / "provision.yml").write_text(json.dumps(play))
+    words = ("-i", "node1,", "-c", "local", "-e", "ansible_become=false")
+    words += ("-e", f"ansible_python_interpreter={sys.executable}")
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    done = playbook(*words, "--check", tmp_path / "provision.yml", PATH=path)
+    assert "  services:\n    munge: started, at boot\n    slurmd: started, at boot\n" in done.stdout
+    assert "start " not in log.read_text()
+    done = playbook(*words, tmp_path / "provision.yml", PATH=path)
+    assert done.returncode == 0, done.stdout
+    assert log.read_text().splitlines()[4:] == [
+        *("show munge", "is-enabled munge", "enable munge --no-reload", "start munge"),
+        *("show slurmd", "is-enabled slurmd", "enable slurmd --no-reload", "start slurmd"),
+    ]
+
+
 def test_nodes_with_equal_changes_have_one_list() -> None:
     items = [("files", "/b"), ("packages", "a 1 (new)"), ("files", "/b")]
     text = listed({"n1": items, "n2": items, "n3": []}, {"n4": "no room"})
@@ -79,6 +111,8 @@ def test_running_work_refuses_a_change() -> None:
     jobs = {"jobs": ["12", "13"], "gpu_containers": []}
     assert "12, 13" in work_refusal(jobs, [], drains=False)
     assert work_refusal(jobs, ["cuda"], drains=True) == ""
+    assert "To remove packages makes" in work_refusal(containers, [], drains=True, removes=True)
+    assert "(-e dlperf_drain=true)" in work_refusal(jobs, [], drains=False, removes=True)
 
 
 def test_all_names_every_part_that_can_be_kept() -> None:
