@@ -54,12 +54,11 @@ def index_of(path):
     return count, int(fields[1])
 
 
-def first_image(path, form, offset=0):
-    """The first sample with an image from an offset on."""
+def first_image(path, form):
+    """The first sample with an image."""
     with io.open(path, "rb") as stream:
-        stream.seek(offset)
         sample = READ[form](stream)
-        while sample is not None and not sample.image and not offset:
+        while sample is not None and not sample.image:
             sample = READ[form](stream)
     if sample is None:
         raise BrokenRecord("the file has no images")

@@ -48,6 +48,11 @@ from ansible.module_utils.whole_files import difference, make_folder, read_bytes
 
 CONTAINER = "this node is a container, and %s"
 NUMA = "proc/sys/kernel/numa_balancing"
+QUERIES = {
+    "persistence": "persistence_mode",
+    "application_clocks": "clocks.applications.memory,clocks.applications.graphics",
+    "locked_clocks": "uuid",  # nvidia-smi cannot query them; a reboot unlocks them
+}
 
 
 class Node(object):
@@ -116,20 +121,10 @@ class Node(object):
 
     def current(self, wanted):
         """The current values of all wanted or recorded settings."""
+        readers = {"cpu_governor": self.governors, "numa_balancing": self.numa}
         settings = {}
-        if "cpu_governor" in wanted:
-            settings.update(self.governors(wanted["cpu_governor"]))
-        if "numa_balancing" in wanted:
-            settings.update(self.numa(wanted["numa_balancing"]))
-        if "persistence" in wanted:
-            settings.update(self.gpus("persistence", "persistence_mode", wanted["persistence"]))
-        if "application_clocks" in wanted:
-            query = "clocks.applications.memory,clocks.applications.graphics"
-            settings.update(self.gpus("application_clocks", query, wanted["application_clocks"]))
-        if "locked_clocks" in wanted:
-            # nvidia-smi cannot query locked clocks; a reboot unlocks them.
-            gpus = self.gpus("locked_clocks", "uuid", wanted["locked_clocks"])
-            settings.update((name, None) for name in gpus)
+        for kind, value in sorted(wanted.items()):
+            settings.update(readers[kind](value) if kind in readers else self.gpus(kind, QUERIES[kind], value))
         return settings
 
     # Change
@@ -167,18 +162,14 @@ class Node(object):
 
 def values(given):
     """{kind: value} of the wanted settings, in the form in which they are read."""
-    wanted = {}
-    if given["cpu_governor"]:
-        wanted["cpu_governor"] = given["cpu_governor"]
-    if given["numa_balancing"] is not None:
-        wanted["numa_balancing"] = "1" if given["numa_balancing"] else "0"
-    if given["persistence"] is not None:
-        wanted["persistence"] = "Enabled" if given["persistence"] else "Disabled"
-    if given["application_clocks"]:
-        wanted["application_clocks"] = "%(memory)d,%(graphics)d" % given["application_clocks"]
-    if given["locked_clocks"]:
-        wanted["locked_clocks"] = "%(minimum)d,%(maximum)d" % given["locked_clocks"]
-    return wanted
+    wanted = {
+        "cpu_governor": given["cpu_governor"],
+        "numa_balancing": {True: "1", False: "0"}.get(given["numa_balancing"]),
+        "persistence": {True: "Enabled", False: "Disabled"}.get(given["persistence"]),
+        "application_clocks": given["application_clocks"] and "%(memory)d,%(graphics)d" % given["application_clocks"],
+        "locked_clocks": given["locked_clocks"] and "%(minimum)d,%(maximum)d" % given["locked_clocks"],
+    }
+    return dict((kind, value) for kind, value in wanted.items() if value)
 
 
 def planned(current, wanted, record, boot):

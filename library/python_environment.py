@@ -122,12 +122,6 @@ def lacks(wanted, have):
     )
 
 
-def made_with(path):
-    """Version of Python (tuple) that an environment was made with; None if it is missing or incomplete."""
-    version = python_version(path)
-    return numbers(version)[:2] if version else None
-
-
 def listing(packages):
     return "".join("%s==%s\n" % (name, packages[name][0]) for name in sorted(packages))
 
@@ -224,7 +218,7 @@ def main():
     except ValueError as error:
         module.fail_json(msg="%s: requirements: %s" % (environment.label, error))
 
-    made = made_with(path) == numbers(version)[:2]
+    made = numbers(python_version(path) or "0")[:2] == numbers(version)[:2]
     before = installed(path) if made else {}
     missing = lacks(wanted, before)
     after = before

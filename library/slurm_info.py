@@ -22,7 +22,8 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deb_undo import Undo
-from ansible.module_utils.slurm_node import KEYS, content, foreign
+from ansible.module_utils.node_probes import text
+from ansible.module_utils.slurm_node import KEYS, foreign
 
 # A key of this role is text; those of packages and sites are binary.
 OUR_KEY = re.compile(r"[0-9a-f]{128}\s*\Z")
@@ -35,7 +36,7 @@ def foreign_keys(root):
     result = []
     for key in KEYS:
         path = os.path.join(root, key)
-        if os.path.lexists(path) and not (key == KEYS[0] and made) and not OUR_KEY.match(content(path) or ""):
+        if os.path.lexists(path) and not (key == KEYS[0] and made) and not OUR_KEY.match(text(path) or ""):
             result.append("/%s" % key)
     return result
 

@@ -13,7 +13,6 @@ from ansible.module_utils.openpgp_key import ARMOR, dearmored, fingerprints
 from ansible.module_utils.whole_files import read_bytes
 
 OURS = "dlperf-"
-KEYRINGS = "/etc/apt/keyrings"
 TRUSTED = ("/etc/apt/trusted.gpg", "/etc/apt/trusted.gpg.d/*.gpg", "/etc/apt/trusted.gpg.d/*.asc")
 LINE = re.compile(r"^\s*(deb|deb-src)\s+(?:\[([^\]]*)\]\s*)?(\S+)\s+(\S+)([^#]*)")
 # Names in one-line files, as stanzas have them

@@ -256,20 +256,18 @@ def versions_on_disk(root):
 
 def explained(failure, root, is_amd=False):
     """The failure with the cause that the driver's number alone does not tell."""
+    kind, loaded = failure["kind"], modules(root)
     if is_amd:
-        loaded = modules(root)
-        kind = "not_loaded" if failure["kind"] == "no_devices" and "amdgpu" not in loaded else failure["kind"]
+        kind = "not_loaded" if kind == "no_devices" and "amdgpu" not in loaded else kind
         facts = "module amdgpu %s" % ((loaded["amdgpu"] or "of the kernel") if "amdgpu" in loaded else "not loaded")
-        return dict(
-            failure, kind=kind, msg="No GPU computation: %s (%s). To do: %s." % (failure["said"], facts, OF_AMD.get(kind, REMEDIES[kind]))
-        )
-    kind, running = failure["kind"], nvidia_kernel.running(root)
-    libraries = versions_on_disk(root)
-    if kind in ("no_devices", "failed", "version_mismatch") and running is None:
-        kind = "not_loaded"
-    elif kind in ("no_devices", "failed") and libraries and running not in libraries:
-        kind = "version_mismatch"
-    elif failure["code"] == 999 and "nvidia_uvm" not in modules(root):
-        kind = "no_uvm"
-    facts = "loaded kernel module %s, installed libcuda %s" % (running or "none", ", ".join(libraries) or "none")
-    return dict(failure, kind=kind, msg="No GPU computation: %s (%s). To do: %s." % (failure["said"], facts, REMEDIES[kind]))
+    else:
+        running, libraries = nvidia_kernel.running(root), versions_on_disk(root)
+        if kind in ("no_devices", "failed", "version_mismatch") and running is None:
+            kind = "not_loaded"
+        elif kind in ("no_devices", "failed") and libraries and running not in libraries:
+            kind = "version_mismatch"
+        elif failure["code"] == 999 and "nvidia_uvm" not in loaded:
+            kind = "no_uvm"
+        facts = "loaded kernel module %s, installed libcuda %s" % (running or "none", ", ".join(libraries) or "none")
+    remedy = OF_AMD.get(kind, REMEDIES[kind]) if is_amd else REMEDIES[kind]
+    return dict(failure, kind=kind, msg="No GPU computation: %s (%s). To do: %s." % (failure["said"], facts, remedy))

@@ -127,7 +127,7 @@ class DnfFamily(Family, RpmPackages):
         return contents
 
     def foreign_holds(self, _present, wrong):
-        return foreign_locks(self.locks(), dict((name, version) for name, version in wrong.items()))
+        return foreign_locks(self.locks(), wrong)
 
     # Present
 

@@ -233,15 +233,8 @@ def facts(root, user, named, rails, timeout):
             port["full_rate_gbps"] = full_rate(port["interface"], timeout) if port["link_layer"] == "Ethernet" else None
             is_listed = any(is_named(rail, is_exact, device["name"], port["port"]) for rail in listed)
             port["in_use"] = is_listed != is_excluded if listed else named not in interfaces or port["interface"] == named
-    missing = (
-        []
-        if is_excluded
-        else [
-            rail[0] if rail[1] is None else "%s:%d" % rail
-            for rail in listed
-            if not any(is_named(rail, is_exact, device["name"], port["port"]) for device in devices for port in device["ports"])
-        ]
-    )
+    there = [(device["name"], port["port"]) for device in devices for port in device["ports"]]
+    missing = [rail for rail in listed if not is_excluded and not any(is_named(rail, is_exact, *each) for each in there)]
     described = dict((name, interface(root, name, timeout)) for name in interfaces + [named] if name)
     loaded = modules(root)
     # MLNX_OFED_LINUX-5.0-2.1.8.0:
@@ -251,7 +244,7 @@ def facts(root, user, named, rails, timeout):
     limit, is_unlimited = memlock(root, user, timeout)
     result = {
         "devices": devices,
-        "missing_rails": missing,
+        "missing_rails": [name if port is None else "%s:%d" % (name, port) for name, port in missing],
         "interfaces": described,
         "modules": dict((name, value) for name, value in loaded.items() if MODULES.match(name)),
         "ofed": version.group(1) if version else doca.group() if doca else None,

@@ -61,9 +61,8 @@ def bare(value):
 class Reader(object):
     """Reads values below an element and collects invalid ones in `errors`."""
 
-    def __init__(self, element, errors=None):
-        self.element = element
-        self.errors = {} if errors is None else errors
+    def __init__(self, element):
+        self.element, self.errors = element, {}
 
     def text(self, *paths):
         """The first of these paths with a value; old and new drivers use different names."""

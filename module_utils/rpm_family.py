@@ -5,10 +5,10 @@ from __future__ import absolute_import, division, print_function
 import fnmatch
 import re
 
+from ansible.module_utils.deb_family import HEADER
 from ansible.module_utils.deb_family import explanation as explained
 from ansible.module_utils.whole_files import around_block, with_block
 
-HEADER = "# Made by dlperf_runner\n"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
 # Lines for `installed`

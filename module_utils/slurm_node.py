@@ -3,7 +3,6 @@
 from __future__ import absolute_import, division, print_function
 
 import glob
-import io
 import os
 import platform
 import re
@@ -52,28 +51,19 @@ def jobs(root, unknown=()):
     return numbers if listed["code"] == 0 else numbers + list(unknown)
 
 
-def content(path):
-    """Text of a file; None if it cannot be read."""
-    try:
-        with io.open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read(1 << 20)
-    except (IOError, OSError):
-        return None
-
-
 def foreign(root, marker):
     """The parts of a Slurm cluster of somebody else, as one phrase each: files without the marker, and running daemons that read others."""
     result = []
     for folder in CONFIGS:
         for name in FILES:
             path = os.path.join(root, folder, name)
-            if os.path.lexists(path) and marker not in (content(path) or ""):
-                result.append("/%s/%s%s" % (folder, name, "" if content(path) is not None else " (unreadable)"))
+            if os.path.lexists(path) and marker not in (text(path) or ""):
+                result.append("/%s/%s%s" % (folder, name, "" if text(path) is not None else " (unreadable)"))
     for pattern in OPTIONS:
         for path in glob.glob(os.path.join(root, pattern)):
-            if re.search(r"(?m)^[^#\n]*(--conf-server|SLURM_CONF=)", content(path) or ""):
+            if re.search(r"(?m)^[^#\n]*(--conf-server|SLURM_CONF=)", text(path) or ""):
                 result.append("/%s (names a configuration elsewhere)" % os.path.relpath(path, root))
-    ours = any(marker in (content(os.path.join(root, "etc/slurm", name)) or "") for name in FILES[:1])
+    ours = marker in (text(root, "etc/slurm/slurm.conf") or "")
     for daemon in ("slurmd", "slurmctld", "slurmdbd"):
         for pid, words in sorted(command_lines(root, daemon).items()):
             elsewhere = [word for word in words[1:] if re.match(r"--conf-server|-f|/\S*slurm\.conf", word)]

@@ -15,6 +15,8 @@ import os
 import re
 import struct
 
+from .node_sampler import content, number, scaled
+
 # What nvidia-smi is asked, by column. If the driver does not know one of the fields, only the memory is.
 MEMORY = (("index", None), ("uuid", None), ("memory.used", "memory_used_mib"))
 FIELDS = MEMORY + (
@@ -139,8 +141,8 @@ class Nvml(object):
                     "max_sm_clock_mhz": most,
                     "memory_clock_mhz": self.read("nvmlDeviceGetClockInfo", self.uint, handle, 2),
                     "temperature_c": self.read("nvmlDeviceGetTemperature", self.uint, handle, 0),
-                    "power_w": thousandth(self.read("nvmlDeviceGetPowerUsage", self.uint, handle)),
-                    "energy_j": thousandth(self.read("nvmlDeviceGetTotalEnergyConsumption", self.ulong, handle)),
+                    "power_w": scaled(self.read("nvmlDeviceGetPowerUsage", self.uint, handle), 1e3),
+                    "energy_j": scaled(self.read("nvmlDeviceGetTotalEnergyConsumption", self.ulong, handle), 1e3),
                     "throttle_reasons": None if reasons is None else "0x%016x" % reasons,
                     "ecc_uncorrected": self.read("nvmlDeviceGetTotalEccErrors", self.ulong, handle, 1, 0),
                     "ecc_corrected": self.read("nvmlDeviceGetTotalEccErrors", self.ulong, handle, 0, 0),
@@ -170,38 +172,38 @@ class Amd(object):
 
     def __init__(self, root):
         folders = [os.path.dirname(path) for path in glob.glob(root + "/sys/class/drm/card*/device/mem_info_vram_total")]
-        addresses = dict((os.path.realpath(folder), folder) for folder in folders if text(folder + "/vendor") == "0x1002")
+        addresses = dict((os.path.realpath(folder), folder) for folder in folders if content(folder + "/vendor").strip() == "0x1002")
         self.devices, self.kfd, self.violations = [], root + "/sys/class/kfd/kfd/", {}
         # ROCm counts the devices by their addresses on the bus, which are the ends of these paths.
         for index, real in enumerate(sorted(addresses)):
             monitors = sorted(glob.glob(addresses[real] + "/hwmon/hwmon*"))
             self.devices.append(
-                (index, "GPU-" + (text(real + "/unique_id") or os.path.basename(real)), real, (monitors or [real + "/hwmon"])[0])
+                (index, "GPU-" + (content(real + "/unique_id").strip() or os.path.basename(real)), real, (monitors or [real + "/hwmon"])[0])
             )
 
     def sample(self, seldom):
         for index, uuid, device, monitor in self.devices:
-            clocks = [int(clock) for clock in re.findall(r"(\d+)Mhz", text(device + "/pp_dpm_sclk"))]
+            clocks = [int(clock) for clock in re.findall(r"(\d+)Mhz", content(device + "/pp_dpm_sclk"))]
             # ue: 0, ce: 3
-            ecc = dict(re.findall(r"(ue|ce): (\d+)", text(device + "/ras/umc_err_count")))
-            power = [scaled(monitor + "/power1_" + name, 1e6) for name in ("average", "input")]
+            ecc = dict(re.findall(r"(ue|ce): (\d+)", content(device + "/ras/umc_err_count")))
+            power = [scaled(number(monitor + "/power1_" + name), 1e6) for name in ("average", "input")]
             energy, reasons = self.metrics(device)
             yield (
                 index,
                 uuid,
                 {
-                    "memory_used_mib": whole(scaled(device + "/mem_info_vram_used", 1 << 20)),
-                    "utilization_percent": whole(scaled(device + "/gpu_busy_percent", 1)),
-                    "sm_clock_mhz": whole(scaled(monitor + "/freq1_input", 1e6)),
+                    "memory_used_mib": whole(scaled(number(device + "/mem_info_vram_used"), 1 << 20)),
+                    "utilization_percent": whole(scaled(number(device + "/gpu_busy_percent"), 1)),
+                    "sm_clock_mhz": whole(scaled(number(monitor + "/freq1_input"), 1e6)),
                     "max_sm_clock_mhz": max(clocks) if clocks else None,
-                    "memory_clock_mhz": whole(scaled(monitor + "/freq2_input", 1e6)),
-                    "temperature_c": whole(scaled(junction(monitor), 1e3)),
+                    "memory_clock_mhz": whole(scaled(number(monitor + "/freq2_input"), 1e6)),
+                    "temperature_c": whole(scaled(number(junction(monitor)), 1e3)),
                     "power_w": next((value for value in power if value is not None), None),
                     "energy_j": energy,
                     "throttle_reasons": reasons,
                     "ecc_uncorrected": ecc.get("ue"),
                     "ecc_corrected": ecc.get("ce"),
-                    "pcie_replays": whole(scaled(device + "/pcie_replay_count", 1)),
+                    "pcie_replays": whole(scaled(number(device + "/pcie_replay_count"), 1)),
                 },
             )
 
@@ -209,8 +211,8 @@ class Amd(object):
         """The energy in J, and what has slowed the device down since the last sample; None if unknown."""
         try:
             with io.open(device + "/gpu_metrics", "rb") as stream:
-                content = stream.read()
-            counters = struct.unpack_from("<QQI5I", content, METRICS[struct.unpack_from("<BB", content, 2)])
+                table = stream.read()
+            counters = struct.unpack_from("<QQI5I", table, METRICS[struct.unpack_from("<BB", table, 2)])
         except (IOError, OSError, KeyError, struct.error):
             return None, None
         before, self.violations[device] = self.violations.get(device), counters[2:]
@@ -226,29 +228,14 @@ class Amd(object):
         """(UUID, process id, MiB) of each process that the driver's part for computing knows."""
         identities = {}
         for node in glob.glob(self.kfd + "topology/nodes/*"):
-            unique = re.search(r"(?m)^unique_id (\d+)$", text(node + "/properties"))
+            unique = re.search(r"(?m)^unique_id (\d+)$", content(node + "/properties"))
             if unique:
-                identities[text(node + "/gpu_id")] = "GPU-%016x" % int(unique.group(1))
+                identities[content(node + "/gpu_id").strip()] = "GPU-%016x" % int(unique.group(1))
         for path in glob.glob(self.kfd + "proc/*/vram_*"):
-            pid, used = os.path.basename(os.path.dirname(path)), whole(scaled(path, 1 << 20))
+            pid, used = os.path.basename(os.path.dirname(path)), whole(scaled(number(path), 1 << 20))
             uuid = identities.get(path.rpartition("_")[2])
             if uuid and used and pid.isdigit():
                 yield uuid, int(pid), used
-
-
-def text(path):
-    """The content of a file; empty if it cannot be read."""
-    try:
-        with io.open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read().strip()
-    except (IOError, OSError):
-        return ""
-
-
-def scaled(path, unit):
-    """The number in a file in another unit; None if there is none."""
-    content = text(path)
-    return int(content) / float(unit) if content.isdigit() else None
 
 
 def whole(value):
@@ -257,7 +244,7 @@ def whole(value):
 
 def junction(monitor):
     """The file with the temperature of the hottest place of a device, or with its only one."""
-    labels = [path for path in glob.glob(monitor + "/temp*_label") if text(path) == "junction"]
+    labels = [path for path in glob.glob(monitor + "/temp*_label") if content(path).strip() == "junction"]
     return (labels or [monitor + "/temp1_label"])[0].replace("_label", "_input")
 
 
@@ -354,7 +341,3 @@ def document(text):
 
 def children(node):
     return (node or {}).get("children") or {}
-
-
-def thousandth(value):
-    return None if value is None else value / 1e3

@@ -55,7 +55,7 @@ def source(module):
         return handle.read()
 
 
-MODULES = (lock, gpu_sampler, node_sampler, process_table, node_agent)  # each after those that it imports
+MODULES = (lock, node_sampler, gpu_sampler, process_table, node_agent)  # each after those that it imports
 TEXT = "\0".join(part for module in MODULES for part in (module.__name__.rpartition(".")[2], source(module))).encode("utf-8")
 
 

@@ -7,7 +7,7 @@ import time
 
 from .lock import DIRECTORY, holder, lease_path, uptime
 from .node_agent import ORDINARY_USERS
-from .process_table import descendants, is_marked, local, processes
+from .process_table import descendants, is_marked, local, prctl, processes
 
 EVERY_S = 10
 LEAST_CORES = 0.01
@@ -216,10 +216,5 @@ def observe(params, agents, telemetry):
 
 
 def adopt_orphans():
-    """Become the parent of orphaned processes (prctl(2), PR_SET_CHILD_SUBREAPER); if this fails, init does."""
-    try:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
-    except (ImportError, AttributeError, OSError):
-        pass
+    """Become the parent of orphaned processes (PR_SET_CHILD_SUBREAPER); if this fails, init does."""
+    prctl(36, 1)

@@ -155,6 +155,16 @@ def alone():
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
+def prctl(option, value):
+    """Call prctl(2), if the C library has it."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    except (ImportError, AttributeError, OSError):
+        pass
+
+
 def signal_group(pid, number):
     try:
         os.killpg(pid, number)

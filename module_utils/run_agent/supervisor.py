@@ -17,7 +17,7 @@ from .node_agents import Agents
 from .node_sampler import content
 from .other_processes import adopt_orphans, when_idle
 from .owned_file import create, read_whole, write_whole
-from .process_table import descendants, executed, helpers, is_alive, is_marked, local, processes, signal_group
+from .process_table import descendants, executed, helpers, is_alive, is_marked, local, prctl, processes, signal_group
 from .states import end_others, keep_states
 from .telemetry import Telemetry
 
@@ -113,14 +113,9 @@ def environment(extra):
 
 
 def owned():
-    """In the command's process: start a new session, and get TERM if the supervisor is killed (prctl(2), PR_SET_PDEATHSIG)."""
+    """In the command's process: start a new session, and get TERM if the supervisor is killed (PR_SET_PDEATHSIG)."""
     os.setsid()
-    try:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
-    except (ImportError, AttributeError, OSError):
-        pass
+    prctl(1, signal.SIGTERM)
 
 
 def end_group(process, grace_s):

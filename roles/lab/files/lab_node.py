@@ -74,10 +74,8 @@ def mount(source, target, kind="", flags=0, options=""):
         raise OSError(number, f"mount {kind or source} {options}: {os.strerror(number)}", target)
 
 
-def bind(source, target, flags=0):
+def bind(source, target):
     mount(source, target, flags=MS_BIND)
-    if flags:
-        mount("none", target, flags=MS_BIND | MS_REMOUNT | flags)
 
 
 def ip(*lines):
