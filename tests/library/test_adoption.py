@@ -1,14 +1,13 @@
 """What a node keeps, what that means for the workloads, and what may be replaced on it."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from provisioning_choices import choice, node
-from standins import call, needed, program, tree
+from standins import call, program, tree
 
 from dlperf_runner.provision import adoption, arguments
 
@@ -23,9 +22,7 @@ esac; done
 """
 
 
-def running(root: Path, version: str) -> Path:
-    line = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Thu"
-    return tree(root, {"proc/driver/nvidia/version": line})
+RUNNING = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.07  Thu"
 
 
 def software(tmp_path: Path, cuda: str = "12.2", **files: str) -> dict[str, Any]:
@@ -35,7 +32,7 @@ def software(tmp_path: Path, cuda: str = "12.2", **files: str) -> dict[str, Any]
     program(bins, "ofed_info", "echo MLNX_OFED_LINUX-5.8-1.0.1.1:")
     program(bins, "nvidia-ctk", "echo NVIDIA Container Toolkit CLI version 1.14.6")
     mpirun = program(tmp_path / "mpi", "mpirun", "echo 'mpirun (Open MPI) 4.1.5rc2'") / "mpirun"
-    root = tree(running(tmp_path / "root", "535.161.07"), files)
+    root = tree(tmp_path / "root", {"proc/driver/nvidia/version": RUNNING} | files)
     return call("software_info", tmp_path, [bins], root=str(root), mpirun=str(mpirun))
 
 
@@ -55,15 +52,6 @@ def test_what_a_node_has_is_recorded(tmp_path: Path) -> None:
     assert {key: bare[key] for key in nothing} == nothing
 
 
-@pytest.mark.parametrize("version", ["2.7", "3.6"])
-def test_old_interpreters_say_the_same(tmp_path: Path, version: str) -> None:
-    python = needed(version)
-    root = running(tmp_path / "root", "535.161.07")
-    told = [call("software_info", tmp_path, [], each, root=str(root)) for each in (python, None)]
-    assert told[0] == told[1]
-    assert told[0]["driver"]["version"] == "535.161.07"
-
-
 def test_processes_that_hold_a_gpu_are_named_but_not_nvidias_services(tmp_path: Path) -> None:
     root = tmp_path / "root"
     for pid, name, device in (
@@ -78,7 +66,7 @@ def test_processes_that_hold_a_gpu_are_named_but_not_nvidias_services(tmp_path: 
         (root / f"proc/{pid}/comm").write_text(f"{name}\n")
         (root / f"proc/{pid}/fd/3").symlink_to(device)
     for module in ("software_info", "driver_info"):
-        found = call(module, tmp_path, [], sys.executable, root=str(root))
+        found = call(module, tmp_path, root=str(root))
         assert found["gpu_processes"] == ["vllm (10)", "python3 (41327)", "ollama (41328)"]
 
 

@@ -21,24 +21,21 @@ from benchmark_jobs import (
 )
 
 
-def test_success(tmp_path: Path) -> None:
-    result = call(tmp_path / "r1", sys.executable, "-c", "print('Speed: 1.0')")
-    assert (result["finished"], result["exit_status"], result["reason"]) == (True, 0, "")
-    assert result["tail"] == "Speed: 1.0\n"
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        ("print('Speed: 1.0')", 0, "Speed: 1.0\n"),
+        ("import sys; sys.stderr.write('why\\n'); sys.exit(3)", 3, "why\n"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGABRT)", -6, ""),
+    ],
+)
+def test_status_or_signal_and_both_streams_are_kept(
+    tmp_path: Path, code: str, status: int, said: str
+) -> None:
+    result = call(tmp_path / "r1", sys.executable, "-c", code)
+    assert (result["finished"], result["exit_status"], result["reason"]) == (True, status, "")
+    assert result["tail"] == (tmp_path / "r1" / "train.log").read_text() == said
     assert result["ended"] >= result["started"]
-    assert (tmp_path / "r1" / "train.log").read_text() == "Speed: 1.0\n"
-
-
-def test_exit_status_and_both_streams_are_kept(tmp_path: Path) -> None:
-    code = "import sys; sys.stderr.write('why\\n'); sys.exit(3)"
-    result = call(tmp_path, sys.executable, "-c", code)
-    assert result["exit_status"] == 3
-    assert "why" in result["tail"]
-
-
-def test_a_signal_is_a_negative_status(tmp_path: Path) -> None:
-    code = "import os, signal; os.kill(os.getpid(), signal.SIGABRT)"
-    assert call(tmp_path, sys.executable, "-c", code)["exit_status"] == -6
 
 
 def test_nothing_goes_through_a_shell(tmp_path: Path) -> None:

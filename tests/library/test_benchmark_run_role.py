@@ -1,13 +1,11 @@
 """The role benchmark_run, executed by Ansible on this machine as three hosts: what comes home."""
 
 import hashlib
-import json
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
-from executed_modules import HAVE_RUNUSER, playbook
+from executed_modules import HAVE_RUNUSER, play
 from role_runs import HOSTS, as_bench_does, command, outcome, run_role
 from standins import TWO, prints, program
 
@@ -158,19 +156,12 @@ MISSING = "The results were not copied to"
 def share(folder: Path) -> str:
     """What the playbook prints that copies the campaign of the folder to the folder's share."""
     role = {"name": "benchmark_run", "tasks_from": "share.yml"}
-    play = {
-        "hosts": "all",
-        "gather_facts": False,
-        "connection": "local",
-        "tasks": [{"name": "Share", "ansible.builtin.include_role": role}],
-        "vars": {
-            "ansible_python_interpreter": sys.executable,
-            "benchmark_run_campaign": str(folder / "results/20260101T000000Z"),
-            "benchmark_run_shared": str(folder / "share/results"),
-        },
+    variables = {
+        "benchmark_run_campaign": str(folder / "results/20260101T000000Z"),
+        "benchmark_run_shared": str(folder / "share/results"),
     }
-    (folder / "play.yml").write_text(json.dumps([play]))
-    done = playbook("-i", "node1,", folder / "play.yml", TMPDIR=str(folder / "tmp"))
+    task = {"name": "Share", "ansible.builtin.include_role": role}
+    done = play(folder, task, variables=variables, TMPDIR=str(folder / "tmp"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert not list((folder / "tmp").glob("dlperf-results-*"))
     return " ".join(done.stdout.split())

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 from executed_modules import playbook
-from standins import program, tree
+from standins import PROJECT, program, tree
 
 from dlperf_runner.provision import preflight
-
-ROOT = Path(__file__).parents[2]
 
 XENIAL, BIONIC = "system ubuntu16.04\r\n", "system ubuntu18.04\r\n"
 
@@ -51,7 +49,7 @@ def test_the_python_that_fits(found: str, core: str, given: str, path: str, pack
     assert "\n" not in chosen["refusal"]
 
 
-SCRIPT = (ROOT / "roles/bootstrap/files/find_python.sh").read_text()
+SCRIPT = (PROJECT / "roles/bootstrap/files/find_python.sh").read_text()
 CENTOS = 'ID="centos"\nID_LIKE="rhel fedora"\nVERSION_ID="7"\nPRETTY_NAME="CentOS Linux 7 (Core)"\n'
 
 
@@ -130,7 +128,7 @@ def refused(folder: Path, **values: Any) -> str:
     given = {"ansible_connection": "local", "dlperf_stack": "cpu", "dlperf_frameworks": ["mxnet"]}
     (folder / "group_vars/nodes.yml").write_text(json.dumps(given | values))
     (folder / "hosts.yml").write_text("nodes: {hosts: {NODE1: {}}}\n")
-    done = playbook(ROOT / "provision.yml", "-i", folder / "hosts.yml")
+    done = playbook(PROJECT / "provision.yml", "-i", folder / "hosts.yml")
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Gather facts about the nodes" not in done.stdout
     return " ".join(done.stdout.split())
@@ -148,11 +146,11 @@ def test_provisioning_refuses_a_python_that_is_too_old_in_one_line(tmp_path: Pat
 def test_the_advice_names_what_the_makefile_can_do() -> None:
     said = subprocess.run(
         ["make", "--dry-run", "--always-make", "setup", "ANSIBLE=2.16"],
-        cwd=ROOT,
+        cwd=PROJECT,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
     assert "-r requirements/ansible-2.16.txt" in said
-    assert f"{ROOT}/.venv-2.16/bin/python -m pip install" in said
-    assert f"{ROOT}/.venv/bin" not in said
+    assert f"{PROJECT}/.venv-2.16/bin/python -m pip install" in said
+    assert f"{PROJECT}/.venv/bin" not in said

@@ -1,15 +1,12 @@
 """The pulling of images by the role container, executed by Ansible on this machine, with a stand-in
 for the engine that says what it was asked."""
 
-import json
 import os
-import sys
 from pathlib import Path
 
-from executed_modules import playbook
+from executed_modules import play
 from standins import program
 
-ROOT = Path(__file__).parents[2]
 IMAGE = "nvcr.io/nvidia/tensorflow:20.12-tf1-py3"
 DIGEST = "sha256:" + "5f" * 32
 ENGINE = """\
@@ -17,23 +14,18 @@ echo "$@" >> "$(dirname "$0")/asked"
 test "$1" = pull
 """
 PULL = {"ansible.builtin.include_role": {"name": "container", "tasks_from": "pull.yml"}}
-PLAY = {"hosts": "localhost", "connection": "local", "gather_facts": False}
 
 
 def pulled(folder: Path, engine: str, digest: str, *registries: str) -> tuple[int, str]:
     """The exit status and the output of the role's part that pulls, from each registry."""
     program(folder, "docker", engine)
     tasks = [{**PULL, "vars": {"dlperf_registry": name}} for name in registries or ("",)]
-    (folder / "play.yml").write_text(json.dumps([{**PLAY, "tasks": tasks}]))
     values = {
         "container_engine": "docker",
         "container_wanted": IMAGE,
         "dlperf_container_images": {IMAGE: digest},
-        "ansible_become": False,
-        "ansible_python_interpreter": sys.executable,
     }
-    path = f"{folder}:{os.environ['PATH']}"
-    done = playbook(folder / "play.yml", "-i", "localhost,", "-e", json.dumps(values), PATH=path)
+    done = play(folder, *tasks, variables=values, PATH=f"{folder}:{os.environ['PATH']}")
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 

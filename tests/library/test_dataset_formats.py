@@ -2,8 +2,6 @@
 
 import io
 import random
-import subprocess
-import sys
 from typing import Any
 
 import noise_jpeg
@@ -11,7 +9,6 @@ import pytest
 import record_formats
 from PIL import Image
 from record_formats import PACK, READ, BrokenRecord, Sample
-from standins import MODULE_UTILS, needed
 
 MAGIC = b"\x0a\x23\xd7\xce"
 # mxnet 1.9.1, recordio.MXIndexedRecordIO: an image with the magic in aligned and other places, then
@@ -121,23 +118,3 @@ def test_noise_is_valid_jpeg_of_the_mean_size(width: int, height: int, mean: int
         darkest, brightest = image.convert("L").getextrema()
         assert brightest - darkest > 60  # not a flat picture
     assert shapes == {(width, height), (height, width)}
-
-
-@pytest.mark.parametrize("version", ["2.7", "3.6"])
-def test_old_interpreters_write_the_same_bytes(version: str) -> None:
-    python = needed(version)
-    code = (
-        "import hashlib, random, sys\n"
-        "from noise_jpeg import NoiseJpegs\n"
-        "from record_formats import PACK, Sample\n"
-        "noise, generator = NoiseJpegs(64, 48, 2000, 5), random.Random(2)\n"
-        "image = noise.image(generator)\n"
-        "packed = [PACK[form](9, Sample(4, image, ())) for form in sorted(PACK)]\n"
-        "print(hashlib.sha256(b''.join(packed)).hexdigest())\n"
-    )
-    given = {"PYTHONPATH": str(MODULE_UTILS), "PYTHONDONTWRITEBYTECODE": "1"}
-    told = {
-        subprocess.run([each, "-c", code], env=given, capture_output=True, check=True).stdout
-        for each in (sys.executable, python)
-    }
-    assert len(told) == 1

@@ -12,17 +12,17 @@ import pytest
 from executed_modules import call
 
 
-class TestDebPackages:
-    def test_what_is_installed_costs_no_apt(self) -> None:
-        result = call("deb_packages", names=["base-files", "dpkg"])
-        assert not result["changed"]
-        assert set(result["versions"]) == {"base-files", "dpkg"}
+def test_what_is_installed_costs_no_apt() -> None:
+    result = call("deb_packages", names=["base-files", "dpkg"])
+    assert not result["changed"]
+    assert set(result["versions"]) == {"base-files", "dpkg"}
 
-    def test_check_mode_names_what_would_be_installed(self) -> None:
-        result = call("deb_packages", check=True, names=["dpkg", "no-such-package-here=1.2"])
-        assert result["changed"]
-        assert "no-such-package-here 1.2" in result["diff"]["after"]
-        assert "no-such-package-here" not in result["diff"]["before"]
+
+def test_check_mode_names_what_would_be_installed() -> None:
+    result = call("deb_packages", check=True, names=["dpkg", "no-such-package-here=1.2"])
+    assert result["changed"]
+    assert "no-such-package-here 1.2" in result["diff"]["after"]
+    assert "no-such-package-here" not in result["diff"]["before"]
 
 
 # Real apt and dpkg in a root that is private as far as they write, with a repository of one empty
@@ -80,54 +80,58 @@ def bootstrapped(prefix: list[str], *options: str) -> subprocess.CompletedProces
     return subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
 
 
-class TestLocks:
-    def installed(self, repository: Path, lock: str, seconds: int, timeout: int) -> dict[str, Any]:
-        prefix = rooted(repository, lock, seconds)
-        return call("deb_packages", prefix=prefix, names=["dlperf-empty"], lock_timeout=timeout)
+def installed(repository: Path, lock: str, seconds: int, timeout: int) -> dict[str, Any]:
+    prefix = rooted(repository, lock, seconds)
+    return call("deb_packages", prefix=prefix, names=["dlperf-empty"], lock_timeout=timeout)
 
-    @pytest.mark.parametrize("lock", ["lib/dpkg/lock-frontend", "lib/apt/lists/lock"])
-    def test_it_is_waited_for(self, repository: Path, lock: str) -> None:
-        result = self.installed(repository, lock, 4, 300)
-        assert result.get("versions") == {"dlperf-empty": "1.0"}, result
 
-    def test_it_is_waited_for_so_long_and_its_holder_named(self, repository: Path) -> None:
-        result = self.installed(repository, "lib/dpkg/lock-frontend", 600, 2)
-        assert result["failed"]
-        assert re.search(
-            r"python\S*, process \d+ has held /var/lib/dpkg/lock-frontend for 2 s", result["msg"]
-        )
-        assert result["msg"].endswith("dlperf_lock_timeout sets how long to wait")
+@pytest.mark.parametrize("lock", ["lib/dpkg/lock-frontend", "lib/apt/lists/lock"])
+def test_it_is_waited_for(repository: Path, lock: str) -> None:
+    result = installed(repository, lock, 4, 300)
+    assert result.get("versions") == {"dlperf-empty": "1.0"}, result
 
-    @pytest.mark.parametrize(("seconds", "status"), [(3, 0), (600, 100)])
-    def test_before_there_is_a_python_it_is_waited_for_too(
-        self, repository: Path, seconds: int, status: int
-    ) -> None:
-        lock = "lib/dpkg/lock-frontend"
-        prefix = rooted(repository, lock, seconds)
-        done = bootstrapped(prefix, "300" if status == 0 else "2")
-        assert done.returncode == status, done.stdout + done.stderr
-        if status == 0:
-            assert "Setting up dlperf-empty (1.0)" in done.stdout
-        else:
-            assert re.match(rf"python\S*, process \d+ has held /var/{lock} for 2 s", done.stderr)
 
-    def test_before_there_is_a_python_the_mirror_is_verified(self, repository: Path) -> None:
-        """This one is not signed; tests/lab/test_lab_rootfs.py installs from one that is."""
-        prefix = rooted(repository, "lib/dpkg/unused", 0)
-        done = bootstrapped(prefix, "2", f"file:{repository}", "bookworm", "no key")
-        assert done.returncode != 0
-        assert "Setting up" not in done.stdout
-        assert "does not have a Release file" in done.stderr
+def test_it_is_waited_for_so_long_and_its_holder_named(repository: Path) -> None:
+    result = installed(repository, "lib/dpkg/lock-frontend", 600, 2)
+    assert result["failed"]
+    assert re.search(
+        r"python\S*, process \d+ has held /var/lib/dpkg/lock-frontend for 2 s", result["msg"]
+    )
+    assert result["msg"].endswith("dlperf_lock_timeout sets how long to wait")
 
-    def test_a_lock_that_is_taken_after_the_check_is_waited_for_again(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """dpkg's words of Ubuntu 16.04, which lost the race."""
-        monkeypatch.setattr(dpkg_locks, "LOCKS", ())
-        lost = "dpkg: error: dpkg status database is locked by another process\n"
-        answers = [(2, "", lost), (0, "configured", "")]
-        module = SimpleNamespace(run_command=lambda *_, **__: answers.pop(0))
-        done = dpkg_locks.run_when_free(module, ["dpkg", "--configure", "-a"], 60, {})
-        assert done == (0, "configured", "")
-        answers += [(1, "", "E: broken"), (0, "", "")]
-        assert dpkg_locks.run_when_free(module, ["dpkg"], 60, {})[0] == 1
+
+@pytest.mark.parametrize(("seconds", "status"), [(3, 0), (600, 100)])
+def test_before_there_is_a_python_it_is_waited_for_too(
+    repository: Path, seconds: int, status: int
+) -> None:
+    lock = "lib/dpkg/lock-frontend"
+    prefix = rooted(repository, lock, seconds)
+    done = bootstrapped(prefix, "300" if status == 0 else "2")
+    assert done.returncode == status, done.stdout + done.stderr
+    if status == 0:
+        assert "Setting up dlperf-empty (1.0)" in done.stdout
+    else:
+        assert re.match(rf"python\S*, process \d+ has held /var/{lock} for 2 s", done.stderr)
+
+
+def test_before_there_is_a_python_the_mirror_is_verified(repository: Path) -> None:
+    """This one is not signed; tests/lab/test_lab_rootfs.py installs from one that is."""
+    prefix = rooted(repository, "lib/dpkg/unused", 0)
+    done = bootstrapped(prefix, "2", f"file:{repository}", "bookworm", "no key")
+    assert done.returncode != 0
+    assert "Setting up" not in done.stdout
+    assert "does not have a Release file" in done.stderr
+
+
+def test_a_lock_that_is_taken_after_the_check_is_waited_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """dpkg's words of Ubuntu 16.04, which lost the race."""
+    monkeypatch.setattr(dpkg_locks, "LOCKS", ())
+    lost = "dpkg: error: dpkg status database is locked by another process\n"
+    answers = [(2, "", lost), (0, "configured", "")]
+    module = SimpleNamespace(run_command=lambda *_, **__: answers.pop(0))
+    done = dpkg_locks.run_when_free(module, ["dpkg", "--configure", "-a"], 60, {})
+    assert done == (0, "configured", "")
+    answers += [(1, "", "E: broken"), (0, "", "")]
+    assert dpkg_locks.run_when_free(module, ["dpkg"], 60, {})[0] == 1

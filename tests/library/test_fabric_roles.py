@@ -116,44 +116,45 @@ def test_of_a_failed_step_the_end_is_shown() -> None:
     assert vendor.last_words({"msg": "Timed out after 3 s"}) == "Timed out after 3 s"
 
 
-class TestBuildBasis:
-    def basis(self, prefix: Path, check: bool = False, **more: Any) -> dict[str, Any]:
-        given = {
-            "name": "openmpi",
-            "version": "4.0.0",
-            "sha256": "A" * 64,
-            "path": str(prefix),
-            **more,
-        }
-        return call("build_basis", check, **given)
+def basis(prefix: Path, check: bool = False, **more: Any) -> dict[str, Any]:
+    given = {
+        "name": "openmpi",
+        "version": "4.0.0",
+        "sha256": "A" * 64,
+        "path": str(prefix),
+        **more,
+    }
+    return call("build_basis", check, **given)
 
-    def test_whatever_a_build_depends_on_is_in_its_key(self, tmp_path: Path) -> None:
-        one = self.basis(tmp_path / "o")
-        assert one["key"].startswith("openmpi-4.0.0_glibc-")
-        assert one["key"] == self.basis(tmp_path / "o", sha256="a" * 64)["key"]
-        others = [
-            self.basis(tmp_path / "o", options=["--with-cuda=/usr/local/cuda-10.2"]),
-            self.basis(tmp_path / "o", sha256="b" * 64),
-            self.basis(tmp_path / "p"),
-            self.basis(tmp_path / "o", version="4.0.1"),
-            self.basis(tmp_path / "o", name="python"),
-        ]
-        assert len({one["key"], *(other["key"] for other in others)}) == 6
 
-    def test_what_is_there_and_not_ours_is_foreign(self, tmp_path: Path) -> None:
-        prefix = tmp_path / "openmpi"
-        assert not self.basis(prefix)["is_foreign"]
-        prefix.mkdir()
-        assert not self.basis(prefix)["is_foreign"]
-        (prefix / "bin").mkdir()
-        found = self.basis(prefix)
-        assert found["is_foreign"]
-        assert found["installed_key"] is None
-        (prefix / ".dlperf-build").write_text(found["key"] + "\n")
-        found = self.basis(prefix, check=True)
-        assert (found["is_foreign"], found["changed"]) == (False, False)
-        assert found["installed_key"] == found["key"]
-        assert self.basis(prefix, check=True, version="4.0.1")["changed"]
+def test_whatever_a_build_depends_on_is_in_its_key(tmp_path: Path) -> None:
+    one = basis(tmp_path / "o")
+    assert one["key"].startswith("openmpi-4.0.0_glibc-")
+    assert one["key"] == basis(tmp_path / "o", sha256="a" * 64)["key"]
+    others = [
+        basis(tmp_path / "o", options=["--with-cuda=/usr/local/cuda-10.2"]),
+        basis(tmp_path / "o", sha256="b" * 64),
+        basis(tmp_path / "p"),
+        basis(tmp_path / "o", version="4.0.1"),
+        basis(tmp_path / "o", name="python"),
+    ]
+    assert len({one["key"], *(other["key"] for other in others)}) == 6
+
+
+def test_what_is_there_and_not_ours_is_foreign(tmp_path: Path) -> None:
+    prefix = tmp_path / "openmpi"
+    assert not basis(prefix)["is_foreign"]
+    prefix.mkdir()
+    assert not basis(prefix)["is_foreign"]
+    (prefix / "bin").mkdir()
+    found = basis(prefix)
+    assert found["is_foreign"]
+    assert found["installed_key"] is None
+    (prefix / ".dlperf-build").write_text(found["key"] + "\n")
+    found = basis(prefix, check=True)
+    assert (found["is_foreign"], found["changed"]) == (False, False)
+    assert found["installed_key"] == found["key"]
+    assert basis(prefix, check=True, version="4.0.1")["changed"]
 
 
 @pytest.mark.parametrize(
@@ -338,31 +339,30 @@ def test_the_kernels_complaint_is_explained(complaint: str, has_client: bool, sa
     assert said in infiniband.load_failure(complaint, has_client, "nv_peer_mem")
 
 
-class TestPackageInstaller:
-    """Where dpkg is this machine's, and nothing is installed."""
+# Where dpkg is this machine's, and nothing is installed.
+def run(tmp_path: Path, script: str, check: bool = False) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "name": "standin",
+        "argv": ["./installer"],
+        "chdir": str(program(tmp_path, "installer", script)),
+        "expect": "Installation passed successfully",
+        "undo": str(tmp_path / "undo"),
+        "logs": "/tmp/x.logs",
+    }
+    return call("package_installer", check, **given)
 
-    def run(self, tmp_path: Path, script: str, check: bool = False) -> dict[str, Any]:
-        given: dict[str, Any] = {
-            "name": "standin",
-            "argv": ["./installer"],
-            "chdir": str(program(tmp_path, "installer", script)),
-            "expect": "Installation passed successfully",
-            "undo": str(tmp_path / "undo"),
-            "logs": "/tmp/x.logs",
-        }
-        return call("package_installer", check, **given)
 
-    def test_success_is_what_it_says_not_its_status(self, tmp_path: Path) -> None:
-        assert self.run(tmp_path, "exit 1", check=True)["changed"]
-        assert not (tmp_path / "undo").exists()
-        failed = self.run(tmp_path, "echo Failed to install mlnx-ofed-kernel-dkms")
-        assert failed["failed"]
-        assert "without printing 'Installation passed successfully'" in failed["msg"]
-        assert "Failed to install mlnx-ofed-kernel-dkms" in failed["msg"]
-        assert "/tmp/x.logs" in failed["msg"]
-        assert json.loads((tmp_path / "undo/standin.json").read_text())["unfinished"]
-        done = self.run(tmp_path, "echo Installation passed successfully")
-        assert (done["changed"], done["removed"]) == (True, [])
-        record = json.loads((tmp_path / "undo/standin.json").read_text())
-        assert not record["unfinished"]
-        assert record["installed"] == record["changed"] == record["removed"] == {}
+def test_success_is_what_it_says_not_its_status(tmp_path: Path) -> None:
+    assert run(tmp_path, "exit 1", check=True)["changed"]
+    assert not (tmp_path / "undo").exists()
+    failed = run(tmp_path, "echo Failed to install mlnx-ofed-kernel-dkms")
+    assert failed["failed"]
+    assert "without printing 'Installation passed successfully'" in failed["msg"]
+    assert "Failed to install mlnx-ofed-kernel-dkms" in failed["msg"]
+    assert "/tmp/x.logs" in failed["msg"]
+    assert json.loads((tmp_path / "undo/standin.json").read_text())["unfinished"]
+    done = run(tmp_path, "echo Installation passed successfully")
+    assert (done["changed"], done["removed"]) == (True, [])
+    record = json.loads((tmp_path / "undo/standin.json").read_text())
+    assert not record["unfinished"]
+    assert record["installed"] == record["changed"] == record["removed"] == {}

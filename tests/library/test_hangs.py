@@ -76,11 +76,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def silent_for(
-    clock: Clock, log: Path, lines: list[float], at_most: float, least_s: int = 30, factor: int = 5
+    clock: Clock, log: Path, lines: list[float], at_most: float, least_s: int = 30
 ) -> float | None:
     """After lines at these intervals, how long a silence is found to be a hang; None: never."""
     log.write_text("")
-    silence = activity.Silence(str(log), least_s, factor)
+    silence = activity.Silence(str(log), least_s, 5)
     for gap in lines:
         for _ in range(int(gap / 0.25)):
             clock.now += 0.25

@@ -18,34 +18,32 @@ def of_mxnet(folder: Path) -> dict[str, str]:
     }
 
 
-class TestHorovodBasis:
-    def test_the_key_names_what_the_wheel_depends_on(self, tmp_path: Path) -> None:
-        site = tmp_path / "env" / "lib" / "python3.11" / "site-packages"
-        (site / "mxnet-1.9.1.dist-info").mkdir(parents=True)
-        program(tmp_path, "mpirun", "echo 'mpirun (Open MPI) 4.1.4'")
-        arguments = of_mxnet(tmp_path)
-        result = call("horovod_basis", options={"A": "1"}, **arguments)
-        assert result["key"].startswith("horovod-0.28.1_mxnet-1.9.1_cp311_openmpi-4.1.4_glibc-2.")
-        assert result["installed_key"] is None
-        other = call("horovod_basis", options={"A": "2"}, **arguments)
-        assert other["key"] != result["key"]
+def test_the_key_names_what_the_wheel_depends_on(tmp_path: Path) -> None:
+    site = tmp_path / "env" / "lib" / "python3.11" / "site-packages"
+    (site / "mxnet-1.9.1.dist-info").mkdir(parents=True)
+    program(tmp_path, "mpirun", "echo 'mpirun (Open MPI) 4.1.4'")
+    arguments = of_mxnet(tmp_path)
+    result = call("horovod_basis", options={"A": "1"}, **arguments)
+    assert result["key"].startswith("horovod-0.28.1_mxnet-1.9.1_cp311_openmpi-4.1.4_glibc-2.")
+    assert result["installed_key"] is None
+    other = call("horovod_basis", options={"A": "2"}, **arguments)
+    assert other["key"] != result["key"]
 
-        info = site / "horovod-0.28.1.dist-info"
-        info.mkdir()
-        url = f"file:///opt/dlperf/wheels/{result['key']}/horovod-0.28.1-cp311.whl"
-        (info / "direct_url.json").write_text(json.dumps({"url": url}))
-        again = call("horovod_basis", check=True, options={"A": "1"}, **arguments)
-        assert again["installed_key"] == result["key"]
-        assert not again["changed"]
+    info = site / "horovod-0.28.1.dist-info"
+    info.mkdir()
+    url = f"file:///opt/dlperf/wheels/{result['key']}/horovod-0.28.1-cp311.whl"
+    (info / "direct_url.json").write_text(json.dumps({"url": url}))
+    again = call("horovod_basis", check=True, options={"A": "1"}, **arguments)
+    assert again["installed_key"] == result["key"]
+    assert not again["changed"]
 
-    def test_on_a_fresh_node_check_mode_goes_on_and_a_real_run_does_not(
-        self, tmp_path: Path
-    ) -> None:
-        arguments = of_mxnet(tmp_path)
-        checked = call("horovod_basis", check=True, **arguments)
-        assert checked["changed"]
-        assert checked["key"] is None
-        assert "mpirun" in call("horovod_basis", **arguments)["msg"]
+
+def test_on_a_fresh_node_check_mode_goes_on_and_a_real_run_does_not(tmp_path: Path) -> None:
+    arguments = of_mxnet(tmp_path)
+    checked = call("horovod_basis", check=True, **arguments)
+    assert checked["changed"]
+    assert checked["key"] is None
+    assert "mpirun" in call("horovod_basis", **arguments)["msg"]
 
 
 def node_facts(**arguments: Any) -> dict[str, Any]:
@@ -53,24 +51,25 @@ def node_facts(**arguments: Any) -> dict[str, Any]:
     return facts["dlperf_node"] | {"release": facts["distribution_release"]}
 
 
-class TestNodeFacts:
-    def test_it_says_release_interpreter_and_stamps(self, tmp_path: Path) -> None:
-        (tmp_path / "a.json").write_text('{"proven": "a", "inputs": {"version": "1"}}')
-        (tmp_path / "broken.json").write_text("{")
-        result = node_facts(interpreter=sys.executable, stamps=str(tmp_path))
-        assert result["stamps"] == {"a": {"version": "1"}}
-        assert result["python_version"] == ".".join(str(part) for part in sys.version_info[:3])
-        codename = f"VERSION_CODENAME={result['release']}\n"
-        assert codename in Path("/etc/os-release").read_text()
+def test_it_says_release_interpreter_and_stamps(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"proven": "a", "inputs": {"version": "1"}}')
+    (tmp_path / "broken.json").write_text("{")
+    result = node_facts(interpreter=sys.executable, stamps=str(tmp_path))
+    assert result["stamps"] == {"a": {"version": "1"}}
+    assert result["python_version"] == ".".join(str(part) for part in sys.version_info[:3])
+    codename = f"VERSION_CODENAME={result['release']}\n"
+    assert codename in Path("/etc/os-release").read_text()
 
-    def test_it_says_which_builds_of_ours_are_there(self, tmp_path: Path) -> None:
-        (tmp_path / "ours").mkdir()
-        (tmp_path / "ours/.dlperf-build").write_text("python-3.7.17_1\n")
-        (tmp_path / "foreign").mkdir()
-        paths = [str(tmp_path / name) for name in ("ours", "foreign", "absent")]
-        result = node_facts(builds=paths, stamps=str(tmp_path))
-        assert result["builds"] == {paths[0]: "python-3.7.17_1"}
 
-    def test_an_interpreter_that_is_not_there_has_no_version(self, tmp_path: Path) -> None:
-        result = node_facts(interpreter=str(tmp_path / "python"), stamps=str(tmp_path))
-        assert result["python_version"] is None
+def test_it_says_which_builds_of_ours_are_there(tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours/.dlperf-build").write_text("python-3.7.17_1\n")
+    (tmp_path / "foreign").mkdir()
+    paths = [str(tmp_path / name) for name in ("ours", "foreign", "absent")]
+    result = node_facts(builds=paths, stamps=str(tmp_path))
+    assert result["builds"] == {paths[0]: "python-3.7.17_1"}
+
+
+def test_an_interpreter_that_is_not_there_has_no_version(tmp_path: Path) -> None:
+    result = node_facts(interpreter=str(tmp_path / "python"), stamps=str(tmp_path))
+    assert result["python_version"] is None

@@ -1,21 +1,18 @@
 """node_lock, executed as a module on this machine: who gets a node, who loses it, and when."""
 
-import getpass
 import json
 import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 from benchmark_jobs import until
-from executed_modules import playbook
-from standins import ansible_standin, execute, needed
+from executed_modules import ME, play
+from standins import ansible_standin, execute
 
 
-def call(directory: Path, token: str, python: str = sys.executable, **options: Any) -> Any:
+def call(directory: Path, token: str, **options: Any) -> Any:
     arguments = {
         "directory": str(directory),
         "token": token,
@@ -24,7 +21,7 @@ def call(directory: Path, token: str, python: str = sys.executable, **options: A
         "host": "head",
         "lease_s": 3600,  # none expires while a test waits
     } | options
-    return execute("node_lock", directory.parent, python, **arguments)
+    return execute("node_lock", directory.parent, **arguments)
 
 
 @pytest.fixture
@@ -149,45 +146,18 @@ def test_everybody_can_read_the_lock_and_nobody_else_can_keep_it(place: Path) ->
     assert (modes["lock"], modes["mutex"]) == (0o644, 0o600)
 
 
-@pytest.mark.parametrize("version", ["2.7", "3.6"])
-def test_old_interpreter_takes_and_gives_back(place: Path, version: str) -> None:
-    python = needed(version)
-    assert call(place, "a", python=python)["held"]
-    assert not call(place, "b", python=python)["held"]
-    assert call(place, "a", python=python, state="absent")["changed"]
-
-
 TAKE = {"include_role": {"name": "benchmark_run", "tasks_from": "take.yml"}}
-
-
-def play(tmp_path: Path, nodes: str, *tasks: object, **variables: object) -> CompletedProcess[str]:
-    """A play on nodes that are all this machine."""
-    document = {
-        "hosts": "all",
-        "connection": "local",
-        "gather_facts": False,
-        "vars": {
-            "ansible_python_interpreter": sys.executable,
-            "ansible_become": False,
-            "benchmark_run_campaign": str(tmp_path / "campaign"),
-            **variables,
-        },
-        "tasks": tasks,
-    }
-    (tmp_path / "play.yml").write_text(json.dumps([document]))
-    return playbook("-i", nodes, tmp_path / "play.yml")
 
 
 def test_role_says_that_a_node_is_not_provisioned(tmp_path: Path) -> None:
     """It has no user of the benchmarks, and nothing is left on it."""
-    done = play(
-        tmp_path,
-        "node1,",
-        TAKE,
-        benchmark_run_lock={"owner": "alice", "host": "head", "token": "a", "wait_s": 0},
-        benchmark_run_user="nobody-has-this-name",
-        benchmark_run_lock_directory=str(tmp_path / "lock"),
-    )
+    variables = {
+        "benchmark_run_campaign": str(tmp_path / "campaign"),
+        "benchmark_run_lock": {"owner": "alice", "host": "head", "token": "a", "wait_s": 0},
+        "benchmark_run_user": "nobody-has-this-name",
+        "benchmark_run_lock_directory": str(tmp_path / "lock"),
+    }
+    done = play(tmp_path, TAKE, variables=variables)
     printed = " ".join(done.stdout.split())
     assert done.returncode == 2
     assert "node is not provisioned: it has no user nobody-has-this-name. Provision it" in printed
@@ -201,14 +171,14 @@ def test_role_refuses_a_campaign_whose_nodes_are_partly_held_and_gives_the_other
 ) -> None:
     lock = {"owner": "alice", "host": "head", "wait_s": 0, "deadline": 0}
     own = {"benchmark_run_campaign": "another", "benchmark_run_lock": lock | {"token": "a"}}
-    done = play(
-        tmp_path,
-        "node1,node2,node3",
-        TAKE | {"vars": own, "when": "inventory_hostname == 'node2'"},
-        TAKE | {"vars": {"benchmark_run_lock": lock | {"token": "b"}}},
-        benchmark_run_user=getpass.getuser(),
-        benchmark_run_lock_directory=str(tmp_path / "{{ inventory_hostname }}"),
-    )
+    variables = {
+        "benchmark_run_campaign": str(tmp_path / "campaign"),
+        "benchmark_run_user": ME,
+        "benchmark_run_lock_directory": str(tmp_path / "{{ inventory_hostname }}"),
+    }
+    first = TAKE | {"vars": own, "when": "inventory_hostname == 'node2'"}
+    then = TAKE | {"vars": {"benchmark_run_lock": lock | {"token": "b"}}}
+    done = play(tmp_path, first, then, nodes="node1,node2,node3", variables=variables)
     assert done.returncode == 2
     assert "node2 is held by campaign" in done.stdout
     nodes = ("node1", "node2", "node3")

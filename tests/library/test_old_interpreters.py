@@ -61,7 +61,9 @@ def test_the_modules_do_there_what_they_do_here(oldest_ansible: Path, version: s
     """Their own tests again, each execution of a module in that Python."""
     names = ("node_files", "deb_packages", "proof", "python_environment", "ssh_mesh", "node_facts")
     names += ("node_copy", "build_archive", "benchmark_job", "other_nodes", "telemetry")
-    names += ("benchmark_fetch", "dataset_modules")
+    names += ("benchmark_fetch", "dataset_modules", "stamps", "node_lock", "node_tuning")
+    names += ("adoption", "dcgm_info", "fabric_info", "gpu_compute", "gpu_info", "vendor_filters")
+    names += ("node_health_info", "driver_of_images", "slurm_conf", "unpacked_packages")
     tests = [Path(__file__).with_name(f"test_{name}.py") for name in names]
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     given = {"MODULES_PYTHON": needed(version), "MODULES_PYTHONPATH": str(oldest_ansible)}

@@ -1,14 +1,12 @@
 """The list of what provisioning would change, made of results that modules give in check mode."""
 
-import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from executed_modules import playbook
+from executed_modules import play
 
 from dlperf_runner.control import playbooks
 from dlperf_runner.provision.adoption import chosen, moved_refusals, work_refusal
@@ -67,15 +65,12 @@ def test_services_of_slurm_are_listed_and_started_without_reading_units_again(
     start = {"name": "Start", "ansible.builtin.include_role": role}
     start["vars"] = {"__slurm_starts": ["munge", "slurmd"]}
     start["vars"]["__slurm_machine"] = {"has_systemd": True}
-    play = [{"hosts": "all", "gather_facts": False, "tasks": [start]}]
-    (tmp_path / "provision.yml").write_text(json.dumps(play))
-    words = ("-i", "node1,", "-c", "local", "-e", "ansible_become=false")
-    words += ("-e", f"ansible_python_interpreter={sys.executable}")
+    given = {"nodes": "node1", "name": "provision.yml"}
     path = f"{tmp_path}/bin:{os.environ['PATH']}"
-    done = playbook(*words, "--check", tmp_path / "provision.yml", PATH=path)
+    done = play(tmp_path, start, **given, options=["--check"], PATH=path)
     assert "  services:\n    munge: started, at boot\n    slurmd: started, at boot\n" in done.stdout
     assert "start " not in log.read_text()
-    done = playbook(*words, tmp_path / "provision.yml", PATH=path)
+    done = play(tmp_path, start, **given, PATH=path)
     assert done.returncode == 0, done.stdout
     assert log.read_text().splitlines()[4:] == [
         *("show munge", "is-enabled munge", "enable munge --no-reload", "start munge"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from executed_modules import call
-from standins import program
+from standins import program, tree
 
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.provision import slurm, ssh_mesh
@@ -88,23 +88,15 @@ def test_gpus_are_counted_and_found_by_nvml_where_slurm_has_its_plugin() -> None
 MARK = "# Written by dlperf_runner."
 
 
-def tree(root: Path, files: dict[str, str | bytes]) -> Path:
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return root
-
-
 def process(number: int, name: str, *words: str) -> dict[str, str | bytes]:
     folder = f"proc/{number}"
-    return {f"{folder}/comm": name + "\n", f"{folder}/cmdline": "\0".join(words) + "\0"}
+    return {f"{folder}/comm": name, f"{folder}/cmdline": "\0".join(words).encode() + b"\0"}
 
 
 OURS: dict[str, str | bytes] = {
     "etc/slurm/slurm.conf": MARK,
     "etc/slurm/cgroup.conf": MARK,
-    "etc/munge/munge.key": "0" * 128 + "\n",
+    "etc/munge/munge.key": "0" * 128,
     **process(9, "slurmd", "/usr/sbin/slurmd"),
 }
 
@@ -185,8 +177,13 @@ def scontrol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "log"
 
 
-def test_a_node_is_drained_and_given_back(tmp_path: Path, scontrol: Path) -> None:
-    root = str(tree(tmp_path / "root", process(3, "slurmd", "slurmd", "-D", "-N", "n")))
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    """A node on which slurmd runs."""
+    return str(tree(tmp_path / "root", process(3, "slurmd", "slurmd", "-D", "-N", "n")))
+
+
+def test_a_node_is_drained_and_given_back(root: str, scontrol: Path) -> None:
     assert "it is not drained" in call("slurm_drain", state="checked", root=root)["msg"]
     assert call("slurm_drain", state="drained", root=root)["changed"]
     assert not call("slurm_drain", state="drained", root=root)["changed"]
@@ -198,11 +195,8 @@ def test_a_node_is_drained_and_given_back(tmp_path: Path, scontrol: Path) -> Non
     ]
 
 
-def test_a_node_with_a_job_is_waited_for(tmp_path: Path, scontrol: Path) -> None:
-    files = process(3, "slurmd", "slurmd", "-N", "n") | process(
-        4, "slurmstepd", "slurmstepd: [8.0]"
-    )
-    root = str(tree(tmp_path / "root", files))
+def test_a_node_with_a_job_is_waited_for(root: str, scontrol: Path) -> None:
+    tree(Path(root), process(4, "slurmstepd", "slurmstepd: [8.0]"))
     failed = call("slurm_drain", state="drained", root=root, timeout=0)
     assert "these jobs still run: 8" in failed["msg"]
     assert "it is not drained" not in failed["msg"]
@@ -210,18 +204,19 @@ def test_a_node_with_a_job_is_waited_for(tmp_path: Path, scontrol: Path) -> None
     assert "RESUME" not in scontrol.read_text()
 
 
+@pytest.mark.usefixtures("scontrol")
 def test_a_node_of_which_slurm_lists_no_jobs_is_not_taken_to_be_without(
-    tmp_path: Path, scontrol: Path
+    tmp_path: Path, root: str
 ) -> None:
     """While slurmctld restarts, squeue fails."""
     program(tmp_path / "bin", "squeue", "exit 1")
-    root = str(tree(tmp_path / "root", process(3, "slurmd", "slurmd", "-N", "n")))
     assert "still run: unknown" in call("slurm_drain", state="drained", root=root, timeout=0)["msg"]
     assert "(jobs: unknown, " in call("slurm_drain", state="checked", root=root)["msg"]
 
 
-def test_a_node_that_somebody_else_drained_stays_so(tmp_path: Path, scontrol: Path) -> None:
-    root = str(tree(tmp_path / "root", process(3, "slurmd", "slurmd", "-N", "n")))
+def test_a_node_that_somebody_else_drained_stays_so(
+    tmp_path: Path, root: str, scontrol: Path
+) -> None:
     (tmp_path / "state").write_text("IDLE+DRAIN")
     (tmp_path / "reason").write_text("bad fan")
     assert not call("slurm_drain", state="drained", root=root)["changed"]

@@ -268,6 +268,19 @@ REFUSALS = {
         lambda text: text.replace("[", "[trusted=yes "),
         "with trusted=yes, so apt does not verify it",
     ),
+    "another key of the same": (
+        Setup(
+            VENDORS["docker"],
+            SETUPS["docker in one line"].files
+            | {
+                "/etc/apt/sources.list.d/second.list": "deb [arch=amd64"
+                f" signed-by=/usr/share/keyrings/docker.asc] https://{DOCKER} jammy stable\n"
+            },
+        ),
+        lambda text: text,
+        "different keys (Signed-By): /etc/apt/sources.list.d/docker.list:1 and"
+        " /etc/apt/sources.list.d/second.list:1, and no apt command works",
+    ),
     "another component": (
         SETUPS["docker in deb822"],
         lambda text: text.replace("stable", "test"),
@@ -418,22 +431,3 @@ def test_what_apt_does_not_read_is_no_source() -> None:
     assert len(entries) == 8
     assert {entry["suite"] for entry in entries} == {"x", "y"}
     assert {entry["line"] for entry in entries} == {7}
-
-
-def test_the_vendors_lines_break_apt_without_this(site: Site, node: Node) -> None:
-    """What this module guards against is real: two sources of one repository, with two keyrings."""
-    setup = SETUPS["docker in one line"]
-    site.set_up(node, setup)
-    node.said(
-        "sed 's|/etc/apt/keyrings|/usr/share/keyrings|' /etc/apt/sources.list.d/docker.list"
-        " > /etc/apt/sources.list.d/second.list"
-    )
-    assert "Conflicting values set for option Signed-By" in node.shell("apt-get update").stderr
-    before, family = node.state(), site.family(setup.vendor)
-    (problem,) = node.module("package_sources_info", families=[family])["problems"]
-    result = node.module("package_family", **family)
-    assert result["msg"] == problem
-    assert "two sources on the node have the same repository" in problem
-    assert "docker.list:1 and /etc/apt/sources.list.d/second.list:1" in problem
-    assert node.state() == before
-    assert node.said(FILES_OF_OURS) == ""

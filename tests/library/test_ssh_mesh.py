@@ -42,10 +42,15 @@ class TestSshMesh:
         prefix = ["unshare", "--mount", "sh", "-c", binds + 'exec "$@"', "sh"]
         return call(module, check, prefix, user=self.ACCOUNT, **given)
 
-    def test_keys_are_made_once_and_strangers_stay(self, home: Path, tmp_path: Path) -> None:
-        host_key = tmp_path / "host.pub"
-        host_key.write_text("ssh-ed25519 AAAAhost root@here\n")
-        arguments = {"comment": "a@node1", "host_key_files": [str(host_key)]}
+    @pytest.fixture
+    def host_key(self, tmp_path: Path) -> dict[str, list[str]]:
+        (tmp_path / "host.pub").write_text("ssh-ed25519 AAAAhost root@here\n")
+        return {"host_key_files": [str(tmp_path / "host.pub")]}
+
+    def test_keys_are_made_once_and_strangers_stay(
+        self, home: Path, tmp_path: Path, host_key: dict[str, list[str]]
+    ) -> None:
+        arguments = {"comment": "a@node1", **host_key}
         checked = self.call(home, "ssh_mesh_identity", check=True, **arguments)
         assert checked["changed"]
         assert checked["public_key"] is None
@@ -62,20 +67,11 @@ class TestSshMesh:
         authorized, known = ssh / "authorized_keys", tmp_path / "known"
         authorized.write_text("ssh-rsa AAAAB3 a colleague\n")
 
-        def member(name: str, number: int, key: str | None) -> dict[str, Any]:
-            keys = [f"ssh-ed25519 AAAAhost{number}"] if key else []
-            return {
-                "name": name,
-                "addresses": [f"10.11.0.{number}"],
-                "public_key": key,
-                "host_keys": keys,
-            }
-
         def trust(*members: dict[str, Any], check: bool = False) -> dict[str, Any]:
             return self.call(home, "ssh_mesh_trust", check, members=members, known_hosts=str(known))
 
-        one = member("node1", 2, first["public_key"])
-        two = member("node2", 3, "ssh-ed25519 AAAAtwo")
+        one = self.member("node1", first["public_key"])
+        two = self.member("node2", "ssh-ed25519 AAAAtwo")
         assert trust(one, two, check=True)["changed"]
         assert not known.exists()
         assert trust(one, two)["members"] == ["node1", "node2"]
@@ -83,14 +79,14 @@ class TestSshMesh:
         lines = authorized.read_text().splitlines()
         assert lines[0] == "ssh-rsa AAAAB3 a colleague"
         assert (
-            'from="10.11.0.2,10.11.0.3",no-agent-forwarding,no-port-forwarding,no-X11-forwarding'
+            'from="10.11.0.1,10.11.0.2",no-agent-forwarding,no-port-forwarding,no-X11-forwarding'
             " ssh-ed25519 AAAAtwo dlperf_runner:node2"
         ) in lines
-        assert "node2,10.11.0.3 ssh-ed25519 AAAAhost3 dlperf_runner:node2" in known.read_text()
+        assert "node2,10.11.0.2 ssh-ed25519 AAAAhostnode2 dlperf_runner:node2" in known.read_text()
         assert authorized.stat().st_mode & 0o777 == 0o600
 
         # node2 is down in this run: it keeps its entries. Then it is no member any more.
-        down = member("node2", 3, None)
+        down = self.member("node2", None)
         assert not trust(one, down)["changed"]
         assert trust(one)["changed"]
         assert "node2" not in authorized.read_text() + known.read_text()
@@ -105,26 +101,19 @@ class TestSshMesh:
         (ssh / "authorized_keys").symlink_to(secret)
         for path in (ssh, ssh / "authorized_keys"):
             os.chown(path, 64321, 64321, follow_symlinks=False)
-        one = {
-            "name": "node1",
-            "addresses": ["10.11.0.2"],
-            "public_key": "ssh-ed25519 AAAA",
-            "host_keys": ["ssh-ed25519 AAAA"],
-        }
-        known = str(tmp_path / "known")
-        result = self.call(home, "ssh_mesh_trust", members=[one], known_hosts=known)
+        given = {"members": [self.member("node1")], "known_hosts": str(tmp_path / "known")}
+        result = self.call(home, "ssh_mesh_trust", **given)
         assert result.get("failed") or "secret" not in (ssh / "authorized_keys").read_text()
         assert secret.read_text() == "secret\n"
 
     @pytest.mark.parametrize("kind", ["FIFO", "device", "huge"])
     def test_what_blocks_or_never_ends_in_the_home_is_refused(
-        self, home: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        self, home: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch,
+        host_key: dict[str, list[str]],
+    ) -> None:  # fmt: skip
         ssh = home / ".ssh"
         ssh.mkdir()
         os.chown(ssh, 64321, 64321)
-        host_key = tmp_path / "host.pub"
-        host_key.write_text("ssh-ed25519 AAAAhost root@here\n")
         (ssh / "id_ed25519").touch()
         if kind == "FIFO":  # the limit of 20 seconds, and sooner
             script = f'[ "$2" = 20 ] || exit 9; shift 2; exec {shutil.which("timeout")} 2 "$@"'
@@ -142,7 +131,7 @@ class TestSshMesh:
         given = {"members": [], "known_hosts": str(tmp_path / "known")}
         result = self.call(home, "ssh_mesh_trust", **given)
         assert f"{ssh}/authorized_keys: " in result["msg"]
-        found = self.call(home, "ssh_mesh_identity", comment="it", host_key_files=[str(host_key)])
+        found = self.call(home, "ssh_mesh_identity", comment="it", **host_key)
         said = (
             "not finished within 20 s"
             if kind == "FIFO"
@@ -158,13 +147,10 @@ class TestSshMesh:
             made = [pool.submit(self.call, home, module, **given) for given in each]
             return [one.result() for one in made]
 
-    def test_nodes_with_one_home_get_one_key(self, home: Path, tmp_path: Path) -> None:
-        host_key = tmp_path / "host.pub"
-        host_key.write_text("ssh-ed25519 AAAAhost root@here\n")
-        each = [
-            {"comment": f"a@{name}", "node": name, "host_key_files": [str(host_key)]}
-            for name in self.NODES
-        ]
+    def test_nodes_with_one_home_get_one_key(
+        self, home: Path, host_key: dict[str, list[str]]
+    ) -> None:
+        each = [{"comment": f"a@{name}", "node": name, **host_key} for name in self.NODES]
         results = self.at_once(home, "ssh_mesh_identity", each)
         assert [result.get("msg") for result in results] == [None] * len(each)
         (key,) = {result["public_key"] for result in results}
@@ -215,13 +201,12 @@ class TestSshMesh:
             assert known.read_text().splitlines()[1].startswith(f"{name},10.11.0.")
             assert known.stat().st_mode & 0o777 == 0o644
 
-    def test_a_node_leaves_the_home_to_the_others(self, home: Path, tmp_path: Path) -> None:
-        host_key = tmp_path / "host.pub"
-        host_key.write_text("ssh-ed25519 AAAAhost root@here\n")
+    def test_a_node_leaves_the_home_to_the_others(
+        self, home: Path, tmp_path: Path, host_key: dict[str, list[str]]
+    ) -> None:
         names, known = self.NODES[:2], str(tmp_path / "known")
         for name in names:
-            given = {"comment": "it", "host_key_files": [str(host_key)], "node": name}
-            self.call(home, "ssh_mesh_identity", **given)
+            self.call(home, "ssh_mesh_identity", comment="it", node=name, **host_key)
         everyone = [self.member(name) for name in names]
         self.call(home, "ssh_mesh_trust", members=everyone, known_hosts=known)
         authorized = home / ".ssh/authorized_keys"
@@ -252,12 +237,11 @@ class TestSshMesh:
         assert result["members"] == ["node1"]
         assert not lock.exists()
 
-    def test_one_number_is_needed_for_one_home(self, home: Path, tmp_path: Path) -> None:
-        host_key = tmp_path / "host.pub"
-        host_key.write_text("ssh-ed25519 AAAAhost root@here\n")
+    def test_one_number_is_needed_for_one_home(
+        self, home: Path, host_key: dict[str, list[str]]
+    ) -> None:
         os.chown(home, 64322, 64321)
-        given = {"comment": "it", "host_key_files": [str(host_key)]}
-        result = self.call(home, "ssh_mesh_identity", **given)
+        result = self.call(home, "ssh_mesh_identity", comment="it", **host_key)
         assert f"{home} belongs to the user with number 64322" in result["msg"]
         assert f"{self.ACCOUNT} has number 64321" in result["msg"]
         assert "set node_base_uid to it" in result["msg"]

@@ -1,18 +1,13 @@
 """A stamp stands while its files are as they were: proof writes them down, node_facts looks."""
 
-import json
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from executed_modules import FEW_FILES, HAVE_RUNUSER, ME, call
-from standins import ansible_standin, needed
 
-PROBE = "import json, sys; from ansible.module_utils import stamps; "
-PRINT = PROBE + "json.dump(stamps.fingerprint(sys.argv[1]), sys.stdout)"
 DRIFTS: dict[str, Callable[[Path], Any]] = {
     "edited": lambda path: path.write_text(path.read_text() + "a line\n"),
     "of another mode": lambda path: path.chmod(0o600),
@@ -84,26 +79,6 @@ def test_a_stamp_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:
     for name, text in {"b": "{", "c": "[1]", "d": '{"proven": "d"}'}.items():
         (tmp_path / f"{name}.json").write_text(text)
     assert standing(tmp_path) == {"a": {}}
-
-
-@pytest.mark.parametrize("version", ["2.7", "3.6"])
-def test_old_interpreters_say_the_same_of_a_file(
-    version: str, stood_on: Path, tmp_path: Path
-) -> None:
-    python = needed(version)
-    folder = ansible_standin(tmp_path / "standin")
-
-    def said() -> str:
-        done = subprocess.run(
-            [python, "-c", PRINT, stood_on], env={"PYTHONPATH": str(folder)},
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        return str(json.loads(done.stdout))
-
-    before = said()
-    assert said() == before
-    stood_on.chmod(0o600)
-    assert said() != before
 
 
 def test_limits_are_said_as_high_as_the_node_allows_them() -> None:

@@ -152,6 +152,7 @@ def test_a_node_without_gpus_is_sampled_alone(tmp_path: Path, sample_gpus: bool)
     assert first["device"] == ""
     assert 0 < float(first["cpu_busy_s"]) <= float(last["cpu_busy_s"])
     assert float(first["memory_used_mib"]) > 0
+    assert first["load_1m"] and first["network_sent_mib"]
     assert not (tmp_path / "bin" / "calls").exists()
 
 
@@ -373,12 +374,12 @@ def test_name_of_a_host_does_not_lead_out_of_the_directory(tmp_path: Path) -> No
 # ---- memory that is still in use when a run has ended
 
 
-def with_memory(folder: Path, mib: int, processes: str = "") -> Path:
+def with_memory(folder: Path) -> Path:
     """A stand-in for nvidia-smi; the file `mib` says how much of device 0 is in use, a line for
     each look; the last line stays."""
     folder.mkdir()
-    (folder / "mib").write_text(f"{mib}\n")
-    (folder / "processes").write_text(processes)
+    (folder / "mib").write_text("3\n")
+    (folder / "processes").touch()
     two = TWO.format("$(head -n 1 mib)", 4).strip()
     script = f'cd {folder}; case "$*" in *compute-apps*) cat processes; exit;; esac\necho "{two}"\n'
     return program(folder, "nvidia-smi", script + "sed -i '$!{1d}' mib")
@@ -386,7 +387,7 @@ def with_memory(folder: Path, mib: int, processes: str = "") -> Path:
 
 def test_memory_that_the_run_leaves_on_a_device(tmp_path: Path) -> None:
     """Of its own user's process, or of none that is visible. 100 MiB may come and go."""
-    smi = with_memory(tmp_path / "bin", 3)
+    smi = with_memory(tmp_path / "bin")
     uuid = "GPU-11111111-aaaa-bbbb-cccc-000000000000"
     options = sampling(smi)
 
@@ -411,7 +412,7 @@ def test_memory_that_the_run_leaves_on_a_device(tmp_path: Path) -> None:
 
 
 def test_memory_that_the_driver_frees_a_little_later(tmp_path: Path) -> None:
-    smi = with_memory(tmp_path / "bin", 3)
+    smi = with_memory(tmp_path / "bin")
     used = f"printf '12565\\n12565\\n12565\\n3\\n' > {smi}/mib"
     result = call(tmp_path / "r1", "/bin/sh", "-c", used, **sampling(smi))
     assert (result["left"], result["exit_status"]) == ([], 0)

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +51,33 @@ def playbook(
     given = {"ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"), "PYTHONPATH": str(PROJECT)}
     argv = [Path(sys.executable).with_name("ansible-playbook"), *arguments]
     return captured(*argv, env={**os.environ, **given, **environment}, cwd=PROJECT, timeout=within)
+
+
+LOCAL = {
+    "ansible_connection": "local",
+    "ansible_become": False,
+    "ansible_python_interpreter": sys.executable,
+}
+
+
+def inventory(folder: Path, *nodes: str, **variables: object) -> Path:
+    """An inventory whose nodes are all this machine."""
+    group = {"hosts": dict.fromkeys(nodes), "vars": LOCAL | variables}
+    (folder / "hosts.yml").write_text(json.dumps({"nodes": group}))
+    return folder / "hosts.yml"
+
+
+def play(
+    folder: Path,
+    *tasks: object,
+    nodes: str = "localhost",
+    options: Sequence[str] = (),
+    name: str = "play.yml",
+    variables: Mapping[str, object] | None = None,
+    **environment: str,
+) -> subprocess.CompletedProcess[str]:
+    """A play of these tasks, with this machine as all nodes."""
+    document = {"hosts": "all", "gather_facts": False, "tasks": tasks}
+    document["vars"] = LOCAL | dict(variables or {})
+    (folder / name).write_text(json.dumps([document]))
+    return playbook("-i", f"{nodes},", folder / name, *options, **environment)

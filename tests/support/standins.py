@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -123,12 +123,13 @@ def call(
 def execute(
     module: str, folder: Path, python: str | None = None, path: str = "", /, **arguments: Any
 ) -> dict[str, Any]:
-    """One execution of a module by an interpreter, with a stand-in for Ansible below `folder`."""
+    """One execution of a module by an interpreter, with a stand-in for Ansible below `folder`.
+    test_old_interpreters.py says another one."""
     ansible = folder / "ansible-standin"
     if not ansible.exists():
         ansible_standin(ansible)
     environment = {"PATH": path, "PYTHONPATH": str(ansible), "PYTHONDONTWRITEBYTECODE": "1"}
-    argv = (python or sys.executable, LIBRARY / f"{module}.py")
+    argv = (python or os.environ.get("MODULES_PYTHON", sys.executable), LIBRARY / f"{module}.py")
     given = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
     finished = captured(*argv, input=given, env=environment, timeout=120)
     assert finished.returncode == 0, finished.stderr
@@ -171,12 +172,12 @@ def nvidia_smi(
     return program(folder, "nvidia-smi", script)
 
 
-def tree(root: Path, files: dict[str, str]) -> Path:
-    """A recorded tree of /sys and /proc."""
+def tree(root: Path, files: Mapping[str, str | bytes]) -> Path:
+    """A recorded tree of /sys and /proc. A text gets the end of its last line."""
     for name, content in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content + "\n")
+        path.write_bytes(content if isinstance(content, bytes) else f"{content}\n".encode())
     return root
 
 
