@@ -233,8 +233,8 @@ def facts(root, user, named, rails, timeout):
             port["full_rate_gbps"] = full_rate(port["interface"], timeout) if port["link_layer"] == "Ethernet" else None
             is_listed = any(is_named(rail, is_exact, device["name"], port["port"]) for rail in listed)
             port["in_use"] = is_listed != is_excluded if listed else named not in interfaces or port["interface"] == named
-    there = [(device["name"], port["port"]) for device in devices for port in device["ports"]]
-    missing = [rail for rail in listed if not is_excluded and not any(is_named(rail, is_exact, *each) for each in there)]
+    pairs = [(device["name"], port["port"]) for device in devices for port in device["ports"]]
+    missing = [rail for rail in listed if not is_excluded and not any(is_named(rail, is_exact, *each) for each in pairs)]
     described = dict((name, interface(root, name, timeout)) for name in interfaces + [named] if name)
     loaded = modules(root)
     # MLNX_OFED_LINUX-5.0-2.1.8.0:
