@@ -47,8 +47,9 @@ class Log:
     with a rate print. `compute_rates`: their rates without waiting for data. `skipped`: the steps
     of each rate that changed no weight. `tflops` and `mfu` (in percent) are those of a device, as
     the program computed them. `epoch_length`: the steps of an epoch, if lines count
-    them in each anew. `marked`: how often the marker of the format occurs. All are
-    empty if the format does not have them. `is_whole`: the log was read to its end."""
+    them in each anew. `marked`: how often the marker of the format occurs, 0 if the caller knows
+    the most lines. All are empty if the format does not have them. `is_whole`: the log was read to
+    its end."""
 
     headers: list[Header]
     columns: Columns
@@ -104,7 +105,8 @@ def parse(
             if header.final_samples_per_second or without_line not in stated:
                 stated.add(without_line)
                 log.headers.append(header)
-        log.marked += of_rank.data.count(form.marker) if form.marker else 0
+        if form.marker and not most:
+            log.marked += of_rank.data.count(form.marker)
         before = set(seen.of_run)
         columns = steps.columns(form, of_rank, seen)
         if log.columns.steps:

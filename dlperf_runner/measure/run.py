@@ -172,6 +172,8 @@ def _once(lines: Columns) -> list[int]:
     """The indices of the first line of each step, if a program prints each line of a step equally
     often, one behind the other, with the same rate: as MXNet did until 2017, one for each metric.
     Empty if it does not."""
+    if lines.steps[:2] != lines.steps[:1] * 2:
+        return []
     printed = [*zip(lines.steps, lines.samples_per_second, strict=True)]
     first = [n for n, line in enumerate(printed) if not n or line != printed[n - 1]]
     number, rest = divmod(len(printed), len(first) or 1)

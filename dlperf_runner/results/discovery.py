@@ -378,7 +378,7 @@ def run_at(place: Place, candidates: Candidates) -> tuple[FoundRun, LogFile] | S
     try:
         run = named_run(log, path_words, candidates, statement)
         if "regex" in statement and sample is None:
-            run = replace(run, assumed=(*run.assumed, WITHOUT_MATCH))
+            run = run.but(assumed=(*run.assumed, WITHOUT_MATCH))
         return run, log
     except UserError as error:
         if is_no_run(place, log, candidates.models):
@@ -393,13 +393,12 @@ def _formats() -> dict[str, logs.Format]:
 
 
 def _is_of_mlperf(path: Path) -> bool:
-    return bool(_RESULT.fullmatch(path.name)) and path.parent.parent.parent.name == "results"
+    return bool(_RESULT.fullmatch(path.name)) and path.parts[-4:-3] == ("results",)
 
 
 def _is_power_of_mlperf(path: Path) -> bool:
     """True for results/<system>/<benchmark>/power/result_<n>/node_<n>.txt."""
-    folder = path.parent.parent
-    return folder.name == "power" and folder.parent.parent.parent.name == "results"
+    return path.parts[-3:-2] == ("power",) and path.parts[-6:-5] == ("results",)
 
 
 def is_no_run(place: Place, log: LogFile, models: Sequence[Model]) -> bool:

@@ -7,7 +7,6 @@ import functools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from .. import logs
 from ..catalog.accelerators import may_use_tf32
@@ -204,16 +203,16 @@ def with_options(
     named = run.batch_size_per_device
     if batch and named in (one_batch, batch.value * run.topology.world_size):
         if named not in (one_batch, batch.value):
-            run = replace(run, assumed=(*run.assumed, ASSUMED_GLOBAL))
-        run = replace(run, batch_size_per_device=batch.value)
+            run = run.but(assumed=(*run.assumed, ASSUMED_GLOBAL))
+        run = run.but(batch_size_per_device=batch.value)
     parameters = dict(_parameters(printed, entry, run, one_batch, form))
     # The other operations of a recipe have the precision that the log states.
     recipe = precision_of_recipe(parameters.get("recipe"))
     if recipe and run.precision in (recipe, recipe.removeprefix("mx")):
         stated_precision = head_of(headers).get("precision")
-        run = replace(run, precision=stated_precision.value if stated_precision else "bf16")
+        run = run.but(precision=stated_precision.value if stated_precision else "bf16")
     if parameters:
-        run = replace(run, parameters=parameters_text(parameters))
+        run = run.but(parameters=parameters_text(parameters))
     if printed.get("cpu") == "True":
         if run.accelerator not in (None, "cpu"):
             raise UserError(
@@ -223,10 +222,10 @@ def with_options(
                 found="cpu : True",
             )
         asserted = tuple(item for item in run.asserted if item[0] != "accelerator")
-        run = replace(run, accelerator="cpu", asserted=asserted)
+        run = run.but(accelerator="cpu", asserted=asserted)
     stated = dict(run.stated_by)
     if not form.is_fp32 and _may_be_tf32(run, headers):
-        run = replace(run, assumed=(*run.assumed, ASSUMED_FP32))
+        run = run.but(assumed=(*run.assumed, ASSUMED_FP32))
     total, warmup = (
         getattr(run.rule, field) if field in stated else first_stated(headers, field)
         for field in ("total_steps", "warmup_steps")
@@ -235,7 +234,7 @@ def with_options(
         warmup = entry.workload.rule.warmup_of(total)
     if total is None or warmup is None or warmup >= total:
         return run
-    return replace(run, rule=entry.rule_of(total, warmup))
+    return run.but(rule=entry.rule_of(total, warmup))
 
 
 def _with_sharing(
@@ -252,7 +251,7 @@ def _with_sharing(
     if world % batches:
         what = f"{batches} devices, or a multiple of which several share a batch{shown}"
         raise _of_other_devices(run, "batch sizes", what)
-    return replace(run, assumed=(*run.assumed, ASSUMED_SHARED.format(world // batches)))
+    return run.but(assumed=(*run.assumed, ASSUMED_SHARED.format(world // batches)))
 
 
 def _batches_of_step(

@@ -89,7 +89,7 @@ def named_run(
     """The run of a log. Raises UserError if it cannot be identified."""
     key = log.form, path_words._replace(repeat=None)
     if not statement and (other_repeat := candidates.runs.get(key)):
-        return other_repeat.repeated(log.path, path_words.repeat or 1)
+        return other_repeat.but(path=log.path, repeat=path_words.repeat or 1)
     identification = _Identification(log, path_words, candidates.models, statement)
     run = identification.run()
     if not statement and not identification.has_read_log:
@@ -531,9 +531,8 @@ class _MissingError(UserError):
 
 def entry_of(run: FoundRun, form: logs.Format, models: Sequence[Model]) -> Model | None:
     """The model of a run, of the catalogue or of a program; None if a campaign's is unknown."""
-    entry = next(
-        (e for e in models if (e.workload.name, e.name) == (run.workload, run.model)), None
-    )
+    of_name = (entry for entry in models if entry.name == run.model)
+    entry = next((entry for entry in of_name if entry.workload.name == run.workload), None)
     if entry is None and run.workload == workload_name(form):
         return program_model(form, run.model, run.framework, _workloads(models))
     return entry

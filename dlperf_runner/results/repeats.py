@@ -63,7 +63,7 @@ def _numbered(readings: Sequence[Reading], root: Path) -> list[Reading]:
         words = sorted({_words_of_repeat(run, root) for run in runs}, key=natural)
         if len(words) == len(runs):
             repeats = ((run, words.index(_words_of_repeat(run, root)) + 1) for run in runs)
-            numbered |= {run.path: replace(run, repeat=number) for run, number in repeats}
+            numbered |= {run.path: run.but(repeat=number) for run, number in repeats}
     return _with_runs(readings, numbered)
 
 
@@ -152,7 +152,7 @@ def _as_bases(readings: Sequence[Reading]) -> Iterator[Reading]:
         is_alone = len(alike.get(parallel or "", ())) < 2
         if run and len(wider) == 1 and parallel not in wider and is_alone:
             parameters = {**read_parameters(run.parameters), "parallel": wider[0]}
-            yield _with_run(reading, replace(run, parameters=parameters_text(parameters)))
+            yield _with_run(reading, run.but(parameters=parameters_text(parameters)))
         else:
             yield reading
 
@@ -200,7 +200,7 @@ def _with_copies(readings: Iterable[Reading], root: Path) -> Iterator[Reading]:
             yield reading
             continue
         copy_of = _shown(first.run.path, root)
-        yield replace(reading, run=replace(run, copy_of=f"{copy_of} ({_same(first, reading)})"))
+        yield replace(reading, run=run.but(copy_of=f"{copy_of} ({_same(first, reading)})"))
 
 
 def _as_one_run(readings: Sequence[Reading], root: Path) -> list[Reading]:
@@ -214,7 +214,7 @@ def _as_one_run(readings: Sequence[Reading], root: Path) -> list[Reading]:
     for several in ranks.values():
         (_, counted), *rest = sorted(several, key=itemgetter(0))
         copy_of = f"{_shown(counted.path, root)}{_OF_RANKS}"
-        others |= {run.path: replace(run, copy_of=copy_of) for _, run in rest}
+        others |= {run.path: run.but(copy_of=copy_of) for _, run in rest}
     return _with_runs(readings, others)
 
 
@@ -272,7 +272,7 @@ def _in_directory(reading: Reading, splits: set[Parts], root: Path) -> Reading:
     # Beside such directories, those of repeats tell more than none.
     place = place or tuple(filter(is_of_repeat, _below(run.path.parent, root)))
     directory = "/".join(place[: max(depths) + 1]) or "."
-    return _with_run(reading, replace(run, directory=directory))
+    return _with_run(reading, run.but(directory=directory))
 
 
 def _with_runs(readings: Iterable[Reading], runs: Mapping[Path, FoundRun]) -> list[Reading]:
@@ -310,7 +310,7 @@ def _apart_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path
                 directory = _named_after(above)
             parts = [directory, _named_after(words) if by_name else None]
             if by_place or by_name:
-                yield run.path, replace(run, directory="/".join(filter(None, parts)) or None)
+                yield run.path, run.but(directory="/".join(filter(None, parts)) or None)
 
 
 def _repeats_setting(word: str, run: FoundRun) -> bool:

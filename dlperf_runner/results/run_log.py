@@ -362,7 +362,7 @@ def _content(
             rule = run.rule or rule
             if has_its_steps:
                 rule = _rule_of_steps(log, run, rule, content, entry)
-                run = replace(run, rule=rule)
+                run = run.but(rule=rule)
             else:
                 content, digest = log.read(_most(run, rule), run.rank)
     if not is_planned and not of_user and form is not logs.formats().get(form.name):
