@@ -90,7 +90,7 @@ def parse(
     seen, ranks = steps.Seen(), Ranks()
     watch = form.watch() if form.watch else None
     stated: set[tuple[object, ...]] = set()
-    for block, of_rank in _blocks(form, pieces, rank):
+    for block, of_rank in steps.counted_blocks(form, pieces, rank):
         if most is not None and len(log.columns.steps) > most:
             log.is_whole = False
             break
@@ -150,7 +150,7 @@ def line_of(form: Format, pieces: Iterable[bytes], index: int, rank: str | None 
     if form.table is not None and (lines := StepTable(*form.table(pieces)).lines):
         return lines[index]
     epoch, seen = None, 0
-    for _, block in _blocks(form, pieces, rank):
+    for _, block in steps.counted_blocks(form, pieces, rank):
         for match in form.entry.finditer(block.data):
             if form.only_first_epoch:
                 epoch = epoch or match["epoch"]
@@ -171,17 +171,6 @@ def first_line(form: Format, pieces: Iterable[bytes]) -> str | None:
             whole = before[before.rfind(b"\r") + 1 :] + after.split(b"\r", 1)[0]
             return whole.decode("utf-8", "replace").removesuffix(CUT)
     return None
-
-
-def _blocks(
-    form: Format, pieces: Iterable[bytes], rank: str | None = None
-) -> Iterator[tuple[Block, Block]]:
-    """The blocks of a log, each also without the lines of ranks whose steps do not count."""
-    for block in blocks(pieces, form.markers):
-        if rank is None and block.ranks:
-            rates = (match.start("rate") for match in steps.with_rate(form, block.data))
-            rank = next((rank for rank in block.writers(rates) if rank is not None), None)
-        yield block, block.of_rank(rank)
 
 
 def detect(pieces: Iterable[bytes], among: Mapping[str, Format] | None = None) -> Format | None:
@@ -268,7 +257,7 @@ def parse_tail(form: Format | None, tail: str) -> float | None:
         return None
     # The rate shows that the run is alive; a surrogate or an odd byte must not hide it.
     rates = []
-    for _, block in _blocks(form, [tail.encode("utf-8", "replace")]):
+    for _, block in steps.counted_blocks(form, [tail.encode("utf-8", "replace")]):
         for match in steps.with_rate(form, block.data):
             try:
                 rates.append(text.rate_in(match, form))

@@ -31,10 +31,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from . import text
-from .reader import blocks
 from .records import Columns, Entries, Expression, Format, Header, LineError, StepTable, stated
 from .statements import headers
-from .steps import first_rank
+from .steps import counted_blocks
 
 _UNCOUNTED = 2  # steps
 _HALF = 0.00005  # of the last decimal, in s
@@ -56,10 +55,9 @@ def as_table(form: Format, scan: Entries, pieces: Iterable[bytes]) -> StepTable:
     """The rates between lines. Raises LineError if they do not follow from the means. Of several
     batch sizes before a line, the last one is used: the command line changes that of a file."""
     table, lines, batch = StepTable([], Columns()), list[_Line](), list[Header]()
-    rank, start = None, None
-    for block in blocks(pieces, [b"Starting training ", b"IMS_PER_BATCH: ", *form.markers]):
-        rank = rank or first_rank(form, block)
-        of_rank = block.of_rank(rank)
+    start = None
+    markers = [b"Starting training ", b"IMS_PER_BATCH: ", *form.markers]
+    for block, of_rank in counted_blocks(form, pieces, markers=markers):
         table.headers.extend(headers(form, block, of_rank))
         for match in scan.finditer(of_rank.data):
             at = of_rank.line(match.start())

@@ -38,10 +38,9 @@ from functools import partial
 from typing import NamedTuple
 
 from . import text
-from .reader import blocks
 from .records import Columns, Format, LineError, Refusal, StepTable, stated
 from .statements import headers
-from .steps import first_rank
+from .steps import counted_blocks
 
 _SECONDS = {b"us": 1e-6, b"ms": 1e-3, b"s": 1.0}
 _MOST_ROUNDED = 0.05  # of a time, as a share
@@ -87,11 +86,9 @@ def as_table(form: Format, entry: re.Pattern[bytes], pieces: Iterable[bytes]) ->
     """The rate of each epoch. Raises LineError if a time has too few digits."""
     scan = re.compile(rb"%s|%s|%s" % (_EPOCH, _OF_STEPS, entry.pattern))
     table, ends = StepTable([], Columns()), dict[tuple[int, int], list[_End]]()
-    rank, epoch, of_steps = None, 1, False
+    epoch, of_steps = 1, False
     markers = [b"Epoch ", *_SIGNS, *form.markers]
-    for block in blocks(pieces, markers):
-        rank = rank or first_rank(form, block)
-        of_rank = block.of_rank(rank)
+    for block, of_rank in counted_blocks(form, pieces, markers=markers):
         table.headers.extend(headers(form, block, of_rank))
         for match in scan.finditer(of_rank.data):
             if match["epoch"]:

@@ -33,10 +33,9 @@ from statistics import harmonic_mean, median_high
 from typing import NamedTuple
 
 from . import text
-from .reader import blocks
 from .records import Columns, Format, Header, LineError, StepTable, stated
 from .statements import headers
-from .steps import first_rank
+from .steps import counted_blocks
 
 _PARTS = 10  # of an epoch
 _ROUNDED = 0.005  # two decimals
@@ -94,11 +93,9 @@ def _read(
     scan = re.compile(rb"(?P<validation>%s)|%s" % (_VALIDATION, entry.pattern))
     stated: list[Header] = []
     epochs: dict[int, _Epoch] = {}
-    rank, epoch, consumed = None, None, list[tuple[_Update, int | None]]()
+    epoch, consumed = None, list[tuple[_Update, int | None]]()
     markers = [form.marker, _VALIDATION, *(s.marker.encode() for s in form.statements)]
-    for block in blocks(pieces, markers):
-        rank = rank or first_rank(form, block)
-        of_rank = block.of_rank(rank)
+    for block, of_rank in counted_blocks(form, pieces, markers=markers):
         stated += headers(form, block, of_rank)
         row = before = 0
         has_samples = b"consumed_samples=" in of_rank.data

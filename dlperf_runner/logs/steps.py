@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise, repeat
 
 from . import text
-from .reader import REPLACED, Block, holds
+from .reader import REPLACED, Block, blocks, holds
 from .records import Columns, Format, LineError, Matched
 
 # The last step with a loss, and the loss, by rank.
@@ -283,10 +283,19 @@ def with_rate(form: Format, data: bytes) -> Iterator[Matched]:
     return (match for match in form.entry.finditer(data) if match["rate"])
 
 
-def first_rank(form: Format, block: Block) -> str | None:
-    """The rank that wrote the first rate in a block, if launchers name it."""
-    lines = zip(block.data.split(b"\n"), block.ranks, strict=True) if block.ranks else ()
-    return next((rank for line, rank in lines if rank and any(with_rate(form, line))), None)
+def counted_blocks(
+    form: Format,
+    pieces: Iterable[bytes],
+    rank: str | None = None,
+    markers: Sequence[bytes] | None = None,
+) -> Iterator[tuple[Block, Block]]:
+    """The blocks of a log, each also without the lines of ranks whose steps do not count: by
+    default, of all but the first that prints a rate. `markers`: others than those of the format."""
+    for block in blocks(pieces, form.markers if markers is None else markers):
+        if rank is None and block.ranks:
+            rates = (match.start("rate") for match in with_rate(form, block.data))
+            rank = next((rank for rank in block.writers(rates) if rank is not None), None)
+        yield block, block.of_rank(rank)
 
 
 def _inverted(rates: Sequence[float], group: Mapping[str, Sequence[bytes]]) -> list[float]:

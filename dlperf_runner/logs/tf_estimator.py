@@ -27,9 +27,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from . import text
-from .reader import blocks
 from .records import Columns, Expression, Format, Header, LineError, StepTable
-from .steps import first_rank
+from .steps import counted_blocks
 
 _ENTRY = re.compile(
     rb"\bglobal_step/sec: (?P<rate>[\d.]{1,32}+(?:e[+-]\d\d)?+)(?P<step>)%s"
@@ -41,10 +40,8 @@ _ENTRY = re.compile(
 def as_table(pieces: Iterable[bytes]) -> StepTable:
     """The rates, with the steps of the lines of losses."""
     table, lines, places = StepTable([], Columns()), list[int](), list[int]()
-    rank, before = None, b""
-    for block in blocks(pieces, [_LINES.marker, b"examples/sec: ", b", step = "]):
-        rank = rank or first_rank(_LINES, block)
-        of_rank = block.of_rank(rank)
+    before, markers = b"", [_LINES.marker, b"examples/sec: ", b", step = "]
+    for _, of_rank in counted_blocks(_LINES, pieces, markers=markers):
         for match in _ENTRY.finditer(of_rank.data):
             printed, before = before, match[0]
             if match["at"]:
