@@ -3,17 +3,15 @@ what was built. The source and nvcc are stand-ins, whose Makefiles have the targ
 NVIDIA's; compiler, build user, shipping, loader and removal are real.
 """
 
-import hashlib
-import io
 import json
 import re
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from fabric_standins import tar_of
 from lab_under_test import Lab, Shared, sharing
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
@@ -96,16 +94,11 @@ class Built:
 @contextmanager
 def provisioned(scratch: Path, mirror: Path) -> Iterator[Built]:
     archive = scratch / "v2.7.3-1.tar.gz"
-    with tarfile.open(archive, "w:gz") as tar:
-        for name, text in FILES.items():
-            member = tarfile.TarInfo(f"nccl-2.7.3-1/{name}")
-            member.size = len(text)
-            tar.addfile(member, io.BytesIO(text.encode()))
     given = {
         "nccl_version": "2.7.3",
         "nccl_system": "ubuntu18.04",
         "nccl_source_archive": str(archive),
-        "nccl_source_sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+        "nccl_source_sha256": tar_of(archive, "nccl-2.7.3-1", FILES),
         "nccl_build_packages": ["gcc", "libc6-dev", "make"],
         "nccl_cache": str(scratch / "cache"),
         "nccl_mirror": "",

@@ -5,19 +5,16 @@ lists one, and else on the CPU, as those of TensorFlow and JAX are. Every other 
 `REAL` is empty. Horovod is a source that is built, needs CUDA and NCCL for that, and sums by MPI.
 """
 
-import io
 import re
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fabric_standins import tar_of
 from tiny_index import wheel
-
-from dlperf_runner.bundle.manifest import digest
 
 # Tensors that are where they were put; numpy() works on the CPU only, as that of PyTorch does.
 TENSORS = """
@@ -229,12 +226,7 @@ def horovod(folder: Path, version: str) -> str:
         "horovod/__init__.py": "",
         **{f"horovod/{name}.py": SUMS for name in ("mxnet", "tensorflow")},
     }
-    with tarfile.open(path, "w:gz") as archive:
-        for name, text in files.items():
-            entry = tarfile.TarInfo(f"horovod-{version}/{name}")
-            entry.size = len(text.encode())
-            archive.addfile(entry, io.BytesIO(text.encode()))
-    return f"horovod=={version} --hash=sha256:{digest(path)}\n"
+    return f"horovod=={version} --hash=sha256:{tar_of(path, f'horovod-{version}', files)}\n"
 
 
 @dataclass(frozen=True)
