@@ -77,8 +77,9 @@ class AmdCluster(Cluster):
     def bare(self) -> None:
         """The node has nothing of AMD's, whichever test was there before."""
         self.lab.said("node1", f"rm -rf {TREE}/sys/module/amdgpu {BUILT} {REBOOTS} /srv/broken")
-        self.role(part="absent")
-        assert self.versions("node1", PACKAGES) == {}
+        if self.versions("node1", PACKAGES):
+            self.role(part="absent")
+            assert self.versions("node1", PACKAGES) == {}
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +93,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[
         one(f"linux-modules-extra-{KERNEL}", "1"),
     ]
     flat_repository(served / "site", [*UBUNTUS, *kernels], scratch / "site-key", "key.asc")
-    lab.up(lab_nodes=1, lab_mirror_dir=served)
-    try:
+    with lab.running(1, mirror=served):
         claim(lab, "node1", "noble")
         lab.said("node1", PREPARED)
         for name, script in PROGRAMS.items():
@@ -107,16 +107,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[
             "rocm_root": TREE,
         }
         yield AmdCluster(lab, None, scratch, given)
-    finally:
-        lab.down()
-
-
-def test_check_mode_names_what_would_come_and_changes_nothing(cluster: AmdCluster) -> None:
-    was = cluster.state("node1")
-    output = cluster.role("--check", "--diff")
-    for name, version in PACKAGES.items():
-        assert f"+{name} {version} held" in output
-    assert cluster.state("node1") == was
 
 
 def test_a_rehearsal_lists_what_provisioning_then_changes(cluster: AmdCluster) -> None:

@@ -108,14 +108,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[
     own_mirror, lab = scratch / "mirror", Lab(scratch / "lab")
     own_mirror.mkdir()
     (own_mirror / "apt").symlink_to(mirror / "apt")
-    lab.up(lab_nodes=2, lab_mirror_dir=own_mirror)
-    try:
+    with lab.running(2, mirror=own_mirror):
         made = FabricCluster(lab, None, scratch, site_variables(own_mirror, scratch))
         (removed,) = (own_mirror / "apt/pool").rglob("libyajl2_*.deb")
         prepare(made, f"{MIRROR}/{removed.relative_to(own_mirror)}")
         yield made
-    finally:
-        lab.down()
 
 
 def states(cluster: FabricCluster) -> dict[str, list[str]]:

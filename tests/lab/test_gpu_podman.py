@@ -43,12 +43,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[
         "node_base_mirror_key": str(PROJECT / ".cache/mirror/cpu-bookworm/apt/dlperf-mirror.asc"),
         "container_runtime_root": TREE,
     }
-    lab.up(lab_nodes=1, lab_mirror_dir=served)
-    try:
+    with lab.running(1, mirror=served):
         lab.said("node1", "touch /dev/nvidia0 && mount --bind /dev/full /dev/nvidia0")
         yield Cluster(lab, vendors, scratch, given)
-    finally:
-        lab.down()
 
 
 @pytest.fixture(scope="module")

@@ -47,14 +47,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]
         "dlperf_vendor_mirror": "http://10.11.0.1:8010/vendor",
     }
     (scratch / "site.json").write_text(json.dumps(given))
-    made.up(lab_nodes=2, lab_mirror_dir=served)
-    try:
+    with made.running(2, mirror=served):
         for node in ("node1", "node2"):
             made.said(node, SITE)
         made.said("node2", OWN_NCCL)
         yield made
-    finally:
-        made.down()
 
 
 def given(lab: Lab, node: str = "node1", **changed: object) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpu_cluster import OF_STACK, VERSIONS, UsedCluster, claim
+from gpu_cluster import OF_STACK, V100, VERSIONS, UsedCluster, claim
 from gpu_packages import cublas, nccl
 from gpu_standins import CUDA, LEARNING, Vendors, make_vendors
 from lab_under_test import Lab
@@ -23,34 +23,35 @@ from standin_repository import flat_repository
 # ---- Two nodes that were in use before anybody provisions them; see tests/lab/test_gpu_stack.py
 
 DOCKER = {"engine": "docker", "version": "20.10.7", "toolkit": "1.13.5"}
-# Roles, and what they are given where nobody else gives it; the versions are those of OF_STACK.
-ALONE: dict[str, dict[str, object]] = {
-    "nvidia_driver": {"nvidia_driver_version": "440.33.01"},
-    "cuda": {},
-    "cudnn": {},
-    "nccl": {},
-    "container_runtime": {
-        "container_runtime_engine": DOCKER["engine"],
-        "container_runtime_engine_version": DOCKER["version"],
-        "container_runtime_toolkit_version": DOCKER["toolkit"],
-    },
-    "node_tuning": {"node_tuning_settings": {}},
-    "gpu_node": {
-        "gpu_node_stack": {
-            "driver": {"version": "440.33.01"},
-            **{name: {"version": version} for name, version in OF_STACK.items()},
-            "container_runtime": DOCKER,
-        }
+# Each role by itself, and what nobody else gives them; the versions are those of OF_STACK.
+ALONE: dict[str, object] = {
+    "role": [
+        *("nvidia_driver", "cuda", "cudnn", "nccl", "container_runtime"),
+        *("node_tuning", "gpu_node"),
+    ],
+    "nvidia_driver_version": "440.33.01",
+    **{f"{name}_version": version for name, version in OF_STACK.items()},
+    "container_runtime_engine": DOCKER["engine"],
+    "container_runtime_engine_version": DOCKER["version"],
+    "container_runtime_toolkit_version": DOCKER["toolkit"],
+    "node_tuning_settings": {},
+    "gpu_node_stack": {
+        "driver": {"version": "440.33.01"},
+        **{name: {"version": version} for name, version in OF_STACK.items()},
+        "container_runtime": DOCKER,
     },
 }
 
 
-def make_used_nodes(lab: Lab, mirror: Path, scratch: Path) -> Vendors:
+def make_vendors_and_site(mirror: Path, scratch: Path) -> Vendors:
     vendors = make_vendors(mirror, scratch, ("bionic", "jammy"))
     # The site's own repository has another NCCL, which node2 had before anybody provisioned it.
     site = [*nccl("2.8.4-1+cuda10.2"), *cublas("10.2.3.254-1")]
     flat_repository(mirror / "site", site, scratch / "site-key", "key.asc")
-    lab.up(lab_nodes=2, lab_mirror_dir=mirror)
+    return vendors
+
+
+def use_nodes(lab: Lab) -> None:
     lab.said("node1", "mkdir -p /etc/modprobe.d")
     claim(lab, "node2", "bionic")
     lab.said(
@@ -61,7 +62,6 @@ def make_used_nodes(lab: Lab, mirror: Path, scratch: Path) -> Vendors:
         echo 'deb [trusted=yes] http://10.11.0.1:8010/site /' > /etc/apt/sources.list.d/site.list
         apt-get update && apt-get install -y libnccl2 """,
     )
-    return vendors
 
 
 # ---- tests
@@ -74,11 +74,11 @@ H100 = "h100-cuda12.9"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UsedCluster]:
     mirror, scratch = tmp_path_factory.mktemp("mirror"), tmp_path_factory.mktemp("vendors")
-    lab = Lab(tmp_path_factory.mktemp("gpu") / "lab")
-    vendors = make_used_nodes(lab, mirror, scratch)
+    vendors = make_vendors_and_site(mirror, scratch)
     given = vendors.variables | vendors.archive_of("bionic") | {"dlperf_replace": ["nccl"]}
-    yield UsedCluster(lab, vendors, scratch, given)
-    lab.down()
+    with Lab(tmp_path_factory.mktemp("gpu") / "lab").running(2, mirror=mirror) as lab:
+        use_nodes(lab)
+        yield UsedCluster(lab, vendors, scratch, given)
 
 
 @pytest.fixture(scope="module")
@@ -192,9 +192,9 @@ def test_a_run_brings_everything_and_a_second_one_nothing(cluster: UsedCluster) 
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("role", ALONE)
-def test_each_role_alone_finds_its_own_and_changes_nothing(cluster: UsedCluster, role: str) -> None:
-    output = cluster.alone(role, **ALONE[role])
+def test_each_role_alone_finds_its_own_and_changes_nothing(cluster: UsedCluster) -> None:
+    given = {"dlperf_stack": V100, **ALONE}
+    output = cluster.play("tests/lab/plays/role.yml", "--limit", "node2", **given)
     assert re.search(r"node2 : ok=\d+ changed=0 ", output), output
 
 

@@ -1,5 +1,6 @@
-"""Each stack with GPUs on each system that the catalogue names for it: check mode, converge, again,
-verify, the newer versions not taken, and off again. A new stack or suite is a new pair of them.
+"""Each stack with GPUs, and each Debian and Ubuntu that a stack names: check mode, converge, again,
+verify, the newer versions not taken, and off again. The pairs that no node is are other rows of the
+release tables; apt chooses their versions without a node.
 
 What is a stand-in: the packages, and their repositories (vendors' names, versions and
 dependencies; gpu_packages.py), their keys, and the system: every node is a Debian 12, of which
@@ -8,7 +9,8 @@ and Python. No GPU and no systemd is there either: `systemctl` and `docker` are 
 write down what they are told, and units of a driver that does not run are not tested. Real are
 the roles, apt, dpkg, keys, pins, holds, files, idempotence and undo.
 
-One node for each pair, all in the same plays, whose results are fixtures.
+One node for each pair, all in the same plays, whose results are fixtures; two nodes by the oldest
+Ansible that is supported, the others by the controller's own.
 """
 
 import json
@@ -24,7 +26,10 @@ from gpu_standins import make_vendors
 from lab_under_test import BIN, Lab
 from system_plays import OF_NVLINK5, SYSTEMCTL, Pair, Played, States, pairs
 
-from dlperf_runner.bundle.release_tables import wanted
+from dlperf_runner.bundle import apt
+from dlperf_runner.bundle.archives import Source
+from dlperf_runner.bundle.release_tables import VendorFile, VendorRepository, wanted
+from dlperf_runner.bundle.vendors import preferences
 from dlperf_runner.catalog.reader import load_catalog
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
@@ -33,14 +38,23 @@ ROLES = ("nvidia_driver", "cuda", "cudnn", "nccl", "container_runtime")
 PLACED = {"/etc/modprobe.d/dlperf-nouveau.conf", "/etc/docker/daemon.json"}
 RECORDS = {"container_engine", "container_toolkit", "nvidia_driver"}
 LIBRARIES = {"cuda", "cudnn", "nccl"}  # those that the stack names
-PAIRS = pairs(
+# On 16.04 the driver is one package; jammy's repository has the packages of three generations.
+CURRENT = pairs(
+    [
+        ("v100-cuda10.2", "xenial"),
+        ("a100-cuda11.8", "focal"),
+        ("h100-cuda12.9", "jammy"),
+        ("b200-cuda13", "noble"),
+    ]
+)
+OLDEST = pairs([("v100-cuda10.2", "bionic"), ("h100-cuda12.9", "bookworm")])
+# No node is one of these. AMD's: test_gpu_amd.py.
+OTHERS = {
     (stack.name, suite)
     for stack in load_catalog().stacks.values()
-    if stack.driver  # for AMD's: test_gpu_amd.py
     for suite in stack.suites
-)
-# By the oldest Ansible. The others differ in data of the release tables only.
-OLDEST = [pair for pair in PAIRS if pair.system in ("bionic", "bookworm")]
+    if stack.driver
+} - {(pair.stack, pair.system) for pair in (*CURRENT, *OLDEST)}
 
 
 @dataclass(frozen=True)
@@ -65,13 +79,18 @@ def policies(cluster: Cluster, node: str, names: list[str]) -> dict[str, Policy]
     return found
 
 
-def of_stack(pair: Pair) -> dict[str, str]:
-    """Each package that the stack names for a node without NVSwitches, at its version."""
+def things_of(pair: Pair) -> list[VendorRepository | VendorFile]:
+    """The vendors' items that the stack's roles install, with Docker as the engine."""
     stack = load_catalog().stack(pair.stack)
     assert stack.container_runtime
     docker = stack.container_runtime.model_copy(update={"engine": "docker"})
     things = wanted(stack.model_copy(update={"container_runtime": docker}), pair.system)
-    said = " ".join(one.item.name for one in things if one.wanted_by in ROLES)
+    return [one for one in things if one.wanted_by in ROLES]
+
+
+def of_stack(pair: Pair) -> dict[str, str]:
+    """Each package that the stack names for a node without NVSwitches, at its version."""
+    said = " ".join(one.item.name for one in things_of(pair))
     packages = dict(re.findall(r"(\S+)=(\S+)", said))
     return {name: packages[name] for name in packages.keys() - OF_NVLINK5}
 
@@ -83,32 +102,27 @@ def packages_of(state: list[str]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module", params=["current", "2.16"])
-def ansible(request: pytest.FixtureRequest) -> tuple[Path, list[Pair]]:
-    """The controller's own Ansible or the oldest that is supported, and the pairs that it gets."""
-    if request.param == "current":
-        return BIN, PAIRS
-    return request.getfixturevalue("old_ansible"), pairs(
-        (pair.stack, pair.system) for pair in OLDEST
-    )
+def chosen(request: pytest.FixtureRequest) -> list[Pair]:
+    """The pairs that the controller's own Ansible gets, or the oldest that is supported."""
+    return CURRENT if request.param == "current" else OLDEST
 
 
-@pytest.fixture(params=PAIRS, ids=str)
-def pair(request: pytest.FixtureRequest, ansible: tuple[Path, list[Pair]]) -> Pair:
-    found = {str(each): each for each in ansible[1]}
-    if str(request.param) not in found:
-        pytest.skip("the current Ansible shows it")
-    return found[str(request.param)]
+@pytest.fixture(params=[*CURRENT, *OLDEST], ids=str)
+def pair(request: pytest.FixtureRequest, chosen: list[Pair]) -> Pair:
+    if request.param not in chosen:
+        pytest.skip("a node of the other Ansible")
+    return request.param
 
 
 @pytest.fixture(scope="module")
 def cluster(
-    ansible: tuple[Path, list[Pair]], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, chosen: list[Pair], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    scratch, (programs, chosen) = tmp_path_factory.mktemp("systems"), ansible
+    programs = request.getfixturevalue("old_ansible") if chosen is OLDEST else BIN
+    scratch = tmp_path_factory.mktemp("systems")
     mirror, lab = scratch / "mirror", Lab(scratch / "lab", programs)
-    vendors = make_vendors(mirror, scratch, dict.fromkeys(pair.system for pair in chosen))
-    lab.up(lab_nodes=len(chosen), lab_mirror_dir=mirror)
-    try:
+    vendors = make_vendors(mirror, scratch, [pair.system for pair in chosen])
+    with lab.running(len(chosen), mirror=mirror):
         for pair in chosen:
             claim(lab, pair.node, pair.system)
             lab.said(pair.node, SYSTEMCTL)
@@ -119,19 +133,49 @@ def cluster(
         }
         made.inventory.write_text(json.dumps({"nodes": {"hosts": hosts}}))
         yield made
-    finally:
-        lab.down()
 
 
 @pytest.fixture(scope="module")
-def states(cluster: Cluster, ansible: tuple[Path, list[Pair]]) -> Callable[[], States]:
-    nodes = [pair.node for pair in ansible[1]]
+def states(cluster: Cluster, chosen: list[Pair]) -> Callable[[], States]:
+    nodes = [pair.node for pair in chosen]
 
     def found() -> States:
         with ThreadPoolExecutor(2) as pool:
             return dict(zip(nodes, pool.map(cluster.state, nodes), strict=True))
 
     return found
+
+
+@pytest.mark.parametrize("suite", sorted({suite for _, suite in OTHERS}))
+def test_apt_chooses_the_versions_of_the_other_stacks(tmp_path: Path, suite: str) -> None:
+    """Under the pins of each; the repositories have newer ones, and those of other stacks."""
+    nodes = (*CURRENT, *OLDEST)
+    assert {name for name, _ in OTHERS} <= {pair.stack for pair in nodes}
+    assert suite in {pair.system for pair in nodes}
+    make_vendors(tmp_path / "mirror", tmp_path, [suite])
+    served = f"{tmp_path}/mirror/vendor/"
+    for stack, system in sorted(OTHERS):
+        if system != suite:
+            continue
+        pair = Pair(stack, suite, "")
+        families = [one for one in things_of(pair) if isinstance(one, VendorRepository)]
+        root, names = apt.Root(tmp_path / stack, "amd64"), of_stack(pair)
+        places = {
+            (one.uri, one.suite, one.components, one.key.replace("https://", served))
+            for one in families
+        }
+        apt.prepare(
+            root,
+            [
+                Source(uri.replace("https://", f"file:{served}"), (name,), components, key)
+                for uri, name, components, key in sorted(places)
+            ],
+            preferences(families),
+        )
+        assert not apt.update(root)
+        resolved = apt.resolve(root, names, where=str(pair))
+        assert names.items() <= {one.name: one.version for one in resolved}.items()
+        assert len(resolved) > len(names)
 
 
 def test_check_mode_on_a_fresh_node_fails_nothing_and_changes_nothing(

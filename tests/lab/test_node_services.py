@@ -67,12 +67,11 @@ class Cluster:
 
 @contextmanager
 def provisioned(scratch: Path, mirror: Path) -> Iterator[Cluster]:
-    assert mirror.is_dir()
     folder = scratch / "folder"
     folder.mkdir()
     for path in (scratch, folder):
         path.chmod(0o755)  # the ordinary user reads it
-    with Lab(scratch / "lab").is_up(lab_nodes=len(NODES), lab_shared_dir=folder) as lab:
+    with Lab(scratch / "lab").running(len(NODES), mirror=mirror, shared_dir=folder) as lab:
         lab.said("node1", "mkdir -m 755 /shared/dlperf")
         before = {node: node_state(lab, node) for node in NODES}
         lab.said("node1", f"cat > /srv/ntp.py <<'END'\n{NTP}END")

@@ -31,9 +31,8 @@ cp -r /root/.ssh ~admin/ && chown -R admin: ~admin
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
     """A node whose administrator is asked for a password; sudo is there since node_base."""
-    assert mirror.is_dir()
     lab = Lab(tmp_path_factory.mktemp("secrets") / "lab")
-    with lab.is_up(lab_nodes=1, lab_frameworks="nccl") as made:
+    with lab.running(1, mirror=mirror, frameworks="nccl") as made:
         made.play("provision.yml")
         made.said("node1", ADMIN)
         yield made

@@ -25,10 +25,7 @@ ROLE = "tests/lab/plays/role.yml"
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("shared-home")
     (folder / "share/home").mkdir(parents=True)
-    lab = Lab(folder / "lab")
-    given = {"lab_mirror_dir": folder / "mirror", "lab_shared_dir": folder / "share"}
-    (folder / "mirror").mkdir()
-    with lab.is_up(lab_nodes=len(NODES), **given):
+    with Lab(folder / "lab").running(len(NODES), shared_dir=folder / "share") as lab:
         for number, node in enumerate(NODES):
             # Other accounts, so that the nodes would choose different numbers.
             lab.said(node, f"mount --bind /shared/home /home; useradd -u {1000 + 10 * number} -M x")

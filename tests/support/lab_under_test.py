@@ -100,8 +100,9 @@ class Lab:
 
     @contextmanager
     def running(
-        self, nodes: int = 4, suite: str = "bookworm", mirror: Path | None = None
+        self, nodes: int = 4, suite: str = "bookworm", mirror: Path | None = None, **more: object
     ) -> Iterator[Lab]:
+        """Up without the seconds of the playbook. `more`: further options, such as `shared_dir`."""
         base = PROJECT / f".cache/lab/{suite}.tar"
         made = [sys.executable, "-I", str(CONTROL), "base", "--suite", suite, "--base", str(base)]
         done = self.command(*made)
@@ -109,6 +110,7 @@ class Lab:
         self.control(
             "up", "--nodes", nodes, "--suite", suite, "--base", base,
             "--mirror-dir", mirror or self.directory.with_name("mirror"),
+            *(f"--{key.replace('_', '-')}={value}" for key, value in more.items()),
         )  # fmt: skip
         try:
             yield self
