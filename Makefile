@@ -86,8 +86,11 @@ lint: .venv/.dev ## Run linters and type checks
 	wait $$!
 
 # The tests of a file share a lab or what else they start from, so one process runs them, and makes it once. Files run in
-# order, labs first, so that the longest is not the last. Three processes keep two cores busy: many tests wait.
-TESTS := pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+# order, labs first, so that the longest is not the last. Three processes keep two cores busy: many tests wait. Those of faults and
+# of Slurm wait most of the time.
+PROCESSES := 3
+TESTS = pytest -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+test-faults test-slurm: PROCESSES := 4
 
 unit: test-system .venv/.dev ## Run the tests that need no lab
 	$(TESTS) -m 'not lab and not heavy'
@@ -100,10 +103,10 @@ test-gpu-roles: ## Test the roles for GPUs and network fabrics
 test-build: ## Test the builds of OpenMPI and Python
 test-containers: ## Test benchmarks in containers
 test-nodes: ## Test reboots, removal, single roles and 64 nodes
-test-campaigns: ## Test campaigns from provisioning to the report, their owners and secrets, and 60 runs
+test-campaigns: ## Test campaigns from provisioning to the report, their secrets, and 40 runs
 test-pytorch: ## Test PyTorch's programs on two nodes with Debian 13
 test-jax: ## Test JAX's programs on two nodes
-test-faults: ## Test faults during campaigns on two nodes
+test-faults: ## Test faults during campaigns on two nodes, and whose the nodes are
 test-slurm: ## Test campaigns as jobs of Slurm
 test-tensorflow-paddle: ## Test the programs in TensorFlow 2 and PaddlePaddle 3 on two nodes
 test-hours: ## Test the first hours of the pages on a fresh Debian 12

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from child_processes import hear_signals, started
 from fault_campaigns import (
+    STEPS,
     Campaign,
     inside,
     left,
@@ -35,7 +36,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.faults]
 
 @pytest.fixture
 def campaign(faulty_lab: Lab, faulty_catalog: Path, tmp_path: Path) -> Iterator[Campaign]:
-    made = Campaign(faulty_lab, faulty_catalog, tmp_path / "campaign")
+    made = Campaign(faulty_lab, faulty_catalog, tmp_path / "campaign", steps=75)
     yield made
     release(made)
     release(Campaign(faulty_lab, faulty_catalog, tmp_path / "other"))
@@ -103,7 +104,7 @@ def read_all(terminal: int, campaign: Campaign) -> bool:
 
 
 def test_detached_campaign_is_followed_and_stopped(campaign: Campaign) -> None:
-    lab = campaign.lab
+    lab, campaign.steps = campaign.lab, STEPS
     done = lab.command(*campaign.run("--detach", nodes="1,2"))
     assert done.returncode == 0, done.stdout
     pid = int(re.search(r"process (\d+) runs", done.stdout).group(1))  # type: ignore[union-attr]
@@ -157,8 +158,8 @@ def test_suspended_controller_goes_on_after_its_run_was_stopped(campaign: Campai
 def test_second_campaign_is_refused_until_the_first_is_dead(
     campaign: Campaign, tmp_path: Path
 ) -> None:
-    lab = campaign.lab
-    other = Campaign(lab, campaign.catalog, tmp_path / "other")
+    lab, campaign.steps = campaign.lab, STEPS
+    other = Campaign(lab, campaign.catalog, tmp_path / "other", steps=75)
     with started(lab, *campaign.run(nodes="1", repeats=2)) as process:
         campaign.trains(process, 8)
         refused = lab.command(*other.run(nodes="1"))
@@ -192,8 +193,8 @@ def timestamp(text: str) -> float:
 def test_campaign_that_lost_its_nodes_while_suspended_ends_its_run(
     campaign: Campaign, tmp_path: Path
 ) -> None:
-    lab = campaign.lab
-    other = Campaign(lab, campaign.catalog, tmp_path / "other")
+    lab, campaign.steps = campaign.lab, STEPS
+    other = Campaign(lab, campaign.catalog, tmp_path / "other", steps=75)
     with started(lab, *campaign.run(nodes="1", repeats=2)) as process:
         campaign.trains(process, 8)
         signal_all(campaign, process.pid, signal.SIGSTOP)
