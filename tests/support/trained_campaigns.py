@@ -81,14 +81,14 @@ def of_dlperf(lab: Lab, command: str, campaign: Path) -> str:
     return done.stdout
 
 
-def check_table(lab: Lab, campaign: Path, workloads: int, version: str, *units: str) -> None:
-    """The table has a row for each case, with the framework's version, and these units."""
+def check_table(lab: Lab, campaign: Path, workloads: int, versions: set[str], *units: str) -> None:
+    """The table has a row for each case, with the frameworks' versions, and these units."""
     printed = of_dlperf(lab, "summarize", campaign)
     assert all(unit in printed for unit in units)
     with (campaign / "summary.csv").open() as table:
         rows = list(csv.DictReader(table))
     assert len(rows) == workloads * len(CASES)
-    assert {row["framework_version"] for row in rows} == {version}
+    assert {row["framework_version"] for row in rows} == versions
 
 
 def step_shares(lab: Lab, campaign: Path, *alone: str) -> str:
@@ -107,4 +107,4 @@ def step_shares(lab: Lab, campaign: Path, *alone: str) -> str:
 
 def check_second_provisioning(lab: Lab) -> None:
     recap = lab.play("provision.yml", "--tags", "framework").rpartition("PLAY RECAP")[2]
-    assert re.findall(r"changed=(\d+)", recap) == ["0", "0"]
+    assert set(re.findall(r"changed=(\d+)", recap)) == {"0"}
