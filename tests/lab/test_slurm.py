@@ -55,13 +55,6 @@ def test_nodes_share_a_key_that_nobody_is_shown(shared: Shared[SlurmNodes], clus
     assert key == cluster.said("node2", "cat /etc/munge/munge.key")
 
 
-def test_srun_reaches_both_nodes_and_a_second_provisioning_changes_nothing(cluster: Lab) -> None:
-    said = cluster.said("node2", "runuser -u dlperf -- srun --chdir=/ -N2 hostname")
-    assert sorted(said.split()) == list(NODES)
-    recap = cluster.play("provision.yml", "-e", json.dumps(GIVEN)).rpartition("PLAY RECAP")[2]
-    assert re.findall(r"changed=(\d+)", recap) == ["0", "0"]
-
-
 @pytest.fixture
 def trained(cluster: Lab, folder: Path) -> Path:
     """A campaign, which the first test that asks for it runs."""
@@ -170,8 +163,3 @@ def test_a_job_that_waits_too_long_is_cancelled(cluster: Lab, folder: Path) -> N
     assert "it waited longer than --max-wait" in text
     assert outcome(folder / "waits")["status"] == "planned"
     assert cluster.said("node1", "squeue -h -t running,pending") == ""
-
-
-def test_decommissioning_leaves_nothing(shared: Shared[SlurmNodes]) -> None:
-    nodes = shared.last()
-    nodes.check_decommissioning("munged", "slurm")

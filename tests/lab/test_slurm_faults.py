@@ -234,24 +234,18 @@ def test_another_login_node_goes_on_after_the_first_one_died(cluster: Lab, folde
 
 
 def test_within_an_allocation_by_salloc(cluster: Lab, folder: Path) -> None:
-    process = start(cluster, *options("given", *MINE), within="salloc -N2 --chdir=/shared")
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
-    allocation = re.search(r"Granted job allocation (\d+)", output)
+    chosen = (*MINE[:2], "--workload", "mine,nccl-allreduce", "--matrix", "smoke")
+    status, text = run(cluster, "given", *chosen, within="salloc -N2 --chdir=/shared")
+    assert status == 0, text
+    allocation = re.search(r"Granted job allocation (\d+)", text)
     assert allocation
-    for record in records(folder / "given"):
+    found = records(folder / "given")
+    assert {record["workload"] for record in found} == {"mine", "nccl-allreduce"}
+    for record in found:
         told = record["outcome"]
         assert (told["status"], told["job"]) == ("done", allocation[1])
         assert len(told["hosts"]) == record["nodes"]
-
-
-def test_nccl_within_an_allocation(cluster: Lab, folder: Path) -> None:
-    chosen = ("--workload", "nccl-allreduce", "--nodes", "2")
-    within = "salloc -N2 --chdir=/shared"
-    status, text = run(cluster, "steps", *chosen, within=within)
-    assert status == 0, text
-    told = [record["outcome"] for record in records(folder / "steps")]
-    assert {(each["status"], each["mpi"]) for each in told} == {("done", "pmix")}
+        assert record["workload"] == "mine" or told["mpi"] == "pmix"
 
 
 def test_a_run_whose_node_was_lost_is_repeated(cluster: Lab, folder: Path) -> None:
