@@ -39,7 +39,8 @@ def test_provision_benchmark_summarize_decommission(lab: Lab, tmp_path: Path) ->
     again = counts(lab.play("provision.yml"))
     assert again == {"node1": ("0", "0"), "node2": ("0", "0")}
     campaign = tmp_path / "campaign"
-    lab.play("bench.yml", "-e", "model=resnet50v1b", "-e", f"campaign={campaign}")
+    chosen = ("-e", "model=resnet50v1b", "-e", "nodes=2", "-e", f"campaign={campaign}")
+    lab.play("bench.yml", *chosen)
     python = str(lab.bin / "python")
     done = lab.command(python, "-m", "dlperf_runner", "summarize", str(campaign))
     assert done.returncode == 0, done.stdout

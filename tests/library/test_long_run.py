@@ -14,7 +14,7 @@ from benchmark_jobs import until_gone
 from role_runs import HOSTS, as_bench_does, command, run_role
 from watcher import repeating
 
-RUNS = int(os.environ.get("LONG_RUNS", "60"))
+RUNS = int(os.environ.get("LONG_RUNS", "40"))
 KEPT = 20  # of the node's folders
 pytestmark = [pytest.mark.heavy, pytest.mark.campaigns]
 

@@ -65,7 +65,8 @@ def test_the_modules_do_there_what_they_do_here(oldest_ansible: Path, version: s
     names += ("adoption", "dcgm_info", "fabric_info", "gpu_compute", "gpu_info", "vendor_filters")
     names += ("node_health_info", "driver_of_images", "slurm_conf", "unpacked_packages")
     tests = [Path(__file__).with_name(f"test_{name}.py") for name in names]
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    # This is the last to end of its suite: nothing else needs the second core.
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", *tests]
     given = {"MODULES_PYTHON": needed(version), "MODULES_PYTHONPATH": str(oldest_ansible)}
     done = captured(*argv, cwd=PROJECT, env={**os.environ, **given})
     assert done.returncode == 0, done.stdout[-5000:]
