@@ -107,14 +107,6 @@ def kept(cluster: Cluster, before: list[str]) -> None:
         provision(cluster)
 
 
-@pytest.fixture
-def replaceable(cluster: Cluster) -> None:
-    """node2 has somebody's engine, whichever test was there before."""
-    if cluster.versions("node2", ["docker-ce"]):
-        cluster.play("playbooks/decommission.yml", "--limit", "node2")
-        cluster.lab.said("node2", DOCKER)
-
-
 def own(state: list[str]) -> list[str]:
     """What the node's state says of what it keeps, besides this project's records."""
     words = ("openmpi", "nvidia", "cuda", "docker")
@@ -184,7 +176,6 @@ def engine(cluster: Cluster, *options: str, **changed: object) -> str:
     return cluster.play("provision.yml", *chosen, *options, **given)
 
 
-@pytest.mark.usefixtures("replaceable")
 def test_an_engine_of_somebody_else_is_replaced_with_consent_only(cluster: Cluster) -> None:
     state = cluster.state("node2")
     output = engine(cluster, status=2)
@@ -192,10 +183,6 @@ def test_an_engine_of_somebody_else_is_replaced_with_consent_only(cluster: Clust
     assert "dlperf_adopt: [container_runtime]" in output
     assert "dlperf_replace: [container_runtime]" in output
     assert cluster.state("node2") == state
-
-
-@pytest.mark.usefixtures("replaceable")
-def test_with_consent_the_stacks_engine_takes_its_place(cluster: Cluster) -> None:
     engine(cluster, dlperf_replace=["container_runtime"])
     has = cluster.versions("node2", ["docker-ce", "docker.io", "nvidia-container-toolkit"])
     assert has == {

@@ -276,14 +276,12 @@ def test_a_newer_point_release_of_somebody_else_stays(cluster: DriverCluster) ->
     assert cluster.state("node1") == was
 
 
-@pytest.mark.parametrize("packages", [{}, {"nvidia-driver-580-open": "580.178.04-1ubuntu1"}])
-def test_a_version_that_the_operator_states_is_installed(
-    cluster: DriverCluster, packages: dict[str, str]
-) -> None:
-    """Without packages, a newer point release has those of its branch."""
+def test_a_version_that_the_operator_states_is_installed(cluster: DriverCluster) -> None:
+    """A newer point release has the packages of its branch; test_vendor_filters.py has those that
+    an operator states."""
     cluster.runs(NEW)
     cluster.lab.said("node1", f": > {LOADED}")  # so that the new one needs no reboot
-    cluster.role(gpu_node_stack={"driver": {"version": "580.178.04", "packages": packages}})
+    cluster.role(gpu_node_stack={"driver": {"version": "580.178.04"}})
     wanted = [*FABRIC, "nvidia-driver-580-open", "nvidia-dkms-580-open"]
     assert cluster.versions("node1", wanted) == dict.fromkeys(wanted, "580.178.04-1ubuntu1")
     assert cluster.lab.said("node1", "nvidia-smi") == "580.178.04"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from gpu_cluster import OF_STACK, V100, VERSIONS, UsedCluster, claim
 from gpu_packages import cublas, nccl
-from gpu_standins import CUDA, LEARNING, Vendors, make_vendors
+from gpu_standins import CUDA, Vendors, make_vendors
 from lab_under_test import Lab
 from standin_repository import flat_repository
 
@@ -118,20 +118,6 @@ def test_what_a_system_does_not_take_is_refused_before_anything_changes(
 
 
 @pytest.mark.usefixtures("bare")
-def test_a_hold_of_somebody_else_is_not_overridden(cluster: UsedCluster) -> None:
-    cluster.lab.said("node2", "apt-mark hold libnccl2")
-    was = apart_from_ours(cluster.state("node2"))
-    cluster.refused(
-        "nccl",
-        "nccl: another version of libnccl2:amd64 is held on the node",
-        "apt-mark unhold libnccl2",
-    )
-    # The archive lies there unpacked; nothing else has changed.
-    assert apart_from_ours(cluster.state("node2")) == was
-    cluster.lab.said("node2", "apt-mark unhold libnccl2; rm -r /var/lib/dlperf")
-
-
-@pytest.mark.usefixtures("bare")
 def test_a_file_of_the_controller_serves_too(cluster: UsedCluster) -> None:
     """And one that was cut off does not."""
     cut = cluster.scratch / "cut.deb"
@@ -141,18 +127,6 @@ def test_a_file_of_the_controller_serves_too(cluster: UsedCluster) -> None:
     whole.write_bytes(cluster.vendors.archives["bionic"].read_bytes())
     cluster.alone("nccl", nccl_archive=str(whole))
     assert cluster.versions("node2", ["libnccl2"]) == {"libnccl2": VERSIONS["libnccl2"]}
-
-
-@pytest.mark.usefixtures("bare")
-def test_what_dpkg_was_interrupted_at_is_finished(cluster: UsedCluster) -> None:
-    """Unpacked and not configured: what a power cut leaves."""
-    folder = f"http://10.11.0.1:8010/{LEARNING}/repos/ubuntu1804/x86_64"
-    deb = "libcudnn7_7.6.5.32-1+cuda10.2_amd64.deb"
-    fetch = f"import urllib.request as r; r.urlretrieve('{folder}/{deb}', '/root/{deb}')"
-    cluster.lab.said("node2", f'python3 -c "{fetch}"; dpkg --unpack /root/{deb}; rm /root/{deb}')
-    cluster.alone("cudnn")
-    state = cluster.lab.said("node2", "dpkg-query -W -f '${Status}' libcudnn7")
-    assert state == "hold ok installed"
 
 
 @pytest.mark.usefixtures("bare")

@@ -419,6 +419,25 @@ def apart_from_records(node: Node, but: tuple[str, ...] = ()) -> list[str]:
     return [line for line in lines if not line.startswith(but)]
 
 
+def test_a_hold_of_somebody_else_is_not_overridden(site: Site, node: Node) -> None:
+    site.set_up(node, SETUPS["cuda-keyring"])
+    node.said("apt-get -q update && apt-get -q -y install libnccl2 && apt-mark hold libnccl2")
+    was = node.state()
+    result = node.module("package_family", **site.family(VENDORS["cuda"]))
+    assert result["failed"], result
+    assert "another version of libnccl2:amd64 is held on the node" in result["msg"]
+    assert "apt-mark unhold libnccl2" in result["msg"]
+    assert node.state() == was
+
+
+def test_what_dpkg_was_interrupted_at_is_finished(site: Site, node: Node) -> None:
+    """Unpacked and not configured: what a power cut leaves."""
+    node.said(f"dpkg --unpack {site.folder}/hosts.d/{CUDA}/libnccl2_{VERSION}_amd64.deb")
+    assert node.module("package_family", **site.family(VENDORS["cuda"])).get("changed")
+    state = node.said("dpkg-query -W -f '${Status} ${Version}' libnccl2")
+    assert state == f"hold ok installed {VERSION}"
+
+
 def test_what_apt_does_not_read_is_no_source() -> None:
     line = "deb [arch=amd64 signed-by=/k] https://user:word@h.example:8080/a/$(ARCH)// ./ # deb x y"
     (entry,) = line_entries(f"# deb https://h.example/ /\n\n{line}\nnonsense\n")
