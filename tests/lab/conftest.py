@@ -16,9 +16,9 @@ from system_plays import Played, States
 
 @pytest.fixture(scope="session")
 def frameworks(request: pytest.FixtureRequest) -> str:
-    """Those of the mirror and of the session's lab: all only for the suite that needs them."""
-    needs_all = any(item.get_closest_marker("campaigns") for item in request.session.items)
-    return FRAMEWORKS if needs_all else FEW_FRAMEWORKS
+    """Those of the mirror and of the session's lab: all only if tests of a suite may need them."""
+    is_suite = any(item.get_closest_marker("heavy") for item in request.session.items)
+    return FRAMEWORKS if is_suite else FEW_FRAMEWORKS
 
 
 @pytest.fixture(scope="session")
