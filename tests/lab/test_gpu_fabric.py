@@ -226,7 +226,7 @@ def test_a_source_that_does_not_build_is_told_of_and_leaves_nothing(cluster: Fab
         "#!/bin/sh\necho checking for libnuma; echo 'configure: error: no libnuma' >&2; exit 77\n"
     )
     given = {"openmpi_archive": str(path), "openmpi_sha256": openmpi(path, broken)}
-    output = cluster.provision(**given, status=2)
+    output = cluster.provision(tags="node_base,ssh_mesh,openmpi", **given, status=2)
     assert (
         "Cannot build OpenMPI 4.0.0 on node1 (Configure the build): configure: error: no libnuma"
         in output

@@ -50,31 +50,29 @@ def test_the_report_says_where_the_time_goes(nodes: Lab, campaign: Path) -> None
     step_shares(nodes, campaign)
 
 
+MPIRUN = ("-p", "launcher=jax_mpirun")
+IN_BF16 = {
+    "resnet": ("jax-resnet50v1.5", *MPIRUN),
+    "sharded": ("jax-llama", "-p", "parallel=fsdp", "-p", "recompute=selective"),
+    "whole": ("jax-llama", *MPIRUN, "-p", "parallel=dp", "-p", "recompute=full"),
+}
+
+
 def test_bf16_learns_by_either_launcher_sharded_or_not_whatever_is_recomputed(
     nodes: Lab, tmp_path: Path
 ) -> None:
     """Both programs on two nodes; that of Llama learns the same in two ways."""
-
-    def train(name: str, *options: str) -> tuple[dict[str, object], str]:
-        chosen = ("--workload", name, "--precision", "bf16", "--nodes", "2", *options)
-        ((run, log),) = trained(nodes, tmp_path / "-".join((name, *options)), *chosen)
+    logs = {}
+    for name, (workload, *options) in IN_BF16.items():
+        chosen = ("--workload", workload, "--precision", "bf16", "--nodes", "2", *options)
+        ((run, log),) = trained(nodes, tmp_path / name, *chosen)
         assert (run["precision"], run["nodes"], run["world_size"]) == ("bf16", 2, 4)
-        assert ("mpirun" in str(run["commands"])) == ("launcher=jax_mpirun" in options)
-        check_learnt(run, log)
-        return run, log
-
-    mpirun = ("-p", "launcher=jax_mpirun")
-    train("jax-resnet50v1.5", *mpirun)
-    ways = (
-        ("-p", "parallel=fsdp", "-p", "recompute=selective"),
-        (*mpirun, "-p", "parallel=dp", "-p", "recompute=full"),
-    )
-    last = []
-    for options in ways:
-        run, log = train("jax-llama", *options)
+        assert ("mpirun" in str(run["commands"])) == (MPIRUN[1] in options)
         ran: Any = run["parameters"]
-        assert {f"{key}={ran[key]}" for key in ("parallel", "recompute")} < set(options)
-        last.append(float(re.findall(LOSS["maxtext"], log)[-1]))
+        assert {f"{key}={value}" for key, value in ran.items()} >= {*options} - {"-p"}
+        check_learnt(run, log)
+        logs[name] = log
+    last = [float(re.findall(LOSS["maxtext"], logs[name])[-1]) for name in ("sharded", "whole")]
     assert max(last) < 1.01 * min(last)
 
 
