@@ -34,9 +34,11 @@ ROCm/rccl-tests 6405c76 and ae3e635; ROCm/rocm-systems 032d8f6, projects/rccl-te
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Any
 
 from .reader import Block, blocks
@@ -66,7 +68,6 @@ _RANK = re.compile(
     rb"#%(b)sRank%(b)s(\d{1,9}+) (?>.{0,200}? on%(b)s)(\S{1,255}+) device " % {b"b": _BLANKS}
 )
 _PROGRAM = re.compile(rb"# Collective test starting: (?:\S{0,255}/)?+([a-z_]{1,64}?)_perf")
-_NAME = re.compile(r"(?:.*/)?([a-z_]{1,64}?)_perf")
 _AVERAGE = re.compile(
     rb"# Avg bus bandwidth%s: (%s)(?: (?:OK|FAILED))? {0,40}+(?=[\r\n]|\Z)" % (_BLANKS, _NUMBER)
 )
@@ -186,7 +187,7 @@ def _of_json(data: bytes) -> NcclTests:
         config, devices = document["config"], document["config"]["devices"]
         average = document.get("average_bus_bandwidth") or document["average_bus_bandwidith"]
         rows = [_row_of_json(result) for result in document["results"]]
-        name = _NAME.fullmatch(document["args"][0])
+        program = PurePath(document["args"][0]).name
         return NcclTests(
             rows,
             sizes=len({row.size for row in rows}),
@@ -194,13 +195,19 @@ def _of_json(data: bytes) -> NcclTests:
             iterations=int(config["iterations"]),
             ranks=len(devices) * int(config["nthreads"]) * int(config["ngpus"]),
             hosts=tuple(dict.fromkeys(str(device["hostname"]) for device in devices)),
-            collective=name[1] if name else None,
-            average_busbw=float(average.get("bandwidth") or average["bandwidith"]),
+            collective=program.removesuffix("_perf") if program.endswith("_perf") else None,
+            average_busbw=_rate(average.get("bandwidth") or average["bandwidith"]),
             is_wrong=document["out_of_bounds"]["okay"] != "true",
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         problem, expected = "the JSON of nccl-tests is not whole", "all that -J wrote"
         raise LineError(1, problem, expected=expected, found=repr(error), hint=_WHOLE) from None
+
+
+def _rate(value: Any) -> float:
+    if not 0 <= float(value) < math.inf:
+        raise ValueError(f"{value} is no rate")
+    return float(value)
 
 
 def _row_of_json(result: Mapping[str, Any]) -> Bandwidth:
@@ -209,7 +216,7 @@ def _row_of_json(result: Mapping[str, Any]) -> Bandwidth:
         place = result.get(key) or {}
         values[f"{prefix}time_us"] = place.get("time")
         for rate in ("alg", "bus"):
-            values[f"{prefix}{rate}bw"] = float(place[f"{rate}_bw"]) if place else None
+            values[f"{prefix}{rate}bw"] = _rate(place[f"{rate}_bw"]) if place else None
         wrong = place.get("nwrong")
         values[f"{prefix}wrong"] = None if wrong is None else int(wrong)
     kind = {"datatype": result["type"], "root": int(result["root"])}
