@@ -185,6 +185,9 @@ def _of_json(data: bytes) -> NcclTests:
     try:
         document = json.loads(data.removesuffix(CUT.encode()))  # -J writes no newline
         config, devices = document["config"], document["config"]["devices"]
+        of_process = int(_amount(config["nthreads"]) * _amount(config["ngpus"]))
+        # Listed are all devices, or the first one of each process.
+        processes = max(int(device["rank"]) for device in devices) // of_process + 1
         average = document.get("average_bus_bandwidth") or document["average_bus_bandwidith"]
         rows = [_row_of_json(result) for result in document["results"]]
         program = PurePath(document["args"][0]).name
@@ -193,20 +196,27 @@ def _of_json(data: bytes) -> NcclTests:
             sizes=len({row.size for row in rows}),
             largest=rows[-1].size,
             iterations=int(config["iterations"]),
-            ranks=len(devices) * int(config["nthreads"]) * int(config["ngpus"]),
+            ranks=processes * of_process,
             hosts=tuple(dict.fromkeys(str(device["hostname"]) for device in devices)),
             collective=program.removesuffix("_perf") if program.endswith("_perf") else None,
-            average_busbw=_rate(average.get("bandwidth") or average["bandwidith"]),
+            average_busbw=_amount(average.get("bandwidth") or average["bandwidith"]),
             is_wrong=document["out_of_bounds"]["okay"] != "true",
         )
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ValueError,
+        ArithmeticError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         problem, expected = "the JSON of nccl-tests is not whole", "all that -J wrote"
         raise LineError(1, problem, expected=expected, found=repr(error), hint=_WHOLE) from None
 
 
-def _rate(value: Any) -> float:
+def _amount(value: Any) -> float:
     if not 0 <= float(value) < math.inf:
-        raise ValueError(f"{value} is no rate")
+        raise ValueError(f"{value} is no amount")
     return float(value)
 
 
@@ -216,7 +226,7 @@ def _row_of_json(result: Mapping[str, Any]) -> Bandwidth:
         place = result.get(key) or {}
         values[f"{prefix}time_us"] = place.get("time")
         for rate in ("alg", "bus"):
-            values[f"{prefix}{rate}bw"] = _rate(place[f"{rate}_bw"]) if place else None
+            values[f"{prefix}{rate}bw"] = _amount(place[f"{rate}_bw"]) if place else None
         wrong = place.get("nwrong")
         values[f"{prefix}wrong"] = None if wrong is None else int(wrong)
     kind = {"datatype": result["type"], "root": int(result["root"])}
