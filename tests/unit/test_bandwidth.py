@@ -1,5 +1,6 @@
 """Logs of nccl-tests."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +54,18 @@ def test_tables_of_each_version(example: Example) -> None:
         for table in read([example.data])
     ]
     assert tables == example.entry["tables"]
+
+
+def test_json_may_list_all_devices_and_has_amounts() -> None:
+    document = json.loads(next(table.data for table in TABLES if table.name == "nccl_tests/json"))
+    for devices in (2, 16):
+        listed = [{"rank": n * 16 // devices, "hostname": "node1"} for n in range(devices)]
+        document["config"]["devices"] = listed
+        assert read([json.dumps(document, separators=(",", ":")).encode()])[0].ranks == 16
+    for bad in (-1, 0, "nan"):
+        document["config"]["ngpus"] = bad
+        with pytest.raises(LineError, match="is not whole"):
+            read([json.dumps(document, separators=(",", ":")).encode()])
 
 
 def test_tags_missing_operations_and_a_table_that_was_cut() -> None:
