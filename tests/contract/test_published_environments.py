@@ -63,7 +63,8 @@ def installed(tmp_path: Path) -> Iterator[Callable[[str], dict[str, Any]]]:
     folder = tmp_path / "environments"
 
     def install(name: str) -> dict[str, Any]:
-        (chosen,) = environments.installed([name], STACK, str(PROJECT), directory=str(folder))
+        (chosen,) = environments.installed([name], STACK)
+        chosen["path"] = str(folder / name)
         result = call(
             "python_environment",
             within=1800,

@@ -103,7 +103,7 @@ def play(
 ) -> list[str]:
     """Run a part of each role alone; how many tasks changed something on each node."""
     variables: dict[str, object] = {"role": roles, "part": part}
-    chosen = chosen or environments.installed(["mxnet"], "cpu", str(PROJECT))
+    chosen = chosen or environments.installed(["mxnet"], "cpu")
     for role in set(roles) & ENVIRONMENT.keys():
         variables[f"{role}_environments"] = arguments.only(chosen, *ENVIRONMENT[role])
     output = lab.play("tests/lab/plays/role.yml", "-e", json.dumps(variables))
