@@ -23,7 +23,7 @@ SYSTEM_FILES := /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-ke
 
 SUITES := test-containers test-build test-gpu-roles test-nodes test-campaigns test-pytorch test-jax test-tensorflow-paddle test-slurm test-faults test-hours test-versions
 
-.PHONY: help setup system test-system demo test $(SUITES) test-all row-a row-b unit lint wheel lab-up lab-down docs docs-site drift gpu-kit lock clean
+.PHONY: help setup system test-system demo test $(SUITES) test-all unit lint wheel lab-up lab-down docs docs-site drift gpu-kit lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -114,17 +114,7 @@ test-versions: ## Test with other releases of Ansible, Debian and Python
 $(SUITES): test-%: test-system .venv/.dev
 	$(TESTS) $$(grep -rl --include='test_*.py' 'mark\.$(subst -,_,$*)\b' tests | sort) -m $(subst -,_,$*)
 
-# Two rows of suites beside each other, because many tests wait or compute on one core. Before them, alone, those that change the mirror
-# of the others; those that use results/ are in one row.
-FIRST := test-jax test-tensorflow-paddle
-ROW_A := test-campaigns test-pytorch test-build test-hours
-ROW_B := $(filter-out $(FIRST) $(ROW_A),$(SUITES))
-
-test-all: test $(FIRST) ## Run every test
-	$(MAKE) --jobs=2 --output-sync=target PROCESSES=2 row-a row-b
-
-row-a row-b: row-%:
-	for suite in $($(if $(filter a,$*),ROW_A,ROW_B)); do $(MAKE) $$suite; done
+test-all: test $(SUITES) ## Run every test
 
 wheel: $(VENV)/.controller ## Build the package into .cache/wheel
 	rm -rf .cache/wheel

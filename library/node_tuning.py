@@ -123,7 +123,7 @@ class Node(object):
         """The current values of all wanted or recorded settings."""
         readers = {"cpu_governor": self.governors, "numa_balancing": self.numa}
         settings = {}
-        for kind, value in sorted(wanted.items()):
+        for kind, value in sorted((k, v) for k, v in wanted.items() if k in readers or k in QUERIES):
             settings.update(readers[kind](value) if kind in readers else self.gpus(kind, QUERIES[kind], value))
         return settings
 

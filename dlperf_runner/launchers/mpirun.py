@@ -22,7 +22,9 @@ def mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     first = hosts[0]
     for name in ("interface", "mpi_transport", "env"):
         problem = f"mpirun needs the same dlperf_{name} on all nodes of a run"
-        require_same(hosts, f"dlperf_{name}", [repr(getattr(h, name)) for h in hosts], problem)
+        values = [getattr(host, name) for host in hosts]
+        texts = [repr(sorted(v.items()) if isinstance(v, dict) else v) for v in values]
+        require_same(hosts, f"dlperf_{name}", texts, problem)
     environment = environment_of(program, hosts, first)
     slots = ",".join(f"{host.name}:{program.gpus_per_node}" for host in hosts)
     argv = [first.mpirun, "--host", slots, "-np", str(len(hosts) * program.gpus_per_node)]

@@ -21,7 +21,7 @@ The average is over all sizes, so it depends on the chosen sizes.
 With `-O 0`, rccl-tests print the columns of in-place operations only; the line above the heading
 says so. With several cycles (`-N`, or `-s` of older rccl-tests), the sizes begin again.
 
-With `-J FILE`, the same is in one JSON object, whose devices are the first ones of the processes.
+With `-J FILE`, the same is in one JSON object, whose devices are all, or one of each process.
 Until February 2026, its average is called average_bus_bandwidith.
 
 As the log of a run, the table is one rate a cycle: the bus bandwidth of the largest size, out of
@@ -38,6 +38,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import PurePath
 from typing import Any
 
@@ -85,6 +86,7 @@ _PARTS = re.compile(
     )
 )
 _JSON = b'"average_bus_bandwid'
+_BEGINS_JSON, _HEAD = re.compile(rb'\s{0,8}\{"(?:version|start_time)":'), 4096
 _MARKERS = [
     *(b"Bytes ", b"bandwidth", b"Out of", b" Rank ", b"starting: ", b" count ", b"-place"),
     *(b" failure ", _JSON),
@@ -167,8 +169,13 @@ class _Reading:
 def read(pieces: Iterable[bytes]) -> list[NcclTests]:
     """The tables of a log, which comes in pieces of any length. Raises LineError if one is not
     whole."""
+    head, pieces = b"", iter(pieces)
+    while len(head) < _HEAD and (piece := next(pieces, b"")):
+        head += piece
+    if _BEGINS_JSON.match(head):  # a line that may be longer than those of other logs
+        return [_of_json(b"".join((head, *pieces)))]
     reading = _Reading()
-    for block in blocks(pieces, _MARKERS):
+    for block in blocks(chain((head,), pieces), _MARKERS):
         if _JSON in block.data:
             reading.tables += [_of_json(t) for t in block.data.split(b"\n") if _JSON in t]
             continue
@@ -185,21 +192,21 @@ def _of_json(data: bytes) -> NcclTests:
     try:
         document = json.loads(data.removesuffix(CUT.encode()))  # -J writes no newline
         config, devices = document["config"], document["config"]["devices"]
-        of_process = int(_amount(config["nthreads"]) * _amount(config["ngpus"]))
+        of_process = _count(config["nthreads"]) * _count(config["ngpus"])
         # Listed are all devices, or the first one of each process.
-        processes = max(int(device["rank"]) for device in devices) // of_process + 1
-        average = document.get("average_bus_bandwidth") or document["average_bus_bandwidith"]
+        processes = max(_count(device["rank"]) for device in devices) // of_process + 1
+        (average,) = (document[key] for key in document if key.startswith("average_bus_"))
         rows = [_row_of_json(result) for result in document["results"]]
         program = PurePath(document["args"][0]).name
         return NcclTests(
             rows,
-            sizes=len({row.size for row in rows}),
+            sizes=_number_of_sizes(*_steps_of_json(config)),
             largest=rows[-1].size,
-            iterations=int(config["iterations"]),
+            iterations=_count(config["iterations"]),
             ranks=processes * of_process,
             hosts=tuple(dict.fromkeys(str(device["hostname"]) for device in devices)),
             collective=program.removesuffix("_perf") if program.endswith("_perf") else None,
-            average_busbw=_amount(average.get("bandwidth") or average["bandwidith"]),
+            average_busbw=_amount(average.get("bandwidth", average.get("bandwidith"))),
             is_wrong=document["out_of_bounds"]["okay"] != "true",
         )
     except (
@@ -220,17 +227,29 @@ def _amount(value: Any) -> float:
     return float(value)
 
 
+def _count(value: Any) -> int:
+    return int(_amount(value))
+
+
+def _steps_of_json(config: Mapping[str, Any]) -> tuple[int, int, int, bytes]:
+    """Least and largest size, the step between sizes and its kind."""
+    kind = "factor" if "step_factor" in config else "bytes"
+    numbers = (config["minimum_bytes"], config["maximum_bytes"], config[f"step_{kind}"])
+    least, most, step = map(_count, numbers)
+    return least, most, step, kind.encode()
+
+
 def _row_of_json(result: Mapping[str, Any]) -> Bandwidth:
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"datatype": str(result["type"]), "root": int(result["root"])}
     for key, prefix in (("out_of_place", ""), ("in_place", "in_place_")):
         place = result.get(key) or {}
-        values[f"{prefix}time_us"] = place.get("time")
+        time = place.get("time")
+        values[f"{prefix}time_us"] = None if time is None else _amount(time)
         for rate in ("alg", "bus"):
             values[f"{prefix}{rate}bw"] = _amount(place[f"{rate}_bw"]) if place else None
         wrong = place.get("nwrong")
-        values[f"{prefix}wrong"] = None if wrong is None else int(wrong)
-    kind = {"datatype": result["type"], "root": int(result["root"])}
-    return Bandwidth(int(result["size"]), result["redop"], **values, **kind)
+        values[f"{prefix}wrong"] = None if wrong is None else _count(wrong)
+    return Bandwidth(_count(result["size"]), str(result["redop"]), **values)
 
 
 def _take(reading: _Reading, block: Block, part: re.Match[bytes]) -> None:

@@ -37,7 +37,8 @@ _WRITER = (
     rb"|\[(?P<pod>pod/[^\]\s]{1,300}+)\] "
     rb"|\((?P<actor>[A-Za-z][^\s(),]{0,64}+(?:\([^\s()]{0,64}+\))?+(?:, rank=\d{1,6}+)?+,? "
     rb"pid=\d{1,9}+(?:, ip=[\w.:]{1,64}+)?+)\) "
-    rb"|(?P<service>[a-z][\w.-]{0,64}?[-_]\d{1,4}) {1,40}\| "
+    rb"|(?P<service>(?!(?:epoch|step|iter|iteration|batch|phase|stage|train|val|eval|test)[-_])"
+    rb"[a-z][\w.-]{0,64}?[-_]\d{1,4}) {1,40}\| "
     rb"| {0,8}+(?P<task>\d{1,7}): "
 )
 _LABEL = re.compile(rb"(?:%s)?+(?:%s)|%s" % (_STAMP, _WRITER, _STAMP))

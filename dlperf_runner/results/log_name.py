@@ -52,8 +52,13 @@ _GPUS = re.compile(
     r"|(?P<gpu_before>[a-z]{1,4}\d{1,4}[a-z]?)x(?P<count_behind>\d{1,6}))(?![^\W_])",
     re.ASCII,
 )
-# Names of settings, as Hydra writes them into directories: model=rn50,bs=128,gpus=8.
-_KEY = re.compile(r"(?<![^\W_])(?:model|arch|network|precision|dtype|amp|accelerator)=")
+# Names of settings, as Hydra writes them into directories: model=rn50,bs=128,gpus=8,amp=true.
+_KEY = re.compile(
+    r"(?<![^\W_])(?:(?:model|arch|network|precision|dtype|accelerator)="
+    r"|(amp)=(?:true|on|1)(?![^\W_])|amp=(?:false|off|0)(?![^\W_]))",
+    re.IGNORECASE,
+)
+_SET = re.compile(r"(?<![^\W_])[A-Za-z]{1,32}=[^\s,_/]*")
 _NUMBERED = re.compile(
     r"(?:run|rep|repeat|try|trial|attempt|seed)[-_]?(\d{1,9})", re.ASCII | re.IGNORECASE
 )
@@ -150,13 +155,17 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
     if words.devices is None and words.topology is None:
         words = words._replace(devices=next(_devices_alone(directories), None))
     words = _with_nodes(words, (stem, *directories))
-    return words._replace(repeat=words.repeat or repeat, **of_directories)
+    words = words._replace(repeat=words.repeat or repeat, **of_directories)
+    products = set(filter(PRODUCT.fullmatch, directories))
+    if len(products) == 1 and not (words.topology_directory or words.topology or words.devices):
+        words = words._replace(topology_directory=products.pop())
+    return words
 
 
 def _devices_alone(directories: Iterable[str]) -> Iterator[int]:
     """The numbers of devices of the directories that say nothing else but an accelerator: 8gpus and
     8xA100, but not gpu3, which may be that device."""
-    if any(map(topology_of_directory, directories)):
+    if any(map(_topology_of_directory, directories)):
         return
     for directory in directories:
         if size := _DEVICES_DIRECTORY.fullmatch(directory):
@@ -171,7 +180,7 @@ def _devices_alone(directories: Iterable[str]) -> Iterator[int]:
 def _with_nodes(words: PathWords, names_of_path: Iterable[str]) -> PathWords:
     """The words without devices if a name speaks of nodes, because they may be those of a node or
     of all. A number of nodes makes a topology of devices per node, and of those of one node."""
-    text = "\n".join(names_of_path).lower()
+    text = "/".join(names_of_path).lower()
     matches = [*_NODES.finditer(text)]
     counted = [match["number"] or match["count"] for match in matches]
     counted += [match["count"] for match in _NODES_BEFORE_DEVICES.finditer(text)]
@@ -224,9 +233,14 @@ def _words_of_name(name: str, by: str) -> PathWords:
 def _split(name: str) -> list[str]:
     """The words between _, blanks, commas and +. One with a setting between - or . is several."""
     words: list[str] = []
-    name = _KEY.sub("_", name).replace("=", "")
+    name = _KEY.sub(r"_\1_", name)
+    # What is set to a value of unknown meaning, such as lr=0.1, is no model: behind the rest.
+    for word in _SET.findall(name):
+        if not setting_of(word.replace("=", "")):
+            name = f"{name.replace(word, '', 1)}_{word}"
+    name = name.replace("=", "")
     name = _NODES_AND_DEVICES.sub(r"_\1n\2g_", _GPUS.sub(_apart, name))
-    for part in re.split(r"[_\s,+]+", _NODES.sub(r"_\g<0>_", name)):
+    for part in re.split(r"[_\s,]+|\+(?=[^\W_])", _NODES.sub(r"_\g<0>_", name)):
         word = part.strip("-.")
         pieces = _PIECES.split(word)
         if len(pieces) < 2 or setting_of(word) or not any(map(setting_of, pieces)):
@@ -265,11 +279,12 @@ def _of_directories(
 ) -> tuple[PathWords | None, int | None, dict[str, Any]]:
     """The settings in the nearest directory that is named like a run, the repeat in a directory,
     and the fields of PathWords that the directories give."""
-    topology = next(filter(topology_of_directory, directories), None)
+    topology = next(filter(_topology_of_directory, directories), None)
     named = [words for words in map(_words_of_directory, directories) if words]
     likely = [words for words in named if words.settings + (words.repeat is not None) > 1]
     has_nodes = any(_NODES.search(name.lower()) for name in directories)
-    if topology or has_nodes or next(_devices_alone(directories), None):
+    has_product = any(map(PRODUCT.fullmatch, directories))
+    if topology or has_product or has_nodes or next(_devices_alone(directories), None):
         # Beside a size, one more setting names a run.
         likely += [words for words in named if words.batch_size or words.precision]
     above = next(iter(likely), None)
@@ -343,10 +358,16 @@ def topology_of(text: str) -> Topology | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def topology_of_directory(directory: str) -> Topology | None:
-    """The topology that a directory says alone: 4n8g, N4_G8 or 4x8."""
-    match = _NODES_AND_DEVICES.fullmatch(directory.lower()) or PRODUCT.fullmatch(directory)
+def _topology_of_directory(directory: str) -> Topology | None:
+    """The topology that a directory says alone: 4n8g or N4_G8."""
+    match = _NODES_AND_DEVICES.fullmatch(directory.lower())
     return Topology(int(match[1]), int(match[2])) if match else topology_of(directory)
+
+
+def topology_of_directory(directory: str) -> Topology | None:
+    """The topology that a directory says alone, or may say, as 4x8 where nothing else says one."""
+    match = PRODUCT.fullmatch(directory)
+    return Topology(int(match[1]), int(match[2])) if match else _topology_of_directory(directory)
 
 
 def _model_of(directory: str) -> str | None:

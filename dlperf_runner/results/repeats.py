@@ -25,7 +25,14 @@ from ..core.errors import UserError
 from ..core.identity import parameters_text, read_parameters
 from ..core.lists import grouped, natural, shortened
 from .log_head import same_network
-from .log_name import is_of_repeat, rank_of, setting_of, telling_words, topology_of_directory
+from .log_name import (
+    PRODUCT,
+    is_of_repeat,
+    rank_of,
+    setting_of,
+    telling_words,
+    topology_of_directory,
+)
 from .run_log import Reading
 from .run_record import FoundRun
 
@@ -236,7 +243,7 @@ def _claimed(readings: Iterable[Reading]) -> list[list[FoundRun]]:
 def _splits(claimed: Iterable[Sequence[FoundRun]], root: Path) -> set[Parts]:
     """The directories in which sub-directories repeat the same run."""
     places = (
-        {_place(run.path.parent, root) for run in several if run.expected_by != "the plan"}
+        {_place_of(run, root) for run in several if run.expected_by != "the plan"}
         for several in claimed
     )
     # Neighbours in sorted order share every prefix at which two of them part.
@@ -247,13 +254,20 @@ def _common(a: Parts, b: Parts) -> int:
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
 
 
+def _place_of(run: FoundRun, root: Path) -> Parts:
+    return _place(run.path.parent, root, run.topology)
+
+
 @functools.lru_cache(maxsize=1024)
-def _place(parent: Path, root: Path) -> Parts:
+def _place(parent: Path, root: Path, topology: Topology) -> Parts:
     """The directories of a log in `parent` below the root, without those named after its topology
     or its repeat."""
-    return tuple(
-        p for p in _below(parent, root) if not topology_of_directory(p) and not is_of_repeat(p)
-    )
+
+    def says(directory: str) -> bool:
+        named = topology_of_directory(directory)
+        return bool(named) and (named == topology or not PRODUCT.fullmatch(directory))
+
+    return tuple(p for p in _below(parent, root) if not says(p) and not is_of_repeat(p))
 
 
 def _below(parent: Path, root: Path) -> Parts:
@@ -265,7 +279,7 @@ def _in_directory(reading: Reading, splits: set[Parts], root: Path) -> Reading:
     run = reading.run
     if run is None or not splits or run.expected_by == "the plan":
         return reading
-    place = _place(run.path.parent, root)
+    place = _place_of(run, root)
     depths = [len(split) for split in splits if place[: len(split)] == split]
     if not depths:
         return reading
@@ -294,7 +308,7 @@ def _by_words(readings: Sequence[Reading], root: Path) -> list[Reading]:
 
 def _apart_by_words(runs: Iterable[FoundRun], root: Path) -> Iterator[tuple[Path, FoundRun]]:
     for table in grouped(runs, attrgetter("framework", "settings")).values():
-        places = [_place(run.path.parent, root) for run in table]
+        places = [_place_of(run, root) for run in table]
         of_places = [
             tuple(w for w in telling_words(" ".join(place)) if not _repeats_setting(w, run))
             for run, place in zip(table, places, strict=True)

@@ -77,7 +77,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if busy := work_refusal(work, lacking, is_drained, removes):
             if self._task.check_mode:
                 result["rehearsal_note"] = f"other steps: wait, because {busy}"
-                result["warnings"] = [busy] if removes else []  # nothing lists its steps
+                if removes:  # nothing lists its steps
+                    result["warnings"] = [*result.get("warnings", []), busy]
             else:
                 problems.append(busy)
         if problems:

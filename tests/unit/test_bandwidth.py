@@ -62,6 +62,11 @@ def test_json_may_list_all_devices_and_has_amounts() -> None:
         listed = [{"rank": n * 16 // devices, "hostname": "node1"} for n in range(devices)]
         document["config"]["devices"] = listed
         assert read([json.dumps(document, separators=(",", ":")).encode()])[0].ranks == 16
+    # Of a collective whose least sizes are rounded to 0, several rows have this size.
+    document["config"] |= {"minimum_bytes": 1 << 20, "step_factor": 2}
+    assert read([json.dumps(document, separators=(",", ":")).encode()])[0].sizes == 11
+    document["more"] = ["x" * 100] * 5000
+    assert len(read(pieces(json.dumps(document, separators=(",", ":")), 1 << 16))[0].rows) == 2
     for bad in (-1, 0, "nan"):
         document["config"]["ngpus"] = bad
         with pytest.raises(LineError, match="is not whole"):

@@ -31,6 +31,11 @@ def test_the_schema_holds_all_published_workloads(tmp_path: Path) -> None:
     assert upstream.taken == ("plsc", "demo", "LICENSE")
 
 
+def test_values_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load_catalog().workloads["mxnet-resnet50v1b"].title = "other"
+
+
 def test_each_framework_has_an_environment_for_each_stack_or_says_why_not() -> None:
     shipped = load_catalog()
     for framework in shipped.frameworks.values():

@@ -92,6 +92,9 @@ def test_mpirun_refuses_nodes_that_one_command_cannot_serve(change: dict[str, ob
     first, second = gpu_nodes(2)
     with pytest.raises(UserError, match=r"host node2: dlperf_\w+: mpirun needs the same dlperf_"):
         launch("mpirun", program(), (first, replace(second, **change)))
+    variables = {"A": "1", "B": "2"}
+    reordered = dict(reversed(variables.items()))
+    launch("mpirun", program(), (replace(first, env=variables), replace(second, env=reordered)))
 
 
 def test_single_process_sees_the_devices_of_the_run() -> None:

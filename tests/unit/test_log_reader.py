@@ -131,6 +131,14 @@ def test_labels_of_launchers_name_the_ranks(kind: str, size: int | None) -> None
     assert logs.detect([content.encode()]) is logs.formats()["gluoncv_horovod"]
 
 
+def test_a_prefix_that_counts_something_names_no_writer() -> None:
+    content = "".join(
+        f"epoch_{n} | Epoch[0] Batch[{n}]\tSpeed: 5.5 samples/sec\n" for n in (1, 2, 3)
+    )
+    _, steps = read("gluoncv_horovod", content)
+    assert [step.step for step in steps] == [1, 2, 3]
+
+
 PIECES = st.sampled_from(
     [
         *(b"\n", b"\r\n", b"\r", b"world_size=", b"world_si", b"7", b"<std", TAG.encode()),

@@ -371,8 +371,10 @@ LAST = "runs/mxnet-resnet50v1b-builtin_fp32_b128_1n1g/r3/rn50_b128_fp32_3.log"
 def test_verify_says_what_differs(here: Path) -> None:
     place = campaign(Path("results/one"), RATES)
     output("summarize", place)
+    before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
     fine = "everything that was compared is as it was recorded\n"
     assert output("summarize", "--verify", here / place).endswith(fine)
+    assert {path: path.read_bytes() for path in here.rglob("*") if path.is_file()} == before
     log = place / LAST
     write(log, gluoncv(379.0))
     out = output("summarize", "--verify", place, status=1)

@@ -60,6 +60,18 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("train", ("gpu3", "node2"), {"nodes": None, "topology": None}),
         ("train", ("2x8",), {"topology_directory": "2x8"}),
         ("train", ("N1_G8", "llama3_8b"), {"model_directory": "llama3-8b"}),
+        # A product may be anything, such as a mesh or the size of images, where others say it.
+        ("train", ("2x4", "4n8g"), {"topology_directory": "4n8g"}),
+        ("train", ("224x8", "8gpus"), {"devices": 8, "topology_directory": None}),
+        ("train", ("2x8", "1x8"), {"topology_directory": None}),
+        ("rn50_1n8g", ("4x8",), {"topology_directory": None}),
+        # Numbers of other names are none of nodes.
+        ("rn50_fp32_2gpus_2", ("nodes",), {"devices": 2, "repeat": 2, "nodes": None}),
+        ("train", ("gpus=8", "nodes=2"), {"topology": Topology(2, 8)}),
+        ("deeplabv3+_1n8g_b16", (), {"first": ("deeplabv3+",)}),
+        ("model=rn50,amp=true,bs=8,gpus=8", (), {"first": ("rn50",), "precision": "amp"}),
+        ("amp=false,bs=8,gpus=8", (), {"first": (), "precision": None}),
+        ("lr=0.1,bs=8,gpus=8,fp16", ("resnet50",), {"first": (), "others": ("lr0.1",)}),
         ("mmdet_2x8_b2_fp32", ("224x224",), {"topology": None, "topology_directory": None}),
         ("train", ("rn50_fp32",), {"model_directory": None}),
         # A number of nodes alone is no topology yet.
