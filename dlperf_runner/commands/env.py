@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from packaging.specifiers import SpecifierSet
 
 from ..catalog.framework import Environment, Framework
 from ..catalog.reader import load_catalog, lookup
@@ -193,8 +194,6 @@ def _site_python(uv: str, wanted: WantedEnvironment, path: str) -> str:
     if not path:
         search = _started([uv, "python", "find", "--system", "--no-managed-python", wanted.python])
         return search.stdout.strip() if search.returncode == 0 else ""
-    from packaging.specifiers import SpecifierSet  # an analysis needs no such package
-
     code = "import sys; print(*sys.version_info[:3], sep='.')"
     version = _run([path, "-c", code]).strip()
     if version not in SpecifierSet(wanted.python):
