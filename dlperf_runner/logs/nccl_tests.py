@@ -72,7 +72,7 @@ _PROGRAM = re.compile(rb"# Collective test starting: (?:\S{0,255}/)?+([a-z_]{1,6
 _AVERAGE = re.compile(
     rb"# Avg bus bandwidth%s: (%s)(?: (?:OK|FAILED))? {0,40}+(?=[\r\n]|\Z)" % (_BLANKS, _NUMBER)
 )
-_FAILED = re.compile(rb"# Out of bounds values : \d{1,18}+ FAILED")
+_FAILED = re.compile(rb"# (?:Out of bounds values|Bitwise mismatches) {1,8}: \d{1,18}+ FAILED")
 FAILURE = re.compile(rb"Test (?:NCCL|CUDA) failure [^\r\n]{1,200}")
 # What the lines of a table begin with, or have in them.
 _PARTS = re.compile(
@@ -88,7 +88,16 @@ _PARTS = re.compile(
 _JSON = b'"average_bus_bandwid'
 _BEGINS_JSON, _HEAD = re.compile(rb'\s{0,8}\{"(?:version|start_time)":'), 4096
 _MARKERS = [
-    *(b"Bytes ", b"bandwidth", b"Out of", b" Rank ", b"starting: ", b" count ", b"-place"),
+    *(
+        b"Bytes ",
+        b"bandwidth",
+        b"Out of",
+        b"Bitwise ",
+        b" Rank ",
+        b"starting: ",
+        b" count ",
+        b"-place",
+    ),
     *(b" failure ", _JSON),
     *(b"float", b"int", b"half", b"double", b"f8"),
 ]
@@ -196,6 +205,7 @@ def _of_json(data: bytes) -> NcclTests:
         # Listed are all devices, or the first one of each process.
         processes = max(_count(device["rank"]) for device in devices) // of_process + 1
         (average,) = (document[key] for key in document if key.startswith("average_bus_"))
+        checks = (document["out_of_bounds"], document.get("bitwise_mismatches", {"okay": "true"}))
         rows = [_row_of_json(result) for result in document["results"]]
         program = PurePath(document["args"][0]).name
         return NcclTests(
@@ -207,7 +217,7 @@ def _of_json(data: bytes) -> NcclTests:
             hosts=tuple(dict.fromkeys(str(device["hostname"]) for device in devices)),
             collective=program.removesuffix("_perf") if program.endswith("_perf") else None,
             average_busbw=_amount(average.get("bandwidth", average.get("bandwidith"))),
-            is_wrong=document["out_of_bounds"]["okay"] != "true",
+            is_wrong=any(check["okay"] != "true" for check in checks),
         )
     except (
         ValueError,
@@ -286,7 +296,8 @@ def _take(reading: _Reading, block: Block, part: re.Match[bytes]) -> None:
     elif part.lastgroup == "failure" and reading.failure is None:
         reading.failure = block.line(part.start()), data.decode("utf-8", "replace")
     elif part.lastgroup == "failed":
-        table.is_wrong = True
+        judged = table if table.rows or not reading.tables else reading.tables[-1]
+        judged.is_wrong = True
     elif part.lastgroup == "average" and (average := _AVERAGE.match(data)):
         table.average_busbw = float(average[1])
         reading.last = block.line(part.start())

@@ -67,6 +67,10 @@ def test_json_may_list_all_devices_and_has_amounts() -> None:
     assert read([json.dumps(document, separators=(",", ":")).encode()])[0].sizes == 11
     document["more"] = ["x" * 100] * 5000
     assert len(read(pieces(json.dumps(document, separators=(",", ":")), 1 << 16))[0].rows) == 2
+    for okay in ("true", "false"):
+        document["bitwise_mismatches"] = {"count": 0, "okay": okay}
+        (table,) = read([json.dumps(document, separators=(",", ":")).encode()])
+        assert table.is_wrong == (okay == "false")
     for bad in (-1, 0, "nan"):
         document["config"]["ngpus"] = bad
         with pytest.raises(LineError, match="is not whole"):
@@ -82,6 +86,14 @@ def test_tags_missing_operations_and_a_table_that_was_cut() -> None:
         read(["\n".join([*log(), *log()[:20], ""]).encode()])
     with pytest.raises(LineError, match="the heading of the table lacks columns"):
         parsed([line.replace("busbw", "bus BW") for line in log()])
+
+
+def test_a_repetition_with_other_bits_is_wrong() -> None:
+    average = next(n for n, line in enumerate(log()) if "Avg bus" in line)
+    for place in (average, average + 1):
+        lines = log()
+        lines.insert(place, "# Bitwise mismatches : 5 FAILED")
+        assert parsed(lines).is_wrong
 
 
 def test_processes_without_mpi_print_tables_of_their_own() -> None:
