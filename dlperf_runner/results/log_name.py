@@ -208,6 +208,7 @@ def directories_above(parts: Sequence[str]) -> tuple[str, ...]:
     return *parts[-1:], *others
 
 
+@functools.lru_cache(maxsize=4096)  # the directories of a tree have logs of the same names
 def _words_of_name(name: str, by: str) -> PathWords:
     settings: dict[str, Any] = {}
     first: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from operator import attrgetter
@@ -95,7 +95,9 @@ class FoundRun:
         """The run with other values of some fields. There may be thousands of runs, and
         dataclasses.replace takes many times as long."""
         other = object.__new__(FoundRun)
-        vars(other).update({name: vars(self)[name] for name in _FIELDS}, **changes)
+        vars(other).update(vars(self), **changes)
+        for name in _CACHED & vars(other).keys():
+            del vars(other)[name]
         return other
 
     def source_of(self, setting: str) -> str:
@@ -143,7 +145,7 @@ class FoundRun:
         return f"{self.setting} {self.topology}"
 
 
-_FIELDS = tuple(field.name for field in fields(FoundRun))
+_CACHED = {name for name, value in vars(FoundRun).items() if isinstance(value, cached_property)}
 _case_of: Callable[[FoundRun], tuple[object, ...]] = attrgetter(
     *(f"topology.{name}" if name in TOPOLOGY else name for name in CASE)
 )
