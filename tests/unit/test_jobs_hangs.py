@@ -73,7 +73,8 @@ def test_a_stopped_program_is_noticed_kept_and_ended(site: Path) -> None:
 )
 def test_a_run_that_hangs_before_its_first_step(site: Path, script: str, sign: str) -> None:
     marker = f"dlperf-start-{os.getpid()}"
-    directory = hanging(site, f"echo init; {script.format(marker)}", first_step_s=9)
+    # The limit is no sign that a busy machine could reach first.
+    directory = hanging(site, f"echo init; {script.format(marker)}", first_step_s=100)
     assert execute(directory)[0] == []
     first, second = outcomes(directory)
     assert (first["status"], first["category"]) == ("failed", "hung before its first steps")
