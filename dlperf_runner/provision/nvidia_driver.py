@@ -28,9 +28,21 @@ LOAD_FAILURES = (
 )
 
 
+def others(node: Mapping[str, Any], version: str, names: Sequence[str]) -> str:
+    """The running driver, with its packages if those of its version (`names`) would replace them,
+    such as the signed modules of Ubuntu; empty without a driver."""
+    running, packages = str(node["running"] or ""), node["driver_packages"]
+    is_plain = running != version or not names or not packages or {*names} & {*packages}
+    return running if node["is_ours"] or is_plain else f"{running} ({', '.join(packages)})"
+
+
 def secure_boot_refusal(node: Mapping[str, Any], version: str, keys: Sequence[str]) -> str:
     """The reason why Secure Boot would refuse a driver's module; empty if it would not."""
-    if node["is_container"] or node["running"] == version or not node["secure_boot"]:
+    # Signed modules of the distribution are no proof that those of dkms would be loaded.
+    is_signed = any(name.startswith("linux-modules-nvidia-") for name in node["driver_packages"])
+    if node["is_container"] or not node["secure_boot"]:
+        return ""
+    if node["running"] == version and not is_signed:
         return ""
     if node["enrolled_keys"]:
         return ""
