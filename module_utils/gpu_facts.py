@@ -75,7 +75,7 @@ def kernel_log(root, timeout):
     """The kernel's messages since boot; None if this user may not read them."""
     if root != "/":
         return text(root, "var/log/dmesg")
-    for argv in (["dmesg"], ["journalctl", "-k", "-b", "--no-pager", "-q", "-g", "NVRM"]):
+    for argv in (["dmesg"], ["journalctl", "-k", "-b", "--no-pager", "-q", "-g", "NVRM|nvidia-nvswitch"]):
         path = program(argv[0], ["/bin", "/usr/bin", "/sbin"])
         if path:
             result = bounded([path] + argv[1:], timeout)
