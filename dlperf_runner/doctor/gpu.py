@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # Why nvidia-smi gives no answer -> what to do.
 SILENCE = {
     "no_nvidia_smi": "install the driver: ansible-playbook provision.yml --tags nvidia_driver",
+    "operators_driver": "the driver is that of NVIDIA's GPU Operator, which programs of the node"
+    " cannot use: install one on the node, and tell the operator (driver.enabled=false)",
     "no_amdgpu": "load AMD's driver (modprobe amdgpu), and look for amdgpu in the kernel log",
     "no_driver": "the driver is not loaded: check dkms status, modprobe nvidia, or reboot",
     "version_mismatch": "the installed driver is not the loaded one: reboot the node",

@@ -9,6 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from .nvidia_driver import OPERATORS
+
 TITLES = {
     "driver": "the driver",
     "container_runtime": "the container engine",
@@ -112,6 +114,8 @@ def problems(
     names = [*TITLES, *SETTINGS, ALL]
     if unknown := [part for part in parts if part not in names]:
         reasons.append(f"dlperf_adopt: unknown {', '.join(unknown)}; known: {', '.join(names)}")
+    if "driver" in parts and node.get("is_operators"):
+        reasons.append(OPERATORS)
     if "driver" in parts and not node["driver"]:
         reasons.append("dlperf_adopt has driver, but no driver is loaded on the node")
     if "container_runtime" in parts and (engine or images):

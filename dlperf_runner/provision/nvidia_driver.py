@@ -60,9 +60,18 @@ def secure_boot_refusal(node: Mapping[str, Any], version: str, keys: Sequence[st
     )
 
 
+OPERATORS = (
+    "The node's driver is in a container of NVIDIA's GPU Operator (/run/nvidia/driver): programs of"
+    " the node cannot use it, and a second driver would disturb it. Leave the node to Kubernetes,"
+    " or tell the operator that the node has a driver (driver.enabled=false), reboot, and run again"
+)
+
+
 def image_refusal(node: Mapping[str, Any]) -> str:
-    """The reason why the driver of a vendor's system image is not replaced; empty if there is
-    none. Its other packages need exactly this driver."""
+    """The reason why the driver of a vendor's system image, or of a container, is not replaced;
+    empty if there is none. The image's other packages need exactly this driver."""
+    if node.get("is_operators"):
+        return OPERATORS
     if not node.get("image") or node["is_ours"]:
         return ""
     return (
@@ -100,7 +109,8 @@ def headers_refusal(node: Mapping[str, Any], distribution: str) -> str:
         remedy += ", or enable a repository that has the packages of earlier minor releases"
     return (
         f"No repository of the node has the headers of its running kernel (kernel-devel-{kernel}),"
-        f" without which dkms builds no module. {remedy}"
+        f" without which dkms builds no module. {remedy}. If dnf hides them (excludepkgs in"
+        " its configuration), allow them there"
     )
 
 

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils.nvidia_kernel import containers
 from ansible.module_utils.package_family import Family, Lack
 from executed_modules import play
+from standins import tree
 
 from dlperf_runner.control import playbooks
 from dlperf_runner.provision.adoption import chosen, moved_refusals, work_refusal
@@ -123,15 +125,25 @@ def test_a_site_is_asked_for_its_containerd_of_which_no_docker_is(tmp_path: Path
         assert len(moved_refusals({"container_engine": moved}, [])) == 1
 
 
+def test_services_of_snaps_are_no_containers(tmp_path: Path) -> None:
+    """Ubuntu's livepatch has a root of its own with all devices."""
+    livepatch = "0::/system.slice/snap.canonical-livepatch.canonical-livepatchd.service"
+    for pid, name, cgroup in (("7", "python3", "0::/docker/1f"), ("8", "livepatchd", livepatch)):
+        files = {f"proc/{pid}/comm": name, f"proc/{pid}/cgroup": cgroup, f"{pid}/dev/nvidia0": ""}
+        tree(tmp_path, files)
+        (tmp_path / f"proc/{pid}/root").symlink_to(tmp_path / pid)
+    assert containers(str(tmp_path)) == ["python3 (7)"]
+
+
 def test_running_work_refuses_a_change() -> None:
     """nvidia-container-toolkit#1227: after daemon-reload containers lose their GPUs."""
-    containers = {"jobs": [], "gpu_containers": ["python3 (7)"]}
-    assert "daemon-reload" in work_refusal(containers, ["cuda"], drains=False)
-    assert work_refusal(containers, [], drains=False) == ""
+    with_gpus = {"jobs": [], "gpu_containers": ["python3 (7)"]}
+    assert "daemon-reload" in work_refusal(with_gpus, ["cuda"], drains=False)
+    assert work_refusal(with_gpus, [], drains=False) == ""
     jobs = {"jobs": ["12", "13"], "gpu_containers": []}
     assert "12, 13" in work_refusal(jobs, [], drains=False)
     assert work_refusal(jobs, ["cuda"], drains=True) == ""
-    assert "To remove packages makes" in work_refusal(containers, [], drains=True, removes=True)
+    assert "To remove packages makes" in work_refusal(with_gpus, [], drains=True, removes=True)
     assert "(-e dlperf_drain=true)" in work_refusal(jobs, [], drains=False, removes=True)
 
 
