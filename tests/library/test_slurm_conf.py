@@ -217,6 +217,9 @@ def test_the_programs_and_the_configuration_are_those_of_the_running_slurmd(tmp_
     assert (
         "(jobs: 7), and it is not drained" in call("slurm_drain", state="checked", root=root)["msg"]
     )
+    # What a process of that name in a container names is not executed as root.
+    (Path(root) / "proc/3/root").symlink_to(tmp_path)
+    assert call("slurm_drain", state="checked", root=root)["jobs"] == []
 
 
 def test_a_node_with_a_job_is_waited_for(root: str, scontrol: Path) -> None:
