@@ -28,6 +28,7 @@ switch_functions: {returned: always, type: list, elements: str, description:
   "Those of them that are functions of ConnectX (NVLink 5); the fabric manager then needs nvlsm and InfiniBand's modules."}
 is_ours: {description: Whether the driver's packages or run file were installed by provisioning., returned: always, type: bool}
 gpu_processes: {description: "Processes that use the GPUs, such as C(python3 (41327)).", returned: always, type: list, elements: str}
+is_operators: {description: Whether the driver is in a container of NVIDIA's GPU Operator., returned: always, type: bool}
 rebooted_for: {description: The driver for which the role rebooted the node last; null if none., returned: always, type: str}
 image: {description: "The vendor's system image whose part the driver is, such as C(DGX OS 7.1.0); null if there is none.", returned: always, type: str}
 has_headers: {description: Whether the running kernel's headers are installed., returned: O(build), type: bool}
@@ -126,6 +127,7 @@ def main():
         is_ours=nvidia_kernel.is_ours(root, name + "_driver"),
         gpu_processes=nvidia_kernel.processes(root),
         image=image(root),
+        is_operators=nvidia_kernel.is_operators(root),
         rebooted_for=text(root, REBOOTED % name) or None,
     )
     facts.update(built)

@@ -15,6 +15,7 @@ DOCUMENTATION = {
         "builds": {"type": "list", "elements": "path", "default": [], "description": "Paths of builds from source."},
         "limits": {"type": "dict", "default": {}, "description": "Limits in the form of C(node_files)."},
         "names": {"type": "list", "elements": "str", "default": [], "description": "Names of nodes that the name service must resolve."},
+        "address": {"type": "str", "default": "", "description": "Address in the network from which other nodes log in as O(user); empty asks nothing."},
         "interpreter": {"type": "path", "default": "/usr/bin/python3", "description": "Python interpreter for the environments."},
         "stamps": {"type": "path", "default": "/opt/dlperf/stamps", "description": "Folder of the stamps."},
     },
@@ -46,6 +47,7 @@ ansible_facts:
           type: dict
         links: {description: "Targets of the links, by path.", type: dict}
         unresolved: {description: "The first of O(names) that the node cannot resolve, at most three.", type: list, elements: str}
+        sshd: {description: "Settings of sshd that keep O(user) from logging in.", type: list, elements: str}
         builds: {description: "Keys of the builds made by source_build, by path.", type: dict}
         work:
           description: >-
@@ -61,7 +63,7 @@ import platform
 import pwd
 import socket
 
-from ansible.module_utils import nvidia_kernel, slurm_node
+from ansible.module_utils import nvidia_kernel, slurm_node, sshd_access
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_packages import versions
 from ansible.module_utils.node_probes import os_release, text
@@ -126,6 +128,7 @@ def main():
         "environments": dict((path, result) for path, result in environments.items() if result),
         "links": dict((path, os.readlink(path)) for path in module.params["links"] if os.path.islink(path)),
         "unresolved": unresolved(module.params["names"]),
+        "sshd": sshd_access.obstacles_of(module.params["user"], module.params["address"]) if module.params["address"] else [],
         "builds": dict((path, key) for path, key in builds.items() if key),
         "work": {"jobs": slurm_node.jobs("/"), "gpu_containers": nvidia_kernel.containers("/")},
         "adopted": os.path.exists("/var/lib/dlperf/adopted.json"),

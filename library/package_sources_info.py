@@ -30,10 +30,13 @@ foreign: {returned: always, type: dict, description:
   "Packages of other versions that provisioning did not install and would replace, by family, such as C(libnccl2 2.30.7-1 by 2.29.7-1)."}
 """
 
+import os
+
 from ansible.module_utils.apt_family import AptFamily
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.dnf_family import DnfFamily
 from ansible.module_utils.node_packages import has_rpm, versions
+from ansible.module_utils.node_probes import disk
 from ansible.module_utils.package_family import DEFINITION, message
 
 
@@ -53,6 +56,13 @@ def main():
             if problem not in problems:
                 problems.append(problem)
             names.setdefault(problem, []).append(definition["name"])
+    if lacking and os.path.exists("/run/ostree-booted") and (disk("/usr") or {}).get("read_only"):
+        problem = (
+            "the node's /usr is read-only (ostree, bootc)",
+            "install the packages in its image and boot that, or keep them (dlperf_adopt)",
+        )
+        problems.append(problem)
+        names[problem] = list(lacking)
     names_of_packages = [name.partition("=")[0] for name in module.params["packages"]]
     installed = versions(names_of_packages)
     lacking += [name for name in names_of_packages if name not in installed]

@@ -6,7 +6,7 @@ DOCUMENTATION = {
     "short_description": "Drain a node in Slurm and wait until its jobs end, or give it back",
     "description": [
         "Asks Slurm by C(scontrol) on the node itself, as root. A node on which no slurmd runs is left alone.",
-        "A node that somebody else drained keeps its reason, and is not given back.",
+        "A node that somebody else drained, or that is down, keeps its reason, and is not given back.",
     ],
     "options": {
         "state": {"type": "str", "required": True, "choices": ["checked", "drained", "resumed"], "description":
@@ -41,7 +41,7 @@ class Node(object):
         self.timeout = module.params["timeout"]
 
     def scontrol(self, *arguments):
-        done = asked("scontrol", *arguments)
+        done = asked(self.root, "scontrol", *arguments)
         if done["code"] != 0:
             self.fail("scontrol %s failed: %s" % (" ".join(arguments), (done["errors"] or done["output"]).strip()))
         return done["output"]
@@ -56,8 +56,12 @@ class Node(object):
         state, reason = re.search(r" State=(\S+)", messages), re.search(r" Reason=(.*?)(?: \[\S+\]|\s*$)", messages)
         return state.group(1) if state else "", reason.group(1) if reason else ""
 
+    def is_out(self):
+        """True if the node gets no jobs. One that is down for a reason of somebody else keeps it, and must not be given back; IDLE+POWERED_DOWN is up."""
+        return bool(re.search(r"DRAIN|\b(DOWN|FAIL)", self.state()[0]))
+
     def drain(self):
-        is_drained = "DRAIN" in self.state()[0]
+        is_drained = self.is_out()
         if not self.module.check_mode:
             if not is_drained:
                 self.scontrol("update", "NodeName=" + self.name, "State=DRAIN", "Reason=" + REASON)
@@ -78,7 +82,7 @@ class Node(object):
         if is_ours and not self.module.check_mode:
             given_back = ("update", "NodeName=" + self.name, "State=RESUME")
             end = time.time() + REGISTERED_S
-            while asked("scontrol", *given_back)["code"] and time.time() < end:
+            while asked(self.root, "scontrol", *given_back)["code"] and time.time() < end:
                 time.sleep(1)
             if "DRAIN" in self.state()[0]:
                 self.scontrol(*given_back)
@@ -86,7 +90,7 @@ class Node(object):
 
     def check(self):
         running = jobs(self.root, UNKNOWN)
-        if running or "DRAIN" not in self.state()[0]:
+        if running or not self.is_out():
             self.fail("Slurm uses this node (jobs: %s), and it is not drained. Nothing was restarted. Set dlperf_drain: true"
                       % (", ".join(running) or "none now"))  # fmt: skip
         return False

@@ -16,6 +16,7 @@ DOCUMENTATION = {
 RETURN = r"""
 driver: {description: "C(version), C(cuda) (the newest CUDA that it supports natively) and C(is_ours); null if none is loaded.", returned: always, type: dict}
 container_runtime: {description: "C(version), C(package), C(is_ours) by engine (C(docker), C(podman)), if installed.", returned: always, type: dict}
+is_operators: {description: Whether the driver is in a container of NVIDIA's GPU Operator., returned: always, type: bool}
 toolkit: {description: Version of NVIDIA's container toolkit; null if not installed., returned: always, type: str}
 infiniband: {description: "C(ofed) and C(rdma_core), their versions; null if not installed.", returned: always, type: dict}
 openmpi: {description: C(version) of O(mpirun); null if there is none., returned: always, type: dict}
@@ -118,6 +119,7 @@ def main():
         openmpi={"version": mpi} if mpi else None,
         containers=printed("docker", "ps", "--format", "{{.Names}}").split(),
         recorded=recorded(root),
+        is_operators=nvidia_kernel.is_operators(root),
         gpu_processes=nvidia_kernel.processes(root),
     )
     facts.update(versions)

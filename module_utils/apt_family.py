@@ -21,7 +21,10 @@ from ansible.module_utils.dpkg_locks import REMEDY, run_when_free, wait_for_lock
 from ansible.module_utils.package_family import Family
 from ansible.module_utils.whole_files import write_whole
 
-ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "APT_LISTCHANGES_FRONTEND": "none"}
+# needrestart's hook of apt restarts services (by default since Ubuntu 24.04) that the list of changes does not have.
+ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "APT_LISTCHANGES_FRONTEND": "none", "NEEDRESTART_SUSPEND": "1", "NEEDRESTART_MODE": "l",
+}  # fmt: skip
 UNPACKED = "/var/lib/dlperf/repositories/"  # the repositories of vendors' archives
 APT = [
     "apt-get", "-q", "-y", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages",

@@ -3,6 +3,7 @@
 from __future__ import absolute_import, division, print_function
 
 import os
+import re
 import time
 
 from ansible.module_utils.deb_family import is_member
@@ -13,6 +14,7 @@ from ansible.module_utils.rpm_family import (
     LOCK_PLUGIN,
     LOCKS,
     QUERY,
+    READ_ONLY,
     explanation,
     foreign_locks,
     installed,
@@ -40,7 +42,7 @@ def run_dnf(module, arguments):
     end = time.time() + module.params["lock_timeout"]
     while True:
         code, output, errors = module.run_command(DNF + arguments, environ_update=ENVIRONMENT)
-        is_locked = code == LOCKED or (code != 0 and "transaction lock" in output + errors)
+        is_locked = code == LOCKED or (code != 0 and "transaction lock" in output + errors and not re.search(READ_ONLY, output + errors))
         if not is_locked or time.time() >= end:
             return code, output, errors
         time.sleep(1)

@@ -75,7 +75,7 @@ def kernel_log(root, timeout):
     """The kernel's messages since boot; None if this user may not read them."""
     if root != "/":
         return text(root, "var/log/dmesg")
-    for argv in (["dmesg"], ["journalctl", "-k", "-b", "--no-pager", "-q", "-g", "NVRM"]):
+    for argv in (["dmesg"], ["journalctl", "-k", "-b", "--no-pager", "-q", "-g", "NVRM|nvidia-nvswitch"]):
         path = program(argv[0], ["/bin", "/usr/bin", "/sbin"])
         if path:
             result = bounded([path] + argv[1:], timeout)
@@ -149,6 +149,9 @@ def facts(root, timeout):
     if not gpus and of_amd:
         return amd_facts(root, gathered, of_amd)
     smi = program("nvidia-smi", ["/usr/local/nvidia/bin"])
+    if not smi and nvidia_kernel.is_operators(root):
+        gathered["error"] = {"kind": "operators_driver", "message": "it is in a container (/run/nvidia/driver)", "exit_status": None}
+        return gathered
     if not smi:
         gathered["error"] = {"kind": "no_nvidia_smi", "message": "nvidia-smi is not installed", "exit_status": None}
         return gathered

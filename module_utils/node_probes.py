@@ -12,7 +12,7 @@ import tempfile
 import time
 
 MAX_BYTES = 1 << 24  # of a program's output
-SBIN = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
+SBIN = ("/usr/sbin", "/sbin", "/usr/bin", "/bin", "/snap/bin")
 
 
 def text(*parts):

@@ -96,6 +96,12 @@ def is_ours(root, family):
     return any(glob.glob(os.path.join(root, "var/lib/dlperf", name)) for name in ["undo/%s.json" % family] + stamps)
 
 
+def is_operators(root):
+    """True if the driver is that of a container of NVIDIA's GPU Operator: the module is loaded, and programs of the node have no library for it."""
+    of_node, of_container = [os.path.join(root, folder, "usr/bin/nvidia-smi") for folder in ("", "run/nvidia/driver")]
+    return os.path.exists(of_container) and not os.path.exists(of_node)
+
+
 def processes(root):
     """`python3 (41327)` for each process that has a GPU's device open (AMD's have one for all, kfd); only root sees those of all users."""
     users = []
@@ -109,7 +115,8 @@ def processes(root):
 def containers(root):
     """`python3 (41327)` for the first process of each container that has a GPU's device, in use or not.
 
-    Its root is another one than the node's, and has the device: /proc/41327/root/dev/nvidia0, whichever engine put it there.
+    Its root is another one than the node's, and has the device: /proc/41327/root/dev/nvidia0, whichever engine put it there. Services of snaps, such
+    as Ubuntu's livepatch, have another root with all devices, and are none.
     """
     by_root, node = {}, os.stat(root)
     root_place = (node.st_dev, node.st_ino)
@@ -122,6 +129,8 @@ def containers(root):
             ):
                 continue
         except OSError:  # it has ended, or belongs to somebody else
+            continue
+        if re.search(r"/snap\.[^/\n]+\.(service|scope)", text(root, "proc", pid, "cgroup") or ""):
             continue
         by_root.setdefault((place.st_dev, place.st_ino), "%s (%s)" % (text(root, "proc", pid, "comm"), pid))
     return sorted(by_root.values())

@@ -30,7 +30,9 @@ FABRIC = (
 )
 LINK = re.compile(r"(X|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC)\Z")
 # NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.
-XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d{1,4})(?:, (.*))?")
+# nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 31 sourcetrack timeout error
+XID = re.compile(r"(?:NVRM: Xid|nvidia-nvswitch\d{1,3}: SXid) \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d{1,5})(?:, (.*))?")
+OF_SWITCH = 10000  # the lowest SXid
 
 
 def trouble(result):
@@ -164,6 +166,8 @@ def gpu(element):
         # What GPU and slot can do together; the current one falls when the GPU is idle.
         "pcie_generation": reader.number("", "pci/pci_gpu_link_info/pcie_gen/max_link_gen"),
         "persistence": reader.switch("persistence_mode"),
+        # What the driver asks for: Reset, Reboot, Drain P2P, Drain and Reset. Branches before 560 only know whether a reset is due.
+        "recovery": reader.text("gpu_recovery_action") or ("Reset" if reader.switch("gpu_reset_status/reset_required") else None),
         "mig": reader.switch("mig_mode/current_mig"),
         "throttle_reasons": throttle_reasons(element),
         "temperature_c": reader.number("C", "temperature/gpu_temp"),
@@ -254,12 +258,15 @@ def topology(output):
 
 
 def xid_errors(output):
-    """GPU errors in the kernel's log as {bus_id, xid, message, count}, each once."""
+    """Errors of GPUs and fatal ones of NVSwitches in the kernel's log as {bus_id, xid, message, count}, each once; the fatal ones of a number that
+    also stands for others are apart (`149, NETIR_LINK_EVT Fatal XC0 i0 Link 00`)."""
     errors = {}
     for line in output.splitlines():
         match = XID.search(line)
         if match:
-            key = (match.group(1).lower(), int(match.group(2)))
-            entry = errors.setdefault(key, {"bus_id": key[0], "xid": key[1], "message": (match.group(3) or "").strip()[:200], "count": 0})
-            entry["count"] += 1
+            message = (match.group(3) or "").strip()[:200]
+            key = (match.group(1).lower(), int(match.group(2)), bool(re.search(r"\bFatal\b", message)))
+            if key[1] < OF_SWITCH or key[2]:
+                entry = errors.setdefault(key, {"bus_id": key[0], "xid": key[1], "message": message, "count": 0})
+                entry["count"] += 1
     return [errors[key] for key in sorted(errors)]

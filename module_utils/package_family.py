@@ -136,10 +136,17 @@ class Family(object):
         return Lack(present, is_interrupted, files, stale, wrong, drop, diff, changed)
 
     def moved(self, lack):
-        """Packages of another version, `libnccl2 2.30.7-1 by 2.29.7-1`, that this project did not install."""
+        """Packages that this project did not install: those of another version, `libnccl2 2.30.7-1 by 2.29.7-1`, and those that the family
+        replaces by their names, `containerd 1.7.24-0ubuntu1 by others`."""
         ours = set(self.undo.record.get("installed") or {}) | set(self.undo.record.get("changed") or {})
         before = dict((base(name), version) for name, (version, _hold) in lack.present.items() if name not in ours)
-        return ["%s %s by %s" % (name, before[name], version) for name, version in sorted(lack.wrong.items()) if version and name in before]
+        moved = [
+            "%s %s by %s" % (name, before[name], version) for name, version in sorted(lack.wrong.items()) if version and name in before
+        ]
+        others = dict(
+            (base(name), version) for name, version in self.snapshot().items() if name not in ours and not is_member(name, self.members)
+        )
+        return moved + ["%s %s by others" % (name, others[name]) for name in sorted(self.definition["replaces"]) if name in others]
 
     def present(self):
         lack = self.lack()

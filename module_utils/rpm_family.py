@@ -17,10 +17,13 @@ QUERY = ["rpm", "-qa", "--qf", r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RE
 PARALLEL = re.compile(r"(kernel(-core|-devel|-devel-matched|-modules|-modules-core|-modules-extra)?|gpg-pubkey)$")
 FOREIGN = ("i386", "i686")
 
+# Error: can't create transaction lock on /usr/share/rpm/.rpm.lock (Read-only file system)
+READ_ONLY = r"Read-only file system|bootc system is configured to be read-only"
 # (pattern in dnf's output, explanation, remedy). The first match counts.
 MEANINGS = (
     (r"No space left on device|more space needed on",
      "the node's disk is full", "free disk space (df -h; dnf clean packages) and run again"),
+    (READ_ONLY, "the node's system is read-only, as by ostree or bootc", "install the packages in its image, boot that, and run again"),
     (r"GPG check FAILED|not correct for this package|Public key for \S+ is not installed|is not signed|BAD, key ID|signature .*NOT OK",
      "its packages are not signed with the repository's configured key",
      "compare the key's fingerprint with the vendor's; a mirror must keep the vendor's signatures"),
@@ -33,6 +36,8 @@ MEANINGS = (
      "the node cannot reach the repository", "set dlperf_vendor_mirror to a mirror that the node can reach"),
     (r"nothing provides (\S+)", "the packages need others that none of the node's repositories has",
      "enable the distribution's repositories (BaseOS, AppStream, CRB or PowerTools) and EPEL, which has dkms"),
+    (r"filtered out by exclude filtering", "the node's dnf hides the package",
+     "allow it: excludepkgs of dnf.conf and of repositories, dnf versionlock list, and NVIDIA's plugin of dnf can hide it"),
     (r"filtered out by modular filtering", "another stream of the package's module is enabled", "see dnf module list"),
     (r"Unable to find a match|No match for argument", "none of the node's repositories has the package in this version",
      "choose a version that they have (dnf --showduplicates list NAME), or add this one to the mirror"),

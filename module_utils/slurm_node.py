@@ -28,17 +28,44 @@ def command_lines(root, program):
     return result
 
 
+def daemons(root):
+    """Those of the node's slurmd. Anybody can give a process that name, and what it names would be executed as root: it must be the node's owner's,
+    and no container's."""
+    node = os.stat(root)
+    result = {}
+    for pid, words in command_lines(root, "slurmd").items():
+        place = os.path.join(root, "proc", str(pid))
+        try:
+            is_ours = os.stat(place).st_uid == node.st_uid
+            if is_ours and (not os.path.lexists(place + "/root") or os.path.samestat(os.stat(place + "/root"), node)):
+                result[pid] = words
+        except OSError:  # it has ended
+            continue
+    return result
+
+
 def node_name(root):
     """The name of the node in Slurm; None if no slurmd runs."""
-    daemons = list(command_lines(root, "slurmd").values())
-    named = [words[words.index("-N") + 1] for words in daemons if "-N" in words[:-1]]
-    return (named or [platform.node().partition(".")[0]])[0] if daemons else None
+    running = list(daemons(root).values())
+    named = [words[words.index("-N") + 1] for words in running if "-N" in words[:-1]]
+    return (named or [platform.node().partition(".")[0]])[0] if running else None
 
 
-def asked(name, *arguments):
-    """The result of a program of Slurm."""
-    path = program(name, PROGRAMS)
-    return bounded([path] + list(arguments), TIMEOUT_S) if path else {"code": None, "output": "", "errors": "there is no %s" % name}
+def asked(root, name, *arguments):
+    """The result of a program of Slurm, which is where the running slurmd is, and reads its configuration: /cm/local/apps/slurm/current/sbin/slurmd -f
+    /cm/shared/apps/slurm/etc/slurm.conf."""
+    folders, environment = list(PROGRAMS), dict(os.environ, LC_ALL="C")
+    for pid, words in daemons(root).items():
+        folders += [os.path.join(os.path.dirname(os.path.dirname(word)), "bin") for word in words[:1] if word.startswith("/")]
+        stated = re.findall(r"(?:^|\0)SLURM_CONF=([^\0]+)", text(root, "proc", str(pid), "environ") or "")
+        stated += [value for option, value in zip(words, words[1:]) if option == "-f"]
+        environment.update(("SLURM_CONF", path) for path in stated)
+    path = program(name, folders)
+    return (
+        bounded([path] + list(arguments), TIMEOUT_S, environment)
+        if path
+        else {"code": None, "output": "", "errors": "there is no %s" % name}
+    )
 
 
 def jobs(root, unknown=()):
@@ -46,7 +73,7 @@ def jobs(root, unknown=()):
     job of several nodes some have no process until the next step. `unknown` stands for the latter if Slurm does not answer."""
     titles = " ".join(word for words in command_lines(root, "slurmstepd").values() for word in words)
     name = node_name(root)
-    listed = asked("squeue", "--all", "--noheader", "--nodelist=" + name, "--format=[%A.]") if name else {"code": 0, "output": ""}
+    listed = asked(root, "squeue", "--all", "--noheader", "--nodelist=" + name, "--format=[%A.]") if name else {"code": 0, "output": ""}
     numbers = sorted(set(re.findall(r"\[(\d+)\.", titles + listed["output"])), key=int)
     return numbers if listed["code"] == 0 else numbers + list(unknown)
 

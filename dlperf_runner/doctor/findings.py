@@ -48,7 +48,11 @@ def as_declared(node: str, check: str, declared: str, found: str | None, hint: s
     parts, wanted = ([int(n) for n in re.findall(r"\d+", text)] for text in (found or "", declared))
     if not is_good and parts > wanted:
         is_good = check == "driver" and parts[:1] == wanted[:1]
-        hint = f"it is newer than the stack's: state it (dlperf_stack_overrides: {{{check}: ...}})"
+        key = "infiniband" if check == "ofed" else check
+        hint = (
+            "it is newer than the stack's: state it (dlperf_stack_overrides:"
+            f" {{{key}: {{version: {found}}}}})"
+        )
     return check_finding(node, check, is_good, declared, found or "none", hint)
 
 

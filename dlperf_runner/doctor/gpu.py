@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # Why nvidia-smi gives no answer -> what to do.
 SILENCE = {
     "no_nvidia_smi": "install the driver: ansible-playbook provision.yml --tags nvidia_driver",
+    "operators_driver": "the driver is that of NVIDIA's GPU Operator, which programs of the node"
+    " cannot use: install one on the node, and tell the operator (driver.enabled=false)",
     "no_amdgpu": "load AMD's driver (modprobe amdgpu), and look for amdgpu in the kernel log",
     "no_driver": "the driver is not loaded: check dkms status, modprobe nvidia, or reboot",
     "version_mismatch": "the installed driver is not the loaded one: reboot the node",
@@ -29,6 +31,9 @@ SILENCE = {
 # Faults of the hardware or the driver; most other numbers are caused by the program that ran.
 # https://docs.nvidia.com/deploy/xid-errors/
 FATAL_XID = frozenset({48, 62, 63, 64, 74, 79, 92, 94, 95, 109, 119, 120, 122, 123, 136, 140})
+# Those of NVLink 5, and of NVSwitches from 10000 on (SXid), say in their message whether they are.
+LINK_XID = frozenset({*range(144, 151)})
+SXID = 10000
 # Reasons that make a GPU slower than it should be and that nobody chose.
 SLOWED = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 SERVICE = "nvidia-fabricmanager"
@@ -153,6 +158,12 @@ def _health(name: str, gpus: list[Any]) -> Iterator[Finding]:
         has_ecc = any(gpu["ecc"]["enabled"] is not None for gpu in gpus)
         found = "none" if has_ecc else "these GPUs have no ECC"
         yield Finding(name, "ecc", "ok", "no uncorrected error", found)
+    if due := _by_gpu(gpus, lambda gpu: gpu.get("recovery") or ""):
+        hint = (
+            "end all work on the node, then do what the driver asks for: reset the GPU (nvidia-smi"
+            " --gpu-reset -i INDEX), or reboot the node. Until then programs fail on this GPU"
+        )
+        yield Finding(name, "gpu recovery", "failed", "nothing to do", due, hint)
     if mig := _by_gpu(gpus, lambda gpu: "MIG is on" if gpu["mig"] else ""):
         hint = "nvidia-smi -mig 0: the published tests used whole GPUs"
         yield Finding(name, "mig", "failed", "off", mig, hint)
@@ -202,6 +213,26 @@ def _fabric(name: str, facts: Facts) -> Iterator[Finding]:
         yield Finding(name, "nvlink fabric", "failed", expected, bad, hint)
     elif any(gpu["fabric"] for gpu in facts["gpus"]):
         yield Finding(name, "nvlink fabric", "ok", "Completed, Success", "Completed, Success")
+    if facts["nvswitches"] or any(gpu["fabric"] for gpu in facts["gpus"]):
+        yield from _nvlinks(name, (facts["topology"] or {}).get("links") or {})
+
+
+def _nvlinks(name: str, links: Facts) -> Iterator[Finding]:
+    """Compare the NVLinks between each two GPUs of a board whose switches connect all alike:
+    `NV18`. GPUs compute without them, too, and NCCL is then slow."""
+    kinds = {(a, b): links[a][b] for a in links for b in links[a] if a[:3] == b[:3] == "GPU"}
+    full = max((kind for kind in kinds.values() if kind[:2] == "NV"), key=_width, default="NV")
+    if bad := [f"{a}-{b} {kind}" for (a, b), kind in kinds.items() if kind != full and a < b]:
+        hint = (
+            "look for NVLink in the kernel log, for NVreg_NvLinkDisable in /etc/modprobe.d, and at"
+            f" nvidia-smi nvlink -s; restart {SERVICE}, then reset the GPUs (nvidia-smi -r)"
+        )
+        found = ", ".join(bad[:8]) + (f" and {len(bad) - 8} more" if len(bad) > 8 else "")
+        yield Finding(name, "nvlinks", "failed", f"{full} between all GPUs", found, hint)
+
+
+def _width(kind: str) -> int:
+    return int(kind[2:] or 0)
 
 
 def _imex(name: str, imex: Any) -> Finding:
@@ -292,14 +323,23 @@ def _power_cap(gpu: Any) -> str:
     return f"{limit:g} W of {default:g} W"
 
 
+def _is_fatal(error: Any) -> bool:
+    is_link = error["xid"] in LINK_XID or error["xid"] >= SXID
+    return error["xid"] in FATAL_XID or (
+        is_link and bool(re.search(r"\bFatal\b", error["message"]))
+    )
+
+
 def _xid(name: str, errors: list[Any] | None) -> Finding:
     if errors is None:
         hint = "the kernel log could not be read: look for Xid in dmesg as root"
         return Finding(name, "xid errors", "warning", "none since boot", "unknown", hint)
     text = "; ".join(
-        f"{e['bus_id']} Xid {e['xid']} ({e['count']} times) {e['message']}" for e in errors
+        f"{e['bus_id']} {'S' if e['xid'] >= SXID else ''}Xid {e['xid']} ({e['count']} times)"
+        f" {e['message']}"
+        for e in errors
     )
-    if any(error["xid"] in FATAL_XID for error in errors):
+    if any(map(_is_fatal, errors)):
         hint = "a fault of the GPU or its links: reboot the node; if it recurs, replace the GPU"
         return Finding(name, "xid errors", "failed", "none since boot", text, hint)
     hint = "usually caused by a faulty program; a reboot clears the record"

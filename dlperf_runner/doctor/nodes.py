@@ -29,7 +29,7 @@ class Hole(Entry):
     """`branch`: the first numbers of the versions; without it, all. `fixed`: the first version
     without the hole. `ended`: the month since when the branch gets no fixes."""
 
-    part: Literal["driver", "docker", "containerd"]
+    part: Literal["driver", "docker", "containerd", "toolkit"]
     branch: Dotted | None = None
     fixed: Dotted | None = None
     ended: Annotated[str, Field(pattern=r"^\d{4}-\d{2}$")] | None = None
@@ -321,7 +321,8 @@ def _holes(name: str, facts: Facts) -> Iterator[Finding]:
     )
     software = facts.get("software") or {}
     docker = ((software.get("container_runtime") or {}).get("docker") or {}).get("version")
-    versions = {"driver": driver, "docker": docker, "containerd": software.get("containerd")}
+    versions = {"driver": driver, "docker": docker}
+    versions |= {part: software.get(part) for part in ("containerd", "toolkit")}
     for part, version in versions.items():
         if hole := hole_in(part, version):
             hint = (

@@ -9,6 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from .nvidia_driver import OPERATORS
+
 TITLES = {
     "driver": "the driver",
     "container_runtime": "the container engine",
@@ -22,13 +24,15 @@ TITLES = {
 # Parts that other programs of the node see, beside software: they are left as they are.
 SETTINGS = ("tuning", "hosts", "known_hosts")
 ALL = "all"
-# The parts to which families of packages belong that have no check of their own.
+# The parts to which families of packages belong.
 _PARTS = {
     "cuda": "cuda",
     "cudnn": "cudnn",
     "nccl": "nccl",
     "rocm": "rocm",
     "amdgpu_driver": "driver",
+    "nvidia_driver": "driver",
+    "container_engine": "container_runtime",
     "container_toolkit": "container_runtime",
 }
 
@@ -110,6 +114,8 @@ def problems(
     names = [*TITLES, *SETTINGS, ALL]
     if unknown := [part for part in parts if part not in names]:
         reasons.append(f"dlperf_adopt: unknown {', '.join(unknown)}; known: {', '.join(names)}")
+    if "driver" in parts and node.get("is_operators"):
+        reasons.append(OPERATORS)
     if "driver" in parts and not node["driver"]:
         reasons.append("dlperf_adopt has driver, but no driver is loaded on the node")
     if "container_runtime" in parts and (engine or images):
@@ -210,15 +216,20 @@ def chosen(parts: Sequence[str] | str) -> list[str]:
     return [*TITLES, *SETTINGS] if ALL in named else named
 
 
-def moved_refusals(foreign: Mapping[str, Sequence[str]], replaced: Sequence[str]) -> list[str]:
+def moved_refusals(
+    foreign: Mapping[str, Sequence[str]], replaced: Sequence[str], problems: Sequence[str] = ()
+) -> list[str]:
     """The reasons why packages of somebody else must not be moved to other versions. `foreign`: by
-    family, from the module package_sources_info. `replaced`: the inventory's dlperf_replace."""
+    family, from the module package_sources_info. `replaced`: the inventory's dlperf_replace.
+    `problems`: those known already, which may ask for the same consent."""
     return [
         f"{TITLES[part]}: provisioning did not install these packages, and would replace"
         f" {', '.join(moved)}. Keep them (dlperf_adopt: [{part}]), or allow the replacement"
         f" (dlperf_replace: [{part}])"
         for family, moved in foreign.items()
-        if (part := _PARTS.get(family)) and part not in replaced
+        if (part := _PARTS.get(family))
+        and part not in replaced
+        and not any(f"dlperf_replace: [{part}]" in problem for problem in problems)
     ]
 
 

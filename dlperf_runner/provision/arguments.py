@@ -321,6 +321,7 @@ def arguments(
     result = for_node(chosen, facts["dlperf_node"], mesh)
     wrong = release_refusal(settings["dlperf_suite"] or "", release)
     nameless = ssh_mesh.unresolved_refusal(facts["dlperf_node"].get("unresolved") or ())
+    locked_out = ssh_mesh.sshd_refusal(facts["dlperf_node"].get("sshd") or (), chosen.user)
     problems: list[str] = []
     meanings: dict[str, list[str]] = {"problems": [], "notes": []}
     if adopted:
@@ -344,8 +345,14 @@ def arguments(
         result["ssh_mesh_known_hosts"] = f"~{chosen.user}/.ssh/known_hosts"
     return {
         **result,
-        "provision_judges": judges(result["provision_roles"], adopted, wrong or nameless),
-        "provision_problems": [*problems, *meanings["problems"], *filter(None, (wrong, nameless))],
+        "provision_judges": judges(
+            result["provision_roles"], adopted, wrong or nameless or locked_out
+        ),
+        "provision_problems": [
+            *problems,
+            *meanings["problems"],
+            *filter(None, (wrong, nameless, locked_out)),
+        ],
         "provision_notes": meanings["notes"],
         "dlperf_vendor_mirror": vendors,
     }

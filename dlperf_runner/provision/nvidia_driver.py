@@ -28,9 +28,21 @@ LOAD_FAILURES = (
 )
 
 
+def others(node: Mapping[str, Any], version: str, names: Sequence[str]) -> str:
+    """The running driver, with its packages if those of its version (`names`) would replace them,
+    such as the signed modules of Ubuntu; empty without a driver."""
+    running, packages = str(node["running"] or ""), node["driver_packages"]
+    is_plain = running != version or not names or not packages or {*names} & {*packages}
+    return running if node["is_ours"] or is_plain else f"{running} ({', '.join(packages)})"
+
+
 def secure_boot_refusal(node: Mapping[str, Any], version: str, keys: Sequence[str]) -> str:
     """The reason why Secure Boot would refuse a driver's module; empty if it would not."""
-    if node["is_container"] or node["running"] == version or not node["secure_boot"]:
+    # Signed modules of the distribution are no proof that those of dkms would be loaded.
+    is_signed = any(name.startswith("linux-modules-nvidia-") for name in node["driver_packages"])
+    if node["is_container"] or not node["secure_boot"]:
+        return ""
+    if node["running"] == version and not is_signed:
         return ""
     if node["enrolled_keys"]:
         return ""
@@ -48,9 +60,18 @@ def secure_boot_refusal(node: Mapping[str, Any], version: str, keys: Sequence[st
     )
 
 
+OPERATORS = (
+    "The node's driver is in a container of NVIDIA's GPU Operator (/run/nvidia/driver): programs of"
+    " the node cannot use it, and a second driver would disturb it. Leave the node to Kubernetes,"
+    " or tell the operator that the node has a driver (driver.enabled=false), reboot, and run again"
+)
+
+
 def image_refusal(node: Mapping[str, Any]) -> str:
-    """The reason why the driver of a vendor's system image is not replaced; empty if there is
-    none. Its other packages need exactly this driver."""
+    """The reason why the driver of a vendor's system image, or of a container, is not replaced;
+    empty if there is none. The image's other packages need exactly this driver."""
+    if node.get("is_operators"):
+        return OPERATORS
     if not node.get("image") or node["is_ours"]:
         return ""
     return (
@@ -88,7 +109,8 @@ def headers_refusal(node: Mapping[str, Any], distribution: str) -> str:
         remedy += ", or enable a repository that has the packages of earlier minor releases"
     return (
         f"No repository of the node has the headers of its running kernel (kernel-devel-{kernel}),"
-        f" without which dkms builds no module. {remedy}"
+        f" without which dkms builds no module. {remedy}. If dnf hides them (excludepkgs in"
+        " its configuration), allow them there"
     )
 
 

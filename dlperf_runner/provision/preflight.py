@@ -174,7 +174,9 @@ _SUDO = {
     "must have a tty": "sudo on the node wants a terminal (requiretty in sudoers). Set"
     " ansible_ssh_pipelining: false for the node, or exempt the user in sudoers:"
     " Defaults:USER !requiretty",
-    "a terminal is required|password is required|Missing sudo password": "sudo on the node wants a"
+    # The last is sudo-rs, which Ubuntu has since 25.10.
+    "a terminal is required|password is required|Missing sudo password"
+    "|interactive authentication is required": "sudo on the node wants a"
     " password: add --ask-become-pass, or allow the user in sudoers:"
     " USER ALL=(ALL) NOPASSWD: ALL",
     "not in the sudoers file|may not run sudo|not allowed to execute": "sudo on the node refuses"

@@ -58,6 +58,18 @@ def unresolved_refusal(names: Sequence[str]) -> str:
     )
 
 
+def sshd_refusal(obstacles: Sequence[str], user: str) -> str:
+    """The reason why other nodes cannot log in to a node; empty if they can."""
+    if not obstacles:
+        return ""
+    return (
+        f"the nodes log in to each other as {user}, and this node's sshd refuses it:"
+        f" {'; '.join(obstacles)} (sshd -T). Allow {user} to log in by ~/.ssh/authorized_keys from"
+        " the nodes' addresses (Match User and Address in sshd_config), or set node_base_user to a"
+        " user that may"
+    )
+
+
 def connections(names: Sequence[str], hostvars: Hostvars, program: str) -> list[dict[str, Any]]:
     """Commands for the module proof: `program` connects to a port of each node, by its address in
     the benchmark's network."""

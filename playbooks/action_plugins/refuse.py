@@ -68,7 +68,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if sources.get("failed"):
                 return result | sources
             problems += sources["problems"] if reads_sources else []
-            problems += moved_refusals(sources["foreign"], variables.get("dlperf_replace") or [])
+            replaced = variables.get("dlperf_replace") or []
+            problems += moved_refusals(sources["foreign"], replaced, problems)
             lacking = sources["lacking"]
             if reads_sources and not problems:
                 result["ansible_facts"] = {"refuse_examined": [*examined, *families]}

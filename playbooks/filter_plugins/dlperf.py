@@ -52,6 +52,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "driver_headers_refusal": nvidia_driver.headers_refusal,
     "driver_image_refusal": nvidia_driver.image_refusal,
     "driver_is_newer": vendor.is_newer,
+    "driver_others": nvidia_driver.others,
     "driver_pins": nvidia_driver.pins,
     "driver_reboot_needed": nvidia_driver.reboot_needed,
     "driver_secure_boot_refusal": nvidia_driver.secure_boot_refusal,

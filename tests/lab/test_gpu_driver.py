@@ -252,6 +252,12 @@ def test_ubuntus_server_driver_and_its_modules_are_replaced_together(
     cluster.lab.said("node1", f"echo '{SITE}' > {SOURCES} && {install}")
     was = cluster.state("node1")
     assert SIGNED in cluster.role(status=2)
+    # Nor is the stack's version replaced by itself without consent.
+    running = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {NEW}  Wed Oct 29"
+    cluster.lab.said("node1", f"echo '{running}' > {LOADED}")
+    output = cluster.role(status=2)
+    assert f"the driver {NEW} (" in output and SIGNED in output
+    cluster.lab.said("node1", f": > {LOADED}")
     assert cluster.state("node1") == was
     cluster.role(dlperf_replace=["driver"])
     wanted = {**FABRIC, "nvidia-driver-580-open": f"{NEW}-1ubuntu1"}

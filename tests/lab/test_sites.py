@@ -74,3 +74,6 @@ def test_nodes_are_reached_through_a_bastion(lab: Lab) -> None:
     through = doctor(lab, "-e", json.dumps(ways))
     assert "node2\n" in through.stdout
     assert "reached: expected by SSH, found yes" in through.stdout.partition("node2\n")[2]
+    # Nor does it let the other nodes in as the user of the benchmarks.
+    done = lab.command("ansible-playbook", "provision.yml", "--check", "-e", json.dumps(ways))
+    assert "sshd refuses it: AllowUsers root@10.11.0.2 (sshd -T)" in " ".join(done.stdout.split())

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from standins import PROJECT, call, program, tree
 
+from dlperf_runner.provision.adoption import problems
 from dlperf_runner.provision.nvidia_driver import headers_refusal, image_refusal
 
 # As NVIDIA's documentation of DGX OS prints it.
@@ -55,6 +56,19 @@ def test_the_driver_of_dgx_os_is_kept_or_the_node_is_refused(tmp_path: Path) -> 
     assert updated["image"] == "DGX OS 7.2.1"
     (tmp_path / "root/etc/dgx-release").unlink()
     assert image_refusal(info(tmp_path, {})) == ""
+
+
+def test_the_driver_of_the_gpu_operator_is_neither_kept_nor_replaced(tmp_path: Path) -> None:
+    """NVIDIA/gpu-operator#178: the module is loaded, and the node's programs have no library."""
+    operators = {"run/nvidia/driver/usr/bin/nvidia-smi": ""}
+    node = info(tmp_path, operators | {"sys/module/nvidia/version": "580.173.02"})
+    assert (node["running"], node["is_operators"]) == ("580.173.02", True)
+    assert "driver.enabled=false" in image_refusal(node)
+    root = str(tmp_path / "root")
+    software = call("software_info", tmp_path, [], root=root)
+    assert problems(["driver"], software, "") == [image_refusal(node)]
+    assert call("gpu_info", tmp_path, [], root=root)["error"]["kind"] == "operators_driver"
+    assert not info(tmp_path, {"usr/bin/nvidia-smi": ""})["is_operators"]
 
 
 # Flavours whose signed modules are packages: "gcp-6.8" is that of a kernel of a later release.

@@ -223,7 +223,10 @@ NODE = {
     "secure_boot": False,
     "enrolled_keys": [],
     "rebooted_for": None,
+    "is_ours": False,
+    "driver_packages": [],
 }
+CLOUD = {"running": VERSION, "driver_packages": ["linux-modules-nvidia-580-server-open-aws"]}
 
 
 @pytest.mark.parametrize(
@@ -234,6 +237,8 @@ NODE = {
         ({"secure_boot": True, "enrolled_keys": None}, "mokutil is not installed"),
         ({"secure_boot": True, "enrolled_keys": ["/k.der"]}, ""),
         ({"secure_boot": True, "running": VERSION}, ""),
+        # The distribution signed what runs, and dkms would build what replaces it.
+        ({"secure_boot": True, **CLOUD}, "trusts none of the keys that sign modules (/k.der)"),
         ({"secure_boot": True, "is_container": True}, ""),
     ],
 )
@@ -244,6 +249,25 @@ def test_secure_boot_is_refused_unless_a_key_is_enrolled(
     assert said in refused
     assert bool(refused) == bool(said)
     assert ("mokutil --import" in refused) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("changed", "others"),
+    [
+        ({}, ""),
+        ({"running": "535.1"}, "535.1"),
+        (CLOUD, f"{VERSION} (linux-modules-nvidia-580-server-open-aws)"),
+        ({"running": VERSION}, VERSION),  # still loaded after decommissioning
+        (CLOUD | {"is_ours": True}, VERSION),
+        ({"running": VERSION, "driver_packages": ["nvidia-driver-580-open"]}, VERSION),
+    ],
+)
+def test_the_same_version_from_elsewhere_is_another_driver(
+    changed: dict[str, Any], others: str
+) -> None:
+    """Ubuntu's archive has the version of a stack, as signed modules of the kernel."""
+    names = ["nvidia-driver-580-open"]
+    assert nvidia_driver.others(NODE | changed, VERSION, names) == others
 
 
 @pytest.mark.parametrize(

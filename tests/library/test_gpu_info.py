@@ -28,6 +28,7 @@ def test_what_an_h200_printed(tmp_path: Path) -> None:
     smi = nvidia_smi(tmp_path / "bin", fixture("gpu/h200_580.xml"), "", index_of(1))
     found = facts(tmp_path, smi)
     (gpu,) = found["gpus"]
+    assert gpu["recovery"] is None
     assert (found["driver"], found["driver_cuda"], gpu["model"]) == (
         *("580.159.04", "13.0", "NVIDIA H200"),
     )
@@ -77,6 +78,7 @@ def test_a_node_of_the_published_tests(tmp_path: Path) -> None:
         "memory_mib": 16160,
         "pcie_generation": None,
         "persistence": True,
+        "recovery": None,
         "mig": None,
         "throttle_reasons": ["gpu_idle"],
         "temperature_c": 34,
@@ -98,6 +100,31 @@ def test_a_node_of_the_published_tests(tmp_path: Path) -> None:
         },
         "errors": {},
     }
+
+
+@pytest.mark.parametrize(
+    ("said", "recovery"),
+    [
+        ("<gpu_recovery_action>Reboot</gpu_recovery_action>", "Reboot"),
+        ("<gpu_reset_status><reset_required>Yes</reset_required></gpu_reset_status>", "Reset"),
+        ("<gpu_reset_status><reset_required>No</reset_required></gpu_reset_status>", None),
+    ],
+)
+def test_what_the_driver_asks_for(said: str, recovery: str | None) -> None:
+    xml = several(V100, 1).replace("</gpu>", f"{said}</gpu>")
+    assert words.read_xml(xml)["gpus"][0]["recovery"] == recovery
+
+
+def test_fatal_errors_of_links_and_switches_are_apart() -> None:
+    lines = (
+        "NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2)\n"
+        "NVRM: Xid (PCI:0018:01:00): 145, RLW_CTRL Fatal XC0 i0 Link 02 (0x0409a0c2)\n"
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress\n"
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 31 sourcetrack\n"
+    )
+    assert [(each["xid"], each["message"][:9]) for each in words.xid_errors(lines)] == [
+        *((24007, "Fatal, Li"), (145, "RLW_RXPIP"), (145, "RLW_CTRL "))
+    ]
 
 
 def test_the_published_topology() -> None:

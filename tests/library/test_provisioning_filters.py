@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.module_utils import sshd_access
 from executed_modules import call, play
 from provisioning_choices import NAMES, choice, node, settings
 from standins import PROJECT
@@ -227,6 +228,32 @@ def test_names_that_the_node_cannot_resolve_are_refused_although_it_lacks_nothin
     (problem,) = document["provision_problems"]
     assert problem.startswith("the node cannot resolve gpu0.invalid, and the inventory has no IP")
     assert document["provision_judges"] == []
+
+
+@pytest.mark.parametrize(
+    ("printed", "obstacles"),
+    [
+        ("authorizedkeysfile .ssh/authorized_keys .ssh/authorized_keys2\nusepam yes\n", []),
+        ("allowusers admin\nallowusers root\n", ["AllowUsers admin root"]),
+        ("allowusers admin\nallowusers dl*@10.11.*\nallowgroups users\n", []),
+        ("allowgroups wheel\n", ["AllowGroups wheel"]),
+        ("denyusers *@!10.11.*\ndenygroups users\n", ["DenyGroups users"]),
+        ("pubkeyauthentication no\n", ["PubkeyAuthentication no"]),
+        ("authorizedkeysfile /etc/ssh/keys/%u\n", ["AuthorizedKeysFile /etc/ssh/keys/%u"]),
+        (
+            "authenticationmethods publickey,keyboard-interactive:pam\n",
+            ["AuthenticationMethods publickey,keyboard-interactive:pam"],
+        ),
+    ],
+)
+def test_an_sshd_that_lets_the_user_not_in_is_refused(printed: str, obstacles: list[str]) -> None:
+    """The mesh failed after driver and CUDA. As `sshd -T` prints it."""
+    assert sshd_access.obstacles(printed, "dlperf", ["dlperf", "users"]) == obstacles
+    node = FACTS["dlperf_node"] | {"sshd": obstacles}
+    document = arguments.arguments(settings(), FACTS | {"dlperf_node": node}, {})
+    problems = document["provision_problems"]
+    assert len(problems) == bool(obstacles) == (document["provision_judges"] == [])
+    assert all("; ".join(obstacles) in problem for problem in problems)
 
 
 def _resolves(name: str) -> bool:

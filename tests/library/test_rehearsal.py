@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils.nvidia_kernel import containers
+from ansible.module_utils.package_family import Family, Lack
 from executed_modules import play
+from standins import tree
 
 from dlperf_runner.control import playbooks
 from dlperf_runner.provision.adoption import chosen, moved_refusals, work_refusal
@@ -90,23 +93,57 @@ def test_nodes_with_equal_changes_have_one_list() -> None:
 
 def test_packages_of_others_move_with_consent_only() -> None:
     foreign = {"nccl": ["libnccl2 2.30.7-1 by 2.29.7-1"], "nvidia_driver": ["x 1 by 2"]}
-    (problem,) = moved_refusals(foreign, ["cuda"])
+    # The version of a running driver is compared, too, and asks for the same consent.
+    (problem,) = moved_refusals(foreign, ["cuda"], ["the driver 1 ... (dlperf_replace: [driver])"])
+    assert len(moved_refusals(foreign, [])) == 2
     assert problem.startswith("NCCL: provisioning did not install these packages")
     assert "libnccl2 2.30.7-1 by 2.29.7-1" in problem
     assert "dlperf_adopt: [nccl]" in problem
     assert "dlperf_replace: [nccl]" in problem
-    assert moved_refusals(foreign, ["nccl"]) == []
+    assert moved_refusals(foreign, ["nccl", "driver"]) == []
+
+
+def test_a_site_is_asked_for_its_containerd_of_which_no_docker_is(tmp_path: Path) -> None:
+    """A node of Kubernetes: its containerd went down, or away, with the first Docker."""
+    definition = {"name": "container_engine", "packages": {"containerd.io": "1.7.29-1"}}
+    definition |= {"pins": [], "repository": None, "undo": str(tmp_path)}
+    definition |= {"replaces": ["docker.io", "containerd", "runc"]}
+    family = Family(None, definition)
+    for has, moved in (
+        ({"containerd.io": "2.2.6-1"}, ["containerd.io 2.2.6-1 by 1.7.29-1"]),
+        (
+            {"containerd": "1.7.24", "runc": "1.2"},
+            ["containerd 1.7.24 by others", "runc 1.2 by others"],
+        ),
+    ):
+        family.snapshot = lambda has=has: has
+        present = {
+            name: (version, False) for name, version in has.items() if name == "containerd.io"
+        }
+        lack = Lack(present, False, {}, [], definition["packages"], [], [], True)
+        assert family.moved(lack) == moved
+        assert len(moved_refusals({"container_engine": moved}, [])) == 1
+
+
+def test_services_of_snaps_are_no_containers(tmp_path: Path) -> None:
+    """Ubuntu's livepatch has a root of its own with all devices."""
+    livepatch = "0::/system.slice/snap.canonical-livepatch.canonical-livepatchd.service"
+    for pid, name, cgroup in (("7", "python3", "0::/docker/1f"), ("8", "livepatchd", livepatch)):
+        files = {f"proc/{pid}/comm": name, f"proc/{pid}/cgroup": cgroup, f"{pid}/dev/nvidia0": ""}
+        tree(tmp_path, files)
+        (tmp_path / f"proc/{pid}/root").symlink_to(tmp_path / pid)
+    assert containers(str(tmp_path)) == ["python3 (7)"]
 
 
 def test_running_work_refuses_a_change() -> None:
     """nvidia-container-toolkit#1227: after daemon-reload containers lose their GPUs."""
-    containers = {"jobs": [], "gpu_containers": ["python3 (7)"]}
-    assert "daemon-reload" in work_refusal(containers, ["cuda"], drains=False)
-    assert work_refusal(containers, [], drains=False) == ""
+    with_gpus = {"jobs": [], "gpu_containers": ["python3 (7)"]}
+    assert "daemon-reload" in work_refusal(with_gpus, ["cuda"], drains=False)
+    assert work_refusal(with_gpus, [], drains=False) == ""
     jobs = {"jobs": ["12", "13"], "gpu_containers": []}
     assert "12, 13" in work_refusal(jobs, [], drains=False)
     assert work_refusal(jobs, ["cuda"], drains=True) == ""
-    assert "To remove packages makes" in work_refusal(containers, [], drains=True, removes=True)
+    assert "To remove packages makes" in work_refusal(with_gpus, [], drains=True, removes=True)
     assert "(-e dlperf_drain=true)" in work_refusal(jobs, [], drains=False, removes=True)
 
 

@@ -82,6 +82,8 @@ CONFLICT = (
 NOT_THERE = (
     "Errors during downloading metadata for repository 'x':\n  - Status code: 404 for http\n"
 )
+HIDDEN = "All matches were filtered out by exclude filtering for argument:"
+FROZEN = "Read-only file system"
 HELD_BY = "The application with PID 19 is: dnf-automatic"
 
 
@@ -92,6 +94,8 @@ HELD_BY = "The application with PID 19 is: dnf-automatic"
         ("Error: Unable to find a match: libnccl-9", "in this version", "--showduplicates"),
         (CONFLICT, "nothing provides dkms", "EPEL"),
         (NOT_THERE, "does not exist", "dlperf_vendor_mirror"),
+        (f"{HIDDEN} kernel-devel\nError: Unable to find a match", "hides", "excludepkgs"),
+        (f"Error: can't create transaction lock on /usr/share/rpm ({FROZEN})", "bootc", "image"),
         ("Curl error (6): Could not resolve host: mirror", "cannot reach", "dlperf_vendor_mirror"),
         (
             f"already locked by 19\n  {HELD_BY}\n",

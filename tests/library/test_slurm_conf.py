@@ -195,6 +195,33 @@ def test_a_node_is_drained_and_given_back(root: str, scontrol: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("state", ["DOWN", "DOWN*", "IDLE+DRAIN", "MIXED+FAIL"])
+def test_a_node_that_is_out_for_another_reason_stays_out(
+    root: str, scontrol: Path, state: str
+) -> None:
+    """Given back, a node with a fault would get jobs again."""
+    (scontrol.parent / "state").write_text(state)
+    assert not call("slurm_drain", state="drained", root=root)["changed"]
+    assert not call("slurm_drain", state="checked", root=root)["changed"]
+    assert not call("slurm_drain", state="resumed", root=root)["changed"]
+    assert scontrol.read_text() == ""
+
+
+def test_the_programs_and_the_configuration_are_those_of_the_running_slurmd(tmp_path: Path) -> None:
+    """As NVIDIA's Base Command installs it."""
+    site = tmp_path / "cm"
+    program(site / "bin", "squeue", 'test "$SLURM_CONF" = /cm/etc/slurm.conf && echo "[7.]"')
+    daemon = process(3, "slurmd", f"{site}/sbin/slurmd", "-f", "/cm/etc/slurm.conf", "-N", "n")
+    root = str(tree(tmp_path / "root", daemon))
+    program(site / "bin", "scontrol", "echo State=IDLE+POWERED_DOWN Reason=")
+    assert (
+        "(jobs: 7), and it is not drained" in call("slurm_drain", state="checked", root=root)["msg"]
+    )
+    # What a process of that name in a container names is not executed as root.
+    (Path(root) / "proc/3/root").symlink_to(tmp_path)
+    assert call("slurm_drain", state="checked", root=root)["jobs"] == []
+
+
 def test_a_node_with_a_job_is_waited_for(root: str, scontrol: Path) -> None:
     tree(Path(root), process(4, "slurmstepd", "slurmstepd: [8.0]"))
     failed = call("slurm_drain", state="drained", root=root, timeout=0)

@@ -59,6 +59,17 @@ def fabric(state: str, status: str | None) -> dict[str, Any]:
     return words | {"clique_id": "0", "health": None}
 
 
+def of_xid(xid: int, message: str) -> Callable[[Any], object]:
+    return of("gpu", xid=[{"bus_id": "0000:1d:00", "xid": xid, "message": message, "count": 1}])
+
+
+def of_links(first: str, others: str) -> Callable[[Any], object]:
+    """A board with NVSwitches: the link between the first two of three GPUs, and the others."""
+    links = {f"GPU{a}": {f"GPU{b}": others for b in range(3) if b != a} for a in range(3)}
+    links["GPU0"]["GPU1"] = links["GPU1"]["GPU0"] = first
+    return of("gpu", nvswitches=["0000:05:00.0"], topology={"links": links})
+
+
 CLOSED = "node3: exit status 1; output: node3 closes TCP 40123 of 10.11.0.4 (timed out)"
 # What is wrong on node2, and the check, the status and words of what was found that tell it.
 WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
@@ -131,6 +142,15 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
         of("gpu", xid=[{"bus_id": "0000:1d:00", "xid": 13, "message": "Graphics", "count": 4}]),
         *("xid errors", "warning", "Xid 13 (4 times)"),
     ),
+    # NVLink 5 (leptonai/gpud#1160), NVSwitches, and what the driver asks for (scitix/sichek#121).
+    (of_xid(149, "NETIR_LINK_EVT Fatal XC0 i0"), "xid errors", "failed", "Xid 149 (1 times) NETIR"),
+    (of_xid(145, "RLW_RXPIPE Nonfatal XC0"), "xid errors", "warning", "Xid 145"),
+    (of_xid(24007, "Fatal, Link 31 sourcetrack"), "xid errors", "failed", "SXid 24007"),
+    (of_gpu(recovery="Drain and Reset"), "gpu recovery", "failed", "GPU 3: Drain and Reset"),
+    # Of a board whose switches connect all GPUs alike: Azure/azhpc-images#443.
+    (of_links("NV18", "SYS"), "nvlinks", "failed", "GPU0-GPU2 SYS"),
+    (of_links("NV18", "NV17"), "nvlinks", "failed", "GPU0-GPU2 NV17"),
+    (of_links("SYS", "SYS"), "nvlinks", "failed", "GPU0-GPU1 SYS, GPU0-GPU2 SYS"),
     (of("gpu", xid=None), "xid errors", "warning", "unknown"),
     (of("fabric", interfaces={"ib0": None}), "interface", "failed", "no such interface"),
     (of("fabric", "interfaces", "ib0", state="down"), "interface", "failed", "down"),
@@ -468,7 +488,7 @@ def test_a_module_that_is_loaded_and_not_registered_is_no_way_to_gpu_memory() ->
         ("580.173.02", "ok", ""),
         ("580.178.04", "ok", ""),  # a security update of the branch
         ("580.105.08", "failed", "provision.yml"),
-        ("595.71.05", "failed", "it is newer than the stack's: state it"),
+        ("595.71.05", "failed", "(dlperf_stack_overrides: {driver: {version: 595.71.05}})"),
     ],
 )
 def test_nobody_is_asked_to_go_back_to_an_older_driver(driver: str, status: str, hint: str) -> None:
@@ -482,6 +502,9 @@ def test_nobody_is_asked_to_go_back_to_an_older_driver(driver: str, status: str,
         ("driver", "580.105.08", "closed from 580.159.03 on"),
         ("driver", "580.159.03", ""),
         ("driver", "535.309.01", "gets no fixes since 2026-06"),
+        ("driver", "550.163.01", "gets no fixes since 2025-06"),
+        ("toolkit", "1.13.5", "closed from 1.17.8 on"),
+        ("toolkit", "1.18.2", ""),
         ("driver", "440.33.01", ""),  # not judged
         ("docker", "28.5.2", "closed from 29.5.1 on"),
         ("docker", "29.7.1", ""),

@@ -26,7 +26,7 @@ while who=$(holder); test -n "$who"; do
   sleep 1
   waited=$((waited + 1))
 done
-export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C NEEDRESTART_SUSPEND=1
 dpkg --force-confdef --force-confold --configure -a
 if test -z "$mirror"; then
   apt-get -q update || true # an unreachable source matters only if the package is then missing
