@@ -369,7 +369,7 @@ class BaselineCase(Entry):
     parameters: _TEXT = None
     precision: StrictStr
     batch_size_per_device: Annotated[
-        StrictInt | StrictFloat | None, Field(gt=0, allow_inf_nan=False)
+        StrictInt | StrictFloat | None, Field(gt=0, lt=1e12, allow_inf_nan=False)
     ]
     total_steps: Count | None = None
     warmup_steps: CountOrNone | None = None
