@@ -141,6 +141,7 @@ def test_a_plan_for_many_nodes_has_a_line_for_each_case_with_ranks_as_a_range(
     [
         (["gpu009", "gpu010", "gpu011", "gpu013"], "gpu009..gpu011, gpu013"),
         (["n9.a", "n10.a", "b"], "n9.a..n10.a, b"),
+        (["9" * 5000], "9" * 5000),
         (["r1n1", "r1n2", "r2n1", "r2n2"], "r1n1..r1n2, r2n1..r2n2"),
         ([], ""),
     ],
