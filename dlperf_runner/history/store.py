@@ -275,7 +275,7 @@ def points(path: Path) -> list[Point]:
 
 
 def _is_possible(name: str, value: object) -> bool:
-    """Whether a column of a point may have this value. SQLite keeps any in any column."""
+    """True if a column of a point may have this value. SQLite keeps any in any column."""
     if name == "unit":
         return value in _UNITS
     if CASES.get(name, "TEXT") != "TEXT":

@@ -346,7 +346,7 @@ def _finish(reading: _Reading) -> None:
 def _refuse_contradictions(table: NcclTests, line: int) -> None:
     """Raise LineError if size, time and rates of the rows, or the average, contradict each other by
     more than any rounding and any way to count bytes."""
-    rates, factors, found = [0.0], [], ""
+    rates, factors, contradiction = [0.0], [], ""
     for row in table.rows:
         for place in ("", "in_place_"):
             time, alg, bus = (getattr(row, f"{place}{n}") for n in ("time_us", "algbw", "busbw"))
@@ -356,17 +356,17 @@ def _refuse_contradictions(table: NcclTests, line: int) -> None:
             if alg >= 1:  # two digits behind the point are enough for 1 %
                 factors.append((bus / alg, f"busbw {bus:g} at algbw {alg:g}"))
                 if time is not None and not 0.4 < row.size / 1000 / alg / (time or 0.01) < 2.5:
-                    found = f"{row.size} bytes in {time:g} us at algbw {alg:g}"
+                    contradiction = f"{row.size} bytes in {time:g} us at algbw {alg:g}"
     (low, shown), (high, other) = min(factors, default=(0, "")), max(factors, default=(0, ""))
     mean, average = sum(rates) / max(len(rates) - 1, 1), table.average_busbw or 0
     if high > 1.1 * low:
-        found = f"{shown}, and {other}"
+        contradiction = f"{shown}, and {other}"
     elif mean >= 1 and not 0.4 < average / mean < 2.5:
-        found = f"an average of {average:g} over rows with {mean:g}"
-    if found:
+        contradiction = f"an average of {average:g} over rows with {mean:g}"
+    if contradiction:
         problem = "the numbers of the table contradict each other"
         expected = "rates that fit the size and time of their row, each other, and the average"
-        raise LineError(line, problem, expected=expected, found=found, hint=_WHOLE)
+        raise LineError(line, problem, expected=expected, found=contradiction, hint=_WHOLE)
 
 
 def _number_of_sizes(least: int, most: int, step: int, kind: bytes) -> int | None:
