@@ -11,6 +11,11 @@ def main() -> None:
     if sys.version_info < (3, 11):  # noqa: UP036  before anything is imported that needs it
         version = sys.version.split()[0]
         sys.exit(f"error: dlperf_runner needs Python 3.11 or newer, this is {version}")
+    # A file must not get the number of a stream that the caller closed (`>&-`).
+    while (number := os.open(os.devnull, os.O_RDWR)) < 3:
+        name, mode = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))[number]
+        setattr(sys, name, open(number, mode))  # noqa: PTH123, SIM115
+    os.close(number)
     # Imports and tables make many objects and few cycles. Python would look for these too often,
     # and among all objects once more at the end: a fifth of the time of a short command.
     gc.set_threshold(500_000)

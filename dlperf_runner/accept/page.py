@@ -126,7 +126,7 @@ def recorded(folder: Path) -> dict[str, Any]:
 def _by_name(document: Mapping[str, Any]) -> dict[str, Any]:
     """The document with its parts and their logs by name, in which each value has a place."""
     parts = {f"{part['item']} {part['part']}": part for part in document["parts"]}
-    logs = {name: {log["log"]: log for log in part["logs"]} for name, part in parts.items()}
+    logs = {name: {f"{log['log']}": log for log in part["logs"]} for name, part in parts.items()}
     return {
         **document,
         "parts": {name: {**part, "logs": logs[name]} for name, part in parts.items()},

@@ -43,6 +43,7 @@ RESULTS = Path("results")
 LATEST = "latest"
 CATALOG = "catalog"
 _RUN_KEYS = ("id", "case", "repeat", "log_name")
+_OUTCOME_TEXTS = ("status", "message", "reason", "category", "advice")
 _REVISION = re.compile(r"plan\.([1-9]\d*)\.json", re.ASCII)
 
 # Why a run ended that did not end by itself (benchmark_job); it remains to be run.
@@ -240,8 +241,8 @@ def _read_part(path: Path) -> dict[str, Any]:
         raise UserError(
             "invalid plan file",
             where=str(path),
-            expected=f"a list `runs` whose entries have {', '.join(_RUN_KEYS)}, without a slash in"
-            " the last three",
+            expected=f"a list `runs` whose entries have {', '.join(_RUN_KEYS)}: texts, case and"
+            " log_name without a slash, and a number",
         )
     return part
 
@@ -262,9 +263,29 @@ def run_directory(directory: Path, run: Mapping[str, Any]) -> Path:
 
 
 def read_record(directory: Path, run: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a run's run.json. If it does not exist yet, return the run as planned."""
+    """Read a run's run.json. If it does not exist yet, return the run as planned. Raises UserError
+    if it is of another run, or if its outcome is invalid."""
     path = run_directory(directory, run) / "run.json"
-    return read_json(path) if path.exists() else {**run, "outcome": PLANNED_OUTCOME}
+    if not path.exists():
+        return {**run, "outcome": PLANNED_OUTCOME}
+    record = read_json(path)
+    if other := [key for key in _RUN_KEYS if record.get(key) != run[key]]:
+        raise UserError(
+            f"the record has another `{other[0]}` than the plan",
+            where=str(path),
+            expected=run[other[0]],
+            found=record.get(other[0]),
+        )
+    outcome = record.get("outcome")
+    if not isinstance(outcome, dict) or not all(
+        isinstance(outcome.get(key) or "", str) for key in _OUTCOME_TEXTS
+    ):
+        raise UserError(
+            "invalid outcome of a run",
+            where=str(path),
+            expected=f"an object `outcome`, in which {', '.join(_OUTCOME_TEXTS)} are texts",
+        )
+    return record
 
 
 def read_records(directory: Path) -> list[dict[str, Any]]:
@@ -274,19 +295,14 @@ def read_records(directory: Path) -> list[dict[str, Any]]:
 
 def is_done(directory: Path, run: Mapping[str, Any]) -> bool:
     """Return whether the run succeeded and its log exists."""
-    outcome = read_record(directory, run).get("outcome")
-    log = run_directory(directory, run) / str(run["log_name"])
-    return isinstance(outcome, dict) and outcome.get("status") == "done" and stored(log).is_file()
+    status = read_record(directory, run)["outcome"].get("status")
+    return status == "done" and stored(run_directory(directory, run) / run["log_name"]).is_file()
 
 
 def is_failed(record: Mapping[str, Any]) -> bool:
     """Return whether the run failed by itself. It is run again only on request."""
-    outcome = record.get("outcome")
-    return (
-        isinstance(outcome, dict)
-        and outcome.get("status") == "failed"
-        and outcome.get("reason") not in CUT_OFF
-    )
+    outcome = record["outcome"]
+    return outcome.get("status") == "failed" and outcome.get("reason") not in CUT_OFF
 
 
 def retry(directory: Path, record: Mapping[str, Any]) -> None:
@@ -317,7 +333,7 @@ def is_cut_off(outcome: Mapping[str, Any]) -> bool:
     controller = outcome.get("controller")
     if outcome.get("status") != "running" or not isinstance(controller, dict):
         return False
-    if controller.get("host") != socket.gethostname() or not isinstance(controller["pid"], int):
+    if controller.get("host") != socket.gethostname() or not isinstance(controller.get("pid"), int):
         return False
     return not exists(controller["pid"])
 
@@ -353,8 +369,9 @@ def record_rest(directory: Path) -> None:
 def _is_run(value: object) -> bool:
     return (
         isinstance(value, dict)
-        and all(key in value for key in _RUN_KEYS)
-        and all(is_name(str(value[key])) for key in ("case", "repeat", "log_name"))
+        and isinstance(value.get("repeat"), int)
+        and all(isinstance(value.get(key), str) for key in ("id", "case", "log_name"))
+        and all(is_name(value[key]) for key in ("case", "log_name"))
     )
 
 

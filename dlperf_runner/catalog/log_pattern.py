@@ -92,7 +92,7 @@ class LogPattern(Entry):
             raise entry_error(
                 f"the step time of the sample is in {words.seconds}",
                 option if name else "a time in s, ms or us",
-                self.step_time_unit,
+                self.step_time_unit if name else words.seconds,
                 "sample",
             )
         if unit and not is_duration and seconds_of(unit) is not None:

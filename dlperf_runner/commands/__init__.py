@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from itertools import islice
@@ -96,6 +97,39 @@ class _CommandsInFiles(Mapping[str, Any]):
         return len(list(self))
 
 
+@contextmanager
+def _errors_as_messages() -> Iterator[None]:
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    except ModuleNotFoundError as error:
+        if (lacking := lacks(error.name)) is None:
+            raise
+        print(f"error: {lacking}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has exited
+            raise
+        # Errors that no module reports in more detail: a full disk, a missing permission.
+        where = f"{error.filename}: " if error.filename else "output: "
+        print(f"error: {where}{error.strerror or error}", file=sys.stderr)
+        with suppress(OSError):  # or Python tries once more at its end what cannot be written
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(2) from None
+    except Stopped as stopped:
+        name = signal.Signals(stopped.number).name
+        print(f"stopped by {name}; {stopped.hint}", file=sys.stderr)
+        raise typer.Exit(128 + stopped.number) from None
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
 class _Commands(TyperGroup):
     """Has all commands. Converts their errors to messages and exit statuses."""
 
@@ -117,35 +151,12 @@ class _Commands(TyperGroup):
                 named += word.split("=", 1)
             else:
                 rest.append(word)
-        return super().parse_args(ctx, [*named, *rest])
+        with _errors_as_messages():  # --help and --version print here
+            return super().parse_args(ctx, [*named, *rest])
 
     def invoke(self, ctx: Any) -> Any:
-        try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-            return result
-        except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
-            raise typer.Exit(2) from None
-        except ModuleNotFoundError as error:
-            if (lacking := lacks(error.name)) is None:
-                raise
-            print(f"error: {lacking}", file=sys.stderr)
-            raise typer.Exit(2) from None
-        except OSError as error:
-            if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has exited
-                raise
-            # Errors that no module reports in more detail: a full disk, a missing permission.
-            where = f"{error.filename}: " if error.filename else "output: "
-            print(f"error: {where}{error.strerror or error}", file=sys.stderr)
-            raise typer.Exit(2) from None
-        except Stopped as stopped:
-            name = signal.Signals(stopped.number).name
-            print(f"stopped by {name}; {stopped.hint}", file=sys.stderr)
-            raise typer.Exit(128 + stopped.number) from None
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            raise typer.Exit(130) from None
+        with _errors_as_messages():
+            return super().invoke(ctx)
 
 
 app = typer.Typer(

@@ -369,7 +369,7 @@ class BaselineCase(Entry):
     parameters: _TEXT = None
     precision: StrictStr
     batch_size_per_device: Annotated[
-        StrictInt | StrictFloat | None, Field(gt=0, allow_inf_nan=False)
+        StrictInt | StrictFloat | None, Field(gt=0, lt=1e12, allow_inf_nan=False)
     ]
     total_steps: Count | None = None
     warmup_steps: CountOrNone | None = None
@@ -492,7 +492,7 @@ def _read(name: str, directory: Path) -> Baseline:
             f"the baseline {name} does not exist",
             where=str(path),
             expected=f"one of {names}" if names else None,
-            hint=None if names else "`compare --save-baseline NAME CAMPAIGN` creates one",
+            hint=None if names else "`dlperf compare --save-baseline NAME CAMPAIGN` creates one",
         )
     document = read_json(path)
     if isinstance(version := document.get("version"), int) and version > VERSION:
@@ -501,6 +501,6 @@ def _read(name: str, directory: Path) -> Baseline:
             where=f"{path}: version",
             expected=f"at most {VERSION}",
             found=str(version),
-            hint="`compare --save-baseline NAME CAMPAIGN --replace` recreates it",
+            hint="`dlperf compare --save-baseline NAME CAMPAIGN --replace` recreates it",
         )
     return validated(document, Baseline, str(path), "invalid baseline")

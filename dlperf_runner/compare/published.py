@@ -100,7 +100,7 @@ def side_by_side(
         asked = ", ".join(f"{name} {value}" for name, value in wanted.items() if value)
         raise UserError(
             f"no number is published for {asked}",
-            hint="`list published` shows all published numbers",
+            hint="`dlperf list published` shows all published numbers",
         )
     groups = [
         _group(*key[:3], key[4], numbers)

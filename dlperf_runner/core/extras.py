@@ -25,10 +25,15 @@ def require_cluster() -> None:
 
 
 def lacks(module: str | None) -> UserError | None:
-    """The error of a command that imports a module of the extra `report`; None for others."""
-    name = {"scipy": "scipy", "vl_convert": "vl-convert-python", "xlsxwriter": "xlsxwriter"}
-    package = name.get((module or "").partition(".")[0])
-    return None if package is None else _lacking("report", package)
+    """The error of a command that imports a module of the extra `report`, or the one with which
+    `bundle` reads Debian's files; None for others."""
+    extra, package = {
+        "debian": ("cluster", "python-debian"),
+        "scipy": ("report", "scipy"),
+        "vl_convert": ("report", "vl-convert-python"),
+        "xlsxwriter": ("report", "xlsxwriter"),
+    }.get((module or "").partition(".")[0], ("", ""))
+    return _lacking(extra, package) if extra else None
 
 
 def require(extra: str, *modules: str) -> None:

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 _SHOWN = 5
-_LAST_NUMBER = re.compile(r"(.*?)(\d*)(\D*)", re.ASCII | re.DOTALL)
-_NUMBER = re.compile(r"(\d+)", re.ASCII)
+_LAST_NUMBER = re.compile(r"(.*?)(\d{0,4000})(\D*)", re.ASCII | re.DOTALL)
+_NUMBER = re.compile(r"(\d{1,4000})", re.ASCII)  # Python converts 4300 digits at most
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:

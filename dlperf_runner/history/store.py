@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ..core.errors import UserError
 from ..core.files import read_json, require_regular
 from ..core.frame import SAMPLES_PER_SECOND, Frame, plain_rows
 from ..core.identity import CASE, INTEGERS, topology_text
+from ..core.units import Unit, per_second
 
 FILE = "history.sqlite"
 SCHEMA = 4  # PRAGMA user_version
@@ -61,6 +63,7 @@ class RecordedCampaign:
 # A case of a campaign, with its statistics at the time when it was summarised. `case_id` omits
 # versions, drivers and images, so that it stays the same over the years.
 Point = Mapping[str, Any]
+_UNITS = tuple(map(per_second, get_args(Unit)))
 POINT = (
     *("case_id", "campaign", "created", *CASE, "unit", "repeats", "estimator"),
     *(f"{SAMPLES_PER_SECOND}_{name}" for name in ("median", "ci_low", "ci_high", "ci_coverage")),
@@ -263,7 +266,25 @@ def points(path: Path) -> list[Point]:
             f"SELECT {columns} FROM cases JOIN campaigns ON campaigns.id = cases.campaign "  # noqa: S608
             "ORDER BY case_id, created, campaigns.name, framework_version, driver, container"
         ).fetchall()
-    return [dict(zip(POINT, row, strict=True)) for row in rows]
+    made: list[Point] = [dict(zip(POINT, row, strict=True)) for row in rows]
+    for point in made:
+        for name, value in point.items():
+            if not _is_possible(name, value):
+                raise _unusable(path, f"a case whose {name} is {value!r}")
+    return made
+
+
+def _is_possible(name: str, value: object) -> bool:
+    """True if a column of a point may have this value. SQLite keeps any in any column."""
+    if name == "unit":
+        return value in _UNITS
+    if CASES.get(name, "TEXT") != "TEXT":
+        return value is None or (isinstance(value, int | float) and math.isfinite(value))
+    if name == "created":
+        with suppress(TypeError, ValueError):
+            return bool(datetime.fromisoformat(value))  # type: ignore[arg-type]
+        return False
+    return isinstance(value, str) or (value is None and name != "case_id")
 
 
 def recorded_tables(

@@ -208,7 +208,7 @@ def _of_json(data: bytes) -> NcclTests:
         checks = (document["out_of_bounds"], document.get("bitwise_mismatches", {"okay": "true"}))
         rows = [_row_of_json(result) for result in document["results"]]
         program = PurePath(document["args"][0]).name
-        return NcclTests(
+        table = NcclTests(
             rows,
             sizes=_number_of_sizes(*_steps_of_json(config)),
             largest=rows[-1].size,
@@ -229,6 +229,8 @@ def _of_json(data: bytes) -> NcclTests:
     ) as error:
         problem, expected = "the JSON of nccl-tests is not whole", "all that -J wrote"
         raise LineError(1, problem, expected=expected, found=repr(error), hint=_WHOLE) from None
+    _refuse_contradictions(table, 1)
+    return table
 
 
 def _amount(value: Any) -> float:
@@ -332,12 +334,39 @@ def _finish(reading: _Reading) -> None:
         problem, expected = "the log has no whole table of nccl-tests", "# Avg bus bandwidth"
         number = f"{len(table.rows)} sizes"
         raise LineError(last, problem, expected=expected, found=number, hint=_WHOLE)
+    _refuse_contradictions(table, last)
     if table.largest is None:
         table.largest = table.rows[-1].size
     reading.tables.append(table)
     reading.table, reading.sizes, reading.columns = NcclTests(), None, ()
     reading.processes = 0
     reading.place, reading.other_heading = b"", None
+
+
+def _refuse_contradictions(table: NcclTests, line: int) -> None:
+    """Raise LineError if size, time and rates of the rows, or the average, contradict each other by
+    more than any rounding and any way to count bytes."""
+    rates, factors, contradiction = [0.0], [], ""
+    for row in table.rows:
+        for place in ("", "in_place_"):
+            time, alg, bus = (getattr(row, f"{place}{n}") for n in ("time_us", "algbw", "busbw"))
+            if alg is None:
+                continue
+            rates.append(bus)
+            if alg >= 1:  # two digits behind the point are enough for 1 %
+                factors.append((bus / alg, f"busbw {bus:g} at algbw {alg:g}"))
+                if time is not None and not 0.4 < row.size / 1000 / alg / (time or 0.01) < 2.5:
+                    contradiction = f"{row.size} bytes in {time:g} us at algbw {alg:g}"
+    (low, shown), (high, other) = min(factors, default=(0, "")), max(factors, default=(0, ""))
+    mean, average = sum(rates) / max(len(rates) - 1, 1), table.average_busbw or 0
+    if high > 1.1 * low:
+        contradiction = f"{shown}, and {other}"
+    elif mean >= 1 and not 0.4 < average / mean < 2.5:
+        contradiction = f"an average of {average:g} over rows with {mean:g}"
+    if contradiction:
+        problem = "the numbers of the table contradict each other"
+        expected = "rates that fit the size and time of their row, each other, and the average"
+        raise LineError(line, problem, expected=expected, found=contradiction, hint=_WHOLE)
 
 
 def _number_of_sizes(least: int, most: int, step: int, kind: bytes) -> int | None:

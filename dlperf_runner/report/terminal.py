@@ -145,8 +145,8 @@ def listed(texts: Iterable[str], screen: Screen) -> list[str]:
 
 
 def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
-    """The lines of a text. None is wider than `width`, unless a single word is."""
-    return textwrap.wrap(
+    """The printable lines of a text. None is wider than `width`, unless a single word is."""
+    lines = textwrap.wrap(
         text,
         width,
         initial_indent=first,
@@ -154,6 +154,7 @@ def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[s
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [*map(printable, lines)]
 
 
 class View(NamedTuple):

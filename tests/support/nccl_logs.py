@@ -19,11 +19,12 @@ def nccl_tests(
 ) -> list[str]:
     """All-reduce at `gbps` of algorithm bandwidth: sizes of 1 MiB or more, each four times the one
     before."""
-    rows, size = [], 2**20
+    rows, rates, size = [], [], 2**20
     while size <= largest:
         time = 30 + size / gbps / 1000
         alg = size / time / 1000
-        half = f"{time:9.1f}{alg:8.2f}{alg * 2 * (ranks - 1) / ranks:8.2f}{wrong:>7}"
+        rates.append(alg * 2 * (ranks - 1) / ranks)
+        half = f"{time:9.1f}{alg:8.2f}{rates[-1]:8.2f}{wrong:>7}"
         rows.append(f"{size:12d}{size // 4:14d}     float     sum      -1{half}{half}")
         size *= 4
     return [
@@ -42,7 +43,7 @@ def nccl_tests(
         "     time   algbw   busbw #wrong",
         *rows,
         f"# Out of bounds values : {end}",
-        "# Avg bus bandwidth    : 261.007",
+        f"# Avg bus bandwidth    : {sum(rates) / len(rates):g}",
         "#",
     ]
 

@@ -36,7 +36,7 @@ def test_table_by_size() -> None:
     time = 30 + 2**30 / 250_000
     assert last.time_us == pytest.approx(time, abs=0.06)
     assert last.busbw == pytest.approx(2**30 / time / 1000 * 2 * 7 / 8, abs=0.006)
-    assert (last.wrong, found.average_busbw, found.is_wrong) == (0, 261.007, False)
+    assert (last.wrong, found.average_busbw, found.is_wrong) == (0, 294.419, False)
 
 
 @pytest.mark.parametrize("example", TABLES, ids=lambda example: example.name)
@@ -116,13 +116,30 @@ def test_memory_that_limits_the_sizes_and_a_least_bandwidth() -> None:
     assert parsed(lines).largest == 2**30
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "contradiction"),
+    [
+        (
+            "   30.67   53.66 ",
+            "   30.67    5.66 ",
+            "busbw 5.66 at algbw 30.67, and busbw 425.61 at al",
+        ),
+        ("     34.2   30.67 ", "      0.0   30.67 ", "1048576 bytes in 0 us at algbw 30.67"),
+        (": 294.419", ": 29.4419", "an average of 29.4419 over rows with 294.418"),
+    ],
+)
+def test_numbers_that_contradict_each_other(old: str, new: str, contradiction: str) -> None:
+    with pytest.raises(LineError, match=contradiction):
+        parsed([line.replace(old, new, 1) for line in log()])
+
+
 def test_command(tmp_path: Path) -> None:
     path = tmp_path / "nccl.log"
     path.write_text("\n".join(log()) + "\n")
     result = call("bandwidth", path)
     assert "| 1073741824 |" in result.out
-    assert "Average over all sizes: 261.007 GB/s." in result.out
-    assert call("bandwidth", path, "--json").document["logs"][str(path)]["average_busbw"] == 261.007
+    assert "Average over all sizes: 294.419 GB/s." in result.out
+    assert call("bandwidth", path, "--json").document["logs"][str(path)]["average_busbw"] == 294.419
     path.write_text("\n".join(log("3", "36 FAILED")) + "\n")
     assert "The program found wrong results: FAILED." in call("bandwidth", path, status=1).out
     path.write_text("\n".join(log()[:16]))

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from command_line import output
 from plan_examples import lab_nodes
 from planned_campaigns import create, end, set_outcome
 
@@ -90,6 +91,10 @@ def test_names_of_new_campaigns_are_not_taken(tmp_path: Path) -> None:
             "plan.json: invalid plan file (expected a list `runs` whose entries have id, case,",
         ),
         (b'{"runs": [{"id": 1}]}', "plan.json: invalid plan file"),
+        (
+            b'{"runs": [{"id": true, "case": "a", "repeat": 1, "log_name": "b"}]}',
+            "plan.json: invalid plan file",
+        ),
         (b"\xff", "plan.json: the file is not UTF-8 (found an invalid byte at 0)"),
     ],
 )
@@ -99,6 +104,21 @@ def test_a_damaged_plan_is_told(tmp_path: Path, content: bytes, message: str) ->
     with pytest.raises(UserError) as caught:
         campaign.remaining_plan(tmp_path / "c")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"id": "other/r1"}, "run.json: the record has another `id` than the plan (expected mx"),
+        ({"outcome": ["done"]}, "run.json: invalid outcome of a run (expected an object"),
+        ({"outcome": {"status": -1}}, "run.json: invalid outcome of a run (expected an object"),
+    ],
+)
+def test_a_damaged_record_is_told(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    run, *_ = create(tmp_path / "c")
+    path = campaign.run_directory(tmp_path / "c", run) / "run.json"
+    campaign.write_json(path, {**run, "outcome": {"status": "done"}, **changes})
+    assert message in output("status", tmp_path / "c", status=2)
 
 
 def test_what_is_no_campaign_is_told(tmp_path: Path) -> None:

@@ -78,17 +78,25 @@ def test_no_command_starts_another_thread(tmp_path: Path) -> None:
         assert printed.splitlines()[-2:] == ["True 1", threads.get("OPENBLAS_NUM_THREADS", "None")]
 
 
-def test_a_full_disk_and_a_missing_right_are_no_traceback(here: Path) -> None:
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "dlperf_runner", "list", "workloads"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (2, "error: output: No space left on device\n")
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        ("list workloads >/dev/full", 2, "error: output: No space left on device\n"),
+        ("--version >/dev/full", 2, "error: output: No space left on device\n"),
+        ("list workloads >&-", 0, ""),
+        ("init-workload <&-", 2, "error: options are missing (expected --catalog"),
+    ],
+)
+def test_a_full_disk_and_closed_streams_are_no_traceback(
+    words: str, status: int, message: str
+) -> None:
+    argv = ["sh", "-c", f"{sys.executable} -m dlperf_runner {words}"]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr.startswith(message)) == (status, True)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_right_is_no_traceback(here: Path) -> None:
     campaign_run(here / "a", "1n1g", 1, gluoncv(380.0))
     (here / "results").write_text("no directory")
     saved = call("compare", "--save-baseline", "main", "a", status=2)
@@ -133,6 +141,7 @@ def test_a_plan_for_many_nodes_has_a_line_for_each_case_with_ranks_as_a_range(
     [
         (["gpu009", "gpu010", "gpu011", "gpu013"], "gpu009..gpu011, gpu013"),
         (["n9.a", "n10.a", "b"], "n9.a..n10.a, b"),
+        (["9" * 5000], "9" * 5000),
         (["r1n1", "r1n2", "r2n1", "r2n2"], "r1n1..r1n2, r2n1..r2n2"),
         ([], ""),
     ],

@@ -264,6 +264,7 @@ def test_names_that_are_none(tmp_path: Path, name: str) -> None:
         ({"cases": []}, "before.json: cases: invalid baseline"),
         ({"cases": [{**CASE, "estimator": None, "samples_per_second": [-1.0]}]}, "cases.0.samples"),
         ({"cases": [{**CASE, "estimator": None, "samples_per_second": ["1"]}]}, "cases.0.samples"),
+        ({"cases": [{**CASE, "batch_size_per_device": 1e308}]}, "cases.0.batch_size_per_device"),
         ({"cases": [{"framework": "mxnet"}]}, "cases.0"),
         ({"colour": "red"}, "colour"),
     ],

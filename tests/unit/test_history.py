@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import xml.etree.ElementTree as ET
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,21 @@ def test_a_file_that_is_no_history_is_refused_and_left_alone(
             action()
         assert found in str(raised.value)
         assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("unit", "[]"), ("nodes", b"x"), ("samples_per_second_median", float("inf"))],
+)
+def test_values_of_a_history_that_no_campaign_has_are_refused(
+    tmp_path: Path, column: str, value: object
+) -> None:
+    path = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
+    with closing(sqlite3.connect(path)) as history:
+        history.execute(f"UPDATE cases SET {column} = ?", (value,))  # noqa: S608
+        history.commit()
+    with pytest.raises(UserError, match=f"a case whose {column} is "):
+        points(path)
 
 
 def test_damage_inside_a_history_is_no_traceback(tmp_path: Path) -> None:
