@@ -21,7 +21,7 @@ from pydantic import Field, StrictFloat, StrictInt, StrictStr
 
 from ..campaign.directory import RESULTS
 from ..catalog.entry import validated
-from ..catalog.types import Count, CountOrNone, Entry
+from ..catalog.types import Entry
 from ..core.errors import UserError, unknown_name
 from ..core.files import read_json, write_json
 from ..core.frame import SAMPLES_PER_SECOND, Frame, completed, make_frame
@@ -41,7 +41,7 @@ from ..stats.between_campaigns import Spread
 from ..stats.groups import CaseRates, rates_by_case
 from ..stats.intervals import SampleComparison, compare_samples
 from ..stats.ratios import RelativeDifference, relative_difference
-from .spread import spread_of, widened
+from .spread import RecordedCase, spread_of, widened
 from .verdicts import ONLY_A, ONLY_B, campaign_limit, case_verdict, to_decide, too_few
 
 RELATED = ("source", "parameters", "total_steps", "warmup_steps", "directory", "nvlink_domains")
@@ -352,37 +352,14 @@ def _but_for(allowed: Collection[str]) -> PartOfKey:
 BASELINES = RESULTS / "baselines"
 VERSION = 3
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
-_TEXT = StrictStr | None
 
 
-class BaselineCase(Entry):
-    """A case and the throughput of its valid runs; None is unknown."""
+class BaselineCase(RecordedCase):
+    """A case and the throughput of its valid runs."""
 
-    framework: StrictStr
-    framework_version: _TEXT
-    workload: StrictStr
-    model: StrictStr
-    source: _TEXT
-    parameters: _TEXT
-    precision: StrictStr
-    batch_size_per_device: Annotated[
-        StrictInt | StrictFloat | None, Field(gt=0, allow_inf_nan=False)
-    ]
-    total_steps: Count | None
-    warmup_steps: CountOrNone | None
-    directory: _TEXT
-    nodes: Count
-    gpus_per_node: Count
-    world_size: Count
-    nvlink_domains: Count | None
-    accelerator: _TEXT
-    node_gpus: _TEXT
-    driver: _TEXT
-    stack: _TEXT
-    container: _TEXT
-    estimator: _TEXT
+    estimator: StrictStr | None
     unit: StrictStr
-    stated: _TEXT
+    stated: StrictStr | None
     samples_per_second: Annotated[
         tuple[Annotated[StrictFloat | StrictInt, Field(gt=0, allow_inf_nan=False)], ...],
         Field(min_length=1),
