@@ -233,7 +233,7 @@ def test_the_file_keeps_other_cases_and_replaces_its_own(tmp_path: Path) -> None
     ("change", "message"),
     [
         ({"version": 2}, "aa.json: version: invalid file"),
-        ({"cases": [{"case": {}}]}, "aa.json: cases.0: invalid file"),
+        ({"cases": [{"case": {}}]}, "aa.json: cases.0.case: invalid file"),
         ({"colour": "red"}, "aa.json: colour: "),
     ],
 )
