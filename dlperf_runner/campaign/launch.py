@@ -68,9 +68,9 @@ def launch_of(
         "log": run["log_name"],
         "timeout_s": run["timeout_s"],
         "grace_s": GRACE_S,
-        "hung_after_s": run.get("hung_after_s", 0),  # campaigns of older versions have none
-        "hung_after_lines": run.get("hung_after_lines", 20),
-        "first_step_s": run.get("first_step_s", 0) if is_first else 0,  # others print no steps
+        "hung_after_s": run["hung_after_s"],
+        "hung_after_lines": run["hung_after_lines"],
+        "first_step_s": run["first_step_s"] if is_first else 0,  # others print no steps
         "is_only_launch": len(launchers) == 1,
         "lease_s": int(settings["lease_s"]),
         "lock": {"token": lock["token"], **of_node} if lock else {},

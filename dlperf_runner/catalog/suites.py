@@ -64,8 +64,8 @@ class Suites(Entry):
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Major and minor version, for comparisons: (3, 11) of 3.11.2."""
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    """The numbers of a version, for comparisons: (3, 11, 2) of 3.11.2."""
+    return tuple(map(int, re.findall(r"\d+", version)))
 
 
 RELEASES = load_entry(CATALOG / "suites.yml", Suites)
@@ -83,7 +83,7 @@ class Controller(Entry):
 
     def fits(self, version: str) -> bool:
         """True if a node's Python runs the modules."""
-        python = numbers(version)
+        python = numbers(version)[:2]
         if python == (2, 7):
             return self.python2
         return numbers(self.oldest) <= python <= numbers(self.newest)

@@ -29,8 +29,8 @@ class ValidityRules(Entry):
     most_ecc_uncorrected: CountOrNone
     xids: tuple[int, ...]
     most_foreign_processes: CountOrNone
-    most_cores_beside: Share | None = None  # campaigns of older versions do not set it, nor:
-    dcgm_health: tuple[Literal["Failure", "Warning"], ...] = ()
+    most_cores_beside: Share
+    dcgm_health: tuple[Literal["Failure", "Warning"], ...]
     most_loss_rise: Share
     wrong_interfaces: tuple[str, ...]
 

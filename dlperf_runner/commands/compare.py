@@ -219,8 +219,6 @@ def _two_campaigns(
 
         first, name = read_baseline(baseline), f"baseline {baseline}"
         logs = logs_of_baseline(baseline)
-        if not logs:
-            print_note(f"{name}: does not record its logs, so copies of them are not recognised")
     else:
         first, name, logs = loaded[0].frame, str(loaded[0].directory), loaded[0].logs
     second = loaded[-1]

@@ -42,13 +42,6 @@ _RUN = (*CASE, "repeat", "metric")
 # The digest of a log is the same for all metrics of its run, so it is reported only once.
 _DIGEST = "log_sha256"
 
-# Tables with every column; those of an earlier version differ in more than its columns.
-_ALL_COLUMNS = ("summary.csv", "summary.json", "summary.md", "measurements.csv")
-_WRITTEN_EARLIER = (
-    "{place}: results of an earlier version, without {columns} columns of this one; the columns of"
-    " both were compared, and other tables and the report with the manifest alone"
-)
-
 Record = Mapping[str, Any]
 
 
@@ -102,9 +95,7 @@ def verify(
                 progress=progress,
                 with_others=True,
             )
-            # Files that are as the manifest has them may lack the columns of later versions.
-            sealed = not differences and (home(place) / FILE).exists()
-            differences += _against_logs(read_logs, place, history, models, problems, notes, sealed)
+            differences += _against_logs(read_logs, place, history, models, problems)
         else:
             notes.append("no results to compare with the logs")
     except UserError as error:
@@ -147,11 +138,8 @@ def _against_logs(
     history: Path | None,
     models: Sequence[Model],
     problems: list[UserError],
-    notes: list[str],
-    sealed: bool,
 ) -> Iterator[str]:
-    """Compute everything again. Adds to the problems and notes. `sealed`: the files are as their
-    manifest has them."""
+    """Compute everything again. Adds to the problems."""
     from ..report.numbers import named_record
 
     if not (place / "summary.json").exists():
@@ -169,32 +157,21 @@ def _against_logs(
     yield from _unrecorded(place, files)
     computed_cases = [*map(named_record, cases)]
     computed_runs = list(csv.DictReader(StringIO(files["measurements.csv"])))
-    missing = [
+    differing = [
         *_missing("summary.json", recorded_cases, computed_cases),
         *_missing("measurements.csv", recorded_runs, computed_runs),
-    ]
-    differing = [
         *_compared("summary.json", recorded_cases, computed_cases, CASE),
         *_compared("measurements.csv", recorded_runs, computed_runs, _RUN),
     ]
-    if sealed and missing:
-        notes.append(_WRITTEN_EARLIER.format(place=place, columns=len(missing)))
-        files = {name: text for name, text in files.items() if name not in _ALL_COLUMNS}
-    else:
-        differing = missing + differing
     yield from differing
     names = {sentence.partition(":")[0] for sentence in differing}
     stale = {path.name for path in place.glob("bz*_result.json")} - files.keys()
     yield from (f"{name}: the logs give no such file" for name in sorted(stale))
     yield from against_content(place, {n: text for n, text in files.items() if n not in names})
-    for differs, sentence in against_report(results.directory, models):
-        if differs and not (sealed and missing):
-            yield sentence
-        elif not differs:
-            notes.append(sentence)
+    yield from against_report(results.directory, models)
     if history is not None:
         runs = records(results.frame)
-        yield from _against_history(results.directory, place, history, cases, runs, notes)
+        yield from _against_history(results.directory, place, history, cases, runs)
 
 
 def _unrecorded(place: Path, names: Iterable[str]) -> Iterator[str]:
@@ -215,7 +192,6 @@ def _against_history(
     history: Path,
     cases: Sequence[Record],
     runs: Sequence[Record],
-    notes: list[str],
 ) -> Iterator[str]:
     """Compare all tables of the history with the manifest, and with what the logs give."""
     from ..history import store
@@ -235,12 +211,7 @@ def _against_history(
     manifest = read(home(place))
     name = os.path.relpath(history.resolve(), home(place))
     sealed = manifest.files.get(name) if manifest else None
-    now = store.rows_digest(tables)
-    if sealed is None:
-        return
-    if sealed.digest.partition(":")[0] != now.partition(":")[0]:
-        notes.append(f"{history.name}: its schema changed since {FILE}:{sealed.number}")
-    elif sealed.digest != now:
+    if sealed is not None and sealed.digest != store.rows_digest(tables):
         yield f"{history.name}: rows of this campaign changed since {FILE}:{sealed.number}"
 
 
@@ -367,7 +338,7 @@ def refuse_tampered(loaded: Iterable[Results]) -> None:
 
 
 def _had_manifest(place: Path) -> bool:
-    """True if a file of the directory says so. Earlier versions wrote no manifest."""
+    """True if a file of the directory says so."""
     paths = [place / name for name in ("campaign.json", SOURCE)]
     return any("manifest" in read_json(path) for path in paths if path.is_file())
 
@@ -409,7 +380,7 @@ def against_content(place: Path, computed: Mapping[str, str | bytes]) -> Iterato
             yield f"{name}: {error.strerror}"
 
 
-def against_report(directory: Path, models: Sequence[Model] | None) -> Iterator[tuple[bool, str]]:
+def against_report(directory: Path, models: Sequence[Model] | None) -> Iterator[str]:
     """Compare the files of the campaign's own report that are the same each time it is written."""
     from .report import data_files
 
@@ -425,9 +396,8 @@ def against_report(directory: Path, models: Sequence[Model] | None) -> Iterator[
         }
         computed = data_files([directory], models, options)
     except (OSError, ValueError, KeyError, TypeError):
-        # Reports of older versions do not.
-        yield False, "report/results.json: does not say with which options the report was made"
+        yield "report/results.json: does not say with which options the report was made"
     except UserError as error:
-        yield True, f"report/results.json: {error.problem}"
+        yield f"report/results.json: {error.problem}"
     else:
-        yield from ((True, f"report/{sentence}") for sentence in against_content(place, computed))
+        yield from (f"report/{sentence}" for sentence in against_content(place, computed))

@@ -21,8 +21,7 @@ from pydantic import Field, StrictFloat, StrictInt, StrictStr
 
 from ..campaign.directory import RESULTS
 from ..catalog.entry import validated
-from ..catalog.reader import unit_of
-from ..catalog.types import Count, CountOrNone, Entry
+from ..catalog.types import Entry
 from ..core.errors import UserError, unknown_name
 from ..core.files import read_json, write_json
 from ..core.frame import SAMPLES_PER_SECOND, Frame, completed, make_frame
@@ -38,12 +37,11 @@ from ..core.identity import (
     value_text,
 )
 from ..core.lists import grouped
-from ..core.units import per_second
 from ..stats.between_campaigns import Spread
 from ..stats.groups import CaseRates, rates_by_case
 from ..stats.intervals import SampleComparison, compare_samples
 from ..stats.ratios import RelativeDifference, relative_difference
-from .spread import spread_of, widened
+from .spread import RecordedCase, spread_of, widened
 from .verdicts import ONLY_A, ONLY_B, campaign_limit, case_verdict, to_decide, too_few
 
 RELATED = ("source", "parameters", "total_steps", "warmup_steps", "directory", "nvlink_domains")
@@ -354,38 +352,14 @@ def _but_for(allowed: Collection[str]) -> PartOfKey:
 BASELINES = RESULTS / "baselines"
 VERSION = 3
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
-_TEXT = StrictStr | None
 
 
-class BaselineCase(Entry):
-    """A case and the throughput of its valid runs. What version 1 lacks is unknown. Versions
-    1 and 2 have no unit: it is that of the catalogue."""
+class BaselineCase(RecordedCase):
+    """A case and the throughput of its valid runs."""
 
-    framework: StrictStr
-    framework_version: _TEXT
-    workload: StrictStr
-    model: StrictStr
-    source: _TEXT
-    parameters: _TEXT = None
-    precision: StrictStr
-    batch_size_per_device: Annotated[
-        StrictInt | StrictFloat | None, Field(gt=0, lt=1e12, allow_inf_nan=False)
-    ]
-    total_steps: Count | None = None
-    warmup_steps: CountOrNone | None = None
-    directory: _TEXT = None
-    nodes: Count
-    gpus_per_node: Count
-    world_size: Count
-    nvlink_domains: Count | None = None
-    accelerator: _TEXT
-    node_gpus: _TEXT = None
-    driver: _TEXT
-    stack: _TEXT
-    container: _TEXT
-    estimator: _TEXT
-    unit: _TEXT = None
-    stated: _TEXT = None
+    estimator: StrictStr | None
+    unit: StrictStr
+    stated: StrictStr | None
     samples_per_second: Annotated[
         tuple[Annotated[StrictFloat | StrictInt, Field(gt=0, allow_inf_nan=False)], ...],
         Field(min_length=1),
@@ -393,14 +367,13 @@ class BaselineCase(Entry):
 
 
 class Baseline(Entry):
-    """The content of a baseline file. `logs` are paths by what only copies have in common; earlier
-    versions did not record them."""
+    """The content of a baseline file. `logs` are paths by what only copies have in common."""
 
-    version: Literal[1, 2, 3]
+    version: Literal[3]
     name: StrictStr
     created: StrictStr
     campaign: StrictStr
-    logs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    logs: dict[StrictStr, StrictStr]
     cases: Annotated[tuple[BaselineCase, ...], Field(min_length=1)]
 
 
@@ -468,19 +441,16 @@ def read_baseline(name: str, directory: Path = BASELINES) -> Frame:
     metrics: list[tuple[Any, ...]] = []
     for case in baseline.cases:
         columns = case.model_dump(exclude={SAMPLES_PER_SECOND, "unit", "estimator"})
-        if baseline.version == 1 and case.accelerator != "cpu":
-            columns["accelerator"] = None  # what the inventory called it
-        batch, unit = case.batch_size_per_device, case.unit or per_second(unit_of(case.workload))
+        batch = case.batch_size_per_device
         columns |= {"global_batch_size": batch and round(batch * case.world_size), "valid": True}
         for repeat, value in enumerate(case.samples_per_second, start=1):
-            metrics.append((len(runs), SAMPLES_PER_SECOND, value, unit, case.estimator))
+            metrics.append((len(runs), SAMPLES_PER_SECOND, value, case.unit, case.estimator))
             runs.append({**columns, "repeat": repeat})
     return make_frame(runs, metrics)
 
 
 def logs_of_baseline(name: str) -> dict[str, str]:
-    """The logs of a baseline, by what only copies have in common; none if it does not record them.
-    Raises the same errors."""
+    """The logs of a baseline, by what only copies have in common. Raises the same errors."""
     return _read(name, BASELINES).logs
 
 
@@ -495,11 +465,11 @@ def _read(name: str, directory: Path) -> Baseline:
             hint=None if names else "`dlperf compare --save-baseline NAME CAMPAIGN` creates one",
         )
     document = read_json(path)
-    if isinstance(version := document.get("version"), int) and version > VERSION:
+    if isinstance(version := document.get("version"), int) and version != VERSION:
         raise UserError(
-            "a newer version of this program wrote this baseline",
+            "another version of this program wrote this baseline",
             where=f"{path}: version",
-            expected=f"at most {VERSION}",
+            expected=f"version {VERSION}",
             found=str(version),
             hint="`dlperf compare --save-baseline NAME CAMPAIGN --replace` recreates it",
         )

@@ -17,11 +17,11 @@ from pydantic import Field, StrictFloat, StrictInt, StrictStr
 
 from ..campaign.directory import RESULTS
 from ..catalog.entry import validated
-from ..catalog.types import Count, Entry
+from ..catalog.types import Count, CountOrNone, Entry
 from ..core.errors import UserError
 from ..core.files import read_json, write_json
 from ..core.frame import Frame
-from ..core.identity import CASE, CaseKey, columns_of
+from ..core.identity import CaseKey, case_key, columns_of
 from ..stats.between_campaigns import (
     LEAST_CAMPAIGNS,
     Spread,
@@ -35,13 +35,41 @@ from ..stats.ratios import RelativeDifference, finite_exp
 
 SPREADS = RESULTS / "aa.json"
 VERSION = 1
+_TEXT = StrictStr | None
 _Variance = Annotated[StrictFloat | StrictInt, Field(ge=0, allow_inf_nan=False)]
+
+
+class RecordedCase(Entry):
+    """The columns of a case in a file; None is unknown."""
+
+    framework: StrictStr
+    framework_version: _TEXT
+    workload: StrictStr
+    model: StrictStr
+    source: _TEXT
+    parameters: _TEXT
+    precision: StrictStr
+    batch_size_per_device: Annotated[
+        StrictInt | StrictFloat | None, Field(gt=0, lt=1e12, allow_inf_nan=False)
+    ]
+    total_steps: Count | None
+    warmup_steps: CountOrNone | None
+    directory: _TEXT
+    nodes: Count
+    gpus_per_node: Count
+    world_size: Count
+    nvlink_domains: Count | None
+    accelerator: _TEXT
+    node_gpus: _TEXT
+    driver: _TEXT
+    stack: _TEXT
+    container: _TEXT
 
 
 class SpreadEntry(Entry):
     """The spread of one case, and the campaigns that it was measured with."""
 
-    case: dict[str, StrictStr | StrictInt | StrictFloat | None]
+    case: RecordedCase
     measured_with: Annotated[tuple[StrictStr, ...], Field(min_length=LEAST_CAMPAIGNS)]
     runs: Count
     runs_per_campaign: Annotated[StrictFloat | StrictInt, Field(ge=1)]
@@ -97,7 +125,7 @@ def save_spreads(
     measured: MeasuredSpreads, path: Path = SPREADS, now: datetime | None = None
 ) -> Path:
     """Write the spreads into the file. Those of other cases stay."""
-    kept = [] if not path.exists() else _read(path).cases
+    kept = _read(path).model_dump(mode="json")["cases"] if path.exists() else []
     entries = [
         {
             "case": columns_of(key),
@@ -111,7 +139,7 @@ def save_spreads(
         "version": VERSION,
         "updated": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
         "cases": [
-            *(entry.model_dump(mode="json") for entry in kept if entry.case not in replaced),
+            *(entry for entry in kept if entry["case"] not in replaced),
             *entries,
         ],
     }
@@ -119,17 +147,15 @@ def save_spreads(
 
 
 def read_spreads(path: Path = SPREADS) -> dict[CaseKey, Spread]:
-    """The known spreads by case; none if there is no file. Raises UserError if it is invalid. A
-    case that was recorded with other columns is unknown: what it lacks is not known to be equal."""
+    """The known spreads by case; none if there is no file. Raises UserError if it is invalid."""
     if not path.exists():
         return {}
     return {
-        tuple(entry.case[name] for name in CASE): Spread(
+        case_key(entry.case.model_dump()): Spread(
             campaigns=len(entry.measured_with),
             **entry.model_dump(exclude={"case", "measured_with"}),
         )
         for entry in _read(path).cases
-        if entry.case.keys() == set(CASE)
     }
 
 

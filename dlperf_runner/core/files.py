@@ -274,10 +274,10 @@ def read_bytes(path: Path, inside: Path | None = None) -> bytes:
         return file.read()
 
 
-def read_text(path: Path, inside: Path | None = None, errors: str = "strict") -> str:
+def read_text(path: Path, errors: str = "strict") -> str:
     """The content of a regular file in UTF-8. Raises as `read_bytes` does, and
     UnicodeDecodeError."""
-    return read_bytes(path, inside).decode(errors=errors)
+    return read_bytes(path).decode(errors=errors)
 
 
 def is_regular(path: Path) -> bool:

@@ -176,7 +176,7 @@ def parse_kinds(text: str) -> tuple[str, ...]:
     return kinds
 
 
-def hunt_slow(campaign: NodeCampaign, slower: float, most: int = MOST_ROUNDS) -> Iterator[Hunt]:
+def hunt_slow(campaign: NodeCampaign, slower: float) -> Iterator[Hunt]:
     """The verdict on the nodes or devices after as many rounds as decide it; then, of collectives,
     that on links that look slow, after rounds that measure these again."""
     kind, nodes = campaign.operation, len(campaign.nodes)
@@ -190,11 +190,11 @@ def hunt_slow(campaign: NodeCampaign, slower: float, most: int = MOST_ROUNDS) ->
     rounds: list[Round] = []
     while True:
         # Few nodes need more to decide anything.
-        more = min(5 if nodes > 2 * LEAST_PAIRED else 10, most - len(rounds))
+        more = min(5 if nodes > 2 * LEAST_PAIRED else 10, MOST_ROUNDS - len(rounds))
         pairs = as_text(rounds_from(nodes, len(rounds), more)) if is_paired else str(more)
         rounds += campaign.measured(pairs, more)
         hunt = campaign.verdict(kind, slower, rounds)
-        if hunt.is_decided or len(rounds) >= most:
+        if hunt.is_decided or len(rounds) >= MOST_ROUNDS:
             break
         campaign.place.say(f"{len(rounds)} rounds do not decide: measuring again")
     yield hunt

@@ -13,11 +13,10 @@ from pydantic import Field
 
 from ..catalog.entry import CATALOG, load_entry
 from ..catalog.stack import Stack
-from ..catalog.suites import CONTROLLERS, SYSTEMS, controller
+from ..catalog.suites import CONTROLLERS, SYSTEMS, controller, numbers
 from ..catalog.types import Entry, Name
 from ..core.node import Node
 from ..provision.preflight import sudo_hint
-from ..provision.vendor import numbers
 from .fabric import fabric_findings
 from .findings import Facts, Finding, Status, check_finding, disk_findings
 from .gpu import compute_finding, gpu_findings

@@ -209,8 +209,7 @@ def _insert(
 def _prepare(history: sqlite3.Connection, path: Path) -> None:
     """Create the tables of a new file; raise UserError if the file is not a history."""
     if history.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        if _schema(history, path) < SCHEMA:
-            _migrate(history)
+        _require_schema(history, path)
         return
     columns = {
         "campaigns": "id INTEGER PRIMARY KEY, name TEXT NOT NULL, created TEXT NOT NULL, "
@@ -226,27 +225,6 @@ def _prepare(history: sqlite3.Connection, path: Path) -> None:
         history.execute(f"CREATE INDEX {table}_of_campaign ON {table} (campaign)")
     history.execute("CREATE INDEX cases_by_id ON cases (case_id)")
     history.execute(f"PRAGMA application_id = {_APPLICATION}")
-    history.execute(f"PRAGMA user_version = {SCHEMA}")
-
-
-def _migrate(history: sqlite3.Connection) -> None:
-    """Add what earlier schemas lack. It is unknown, but for the units of cases, which are those of
-    their runs. In schema 1, the product of a GPU is unknown, too: it has what the inventory called
-    the accelerator."""
-    (version,) = history.execute("PRAGMA user_version").fetchone()
-    tables = {"campaigns": {"base_name": "TEXT"}, "measurements": MEASUREMENTS, "cases": CASES}
-    for table, columns in tables.items():
-        present = {row[1] for row in history.execute(f"PRAGMA table_info({table})")}
-        for name in (name for name in columns if name not in present):
-            history.execute(f"ALTER TABLE {table} ADD COLUMN {name} {columns[name]}")
-        if version < 2 and "accelerator" in columns:
-            history.execute(f"UPDATE {table} SET accelerator = NULL WHERE accelerator <> 'cpu'")  # noqa: S608
-    history.execute("UPDATE campaigns SET base_name = name WHERE base_name IS NULL")
-    history.execute(
-        "UPDATE cases SET unit = (SELECT run.unit FROM measurements AS run WHERE metric = ?"
-        " AND run.campaign = cases.campaign AND run.workload = cases.workload) WHERE unit IS NULL",
-        (SAMPLES_PER_SECOND,),
-    )
     history.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
@@ -313,12 +291,8 @@ def recorded_tables(
 
 
 def rows_digest(tables: Mapping[str, list[dict[str, Any]]]) -> str:
-    """The schema and the SHA-256 of a campaign's rows; columns without a value do not count."""
-    plain = {
-        table: [{n: v for n, v in sorted(row.items()) if v is not None} for row in rows]
-        for table, rows in sorted(tables.items())
-    }
-    return f"{SCHEMA}:{hashlib.sha256(json.dumps(plain).encode()).hexdigest()}"
+    """The SHA-256 of a campaign's rows."""
+    return hashlib.sha256(json.dumps(tables, sort_keys=True).encode()).hexdigest()
 
 
 def with_same_logs(path: Path, campaign: RecordedCampaign) -> list[str]:
@@ -345,13 +319,8 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
         )
     with _opened(path, write=False) as history:
         history.execute("BEGIN")
-        if _schema(history, path) == SCHEMA:
-            yield history
-            return
-        with closing(sqlite3.connect(":memory:", isolation_level=None)) as migrated:
-            history.backup(migrated)
-            _migrate(migrated)
-            yield migrated
+        _require_schema(history, path)
+        yield history
 
 
 @contextmanager
@@ -386,22 +355,21 @@ def _opened(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
         ) from None
 
 
-def _schema(history: sqlite3.Connection, path: Path) -> int:
-    """The schema of the file. Raises UserError if it is not a history, or of a newer program."""
+def _require_schema(history: sqlite3.Connection, path: Path) -> None:
+    """Raise UserError if the file is not a history, or one of another schema."""
     (application,) = history.execute("PRAGMA application_id").fetchone()
     (version,) = history.execute("PRAGMA user_version").fetchone()
     if application != _APPLICATION:
         raise _unusable(path, "a database of another program")
-    if not 1 <= version <= SCHEMA:
+    if version != SCHEMA:
         raise _unusable(path, f"schema {version}")
-    return int(version)
 
 
 def _unusable(path: Path, content: str) -> UserError:
     return UserError(
         "this file is not a campaign history",
         where=str(path),
-        expected=f"an SQLite file of schema 1 to {SCHEMA}",
+        expected=f"an SQLite file of schema {SCHEMA}",
         found=content,
         hint="move it away, then run `summarize` on each campaign to rebuild it from the logs",
     )

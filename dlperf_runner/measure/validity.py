@@ -211,7 +211,7 @@ def _about_cores(processes: Sequence[OtherProcess], rules: ValidityRules) -> Ite
     for host in dict.fromkeys(process.host for process in processes):
         others = [process for process in processes if process.host == host]
         cores = sum(process.cores for process in others)
-        if rules.most_cores_beside is not None and cores > rules.most_cores_beside:
+        if cores > rules.most_cores_beside:
             most = max(others, key=lambda process: process.cores)
             yield f"{host}: {most.command} of user {most.uid} was also running ({cores:.2f} cores)"
 

@@ -123,14 +123,14 @@ def refusal(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def nodes_of(
-    listing: Mapping[str, Any], extra: Mapping[str, Any] | None = None, group: str = GROUP
+    listing: Mapping[str, Any], extra: Mapping[str, Any] | None = None
 ) -> tuple[Node, ...]:
     """The nodes in the output of `ansible-inventory --list`."""
     hostvars = listing.get("_meta", {}).get("hostvars", {})
-    names = list(dict.fromkeys(_hosts(listing, group)))
+    names = list(dict.fromkeys(_hosts(listing, GROUP)))
     if not names:
         raise UserError(
-            f"the inventory has no host in the group {group!r}",
+            f"the inventory has no host in the group {GROUP!r}",
             expected="at least one node",
             hint="select an inventory with -i, or start the lab: dlperf lab up",
         )

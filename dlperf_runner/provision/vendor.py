@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from ..catalog.suites import numbers
 from ..core.errors import UserError
 from ..core.files import read_text
 from ..core.paths import cache, shipped
@@ -207,10 +208,6 @@ def source(
         "file": url.rpartition("/")[2],
         "sha256": sha256 or entry.get("sha256", ""),
     }
-
-
-def numbers(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def substituted(value: Any, names: Mapping[str, str]) -> Any:

@@ -26,7 +26,7 @@ def render(document: Mapping[str, Any]) -> str:
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     cases: dict[str, list[Mapping[str, Any]]] = grouped(document["runs"], itemgetter("case"))
     for case, runs in cases.items():
-        across = len(runs[0].get("nvlink_domains", ()))  # plans of earlier versions have none
+        across = len(runs[0]["nvlink_domains"])
         where = f", across {across} NVLink domains" if across > 1 else ""
         yield f"{case}: {_described(runs)}{where}"
         for commands, same in itertools.groupby(runs, lambda run: run["commands"]):
@@ -40,8 +40,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     order, choice = "", document["choice"]
     if len(document["runs"]) > len(cases) > 1:
         seed = f" (seed {choice['seed']})" if choice.get("seed") is not None else ""
-        # Plans of earlier versions have no such key, and were grouped.
-        order = f", {choice.get('order', 'grouped')}{seed}"
+        order = f", {choice['order']}{seed}"
     if hours := sum(run["nodes"] * run["timeout_s"] for run in document["runs"]) / 3600:
         shown = f"{hours:,.{0 if hours >= 10 else 1}f}"
         yield f"at most {shown} node-hours, if each run takes its time limit"

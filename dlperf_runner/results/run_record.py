@@ -180,7 +180,7 @@ def planned_run(path: Path, models: Sequence[Model]) -> FoundRun:
         expected_by="the plan",
         unit=entries[0].workload.unit if entries else SAMPLES,
         source=text("source"),
-        parameters=_parameters(document, entries, text("source")),
+        parameters=_parameters(path, document, entries),
         framework_version=version_of(outcome, text("framework")),
         accelerator=_products(outcome) if on_gpu else "cpu",
         nvlink_domains=len(domains) or None if isinstance(domains, list) else None,
@@ -188,8 +188,7 @@ def planned_run(path: Path, models: Sequence[Model]) -> FoundRun:
         on_gpu=on_gpu,
         driver=_joined(node["driver"] for node in _facts(outcome) if node.get("driver")),
         stack=text("stack"),
-        # A record of the time before containers has no such key.
-        container=text("container") if document.get("container") is not None else "",
+        container=text("container"),
         gpu_memory_mib=_gpu_memory(outcome),
         why_not=_why_not(outcome),
         hosts=_hosts(document, outcome),
@@ -233,12 +232,13 @@ def version_of(outcome: Mapping[str, Any], framework: str) -> str | None:
     return str(names[fitting[0]]) if fitting else None
 
 
-def _parameters(document: Mapping[str, Any], entries: Sequence[Model], source: str) -> str | None:
+def _parameters(path: Path, document: Mapping[str, Any], entries: Sequence[Model]) -> str | None:
     values = document.get("parameters")
     if not isinstance(values, dict):
-        return None
-    definition = entries[0].workload if entries else None
-    return parameters_text(definition.measured_parameters(source, values) if definition else values)
+        raise _bad_key(path, document, "parameters", "an object")
+    if entries:
+        values = entries[0].workload.measured_parameters(str(document["source"]), values)
+    return parameters_text(values)
 
 
 def _facts(outcome: Mapping[str, Any]) -> list[Mapping[str, Any]]:

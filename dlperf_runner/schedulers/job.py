@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..core.errors import UserError
 from ..core.node import ENVIRONMENTS, JOB_ENGINES, SOURCES
 
 # Where a plan has images that jobs make from a registry's; see Places.
@@ -324,7 +323,7 @@ def of_each_rank(scheduler: Scheduler, run: Run) -> dict[str, Any] | None:
     """The command of each process of a run that the scheduler can start by PMIx instead of mpirun.
     None for other runs, in containers, and if mpirun would start the processes otherwise."""
     command = run["commands"][0]
-    each_rank = command.get("each_rank") if scheduler.each_rank else {}  # older plans have none
+    each_rank = command["each_rank"] if scheduler.each_rank else {}
     return {**command, **each_rank} if each_rank else None
 
 
@@ -340,13 +339,6 @@ def _by_pmix(scheduler: Scheduler, run: Run, directory: Path, places: Places) ->
 def _pyxis_options(command: Mapping[str, Any], directory: Path, places: Places) -> list[str]:
     """The options of srun for a container in which the script of a run starts again."""
     argv, options = command["argv"], [f"--container-workdir={directory}"]
-    if argv[0] == "srun" and "inside" not in command:
-        raise UserError(
-            "the plan was made by an earlier version",
-            where=str(directory),
-            expected="the command inside of the container",
-            hint="plan the campaign again, in a new directory",
-        )
     for option in argv[1 : -len(command["inside"]["argv"])] if argv[0] == "srun" else ():
         mounts = option.replace("-mounts=", f"-mounts={directory}:{directory},", 1)
         options.append(mounts if option.startswith("--container-mounts=") else option)

@@ -34,7 +34,7 @@ READ = {
     "/etc/mysql/debian.cnf": "MariaDB's package",
     "/etc/ssh/*.pub": "the node's own host keys",
     "/etc/ssh/ssh_host_*": "the node's own host keys",
-    "/etc/subgid": "lines that older versions made are removed",
+    "/etc/subgid": "the user's lines are removed where podman cannot use them",
     "/usr/local/bin*": "programs that are looked for",
     "/usr/local/cuda*": "NVIDIA's packages",
     "/usr/local/sbin": "the folder, on a search path",

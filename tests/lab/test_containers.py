@@ -99,7 +99,7 @@ def test_no_secret_of_the_node_is_in_the_image(contained: Lab) -> None:
 
 
 def test_an_image_that_was_replaced_is_removed(contained: Lab) -> None:
-    """As one of an earlier version, which held root's secrets, is after its name was taken."""
+    """As one is whose name another image has taken."""
     make = f"tar -c -T /dev/null | {PODMAN} import --change LABEL=dlperf.contents=1 -"
     for node in NODES:
         contained.said(node, make)

@@ -29,7 +29,6 @@ from lab_under_test import (
 
 pytestmark = pytest.mark.lab
 
-NODES = ("node1", "node2", "node3", "node4")
 USER = "dlperf-lab-test"
 PTRACE_SEIZE, WALL = 0x4206, 0x40000000  # linux/ptrace.h, linux/wait.h
 

@@ -315,7 +315,9 @@ def write(path: Path, lines: list[str]) -> Path:
 
 
 def edit(paths: Iterable[Path], old: str, new: str) -> None:
-    """Replace a text in files, each of which has it."""
+    """Replace a text in files, of which there is at least one, and each of which has it."""
+    paths = list(paths)
+    assert paths
     for path in paths:
         text = path.read_text(encoding="utf-8")
         assert old in text
@@ -361,6 +363,8 @@ def campaign_run(
         "hung_after_lines": 20,
         "first_step_s": 60,
         "hosts": ["node1"],
+        "nvlink_domains": [],
+        "container": "",
         "parameters": {},
         "commands": [],
         "outcome": {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from command_line import output
-from make_logs import gluoncv, write
+from make_logs import edit, gluoncv, write
 from planned_campaigns import create, set_outcome
 
 from dlperf_runner.campaign import directory as campaigns
@@ -46,9 +46,4 @@ def finished_campaign(results: Path) -> Path:
 
 
 def replace(name: str, old: str, new: str) -> Callable[[Path], object]:
-    def alter(campaign: Path) -> None:
-        text = (campaign / name).read_text()
-        assert old in text
-        (campaign / name).write_text(text.replace(old, new, 1))
-
-    return alter
+    return lambda campaign: edit([campaign / name], old, new)

@@ -222,17 +222,18 @@ def test_the_file_keeps_other_cases_and_replaces_its_own(tmp_path: Path) -> None
     assert (document["version"], document["updated"]) == (1, "2026-11-22T12:00:00+00:00")
     assert document["cases"][1]["measured_with"] == ["c0", "c1", "c2"]
     assert document["cases"][1]["case"]["workload"] == "mxnet-resnet50v1b"
-    # A case without a column that now tells cases apart is not known to be the same.
+    # A case without a column that tells cases apart is not known to be the same.
     del document["cases"][0]["case"]["driver"]
     path.write_text(json.dumps(document))
-    assert read_spreads(path) == first.spreads
+    with pytest.raises(UserError, match=r"aa\.json: cases\.0\.case"):
+        read_spreads(path)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"version": 2}, "aa.json: version: invalid file"),
-        ({"cases": [{"case": {}}]}, "aa.json: cases.0: invalid file"),
+        ({"cases": [{"case": {}}]}, "aa.json: cases.0.case: invalid file"),
         ({"colour": "red"}, "aa.json: colour: "),
     ],
 )

@@ -1,6 +1,5 @@
 """The command `compare`, on trees of logs and on campaigns: what it says, and how it ends."""
 
-import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -239,13 +238,6 @@ def test_a_campaign_is_not_compared_with_a_copy_of_its_logs(here: Path, is_basel
         assert f"rn50_b128_fp32_1.log of {'baseline main' if is_baseline else a}" in message
         assert ("(same rates)" in message) == (copy != a)
     call("compare", *older, other)
-    # An earlier version did not record the logs of a baseline.
-    path = here / "results/baselines/main.json"
-    path.write_text(
-        json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "logs"})
-    )
-    told = call("compare", "--baseline", "main", other).err
-    assert "baseline main: does not record its logs" in told
 
 
 def test_a_report_notes_copies(tmp_path: Path) -> None:

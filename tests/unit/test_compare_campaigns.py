@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compare_rows import CASE, row, rows
+from compare_rows import row, rows
 from frame_rows import Row, frame
 from scipy.stats import mannwhitneyu
 
@@ -253,25 +253,30 @@ def test_names_that_are_none(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"version": 4},
-            "a newer version of this program wrote this baseline (expected at most 3, found 4)",
+        *(
+            (
+                {"version": version},
+                "another version of this program wrote this baseline"
+                f" (expected version 3, found {version})",
+            )
+            for version in (2, 4)
         ),
-        (
-            {"version": "1"},
-            "before.json: version: invalid baseline (expected 1, 2 or 3, found '1')",
-        ),
+        ({"version": "1"}, "before.json: version: invalid baseline (expected 3, found '1')"),
+        ({"logs": None}, "before.json: logs: invalid baseline"),
         ({"cases": []}, "before.json: cases: invalid baseline"),
-        ({"cases": [{**CASE, "estimator": None, "samples_per_second": [-1.0]}]}, "cases.0.samples"),
-        ({"cases": [{**CASE, "estimator": None, "samples_per_second": ["1"]}]}, "cases.0.samples"),
-        ({"cases": [{**CASE, "batch_size_per_device": 1e308}]}, "cases.0.batch_size_per_device"),
+        ({"case": {"samples_per_second": [-1.0]}}, "cases.0.samples"),
+        ({"case": {"samples_per_second": ["1"]}}, "cases.0.samples"),
+        ({"case": {"unit": None}}, "cases.0.unit"),
+        ({"case": {"batch_size_per_device": 1e308}}, "cases.0.batch_size_per_device"),
         ({"cases": [{"framework": "mxnet"}]}, "cases.0"),
         ({"colour": "red"}, "colour"),
     ],
 )
 def test_a_damaged_baseline(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     path = save_baseline(frame(rows(FIVE)), "before", "a", directory=tmp_path)
-    document = {**json.loads(path.read_text(encoding="utf-8")), **change}
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["cases"][0] |= change.get("case", {})
+    document |= {name: value for name, value in change.items() if name != "case"}
     path.write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(UserError) as error:
         read_baseline("before", tmp_path)

@@ -24,7 +24,6 @@ from dlperf_runner.logs import formats
 from dlperf_runner.results.load import Results
 
 NAMES = sorted(WHOLE_LOGS)
-OF_TRAININGS = {name: log for name, log in WHOLE_LOGS.items() if formats()[log.form].table is None}
 CHANGES = [(name, setting) for name, log in WHOLE_LOGS.items() for setting in log.changes]
 WAYS = ("cut", "lose lines", "repeat elsewhere", "wrap", "wrap a line", "overwrite")
 BEGINS_LATER = "the log begins with step "

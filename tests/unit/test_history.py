@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -224,11 +225,14 @@ def _foreign(path: Path) -> None:
         database.execute("CREATE TABLE campaigns (id INTEGER)")
 
 
-def _newer(path: Path) -> None:
-    _foreign(path)
-    with sqlite3.connect(path) as database:
-        database.execute(f"PRAGMA application_id = {0x646C7066}")
-        database.execute("PRAGMA user_version = 5")
+def _of_schema(number: int) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        _foreign(path)
+        with sqlite3.connect(path) as database:
+            database.execute(f"PRAGMA application_id = {0x646C7066}")
+            database.execute(f"PRAGMA user_version = {number}")
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -236,9 +240,10 @@ def _newer(path: Path) -> None:
     [
         (lambda path: path.write_bytes(b"nothing, but long enough" * 200), "not a database"),
         (_foreign, "a database of another program"),
-        (_newer, "schema 5"),
+        (_of_schema(3), "expected an SQLite file of schema 4, found schema 3"),
+        (_of_schema(5), "expected an SQLite file of schema 4, found schema 5"),
     ],
-    ids=["no database", "foreign", "newer"],
+    ids=["no database", "foreign", "older", "newer"],
 )
 def test_a_file_that_is_no_history_is_refused_and_left_alone(
     tmp_path: Path, make: Any, found: str

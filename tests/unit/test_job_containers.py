@@ -110,9 +110,6 @@ def test_pyxis_is_options_of_the_srun_that_starts_the_script_on_each_node() -> N
     words = executed(run)
     assert "srun" not in words
     assert "/opt/dlperf/envs/pytorch/bin/python" in words
-    del run["commands"][0]["inside"]
-    with pytest.raises(UserError, match="the plan was made by an earlier version"):
-        run_script(scheduler("slurm"), run, Path("/home/me/c/r1"), PLACES)
 
 
 def test_gpus_fabric_and_the_sites_own_options() -> None:

@@ -210,37 +210,29 @@ def test_the_operators_variables_override_those_between_nodes() -> None:
             assert not [name for name in command.env if name.startswith("NCCL_")]
 
 
-def test_paddle_launch_once_per_node() -> None:
-    """Started in the run's own directory, so that the processes' logs are written there."""
-    first, second = launch("paddle_launch", program(gpus_per_node=2), gpu_nodes(2))
-    assert (first.host, second.host) == ("node1", "node2")
-    assert second.argv == (
-        *(PYTHON, "-u", "-m", "paddle.distributed.launch"),
-        "--ips=10.11.0.2,10.11.0.3",
-        "--host=10.11.0.3",
-        "--devices=0,1",
-        "--log_dir=log",
-        *(f"{SOURCE}/train.py", "--batch-size", "128"),
-    )
-    assert first.argv == tuple(
-        text.replace("--host=10.11.0.3", "--host=10.11.0.2") for text in second.argv
-    )
-    assert second.env == {"OMP_NUM_THREADS": "1", **BETWEEN_NODES}
-    assert second.cwd == ""
-
-
-def test_paddle_launch_of_1_8_has_the_options_that_were_published() -> None:
-    first, second = launch("paddle_launch_1", program(gpus_per_node=2), gpu_nodes(2))
-    assert (first.host, second.host) == ("node1", "node2")
-    assert second.argv == (
-        *(PYTHON, "-u", "-m", "paddle.distributed.launch"),
-        "--cluster_node_ips=10.11.0.2,10.11.0.3",
-        "--node_ip=10.11.0.3",
-        "--selected_gpus=0,1",
-        *(f"{SOURCE}/train.py", "--batch-size", "128"),
-    )
-    assert first.argv[5] == "--node_ip=10.11.0.2"
-    assert second.env == {"OMP_NUM_THREADS": "1", **BETWEEN_NODES}
+@pytest.mark.parametrize(
+    ("launcher", "options"),
+    [
+        (
+            "paddle_launch",  # in the run's own directory, where the processes' logs are written
+            ("--ips=10.11.0.2,10.11.0.3", "--host={}", "--devices=0,1", "--log_dir=log"),
+        ),
+        (
+            "paddle_launch_1",  # the options that were published, of 1.8
+            ("--cluster_node_ips=10.11.0.2,10.11.0.3", "--node_ip={}", "--selected_gpus=0,1"),
+        ),
+    ],
+)
+def test_paddle_launch_once_per_node(launcher: str, options: tuple[str, ...]) -> None:
+    commands = launch(launcher, program(gpus_per_node=2), gpu_nodes(2))
+    assert [command.host for command in commands] == ["node1", "node2"]
+    for command, address in zip(commands, ("10.11.0.2", "10.11.0.3"), strict=True):
+        assert command.argv == (
+            *(PYTHON, "-u", "-m", "paddle.distributed.launch"),
+            *(option.format(address) for option in options),
+            *(f"{SOURCE}/train.py", "--batch-size", "128"),
+        )
+        assert (command.env, command.cwd) == ({"OMP_NUM_THREADS": "1", **BETWEEN_NODES}, "")
 
 
 def test_paddle_1_8_on_cpu_is_one_process() -> None:

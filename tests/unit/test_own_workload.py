@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import shutil
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -73,22 +72,15 @@ def test_results_keep_the_unit_that_their_runs_had(
         write(tmp_path / LOG.replace("_1.", f"_{repeat}."), lines_of(rate=100.5 + repeat))
     said("summarize", "logs", "--history", "h.sqlite")
     said("compare", "--save-baseline", "before", "logs")
-    schema_2 = tmp_path / "old.sqlite"
-    shutil.copy("h.sqlite", schema_2)
-    with sqlite3.connect(schema_2) as database:
-        database.execute("ALTER TABLE cases DROP COLUMN unit")
-        database.execute("ALTER TABLE campaigns DROP COLUMN base_name")
-        database.execute("PRAGMA user_version = 2")
     monkeypatch.setenv("DLPERF_CATALOG", "")
     reader.forget()
-    for history in ("h.sqlite", schema_2):
-        (case,) = call("history", "--history", history, "--json").document["cases"]
-        assert case["points"][0]["tokens_per_second_median"] == 102
-        assert "| tokens/s |" in said("history", "--history", history)
-        assert "| tokens/s |" in said("history", "--history", history, "--case", "mine")
-        exported = said("export", "prometheus", history)
-        assert "dlperf_throughput_tokens_per_second{" in exported
-        assert "samples" not in exported
+    (case,) = call("history", "--history", "h.sqlite", "--json").document["cases"]
+    assert case["points"][0]["tokens_per_second_median"] == 102
+    assert "| tokens/s |" in said("history", "--history", "h.sqlite")
+    assert "| tokens/s |" in said("history", "--history", "h.sqlite", "--case", "mine")
+    exported = said("export", "prometheus", "h.sqlite")
+    assert "dlperf_throughput_tokens_per_second{" in exported
+    assert "samples" not in exported
     assert read_baseline("before")["unit"].unique().tolist() == ["tokens/s"]
 
 
@@ -296,7 +288,6 @@ def test_campaigns_with_different_files_of_a_workload(
 def test_a_campaign_that_kept_nothing(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As earlier versions made it."""
     shutil.rmtree(recorded(folder, "campaign") / "catalog")
     monkeypatch.setenv("DLPERF_CATALOG", "")
     reader.forget()

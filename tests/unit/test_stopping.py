@@ -131,7 +131,7 @@ def test_run_is_cut_off_when_its_controller_is_gone() -> None:
     assert is_cut_off(outcome)
     assert is_cut_off({**outcome, "controller": {"host": here, "pid": 10**30}})  # of a damaged file
     assert not is_cut_off({**outcome, "controller": {"host": here, "pid": os.getpid()}})
-    # Nobody here can tell of another machine, or of a campaign of an older version.
+    # Nobody here can tell of another machine.
     assert not is_cut_off({**outcome, "controller": {"host": there, "pid": ended.pid}})
     assert not is_cut_off({"status": "running"})
     assert not is_cut_off({**outcome, "status": "done"})
