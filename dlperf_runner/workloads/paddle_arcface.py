@@ -26,7 +26,15 @@ import sys
 import time
 from collections.abc import Callable
 
-from builtin_common import bare_options, check, learning_rate, multiple_of_16, positive, share_of
+from builtin_common import (
+    bare_options,
+    check,
+    intervals,
+    learning_rate,
+    multiple_of_16,
+    positive,
+    share_of,
+)
 
 EMBEDDING = 512
 UNITS = ((64, 3), (128, 4), (256, 14), (512, 3))  # width, units
@@ -76,19 +84,15 @@ def train(
 ) -> list[float]:
     """Run all batches and say their rates. `step` trains once, waits for the end of the
     computation and returns the loss before the update. Returns all losses."""
-    period = arguments.log_period
     losses: list[float] = []
-    seconds, samples = 0.0, 0
-    for batch in range(arguments.iterations + 1):
-        start = clock()
-        losses.append(step())
-        seconds += clock() - start
-        samples += arguments.batch_size * world_size
-        if batch % period == 0:
-            recent = losses[-period:] if batch else losses
-            loss, qps = sum(recent) / len(recent), samples / seconds
+    samples = arguments.batch_size * world_size
+    # The line of batch 0, then those of every n batches.
+    for steps, period in ((1, 1), (arguments.iterations, arguments.log_period)):
+        taken = intervals(lambda: losses.append(step()), lambda _: None, steps, period, clock)
+        for _, seconds, _ in taken:
+            batch, loss = len(losses) - 1, sum(losses[-period:]) / period
+            qps = period * samples / seconds
             say(f"Pass:0 batch:{batch} lr:{arguments.lr:.8f} loss:{loss:.6f} qps:{qps:.2f}")
-            seconds, samples = 0.0, 0
     return losses
 
 
