@@ -21,11 +21,10 @@ import argparse
 import logging
 import math
 import operator
-import sys
 import time
 from collections.abc import Callable
 
-from builtin_common import bare_options, check, intervals, multiple_of_16, positive
+from builtin_common import bare_options, check, finish, intervals, multiple_of_16, positive
 
 EMBEDDING = {"r100": 512, "y1": 128}
 MARGIN, SCALE = 0.5, 64.0
@@ -333,27 +332,26 @@ class DeviceTraining:
         return (target >= top).mean(), (nd.log(total) + top - target).mean()
 
 
-def main(argv: list[str] | None = None) -> str | None:
+def main(argv: list[str] | None = None) -> None:
     arguments = parse_arguments(argv)
     logging.basicConfig(level=logging.INFO)
 
     import mxnet as mx
 
-    problem = None
-    if not arguments.no_cuda and mx.context.num_gpus() < arguments.devices:
-        problem = f"{arguments.devices} GPUs expected, found {mx.context.num_gpus()}; try --no-cuda"
-    else:
-        say_start(arguments, print)
-        training = DeviceTraining(arguments)
-        is_model = arguments.parallel == "model"
-        step = training.model_parallel if is_model else training.data_parallel
-        read = operator.methodcaller("asscalar")
-        losses = train(arguments, step, mx.nd.waitall, read, logging.info)
-        # train_parall.py prints no loss; this line is no part of its format.
-        print(f"Loss of the fixed batch: {losses[0]:.6f} at first, {losses[-1]:.6f} at last")
-        problem = check(losses)
-    return problem and f"mxnet_arcface.py: {problem}"
+    program = "mxnet_arcface.py"
+    gpus = arguments.devices if arguments.no_cuda else mx.context.num_gpus()
+    if gpus < arguments.devices:
+        finish(program, f"{arguments.devices} GPUs expected, found {gpus}; try --no-cuda")
+    say_start(arguments, print)
+    training = DeviceTraining(arguments)
+    is_model = arguments.parallel == "model"
+    step = training.model_parallel if is_model else training.data_parallel
+    read = operator.methodcaller("asscalar")
+    losses = train(arguments, step, mx.nd.waitall, read, logging.info)
+    # train_parall.py prints no loss; this line is no part of its format.
+    print(f"Loss of the fixed batch: {losses[0]:.6f} at first, {losses[-1]:.6f} at last")
+    finish(program, check(losses))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 
 import resnet50
-from builtin_common import bare_options, check, positive
+from builtin_common import bare_options, check, finish, positive
 
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
 TOP_K = 5
@@ -184,31 +184,27 @@ def make_step(arguments: argparse.Namespace):
     return lambda: graph(images, labels), read
 
 
-def main(argv: list[str] | None = None) -> str | None:
+def main(argv: list[str] | None = None) -> None:
     options = sys.argv[1:] if argv is None else argv
     arguments = parse_arguments(options)
-    world_size = arguments.nodes * arguments.devices
-    problem = None
+    world_size, program = arguments.nodes * arguments.devices, "oneflow_resnet50.py"
     if world_size > 1 and "RANK" not in os.environ:
         try:
             command = launcher_argv(arguments, options)
         except ValueError as error:
-            problem = str(error)
-        else:
-            os.execv(command[0], command)  # noqa: S606 (no shell is wanted)
-    else:
-        import oneflow as flow
+            sys.exit(f"{program}: {error}")
+        os.execv(command[0], command)  # noqa: S606 (no shell is wanted)
 
-        if flow.env.get_world_size() != world_size:
-            problem = f"{world_size} processes expected, found {flow.env.get_world_size()}"
-        elif not arguments.no_cuda and not flow.cuda.is_available():
-            problem = "no GPU found; try --no-cuda"
-        else:
-            say = print if flow.env.get_rank() == 0 else str  # the others say nothing
-            say_start(arguments, say)
-            problem = check(train(arguments, *make_step(arguments), say))
-    return problem and f"oneflow_resnet50.py: {problem}"
+    import oneflow as flow
+
+    if flow.env.get_world_size() != world_size:
+        finish(program, f"{world_size} processes expected, found {flow.env.get_world_size()}")
+    if not arguments.no_cuda and not flow.cuda.is_available():
+        finish(program, "no GPU found; try --no-cuda")
+    say = print if flow.env.get_rank() == 0 else str  # the others say nothing
+    say_start(arguments, say)
+    finish(program, check(train(arguments, *make_step(arguments), say)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

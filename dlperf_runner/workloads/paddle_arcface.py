@@ -29,6 +29,7 @@ from collections.abc import Callable
 from builtin_common import (
     bare_options,
     check,
+    finish,
     intervals,
     learning_rate,
     multiple_of_16,
@@ -275,31 +276,28 @@ def make_say(rank: int) -> Callable[[str], None]:
     return logger.info
 
 
-def main(argv: list[str] | None = None) -> str | None:
+def main(argv: list[str] | None = None) -> None:
     arguments = parse_arguments(argv)
     rank = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
-    say = make_say(rank)
+    program, say = f"paddle_arcface.py: rank {rank}", make_say(rank)
 
     import paddle
     import paddle.distributed as dist
 
-    problem = None
     if not hasattr(paddle, "to_tensor"):
-        problem = f"Paddle 2 expected, found {paddle.__version__}"
-    elif not arguments.no_cuda and not paddle.device.cuda.device_count():
-        problem = "no GPU found; try --no-cuda"
-    else:
-        if arguments.no_cuda:
-            paddle.set_device("cpu")
-        if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
-            dist.init_parallel_env()
-        world_size = dist.get_world_size()
-        if arguments.lr is None:
-            arguments.lr = 0.1 * arguments.batch_size * world_size / 1024
-        say_start(arguments, rank, world_size, say)
-        problem = check(train(arguments, world_size, ProcessTraining(arguments).step, say))
-    return problem and f"paddle_arcface.py: rank {rank}: {problem}"
+        finish(program, f"Paddle 2 expected, found {paddle.__version__}")
+    if not arguments.no_cuda and not paddle.device.cuda.device_count():
+        finish(program, "no GPU found; try --no-cuda")
+    if arguments.no_cuda:
+        paddle.set_device("cpu")
+    if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
+        dist.init_parallel_env()
+    world_size = dist.get_world_size()
+    if arguments.lr is None:
+        arguments.lr = 0.1 * arguments.batch_size * world_size / 1024
+    say_start(arguments, rank, world_size, say)
+    finish(program, check(train(arguments, world_size, ProcessTraining(arguments).step, say)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
