@@ -15,14 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from builtin_common import check, intervals, multiple_of_16, options, parsed, positive
-from pytorch_common import (
-    PyTorchProcess,
-    PyTorchRun,
-    autocast,
-    data_parallel,
-    leave,
-    use_precision,
-)
+from pytorch_common import PyTorchProcess, PyTorchRun, autocast, data_parallel, leave, use_precision
 
 LONGEST_GRADIENT = 5.0
 

@@ -16,14 +16,7 @@ from typing import Any, NamedTuple
 
 from builtin_common import at_least, check, on_or_off, options, parsed, positive
 from dllogger_common import say_parameters, training
-from pytorch_common import (
-    PyTorchProcess,
-    PyTorchRun,
-    autocast,
-    data_parallel,
-    leave,
-    use_precision,
-)
+from pytorch_common import PyTorchProcess, PyTorchRun, autocast, data_parallel, leave, use_precision
 
 POSITIONS = 512
 

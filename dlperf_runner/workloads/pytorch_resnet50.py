@@ -14,14 +14,7 @@ from typing import Any
 import resnet50
 from builtin_common import check, on_or_off, parsed
 from dllogger_common import resnet_options, say_parameters, training
-from pytorch_common import (
-    PyTorchProcess,
-    PyTorchRun,
-    autocast,
-    data_parallel,
-    leave,
-    use_precision,
-)
+from pytorch_common import PyTorchProcess, PyTorchRun, autocast, data_parallel, leave, use_precision
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
