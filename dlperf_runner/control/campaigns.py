@@ -32,7 +32,6 @@ from ..plan.make import make_plan, plan_document
 
 if TYPE_CHECKING:
     from ..catalog.workload import Workload
-    from ..core.case import Run
 
 
 SEEDS = 10**9

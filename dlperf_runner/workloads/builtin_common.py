@@ -16,8 +16,7 @@ from typing import Any, NoReturn
 
 # Steps without communication, and all-reduces without steps, that are timed after a training.
 ALONE_STEPS = 5
-EXPANSION = 4  # of the channels in a block of ResNet-50
-FEATURES = 512 * EXPANSION  # that leave its last block
+ALONE = "a step without communication"
 BUCKET = 25 * 2**18  # values in 25 MiB, in which PyTorch and Paddle reduce gradients
 
 
@@ -82,24 +81,16 @@ def options(
     return parser
 
 
-def parsed(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
+def parsed(
+    parser: argparse.ArgumentParser, argv: list[str] | None, steps: str = "iterations"
+) -> argparse.Namespace:
+    """The arguments, checked. `steps`: the option for their number."""
     arguments = parser.parse_args(argv)
     if arguments.no_cuda and arguments.precision in ("tf32", "amp"):
         parser.error(f"--precision {arguments.precision} needs a GPU; a CPU takes fp32 and bf16")
-    if arguments.log_interval > arguments.iterations:
-        parser.error("--log-interval must not exceed --iterations")
+    if getattr(arguments, "log_interval", 1) > getattr(arguments, steps):
+        parser.error(f"--log-interval must not exceed --{steps}")
     return arguments
-
-
-def bottlenecks() -> Iterator[tuple[int, int, int]]:
-    """The blocks of ResNet-50 v1.5 and v1b, which are those of v1 with the stride in the 3x3
-    convolution: the channels that enter each, those within it, and its stride. EXPANSION times
-    those within leave it, and enter the next."""
-    inputs = 64
-    for stage, (blocks, channels) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512))):
-        for block in range(blocks):
-            yield inputs, channels, 2 if stage > 0 and block == 0 else 1
-            inputs = channels * EXPANSION
 
 
 def on_or_off(text: str) -> bool:
@@ -134,6 +125,7 @@ def seconds_alone(
     meet: Callable[[], object],
     before: int = 1,
     clock: Callable[[], float] = time.perf_counter,
+    steps: int = ALONE_STEPS,
 ) -> float:
     """The duration of a step that communicates with no other rank. The ranks `meet` after the first
     ones, which are not timed, and begin together; `wait` returns when the device has finished."""
@@ -142,10 +134,10 @@ def seconds_alone(
     wait(result)
     meet()
     began = clock()
-    for _ in range(ALONE_STEPS):
+    for _ in range(steps):
         result = step()
     wait(result)
-    return (clock() - began) / ALONE_STEPS
+    return (clock() - began) / steps
 
 
 def buckets(values: int, zeros: Callable[[int], Any]) -> list[Any]:
@@ -155,16 +147,28 @@ def buckets(values: int, zeros: Callable[[int], Any]) -> list[Any]:
     return [zeros(BUCKET)] * whole + [zeros(rest) for _ in range(rest > 0)]
 
 
-def said_alone(seconds: Sequence[float]) -> str:
-    """The text that says how long each rank takes for a step without communication."""
-    shown = " ".join(f"{value:.6f}" for value in seconds)
-    return f"seconds of a step without communication, by rank: {shown}"
+def by_rank(what: str, seconds: Sequence[float]) -> str:
+    """The text that says how long something takes on each rank."""
+    return f"seconds of {what}, by rank: " + " ".join(f"{value:.6f}" for value in seconds)
 
 
-def said_nccl(seconds: Sequence[float]) -> str:
-    """The text that says how long the kernels of NCCL run in a step, on each rank."""
-    shown = " ".join(f"{value:.6f}" for value in seconds)
-    return f"seconds of NCCL kernels in a step, by rank: {shown}"
+def parts(
+    step: Callable[[], Any],
+    wait: Callable[[Any], object],
+    gather: Callable[[float], Sequence[float]],
+    reduce: Callable[[], object],
+    size: int,
+    before: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[str]:
+    """The texts that say how long each rank takes for a step without communication, and how long
+    an all-reduce of the gradients, of `size` bytes, takes without a step. To be called after the
+    training: the ranks' networks are different afterwards.
+
+    `gather` takes this rank's number and returns those of all, when all have called it.
+    """
+    seconds = seconds_alone(step, wait, lambda: gather(0.0), before, clock)
+    return [by_rank(ALONE, gather(seconds)), said_all_reduce(reduce, size, clock)]
 
 
 def said_all_reduce(
@@ -219,6 +223,14 @@ def check(losses: Sequence[float]) -> str | None:
             f"{losses[-1]:.6f} at last; try another --lr"
         )
     return None
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def say_nothing(_: str) -> None:
+    """Stands for `say` on all processes but the first."""
 
 
 def finish(program: str, problem: str | None) -> None:

@@ -24,39 +24,30 @@ def add_resnet_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wd", type=float, default=1 / 32768, help="weight decay")
 
 
-def parameters(arguments: argparse.Namespace, world_size: int) -> dict[str, object]:
-    """The parameters of the run, under the names of NVIDIA's program where it has one."""
-    names = {"iterations": "prof", "log_interval": "print_freq", "classes": "num_classes"}
-    named = {{**names, "model": "arch"}.get(k, k): value for k, value in vars(arguments).items()}
-    return {"data_backend": "synthetic", "arch": "resnet50", **named, "world_size": world_size}
-
-
-def line(step: str, values: Mapping[str, object], now: datetime.datetime) -> str:
+def line(step: str, values: Mapping[str, object], now: datetime.datetime | None = None) -> str:
     """A line as DLLogger writes it, with the blank that it leaves at the end:
     `DLL 2026-11-20 14:02:53.644242 - (0, 2) total_ips : 3.192439778844046 `. Rates of training have
     their unit, that of images, as in the format, whatever a sample is."""
     units = {"train.compute_ips": "img/s", "train.total_ips": "img/s"}
     formats = {"train.loss": ".5f", "train.compute_ips": ".2f", "train.total_ips": ".2f"}
     texts = (f"{k} : {v:{formats.get(k, '')}} {units.get(k, '')}" for k, v in values.items())
-    return f"DLL {now:%Y-%m-%d %H:%M:%S.%f} - {step} {' '.join(texts)}"
-
-
-def print_line(step: str, values: Mapping[str, object]) -> None:
-    print(line(step, values, datetime.datetime.now()), flush=True)
+    return f"DLL {now or datetime.datetime.now():%Y-%m-%d %H:%M:%S.%f} - {step} {' '.join(texts)}"
 
 
 def say_parameters(
-    is_first: bool, arguments: argparse.Namespace, world_size: int, arch: str = ""
+    log: Callable[[str], None], arguments: argparse.Namespace, world_size: int, arch: str = ""
 ) -> None:
-    """Say the first line. By `arch`, the log of a program is told from one of PyTorch."""
-    if is_first:
-        arch_of = {"arch": arch} if arch else {}
-        print_line("PARAMETER", {**parameters(arguments, world_size), **arch_of})
+    """Say the parameters of the run, under the names of NVIDIA's program where it has one. By
+    `arch`, the log of a program is told from one of PyTorch."""
+    names = {"iterations": "prof", "log_interval": "print_freq", "classes": "num_classes"}
+    named = {{**names, "model": "arch"}.get(k, k): value for k, value in vars(arguments).items()}
+    values = {"data_backend": "synthetic", "arch": "resnet50", **named, "world_size": world_size}
+    log(line("PARAMETER", {**values, "arch": arch or values["arch"]}))
 
 
 def training(
     arguments: argparse.Namespace,
-    is_first: bool,
+    log: Callable[[str], None],
     samples: int,
     step: Callable[[], Any],
     wait: Callable[[Any], object],
@@ -68,30 +59,28 @@ def training(
     taken = intervals(step, wait, arguments.iterations, arguments.log_interval)
     with_loss = ((number, seconds, mean_loss(loss)) for number, seconds, loss in taken)
     whole = samples * arguments.log_interval
-    return say_training(is_first, with_loss, whole, arguments.lr, communication)
+    return say_training(log, with_loss, whole, arguments.lr, communication)
 
 
 def say_training(
-    is_first: bool,
+    log: Callable[[str], None],
     taken: Iterable[tuple[int, float, float]],
     samples: int,
     lr: float,
     communication: Callable[[], Iterable[str]],
 ) -> list[float]:
-    """Say the line of each interval, the rate of all, and what is known of the communication; only
-    the first process says anything. `taken` gives an interval's last step, its seconds and a loss;
-    `samples` are those of all devices in an interval. Returns the losses."""
-    say: Callable[..., None] = print_line if is_first else (lambda *_: None)
+    """Say the line of each interval, the rate of all, and what is known of the communication.
+    `taken` gives an interval's last step, its seconds and a loss; `samples` are those of all
+    devices in an interval. Returns the losses."""
     losses, whole = [], 0.0
     for number, seconds, loss in taken:
         whole += seconds
         losses.append(loss)
         rate = samples / seconds
         values = {"train.loss": loss, "train.compute_ips": rate, "train.total_ips": rate}
-        say(f"Epoch: 0 Iteration: {number} ", {**values, "train.lr": lr})
+        log(line(f"Epoch: 0 Iteration: {number} ", {**values, "train.lr": lr}))
     rate = samples * len(losses) / whole
-    say("Summary:", {"train.compute_ips": rate, "train.total_ips": rate})
+    log(line("Summary:", {"train.compute_ips": rate, "train.total_ips": rate}))
     for text in communication():
-        if is_first:
-            print(text, flush=True)
+        log(text)
     return losses

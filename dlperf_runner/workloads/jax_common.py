@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from builtin_common import said_alone, seconds_alone
+from builtin_common import ALONE, by_rank, seconds_alone
 
 # The axis of the mesh over which batches, and with FSDP parameters, are divided.
 DATA = "data"
@@ -144,7 +144,8 @@ def alone(
         clock=clock,
     )
     local = [seconds] * jax.local_device_count()
-    return [said_alone(together.process_allgather(jax.numpy.array(local)).reshape(-1).tolist())]
+    everywhere = together.process_allgather(jax.numpy.array(local)).reshape(-1)
+    return [by_rank(ALONE, everywhere.tolist())]
 
 
 def completed(

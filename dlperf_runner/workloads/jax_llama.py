@@ -10,17 +10,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from builtin_common import at_least, bare_options, check, finish, positive
+from builtin_common import check, finish, positive, say, say_nothing
 from jax_common import alone, completed, join, two_steps
-from llama_sizes import SIZES
+from llama_sizes import SIZES, llama_options
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = bare_options(__doc__, lr=3e-4)
-    parser.add_argument("--model", choices=SIZES, default="llama-3.1-8b")
+    parser = llama_options(__doc__, "llama-3.1-8b", steps=30)
     parser.add_argument("--devices", type=positive, default=1, help="of this node")
-    parser.add_argument("--batch-size", type=positive, default=1, help="sequences per device")
-    parser.add_argument("--sequence-length", type=at_least(3), default=8192, help="in tokens")
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
     parser.add_argument(
         "--parallel",
@@ -28,14 +25,12 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         default="fsdp",
         help="fsdp shards parameters, gradients and optimiser",
     )
-    parser.add_argument("--recompute", choices=("none", "selective", "full"), default="selective")
     parser.add_argument(
         "--attention",
         choices=("auto", "xla", "cudnn"),
         default="auto",
         help="auto is cudnn for bfloat16 on a GPU, else xla",
     )
-    parser.add_argument("--steps", type=positive, default=30)
     arguments = parser.parse_args(argv)
     takes_cudnn = arguments.dtype == "bfloat16" and not arguments.no_cuda
     if arguments.attention == "cudnn" and not takes_cudnn:
@@ -81,7 +76,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
     from jax_llama_model import training
 
     mesh = join(jax, arguments.devices, arguments.no_cuda)
-    log = (lambda text: print(text, flush=True)) if jax.process_index() == 0 else (lambda _: None)
+    log = say if jax.process_index() == 0 else say_nothing
     state(log, arguments, mesh.size)
     size = SIZES[arguments.model]
     log(f"number parameters: {size.parameters / 1e9:.3f} billion")

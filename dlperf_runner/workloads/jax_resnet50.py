@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 
-from builtin_common import bare_options, check, finish, positive
+from builtin_common import bare_options, check, finish, parsed, positive, say, say_nothing
 from dllogger_common import add_resnet_options, say_parameters, say_training
 from jax_common import alone, completed, join, two_steps
 
@@ -22,10 +22,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="bf16")
     parser.add_argument("--iterations", type=positive, default=120)
     add_resnet_options(parser)
-    arguments = parser.parse_args(argv)
-    if arguments.no_cuda and arguments.precision == "tf32":
-        parser.error("--precision tf32 needs a GPU; a CPU takes fp32 and bf16")
-    return arguments
+    return parsed(parser, argv)
 
 
 def train(arguments: argparse.Namespace) -> list[float]:
@@ -35,12 +32,12 @@ def train(arguments: argparse.Namespace) -> list[float]:
     from jax_resnet50_step import training
 
     mesh = join(jax, arguments.devices, arguments.no_cuda)
-    is_first = jax.process_index() == 0
-    say_parameters(is_first, arguments, mesh.size, arch="jax_resnet50")
+    log = say if jax.process_index() == 0 else say_nothing
+    say_parameters(log, arguments, mesh.size, arch="jax_resnet50")
     step, step_alone = two_steps(mesh, training(arguments, mesh))
     taken = completed(step, jax.block_until_ready, arguments.iterations)
     return say_training(
-        is_first,
+        log,
         ((number, seconds, float(loss)) for number, (loss, seconds) in enumerate(taken, 1)),
         samples=mesh.size * arguments.batch_size,
         lr=arguments.lr,

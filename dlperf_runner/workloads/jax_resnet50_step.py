@@ -11,8 +11,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from builtin_common import EXPANSION, FEATURES, bottlenecks
 from jax_common import DATA, Collectives
+from resnet50 import EXPANSION, FEATURES, bottlenecks
 
 KEPT, EPSILON = 0.9, 1e-5  # of the running statistics of batch normalisation
 NHWC = ("NHWC", "HWIO", "NHWC")

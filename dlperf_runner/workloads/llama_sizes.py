@@ -1,10 +1,13 @@
-"""The sizes of Llama that the programs of this project train, and how their parameters and FLOPs
-are counted.
+"""The sizes of Llama that the programs of this project train, how their parameters and FLOPs are
+counted, and the options that the programs share.
 """
 
 from __future__ import annotations
 
+import argparse
 from typing import NamedTuple
+
+from builtin_common import at_least, bare_options, positive
 
 
 class Size(NamedTuple):
@@ -59,3 +62,13 @@ SIZES = {
     "llama-3.1-70b": _70B,
     "llama-3.1-405b": Size(16_384, 126, 128, 8, 53_248, 128_256),
 }
+
+
+def llama_options(document: str | None, model: str, steps: int) -> argparse.ArgumentParser:
+    parser = bare_options(document, lr=3e-4)
+    parser.add_argument("--model", choices=SIZES, default=model)
+    parser.add_argument("--batch-size", type=positive, default=1, help="sequences per device")
+    parser.add_argument("--sequence-length", type=at_least(3), default=8192, help="in tokens")
+    parser.add_argument("--recompute", choices=("none", "selective", "full"), default="selective")
+    parser.add_argument("--steps", type=positive, default=steps)
+    return parser

@@ -21,11 +21,10 @@ import argparse
 import logging
 import math
 import operator
-import sys
 import time
 from collections.abc import Callable
 
-from builtin_common import bare_options, check, multiple_of_16, positive
+from builtin_common import bare_options, check, finish, intervals, multiple_of_16, positive
 
 EMBEDDING = {"r100": 512, "y1": 128}
 MARGIN, SCALE = 0.5, 64.0
@@ -111,33 +110,22 @@ def train(
     Returns all losses."""
     frequent = arguments.frequent
     samples = frequent * arguments.batch_size * arguments.devices
-    accuracies, losses = [], []
-    start = 0.0
-    for batch in range(arguments.iterations + 1):
-        accuracy, loss = step()
-        accuracies.append(accuracy)
-        losses.append(loss)
-        if batch == 0:
-            wait()
-            start = clock()
-        elif batch % frequent == 0:
-            wait()
-            rate = samples / (clock() - start)
-            means = [sum(map(read, part[-frequent:])) / frequent for part in (accuracies, losses)]
-            say(speed_line(arguments.parallel, batch, frequent, rate, *means))
-            start = clock()
+    results = [step()]
     wait()
-    return [read(loss) for loss in losses]
+    taken = intervals(
+        *(lambda: results.append(step()), lambda _: wait(), arguments.iterations, frequent, clock)
+    )
+    for batch, seconds, _ in taken:
+        means = [sum(map(read, part)) / frequent for part in zip(*results[-frequent:])]  # noqa: B905
+        say(speed_line(arguments.parallel, batch, frequent, samples / seconds, *means))
+    wait()
+    return [read(loss) for _, loss in results]
 
 
 def block_classes() -> tuple:
-    """Scale, PReLU, Residual and Margin: the blocks that Gluon lacks."""
+    """PReLU, Residual and Margin: the blocks that Gluon lacks."""
     from mxnet.gluon import nn
     from mxnet.initializer import Constant, Normal
-
-    class Scale(nn.HybridBlock):
-        def hybrid_forward(self, F, x):  # noqa: N803, ARG002 (Gluon's names)
-            return (x - 127.5) * 0.0078125
 
     class PReLU(nn.HybridBlock):
         """With a slope per channel; Gluon's own has one for all."""
@@ -147,7 +135,7 @@ def block_classes() -> tuple:
             with self.name_scope():
                 self.slope = self.params.get("slope", shape=(channels,), init=Constant(0.25))
 
-        def hybrid_forward(self, F, x, slope):  # noqa: N803
+        def hybrid_forward(self, F, x, slope):  # noqa: N803 (Gluon's names)
             return F.LeakyReLU(x, slope, act_type="prelu")
 
     class Residual(nn.HybridBlock):
@@ -180,7 +168,7 @@ def block_classes() -> tuple:
             )
             return SCALE * (cosine + change)
 
-    return Scale, PReLU, Residual, Margin
+    return PReLU, Residual, Margin
 
 
 def make_blocks(arguments: argparse.Namespace, shares: list[int]):
@@ -188,7 +176,7 @@ def make_blocks(arguments: argparse.Namespace, shares: list[int]):
     (embeddings and labels in, scaled logits with margin out)."""
     from mxnet.gluon import nn
 
-    Scale, PReLU, Residual, Margin = block_classes()  # noqa: N806 (classes)
+    PReLU, Residual, Margin = block_classes()  # noqa: N806 (classes)
 
     def chain(*blocks):
         sequence = nn.HybridSequential()
@@ -216,13 +204,14 @@ def make_blocks(arguments: argparse.Namespace, shares: list[int]):
         return chain(*active(inner, 1), *active(inner, 3, stride, inner), *last)
 
     size = EMBEDDING[arguments.network]
+    scale = nn.HybridLambda(lambda _, x: (x - 127.5) * 0.0078125)
     if arguments.network == "r100":
-        layers = [Scale(), conv(64, 3), norm(), PReLU(64)]
+        layers = [scale, conv(64, 3), norm(), PReLU(64)]
         for width, units in ((64, 3), (128, 13), (256, 30), (512, 3)):
             layers += [improved_unit(width, 2 if unit == 0 else 1) for unit in range(units)]
         layers += [norm(), nn.Dropout(0.4), nn.Dense(size), norm(scale=False)]
     else:
-        layers = [Scale(), *active(64, 3, 2), *active(64, 3, 1, 64)]
+        layers = [scale, *active(64, 3, 2), *active(64, 3, 1, 64)]
         for down, inner, width, units in (
             (128, 128, 64, 4),
             (256, 256, 128, 6),
@@ -343,27 +332,26 @@ class DeviceTraining:
         return (target >= top).mean(), (nd.log(total) + top - target).mean()
 
 
-def main(argv: list[str] | None = None) -> str | None:
+def main(argv: list[str] | None = None) -> None:
     arguments = parse_arguments(argv)
     logging.basicConfig(level=logging.INFO)
 
     import mxnet as mx
 
-    problem = None
-    if not arguments.no_cuda and mx.context.num_gpus() < arguments.devices:
-        problem = f"{arguments.devices} GPUs expected, found {mx.context.num_gpus()}; try --no-cuda"
-    else:
-        say_start(arguments, print)
-        training = DeviceTraining(arguments)
-        is_model = arguments.parallel == "model"
-        step = training.model_parallel if is_model else training.data_parallel
-        read = operator.methodcaller("asscalar")
-        losses = train(arguments, step, mx.nd.waitall, read, logging.info)
-        # train_parall.py prints no loss; this line is no part of its format.
-        print(f"Loss of the fixed batch: {losses[0]:.6f} at first, {losses[-1]:.6f} at last")
-        problem = check(losses)
-    return problem and f"mxnet_arcface.py: {problem}"
+    program = "mxnet_arcface.py"
+    gpus = arguments.devices if arguments.no_cuda else mx.context.num_gpus()
+    if gpus < arguments.devices:
+        finish(program, f"{arguments.devices} GPUs expected, found {gpus}; try --no-cuda")
+    say_start(arguments, print)
+    training = DeviceTraining(arguments)
+    is_model = arguments.parallel == "model"
+    step = training.model_parallel if is_model else training.data_parallel
+    read = operator.methodcaller("asscalar")
+    losses = train(arguments, step, mx.nd.waitall, read, logging.info)
+    # train_parall.py prints no loss; this line is no part of its format.
+    print(f"Loss of the fixed batch: {losses[0]:.6f} at first, {losses[-1]:.6f} at last")
+    finish(program, check(losses))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

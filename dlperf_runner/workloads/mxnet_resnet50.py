@@ -9,19 +9,8 @@ are timed, too. Runs with MXNet 1.6 to 1.9, on CPU and GPU, alone or under mpiru
 import logging
 import time
 
-from builtin_common import (
-    EXPANSION,
-    FEATURES,
-    bare_options,
-    bottlenecks,
-    check,
-    intervals,
-    leave,
-    positive,
-    said_all_reduce,
-    said_alone,
-    seconds_alone,
-)
+import resnet50
+from builtin_common import bare_options, check, intervals, leave, parts, positive
 
 
 def parse_arguments(argv=None):
@@ -40,47 +29,30 @@ def parse_arguments(argv=None):
     return arguments
 
 
-def bottleneck(nn, in_channels, channels, stride):
-    """gluon-cv's BottleneckV1b: the stride is in the 3x3 convolution, unlike in v1."""
+def resnet50_v1b(nn, classes):
+    """gluon-cv's network, whose blocks are the BottleneckV1b."""
 
-    class Bottleneck(nn.HybridBlock):
-        def __init__(self):
+    def convolution(inputs, outputs, size, stride):
+        shape = outputs, size, stride, size // 2
+        return [nn.Conv2D(*shape, use_bias=False, in_channels=inputs), nn.BatchNorm()]
+
+    def chained(layers):
+        chain = nn.HybridSequential()
+        chain.add(*layers)
+        return chain
+
+    class Residual(nn.HybridBlock):
+        def __init__(self, body, shortcut):
             super().__init__()
-            out_channels = channels * EXPANSION
-            with self.name_scope():
-                self.body = nn.HybridSequential(prefix="")
-                self.body.add(nn.Conv2D(channels, 1, use_bias=False, in_channels=in_channels))
-                self.body.add(nn.BatchNorm(), nn.Activation("relu"))
-                self.body.add(
-                    nn.Conv2D(channels, 3, stride, 1, use_bias=False, in_channels=channels)
-                )
-                self.body.add(nn.BatchNorm(), nn.Activation("relu"))
-                self.body.add(nn.Conv2D(out_channels, 1, use_bias=False, in_channels=channels))
-                self.body.add(nn.BatchNorm())
-                self.downsample = None
-                if stride != 1 or in_channels != out_channels:
-                    self.downsample = nn.HybridSequential(prefix="")
-                    self.downsample.add(
-                        nn.Conv2D(out_channels, 1, stride, use_bias=False, in_channels=in_channels),
-                        nn.BatchNorm(),
-                    )
+            self.body, self.shortcut = chained(body), chained(shortcut)
 
         def hybrid_forward(self, F, x):  # noqa: N803 the name that Gluon calls it by
-            shortcut = self.downsample(x) if self.downsample else x
-            return F.Activation(self.body(x) + shortcut, act_type="relu")
+            return F.Activation(self.body(x) + self.shortcut(x), act_type="relu")
 
-    return Bottleneck()
-
-
-def resnet50_v1b(nn, classes):
-    """ResNet-50 v1b: 25,557,032 trainable parameters for 1000 classes, as gluon-cv's."""
-    net = nn.HybridSequential(prefix="resnetv1b_")
-    with net.name_scope():
-        net.add(nn.Conv2D(64, 7, 2, 3, use_bias=False, in_channels=3))
-        net.add(nn.BatchNorm(), nn.Activation("relu"), nn.MaxPool2D(3, 2, 1))
-        net.add(*(bottleneck(nn, *block) for block in bottlenecks()))
-        net.add(nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dense(classes, in_units=FEATURES))
-    return net
+    pool = nn.MaxPool2D(3, 2, 1)
+    layers = resnet50.layers(convolution, lambda: nn.Activation("relu"), pool, Residual)
+    head = nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dense(classes, in_units=resnet50.FEATURES)
+    return chained([*layers, *head])
 
 
 def run(step, report, arguments, world_size, log, clock=time.time):
@@ -108,13 +80,8 @@ def run(step, report, arguments, world_size, log, clock=time.time):
     return losses
 
 
-def parts(step, trainer, gather, wait, size, clock=time.time):
-    """The texts that say how long each rank takes for a step without Horovod, and how long Horovod
-    takes to all-reduce the gradients, of `size` bytes, without a step. To be called after the
-    training: the ranks' networks are different afterwards.
-
-    `gather` takes this rank's number and returns those of all, when all have called it.
-    """
+def without_horovod(step, trainer, gather, wait, size, clock=time.time):
+    """The texts of `parts`, once the trainer communicates no more."""
     all_reduce = trainer._allreduce_grads  # where Horovod's trainer differs from MXNet's
 
     def reduce():
@@ -122,8 +89,7 @@ def parts(step, trainer, gather, wait, size, clock=time.time):
         wait()
 
     trainer._allreduce_grads = lambda: None
-    seconds = seconds_alone(step, lambda _: wait(), lambda: gather(0.0), clock=clock)
-    return [said_alone(gather(seconds)), said_all_reduce(reduce, size, clock)]
+    return parts(step, lambda _: wait(), gather, reduce, size, clock=clock)
 
 
 def train(arguments):
@@ -181,7 +147,7 @@ def train(arguments):
     if world_size > 1:
         gradients = [each.grad() for each in parameters.values() if each.grad_req != "null"]
         size = sum(each.size * each.dtype().itemsize for each in gradients)
-        for text in parts(step, trainer, gather, mx.nd.waitall, size):
+        for text in without_horovod(step, trainer, gather, mx.nd.waitall, size):
             log(text)
     return losses
 

@@ -19,7 +19,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from builtin_common import FEATURES, bare_options, bottlenecks, check, positive
+import resnet50
+from builtin_common import bare_options, check, finish, positive
 
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
 TOP_K = 5
@@ -131,45 +132,6 @@ def train(
     return losses
 
 
-def make_network(flow, classes: int):
-    nn = flow.nn
-
-    def conv(inputs, width, size, stride=1):
-        layer = nn.Conv2d(inputs, width, size, stride, size // 2, bias=False)
-        nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-        return layer
-
-    class Bottleneck(nn.Module):
-        def __init__(self, inputs, width, stride):
-            super().__init__()
-            # v1.5: the stride is taken by the 3x3 convolution, in v1 by the 1x1 before it
-            self.body = nn.Sequential(
-                conv(inputs, width, 1),
-                nn.BatchNorm2d(width),
-                nn.ReLU(),
-                conv(width, width, 3, stride),
-                nn.BatchNorm2d(width),
-                nn.ReLU(),
-                conv(width, 4 * width, 1),
-                nn.BatchNorm2d(4 * width),
-            )
-            nn.init.zeros_(self.body[-1].weight)
-            self.shortcut = nn.Identity()
-            if inputs != 4 * width:
-                projection = conv(inputs, 4 * width, 1, stride)
-                self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(4 * width))
-            self.last = nn.ReLU()
-
-        def forward(self, x):
-            return self.last(self.body(x) + self.shortcut(x))
-
-    layers = [conv(3, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    layers += [Bottleneck(*block) for block in bottlenecks()]
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(1), nn.Linear(FEATURES, classes)
-    )
-
-
 def make_step(arguments: argparse.Namespace):
     """One training step of all processes, and what waits for it and reads its results."""
     import numpy as np
@@ -179,7 +141,7 @@ def make_step(arguments: argparse.Namespace):
     device = "cpu" if arguments.no_cuda else "cuda"
     everywhere = flow.placement(device, ranks=list(range(world_size)))
     flow.manual_seed(arguments.seed)
-    network = make_network(flow, arguments.classes).to(device)
+    network = resnet50.in_torch(flow.nn, arguments.classes, in_place=False).to(device)
     network = network.to_global(placement=everywhere, sbp=flow.sbp.broadcast)
     optimizer = flow.optim.SGD(
         network.parameters(), lr=arguments.lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
@@ -222,31 +184,27 @@ def make_step(arguments: argparse.Namespace):
     return lambda: graph(images, labels), read
 
 
-def main(argv: list[str] | None = None) -> str | None:
+def main(argv: list[str] | None = None) -> None:
     options = sys.argv[1:] if argv is None else argv
     arguments = parse_arguments(options)
-    world_size = arguments.nodes * arguments.devices
-    problem = None
+    world_size, program = arguments.nodes * arguments.devices, "oneflow_resnet50.py"
     if world_size > 1 and "RANK" not in os.environ:
         try:
             command = launcher_argv(arguments, options)
         except ValueError as error:
-            problem = str(error)
-        else:
-            os.execv(command[0], command)  # noqa: S606 (no shell is wanted)
-    else:
-        import oneflow as flow
+            sys.exit(f"{program}: {error}")
+        os.execv(command[0], command)  # noqa: S606 (no shell is wanted)
 
-        if flow.env.get_world_size() != world_size:
-            problem = f"{world_size} processes expected, found {flow.env.get_world_size()}"
-        elif not arguments.no_cuda and not flow.cuda.is_available():
-            problem = "no GPU found; try --no-cuda"
-        else:
-            say = print if flow.env.get_rank() == 0 else str  # the others say nothing
-            say_start(arguments, say)
-            problem = check(train(arguments, *make_step(arguments), say))
-    return problem and f"oneflow_resnet50.py: {problem}"
+    import oneflow as flow
+
+    if flow.env.get_world_size() != world_size:
+        finish(program, f"{world_size} processes expected, found {flow.env.get_world_size()}")
+    if not arguments.no_cuda and not flow.cuda.is_available():
+        finish(program, "no GPU found; try --no-cuda")
+    say = print if flow.env.get_rank() == 0 else str  # the others say nothing
+    say_start(arguments, say)
+    finish(program, check(train(arguments, *make_step(arguments), say)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

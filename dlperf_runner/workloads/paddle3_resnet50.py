@@ -15,18 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from builtin_common import (
-    EXPANSION,
-    FEATURES,
-    bottlenecks,
-    buckets,
-    check,
-    finish,
-    parsed,
-    said_all_reduce,
-    said_alone,
-    seconds_alone,
-)
+import resnet50
+from builtin_common import buckets, check, finish, parsed, parts, say, say_nothing
 from dllogger_common import resnet_options, say_parameters, training
 
 
@@ -36,50 +26,32 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return parsed(parser, argv)
 
 
-def resnet50(paddle: Any, classes: int, layout: str) -> Any:
-    """ResNet-50 v1.5: the stride is in the 3x3 convolution. 25,557,032 parameters for 1000 classes.
-
-    The last normalisation of a block begins at zero, so that the block begins as its shortcut.
-    """
+def network_of(paddle: Any, classes: int, layout: str) -> Any:
     nn = paddle.nn
 
-    def convolution(
-        inputs: int, outputs: int, size: int, stride: int = 1, scale: float = 1.0
-    ) -> list[Any]:
+    def convolution(inputs: int, outputs: int, size: int, stride: int) -> list[Any]:
         spread = nn.initializer.Normal(0.0, (2.0 / (size * size * outputs)) ** 0.5)  # He
-        first = paddle.ParamAttr(initializer=nn.initializer.Constant(scale))
-        form = {"data_format": layout}
+        channels = inputs, outputs, size, stride, size // 2
         return [
-            nn.Conv2D(
-                *(inputs, outputs, size, stride, size // 2),
-                weight_attr=spread, bias_attr=False, **form,
-            ),
-            nn.BatchNorm2D(outputs, momentum=0.9, epsilon=1e-5, weight_attr=first, **form),
-        ]  # fmt: skip
+            nn.Conv2D(*channels, weight_attr=spread, bias_attr=False, data_format=layout),
+            nn.BatchNorm2D(outputs, momentum=0.9, epsilon=1e-5, data_format=layout),
+        ]
 
-    class Bottleneck(nn.Layer):  # type: ignore[misc, name-defined]
-        def __init__(self, inputs: int, channels: int, stride: int) -> None:
+    class Residual(nn.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, body: list[Any], shortcut: list[Any]) -> None:
             super().__init__()
-            outputs = channels * EXPANSION
-            self.body = nn.Sequential(
-                *convolution(inputs, channels, 1),
-                nn.ReLU(),
-                *convolution(channels, channels, 3, stride),
-                nn.ReLU(),
-                *convolution(channels, outputs, 1, scale=0.0),
-            )
-            self.shortcut = nn.Identity()
-            if stride != 1 or inputs != outputs:
-                self.shortcut = nn.Sequential(*convolution(inputs, outputs, 1, stride))
+            nn.initializer.Constant(0.0)(body[-1].weight)  # it begins as its shortcut
+            self.body, self.shortcut = nn.Sequential(*body), nn.Sequential(*shortcut)
 
         def forward(self, images: Any) -> Any:
             return nn.functional.relu(self.body(images) + self.shortcut(images))
 
-    layers = [*convolution(3, 64, 7, 2), nn.ReLU()]
-    layers.append(nn.MaxPool2D(3, 2, 1, data_format=layout))
-    layers += [Bottleneck(*block) for block in bottlenecks()]
-    layers += [nn.AdaptiveAvgPool2D(1, data_format=layout), nn.Flatten()]
-    return nn.Sequential(*layers, nn.Linear(FEATURES, classes))
+    pool = nn.MaxPool2D(3, 2, 1, data_format=layout)
+    return nn.Sequential(
+        *resnet50.layers(convolution, nn.ReLU, pool, Residual),
+        *(nn.AdaptiveAvgPool2D(1, data_format=layout), nn.Flatten()),
+        nn.Linear(resnet50.FEATURES, classes),
+    )
 
 
 def join(paddle: Any, on_cpu: bool) -> tuple[int, int]:
@@ -100,9 +72,7 @@ def alone(
     wait: Callable[..., object],
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[str]:
-    """The texts that say how long each process takes for a step without communication, and how long
-    the communication takes without a step; none for a single process. To be called after the
-    training: the processes' networks are different afterwards."""
+    """The texts of `parts`; none for a single process."""
     together = paddle.distributed
     rank, world_size = together.get_rank(), together.get_world_size()
     if world_size == 1:
@@ -122,8 +92,7 @@ def alone(
         wait()
 
     with network.no_sync():
-        seconds = seconds_alone(step, wait, lambda: gather(0.0), clock=clock)
-    return [said_alone(gather(seconds)), said_all_reduce(reduce, 4 * values, clock)]
+        return parts(step, wait, gather, reduce, 4 * values, clock=clock)
 
 
 def prepared(
@@ -131,7 +100,7 @@ def prepared(
 ) -> tuple[Any, Callable[[], Any]]:
     """The network, and a function that takes a step on a fixed batch and returns its loss."""
     paddle.seed(arguments.seed)  # the same network everywhere
-    network = resnet50(paddle, arguments.classes, arguments.memory_format.upper())
+    network = network_of(paddle, arguments.classes, arguments.memory_format.upper())
     optimizer = paddle.optimizer.Momentum(
         arguments.lr,
         arguments.momentum,
@@ -170,7 +139,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
     import paddle
 
     rank, world_size = join(paddle, arguments.no_cuda)
-    say_parameters(rank == 0, arguments, world_size, arch="paddle3_resnet50")
+    log = say if rank == 0 else say_nothing
+    say_parameters(log, arguments, world_size, arch="paddle3_resnet50")
     network, step = prepared(paddle, arguments, rank, world_size)
 
     def wait(*_: Any) -> None:
@@ -185,7 +155,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
 
     samples = world_size * arguments.batch_size
     return training(
-        *(arguments, rank == 0, samples, step, wait, mean),
+        *(arguments, log, samples, step, wait, mean),
         lambda: alone(paddle, network, step, wait),
     )
 

@@ -26,7 +26,16 @@ import sys
 import time
 from collections.abc import Callable
 
-from builtin_common import bare_options, check, learning_rate, multiple_of_16, positive, share_of
+from builtin_common import (
+    bare_options,
+    check,
+    finish,
+    intervals,
+    learning_rate,
+    multiple_of_16,
+    positive,
+    share_of,
+)
 
 EMBEDDING = 512
 UNITS = ((64, 3), (128, 4), (256, 14), (512, 3))  # width, units
@@ -76,19 +85,15 @@ def train(
 ) -> list[float]:
     """Run all batches and say their rates. `step` trains once, waits for the end of the
     computation and returns the loss before the update. Returns all losses."""
-    period = arguments.log_period
     losses: list[float] = []
-    seconds, samples = 0.0, 0
-    for batch in range(arguments.iterations + 1):
-        start = clock()
-        losses.append(step())
-        seconds += clock() - start
-        samples += arguments.batch_size * world_size
-        if batch % period == 0:
-            recent = losses[-period:] if batch else losses
-            loss, qps = sum(recent) / len(recent), samples / seconds
+    samples = arguments.batch_size * world_size
+    # The line of batch 0, then those of every n batches.
+    for steps, period in ((1, 1), (arguments.iterations, arguments.log_period)):
+        taken = intervals(lambda: losses.append(step()), lambda _: None, steps, period, clock)
+        for _, seconds, _ in taken:
+            batch, loss = len(losses) - 1, sum(losses[-period:]) / period
+            qps = period * samples / seconds
             say(f"Pass:0 batch:{batch} lr:{arguments.lr:.8f} loss:{loss:.6f} qps:{qps:.2f}")
-            seconds, samples = 0.0, 0
     return losses
 
 
@@ -271,31 +276,28 @@ def make_say(rank: int) -> Callable[[str], None]:
     return logger.info
 
 
-def main(argv: list[str] | None = None) -> str | None:
+def main(argv: list[str] | None = None) -> None:
     arguments = parse_arguments(argv)
     rank = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
-    say = make_say(rank)
+    program, say = f"paddle_arcface.py: rank {rank}", make_say(rank)
 
     import paddle
     import paddle.distributed as dist
 
-    problem = None
     if not hasattr(paddle, "to_tensor"):
-        problem = f"Paddle 2 expected, found {paddle.__version__}"
-    elif not arguments.no_cuda and not paddle.device.cuda.device_count():
-        problem = "no GPU found; try --no-cuda"
-    else:
-        if arguments.no_cuda:
-            paddle.set_device("cpu")
-        if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
-            dist.init_parallel_env()
-        world_size = dist.get_world_size()
-        if arguments.lr is None:
-            arguments.lr = 0.1 * arguments.batch_size * world_size / 1024
-        say_start(arguments, rank, world_size, say)
-        problem = check(train(arguments, world_size, ProcessTraining(arguments).step, say))
-    return problem and f"paddle_arcface.py: rank {rank}: {problem}"
+        finish(program, f"Paddle 2 expected, found {paddle.__version__}")
+    if not arguments.no_cuda and not paddle.device.cuda.device_count():
+        finish(program, "no GPU found; try --no-cuda")
+    if arguments.no_cuda:
+        paddle.set_device("cpu")
+    if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
+        dist.init_parallel_env()
+    world_size = dist.get_world_size()
+    if arguments.lr is None:
+        arguments.lr = 0.1 * arguments.batch_size * world_size / 1024
+    say_start(arguments, rank, world_size, say)
+    finish(program, check(train(arguments, world_size, ProcessTraining(arguments).step, say)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

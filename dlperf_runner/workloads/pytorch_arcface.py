@@ -15,16 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from builtin_common import check, intervals, multiple_of_16, options, parsed, positive
-from pytorch_common import (
-    PyTorchProcess,
-    autocast,
-    communication,
-    data_parallel,
-    join,
-    leave,
-    use_precision,
-    wait_for,
-)
+from pytorch_common import PyTorchProcess, PyTorchRun, autocast, data_parallel, leave, use_precision
 
 LONGEST_GRADIENT = 5.0
 
@@ -132,24 +123,17 @@ def prepared(
 
 
 def train(arguments: argparse.Namespace) -> list[float]:
-    """Train on a fixed batch, and return the losses of the lines; only rank 0 says anything."""
-    # Imported here so that --help and a wrong option need no framework.
-    import torch
-
-    place, device = join(torch, not arguments.no_cuda)
-    log = say if place.rank == 0 else (lambda _: None)
-    state(log, arguments, place.world_size)
-    backbone, step = prepared(torch, arguments, place, device)
+    """Train on a fixed batch, and return the losses of the lines."""
+    run = PyTorchRun(arguments, state, prepared, say)
     losses = []
-    wait = wait_for(torch, device)
-    samples = place.world_size * arguments.batch_size * arguments.log_interval
-    taken = intervals(step, wait, arguments.iterations, arguments.log_interval)
-    for number, seconds, loss in taken:
+    steps, interval = arguments.iterations, arguments.log_interval
+    for number, seconds, loss in intervals(run.step, run.wait, steps, interval):
         losses.append(float(loss))
-        remaining = (arguments.iterations - number) / arguments.log_interval * seconds / 3600
-        log(progress(number, losses[-1], samples / seconds, arguments.lr, remaining))
-    for text in communication(torch, backbone, step, wait, place, is_alone=True):
-        log(text)
+        hours = (steps - number) / interval * seconds / 3600
+        rate = run.samples * interval / seconds
+        run.say(progress(number, losses[-1], rate, arguments.lr, hours))
+    for text in run.communication(is_alone=True):
+        run.say(text)
     return losses
 
 

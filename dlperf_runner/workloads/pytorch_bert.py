@@ -16,17 +16,7 @@ from typing import Any, NamedTuple
 
 from builtin_common import at_least, check, on_or_off, options, parsed, positive
 from dllogger_common import say_parameters, training
-from pytorch_common import (
-    PyTorchProcess,
-    autocast,
-    communication,
-    data_parallel,
-    join,
-    leave,
-    mean_over_ranks,
-    use_precision,
-    wait_for,
-)
+from pytorch_common import PyTorchProcess, PyTorchRun, autocast, data_parallel, leave, use_precision
 
 POSITIONS = 512
 
@@ -126,20 +116,10 @@ def prepared(
 
 
 def train(arguments: argparse.Namespace) -> list[float]:
-    """Train on a fixed batch, and return the losses; only rank 0 says anything."""
-    # Imported here so that --help and a wrong option need no framework.
-    import torch
-
-    place, device = join(torch, not arguments.no_cuda)
-    say_parameters(place.rank == 0, arguments, place.world_size)
-    network, step = prepared(torch, arguments, place, device)
-    wait = wait_for(torch, device)
-    samples = place.world_size * arguments.batch_size * arguments.accumulation_steps
-    return training(
-        *(arguments, place.rank == 0, samples, step, wait),
-        lambda loss: mean_over_ranks(torch, loss, place),
-        lambda: communication(torch, network, step, wait, place),
-    )
+    """Train on a fixed batch, and return the losses."""
+    run = PyTorchRun(arguments, say_parameters, prepared)
+    samples = run.samples * arguments.accumulation_steps
+    return training(arguments, run.say, samples, run.step, run.wait, run.mean, run.communication)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -5,6 +5,7 @@ Runs under torchrun, under mpirun, and alone, with PyTorch 2.6 or newer.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import datetime
 import fcntl
@@ -19,15 +20,9 @@ import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from builtin_common import (
-    ALONE_STEPS,
-    buckets,
-    said_all_reduce,
-    said_alone,
-    said_nccl,
-    seconds_alone,
-)
+from builtin_common import ALONE_STEPS, buckets, by_rank, parts, say_nothing
 from builtin_common import leave as end
+from builtin_common import say as say_plainly
 
 SIOCGIFADDR = 0x8915
 PORT = "29500"
@@ -199,41 +194,31 @@ def alone(
     torch: Any,
     network: Any,
     step: Callable[[], object],
-    wait: Callable[[], None],
+    wait: Callable[..., None],
     place: PyTorchProcess,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[str]:
-    """The texts that say how long each rank takes for a step without communication, and how long
-    the communication takes without a step; none if the network cannot train without it. To be
-    called after the training: the ranks' networks are different afterwards.
+    """The texts of `parts`; none if the network cannot train without communication. FSDP with bf16
+    sends as much as the all-reduce, which is in single precision and in the pieces of DDP.
 
     The rest of a step is communication that the computation does not hide, and waiting.
     """
     if place.world_size == 1 or (silent := silence(torch, network, place)) is None:
         return []
     device = next(network.parameters()).device
-    with silent:
-        seconds = seconds_alone(step, wait, torch.distributed.barrier, ALONE_BEFORE, clock)
     values = sum(parameter.numel() for parameter in network.parameters())
-    return [
-        said_alone(from_ranks(torch, seconds, device, place)),
-        all_reduce_alone(torch, values, device, wait, clock),
-    ]
+    pieces = buckets(values, lambda size: torch.zeros(size, device=device))
 
+    def reduce() -> None:
+        for work in [torch.distributed.all_reduce(one, async_op=True) for one in pieces]:
+            work.wait()
+        wait()
 
-def communication(
-    torch: Any,
-    network: Any,
-    step: Callable[..., object],
-    wait: Callable[[], None],
-    place: PyTorchProcess,
-    **by_itself: Any,
-) -> list[str]:
-    """The texts about the kernels of NCCL and about steps without communication, to be said after
-    the training. `by_itself`: arguments of a step without communication, if it takes some."""
-    device = next(network.parameters()).device
-    kernels = nccl_kernels(torch, device, step, wait, place)
-    return [*kernels, *alone(torch, network, lambda: step(**by_itself), wait, place)]
+    def gather(value: float) -> list[float]:
+        return from_ranks(torch, value, device, place)
+
+    with silent:
+        return parts(step, wait, gather, reduce, 4 * values, ALONE_BEFORE, clock)
 
 
 def from_ranks(torch: Any, value: float, device: Any, place: PyTorchProcess) -> list[float]:
@@ -277,22 +262,7 @@ def nccl_kernels(
     counted = [] if others else times[in_a_step:]
     seconds = sum(duration for _, duration in counted) / ALONE_STEPS / 1e6
     every = from_ranks(torch, seconds, device, place)
-    return [said_nccl(every)] if all(every) else []
-
-
-def all_reduce_alone(
-    torch: Any, values: int, device: Any, wait: Callable[[], None], clock: Callable[[], float]
-) -> str:
-    """The text that says how long an all-reduce of so many values in single precision takes, in the
-    pieces of DDP. FSDP with bf16 sends as much."""
-    pieces = buckets(values, lambda size: torch.zeros(size, device=device))
-
-    def reduce() -> None:
-        for work in [torch.distributed.all_reduce(one, async_op=True) for one in pieces]:
-            work.wait()
-        wait()
-
-    return said_all_reduce(reduce, 4 * values, clock)
+    return [by_rank("NCCL kernels in a step", every)] if all(every) else []
 
 
 def mean_over_ranks(torch: Any, value: Any, place: PyTorchProcess) -> float:
@@ -311,3 +281,39 @@ def peak_memory(torch: Any, device: Any) -> tuple[int, int]:
         return torch.cuda.max_memory_reserved(device), total
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, total
+
+
+class PyTorchRun:
+    """A training, ready to begin: what all programs need before the first step and behind the last.
+
+    `state` says what runs, `prepared` gives the network and what takes a step. Only rank 0 says
+    anything.
+    """
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        state: Callable[[Callable[[str], None], argparse.Namespace, int], None],
+        prepared: Callable[..., tuple[Any, Callable[..., Any]]],
+        say: Callable[[str], None] = say_plainly,
+    ) -> None:
+        # Imported here so that --help and a wrong option need no framework.
+        import torch
+
+        self.place, self.device = join(torch, not arguments.no_cuda)
+        self.say = say if self.place.rank == 0 else say_nothing
+        state(self.say, arguments, self.place.world_size)
+        self.network, self.step = prepared(torch, arguments, self.place, self.device)
+        self.wait = wait_for(torch, self.device)
+        self.torch, self.samples = torch, self.place.world_size * arguments.batch_size
+
+    def mean(self, loss: Any) -> float:
+        return mean_over_ranks(self.torch, loss, self.place)
+
+    def communication(self, **by_itself: Any) -> list[str]:
+        """The texts about the kernels of NCCL and about steps without communication, to be said
+        after the training. `by_itself`: arguments of such a step, if it takes some."""
+        common = self.wait, self.place
+        kernels = nccl_kernels(self.torch, self.device, self.step, *common)
+        by_itself_step = functools.partial(self.step, **by_itself)
+        return [*kernels, *alone(self.torch, self.network, by_itself_step, *common)]

@@ -15,18 +15,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from builtin_common import at_least, bare_options, check, intervals, on_or_off, positive
-from llama_sizes import SIZES
-from pytorch_common import (
-    PyTorchProcess,
-    communication,
-    data_parallel,
-    join,
-    leave,
-    mean_over_ranks,
-    peak_memory,
-    wait_for,
-)
+from builtin_common import check, intervals, on_or_off, parsed, positive
+from llama_sizes import SIZES, llama_options
+from pytorch_common import PyTorchProcess, PyTorchRun, data_parallel, leave, peak_memory
 
 # Dense bf16 FLOPS of devices, by a part of their names, as their data sheets state them.
 PEAK_FLOPS = {"A100": 312e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12, "B200": 2.25e15}
@@ -41,10 +32,7 @@ GIB = 1 << 30
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = bare_options(__doc__, lr=3e-4)
-    parser.add_argument("--model", choices=SIZES, default="llama-8b")
-    parser.add_argument("--batch-size", type=positive, default=1, help="sequences per device")
-    parser.add_argument("--sequence-length", type=at_least(3), default=8192, help="in tokens")
+    parser = llama_options(__doc__, "llama-8b", steps=100)
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="bf16")
     parser.add_argument(
         "--parallel",
@@ -58,13 +46,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         default="none",
         help="float8: the linear layers of the blocks multiply in it",
     )
-    parser.add_argument("--recompute", choices=("none", "selective", "full"), default="selective")
     parser.add_argument("--compile", type=on_or_off, default=False, metavar="on|off")
-    parser.add_argument("--steps", type=positive, default=100)
     parser.add_argument("--log-interval", type=positive, default=1, help="steps between lines")
-    arguments = parser.parse_args(argv)
-    if arguments.no_cuda and arguments.precision == "tf32":
-        parser.error("--precision tf32 needs a GPU; a CPU takes fp32 and bf16")
+    arguments = parsed(parser, argv, "steps")
     if arguments.recipe == "float8":
         if arguments.no_cuda:
             parser.error("--recipe float8 needs a GPU; a CPU takes none")
@@ -72,8 +56,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
             parser.error("--recipe float8 goes with --precision bf16")
         if arguments.batch_size * arguments.sequence_length % FLOAT8_MULTIPLE:
             parser.error("--recipe float8 needs a multiple of 16 tokens per device")
-    if arguments.log_interval > arguments.steps:
-        parser.error("--log-interval must not exceed --steps")
     return arguments
 
 
@@ -94,10 +76,10 @@ def refuse_float8(capability: tuple[int, int], name: str) -> None:
         )
 
 
-def can_shard(torch: Any, device: Any) -> bool:
+def can_shard(torch: Any, on_cpu: bool) -> bool:
     """True if this PyTorch has FSDP2, and its collectives on this device."""
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-    return version >= ((2, 6) if device.type == "cuda" else CPU_FSDP)
+    return version >= (CPU_FSDP if on_cpu else (2, 6))
 
 
 def batch(torch: Any, arguments: argparse.Namespace, device: Any) -> Any:
@@ -242,39 +224,35 @@ def prepared(
     return model, step
 
 
-def train(arguments: argparse.Namespace) -> list[float]:
-    """Train, and return the losses of the lines; only rank 0 says anything."""
-    # Imported here so that --help and a wrong option need no framework.
+def begin(log: Callable[[str], None], arguments: argparse.Namespace, world_size: int) -> None:
+    """Choose how the processes that have joined divide the work, and say what runs."""
     import torch
 
-    place, device = join(torch, not arguments.no_cuda)
-    arguments.parallel = method(arguments.parallel, can_shard(torch, device))
+    arguments.parallel = method(arguments.parallel, can_shard(torch, arguments.no_cuda))
     if not torch.distributed.is_initialized():
         arguments.parallel = "none"
-    log = say if place.rank == 0 else (lambda _: None)
-    state(log, arguments, place.world_size)
-    size = SIZES[arguments.model]
-    log(f"Model {arguments.model} size: {size.parameters:,} total parameters")
-    model, step = prepared(torch, arguments, place, device)
+    state(log, arguments, world_size)
+    log(f"Model {arguments.model} size: {SIZES[arguments.model].parameters:,} total parameters")
 
-    tokens_per_line = arguments.batch_size * arguments.sequence_length * arguments.log_interval
-    has_peak = (
-        device.type == "cuda" and arguments.recipe == "none"
-    )  # part of float8's products are in bf16
+
+def train(arguments: argparse.Namespace) -> list[float]:
+    """Train, and return the losses of the lines."""
+    run = PyTorchRun(arguments, begin, prepared, say)
+    torch, device = run.torch, run.device
+    # Part of float8's products are in bf16.
+    has_peak = device.type == "cuda" and arguments.recipe == "none"
     peak = peak_flops(torch.cuda.get_device_name(device)) if has_peak else None
-    flops = size.flops_per_token(arguments.sequence_length)
+    tokens = arguments.batch_size * arguments.sequence_length * arguments.log_interval
+    flops = SIZES[arguments.model].flops_per_token(arguments.sequence_length)
     losses = []
-    wait = wait_for(torch, device)
-    taken = intervals(step, wait, arguments.steps, arguments.log_interval)
+    taken = intervals(run.step, run.wait, arguments.steps, arguments.log_interval)
     for number, seconds, (loss, norm) in taken:
-        losses.append(mean_over_ranks(torch, loss, place))
-        total_norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+        losses.append(run.mean(loss))
+        total_norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
         memory = peak_memory(torch, device)
-        rate = tokens_per_line / seconds
-        log(progress(number, losses[-1], float(total_norm), memory, rate, flops, peak))
-    for text in communication(torch, model, step, wait, place, is_alone=True):
-        log(text)
-    log("Training completed")
+        run.say(progress(number, losses[-1], total_norm, memory, tokens / seconds, flops, peak))
+    for text in [*run.communication(is_alone=True), "Training completed"]:
+        run.say(text)
     return losses
 
 

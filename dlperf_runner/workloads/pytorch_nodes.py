@@ -20,12 +20,11 @@ import json
 import os
 import statistics
 import struct
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from builtin_common import positive
+from builtin_common import positive, seconds_alone
 from llama_sizes import SIZES
 from pytorch_common import PyTorchProcess, join, leave, wait_for
 
@@ -72,16 +71,9 @@ def say_round(
         print(f"round {number}: {middle / work:.4g} samples/s", flush=True)
 
 
-def seconds_of(step: Callable[[], object], wait: Callable[[], None], iterations: int) -> float:
+def seconds_of(step: Callable[[], object], wait: Callable[..., None], iterations: int) -> float:
     """The time of one step."""
-    for _ in range(WARMUP):
-        step()
-    wait()
-    start = time.perf_counter()
-    for _ in range(iterations):
-        step()
-    wait()
-    return (time.perf_counter() - start) / iterations
+    return seconds_alone(step, wait, lambda: None, WARMUP, steps=iterations)
 
 
 def fixed_step(torch: Any, options: argparse.Namespace, device: Any) -> tuple[Any, float, str]:

@@ -16,15 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from builtin_common import (
-    check,
-    count,
-    finish,
-    parsed,
-    said_all_reduce,
-    said_alone,
-    seconds_alone,
-)
+from builtin_common import check, count, finish, parsed, parts, say, say_nothing
 from dllogger_common import resnet_options, say_parameters, training
 from tensorflow_network import FP16_LOSS_SCALE, loss_of, make_batch, network
 
@@ -93,6 +85,12 @@ class Training(NamedTuple):
     alone: Callable[[], Any]
     all_reduce: Callable[[], Any]
     gradient_bytes: int
+
+    def parts(
+        self, gather: Callable[[float], list[float]], clock: Callable[[], float] = time.perf_counter
+    ) -> list[str]:
+        steps = self.alone, float, gather, lambda: float(self.all_reduce())
+        return parts(*steps, self.gradient_bytes, clock=clock)
 
 
 def compiled_steps(tf: Any, arguments: argparse.Namespace, strategy: Any, rank: int) -> Training:
@@ -175,20 +173,6 @@ def gatherer(tf: Any, strategy: Any, rank: int, world_size: int) -> Callable[[fl
     return gather
 
 
-def alone(
-    gather: Callable[[float], list[float]],
-    trained: Training,
-    clock: Callable[[], float] = time.perf_counter,
-) -> list[str]:
-    """The texts that say how long each process takes for a step without communication, and how long
-    the communication takes without a step."""
-    seconds = seconds_alone(trained.alone, float, lambda: gather(0.0), clock=clock)
-    return [
-        said_alone(gather(seconds)),
-        said_all_reduce(lambda: float(trained.all_reduce()), trained.gradient_bytes, clock),
-    ]
-
-
 def train(arguments: argparse.Namespace) -> list[float]:
     """Train on a fixed batch, and return the losses; only the first process says anything."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -196,15 +180,13 @@ def train(arguments: argparse.Namespace) -> list[float]:
     import tensorflow as tf
 
     strategy, rank, world_size = join(tf, arguments)
-    say_parameters(rank == 0, arguments, world_size, arch="tensorflow2_resnet50")
+    log = say if rank == 0 else say_nothing
+    say_parameters(log, arguments, world_size, arch="tensorflow2_resnet50")
     trained = compiled_steps(tf, arguments, strategy, rank)
-
-    def communication() -> list[str]:
-        return alone(gatherer(tf, strategy, rank, world_size), trained) if world_size > 1 else []
-
+    gather = gatherer(tf, strategy, rank, world_size)
     return training(
-        *(arguments, rank == 0, world_size * arguments.batch_size, trained.step),
-        *(float, float, communication),
+        *(arguments, log, world_size * arguments.batch_size, trained.step, float, float),
+        lambda: trained.parts(gather) if world_size > 1 else [],
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from builtin_common import EXPANSION, bottlenecks
+from resnet50 import EXPANSION, bottlenecks
 
 FP16_LOSS_SCALE = 128.0  # gradients of float16 vanish without; the published runs used this one
 

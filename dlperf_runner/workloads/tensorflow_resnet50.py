@@ -16,9 +16,8 @@ import argparse
 import os
 import time
 from collections.abc import Callable
-from datetime import datetime
 
-from builtin_common import bare_options, check, count, learning_rate, leave, positive
+from builtin_common import bare_options, check, count, intervals, learning_rate, leave, positive
 from dllogger_common import line
 from tensorflow_network import FP16_LOSS_SCALE, loss_of, make_batch, network
 
@@ -72,7 +71,7 @@ def say_start(arguments: argparse.Namespace, world_size: int, say: Callable[[str
         "amp": arguments.precision == "amp",
         "cpu": arguments.no_cuda,
     }
-    say(line("PARAMETER", values, datetime.now()))
+    say(line("PARAMETER", values))
     say(f"Number of classes {arguments.classes}")
     say(f"Num GPUs {world_size}")
     say(f"Per-GPU Batch Size {arguments.batch_size}")
@@ -90,16 +89,16 @@ def train(
     and returns the loss before the update. Returns all losses."""
     global_batch_size = arguments.batch_size * world_size
     losses, rates = [], []
-    for number in range(arguments.iterations):
-        start = clock()
-        losses.append(step())
-        rate = global_batch_size / (clock() - start)
+    taken = intervals(step, lambda _: None, arguments.iterations, 1, clock)
+    for number, (_, seconds, loss) in enumerate(taken):
+        losses.append(loss)
+        rate = global_batch_size / seconds
         if number >= arguments.warmup_steps:
             rates.append(rate)
             if number % arguments.display_every == 0:
-                say(line(f"(0, {number})", {"total_ips": rate}, datetime.now()))
+                say(line(f"(0, {number})", {"total_ips": rate}))
     say("Ending Model Training ...")
-    say(line("()", {"train_throughput": sum(rates) / len(rates)}, datetime.now()))
+    say(line("()", {"train_throughput": sum(rates) / len(rates)}))
     return losses
 
 

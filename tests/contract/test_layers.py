@@ -135,7 +135,7 @@ def test_the_package_imports_no_ansible_and_what_runs_on_nodes_nothing_of_the_pa
 
 LONGEST = 60
 # Parts of a published model, which each program of it has for its own framework.
-MODEL_PARTS = {"Bottleneck", "ResidualUnit"}
+MODEL_PARTS = {"Residual", "ResidualUnit"}
 WORDS = {"found", "told", "said", "own", "mine", "there", "of", "known", "beside"}
 QUESTIONS = ("What ", "Whether ", "How ", "Why ", "Where ")
 

@@ -8,7 +8,6 @@ seen. `--fixtures` also copies the outputs of the vendor's programs for tests of
 """
 
 import argparse
-import csv
 import hashlib
 import json
 import shutil
@@ -30,6 +29,7 @@ from run_gpu import write_json  # noqa: E402
 from dlperf_runner.campaign.directory import read_plan, read_record  # noqa: E402
 from dlperf_runner.campaign.job_files import Job, record_outcome, written_by_job  # noqa: E402
 from dlperf_runner.core.files import read_json  # noqa: E402
+from dlperf_runner.results.run_log import sampler_rows  # noqa: E402
 
 READ_BY = {
     "nvidia-smi-q.xml": "module_utils/gpu_facts.py",
@@ -131,10 +131,9 @@ def energies(campaign: Path, steps: Mapping[str, Any]) -> str:
 def _counted(path: Path) -> float | None:
     """The rise of the counter of energy in a file of samples, of all devices."""
     series: dict[str, list[float]] = {}
-    with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if row["device"] and row["energy_j"]:
-                series.setdefault(row["device"], []).append(float(row["energy_j"]))
+    for row in sampler_rows(path):
+        if row.get("device") and row.get("energy_j"):
+            series.setdefault(row["device"], []).append(float(row["energy_j"]))
     return sum(values[-1] - values[0] for values in series.values()) if series else None
 
 
@@ -186,8 +185,7 @@ def telemetry_cost(directory: Path) -> str:
 def _cpu_shares(campaign: Path) -> Iterator[float]:
     """The CPU time of the sampler, its start included, by the seconds that it ran."""
     for path in sorted(campaign.rglob("telemetry*.csv")):
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.DictReader(file) if row["telemetry_cpu_s"]]
+        rows = [row for row in sampler_rows(path) if row.get("telemetry_cpu_s")]
         seconds = float(rows[-1]["unix_time"]) - float(rows[0]["unix_time"]) if rows else 0
         if seconds:
             yield float(rows[-1]["telemetry_cpu_s"]) / seconds

@@ -86,14 +86,6 @@ class Step(NamedTuple):
     work: Callable[[], dict[str, Any]]
 
 
-class Clock:
-    def __init__(self, seconds: float) -> None:
-        self.end = time.monotonic() + seconds
-
-    def left(self) -> float:
-        return self.end - time.monotonic()
-
-
 def last_lines(text: str) -> str:
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     return "\n".join(lines[-LAST_LINES:])
@@ -139,10 +131,10 @@ def execute(argv: list[str], log: Path, seconds: float, cwd: Path | None = None,
 
 
 class Kit:
-    """The steps on this machine. `out`: the folder of results."""
+    """The steps on this machine, for so many seconds. `out`: the folder of results."""
 
-    def __init__(self, out: Path, clock: Clock, is_cpu: bool) -> None:
-        self.out, self.clock = out, clock
+    def __init__(self, out: Path, seconds: float, is_cpu: bool) -> None:
+        self.out, self.end = out, time.monotonic() + seconds
         self.contents = json.loads((KIT / "kit.json").read_text(encoding="utf-8"))
         self.gpu = "" if is_cpu else gpu_name()
         self.product = self.product_of(self.gpu) if self.gpu else "cpu"
@@ -151,6 +143,9 @@ class Kit:
     def product_of(self, gpu: str) -> str:
         products = self.contents["products"].items()
         return next((name for name, own in products if own.get("gpu", "cpu") in gpu), "")
+
+    def left(self) -> float:
+        return self.end - time.monotonic()
 
     # ---- the order of worth
 
@@ -217,7 +212,7 @@ class Kit:
         text = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
         done = subprocess.run(
             argv, input=text, capture_output=True, text=True, check=False,
-            timeout=max(self.clock.left(), 1), env=environment,
+            timeout=max(self.left(), 1), env=environment,
         )  # fmt: skip
         try:
             result: dict[str, Any] = json.loads(done.stdout)
@@ -272,7 +267,7 @@ class Kit:
         environment = {"DLPERF_JOB": name, "DLPERF_NODE": NODE}
         if not (job / f"facts.{NODE}.json").exists():
             log = job / "node.log"
-            execute(["bash", str(job / "node.sh")], log, self.clock.left(), **environment)
+            execute(["bash", str(job / "node.sh")], log, self.left(), **environment)
         with (job / "job.log").open("ab") as log_file:
             engine = str(KIT / "lib" / "job_run.py")
             process = subprocess.Popen(
@@ -285,7 +280,7 @@ class Kit:
             process.stdin.write(f"{run['number']} 1 {directory}\n".encode())
             process.stdin.close()
             try:
-                status = ended_group(process, self.clock.left() - SPARE_S)
+                status = ended_group(process, self.left() - SPARE_S)
             except OutOfTime:
                 ended.unlink(missing_ok=True)  # as the script of a job does after a requeue
                 raise
@@ -330,7 +325,7 @@ class Kit:
         argv += [options, "10", "40"] if self.gpu else ["", "2", "5"]
         seconds: dict[str, list[float]] = {"builtin": [], "plain": []}
         for kind in ("builtin", "plain", "plain", "builtin"):
-            text = execute([*argv, kind], folder / f"{name}.log", self.clock.left() - SPARE_S)
+            text = execute([*argv, kind], folder / f"{name}.log", self.left() - SPARE_S)
             seconds[kind].append(float(text.splitlines()[-1]))
         ratio = sum(seconds["builtin"]) / sum(seconds["plain"])
         return {"seconds_per_step": seconds, "builtin_to_plain": round(ratio, 4)}
@@ -350,7 +345,7 @@ class Kit:
             else:
                 argv = ["bash", "run.sh", NODE]
                 log = self.out / "telemetry-off" / run["log_name"]
-                execute(argv, log, self.clock.left() - SPARE_S, directory, DLPERF_NODE=NODE)
+                execute(argv, log, self.left() - SPARE_S, directory, DLPERF_NODE=NODE)
         return {"order": "on, off, off, on"}
 
     def nccl_tests(self) -> dict[str, Any]:
@@ -380,14 +375,12 @@ class Kit:
         log = self.out / "nccl-tests"
         make = ["make", "-C", str(source), "-j", str(os.cpu_count()), f"NCCL_HOME={linked}"]
         make += [f"CUDA_HOME={cuda}", f"BUILDDIR={build}", "NVCC_GENCODE=-arch=native"]
-        execute(make, log / "make.log", self.clock.left() - SPARE_S)
+        execute(make, log / "make.log", self.left() - SPARE_S)
         for operation in ("all_reduce", "all_gather", "reduce_scatter"):
             program = build / f"{operation}_perf"
             argv = [str(program), "-b", "8", "-e", "1G", "-f", "4", "-g", "1"]
             path = f"{linked / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-            execute(
-                argv, log / f"{operation}.log", self.clock.left() - SPARE_S, LD_LIBRARY_PATH=path
-            )
+            execute(argv, log / f"{operation}.log", self.left() - SPARE_S, LD_LIBRARY_PATH=path)
         shutil.rmtree(build)  # 100 MB, which nobody should have to copy
         return {"logs": sorted(path.name for path in log.iterdir())}
 
@@ -474,12 +467,10 @@ def go_through(kit: Kit, only: str, results: dict[str, Any], path: Path) -> None
         results["steps"][step.name] = entry
         if entry["state"] == "done" or not chosen or (entry["state"] != "waiting" and not only):
             continue
-        if kit.clock.left() < step.seconds and kit.gpu:
-            entry["reason"] = (
-                f"needs some {step.seconds} s, {max(kit.clock.left(), 0):.0f} were left"
-            )
+        if kit.left() < step.seconds and kit.gpu:
+            entry["reason"] = f"needs some {step.seconds} s, {max(kit.left(), 0):.0f} were left"
             continue
-        if kit.clock.left() < SPARE_S:
+        if kit.left() < SPARE_S:
             continue
         print(f"{step.name} ...", end=" ", flush=True)
         results["steps"][step.name] = entry = state_of(step)
@@ -499,7 +490,7 @@ def main() -> int:
     if re.search(r"[^\w./+-]", f"{out}{KIT}"):
         parser.error("--out and the kit need paths without blanks and special characters")
     out.mkdir(parents=True, exist_ok=True)
-    kit = Kit(out, Clock(given.minutes * 60), given.cpu)
+    kit = Kit(out, given.minutes * 60, given.cpu)
     if given.list:
         print("\n".join(f"{step.seconds:5} s  {step.name}" for step in kit.steps()))
         return 0

@@ -78,8 +78,8 @@ MISTAKES = {
         ("launcher: mpirun", "launcher: mpirun\nlauncher: mpirun", ": duplicate key 'launcher'"),
         ("families: [resnet50]", "families: [resnet50", "{next}: invalid YAML:"),
         (
-            "[dlperf_runner/workloads/mxnet_resnet50.py,",
-            "[../elsewhere.py,",
+            "- dlperf_runner/workloads/mxnet_resnet50.py",
+            "- ../elsewhere.py",
             "{line}: sources.builtin.files.0: the path leads outside its directory",
         ),
     ],

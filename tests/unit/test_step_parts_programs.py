@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import builtin_common
 import jax_common
@@ -106,7 +107,7 @@ def test_the_interface_that_sends_most_is_named(
     """A bucket of 26 MB, reduced five times in 0.5 s each."""
     monkeypatch.setattr(builtin_common, "sent_bytes", iter(sent).__next__)
     clock = iter([1.0, 3.5]).__next__
-    text = common.all_reduce_alone(torch_of(), BUCKET, "cpu", lambda: None, clock)
+    text = builtin_common.said_all_reduce(lambda: None, 4 * BUCKET, clock)
     assert text == f"{REDUCED}26214400 bytes in 0.500000 s{end}"
 
 
@@ -223,8 +224,8 @@ def test_the_profile_is_taken_before_the_networks_fall_silent(
     step = lambda is_alone=False: calls.append(("step", is_alone))  # noqa: E731
     monkeypatch.setattr(common, "nccl_kernels", lambda *_: calls.append("kernels") or ["k"])
     monkeypatch.setattr(common, "alone", lambda _1, _2, take, *_: take() or ["a"])
-    place = common.PyTorchProcess(0, 2, 0)
-    texts = common.communication(None, Parallel(), step, lambda: None, place, is_alone=True)
+    run = Mock(step=step)
+    texts = common.PyTorchRun.communication(run, is_alone=True)
     assert (texts, calls) == (["k", "a"], ["kernels", ("step", True)])
 
 
@@ -254,7 +255,7 @@ def test_mxnet_times_its_steps_without_horovod_and_horovod_without_steps() -> No
         steps.step()
         trainer._allreduce_grads()
 
-    alone, reduced = mxnet_resnet50.parts(
+    alone, reduced = mxnet_resnet50.without_horovod(
         step, trainer, lambda own: [0.3, own], lambda: None, 1000, steps.clock
     )
     assert alone == f"{TEXT}0.300000 0.250000"
@@ -306,6 +307,6 @@ def test_tensorflow_times_its_steps_without_communication() -> None:
     steps = Steps()
     reduce = lambda: steps.all_reduce() and 0.0  # noqa: E731
     trained = tensorflow2_resnet50.Training(lambda: 1 / 0, steps.step, reduce, 1000)
-    alone, reduced = tensorflow2_resnet50.alone(lambda own: [0.4, own], trained, steps.clock)
+    alone, reduced = trained.parts(lambda own: [0.4, own], steps.clock)
     assert alone == f"{TEXT}0.400000 0.250000"
     assert reduced.startswith(f"{REDUCED}1000 bytes in 0.500000 s")

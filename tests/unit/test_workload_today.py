@@ -189,9 +189,10 @@ def test_the_log_of_resnet_confirms_the_plan() -> None:
     options = ["--batch-size", "64", "--precision", "amp", "--iterations", "30"]
     arguments = resnet.parse_arguments([*options, "--image-size", "160", "--log-interval", "10"])
     now = datetime.datetime(2026, 11, 22, 12, 0, 1, 5)
+    lines: list[str] = []
+    dllogger.say_parameters(lines.append, arguments, 16)
     values = {"train.loss": 6.5, "train.compute_ips": 2000.0, "train.total_ips": 2000.0}
-    lines = [
-        dllogger.line("PARAMETER", dllogger.parameters(arguments, 16), now),
+    lines += [
         *(dllogger.line(f"Epoch: 0 Iteration: {step} ", values, now) for step in (10, 20, 30)),
         dllogger.line("Summary:", {"train.compute_ips": 1.0, "train.total_ips": 1.0}, now),
     ]
@@ -223,11 +224,11 @@ def test_the_logs_of_other_resnets_confirm_the_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     arguments = program.parse_arguments(["--batch-size", "64", "--iterations", "2"])
-    dllogger.say_parameters(True, arguments, 16, arch=arch)
+    dllogger.say_parameters(print, arguments, 16, arch=arch)
     taken = iter([(1, 0.5, 7.5), (2, 1.5, 6.5)])
     monkeypatch.setattr(dllogger, "intervals", lambda *_: taken)
     arguments.log_interval = 1
-    given = (arguments, True, 16 * 64, print, print, float)
+    given = (arguments, print, 16 * 64, print, print, float)
     losses = dllogger.training(*given, lambda: ["its communication"])
     text, _, after = capsys.readouterr().out.partition("its communication")
     assert (losses, after) == ([7.5, 6.5], "\n")
@@ -242,9 +243,9 @@ def test_the_logs_of_other_resnets_confirm_the_plan(
 def test_the_log_of_bert_confirms_the_plan(capsys: Captured) -> None:
     options = ["--model", "bert-large", "--batch-size", "32", "--sequence-length", "512"]
     arguments = bert.parse_arguments([*options, "--accumulation-steps", "4", "--iterations", "2"])
-    dllogger.say_parameters(True, arguments, 8)
+    dllogger.say_parameters(print, arguments, 8)
     taken = [(1, 2.0, 10.5), (2, 1.0, 10.25)]
-    assert dllogger.say_training(True, taken, 8 * 32 * 4, 0.002, list) == [10.5, 10.25]
+    assert dllogger.say_training(print, taken, 8 * 32 * 4, 0.002, list) == [10.5, 10.25]
     text = capsys.readouterr().out
     # 2 times 1024 sequences in 3 s
     assert text.rstrip().endswith("train.total_ips : 682.67 img/s")
