@@ -8,7 +8,8 @@ printed time is that of a step, in seconds, the mean of the last 20 steps.
 
 Steps count from 0 in each epoch, or in all. The program prints every `print-freq` steps, 10 by
 default, and in most programs the last of each epoch; only rank 0 prints. `img/s` leaves out the
-time in which a step waited for data, and is of one device. `batch_size` is that of one device.
+time in which a step waited for data, and is of one device. `batch_size` is that of one device, as
+is `batch_size_per_gpu: 64`, which DINO prints on a line of its own, like `world_size: 8`.
 
 Source: pytorch/vision 041fe3b (2019) and 15fc26c (2022), references/classification/{utils,train}.py
 and references/detection/utils.py; facebookresearch/dinov2 05c66df, dinov2/logging/helpers.py.
@@ -22,6 +23,7 @@ from . import text
 from .records import Expression, Format, Statement, stated
 from .statements import EXACT, NAMESPACE
 
+_BATCH = stated("batch_size_per_gpu: ", r"\A {0,8}\w+: (?P<batch_size_per_device>\d{1,9}+)\s*\Z")
 _EPOCHS = Format(
     name="torchvision",
     sample="Epoch: [0]  [  10/1251]  eta: 0:08:20  lr: 0.1  img/s: 1234.5  ...  time: 0.4012  ...",
@@ -46,6 +48,13 @@ _EPOCHS = Format(
             },
             {"True": "amp", "False": EXACT},
         ),
+        _BATCH,
+        stated("world_size: ", r"\Aworld_size: (?P<world_size>\d{1,9}+)\s*\Z"),
+        stated(
+            "use_fp16: ",
+            r"\Ause_fp16: (?P<precision>True|False)\s*\Z",
+            values={"True": "amp", "False": EXACT},
+        ),
     ),
     zero_based=True,
     window=20,
@@ -63,6 +72,6 @@ _STEPS = replace(
         rb"(?>[^\r\n]{0,2000}?  time: )(?P<rate>%(w)s)  data: " % {b"w": text.WORD}
     ),
     rate=rb"\d+\.\d{6}",
-    statements=(),
+    statements=(_BATCH,),
 )
 FORMAT = replace(_EPOCHS, variants=(_STEPS,))
