@@ -28,6 +28,7 @@ EPOCHS = ("epoch", "of_epoch")
 GROUPS = ("step", "rate", DURATION, "loss", "prefix", *EPOCHS)
 _COUNTS = ("step", *EPOCHS)
 _STEP = re.compile(rb"\d{1,12}")
+_THOUSANDS = re.compile(rb"\d{1,3}(?:,\d{3}){1,3}")
 _DIGITS = rb"\d{1,64}+"
 _NUMBER = rb"(?:\d{1,3}(?:,\d{3}){1,9}+|%s)(?:\.%s)?+(?:[eE][-+]?\d{1,3}+)?+" % (_DIGITS, _DIGITS)
 _NUMBERS = re.compile(_NUMBER)
@@ -225,7 +226,7 @@ class Lines:
         took a part of it."""
         whole = taken = data[max(start, 0) : max(end, 0)]
         if name in (*_COUNTS, "prefix") or not taken:
-            return taken
+            return taken.replace(b",", b"") if _THOUSANDS.fullmatch(taken) else taken
         alone = _ALONE.match(data, start)
         if alone is None or alone.end() != end:
             whole = _whole(data, start, end)

@@ -7,7 +7,8 @@
       fp16=True, name='yolox-s', ...)     (on one line)
 
 Steps count from 1 in each epoch; the program prints every 10, and nothing for the rest of an epoch.
-`batch_size` is that of all devices, of which a node has `devices`, unless that is None. Only rank 0 prints. Times of images of several sizes differ.
+`batch_size` is that of all devices, of which each node has `devices`, unless that is None. Only
+rank 0 prints. Times of images of several sizes differ.
 
 Source: Megvii-BaseDetection/YOLOX 02cc562, yolox/core/trainer.py; its issues 308 (2021) and 1803.
 """
