@@ -24,7 +24,7 @@ _ENOUGH = 3  # lines of a kind that repeats
 _SHOWN = 8  # of these, so that times since the start are recognised by their growth
 _NUMBER = re.compile(r"\d{1,20}+(?:[.,]\d{1,20}+){0,6}+(?:[eE][-+]\d{1,3}+)?+")
 _FRACTION = re.compile(r"\d\.\d")
-_COUNT = re.compile(r"\d+|\d{1,3}(?:,\d{3})+")
+_COUNT = re.compile(r"\d{1,20}|\d{1,3}(?:,\d{3}){1,6}")
 _STEP_WORD = re.compile(
     r"(?:steps?|iters?|iterations?|it|batch|upd|updates?|global_step)\W{0,4} {0,12}$", re.IGNORECASE
 )

@@ -65,7 +65,7 @@ _PREFIX_ALONE = re.compile(r"(?i:\b(?:thousand|million|billion)s?\b)|[(\[][kKMGT
 _TIME_ALONE = re.compile(r"(?:[ _]|[(\[])([a-zµμ]{1,12})\W{0,4}$")
 # What ends what is said of a number: another number with its unit, or a separator.
 _ANOTHER = re.compile(r"\d[\d.,]{0,64}+ {0,2}+[\w/%]{0,64}+(?![\w/%:=]| [:=])|[|,;]")
-_WHOSE = {"gpu": "device", "device": "device", "chip": "device", "node": "node"}
+_WHOSE = {**dict.fromkeys(("gpu", "device", "chip", "core"), "device"), "node": "node"}
 _OF_RUN = (
     "one rate of the whole run, as the program printed it, which may include its warm-up; nothing"
     " is left out"
