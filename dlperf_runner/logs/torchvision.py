@@ -8,8 +8,9 @@ printed time is that of a step, in seconds, the mean of the last 20 steps.
 
 Steps count from 0 in each epoch, or in all. The program prints every `print-freq` steps, 10 by
 default, and in most programs the last of each epoch; only rank 0 prints. `img/s` leaves out the
-time in which a step waited for data, and is of one device. `batch_size` is that of one device, as
-is `batch_size_per_gpu: 64`, which DINO prints on a line of its own, like `world_size: 8`.
+time in which a step waited for data, and is of one device. `batch_size` is that of one device.
+
+DINO and DINOv2 print `batch_size_per_gpu: 64`, and DINO `world_size: 8`, on lines of their own.
 
 Source: pytorch/vision 041fe3b (2019) and 15fc26c (2022), references/classification/{utils,train}.py
 and references/detection/utils.py; facebookresearch/dinov2 05c66df, dinov2/logging/helpers.py.
