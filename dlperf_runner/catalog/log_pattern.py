@@ -36,8 +36,8 @@ def _with_groups(regex: str) -> str:
     expected = "the groups step, rate or step_time, and perhaps loss, such as (?P<rate>[0-9.]+);"
     expected += " without step, it is one rate of the whole run"
     is_one = len(groups & {"rate", DURATION}) == 1
-    if len(groups & {*EPOCHS}) == 1:
-        expected = "both groups epoch and of_epoch, the number of steps of an epoch, or none"
+    if groups & {*EPOCHS} == {"of_epoch"}:
+        expected = "the group epoch beside of_epoch, the number of steps of an epoch"
         is_one = False
     if groups >= {"prefix", DURATION}:
         expected, is_one = "the group prefix, such as k, behind a rate, not behind a time", False

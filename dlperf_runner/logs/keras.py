@@ -25,6 +25,9 @@ accuracy is `acc`, as before Keras 2.3.
 It is not if it has the bar of the first step, a line "Train for 782 steps", or the lines of a later
 version.
 
+`Using MirroredStrategy with devices ('/job:localhost/replica:0/task:0/device:GPU:0', ...)` and the
+tutorial's `Number of devices: 8` say on how many devices the process trains.
+
 Source: keras-team/keras 3422977 and v2.15, keras/src/utils/progbar.py and generic_utils.py;
 keras-team/keras 2.2.4 and tensorflow/tensorflow v2.1.0, python/keras/engine/training_v2_utils.py.
 """
@@ -194,13 +197,22 @@ _ENTRY = re.compile(
     rb"(?:(?P<elapsed>\d{1,7}+)s|\d[\d:]{2,9}+)(?: -)?+(?:(?>[^\r\n]{0,1500}?s/epoch -))? "
     rb"(?P<rate>\d{1,9}+)(?P<unit>us|ms|s)/step"
 )
+# The devices of one process; those of several workers have other names.
+_DEVICES = (
+    stated(
+        "Using MirroredStrategy with devices ",
+        r"with devices \((?!'/job:worker)(?>[^)\r\n]{0,4000}GPU:)(?P<world_size>\d{1,2}+)',?\)",
+        values={str(n): str(n + 1) for n in range(64)},
+    ),
+    stated("Number of devices: ", r"\ANumber of devices: (?P<world_size>[1-9]\d{0,8}+)\s*\Z"),
+)
 _BARS = Format(
     name="keras",
     sample="312/312 [==============================] - 187s 599ms/step - loss: 5.2000",
     marker=b"s/step",
     entry=_ENTRY,
     rate=rb"\d+",
-    statements=(stated("Train on ", _TRAIN_ON, refusal=_SAMPLES),),
+    statements=(stated("Train on ", _TRAIN_ON, refusal=_SAMPLES), *_DEVICES),
     rates_are_per="step",
     counts_batches=True,
     framework="tensorflow2|tensorflow|jax|pytorch",

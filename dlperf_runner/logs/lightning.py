@@ -1,6 +1,8 @@
 """Lightning's progress bars, of tqdm and of rich: steps per second, in each epoch anew.
 
     Epoch 0:  12%|█▏        | 12/100 [00:04<00:29,  2.98it/s, loss=6.98, v_num=15]
+    Epoch 0:  12% 12/100 [00:04<00:29,  2.98it/s, loss=6.98, v_num=15]         (in notebooks)
+    Epoch 0: |          | 12/? [00:04<00:00,  2.98it/s, v_num=15]     (of a data set without length)
     Epoch 0/9 ━━━╸━━━━━━━━━━━━━━ 12/100 0:00:04 • 0:00:29 2.98it/s v_num: 0.000 loss: 6.980
 
 A bar is written again and again, with carriage returns. Its rate is a running mean: since version
@@ -106,7 +108,7 @@ def _read(
                     epoch.validated = True
                 continue
             line = of_rank.numbers[row] if of_rank.numbers else of_rank.first + row
-            number, length = int(match["epoch"]), int(match["of_epoch"])
+            number, length = int(match["epoch"]), int((match["of_epoch"] or b"?").strip(b"?") or 0)
             epoch = epochs.setdefault(number, _Epoch(length))
             update, last = _update(match, line), epoch.updates[-1:]
             if update and not epoch.validated and not (last and update.step <= last[0].step):
@@ -115,6 +117,8 @@ def _read(
                 samples = seek and _CONSUMED.match(of_rank.data, match.end())
                 if samples and (samples[1] or not consumed):
                     consumed.append((update, int(samples[1]) if samples[1] else None))
+    for each in epochs.values():
+        each.length = each.length or each.updates[-1].step if each.updates else each.length
     return stated + _global_batch(consumed), epochs
 
 
@@ -231,8 +235,9 @@ _COUNT = rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+)"
 _RATE = rb" {1,8}+(?P<rate>\d{1,9}+\.\d{1,9}+)(?P<unit>it/s|s/it)"
 _LOSS = rb"(?:[^\r\n\]]{0,200}?(?<!val)[ _]loss(?:_step)?(?:=|: )(?P<loss>[^\s,\]]{1,40}+))?"
 _TQDM_BAR = re.compile(
-    rb"Epoch (?P<epoch>\d{1,6}+): {1,8}+\d{1,3}+%%\|[^|\r\n]{0,1000}+\| %s "
-    rb"\[(?P<elapsed>[\d:]{4,12}+)<[^,\]\r\n]{0,20}+,%s%s" % (_COUNT, _RATE, _LOSS)
+    rb"Epoch (?P<epoch>\d{1,6}+):(?: {1,8}+\d{1,3}+%%)?+(?: ?\|[^|\r\n]{0,1000}+\|| :)?+ "
+    rb"(?P<step>\d{1,9}+)(?:/(?P<of_epoch>\d{1,9}+|\?)|it) "
+    rb"\[(?P<elapsed>[\d:]{4,12}+)(?:<[^,\]\r\n]{0,20}+)?+,%s%s" % (_RATE, _LOSS)
 )
 _TQDM = Format(
     name="lightning",
@@ -241,6 +246,7 @@ _TQDM = Format(
     entry=_TQDM_BAR,
     rate=rb"\d+\.\d+",
     statements=(
+        stated("Starting with ", r"\bStarting with (?P<world_size>\d{1,9}+) processes"),
         stated("MEMBER: ", r"\bMEMBER: \d{1,9}+/(?P<world_size>\d{1,9}+)"),
         stated(
             "utomatic Mixed Precision (AMP)",

@@ -8,6 +8,7 @@ It is a guess, so no number is taken from it: the user decides whether the expre
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ _ENOUGH = 3  # lines of a kind that repeats
 _SHOWN = 8  # of these, so that times since the start are recognised by their growth
 _NUMBER = re.compile(r"\d{1,20}+(?:[.,]\d{1,20}+){0,6}+(?:[eE][-+]\d{1,3}+)?+")
 _FRACTION = re.compile(r"\d\.\d")
+_COUNT = re.compile(r"\d{1,20}|\d{1,3}(?:,\d{3}){1,6}")
 _STEP_WORD = re.compile(
     r"(?:steps?|iters?|iterations?|it|batch|upd|updates?|global_step)\W{0,4} {0,12}$", re.IGNORECASE
 )
@@ -38,22 +40,29 @@ _RATE_WORD = re.compile(
 _PLAIN_RATE_UNIT = re.compile(r"/s(?:ec)?\b")
 _PREFIX = re.compile(r"[kKMG](?![^\W_])")
 _TIME_UNIT = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)\b")
+_COUNTED = ("step", "epoch", "of_epoch")
 _MS = re.compile(r"\s{0,2}ms\b")
 _TIME_OF_STEP = re.compile(r"\s{0,2}(?:ms|s|secs?|seconds)/(?:step|it|iter|iteration|batch)\b")
-_TIME_WORD = re.compile(r"(?:time|timing|elapsed|dt)[^\d|,]{0,24}$", re.IGNORECASE)
-_WHOLE_STEP = re.compile(r"(?:step|iter|iteration|batch)[^\d|,]{0,24}$", re.IGNORECASE)
+_TIME_WORD = re.compile(
+    r"(?:time|timing|elapsed|dt|(?:batch|step|iter)_cost|(?:ms|s|sec)/(?:b|batch|it|iter|step))"
+    r"[^\d|,]{0,24}$",
+    re.IGNORECASE,
+)
+_OTHER_UNIT = re.compile(r"\s?(?:iter|iteration|step|batche?|image|sample)s?\b")
+_WHOLE_STEP = re.compile(r"(?:step|iter|iteration|batch|total)[^\d|,]{0,24}$", re.IGNORECASE)
 # Of a part of a step, of an evaluation, or of what is still to come.
 _PART = re.compile(
-    r"(?:data|load|loading|fwd|bwd|(?:for|back)ward|opt|optim|optimizer|val|validation|eval"
-    r"|remaining)[ _]?$",
+    r"(?:data|load|loading|read(?:er)?|fwd|bwd|(?:for|back)ward|opt|optim|optimizer|val|validation"
+    r"|eval|remaining)(?:_\w{0,40})?[ _]?$",
     re.IGNORECASE,
 )
 # Taken only if a line has nothing else: means since the start, and tqdm's smoothed rate.
 # train_speed is that of ms-swift.
 _MEAN = re.compile(
-    r"(?:avg|average|mean|train_speed)[^\d|,]{0,24}$|<[\d:?]{1,16}, {0,2}$", re.IGNORECASE
+    r"(?:avg|average|mean|train_speed)[^\d|,]{0,24}$|[<[][\d:?]{1,16}, {0,2}$", re.IGNORECASE
 )
 _EPOCH_WORD = re.compile(r"epochs?\W{0,4}$", re.IGNORECASE)
+_EPOCH_NAME = re.compile(r"(?:epochs?|train|pass)\W{0,8}$", re.IGNORECASE)
 
 
 @dataclass
@@ -62,6 +71,7 @@ class _Kind:
 
     number: int = 0
     lines: list[str] = field(default_factory=list)
+    every: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -85,13 +95,14 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
             continue
         kind = kinds.setdefault(shape, _Kind())
         kind.number += 1
+        kind.every.append(line)
         if len(kind.lines) < _SHOWN and line not in kind.lines:
             kind.lines.append(line)
     repeated = [kind for kind in kinds.values() if kind.number >= _ENOUGH]
     repeated.sort(key=lambda kind: -kind.number)
     firsts = [kind.lines[0] for kind in kinds.values()]
     for kind in repeated:
-        if expression := _expression(kind.lines, firsts):
+        if expression := _expression(kind.lines, firsts, kind.every):
             return LikelyLine(kind.lines[0].strip(), *expression)
     if apart := _of_two_lines(repeated) or _of_run(kinds.values()):
         return apart
@@ -149,14 +160,40 @@ def _step(lines: Sequence[str]) -> int | None:
     grows = []
     for place, column in enumerate(zip(*rows, strict=True)):
         texts = [match[0] for match in column]
-        if not all(text.isdigit() for text in texts):
+        if not all(map(_COUNT.fullmatch, texts)):
             continue
-        is_growing = len(texts) > 1 and all(int(a) < int(b) for a, b in pairwise(texts))
+        is_growing = len(texts) > 1 and all(a < b for a, b in pairwise(map(_count, texts)))
         is_percent = lines[0].startswith("%", column[0].end())
         if is_growing and not is_percent and not _in_time(lines[0], column[0]):
             grows.append(place)
     named = (n for n in grows if _STEP_WORD.search(lines[0][: rows[0][n].start()]))
     return next(named, grows[0] if grows else None)
+
+
+def _count(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def _epochs(
+    line: str, numbers: Sequence[re.Match[str]], rows: Sequence[Sequence[str]], step: int
+) -> dict[int, str]:
+    """The places of the epoch and of its number of steps, if steps begin again in each epoch. The
+    arguments: the first line, its numbers, and those of all lines."""
+    counts = (_count(row[step]) if _COUNT.fullmatch(row[step]) else math.inf for row in rows)
+    restart = next((n for n, (a, b) in enumerate(pairwise(counts), 1) if a >= b), 0)
+    before, after = rows[restart - 1 : restart + 1] if restart else ((), ())
+    epochs = (
+        n
+        for n, (a, b) in enumerate(zip(before, after, strict=True))
+        if n != step and a.isdigit() and b.isdigit() and int(b) == int(a) + 1
+        if _EPOCH_NAME.search(line[: numbers[n].start()])
+    )
+    epoch, length = next(epochs, None), step + 1
+    if epoch is None:
+        return {}
+    between = line[numbers[step].end() : numbers[length].start()] if length < len(numbers) else ""
+    is_length = between.strip() == "/" and before[length] == after[length]
+    return {epoch: "epoch", length: "of_epoch"} if is_length else {epoch: "epoch"}
 
 
 def _elapsed(rows: Sequence[Sequence[re.Match[str]]]) -> Iterator[int]:
@@ -169,7 +206,7 @@ def _elapsed(rows: Sequence[Sequence[re.Match[str]]]) -> Iterator[int]:
 
 def _in_time(line: str, number: re.Match[str]) -> bool:
     """True if a number is a part of a date, of a time of day, or of a time such as 2h 7m."""
-    before = re.search(r"\d(?:[:-]|[dhm] ?)$", line[: number.start()])
+    before = re.search(r"\d(?:[:-]| ?[dhm],? ?)$", line[: number.start()])
     return bool(before or re.match(r"[:-]\d|[dhm] ?\d", line[number.end() : number.end() + 3]))
 
 
@@ -185,26 +222,29 @@ def _rate(
     """The place of the rate among the numbers, and the name of its group. `elapsed` are the places
     of times since the start."""
     candidates: list[tuple[int, str]] = []
+    places = [(n, match) for n, match in enumerate(numbers) if not _in_time(line, match)]
     for group, unit, word in (
         ("rate", _RATE_UNIT, _RATE_WORD),
         ("rate", _PLAIN_RATE_UNIT, _RATE_WORD),
         (DURATION, _TIME_UNIT, _TIME_WORD),
     ):
-        named = [n for n, m in enumerate(numbers) if _is_named(line[: m.start()], word)]
-        in_unit = [n for n, m in enumerate(numbers) if unit.match(line, _end(line, m))]
+        named = [
+            n
+            for n, m in places
+            if _is_named(line[: m.start()], word) and not _OTHER_UNIT.match(line, m.end())
+        ]
+        in_unit = [n for n, m in places if unit.match(line, _end(line, m))]
         if group == DURATION:
-            of_step = [n for n, m in enumerate(numbers) if _TIME_OF_STEP.match(line, m.end())]
+            of_step = [n for n, m in places if _TIME_OF_STEP.match(line, m.end())]
             of_step = of_step or [n for n in in_unit if n in named]
             if len(in_unit) > 1 or not all(_is_step_in_ms(line, numbers[n]) for n in in_unit):
                 in_unit = []
             in_unit = of_step or in_unit
-            named, in_unit = (
-                [n for n in places if n not in elapsed] for places in (named, in_unit)
-            )
-        if places := [n for n in in_unit or named if not _in_time(line, numbers[n])]:
+            named, in_unit = ([n for n in each if n not in elapsed] for each in (named, in_unit))
+        if taken := in_unit or named:
             # Of several durations, one that is named after the step is that of all its parts.
-            of_whole = [n for n in places if _WHOLE_STEP.search(line[: numbers[n].start()])]
-            candidates += [(n, group) for n in (group == DURATION and of_whole) or places]
+            of_whole = [n for n in taken if _WHOLE_STEP.search(line[: numbers[n].start()])]
+            candidates += [(n, group) for n in (group == DURATION and of_whole) or taken]
     usual = (each for each in candidates if not _is_mean(line, numbers[each[0]]))
     return next(usual, candidates[0] if candidates else None)
 
@@ -224,10 +264,13 @@ def _is_mean(line: str, number: re.Match[str]) -> bool:
     return _MEAN.search(line[: number.start()]) is not None
 
 
-def _expression(lines: Sequence[str], others: Sequence[str]) -> tuple[str, bool] | None:
-    """The expression of lines of a kind, and whether it takes means; None if they have no step or
-    no rate, or if it would not find both. It matches none of the others that begin otherwise, such
-    as those of a validation, if more words before its numbers prevent it."""
+def _expression(
+    lines: Sequence[str], others: Sequence[str], every: Sequence[str]
+) -> tuple[str, bool] | None:
+    """The expression of the first lines of a kind, and whether it takes means; None if they have no
+    step or no rate, or if it would not find both. `every`: all lines of the kind. The expression
+    matches none of the others that begin otherwise, such as those of a validation, if more words
+    before its numbers prevent it."""
     rows = [list(_NUMBER.finditer(line)) for line in lines]
     step, rate = _step(lines), _rate(lines[0], rows[0], [*_elapsed(rows)])
     if step is None or rate is None or rate[0] == step:
@@ -235,10 +278,14 @@ def _expression(lines: Sequence[str], others: Sequence[str]) -> tuple[str, bool]
     place, group = rate
     if group == DURATION and _EPOCH_WORD.search(lines[0][: rows[0][step].start()]):
         return None  # the time of an epoch
-    wanted = [(row[step][0].encode(), row[place][0].encode()) for row in rows]
+    wanted = [(row[step][0].replace(",", "").encode(), row[place][0].encode()) for row in rows]
+    numbers = [_NUMBER.findall(line) for line in every]
+    groups = {step: "step", place: group, **_epochs(lines[0], rows[0], numbers, step)}
     begin, expression = _shape(lines[0][: rows[0][step].start()]), None
     for longest in (0, 12, 24):
-        regex = _joined(lines[0], rows[0], {step: "step", place: group}, longest)
+        regex = _joined(lines[0], rows[0], groups, longest)
+        if any("," in row[step] for row in numbers):
+            regex = regex.replace(r"(?P<step>\d+)", r"(?P<step>[\d,]*\d)")
         try:
             described = Lines(regex)
         except re.error:
@@ -273,13 +320,14 @@ def _joined(
         before = word[0] if word else ""
         gap = ".*?" if regex and (place > last + 1 or before != text) else ""
         exponent = r"e[+-]\d+" if "e" in numbers[place][0] else ""
-        digits = r"\d+" if group == "step" else rf"[\d.,]*\d{exponent}"
+        digits = r"\d+" if group in _COUNTED else rf"[\d.,]*\d{exponent}"
         regex += f"{gap}{_literal(before)}(?P<{group}>{digits})"
         if group == "rate" and _end(line, numbers[place]) > numbers[place].end():
             regex += "(?P<prefix>[kKMG]?)"
         last = place
     at = _end(line, numbers[last])
-    unit = _RATE_UNIT.match(line, at) or _PLAIN_RATE_UNIT.match(line, at)
+    units = (_RATE_UNIT, _PLAIN_RATE_UNIT, _TIME_OF_STEP)
+    unit = next(filter(None, (unit.match(line, at) for unit in units)), None)
     if unit and unit[0] == "it/s":
         return regex + "(?:it/s|s/it)"  # a bar of tqdm has either
     return regex + (_literal(unit[0]) if unit else "")

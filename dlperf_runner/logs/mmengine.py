@@ -19,6 +19,11 @@ The program prints every 50 steps, or as its configuration says; only rank 0 pri
 mmcv printed no memory, and in 2018 no `eta`. `base_lr`, and a learning rate for each group of
 parameters, may be among the rates. Some tools leave one of two blanks.
 
+The number of GPUs and the configuration stand before: `GPU number: 8`, and
+`    samples_per_gpu=2,` of mmcv. Mixed precision has `type='AmpOptimWrapper'` in the place of
+`OptimWrapper` or, in mmcv, `fp16 = dict(loss_scale=512.0)`. The batch of mmengine is not read: the
+loaders of training and of validation state theirs in equal lines.
+
 Source: open-mmlab/mmengine 2543429, mmengine/runner/log_processor.py; open-mmlab/mmcv 9db49e5
 (2018), 0d5332a (2020) and 9185eee (2022), mmcv/runner/hooks/logger/text.py and log_buffer.py.
 """
@@ -28,7 +33,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from . import text
-from .records import Expression, Format
+from .records import Expression, Format, stated
+from .statements import EXACT
 
 _COUNTED = rb" {0,8}+(?P<step>\d{1,9}+)/"
 _LOSS = rb"(?:(?>[^\r\n]{0,2000}?\bloss: )(?P<loss>[^\s,]{1,64}+))?"
@@ -46,7 +52,16 @@ _STEPS = Format(
     marker=b"Iter(train)",
     entry=Expression(rb"Iter\(train\) {1,8}+\[%s\d{1,9}+\]%s" % (_COUNTED, _NEW_TIME)),
     rate=rb"\d+\.\d+",
-    statements=(),
+    statements=(
+        stated("    samples_per_gpu=", r"\A {4,5}\w+=(?P<batch_size_per_device>\d{1,9}+),?\s*\Z"),
+        stated("    GPU number: ", r"\A {4,5}GPU number: (?P<world_size>\d{1,9}+)\s*\Z"),
+        stated(
+            "OptimWrapper'",
+            r"\btype='(?P<precision>(?:Amp)?OptimWrapper)'",
+            values={"AmpOptimWrapper": "amp", "OptimWrapper": EXACT},
+        ),
+        stated("fp16 = dict(", r"\A(?P<precision>fp16) = dict\(", values={"fp16": "amp"}),
+    ),
     window=10,
     seconds=1.0,
     rates_are_per="step",

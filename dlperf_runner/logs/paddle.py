@@ -26,7 +26,8 @@ PaddleOCR, which has a line for the last step of each epoch, too. In its version
 PaddleDetection of 2020, steps count from 0, and `samples` is that of the steps since the line
 before. Some versions print "tobal step".
 
-Only rank 0 prints, or each prints a log of its own.
+Only rank 0 prints, or each prints a log of its own. The line `init nccl context nranks: 8 local
+rank: 0 gpu id: 0 ring id: 0` has the number of devices.
 
 Source: PaddlePaddle/PaddleClas d178931 (2024) and 061d07c (2021), ppcls/engine/train/utils.py;
 PaddlePaddle/PaddleDetection 0191759, ppdet/engine/callbacks.py, and pull request 1512 (2020);
@@ -41,7 +42,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from . import text
-from .records import Expression, Format
+from .records import Expression, Format, stated
 
 _RATE = {b"w": text.WORD, b"samples": rb"(?:samples?|images?|sequences?)/s(?:ec)?+(?![\w/])"}
 STEP = (
@@ -59,7 +60,11 @@ _STEPS = Format(
         rb"(?:(?<!open[a-z]{3} INFO: )epoch: \[\d{1,6}+/\d{1,6}+\], |(?<!\], ))" + STEP
     ),
     rate=rb"\d+\.\d+",
-    statements=(),
+    statements=(
+        stated(
+            "init nccl context nranks: ", r"nranks: (?P<world_size>\d{1,9}+) .{1,60}ring id: 0\b"
+        ),
+    ),
     rates_are_per="device",
     framework="paddle",
     caveat="rates of PaddleClas before April 2024 are means since the sixth step of an epoch, so"

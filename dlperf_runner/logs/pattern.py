@@ -28,6 +28,7 @@ EPOCHS = ("epoch", "of_epoch")
 GROUPS = ("step", "rate", DURATION, "loss", "prefix", *EPOCHS)
 _COUNTS = ("step", *EPOCHS)
 _STEP = re.compile(rb"\d{1,12}")
+_THOUSANDS = re.compile(rb"\d{1,3}(?:,\d{3}){1,3}")
 _DIGITS = rb"\d{1,64}+"
 _NUMBER = rb"(?:\d{1,3}(?:,\d{3}){1,9}+|%s)(?:\.%s)?+(?:[eE][-+]?\d{1,3}+)?+" % (_DIGITS, _DIGITS)
 _NUMBERS = re.compile(_NUMBER)
@@ -64,7 +65,7 @@ _PREFIX_ALONE = re.compile(r"(?i:\b(?:thousand|million|billion)s?\b)|[(\[][kKMGT
 _TIME_ALONE = re.compile(r"(?:[ _]|[(\[])([a-zµμ]{1,12})\W{0,4}$")
 # What ends what is said of a number: another number with its unit, or a separator.
 _ANOTHER = re.compile(r"\d[\d.,]{0,64}+ {0,2}+[\w/%]{0,64}+(?![\w/%:=]| [:=])|[|,;]")
-_WHOSE = {"gpu": "device", "device": "device", "chip": "device", "node": "node"}
+_WHOSE = {**dict.fromkeys(("gpu", "device", "chip", "core"), "device"), "node": "node"}
 _OF_RUN = (
     "one rate of the whole run, as the program printed it, which may include its warm-up; nothing"
     " is left out"
@@ -225,7 +226,7 @@ class Lines:
         took a part of it."""
         whole = taken = data[max(start, 0) : max(end, 0)]
         if name in (*_COUNTS, "prefix") or not taken:
-            return taken
+            return taken.replace(b",", b"") if _THOUSANDS.fullmatch(taken) else taken
         alone = _ALONE.match(data, start)
         if alone is None or alone.end() != end:
             whole = _whole(data, start, end)

@@ -62,6 +62,7 @@ _SWIN = replace(
     rate=rb"\d+\.\d{4}",
     statements=(
         stated("Creating model:", r"Creating model: ?[\w-]{1,64}+/(?P<network>\S{1,100}+)"),
+        stated("WORLD_SIZE in environ: ", r"environ: \d{1,9}+/(?P<world_size>\d{1,9}+)\s*+\Z"),
         stated("BATCH_SIZE: ", r"\A {1,8}BATCH_SIZE: (?P<batch_size_per_device>\d{1,9}+)\s*+\Z"),
         stated(
             "AMP_ENABLE: ",

@@ -160,10 +160,9 @@ def _of_first_epoch(group: dict[str, Sequence[bytes]], seen: Seen) -> Collection
     epochs = group.pop("epoch")
     if seen.first_epoch is None:
         seen.first_epoch = int(epochs[0])
-    first = b"%d" % seen.first_epoch
-    if epochs.count(first) == len(epochs):
+    if epochs.count(epochs[0]) == len(epochs) and int(epochs[0]) == seen.first_epoch:
         return every
-    kept = {n: None for n in every if epochs[n] == first}
+    kept = {n: None for n in every if int(epochs[n]) == seen.first_epoch}
     seen.without_rate += len(epochs) - len(kept)
     group |= {name: [column[n] for n in kept] for name, column in group.items()}
     return kept

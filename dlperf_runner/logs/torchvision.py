@@ -10,6 +10,8 @@ Steps count from 0 in each epoch, or in all. The program prints every `print-fre
 default, and in most programs the last of each epoch; only rank 0 prints. `img/s` leaves out the
 time in which a step waited for data, and is of one device. `batch_size` is that of one device.
 
+DINO and DINOv2 print `batch_size_per_gpu: 64`, and DINO `world_size: 8`, on lines of their own.
+
 Source: pytorch/vision 041fe3b (2019) and 15fc26c (2022), references/classification/{utils,train}.py
 and references/detection/utils.py; facebookresearch/dinov2 05c66df, dinov2/logging/helpers.py.
 """
@@ -22,6 +24,7 @@ from . import text
 from .records import Expression, Format, Statement, stated
 from .statements import EXACT, NAMESPACE
 
+_BATCH = stated("batch_size_per_gpu: ", r"\A {0,8}\w+: (?P<batch_size_per_device>\d{1,9}+)\s*\Z")
 _EPOCHS = Format(
     name="torchvision",
     sample="Epoch: [0]  [  10/1251]  eta: 0:08:20  lr: 0.1  img/s: 1234.5  ...  time: 0.4012  ...",
@@ -46,6 +49,13 @@ _EPOCHS = Format(
             },
             {"True": "amp", "False": EXACT},
         ),
+        _BATCH,
+        stated("world_size: ", r"\Aworld_size: (?P<world_size>\d{1,9}+)\s*\Z"),
+        stated(
+            "use_fp16: ",
+            r"\Ause_fp16: (?P<precision>True|False)\s*\Z",
+            values={"True": "amp", "False": EXACT},
+        ),
     ),
     zero_based=True,
     window=20,
@@ -63,6 +73,6 @@ _STEPS = replace(
         rb"(?>[^\r\n]{0,2000}?  time: )(?P<rate>%(w)s)  data: " % {b"w": text.WORD}
     ),
     rate=rb"\d+\.\d{6}",
-    statements=(),
+    statements=(_BATCH,),
 )
 FORMAT = replace(_EPOCHS, variants=(_STEPS,))

@@ -7,14 +7,15 @@
       fp16=True, name='yolox-s', ...)     (on one line)
 
 Steps count from 1 in each epoch; the program prints every 10, and nothing for the rest of an epoch.
-`batch_size` is that of all devices. Only rank 0 prints. Times of images of several sizes differ.
+`batch_size` is that of all devices, of which each node has `devices`, unless that is None. Only
+rank 0 prints. Times of images of several sizes differ.
 
 Source: Megvii-BaseDetection/YOLOX 02cc562, yolox/core/trainer.py; its issues 308 (2021) and 1803.
 """
 
 from __future__ import annotations
 
-from .records import Expression, Format, Statement
+from .records import Expression, Format, Statement, stated
 from .statements import EXACT, NAMESPACE
 
 FORMAT = Format(
@@ -33,6 +34,11 @@ FORMAT = Format(
             NAMESPACE,
             {"batch_size": "global_batch_size", "fp16": "precision", "name": "network"},
             {"True": "amp", "False": EXACT, "None": ""},
+        ),
+        stated(
+            "Namespace(",
+            r"\bNamespace\((?=.{0,4000}?\bnum_machines=(?P<nodes>[1-9]\d{0,8}+))"
+            r"(?>.{0,4000}?\bdevices=)(?P<devices_per_node>[1-9]\d{0,8}+)",
         ),
     ),
     seconds=1.0,

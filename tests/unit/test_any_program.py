@@ -293,7 +293,7 @@ def test_bad_expressions(here: Path) -> None:
         (["--regex", r"(?P<step>\d+)"], "the groups step, rate or step_time"),
         (["--regex", r"(?P<step>\d+)(?=x)(?P<rate>\d+)"], "no lookaround"),
         (["--regex", STEP + TIME + "(?P<prefix>k?)"], "behind a rate, not behind a time"),
-        (["--regex", REGEX + "(?P<epoch>)"], "both groups epoch and of_epoch"),
+        (["--regex", REGEX + "(?P<of_epoch>)"], "the group epoch beside of_epoch"),
         (["--unit", "tokens"], "the expression, too: --regex"),
         (["--regex", REGEX, "--unit", "bytes"], "'samples', 'tokens' or 'steps'"),
     ):
@@ -394,6 +394,16 @@ LIKELY = {
     ),
     # open_clip, whose numbers are aligned, and Composer's bar.
     "Train Epoch: 0 [{n:4d}/9900 (1%)] Batch (t): 0.5, {r}/s, 9/s/gpu": r"\[ *(?P<step>\d+).*?, +",
+    # PaddleSeg of 2021, HiFi-GAN, NVIDIA's Tacotron 2, nerfstudio, FunASR, and HugeCTR, whose time
+    # is that of many steps.
+    "epoch=1, iter={n}/9, loss=2.8, batch_cost={r}, reader_cost=0.2": r"batch_cost=(?P<step_time>",
+    "Steps : {n}, Gen Loss Total : 60.1, s/b : {r}": r"s/b +: +(?P<step_time>",
+    "Train loss {n} 0.45 Grad Norm 1.23 {r}s/it": r"(?P<step_time>[\d.,]*\d)s/it",
+    "{n} (0.33%)    {r} ms    12 m, 30 s    161.2 K": r"\) +(?P<step_time>[\d.,]*\d)",
+    "step: {n}, 'forward_time': '0.2', 'backward_and_AllReduce_time': '0.3', 'total_time': '{r}'": (
+        r"total_time': +'(?P<step_time>"
+    ),
+    "Iter: {n} Time(200 iters): {r}s Loss: 0.12": None,
     "train Epoch 0: 1%|{bar:<9}| {n}/99 [00:01<00:02, {r}ba/s, loss=2.2]": r"\| +(?P<step>\d+)",
 }
 
@@ -471,6 +481,31 @@ def test_a_log_with_one_rate_has_that_of_its_run(here: Path, rate: str) -> None:
     assert regex is not None and "one rate for the whole run" in hint
     results = load(path, regex=regex[1], unit="samples", rates_are_per="world")
     assert throughput(results) == 812.5
+
+
+@pytest.mark.parametrize(
+    ("line", "groups"),
+    [
+        # HRNet; BasicSR; GluonCV's train_yolo3.py; DGL's GraphSAGE.
+        ("Epoch: [{e}][{n:3d}/40] Speed {r} samples/s Data 0.1s", ["epoch", "of_epoch"]),
+        ("[EDSR..][epoch: {e}, iter: {all:,d}, (1e-4,)] [time (data): {t} (0.0)]", []),
+        ("INFO:root:[Epoch {e}][Batch {n}], LR: 2.8E-04, Speed: {r} samples/sec", ["epoch"]),
+        ("Epoch {e:05d} | Step {n:05d} | Speed (samples/sec) {r} | GPU 1200.3 MB", ["epoch"]),
+    ],
+)
+def test_a_guess_follows_steps_through_the_epochs(here: Path, line: str, groups: list[str]) -> None:
+    steps = [(e, n) for e in range(3) for n in range(0, 40, 2)]
+    lines = [
+        line.format(e=e, n=n, all=900 + 40 * e + n, r=500 + n % 3, t=f"{0.5 + n % 3 / 1e3:.3f}")
+        for e, n in steps
+    ]
+    path = write(here / NAME, lines)
+    regex = re.search(r"--regex '(.*?)' ", str(only(load(path)).hint))
+    assert regex is not None
+    assert [name for name in ("epoch", "of_epoch") if f"<{name}>" in regex[1]] == groups
+    whose = {"unit": "samples", "rates_are_per": "world"}
+    results = load(path, regex=regex[1], **({"step_time_unit": "s"} if "{t}" in line else whose))
+    assert results.problems == []
 
 
 def test_a_step_and_its_rate_on_two_lines(here: Path) -> None:

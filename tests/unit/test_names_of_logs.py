@@ -87,6 +87,8 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("llama3-8b-h100x8-bf16", (), {"devices": 8, "accelerator": "H100"}),
         ("llama3-8b_2x8xH100", (), {"topology": Topology(2, 8), "devices": None}),
         ("llama3-8x7b_bf16", (), {"devices": None, "first": ("llama3-8x7b",)}),
+        ("faster-rcnn_r50_8xb2-amp-200e_coco", (), {"devices": 8, "batch_size": 2}),  # OpenMMLab
+        ("20230524_201000", ("resnet50_8xb32_in1k",), {"devices": 8, "batch_size": 32}),
         ("llama3-8b_bf16", ("8xH100",), {"devices": 8}),
         ("llama3-8b_bf16", ("8gpus",), {"devices": 8}),
         ("llama3-8b_bf16", ("gpu3",), {"devices": None}),
