@@ -336,6 +336,7 @@ def test_a_backbone_is_no_name_of_a_detector(tmp_path: Path, name: str, model: s
         ({"sequence_length": "4096", "global_batch_size": "16"}, 16 * 4096 / 0.5),
         ({"sequence_length": "2048"}, 16 * 2048 / 0.5),
         ({"sequence_length": "4096", "global_batch_size": "32"}, None),  # the log says 16
+        ({"sequence_length": "4096", "batch_size": "2", "accumulation_steps": "4"}, None),
         ({}, None),
     ],
 )
