@@ -316,7 +316,10 @@ def _finish(reading: _Reading) -> None:
     if reading.processes > 1:
         problem, expected = "several processes printed tables of their own", "one rank 0"
         ranks = f"{reading.processes} before the first table ended"
-        hint = "build nccl-tests with MPI=1: without it, no process knows the others"
+        hint = (
+            "build nccl-tests with MPI=1: without it, no process knows the others; if these are"
+            " runs after one another, remove the lines of the one that was cut off"
+        )
         raise LineError(last, problem, expected=expected, found=ranks, hint=hint)
     if reading.other_heading and not table.rows:
         line, heading = reading.other_heading
