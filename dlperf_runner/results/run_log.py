@@ -382,7 +382,10 @@ def _about_accumulation(
     if number == 1 or not (of_steps or log.form.counts_batches):
         return ()
     of_all, by = stated_by.get("global_batch_size"), dict(run.asserted).get("batch_size_per_device")
-    is_of_log = any(header.batch_size_per_device for header in headers)
+    is_of_log = any(
+        h.batch_size_per_device or (of_steps and (h.global_batch_size or h.tokens_per_step))
+        for h in headers
+    )
     is_unclear = of_all is None if number else by == of_all
     if of_steps:
         is_unclear = of_all is None and "accumulation_steps" in stated_by
