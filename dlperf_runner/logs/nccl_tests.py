@@ -454,6 +454,7 @@ _TABLE = Format(
     rate=_NUMBER,
     statements=(),
     is_fp32=True,
+    warmup=(0, 20),
     table=as_run,
 )
 FORMAT = replace(
