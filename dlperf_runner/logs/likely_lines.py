@@ -53,7 +53,7 @@ _PART = re.compile(
 _MEAN = re.compile(
     r"(?:avg|average|mean|train_speed)[^\d|,]{0,24}$|<[\d:?]{1,16}, {0,2}$", re.IGNORECASE
 )
-_STEP_COLUMN = re.compile(r"(?:.*[^a-z])?(?:step|iter|iteration)", re.IGNORECASE)
+_STEP_COLUMN = re.compile(r"(?<![a-z])(?:step|iter|iteration)$", re.IGNORECASE)
 _EPOCH_WORD = re.compile(r"epochs?\W{0,4}$", re.IGNORECASE)
 
 
@@ -109,7 +109,7 @@ def _of_csv(head: str, row: str) -> LikelyLine | None:
     """A row of a CSV file whose head names a step and a rate, or is that of TensorBoard."""
     names, cells = ([cell.strip() for cell in line.split(",")] for line in (head, row))
     plain = [name.strip('"') for name in names]
-    step = next((n for n, name in enumerate(plain) if _STEP_COLUMN.fullmatch(name)), None)
+    step = next((n for n, name in enumerate(plain) if _STEP_COLUMN.search(name)), None)
     rate = next((n for n, name in enumerate(plain) if _RATE_WORD.search(name)), None)
     if rate is None and plain == ["Wall time", "Step", "Value"]:
         rate = 2
