@@ -23,10 +23,15 @@ begins behind the steps of the other parts.
       Total optimization steps = 50
     Process rank: 0, world size: 8, device: cuda:0, ..., compute dtype: torch.bfloat16
 
-The last line is LLaMA-Factory's.
+The last line is LLaMA-Factory's. Unsloth prints the numbers beside its mark instead:
+
+    ==((====))==  Unsloth - 2x faster free finetuning | Num GPUs used = 8
+       \\\\   /|    Num examples = 7,473 | Num Epochs = 1 | Total steps = 1,000
+    O^O/ \\_/ \\    Batch size per device = 8 | Gradient accumulation steps = 4
+    \\        /    Data Parallel GPUs = 8 | Total batch size (8 x 4 x 8) = 256
 
 Source: transformers 4.6.1, 4.57.1 and 5.24.0, trainer.py, trainer_utils.py (speed_metrics) and
-trainer_callback.py (ProgressCallback).
+trainer_callback.py (ProgressCallback); unslothai/unsloth, issues 224 (2024) and 2765 (2025).
 """
 
 from __future__ import annotations
@@ -50,6 +55,17 @@ STATEMENTS = (
     _setting("(w. parallel, distributed & accumulation) = ", "global_batch_size"),
     _setting("  Gradient Accumulation steps = ", "accumulation_steps"),
     _setting("  Total optimization steps = ", "total_steps"),
+    stated("Unsloth - ", rf"\| Num GPUs(?: used)? = {_COUNT.format('world_size')}"),
+    stated("Batch size per device = ", rf"device = {_COUNT.format('micro_batch_size')} \|"),
+    stated(
+        "Batch size per device = ",
+        rf"\| Gradient [Aa]ccumulation steps = {_COUNT.format('accumulation_steps')}",
+    ),
+    stated(
+        "Total batch size ",
+        rf"Total batch size (?:\([\dx ]{{5,40}}\) )?= {_COUNT.format('global_batch_size')}",
+    ),
+    stated(" | Total steps = ", rf"\| Total steps = {_COUNT.format('total_steps')}"),
     stated(
         "Process rank: ",
         r"Process rank: \d{1,9}+(?:, world size: (?P<world_size>\d{1,9}+))?, device: "

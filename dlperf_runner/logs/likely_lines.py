@@ -61,6 +61,7 @@ _PART = re.compile(
 _MEAN = re.compile(
     r"(?:avg|average|mean|train_speed)[^\d|,]{0,24}$|[<[][\d:?]{1,16}, {0,2}$", re.IGNORECASE
 )
+_STEP_COLUMN = re.compile(r"(?<![a-z])(?:step|iter|iteration)$", re.IGNORECASE)
 _EPOCH_WORD = re.compile(r"epochs?\W{0,4}$", re.IGNORECASE)
 _EPOCH_NAME = re.compile(r"(?:epochs?|train|pass)\W{0,8}$", re.IGNORECASE)
 
@@ -89,7 +90,9 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
     """The most likely line of a log, of those that repeat, or else the last one with a rate; None
     if there is neither."""
     kinds: dict[str, _Kind] = {}
+    head = ""
     for line in islice(_lines(pieces), _MOST_LINES):
+        head = head or line
         shape = _shape(line)
         if "#" not in shape or (shape not in kinds and len(kinds) == _MOST_KINDS):
             continue
@@ -104,11 +107,29 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
     for kind in repeated:
         if expression := _expression(kind.lines, firsts, kind.every):
             return LikelyLine(kind.lines[0].strip(), *expression)
+    if repeated and (column := _of_csv(head, repeated[0].lines[0])):
+        return column
     if apart := _of_two_lines(repeated) or _of_run(kinds.values()):
         return apart
     numbers = (kind for kind in repeated if _FRACTION.search(kind.lines[0]))
     likely = next((kind for kind in numbers if _step(kind.lines) is not None), None)
     return LikelyLine(likely.lines[0].strip(), None) if likely else None
+
+
+def _of_csv(head: str, row: str) -> LikelyLine | None:
+    """A row of a CSV file whose head names a step and a rate, or is that of TensorBoard."""
+    names, cells = ([cell.strip() for cell in line.split(",")] for line in (head, row))
+    plain = [name.strip('"') for name in names]
+    step = next((n for n, name in enumerate(plain) if _STEP_COLUMN.search(name)), None)
+    rate = next((n for n, name in enumerate(plain) if _RATE_WORD.search(name)), None)
+    if rate is None and plain == ["Wall time", "Step", "Value"]:
+        rate = 2
+    if step is None or rate is None or len(names) != len(cells):
+        return None
+    groups = {step: r"(?P<step>\d+)", rate: r"(?P<rate>[\d.]+)"}
+    quotes = ['"' if cell.startswith('"') else "" for cell in cells]
+    parts = [quotes[n] + groups.get(n, "[^,]*") + quotes[n] for n in range(max(step, rate) + 1)]
+    return LikelyLine(row.strip(), "^" + ",".join(parts))
 
 
 def _of_two_lines(kinds: Sequence[_Kind]) -> LikelyLine | None:

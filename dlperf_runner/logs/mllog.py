@@ -115,6 +115,8 @@ def read(pieces: Iterable[bytes]) -> MlperfLog:
     opened: dict[str, _Event] = {}
     for block in blocks(pieces, [MARKER]):
         for event in _events(block):
+            if event.key == "run_start":
+                _check_first(log, event)
             # What follows is no part of the run, but some submitters named the benchmark there.
             if log.run_stop_ms is None or (event.key == _SETTINGS[0] and log.benchmark is None):
                 _take(log, event, opened)
@@ -122,6 +124,20 @@ def read(pieces: Iterable[bytes]) -> MlperfLog:
     if log.gap:
         log.blocks, log.epochs = [], []
     return log
+
+
+def _check_first(log: MlperfLog, event: _Event) -> None:
+    """Raise LineError if a run begins behind another one, or behind a part of it."""
+    ends = [interval.stop_ms for interval in (*log.blocks, *log.epochs)]
+    last = log.run_stop_ms if log.run_stop_ms is not None else max(ends, default=None)
+    if last is not None and event.time_ms >= last:
+        raise LineError(
+            event.line,
+            "another run begins in the same log",
+            expected="one run_start, as MLPerf's rules require",
+            found=f"a second one, {(event.time_ms - last) / 1000:.0f} s behind the first run",
+            hint="give each run a file: csplit LOG /submission_benchmark/ '{*}'",
+        )
 
 
 def _events(block: Block) -> Iterator[_Event]:

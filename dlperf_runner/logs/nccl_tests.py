@@ -59,7 +59,7 @@ _KIND = (
 # Anything may stand before a line: what launchers and services write is not always known.
 _ROW = re.compile(rb"(?<!\S)\d{1,18}+%s%s[\d.]" % (_KIND, _BLANKS))
 _PLACE = re.compile(rb"# {1,200}+(out-of-place|in-place)")
-_HEADING = re.compile(rb"# {1,40}+size {1,40}+count {1,40}+type {1,40}+[^\r\n]{0,400}")
+_HEADING = re.compile(rb"# {1,40}+size {1,40}+count {1,40}+(?:type|time) {1,40}+[^\r\n]{0,400}")
 _SIZES = re.compile(
     rb"minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
     rb"(?: warmup iters: \d{1,9}+ iters: (\d{1,9}) )?"
@@ -104,6 +104,7 @@ _MARKERS = [
 HINT_OF_FAILURE = "NCCL_DEBUG=WARN in its environment shows the reason"
 _SHOWN = "show them: dlperf bandwidth LOG"
 _IN_PLACE = "the bus bandwidth is that of in-place operations; the log has no others"
+_OTHERS = "tables of other programs (OSU, perftest, mscclpp-test) are not read, only of nccl-tests"
 _WHOLE = "give all that the program printed; tables of nccl-tests 1 are not read"
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
 _WITHOUT_REDUCTION = ("all_gather", "alltoall", "broadcast", "gather", "scatter", "sendrecv")
@@ -288,9 +289,8 @@ def _take(reading: _Reading, block: Block, part: re.Match[bytes]) -> None:
     elif part.lastgroup == "heading":
         words = data[1:].split()
         places = len(_starts(words))
-        is_known = words.count(b"busbw") == places == 2 or (
-            words.count(b"busbw") == places == 1 and bool(reading.place)
-        )
+        is_known = words[2] == b"type" and words.count(b"busbw") == places
+        is_known = is_known and (places == 2 or (places == 1 and bool(reading.place)))
         reading.columns = words if is_known else ()
         reading.other_heading = (
             None if is_known else (block.line(part.start()), data.decode("utf-8", "replace"))
@@ -318,12 +318,17 @@ def _finish(reading: _Reading) -> None:
     if reading.processes > 1:
         problem, expected = "several processes printed tables of their own", "one rank 0"
         ranks = f"{reading.processes} before the first table ended"
-        hint = "build nccl-tests with MPI=1: without it, no process knows the others"
+        hint = (
+            "build nccl-tests with MPI=1: without it, no process knows the others; if these are"
+            " runs after one another, remove the lines of the one that was cut off"
+        )
         raise LineError(last, problem, expected=expected, found=ranks, hint=hint)
     if reading.other_heading and not table.rows:
         line, heading = reading.other_heading
         problem, expected = "the heading of the table lacks columns", "time and busbw, both twice"
         hint = "with columns of in-place operations only, keep the line above, which says in-place"
+        if "type" not in heading.split():
+            expected, hint = "type, and " + expected, _OTHERS
         columns = " ".join(heading[1:].split())
         raise LineError(line, problem, expected=expected, found=columns, hint=hint)
     if table.sizes and (not table.rows or len(table.rows) % (table.sizes * kinds)):
@@ -332,8 +337,8 @@ def _finish(reading: _Reading) -> None:
         raise LineError(last, problem, expected=expected, found=str(len(table.rows)), hint=_WHOLE)
     if not table.rows or table.average_busbw is None:
         problem, expected = "the log has no whole table of nccl-tests", "# Avg bus bandwidth"
-        number = f"{len(table.rows)} sizes"
-        raise LineError(last, problem, expected=expected, found=number, hint=_WHOLE)
+        number, hint = f"{len(table.rows)} sizes", _WHOLE if table != NcclTests() else _OTHERS
+        raise LineError(last, problem, expected=expected, found=number, hint=hint)
     _refuse_contradictions(table, last)
     if table.largest is None:
         table.largest = table.rows[-1].size
@@ -478,6 +483,7 @@ _TABLE = Format(
     rate=_NUMBER,
     statements=(),
     is_fp32=True,
+    warmup=(0, 20),
     table=as_run,
 )
 FORMAT = replace(

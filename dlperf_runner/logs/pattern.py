@@ -204,7 +204,7 @@ class Lines:
         while at < len(lines) and (match := self._pattern.search(lines, at)):
             start, end = match.span()
             spans = {name: match.span(number) for name, number in groups}
-            texts = {name: self._text(name, data, *span) for name, span in spans.items()}
+            texts = {name: self._text(name, data, spans) for name in spans}
             texts.setdefault("step", b"")
             if self._bar:
                 is_other = texts["rate"] and data.startswith(self._bar.encode(), spans["rate"][1])
@@ -221,15 +221,17 @@ class Lines:
         """The groups of each match."""
         return [tuple(match[name] for name in self.groupindex) for match in self.finditer(data)]
 
-    def _text(self, name: str, data: bytes, start: int, end: int) -> bytes:
+    def _text(self, name: str, data: bytes, spans: Mapping[str, tuple[int, int]]) -> bytes:
         """The text of a group, with the rest of its number; of a rate, no number if the expression
-        took a part of it."""
+        took a part of it. What another group took before a comma is none: 12,345.6 in CSV."""
+        start, end = spans[name]
         whole = taken = data[max(start, 0) : max(end, 0)]
         if name in (*_COUNTS, "prefix") or not taken:
             return taken.replace(b",", b"") if _THOUSANDS.fullmatch(taken) else taken
         alone = _ALONE.match(data, start)
         if alone is None or alone.end() != end:
-            whole = _whole(data, start, end)
+            others = (last for _, last in spans.values() if data.startswith(b",", last, start))
+            whole = _whole(data, start, end, max(others, default=0))
         if name == "rate" and whole != taken and _NUMBERS.fullmatch(whole):
             return b"%s, of which the expression takes %s" % (whole, taken)
         return whole
@@ -257,10 +259,11 @@ class Lines:
         return self._seconds is not None and seconds_of(unit) not in (None, self._seconds)
 
 
-def _whole(data: bytes, start: int, end: int) -> bytes:
-    """The number of which a group matched a part, or what the group matched."""
+def _whole(data: bytes, start: int, end: int, least: int) -> bytes:
+    """The number of which a group matched a part, or what the group matched. It begins at
+    `least` or behind it."""
     begin = start
-    while begin > max(0, start - _LONGEST) and data[begin - 1] in _IN_NUMBER:
+    while begin > max(least, start - _LONGEST) and data[begin - 1] in _IN_NUMBER:
         begin -= 1
     first, last = start, end
     for number in _NUMBERS.finditer(data, begin, end + _LONGEST):

@@ -14,7 +14,7 @@
 Source: transformers 4.57.1, trainer_callback.py, trainer_pt_utils.py; hiyouga/LLaMA-Factory
 ff6d4d1, callbacks.py; NVIDIA-NeMo/Megatron-Bridge 067f987, train_utils.py; ultralytics/yolov5 v7.0,
 utils/general.py; tqdm-loggable 0.4.1, tqdm_logging.py, and stanford-crfm/levanter 9263f81;
-hpcaitech/ColossalAI 4f9953b, colossalai/logging/logger.py.
+hpcaitech/ColossalAI 4f9953b, colossalai/logging/logger.py; linkedin/Liger-Kernel, pull request 110.
 """
 
 from __future__ import annotations
@@ -50,6 +50,13 @@ _LINES = {
         hint="without accumulated batches, describe both (2>&1 keeps the bar in the file):\n"
         r"  --regex '\| (?P<step>\d+)/\d+ \[|tokens/train_per_sec_per_gpu.: (?P<rate>[\d.]+)'"
         " --unit tokens --rates-are-per device",
+    ),
+    rb"\{'loss': [^}\r\n]{1,900}?'step_tokens_per_second': [^}\r\n]{1,200}\}": Refusal(
+        "Liger Kernel's callback prints this rate without its step",
+        expected="the progress bar between these lines, whose count is the step",
+        hint="with the bar, describe both (2>&1 keeps it in the file):\n"
+        r"  --regex '\| (?P<step>\d+)/\d+ \[|step_tokens_per_second.: (?P<rate>[\d.]+)'"
+        " --unit tokens --rates-are-per world",
     ),
     rb"['\"]train_speed\((?:iter/s|s/it)\)['\"]: [^}\r\n]{1,200}": Refusal(
         "ms-swift prints the mean of all steps so far, and this log has no other rate",

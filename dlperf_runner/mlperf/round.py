@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -326,6 +327,7 @@ def result_logs(directory: Path) -> list[Path]:
             "no MLPerf results found",
             where=str(directory),
             expected="<submitter>/results/<system>/<benchmark>/result_<n>.txt",
+            hint=f"dlperf summarize {shlex.quote(str(directory))} reads logs of single runs",
         )
     return paths
 

@@ -19,7 +19,12 @@ from ..catalog.log_pattern import names
 from ..core.case import Topology
 from ..core.linear import compiled
 
-_FILE = re.compile(r"(?P<stem>.+?)(?P<kind>\.(?:log|txt|out|err|jsonl?))?(?:\.gz)?", re.IGNORECASE)
+# train.o4711 is the output of a job of PBS or Grid Engine, train.o4711.2 that of an array.
+_FILE = re.compile(
+    r"(?P<stem>.+?)(?P<kind>\.(?:log|txt|out|err|jsonl?|[oe](?P<job>\d{1,12}(?:[-.]\d{1,9})?)))?"
+    r"(?:\.gz)?",
+    re.IGNORECASE,
+)
 # rn50.log.node2 is the log of another node of that run, rn50.log.1 an older one.
 _ANOTHER = re.compile(r"\.(log|txt|out|err)\.", re.IGNORECASE)
 _EXTENSION = re.compile(r"\.[A-Za-z]\w{0,11}$", re.ASCII)
@@ -144,6 +149,12 @@ def stem_of(name: str) -> str | None:
         return None
     has_extension = match["kind"] is None and _EXTENSION.search(match["stem"])
     return None if has_extension else match["stem"]
+
+
+def job_of(name: str) -> str:
+    """The number of a job that is the extension of a log's name; empty if none is."""
+    match = _FILE.fullmatch(name)
+    return (match and match["job"]) or ""
 
 
 def words_of(stem: str, directories: Sequence[str]) -> PathWords:

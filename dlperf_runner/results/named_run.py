@@ -219,6 +219,8 @@ class _Identification:
         stated = {_SETTINGS.get(field, field): s.by for field, s in self.statement.items()}
         if "global_batch_size" in stated:
             stated.setdefault("batch size", stated["global_batch_size"])
+        elif self.words.global_batch_size is not None:
+            stated["global_batch_size"] = self.words.by
         if "world size" in stated:
             stated["number of nodes"] = stated["world size"]
         of_global = dict(self.asserted).get("batch_size_per_device", stated.get("world size"))
@@ -279,6 +281,14 @@ class _Identification:
             and not (world and (world.value == 1 or words.nodes))
         ):
             yield "--topology"
+        batches = {"batch_size", "global_batch_size"}
+        if (
+            self.log.form.rates_are_per == "step"
+            and not batches & {*self.statement, *self.head}
+            and not any(h.tokens_per_step for h in self.headers)
+            and batch_of(self.headers, self.log.form, 1)[0] is None
+        ):
+            yield "--batch-size"
         if not words.precision and not {"precision"} & {*self.statement, *self.head}:
             yield "--precision"
         if self._lacks_sequence_length():

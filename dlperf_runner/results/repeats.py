@@ -28,6 +28,7 @@ from .log_head import same_network
 from .log_name import (
     PRODUCT,
     is_of_repeat,
+    job_of,
     rank_of,
     setting_of,
     telling_words,
@@ -76,7 +77,7 @@ def _numbered(readings: Sequence[Reading], root: Path) -> list[Reading]:
 
 def _words_of_repeat(run: FoundRun, root: Path) -> str:
     directories = filter(is_of_repeat, _below(run.path.parent, root))
-    return "/".join((*directories, run.other_words, str(run.repeat)))
+    return "/".join((*directories, run.other_words, str(run.repeat), job_of(run.path.name)))
 
 
 def about_copies(readings: Iterable[Reading]) -> Iterator[str]:

@@ -375,16 +375,23 @@ def _about_accumulation(
     run: FoundRun, log: LogFile, headers: Iterable[logs.Header], counts: Mapping[str, int]
 ) -> tuple[str, ...]:
     """A note if the log counts each of the accumulated batches, so their number multiplies nothing.
-    Raises UserError if the user states only the batch size of a step of such a log."""
+    Raises UserError if the user states only the batch size of a step of such a log, or if nothing
+    says whether that of a log of whole steps counts the batches that the user states."""
     number, stated_by = counts.get("accumulation_steps"), dict(run.stated_by)
-    if not log.form.counts_batches or number == 1:
+    of_steps = log.form.batch_of_step and log.form.rates_are_per == "step"
+    if number == 1 or not (of_steps or log.form.counts_batches):
         return ()
     of_all, by = stated_by.get("global_batch_size"), dict(run.asserted).get("batch_size_per_device")
-    is_of_log = any(header.batch_size_per_device for header in headers)
+    is_of_log = any(
+        h.batch_size_per_device or (of_steps and (h.global_batch_size or h.tokens_per_step))
+        for h in headers
+    )
     is_unclear = of_all is None if number else by == of_all
-    if log.form.accumulates and by and not is_of_log and is_unclear:
+    if of_steps:
+        is_unclear = of_all is None and "accumulation_steps" in stated_by
+    if (of_steps or log.form.accumulates) and by and not is_of_log and is_unclear:
         raise _without_batch(run, log, by, number)
-    if "accumulation_steps" not in stated_by:
+    if of_steps or "accumulation_steps" not in stated_by:
         return ()
     return (
         f"{log.path}: each step of a {log.form.name} log is one of the accumulated batches, so"
@@ -393,8 +400,8 @@ def _about_accumulation(
 
 
 def _without_batch(run: FoundRun, log: LogFile, by: str, number: int | None) -> UserError:
-    """The error of a log whose iterations are of some of the batches of a step. `number`: how many
-    a step accumulates, if that is known; then `by` states the batch size per device."""
+    """The error of a log whose batch may be one of those that a step accumulates. `number`: how
+    many these are, if that is known; then `by` states the batch size per device."""
     expected = "the number of iterations in a step, besides the global batch size"
     shown = f"the global batch size, stated by {by}"
     hint = "state it with --accumulation-steps (1 without accumulation), or in mapping.yml"
@@ -407,8 +414,9 @@ def _without_batch(run: FoundRun, log: LogFile, by: str, number: int | None) -> 
             f" {of_step * number}, or {of_step} if {run.batch_size_per_device:g} is the batch size"
             " of a step"
         )
+    what = "a step: that of a device may be" if log.form.batch_of_step else "an iteration: it is"
     return UserError(
-        "cannot determine the batch size of an iteration: it is one of the accumulated batches",
+        f"cannot determine the batch size of {what} one of the accumulated batches",
         where=str(log.path),
         expected=expected,
         found=shown,

@@ -287,6 +287,18 @@ def test_words_beside_a_number_that_give_its_unit(
         assert throughput(results) == pytest.approx(value)
 
 
+def test_numbers_of_a_csv_file_are_apart(tmp_path: Path) -> None:
+    """Also 12,100.0 if the step is that of the expression, which the guess names by the head."""
+    path = write(
+        tmp_path / "1n8g/rn50_b128_fp32.log", ["step,img/s", *program("{step},{rate}")[1:]]
+    )
+    regex = r"^(?P<step>\d+),(?P<rate>[\d.]+)"
+    assert f"--regex '{regex}'" in str(only(load(path)).hint)
+    assert throughput(load(path, regex=regex, **SAMPLES)) == 100
+    problem = only(load(path, regex=r"(?P<step>\d)0,(?P<rate>.*)", **SAMPLES))
+    assert "of which the expression takes 100.0" in str(problem)
+
+
 def test_bad_expressions(here: Path) -> None:
     write(here / "logs" / NAME, program())
     for options, told in (

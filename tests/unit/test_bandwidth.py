@@ -1,6 +1,7 @@
 """Logs of nccl-tests."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,6 +87,13 @@ def test_tags_missing_operations_and_a_table_that_was_cut() -> None:
         read(["\n".join([*log(), *log()[:20], ""]).encode()])
     with pytest.raises(LineError, match="the heading of the table lacks columns"):
         parsed([line.replace("busbw", "bus BW") for line in log()])
+    for lines, hint in (
+        ([re.sub("type +redop +root", "", line) for line in log()], "mscclpp-test"),
+        (["# OSU MPI-CUDA Bandwidth Test v7.2", "# Size  Bandwidth (MB/s)", "4  2.36"], "OSU"),
+    ):
+        with pytest.raises(LineError) as refused:
+            parsed(lines)
+        assert hint in str(refused.value.hint)
 
 
 def test_a_repetition_with_other_bits_is_wrong() -> None:

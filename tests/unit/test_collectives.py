@@ -114,6 +114,12 @@ def test_logs_of_others_need_only_the_name_of_the_operation(tmp_path: Path) -> N
     call("summarize", tmp_path / "nccl", "--model", "nccl-all-gather", *options, status=2)
 
 
+def test_iterations_that_no_log_has_are_no_warmup_of_a_comparison(tmp_path: Path) -> None:
+    for name, gbps in (("a", 250), ("b", 260)):
+        write(tmp_path / name / "1n8g" / "all_reduce.log", nccl_tests(gbps))
+    assert "+4.0%" in call("compare", tmp_path / "a", tmp_path / "b").both
+
+
 def test_gather_of_a_version_that_names_no_program_is_no_all_reduce(tmp_path: Path) -> None:
     _, *lines = nccl_tests(270, ranks=16, largest=16 * GIB, nodes=2)
     logs = tmp_path / "nccl"

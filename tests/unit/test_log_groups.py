@@ -78,6 +78,13 @@ def test_directories_of_repeats_are_no_groups(
     assert ("if they are repeats, name the directories" in words(result)) == (len(tables) > 1)
 
 
+@pytest.mark.parametrize("names", [("o4711", "o4712"), ("o4711.1", "o4711.2")])
+def test_jobs_of_pbs_and_grid_engine_are_repeats(tmp_path: Path, names: tuple[str, str]) -> None:
+    for name, rate in zip(names, (380.0, 390.0), strict=True):
+        write(tmp_path / f"rn50_b128_fp32_1n1g.{name}", gluoncv(rate))
+    assert DataFrame(summarize(tmp_path).cases)["repeats"].tolist() == [2]
+
+
 def test_repeats_within_directories_of_repeats_are_numbered(tmp_path: Path) -> None:
     for n, place in enumerate(("run1/a_1", "run1/a_2", "run2/a_1", "run2/a_2")):
         write(tmp_path / f"{place.replace('a', 'rn50_b128_fp32_1n1g')}.log", gluoncv(380.0 + n))

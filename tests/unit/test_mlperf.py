@@ -117,6 +117,14 @@ def test_what_follows_the_run_does_not_count() -> None:
     assert measured([*result_log(820.0), *late]) == measured(result_log(820.0))
 
 
+def test_a_second_run_of_a_log_is_refused_whether_the_first_ended_or_not() -> None:
+    first, again = result_log(820.0), event(900_000, "run_start")
+    for lines in ([*first, again], [*first[:-1], again, first[-1]]):
+        with pytest.raises(LineError, match="another run begins in the same log"):
+            measured(lines)
+    assert measured([*first, event(0, "run_start")]) == measured(first)  # of another rank
+
+
 def test_logs_of_v07_are_read() -> None:
     """As Google wrote them, whose benchmark follows the run, and Alibaba, with seconds and another
     order of keys."""

@@ -338,6 +338,10 @@ def test_a_backbone_is_no_name_of_a_detector(tmp_path: Path, name: str, model: s
         ({"sequence_length": "4096", "global_batch_size": "16"}, 16 * 4096 / 0.5),
         ({"sequence_length": "2048"}, 16 * 2048 / 0.5),
         ({"sequence_length": "4096", "global_batch_size": "32"}, None),  # the log says 16
+        (
+            {"sequence_length": "4096", "batch_size": "2", "accumulation_steps": "4"},
+            16 * 4096 / 0.5,
+        ),
         ({}, None),
     ],
 )
@@ -379,6 +383,16 @@ def test_the_batch_of_a_step_is_not_that_of_an_iteration(tmp_path: Path) -> None
     for results in (load(unmarked, accumulation_steps="4", **of_step), load(path, **of_step)):
         (value,) = summarize(results.frame)["samples_per_second_median"]
         assert value == pytest.approx(log.value)
+
+
+def test_a_batch_beside_stated_accumulation_may_be_one_of_several(tmp_path: Path) -> None:
+    lines = [f"iter {n}: loss {9 - n / 100:.4f}, time 500.00ms" for n in range(40)]
+    named = write(tmp_path / "1n8g/gpt2-124m_gbs480_bf16_1.log", lines)
+    path = write(tmp_path / "1n8g/gpt2-124m_bf16_1.log", lines)
+    options = {"sequence_length": "1024", "accumulation_steps": "5"}
+    assert "--global-batch-size 480, or 96 if" in str(only(load(path, batch_size="12", **options)))
+    for results in (load(named, **options), load(path, global_batch_size="480", **options)):
+        assert [*summarize(results.frame)["samples_per_second_median"]] == [480 * 1024 / 0.5]
 
 
 def test_a_log_of_which_one_epoch_counts_says_so(tmp_path: Path) -> None:

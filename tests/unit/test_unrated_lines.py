@@ -13,6 +13,7 @@ BAR = "      0/99     4.25G   0.04581   0.06952   0.01808        47       640: 1
     ("line", "hint"),
     [
         ("{'loss': 2.2, 'learning_rate': 4e-05, 'epoch': 0.2}", "let the run end"),
+        ("{'loss': 2.2, 'epoch': 0.2, 'step_tokens_per_second': 18801.85}", "with the bar"),
         (
             '{"current_steps": 10, "total_steps": 500, "loss": 2.2, "remaining_time": "0:02:04"}',
             "set include_num_input_tokens_seen: true",
