@@ -355,10 +355,17 @@ def test_nodes_of_an_nvlink_domain_share_gpu_memory(cluster: DriverCluster) -> N
     was = cluster.state("node1")
     rack = {"dlperf_nvlink_domain": "rack1"}
     two = rack | {"imex_domains": {"rack1": ["10.11.0.2", "10.11.0.3"]}}
+    nodes, channel = "/etc/nvidia-imex/nodes_config.cfg", "/dev/nvidia-caps-imex-channels/channel0"
+    # A domain of somebody else, which has other nodes, too.
+    cluster.lab.said("node1", f"mkdir /etc/nvidia-imex; printf '# rack\n10.11.0.9\n' > {nodes}")
+    output = cluster.role(role="imex", **two, status=2)
+    assert f"Somebody else has configured the nodes of the NVLink domain ({nodes}): 10.11.0.9." in (
+        " ".join(output.split())
+    )
+    cluster.lab.said("node1", "rm -r /etc/nvidia-imex")
     cluster.role(**two)
     wanted = {"nvidia-imex": f"{NEW}-1ubuntu1"}
     assert cluster.versions("node1", wanted) == wanted
-    nodes, channel = "/etc/nvidia-imex/nodes_config.cfg", "/dev/nvidia-caps-imex-channels/channel0"
     said = cluster.lab.said
     assert said("node1", f"cat {nodes}").split() == ["10.11.0.2", "10.11.0.3"]
     assert "NVreg_CreateImexChannel0=1" in said("node1", "cat /etc/modprobe.d/dlperf-imex.conf")
