@@ -358,7 +358,7 @@ def test_nodes_of_an_nvlink_domain_share_gpu_memory(cluster: DriverCluster) -> N
     nodes, channel = "/etc/nvidia-imex/nodes_config.cfg", "/dev/nvidia-caps-imex-channels/channel0"
     # A domain of somebody else, which has other nodes, too.
     cluster.lab.said("node1", f"mkdir /etc/nvidia-imex; printf '# rack\n10.11.0.9\n' > {nodes}")
-    output = cluster.role(role="imex", **two, status=2)
+    output = cluster.role(role="imex", imex_driver_version=NEW, **two, status=2)
     assert f"Somebody else has configured the nodes of the NVLink domain ({nodes}): 10.11.0.9." in (
         " ".join(output.split())
     )
