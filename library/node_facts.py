@@ -15,7 +15,7 @@ DOCUMENTATION = {
         "builds": {"type": "list", "elements": "path", "default": [], "description": "Paths of builds from source."},
         "limits": {"type": "dict", "default": {}, "description": "Limits in the form of C(node_files)."},
         "names": {"type": "list", "elements": "str", "default": [], "description": "Names of nodes that the name service must resolve."},
-        "address": {"type": "str", "default": "", "description": "Address in the network from which other nodes log in as O(user); empty asks nothing."},
+        "address": {"type": "str", "default": "", "description": "Address or name in the network from which other nodes log in as O(user); empty asks nothing."},
         "interpreter": {"type": "path", "default": "/usr/bin/python3", "description": "Python interpreter for the environments."},
         "stamps": {"type": "path", "default": "/opt/dlperf/stamps", "description": "Folder of the stamps."},
     },

@@ -56,15 +56,14 @@ class Node(object):
         state, reason = re.search(r" State=(\S+)", messages), re.search(r" Reason=(.*?)(?: \[\S+\]|\s*$)", messages)
         return state.group(1) if state else "", reason.group(1) if reason else ""
 
-    def is_out(self):
-        """True if the node gets no jobs. One that is down for a reason of somebody else keeps it, and must not be given back; IDLE+POWERED_DOWN is up."""
-        return bool(re.search(r"DRAIN|\b(DOWN|FAIL)", self.state()[0]))
-
     def drain(self):
-        is_drained = self.is_out()
+        state, reason = self.state()
+        is_drained = "DRAIN" in state
         if not self.module.check_mode:
             if not is_drained:
-                self.scontrol("update", "NodeName=" + self.name, "State=DRAIN", "Reason=" + REASON)
+                # A node that is down may come back by itself. It keeps its reason, and so is not given back; IDLE+POWERED_DOWN is up.
+                is_out = re.search(r"\b(DOWN|FAIL)", state)
+                self.scontrol("update", "NodeName=" + self.name, "State=DRAIN", "Reason=" + ((reason or "down") if is_out else REASON))
             end = time.time() + self.timeout
             running = jobs(self.root, UNKNOWN)
             while running and time.time() < end:
@@ -90,7 +89,7 @@ class Node(object):
 
     def check(self):
         running = jobs(self.root, UNKNOWN)
-        if running or not self.is_out():
+        if running or "DRAIN" not in self.state()[0]:
             self.fail("Slurm uses this node (jobs: %s), and it is not drained. Nothing was restarted. Set dlperf_drain: true"
                       % (", ".join(running) or "none now"))  # fmt: skip
         return False

@@ -29,24 +29,25 @@ def command_lines(root, program):
 
 
 def daemons(root):
-    """Those of the node's slurmd. Anybody can give a process that name, and what it names would be executed as root: it must be the node's owner's,
-    and no container's."""
+    """{process number: (its arguments, its folder)} of the node's slurmd. Anybody can give a process that name, also one of a setuid program, and what it
+    names would be executed as root: it must be the node's owner's, no container's, and execute slurmd."""
     node = os.stat(root)
     result = {}
     for pid, words in command_lines(root, "slurmd").items():
         place = os.path.join(root, "proc", str(pid))
         try:
-            is_ours = os.stat(place).st_uid == node.st_uid
-            if is_ours and (not os.path.lexists(place + "/root") or os.path.samestat(os.stat(place + "/root"), node)):
-                result[pid] = words
+            path = os.readlink(place + "/exe").replace(" (deleted)", "")
+            is_ours = os.stat(place).st_uid == node.st_uid and os.path.samestat(os.stat(place + "/root"), node)
         except OSError:  # it has ended
             continue
+        if is_ours and os.path.basename(path) == "slurmd":
+            result[pid] = words, os.path.dirname(path)
     return result
 
 
 def node_name(root):
     """The name of the node in Slurm; None if no slurmd runs."""
-    running = list(daemons(root).values())
+    running = [words for words, _folder in daemons(root).values()]
     named = [words[words.index("-N") + 1] for words in running if "-N" in words[:-1]]
     return (named or [platform.node().partition(".")[0]])[0] if running else None
 
@@ -55,8 +56,8 @@ def asked(root, name, *arguments):
     """The result of a program of Slurm, which is where the running slurmd is, and reads its configuration: /cm/local/apps/slurm/current/sbin/slurmd -f
     /cm/shared/apps/slurm/etc/slurm.conf."""
     folders, environment = list(PROGRAMS), dict(os.environ, LC_ALL="C")
-    for pid, words in daemons(root).items():
-        folders += [os.path.join(os.path.dirname(os.path.dirname(word)), "bin") for word in words[:1] if word.startswith("/")]
+    for pid, (words, folder) in daemons(root).items():
+        folders.append(os.path.join(os.path.dirname(folder), "bin"))
         stated = re.findall(r"(?:^|\0)SLURM_CONF=([^\0]+)", text(root, "proc", str(pid), "environ") or "")
         stated += [value for option, value in zip(words, words[1:]) if option == "-f"]
         environment.update(("SLURM_CONF", path) for path in stated)

@@ -4,8 +4,10 @@ from __future__ import absolute_import, division, print_function
 
 import fnmatch
 import grp
+import os
 import platform
 import pwd
+import socket
 
 from .node_probes import output
 
@@ -18,7 +20,25 @@ def groups_of(user):
         number = pwd.getpwnam(user).pw_gid
     except KeyError:
         return [user, "users"]
-    return [group.gr_name for group in grp.getgrall() if group.gr_gid == number or user in group.gr_mem]
+    if not hasattr(os, "getgrouplist"):  # Python 2.7
+        return [group.gr_name for group in grp.getgrall() if group.gr_gid == number or user in group.gr_mem]
+    return list(filter(None, map(_name, os.getgrouplist(user, number))))  # also those of a directory service, which lists none
+
+
+def _name(number):
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return ""
+
+
+def _numeric(name):
+    """The address of a name; empty if the node does not know one by which others reach it."""
+    try:
+        address = socket.getaddrinfo(name, None)[0][4][0]
+    except (socket.error, UnicodeError):
+        return ""
+    return "" if address.startswith("127.") or address == "::1" else address
 
 
 def obstacles(printed, user, groups):
@@ -26,7 +46,9 @@ def obstacles(printed, user, groups):
     values = {}
     for line in printed.splitlines():
         name, _space, value = line.partition(" ")
-        values.setdefault(name.lower(), []).extend(value.split())
+        # A line has one name of a user or a group, which may have blanks.
+        is_name = name.lower().startswith(("allow", "deny"))
+        values.setdefault(name.lower(), []).extend([value] if is_name else value.split())
 
     def names(key, members):
         patterns = [each.partition("@")[0] for each in values.get(key, []) if key[:5] == "allow" or "@" not in each]
@@ -46,6 +68,7 @@ def obstacles(printed, user, groups):
 
 
 def obstacles_of(user, address):
-    """Those of this node's sshd for a user who comes from an address; empty if sshd does not say."""
-    printed = output(TIMEOUT_S, "sshd", "-T", "-C", "user=%s,host=%s,addr=%s" % (user, platform.node(), address or "127.0.0.1"))
+    """Those of this node's sshd for a user who comes from an address or a name; empty if that is unknown, or sshd does not say."""
+    place = _numeric(address)
+    printed = place and output(TIMEOUT_S, "sshd", "-T", "-C", "user=%s,host=%s,addr=%s" % (user, platform.node(), place))
     return obstacles(printed or "", user, groups_of(user))

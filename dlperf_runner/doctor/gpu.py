@@ -4,6 +4,7 @@ out."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -214,13 +215,16 @@ def _fabric(name: str, facts: Facts) -> Iterator[Finding]:
     elif any(gpu["fabric"] for gpu in facts["gpus"]):
         yield Finding(name, "nvlink fabric", "ok", "Completed, Success", "Completed, Success")
     if facts["nvswitches"] or any(gpu["fabric"] for gpu in facts["gpus"]):
-        yield from _nvlinks(name, (facts["topology"] or {}).get("links") or {})
+        # A card that only shows pictures may be beside the board.
+        models = Counter(gpu["model"] for gpu in facts["gpus"]).most_common(1)
+        board = {f"GPU{n}" for n, gpu in enumerate(facts["gpus"]) if gpu["model"] == models[0][0]}
+        yield from _nvlinks(name, board, (facts["topology"] or {}).get("links") or {})
 
 
-def _nvlinks(name: str, links: Facts) -> Iterator[Finding]:
+def _nvlinks(name: str, board: set[str], links: Facts) -> Iterator[Finding]:
     """Compare the NVLinks between each two GPUs of a board whose switches connect all alike:
     `NV18`. GPUs compute without them, too, and NCCL is then slow."""
-    kinds = {(a, b): links[a][b] for a in links for b in links[a] if a[:3] == b[:3] == "GPU"}
+    kinds = {(a, b): links[a][b] for a in links for b in links[a] if {a, b} <= board}
     full = max((kind for kind in kinds.values() if kind[:2] == "NV"), key=_width, default="NV")
     if bad := [f"{a}-{b} {kind}" for (a, b), kind in kinds.items() if kind != full and a < b]:
         hint = (

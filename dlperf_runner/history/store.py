@@ -26,7 +26,7 @@ from ..core.identity import CASE, INTEGERS, topology_text
 from ..core.units import Unit, per_second
 
 FILE = "history.sqlite"
-SCHEMA = 4  # PRAGMA user_version
+SCHEMA = 5  # PRAGMA user_version
 _APPLICATION = 0x646C7066  # PRAGMA application_id: "dlpf"
 _BUSY_TIMEOUT_S = 30  # wait for another process that writes
 

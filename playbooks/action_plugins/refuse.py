@@ -23,13 +23,18 @@ A role that is used alone fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from dlperf_runner.provision.adoption import moved_refusals, work_refusal
+
+CONSENTS = {
+    "driver": ("nvidia_driver_replace", "rocm_replace"),
+    "container_runtime": ("container_runtime_replace",),
+}
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -68,8 +73,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if sources.get("failed"):
                 return result | sources
             problems += sources["problems"] if reads_sources else []
-            replaced = variables.get("dlperf_replace") or []
-            problems += moved_refusals(sources["foreign"], replaced, problems)
+            problems += moved_refusals(
+                sources["foreign"], allowed(variables, self._templar.template), problems
+            )
             lacking = sources["lacking"]
             if reads_sources and not problems:
                 result["ansible_facts"] = {"refuse_examined": [*examined, *families]}
@@ -88,6 +94,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 listed = "".join(f"\n- {problem}" for problem in problems)
                 result["msg"] = f"{len(problems)} problems, and nothing was changed:{listed}"
         return result
+
+
+def allowed(variables: Mapping[str, Any], value_of: Callable[[Any], Any]) -> list[str]:
+    """The parts whose replacement the inventory allows, also by the variables of roles."""
+    of_roles = (
+        part
+        for part, names in CONSENTS.items()
+        if any(boolean(value_of(variables.get(name, False)), strict=False) for name in names)
+    )
+    return [*(value_of(variables.get("dlperf_replace")) or []), *of_roles]
 
 
 def collected(facts: Mapping[str, Any], added: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:

@@ -237,6 +237,8 @@ def test_names_that_the_node_cannot_resolve_are_refused_although_it_lacks_nothin
         ("allowusers admin\nallowusers root\n", ["AllowUsers admin root"]),
         ("allowusers admin\nallowusers dl*@10.11.*\nallowgroups users\n", []),
         ("allowgroups wheel\n", ["AllowGroups wheel"]),
+        ("allowgroups domain users\nallowgroups users\n", []),
+        ("allowgroups domain users\n", ["AllowGroups domain users"]),
         ("denyusers *@!10.11.*\ndenygroups users\n", ["DenyGroups users"]),
         ("pubkeyauthentication no\n", ["PubkeyAuthentication no"]),
         ("authorizedkeysfile /etc/ssh/keys/%u\n", ["AuthorizedKeysFile /etc/ssh/keys/%u"]),

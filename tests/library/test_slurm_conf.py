@@ -93,6 +93,12 @@ def process(number: int, name: str, *words: str) -> dict[str, str | bytes]:
     return {f"{folder}/comm": name, f"{folder}/cmdline": "\0".join(words).encode() + b"\0"}
 
 
+def executed(root: Path, number: int, path: str) -> None:
+    """Let a process of the node execute a program."""
+    (root / f"proc/{number}/exe").symlink_to(path)
+    (root / f"proc/{number}/root").symlink_to(root)
+
+
 OURS: dict[str, str | bytes] = {
     "etc/slurm/slurm.conf": MARK,
     "etc/slurm/cgroup.conf": MARK,
@@ -180,7 +186,9 @@ def scontrol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def root(tmp_path: Path) -> str:
     """A node on which slurmd runs."""
-    return str(tree(tmp_path / "root", process(3, "slurmd", "slurmd", "-D", "-N", "n")))
+    node = tree(tmp_path / "root", process(3, "slurmd", "slurmd", "-D", "-N", "n"))
+    executed(node, 3, "/usr/sbin/slurmd")
+    return str(node)
 
 
 def test_a_node_is_drained_and_given_back(root: str, scontrol: Path) -> None:
@@ -201,25 +209,39 @@ def test_a_node_that_is_out_for_another_reason_stays_out(
 ) -> None:
     """Given back, a node with a fault would get jobs again."""
     (scontrol.parent / "state").write_text(state)
-    assert not call("slurm_drain", state="drained", root=root)["changed"]
+    (scontrol.parent / "reason").write_text("bad fan")
+    is_drained = "DRAIN" in state
+    assert call("slurm_drain", state="drained", root=root)["changed"] != is_drained
+    (scontrol.parent / "state").write_text(f"{state}+DRAIN")  # as slurmctld adds it
     assert not call("slurm_drain", state="checked", root=root)["changed"]
     assert not call("slurm_drain", state="resumed", root=root)["changed"]
-    assert scontrol.read_text() == ""
+    # Without it, one that is down would get jobs when it answers again.
+    update = "update NodeName=n State=DRAIN Reason=bad fan\n"
+    assert scontrol.read_text() == ("" if is_drained else update)
 
 
 def test_the_programs_and_the_configuration_are_those_of_the_running_slurmd(tmp_path: Path) -> None:
     """As NVIDIA's Base Command installs it."""
     site = tmp_path / "cm"
     program(site / "bin", "squeue", 'test "$SLURM_CONF" = /cm/etc/slurm.conf && echo "[7.]"')
-    daemon = process(3, "slurmd", f"{site}/sbin/slurmd", "-f", "/cm/etc/slurm.conf", "-N", "n")
-    root = str(tree(tmp_path / "root", daemon))
+    daemon = process(3, "slurmd", "slurmd", "-f", "/cm/etc/slurm.conf", "-N", "n")
+    node = tree(tmp_path / "root", daemon)
+    executed(node, 3, f"{site}/sbin/slurmd")
+    root = str(node)
     program(site / "bin", "scontrol", "echo State=IDLE+POWERED_DOWN Reason=")
     assert (
         "(jobs: 7), and it is not drained" in call("slurm_drain", state="checked", root=root)["msg"]
     )
-    # What a process of that name in a container names is not executed as root.
-    (Path(root) / "proc/3/root").symlink_to(tmp_path)
-    assert call("slurm_drain", state="checked", root=root)["jobs"] == []
+    # What a process of that name in a container, or of a setuid program, names is not executed.
+    for link, other in (("root", tmp_path), ("exe", Path("/usr/bin/su"))):
+        place = node / "proc/3" / link
+        before = place.readlink()
+        place.unlink()
+        place.symlink_to(other)
+        assert call("slurm_drain", state="checked", root=root)["jobs"] == []
+        place.unlink()
+        place.symlink_to(before)
+    assert call("slurm_drain", state="checked", root=root)["failed"]
 
 
 def test_a_node_with_a_job_is_waited_for(root: str, scontrol: Path) -> None:

@@ -240,8 +240,8 @@ def _of_schema(number: int) -> Callable[[Path], None]:
     [
         (lambda path: path.write_bytes(b"nothing, but long enough" * 200), "not a database"),
         (_foreign, "a database of another program"),
-        (_of_schema(3), "expected an SQLite file of schema 4, found schema 3"),
-        (_of_schema(5), "expected an SQLite file of schema 4, found schema 5"),
+        (_of_schema(4), "expected an SQLite file of schema 5, found schema 4"),
+        (_of_schema(6), "expected an SQLite file of schema 5, found schema 6"),
     ],
     ids=["no database", "foreign", "older", "newer"],
 )
