@@ -25,8 +25,7 @@ accuracy is `acc`, as before Keras 2.3.
 It is not if it has the bar of the first step, a line "Train for 782 steps", or the lines of a later
 version.
 
-`Using MirroredStrategy with devices ('/job:localhost/replica:0/task:0/device:GPU:0', ...)` and the
-tutorial's `Number of devices: 8` say on how many devices the process trains.
+The tutorial's `Number of devices: 8` says on how many devices the process trains.
 
 Source: keras-team/keras 3422977 and v2.15, keras/src/utils/progbar.py and generic_utils.py;
 keras-team/keras 2.2.4 and tensorflow/tensorflow v2.1.0, python/keras/engine/training_v2_utils.py.
@@ -199,11 +198,6 @@ _ENTRY = re.compile(
 )
 # The devices of one process; those of several workers have other names.
 _DEVICES = (
-    stated(
-        "Using MirroredStrategy with devices ",
-        r"with devices \((?!'/job:worker)(?>[^)\r\n]{0,4000}GPU:)(?P<world_size>\d{1,2}+)',?\)",
-        values={str(n): str(n + 1) for n in range(64)},
-    ),
     stated("Number of devices: ", r"\ANumber of devices: (?P<world_size>[1-9]\d{0,8}+)\s*\Z"),
 )
 _BARS = Format(

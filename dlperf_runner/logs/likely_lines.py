@@ -29,6 +29,7 @@ _STEP_WORD = re.compile(
     r"(?:steps?|iters?|iterations?|it|batch|upd|updates?|global_step)\W{0,4} {0,12}$", re.IGNORECASE
 )
 _WHOSE = r"(?:(?:/|[-_ ]per[-_ ])(?:gpu|device|core|chip|node|replica|worker))?"
+_PLACE = "\0"  # of a number, in the shape of a line
 _BAR = r"\u2500-\u259f"  # characters of progress bars, which grow
 _RATE_UNIT = re.compile(rf"\s{{0,2}}{THINGS}(?:/| per )s(?:ec(?:ond)?)?\b", re.IGNORECASE)
 _RATE_WORD = re.compile(
@@ -94,7 +95,7 @@ def likely_line(pieces: Iterable[bytes]) -> LikelyLine | None:
     for line in islice(_lines(pieces), _MOST_LINES):
         head = head or line
         shape = _shape(line)
-        if "#" not in shape or (shape not in kinds and len(kinds) == _MOST_KINDS):
+        if _PLACE not in shape or (shape not in kinds and len(kinds) == _MOST_KINDS):
             continue
         kind = kinds.setdefault(shape, _Kind())
         kind.number += 1
@@ -126,7 +127,7 @@ def _of_csv(head: str, row: str) -> LikelyLine | None:
         rate = 2
     if step is None or rate is None or len(names) != len(cells):
         return None
-    groups = {step: r"(?P<step>\d+)", rate: r"(?P<rate>[\d.]+)"}
+    groups = {step: r"(?P<step>\d+)", rate: r"(?P<rate>[\d.eE+-]+)"}
     quotes = ['"' if cell.startswith('"') else "" for cell in cells]
     parts = [quotes[n] + groups.get(n, "[^,]*") + quotes[n] for n in range(max(step, rate) + 1)]
     return LikelyLine(row.strip(), "^" + ",".join(parts))
@@ -164,7 +165,8 @@ def _of_run(kinds: Iterable[_Kind]) -> LikelyLine | None:
 
 def _shape(line: str) -> str:
     """The part of a line that lines have in common if they differ in their numbers only."""
-    return re.sub(rf"[\s{_BAR}]+", " ", _NUMBER.sub("#", line)).replace("[ ", "[")
+    shape = _NUMBER.sub(_PLACE, line.replace(_PLACE, "?"))
+    return re.sub(rf"[\s{_BAR}]+", " ", shape).replace("[ ", "[")
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[str]:

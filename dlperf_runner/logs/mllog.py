@@ -136,7 +136,8 @@ def _check_first(log: MlperfLog, event: _Event) -> None:
             "another run begins in the same log",
             expected="one run_start, as MLPerf's rules require",
             found=f"a second one, {(event.time_ms - last) / 1000:.0f} s behind the first run",
-            hint="give each run a file: csplit LOG /submission_benchmark/ '{*}'",
+            hint="give each run a file, and remove this one and what has no run_start:"
+            " csplit LOG /submission_benchmark/ '{*}'",
         )
 
 

@@ -230,6 +230,7 @@ def _of_json(data: bytes) -> NcclTests:
     ) as error:
         problem, expected = "the JSON of nccl-tests is not whole", "all that -J wrote"
         raise LineError(1, problem, expected=expected, found=repr(error), hint=_WHOLE) from None
+    _refuse_missing_rows(table, 1)
     _refuse_contradictions(table, 1)
     return table
 
@@ -310,7 +311,6 @@ def _finish(reading: _Reading) -> None:
     """Begin a new table. Raises LineError if the one before is not whole."""
     table, last = reading.table, reading.last
     table.sizes = _number_of_sizes(*reading.sizes) if reading.sizes else None
-    kinds = len({row.kind for row in table.rows}) or 1
     if reading.failure and (table.average_busbw is None or reading.processes > 1):
         line, failure = reading.failure
         problem, expected = "the test failed before its table was whole", "# Avg bus bandwidth"
@@ -331,10 +331,7 @@ def _finish(reading: _Reading) -> None:
             expected, hint = "type, and " + expected, _OTHERS
         columns = " ".join(heading[1:].split())
         raise LineError(line, problem, expected=expected, found=columns, hint=hint)
-    if table.sizes and (not table.rows or len(table.rows) % (table.sizes * kinds)):
-        problem = "lines of the table are missing or damaged"
-        expected = f"{table.sizes} sizes" + (f" of {kinds} operations or types" * (kinds > 1))
-        raise LineError(last, problem, expected=expected, found=str(len(table.rows)), hint=_WHOLE)
+    _refuse_missing_rows(table, last)
     if not table.rows or table.average_busbw is None:
         problem, expected = "the log has no whole table of nccl-tests", "# Avg bus bandwidth"
         number, hint = f"{len(table.rows)} sizes", _WHOLE if table != NcclTests() else _OTHERS
@@ -346,6 +343,14 @@ def _finish(reading: _Reading) -> None:
     reading.table, reading.sizes, reading.columns = NcclTests(), None, ()
     reading.processes = 0
     reading.place, reading.other_heading = b"", None
+
+
+def _refuse_missing_rows(table: NcclTests, line: int) -> None:
+    kinds = len({row.kind for row in table.rows}) or 1
+    if table.sizes and (not table.rows or len(table.rows) % (table.sizes * kinds)):
+        problem = "lines of the table are missing or damaged"
+        expected = f"{table.sizes} sizes" + (f" of {kinds} operations or types" * (kinds > 1))
+        raise LineError(line, problem, expected=expected, found=str(len(table.rows)), hint=_WHOLE)
 
 
 def _refuse_contradictions(table: NcclTests, line: int) -> None:
@@ -360,7 +365,8 @@ def _refuse_contradictions(table: NcclTests, line: int) -> None:
             rates.append(bus)
             if alg >= 1:  # two digits behind the point are enough for 1 %
                 factors.append((bus / alg, f"busbw {bus:g} at algbw {alg:g}"))
-                if time is not None and not 0.4 < row.size / 1000 / alg / (time or 0.01) < 2.5:
+                has_time = time is not None and (time or bus)  # a device alone has nothing to do
+                if has_time and not 0.4 < row.size / 1000 / alg / (time or 0.01) < 2.5:
                     contradiction = f"{row.size} bytes in {time:g} us at algbw {alg:g}"
     (low, shown), (high, other) = min(factors, default=(0, "")), max(factors, default=(0, ""))
     mean, average = sum(rates) / max(len(rates) - 1, 1), table.average_busbw or 0

@@ -68,7 +68,7 @@ _OF_SECONDS = replace(
 )
 _BAR = re.compile(
     rb"Epoch (?P<epoch>\d{1,6}+): : {1,8}+\d{1,3}+%%\|[^|\r\n]{0,1000}+\| "
-    rb"(?P<step>\d{1,9}+)/(?P<of_epoch>\d{1,9}+) \[[\d:]{4,12}+<[^,\]\r\n]{0,20}+, "
+    rb"(?P<step>\d{1,9}+)/(?P<of_epoch>[1-9]\d{0,8}+) \[[\d:]{4,12}+<[^,\]\r\n]{0,20}+, "
     rb"(?:v_num=[^\s,]{0,40}+, )?(?:reduced_train_loss=(?P<loss>[^\s,]{1,40}+), )?"
     rb"(?:global_step=(?P<at>\d{1,9}+)\.0{0,4}+, "
     rb"consumed_samples=(?P<samples>\d{1,15}+)\.0{0,4}+, )?"

@@ -53,7 +53,11 @@ _BAR = Format(
         stated(_MARKER, _SETTING % ("batch", _BATCH)),
         stated("AutoBatch: Using ", r"AutoBatch: Using batch-size " + _BATCH),
         stated("train: weights=", _SETTING_V5 % ("batch_size", _BATCH)),
-        stated("train: weights=", _SETTING_V5 % (r"(?:weights|cfg)(?==[^\s,])", _NETWORK)),
+        stated("train: weights=", _SETTING_V5 % ("cfg", _NETWORK)),
+        stated(
+            "train: weights=",
+            rf"\btrain: weights=(?![^\s,]{{0,200}}(?:last|best)\.pt){_NETWORK}, cfg=,",
+        ),
         Statement("Namespace(", NAMESPACE, {"total_batch_size": "global_batch_size"}),
         stated(
             _MARKER,

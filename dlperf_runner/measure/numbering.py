@@ -148,7 +148,7 @@ def _without(
 
 def _places(steps: Sequence[int], epoch_length: int | None) -> list[list[int]]:
     """The steps of each epoch, counted from its beginning; all steps if they are of one."""
-    if epoch_length is None or steps[-1] <= epoch_length:
+    if not epoch_length or steps[-1] <= epoch_length:
         return [list(steps)]
     of_epochs: dict[int, list[int]] = {}
     for step in steps:

@@ -57,8 +57,9 @@ _GPUS = re.compile(
     r"|(?P<gpu_before>[a-z]{1,4}\d{1,4}[a-z]?)x(?P<count_behind>\d{1,6}))(?![^\W_])",
     re.ASCII,
 )
-# 8xb32 of OpenMMLab: the devices, and the batch of each.
-_DEVICES_AND_BATCH = re.compile(r"(?<![^\W_])([1-9]\d{0,5})xb([1-9]\d{0,8})(?![^\W_])", re.ASCII)
+# 8xb32 of OpenMMLab: the batch of each device. The devices are those for which the configuration
+# was made, and the run may have had others.
+_BATCH_OF_EACH = re.compile(r"(?<![^\W_])[1-9]\d{0,5}x(b[1-9]\d{0,8})(?![^\W_])", re.ASCII)
 # Names of settings, as Hydra writes them into directories: model=rn50,bs=128,gpus=8,amp=true.
 _KEY = re.compile(
     r"(?<![^\W_])(?:(?:model|arch|network|precision|dtype|accelerator)="
@@ -253,7 +254,7 @@ def _split(name: str) -> list[str]:
         if not setting_of(word.replace("=", "")):
             name = f"{name.replace(word, '', 1)}_{word}"
     name = name.replace("=", "")
-    name = _DEVICES_AND_BATCH.sub(r"_\1gpus_b\2_", name)
+    name = _BATCH_OF_EACH.sub(r"_\1_", name)
     name = _NODES_AND_DEVICES.sub(r"_\1n\2g_", _GPUS.sub(_apart, name))
     for part in re.split(r"[_\s,]+|\+(?=[^\W_])", _NODES.sub(r"_\g<0>_", name)):
         word = part.strip("-.")

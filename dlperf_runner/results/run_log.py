@@ -388,7 +388,7 @@ def _about_accumulation(
     )
     is_unclear = of_all is None if number else by == of_all
     if of_steps:
-        is_unclear = of_all is None and "accumulation_steps" in stated_by
+        is_unclear = bool(number) and of_all is None and "accumulation_steps" in stated_by
     if (of_steps or log.form.accumulates) and by and not is_of_log and is_unclear:
         raise _without_batch(run, log, by, number)
     if of_steps or "accumulation_steps" not in stated_by:

@@ -19,7 +19,8 @@ def result_of(campaign: Path, status: str, run: str = "case/r1") -> dict[str, ob
     """What the action returns to the role."""
     case, _, repeat = run.partition("/r")
     commands = [{"host": "node1"}]
-    document = {"id": run, "case": case, "repeat": repeat, "timeout_s": 60, "commands": commands}
+    document = {"id": run, "case": case, "repeat": repeat, "log_name": "case.log"}
+    document |= {"timeout_s": 60, "commands": commands}
     arguments: dict[str, Any] = {"campaign": str(campaign), "run": document}
     if status == "running":
         arguments |= {"hosts": {"node1": {}}, "versions": {}}

@@ -292,7 +292,7 @@ def test_numbers_of_a_csv_file_are_apart(tmp_path: Path) -> None:
     path = write(
         tmp_path / "1n8g/rn50_b128_fp32.log", ["step,img/s", *program("{step},{rate}")[1:]]
     )
-    regex = r"^(?P<step>\d+),(?P<rate>[\d.]+)"
+    regex = r"^(?P<step>\d+),(?P<rate>[\d.eE+-]+)"
     assert f"--regex '{regex}'" in str(only(load(path)).hint)
     assert throughput(load(path, regex=regex, **SAMPLES)) == 100
     problem = only(load(path, regex=r"(?P<step>\d)0,(?P<rate>.*)", **SAMPLES))

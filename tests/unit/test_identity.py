@@ -182,10 +182,6 @@ BY_RECORD = {"parameters": {"rec_train": NOISE["rec_train"]}}
             UPSTREAM | {"parameters": {"rec_train": "/data/other/train.rec"}},
             *("data (/data/imagenet/train.rec, /data/other/train.rec)", "data"),
         ),
-        (
-            *({"parameters": {}}, {"parameters": None}),
-            *("parameters (data=synthetic, unknown)|data (synthetic, unknown)", "parameters"),
-        ),
     ],
 )
 def test_a_gate_across_what_must_be_equal_is_refused(
@@ -194,7 +190,7 @@ def test_a_gate_across_what_must_be_equal_is_refused(
     a, b = campaign(tmp_path / "a", **first), campaign(tmp_path / "b", scaled(1.5), **second)
     gate = ("compare", a, b, "--fail-if-slower", "3%")
     result = call(*gate, status=2)
-    assert any(text in " ".join(result.err.split()) for text in told.split("|"))
+    assert told in " ".join(result.err.split())
     call(*gate, "--allow-different", name)
 
 

@@ -87,8 +87,8 @@ STEPS_ALONE = [line for line in megatron(500.0, batch=16) if "elapsed time per i
         ("llama3-8b-h100x8-bf16", (), {"devices": 8, "accelerator": "H100"}),
         ("llama3-8b_2x8xH100", (), {"topology": Topology(2, 8), "devices": None}),
         ("llama3-8x7b_bf16", (), {"devices": None, "first": ("llama3-8x7b",)}),
-        ("faster-rcnn_r50_8xb2-amp-200e_coco", (), {"devices": 8, "batch_size": 2}),  # OpenMMLab
-        ("20230524_201000", ("resnet50_8xb32_in1k",), {"devices": 8, "batch_size": 32}),
+        ("faster-rcnn_r50_8xb2-amp-200e_coco", (), {"devices": None, "batch_size": 2}),  # OpenMMLab
+        ("20230524_201000", ("resnet50_8xb32_fp32",), {"devices": None, "batch_size": 32}),
         ("llama3-8b_bf16", ("8xH100",), {"devices": 8}),
         ("llama3-8b_bf16", ("8gpus",), {"devices": 8}),
         ("llama3-8b_bf16", ("gpu3",), {"devices": None}),
@@ -391,7 +391,11 @@ def test_a_batch_beside_stated_accumulation_may_be_one_of_several(tmp_path: Path
     path = write(tmp_path / "1n8g/gpt2-124m_bf16_1.log", lines)
     options = {"sequence_length": "1024", "accumulation_steps": "5"}
     assert "--global-batch-size 480, or 96 if" in str(only(load(path, batch_size="12", **options)))
-    for results in (load(named, **options), load(path, global_batch_size="480", **options)):
+    alone = {"sequence_length": "1024", "accumulation_steps": "1", "batch_size": "60"}
+    for results in (
+        *(load(named, **options), load(path, global_batch_size="480", **options)),
+        load(path, **alone),
+    ):
         assert [*summarize(results.frame)["samples_per_second_median"]] == [480 * 1024 / 0.5]
 
 
