@@ -92,6 +92,12 @@ def test_a_task_is_chosen_by_the_tags_of_the_run() -> None:
     assert refuse.is_chosen(["always"], {"ansible_run_tags": ["nccl"]})
 
 
+def test_a_role_variable_is_a_consent_too() -> None:
+    variables = {"nvidia_driver_replace": "yes", "container_runtime_replace": False}
+    assert refuse.allowed(variables, lambda value: value) == ["driver"]
+    assert refuse.allowed({"dlperf_replace": ["cuda"]}, lambda value: value) == ["cuda"]
+
+
 @pytest.mark.heavy
 @pytest.mark.gpu_roles
 def test_a_node_keeps_what_it_has_only_if_it_has_it(tmp_path: Path) -> None:
