@@ -28,7 +28,7 @@ from ..core.units import SAMPLES
 from ..logs import mllog
 from ..logs.pattern import DURATION, counted_in, counts_steps, of_pattern, seconds_of
 from .archives import Member, laid_out, members_of, stem_of_archive
-from .log_file import NO_RATE, LogFile
+from .log_file import EMPTY, NO_RATE, LogFile
 from .log_name import directories_above, stem_of
 from .named_run import Candidates, is_named_like_a_run, named_formats, named_run, words_at
 from .run_record import FoundRun, planned_run
@@ -144,6 +144,8 @@ _VIEWS = {
 }
 # Files of a campaign that are no logs and count.
 _counts = re.compile(r"(?:campaign|plan|run)\.json|telemetry-.+\.csv(?:\.gz)?", re.DOTALL).fullmatch
+# What a scheduler writes besides the output, usually nothing: train.err, train.e4711.
+_OF_ERRORS = re.compile(r"\.(?:err|e\d{1,12}(?:[-.]\d{1,9})?)(?:\.gz)?$", re.ASCII)
 _RESULT = re.compile(r"result_\d{1,4}\.txt", re.ASCII)
 Scratch = Callable[[], Path]  # gives a private directory, which is removed at the end
 
@@ -368,7 +370,8 @@ def run_at(place: Place, candidates: Candidates) -> tuple[FoundRun, LogFile] | S
         if sample is None and (_is_of_mlperf(place.path) or log.form is mllog.LINES):
             return of_view(place, "mlperf")
     except UserError as error:
-        if place.is_given or is_named_like_a_run(path_words):
+        is_nothing = error.problem == EMPTY and _OF_ERRORS.search(place.path.name)
+        if place.is_given or (is_named_like_a_run(path_words) and not is_nothing):
             raise
         shown = None if error.problem == NO_RATE else error
         return Skipped(place.path, error.problem, shown, content=place.content)

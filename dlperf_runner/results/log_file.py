@@ -24,6 +24,7 @@ from ..logs.unrated_lines import unrated_line
 
 PIECE = 2**20
 NO_RATE = "no line has a known format"
+EMPTY = "the log is empty"
 HINT_OF_FORMATS = (
     "known formats: `dlperf list formats`; "
     "`dlperf summarize --regex` or `dlperf init-workload` reads others"
@@ -199,7 +200,7 @@ class LogFile:
             )
         if likely is None:
             return UserError(
-                NO_RATE if lines else "the log is empty",
+                NO_RATE if lines else EMPTY,
                 where=str(self.path),
                 expected="lines with a rate in a known format",
                 found=f"{counted(lines, 'line')} without one" if lines else "no lines",
