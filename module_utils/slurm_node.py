@@ -40,7 +40,7 @@ def daemons(root):
             is_ours = os.stat(place).st_uid == node.st_uid and os.path.samestat(os.stat(place + "/root"), node)
         except OSError:  # it has ended
             continue
-        if is_ours and os.path.basename(path) == "slurmd":
+        if is_ours and os.path.basename(path) in ("slurmd", "slurmd-wlm"):  # the latter is Debian's
             result[pid] = words, os.path.dirname(path)
     return result
 

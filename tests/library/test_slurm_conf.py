@@ -187,7 +187,7 @@ def scontrol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def root(tmp_path: Path) -> str:
     """A node on which slurmd runs."""
     node = tree(tmp_path / "root", process(3, "slurmd", "slurmd", "-D", "-N", "n"))
-    executed(node, 3, "/usr/sbin/slurmd")
+    executed(node, 3, "/usr/sbin/slurmd-wlm")  # Debian's
     return str(node)
 
 
