@@ -136,7 +136,11 @@ ALTERATIONS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "manifest, inner line": (lambda c: edit_last_entry(c, 5), [f"{FILE}:3: the chain is broken"]),
     "manifest, digest": (
         lambda c: (c / FILE).write_text(
-            re.sub(r"run.json\": \"\w", 'run.json": "0', (c / FILE).read_text())
+            re.sub(
+                r"(run.json\": \")(\w)",
+                lambda match: match[1] + ("1" if match[2] == "0" else "0"),
+                (c / FILE).read_text(),
+            )
         ),
         [f"{FILE}:2: the chain is broken", f"{RUN}/run.json: changed since"],
     ),
