@@ -51,7 +51,7 @@ def as_declared(node: str, check: str, declared: str, found: str | None, hint: s
         key = "infiniband" if check == "ofed" else check
         hint = (
             "it is newer than the stack's: state it (dlperf_stack_overrides:"
-            f" {{{key}: {{version: {found}}}}})"
+            f" {{{key}: {{version: '{found}'}}}})"
         )
     return check_finding(node, check, is_good, declared, found or "none", hint)
 

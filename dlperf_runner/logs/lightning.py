@@ -108,8 +108,8 @@ def _read(
                     epoch.validated = True
                 continue
             line = of_rank.numbers[row] if of_rank.numbers else of_rank.first + row
-            number, length = int(match["epoch"]), int((match["of_epoch"] or b"?").strip(b"?") or 0)
-            epoch = epochs.setdefault(number, _Epoch(length))
+            number, length = int(match["epoch"]), match["of_epoch"] or b""
+            epoch = epochs.setdefault(number, _Epoch(int(length) if length.isdigit() else 0))
             update, last = _update(match, line), epoch.updates[-1:]
             if update and not epoch.validated and not (last and update.step <= last[0].step):
                 epoch.updates.append(update)
@@ -118,7 +118,8 @@ def _read(
                 if samples and (samples[1] or not consumed):
                     consumed.append((update, int(samples[1]) if samples[1] else None))
     for each in epochs.values():
-        each.length = each.length or each.updates[-1].step if each.updates else each.length
+        if not each.length and each.updates:  # of a data set without length
+            each.length = each.updates[-1].step
     return stated + _global_batch(consumed), epochs
 
 

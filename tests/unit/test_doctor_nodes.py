@@ -488,7 +488,7 @@ def test_a_module_that_is_loaded_and_not_registered_is_no_way_to_gpu_memory() ->
         ("580.173.02", "ok", ""),
         ("580.178.04", "ok", ""),  # a security update of the branch
         ("580.105.08", "failed", "provision.yml"),
-        ("595.71.05", "failed", "(dlperf_stack_overrides: {driver: {version: 595.71.05}})"),
+        ("595.71.05", "failed", "(dlperf_stack_overrides: {driver: {version: '595.71.05'}})"),
     ],
 )
 def test_nobody_is_asked_to_go_back_to_an_older_driver(driver: str, status: str, hint: str) -> None:
