@@ -109,8 +109,8 @@ def headers_refusal(node: Mapping[str, Any], distribution: str) -> str:
         remedy += ", or enable a repository that has the packages of earlier minor releases"
     return (
         f"No repository of the node has the headers of its running kernel (kernel-devel-{kernel}),"
-        f" without which dkms builds no module. {remedy}. If dnf hides them (excludepkgs in"
-        " its configuration), allow them there"
+        " without which dkms builds no module. If dnf hides them (excludepkgs in its"
+        f" configuration), allow them there. {remedy}"
     )
 
 

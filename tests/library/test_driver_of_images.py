@@ -116,7 +116,9 @@ def test_a_kernel_whose_headers_are_in_the_vault_is_refused_before_anything_chan
     node = {"kernel": kernel, "is_container": False, "offers_headers": False}
     refused = headers_refusal(node, distribution)
     assert refused.startswith("No repository of the node has the headers of its running kernel")
-    assert remedy + kernel * remedy.endswith("-") in refused
+    assert remedy in refused
+    if remedy.endswith("-"):  # a command to paste, and nothing after it
+        assert refused.endswith(remedy + kernel)
     for changed in ({"offers_headers": True}, {"offers_headers": None}, {"is_container": True}):
         assert headers_refusal(node | changed, distribution) == ""
 
