@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -33,13 +33,15 @@ from .steps import counted_blocks
 _ENTRY = re.compile(
     rb"\bglobal_step/sec: (?P<rate>[\d.]{1,32}+(?:e[+-]\d\d)?+)(?P<step>)%s"
     rb"|\bexamples/sec: (?P<examples>[\d.]{1,32}+)%s"
-    rb"|\bloss = (?P<loss>[^\s,]{1,64}+), step = (?P<at>\d{1,12}+)\b" % (text.END, text.END)
+    rb"|\bloss = (?P<loss>[^\s,]{1,64}+), step = (?P<at>\d{1,12}+)\b"
+    rb"(?: \((?P<seconds>[\d.]{1,32}+) sec\))?" % (text.END, text.END)
 )
 
 
 def as_table(pieces: Iterable[bytes]) -> StepTable:
     """The rates, with the steps of the lines of losses."""
     table, lines, places = StepTable([], Columns()), list[int](), list[int]()
+    intervals = list[tuple[int, int, float | None]]()  # steps, lines of rates, seconds at each loss
     before, markers = b"", [_LINES.marker, b"examples/sec: ", b", step = "]
     for _, of_rank in counted_blocks(_LINES, pieces, markers=markers):
         for match in _ENTRY.finditer(of_rank.data):
@@ -48,6 +50,8 @@ def as_table(pieces: Iterable[bytes]) -> StepTable:
                 if places and int(match["at"]) < places[-1]:
                     raise _restarted(of_rank.line(match.start()), int(match["at"]), places[-1])
                 places.append(int(match["at"]))
+                seconds = text.optional_numbers([match["seconds"]])[0]
+                intervals.append((places[-1], len(lines), seconds))
                 if lines:
                     table.columns.losses[-1] = text.optional_numbers([match["loss"]])[0]
             elif match["rate"] and printed != match[0]:
@@ -57,12 +61,31 @@ def as_table(pieces: Iterable[bytes]) -> StepTable:
             elif match["examples"] and len(lines) == 1:
                 batch = float(match["examples"]) / table.columns.samples_per_second[0]
                 table.headers.append(Header(lines[0], global_batch_size=round(batch)))
-    intervals = Counter(step - last for last, step in pairwise(places) if step > last)
-    every = intervals.most_common(1)[0][0] if intervals else 1
+    _refuse_other_rate(intervals, table.columns.samples_per_second, lines)
+    distances = Counter(step - last for last, step in pairwise(places) if step > last)
+    every = distances.most_common(1)[0][0] if distances else 1
     start = places[0] - places[0] % every if places else 0
     table.columns.steps.extend(start + every * (n + 1) for n in range(len(lines)))
     table.columns.unix_times.extend(None for _ in lines)
     return table._replace(lines=lines, headers=table.headers[:1])
+
+
+def _refuse_other_rate(
+    losses: Sequence[tuple[int, int, float | None]], rates: Sequence[float], lines: Sequence[int]
+) -> None:
+    """Raise LineError if one rate more than elsewhere stands between two losses, whose seconds it
+    contradicts. `losses`: of each its step, the number of rates before it, and its seconds."""
+    numbers = Counter(count - before for (_, before, _), (_, count, _) in pairwise(losses))
+    usual = max(numbers.keys() - {0}, key=lambda number: numbers[number], default=0)
+    for (last, before, _), (step, count, seconds) in pairwise(losses):
+        more = count - before
+        if not seconds or more <= usual:
+            continue
+        by_rates = sum((step - last) / more / rate for rate in rates[before:count])
+        if not 0.8 < by_rates / seconds < 1.25:
+            problem = "the rates between two losses contradict their time"
+            found = f"{by_rates:.3f} s by {more} rates, one line more than elsewhere"
+            raise LineError(lines[count - 1], problem, expected=f"{seconds:g} s", found=found)
 
 
 def _restarted(line: int, step: int, before: int) -> LineError:

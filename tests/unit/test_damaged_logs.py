@@ -376,6 +376,12 @@ DAMAGES = [
         *("1.061     0.4706      1.084         10        640: 100%", "torn"),
         *("step 48 follows 16", "32", "48", 5),
     ),
+    Damage(
+        "tf_estimator/whole",
+        "INFO:tensorflow:loss = 7.10, step = 300",
+        "INFO:tensorflow:global_step/sec: 0.81\nINFO:tensorflow:loss = 7.10, step = 300",
+        *("the rates between two losses contradict their time", "39.841 s", None),
+    ),
     *damage_of_the_trainer(),
     *logs_without_a_rate(),
     *impossible_rates(),
