@@ -49,9 +49,7 @@ def ab(folder: Path, a: float, b: float, *options: object, status: int = 0) -> d
     return call("ab", *CHOICE, *sides, *options, "--json", status=status).document
 
 
-def test_a_slower_side_is_found_on_a_machine_that_gets_slower(
-    tmp_path: Path, made: list[str]
-) -> None:
+def test_a_slower_side_is_found_on_a_tiring_machine(tmp_path: Path, made: list[str]) -> None:
     document = ab(tmp_path / "ab", 200, 190)
     assert document["verdict"] == "slower"
     assert document["low"] < -0.05 < document["high"] < 0
@@ -68,9 +66,7 @@ def test_a_slower_side_is_found_on_a_machine_that_gets_slower(
     assert "B is slower: -" in output("ab", *sides.values())
 
 
-def test_no_difference_needs_an_interval_within_the_tolerance(
-    tmp_path: Path, made: list[str]
-) -> None:
+def test_no_difference_needs_an_interval_in_the_tolerance(tmp_path: Path, made: list[str]) -> None:
     document = ab(tmp_path / "ab", 200, 200, "--within", "2%")
     assert document["verdict"] == "no difference shown"
     assert -0.02 <= document["low"] <= 0 <= document["high"] <= 0.02

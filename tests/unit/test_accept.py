@@ -109,9 +109,7 @@ def test_a_part_can_set_the_target(suite: Path, results: Path) -> None:
     assert verdicts(judged(suite, results)) == {"node2": "passed", "node3": "failed"}
 
 
-def test_a_published_number_is_the_target_where_conditions_are_equal(
-    suite: Path, tmp_path: Path
-) -> None:
+def test_a_published_number_is_the_target_of_equal_conditions(suite: Path, tmp_path: Path) -> None:
     item = "  - {workload: mxnet-resnet50v1b, parts: "
     suite.write_text(
         "nodes: [node1, node2, node3]\nitems:\n"
@@ -133,9 +131,7 @@ def test_logs_without_records_are_in_a_directory_of_their_part(suite: Path, tmp_
     assert verdicts(judged(suite, tmp_path / "logs", status=0)) == ALL_PASSED
 
 
-def test_runs_of_jobs_are_on_the_nodes_that_the_scheduler_chose(
-    suite: Path, tmp_path: Path
-) -> None:
+def test_runs_of_jobs_are_on_the_nodes_that_they_got(suite: Path, tmp_path: Path) -> None:
     for n in (1, 2, 3):
         hosts = {f"node{n}": {"hostname": f"node{n}"}}
         outcome = {"status": "done", "hosts": hosts, "versions": {}}
@@ -201,9 +197,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 ITEM = "{workload: mxnet-resnet50v1b, gpus_per_node: 1, parts: each node, target: 10 samples/s}"
 
 
-def test_parts_are_measured_until_they_are_decided(
-    suite: Path, tmp_path: Path, lab: list[str]
-) -> None:
+def test_parts_are_measured_until_decided(suite: Path, tmp_path: Path, lab: list[str]) -> None:
     suite.write_text(f"nodes: [node1, node2]\nitems: [{ITEM}]\n")
     first = call("accept", suite, "--measure", tmp_path / "measured", "--json", status=1)
     assert verdicts(first.document) == {"node1": "passed", "node2": "failed"}
@@ -218,9 +212,7 @@ def test_parts_are_measured_until_they_are_decided(
     assert (again.document, len(lab)) == (first.document, number)
 
 
-def test_the_suite_of_the_page_is_planned_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_suite_of_the_page_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (DOCS / "acceptance.md").read_text()
     suite = tmp_path / "suite.yml"
     suite.write_text(dedent(text.partition("prints them:\n")[2].partition("3. **")[0]))
@@ -243,9 +235,7 @@ def test_the_suite_of_the_page_is_planned_whole(
     assert len(planned) == 12
 
 
-def test_a_folder_of_another_suite_is_not_gone_on_with(
-    suite: Path, tmp_path: Path, lab: list[str]
-) -> None:
+def test_a_folder_of_another_suite_is_refused(suite: Path, tmp_path: Path, lab: list[str]) -> None:
     suite.write_text(f"nodes: [node1]\nitems: [{ITEM.replace('10', '20')}]\n")
     output("accept", suite, "--measure", tmp_path / "measured", status=1)
     edit([suite], "gpus_per_node: 1", "gpus_per_node: 1, iterations: 60")
@@ -300,7 +290,7 @@ def key(tmp_path: Path) -> Path:
     return key
 
 
-def test_a_third_person_computes_the_page_again(
+def test_a_third_person_can_check_a_page(
     suite: Path, results: Path, key: Path, tmp_path: Path
 ) -> None:
     page, other = tmp_path / "page", tmp_path / "other"
@@ -365,9 +355,7 @@ def test_another_signature_shows(suite: Path, results: Path, key: Path, tmp_path
     assert "suite margin: missing on the page, 6% here" in output(*check, status=1)
 
 
-def test_a_check_says_that_the_nodes_are_those_of_the_page(
-    suite: Path, results: Path, tmp_path: Path
-) -> None:
+def test_a_check_names_the_nodes_of_the_page(suite: Path, results: Path, tmp_path: Path) -> None:
     """A page can have fewer nodes than were delivered."""
     suite.write_text(SUITE.replace("nodes: [node1, node2, node3]", "inventory: hosts"))
     (tmp_path / "hosts").write_text("[nodes]\nnode1\nnode2\n")

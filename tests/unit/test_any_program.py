@@ -67,7 +67,7 @@ def suggested(problem: UserError) -> str:
         ("upd {step} | (K) blocks, speed {rate}", BESIDE, SAMPLES, 100),
     ],
 )
-def test_rates_of_an_expression(
+def test_rates(
     tmp_path: Path, line: str, regex: str, options: dict[str, str], value: float
 ) -> None:
     write(tmp_path / NAME, program(line))
@@ -145,7 +145,7 @@ def test_waiting_for_data_is_no_pause(tmp_path: Path, waited: bool) -> None:
         ("upd 1 begins", {"log_every": "5"}, "a rate every 5 steps"),
     ],
 )
-def test_several_lines_of_a_step(
+def test_lines_of_a_step(
     tmp_path: Path, first: str, options: dict[str, str], told: str | None
 ) -> None:
     lines = [first, "| 100.0 img/s", *program("upd {step} begins\nloss 6.8\n| {rate} img/s")[1:]]

@@ -52,9 +52,7 @@ def flip(path: Path) -> None:
         (Path.unlink, "deleted"),
     ],
 )
-def test_damage_to_an_archive_is_reported(
-    campaign: Path, alter: Callable[[Path], object], why: str
-) -> None:
+def test_damage_is_reported(campaign: Path, alter: Callable[[Path], object], why: str) -> None:
     output("archive", campaign)
     alter(campaign / f"{LOG}.gz")
     told = call("summarize", campaign, "--verify", status=None)

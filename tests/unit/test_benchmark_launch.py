@@ -75,9 +75,7 @@ def test_files_get_the_names_that_the_controller_knows(tmp_path: Path, run: Path
         {"refused": "\x1b[2Jno\nwhy" + "x" * 9999},
     ],
 )  # fmt: skip
-def test_a_forged_file_is_refused_and_leaves_nothing(
-    tmp_path: Path, run: Path, entry: object
-) -> None:
+def test_a_forged_file_leaves_nothing(tmp_path: Path, run: Path, entry: object) -> None:
     found = fetched(tmp_path, {"train.log": entry})
     (why,) = found["refused"]
     # What a node gives as the reason is short and of one line.
@@ -226,7 +224,7 @@ def test_broken_connection_is_tried_again_while_the_lease_holds(run: Path, clock
         ({"power_w": "nan"}, False),
     ],
 )
-def test_progress_has_the_last_sample_of_each_device(
+def test_progress_has_the_last_samples(
     run: Path, clock: Clock, told: dict[str, Any], kept: bool
 ) -> None:
     device = {"device": 0, "memory_used_mib": 5.0, "temperature_c": 61.0, "power_w": 300.0}
@@ -255,7 +253,7 @@ def test_launch_whose_peer_failed_is_stopped_after_a_while(run: Path, clock: Clo
     assert [call["order"] for call in calls] == [""] * 6 + ["peer"] * 3
 
 
-def test_full_disk_of_the_controller_ends_no_launch(
+def test_a_full_disk_ends_no_launch(
     run: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The progress is for the eye."""

@@ -32,9 +32,7 @@ def refused(lines: list[str]) -> str:
 @pytest.mark.parametrize("is_old", [False, True])
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize("accumulation", [1, 8])
-def test_rates_follow_from_the_times_of_lines(
-    is_old: bool, as_json: bool, accumulation: int
-) -> None:
+def test_rates_follow_from_times(is_old: bool, as_json: bool, accumulation: int) -> None:
     lines = bert(0.25, world=8, accumulation=accumulation, as_json=as_json, is_old=is_old)
     assert getattr(detect([content(lines).encode()]), "name", None) == FORM
     headers, steps = read(FORM, content(lines))

@@ -313,9 +313,7 @@ def test_aa_without_a_case_that_all_have_is_no_success(here: Path) -> None:
     assert not (here / "results").exists()
 
 
-def test_aa_runs_the_campaigns_that_are_missing(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_aa_runs_missing_campaigns(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
     broken = {"number": 3}
 

@@ -79,9 +79,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sources:
 
 
 @pytest.mark.parametrize("text", [DEB822, LINES], ids=["stanzas", "lines"])
-def test_a_machine_lends_its_mirror_for_every_suite_of_its_distribution(
-    sources: Sources, text: str
-) -> None:
+def test_a_machine_lends_its_mirror_for_all_suites_of_its_kind(sources: Sources, text: str) -> None:
     release = {"ID": "debian", "VERSION_CODENAME": "bookworm"}
     main = ("http://mirror.example/debian", ("trixie", "trixie-updates"), ("main",), RING)
     security = ("http://mirror.example/debian-security", ("trixie-security",), ("main",), RING)

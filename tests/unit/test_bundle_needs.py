@@ -197,9 +197,7 @@ def test_nodes_with_an_interpreter_build_no_python() -> None:
 
 
 @pytest.mark.parametrize(("suite", "newest"), [("xenial", "2_23"), ("bionic", "2_27")])
-def test_wheels_of_the_published_cluster_are_for_the_python_that_it_builds(
-    suite: str, newest: str
-) -> None:
+def test_wheels_of_the_published_cluster_are_for_its_own_python(suite: str, newest: str) -> None:
     """Ubuntu's own is 3.5, or 3.6, which nothing is locked for."""
     result = of_stack(suite, stack="v100-cuda10.2")
     locks = {"requirements/mxnet-v100-cuda10.2.txt", "requirements/horovod-0.19.5.txt"}

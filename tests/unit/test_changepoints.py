@@ -85,7 +85,7 @@ def test_the_same_values_give_the_same_answer_in_any_unit() -> None:
         (46.1, 40.2, True),
     ],
 )
-def test_two_rounded_values_are_a_change_only_if_it_is_large_enough(
+def test_two_rounded_values_are_a_change_if_far_apart(
     before: float, after: float, found: bool
 ) -> None:
     """Values without any scatter make each difference infinitely significant."""

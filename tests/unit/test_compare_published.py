@@ -148,9 +148,7 @@ def test_interval_where_the_publication_is_one_number() -> None:
         ("steps", "2 warm-up of 8", "steps (2 warm-up of 8, 20 warm-up of 120)"),
     ],
 )
-def test_what_must_be_equal_and_is_not_prevents_a_verdict(
-    condition: str, value: object, text: str
-) -> None:
+def test_what_differs_can_prevent_a_verdict(condition: str, value: object, text: str) -> None:
     (case,) = compared(rows(RUNS), {**V100, condition: value})
     # The numbers stand there all the same.
     assert (case["verdict"], case["factors"], case["ratio"]) == ("not comparable", text, 1)

@@ -49,9 +49,7 @@ def test_podman_is_the_default_from_4_1_on() -> None:
 @pytest.mark.parametrize("overrides", [{}, {"container_runtime": {"engine": "docker"}}])
 @pytest.mark.parametrize("named", ["", "docker", "podman"])
 @pytest.mark.parametrize("stack", [H100, V100, "a100-cuda11.8", "b200-cuda13"])
-def test_plan_and_provisioning_agree_on_every_release(
-    stack: str, named: str, overrides: dict[str, Any]
-) -> None:
+def test_plan_and_provisioning_agree(stack: str, named: str, overrides: dict[str, Any]) -> None:
     for suite in load_catalog().stack(stack).suites:
         told = provisioned(stack, suite, named, stack_overrides=overrides)
         runtime = told["gpu_node_stack"]["container_runtime"]
@@ -124,7 +122,7 @@ def test_the_inventory_names_the_release() -> None:
         ("docker", "jammy", "", ""),
     ],
 )
-def test_a_podman_without_cdi_is_refused_for_gpus(
+def test_podman_without_cdi_is_refused(
     engine: str, suite: str, version: str | None, told: str
 ) -> None:
     refused = arguments.engine_refusal(engine, suite, version)

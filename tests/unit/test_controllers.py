@@ -145,7 +145,7 @@ def test_done_run_that_is_not_recorded_is_told_until_the_playbook_resumes(
         ({}, True),
     ],
 )
-def test_owner_is_dead_only_if_that_is_known(
+def test_death_of_an_owner_is_known(
     tmp_path: Path, change: dict[str, str], *, refused: bool
 ) -> None:
     create(tmp_path)
@@ -328,7 +328,7 @@ def start_instead(patch: pytest.MonkeyPatch, scripts: dict[str, str]) -> None:
     patch.setattr(controllers, "_end", lambda log: f"{log.parent}.log")
 
 
-def test_what_goes_wrong_in_controllers_at_once(
+def test_an_error_of_one_of_many_controllers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start_instead(monkeypatch, {"a": "exit 0", "b": "exit 2"})
@@ -336,9 +336,7 @@ def test_what_goes_wrong_in_controllers_at_once(
     assert found == [f"{tmp_path}/b: {tmp_path}/b.log"]
 
 
-def test_a_signal_stops_all_controllers_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_stops_all_controllers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second Ctrl-C stops their runs, too."""
     told = []
 
