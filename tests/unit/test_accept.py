@@ -65,22 +65,30 @@ def test_a_slow_node_fails_and_the_others_pass(suite: Path, results: Path) -> No
     assert "failed: 1 failed, 2 passed." in printed
 
 
-def test_a_pilot_that_is_not_complete_decides_nothing(suite: Path, tmp_path: Path) -> None:
-    campaigns(tmp_path / "few", {"node1": speeds(100, 5, 1), "node2": speeds(100, 3, 2)})
-    document = judged(suite, tmp_path / "few")
-    whys = {part["part"]: part["why"] for part in document["parts"]}
-    assert document["verdict"] == "undecided"
-    assert whys["node1"] == "the pilot needs 5 runs of each part (node2 has 3)"
-    assert whys["node3"] == "too few runs: no valid run"
+PILOT = {"node1": speeds(100, 5, 1), "node2": speeds(100, 3, 2)}
+NOISE = {f"node{n}": speeds(96, 5, n, cv=0.03) for n in (1, 2, 3)}
+EQUAL = {f"node{n}": [96.0] * 5 for n in (1, 2, 3)}
 
 
-def test_noise_asks_for_more_runs(suite: Path, tmp_path: Path) -> None:
-    campaigns(tmp_path / "noisy", {f"node{n}": speeds(96, 5, n, cv=0.03) for n in (1, 2, 3)})
-    part = judged(suite, tmp_path / "noisy")["parts"][0]
-    assert part["verdict"] == "undecided"
-    assert re.fullmatch(r"5 runs; the next look is at \d+", part["why"])
-    assert part["looks"][0] == 5
-    assert part["looks"][2] > 20
+@pytest.mark.parametrize(
+    ("runs", "part", "why"),
+    [
+        (PILOT, 0, r"the pilot needs 5 runs of each part \(node2 has 3\)"),
+        (PILOT, 2, "too few runs: no valid run"),
+        (NOISE, 0, r"5 runs; the next look is at \d+"),
+        (EQUAL, 0, "5 runs give the same to the last digit.*"),
+    ],
+)
+def test_what_decides_nothing(
+    suite: Path, tmp_path: Path, runs: dict[str, list[float]], part: int, why: str
+) -> None:
+    campaigns(tmp_path / "results", runs)
+    document = judged(suite, tmp_path / "results")
+    found = document["parts"][part]
+    assert (document["verdict"], found["verdict"]) == ("undecided", "undecided")
+    assert re.fullmatch(why, found["why"])
+    # Noise asks for more runs.
+    assert runs != NOISE or (found["looks"][0] == 5 and found["looks"][2] > 20)
 
 
 def test_parts_are_pairs_units_and_all(suite: Path, tmp_path: Path) -> None:
@@ -199,17 +207,16 @@ ITEM = "{workload: mxnet-resnet50v1b, gpus_per_node: 1, parts: each node, target
 
 def test_parts_are_measured_until_decided(suite: Path, tmp_path: Path, lab: list[str]) -> None:
     suite.write_text(f"nodes: [node1, node2]\nitems: [{ITEM}]\n")
-    first = call("accept", suite, "--measure", tmp_path / "measured", "--json", status=1)
-    assert verdicts(first.document) == {"node1": "passed", "node2": "failed"}
+    measure = ("accept", suite, "--measure", tmp_path / "measured", "--json")
+    first = call(*measure, status=1).document
+    assert verdicts(first) == {"node1": "passed", "node2": "failed"}
     # All parts have a pilot; only the part that it does not decide has more runs.
     assert lab[:10] == [f"{node} r{n}" for node in ("node1", "node2") for n in range(1, 6)]
     assert {run.split()[0] for run in lab[10:]} == {"node2"}
-    by_node = {part["part"]: part for part in first.document["parts"]}
-    assert by_node["node2"]["runs"] == by_node["node2"]["judged_runs"] == len(lab) - 5
-    # Everything is decided, so that nothing is run again.
     number = len(lab)
-    again = call("accept", suite, "--measure", tmp_path / "measured", "--json", status=1)
-    assert (again.document, len(lab)) == (first.document, number)
+    assert first["parts"][1]["runs"] == first["parts"][1]["judged_runs"] == number - 5
+    # Everything is decided, so that nothing is run again.
+    assert (call(*measure, status=1).document, len(lab)) == (first, number)
 
 
 def test_the_suite_of_the_page_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,7 +352,7 @@ def test_a_forgery_shows(
     assert message in output("accept", suite, "--results", results, "--check", page, status=1)
 
 
-def test_another_signature_shows(suite: Path, results: Path, key: Path, tmp_path: Path) -> None:
+def test_another_signature_shows(suite: Path, results: Path, tmp_path: Path) -> None:
     page = tmp_path / "page"
     output("accept", suite, "--results", results, "--page", page, status=1)
     check = ("accept", suite, "--results", results, "--check", page)
@@ -445,12 +452,6 @@ def test_runs_with_the_same_log_are_one_and_that_is_said(suite: Path, tmp_path: 
     why = "the pilot needs 5 runs of each part (node3 has 4); 1 run not counted, such as node3/runs"
     assert printed["parts"][2]["why"].startswith(why)
     assert f": a copy of {first.relative_to(homes['node3'])}" in printed["parts"][2]["why"]
-
-
-def test_equal_runs_to_the_last_digit_decide_nothing(suite: Path, tmp_path: Path) -> None:
-    campaigns(tmp_path / "results", {f"node{n}": [96.0] * 5 for n in (1, 2, 3)})
-    printed = output("accept", suite, "--results", tmp_path / "results", status=1)
-    assert "5 runs give the same to the last digit" in " ".join(printed.split())
 
 
 @pytest.mark.parametrize(

@@ -302,9 +302,8 @@ LIKELY = {
     "step:{n}/99 total_time:{n}00ms dt:{r}ms": r"dt:(?P<step_time>",
     # OpenPCDet, and TensorFlow's slim with two loggers.
     "[00:04/1:05:18] Acc_iter {n} Data time: 0.0{n}(0.02) Batch time: {r}({r})": "Batch +time: +(",
-    "global step {n}: loss = 7.3 ({r} sec/step)\nglobal step {n}: loss = 7.3 ({r} sec/step)": (
-        r"step +(?P<step>\d+).*?\((?P<step_time>"
-    ),
+    "global step {n}: loss = 7.3 ({r} sec/step)\nglobal step {n}: loss = 7.3 ({r} sec/step)":
+        r"step +(?P<step>\d+).*?\((?P<step_time>",
     "train | step: {n:6d} | steps/sec:    {r} | output:": r"steps/sec: +(?P<rate>",  # padded
     "loss {r} at {n} ": None,
     # Parts of a step; an epoch's time; a mean since the start, which the next number is not.
@@ -316,26 +315,20 @@ LIKELY = {
     "{n} | loss 7.0 | lr 4.9e-05 | {r}ms | mfu 0.21%": r".*?\| +(?P<step_time>",  # llama2.c
     "step {n} | samples per sec (per gpu): {r}": r"gpu\): +(?P<rate>",
     # Picotron, InternEvo and fairseq2.
-    "Step: {n}  | Loss: 6.8 | Tokens/s:  {r}K | Tokens/s/GPU: 7.1K": (
-        r"Tokens/s: +(?P<rate>[\d.,]*\d)(?P<prefix>[kKMG]?)"
-    ),
-    "tflops=190.1,step={n},loss=6.8,tgs (tokens/gpu/second)={r},tgs/last_tgs_1={r},lr=4e-7": (
-        r"\(tokens/gpu/second\)=(?P<rate>[\d.,]*\d)"
-    ),
-    "(step {n}) - loss: 6.8 | Elements per Second: 12,{n}1 | Number of Elements: 65,536": (
-        r"Second: +(?P<rate>"
-    ),
+    "Step: {n}  | Loss: 6.8 | Tokens/s:  {r}K | Tokens/s/GPU: 7.1K":
+        r"Tokens/s: +(?P<rate>[\d.,]*\d)(?P<prefix>[kKMG]?)",
+    "tflops=190.1,step={n},loss=6.8,tgs (tokens/gpu/second)={r},tgs/last_tgs_1={r},lr=4e-7":
+        r"\(tokens/gpu/second\)=(?P<rate>[\d.,]*\d)",
+    "(step {n}) - loss: 6.8 | Elements per Second: 12,{n}1 | Number of Elements: 65,536":
+        r"Second: +(?P<rate>",
     # verl before it printed a rate, and pith-train.
-    "step:{n} - score/mean:0.1 - timing_s/gen:74.02 - timing_s/step:{r} - timing_ms/adv:0.1": (
-        r"timing_s/step:(?P<step_time>"
-    ),
-    "step {n}/99 | step-time 2.5 sec | loss 2.6 | tokens-per-second {r} | gpu-memory 63.6 GB": (
-        r"second +(?P<rate>"
-    ),
+    "step:{n} - score/mean:0.1 - timing_s/gen:74.02 - timing_s/step:{r} - timing_ms/adv:0.1":
+        r"timing_s/step:(?P<step_time>",
+    "step {n}/99 | step-time 2.5 sec | loss 2.6 | tokens-per-second {r} | gpu-memory 63.6 GB":
+        r"second +(?P<rate>",
     # Lingua, which prints its rate with an exponent.
-    "0: INFO - step: {n}  loss: 9.9  flops: 4.2e+14  wps: {r}e+04  data: 0.0023  lr: 3.0e-04": (
-        r"wps: +(?P<rate>[\d.,]*\de[+-]\d+)"
-    ),
+    "0: INFO - step: {n}  loss: 9.9  flops: 4.2e+14  wps: {r}e+04  data: 0.0023  lr: 3.0e-04":
+        r"wps: +(?P<rate>[\d.,]*\de[+-]\d+)",
     # open_clip, whose numbers are aligned, and Composer's bar.
     "Train Epoch: 0 [{n:4d}/9900 (1%)] Batch (t): 0.5, {r}/s, 9/s/gpu": r"\[ *(?P<step>\d+).*?, +",
     # PaddleSeg of 2021, HiFi-GAN, NVIDIA's Tacotron 2, nerfstudio, FunASR, and HugeCTR, whose time
@@ -344,12 +337,11 @@ LIKELY = {
     "Steps : {n}, Gen Loss Total : 60.1, s/b : {r}": r"s/b +: +(?P<step_time>",
     "Train loss {n} 0.45 Grad Norm 1.23 {r}s/it": r"(?P<step_time>[\d.,]*\d)s/it",
     "{n} (0.33%)    {r} ms    12 m, 30 s    161.2 K": r"\) +(?P<step_time>[\d.,]*\d)",
-    "step: {n}, 'forward_time': '0.2', 'backward_and_AllReduce_time': '0.3', 'total_time': '{r}'": (
-        r"total_time': +'(?P<step_time>"
-    ),
+    "step: {n}, 'forward_time': '0.2', 'backward_and_AllReduce_time': '0.3', 'total_time': '{r}'":
+        r"total_time': +'(?P<step_time>",
     "Iter: {n} Time(200 iters): {r}s Loss: 0.12": None,
     "train Epoch 0: 1%|{bar:<9}| {n}/99 [00:01<00:02, {r}ba/s, loss=2.2]": r"\| +(?P<step>\d+)",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("line", LIKELY)
@@ -374,9 +366,8 @@ ELSEWHERE = {
     '{{"loss": 2.2, "train_speed(s/it)": {r}, "global_step/max_steps": "{n}/94"}}': "ms-swift",
     " {n}/99 [00:01<00:02, {r}s/it]\n{{'loss': 2.2, 'tokens/train_per_sec_per_gpu': {r}, "
     "'epoch': 0.{n}}}": "tokens/train_per_sec_per_gpu.: (?P<rate>",
-    " iteration {n}/ 99 | consumed samples: 8 | \nelapsed time per iteration (ms): {r} |": (
-        "the lines of Megatron are wrapped"
-    ),
+    " iteration {n}/ 99 | consumed samples: 8 | \nelapsed time per iteration (ms): {r} |":
+        "the lines of Megatron are wrapped",
     '"average_bus_bandwidth": {{\n"bandwidth": {r}}}': "jq -c",
     ':::MLL 15600000{n}.123 run_start: {{"value": null, "metadata": {{}}}}': "v0.6 and before",
     " {n}/99 [00:01<00:02, {r}s/it]\n{{'loss': 2.2, 'epoch': 0.{n}}}": "train_samples_per_second",
@@ -384,10 +375,9 @@ ELSEWHERE = {
     "{{'loss': {r}, 'learning_rate': 4e-05, 'epoch': 0.{n}}}": "'train_samples_per_second'",
     "Step Time : {r}s GPU utilization: 244.3MODEL_TFLOP/s/GPU": "which the last rank prints",
     "0/9 6.7G 0.0{n} 0.067 0.017 10  640: 100%|███| 200/200 00:50": "TQDM_BAR_FORMAT",
-    '{{"current_steps": {n}, "loss": {r}, "lr": 0.1, "remaining_time": "0:02:04"}}': (
-        "include_num_input_tokens_seen: true"
-    ),
-}
+    '{{"current_steps": {n}, "loss": {r}, "lr": 0.1, "remaining_time": "0:02:04"}}':
+        "include_num_input_tokens_seen: true",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("line", ELSEWHERE)

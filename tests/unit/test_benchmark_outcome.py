@@ -6,20 +6,17 @@ import pytest
 
 from dlperf_runner.campaign.outcome import outcome_of as outcome
 
-ENDED = {"exit_status": 0, "reason": "", "started": 0.0, "ended": 12.5}
+ENDED = {
+    "exit_status": 0, "reason": "", "started": 0.0, "ended": 12.5, "tail": "", "log_sha256": "a",
+}  # fmt: skip
 ENDED |= {"tail": "", "log_sha256": "a"}
 
 
 def test_a_run_is_done_when_every_launch_succeeded() -> None:
     assert outcome({"node1": ENDED, "node2": ENDED}, ["node1", "node2"], 60) == {
-        "status": "done",
-        "exit_status": 0,
-        "message": None,
-        "log_sha256": "a",
-        "started": "1970-01-01T00:00:00+00:00",
-        "elapsed_s": 12.5,
-        "ended": "1970-01-01T00:00:12.500000+00:00",
-    }
+        "status": "done", "exit_status": 0, "message": None, "log_sha256": "a", "elapsed_s": 12.5,
+        "started": "1970-01-01T00:00:00+00:00", "ended": "1970-01-01T00:00:12.500000+00:00",
+    }  # fmt: skip
 
 
 def test_what_all_launches_saw_is_put_together() -> None:
@@ -45,12 +42,9 @@ def test_one_failed_launch_fails_the_run_and_says_how_its_log_ends() -> None:
 def test_an_unreachable_host_has_no_exit_status() -> None:
     lost: dict[str, Any] = {"unreachable": True, "msg": "Connection timed out"}
     assert outcome({"node1": lost}, ["node1"], 60) == {
-        "status": "failed",
-        "exit_status": None,
-        "message": "node1: Connection timed out",
-        "reason": "unreachable",
-        "lost": ["node1"],
-    }
+        "status": "failed", "exit_status": None, "message": "node1: Connection timed out",
+        "reason": "unreachable", "lost": ["node1"],
+    }  # fmt: skip
 
 
 DIED = {"failed": True, "lost": True, "msg": "the supervisor of the launch has died"}

@@ -96,17 +96,14 @@ def campaign(directory: Path, factor: float = 1.0, runs: int = 5, **changes: Any
 
 GPUS = {"driver": "440.33.01", "gpus": ["Tesla V100-SXM2-16GB"] * 8}
 V100 = {
-    "source": "upstream",
-    "accelerator": "gpu",
-    "stack": "v100-cuda10.2",
+    "source": "upstream", "accelerator": "gpu", "stack": "v100-cuda10.2",
     "parameters": {"rec_train": "/data/imagenet/train.rec", "image_size": 224},
     "commands": [{"host": "node1", "argv": ["mpirun", "python", "train_horovod.py"]}],
     "outcome": {
-        "status": "done",
-        "hosts": {"node1": GPUS, "node2": GPUS},
+        "status": "done", "hosts": {"node1": GPUS, "node2": GPUS},
         "versions": {"mxnet-cu102": "1.6.0"},
     },
-}
+}  # fmt: skip
 A100 = {"node1": {"driver": "535.1", "gpus": ["NVIDIA A100-SXM4-40GB"]}}
 
 
