@@ -1,6 +1,5 @@
 """Logs of programs that no format reads: what the messages suggest, and --regex."""
 
-import json
 import re
 from pathlib import Path
 
@@ -187,9 +186,8 @@ def test_steps_that_count_in_each_epoch_anew(tmp_path: Path) -> None:
     assert "groups epoch and of_epoch" in str(only(load(tmp_path, regex=regex)))
     regex = r"epoch: (?P<epoch>\d+).*?" + regex.replace(".*?", "/(?P<of_epoch>\\d+).*?")
     results = load(tmp_path, regex=regex, warmup_steps="45")
-    assert results.problems == []
     # The mean duration of the 8 lines behind the first epoch: (2 * 0.7 s + 6 * 0.5 s) / 8.
-    assert throughput(results) == pytest.approx(1024 / 0.55)
+    assert (results.problems, throughput(results)) == ([], pytest.approx(1024 / 0.55))
 
 
 @pytest.mark.parametrize(
@@ -369,6 +367,7 @@ ELSEWHERE = {
     " iteration {n}/ 99 | consumed samples: 8 | \nelapsed time per iteration (ms): {r} |":
         "the lines of Megatron are wrapped",
     '"average_bus_bandwidth": {{\n"bandwidth": {r}}}': "jq -c",
+    '{{"log": "Epoch[0] Batch [{n}] Speed: {r} img/s\\n", "stream": "stdout"}}': "jq -rj .log",
     ':::MLL 15600000{n}.123 run_start: {{"value": null, "metadata": {{}}}}': "v0.6 and before",
     " {n}/99 [00:01<00:02, {r}s/it]\n{{'loss': 2.2, 'epoch': 0.{n}}}": "train_samples_per_second",
     " Train throughput/samples_per_sec: {r}": "'Train time/batch: (?P<step>\\d+)|Train throughput",
@@ -504,11 +503,6 @@ def test_the_expression_of_a_refusal_works(
     regex = suggested(only(load(path, batch_size="8")))
     results = load(path, regex=regex, unit="samples", **options)
     assert throughput(results) == pytest.approx(value, rel=0.002)
-
-
-def test_json_lines_of_docker_are_to_be_taken_out(tmp_path: Path) -> None:
-    lines = [json.dumps({"log": f"{line}\n", "stream": "stdout"}) for line in GOOD]
-    assert "jq -rj .log" in str(only(load(write(tmp_path / NAME, lines))).hint)
 
 
 def test_a_log_of_an_estimator_that_was_started_again_is_refused(tmp_path: Path) -> None:

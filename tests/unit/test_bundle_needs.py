@@ -156,18 +156,13 @@ def test_needs_of_a_stack_and_of_chosen_frameworks() -> None:
     assert "requirements/mxnet-v100-cuda10.2.txt" not in [one.path for one in flavor.requirements]
 
 
-@pytest.mark.parametrize(
-    ("stack", "suite", "name", "message"),
-    [
-        ("cpu", "bookworm", "jux", "--framework: unknown framework 'jux' (expected one of jax,"),
-        ("cpu", "bookworm", "rccl", "--framework: this framework has no environment for stack"),
-        ("gpu", "bookworm", "", "expected"),
-        ("cpu", "jammy", "", "expected"),
-    ],
-)
-def test_an_unknown_name_is_refused(stack: str, suite: str, name: str, message: str) -> None:
-    told = refusal(of_stack, suite, *(name,) * bool(name), stack=stack)
-    assert message in told and ("expected one of jax, mxnet" in told) == bool(name)
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    unknown = "--framework: unknown framework 'jux' (expected one of jax, mxnet"
+    assert unknown in refusal(of_stack, "bookworm", "jux")
+    lacking = "--framework: this framework has no environment for stack cpu (expected one of jax,"
+    assert lacking in refusal(of_stack, "bookworm", "rccl")
+    for stack, suite in {"gpu": "bookworm", "cpu": "jammy"}.items():
+        assert "expected" in refusal(of_stack, suite, stack=stack)
 
 
 # ---- the catalogue's stacks

@@ -110,23 +110,14 @@ def test_the_inventory_names_the_release() -> None:
     assert "the node is jammy" in arguments.release_refusal("noble", "jammy")
 
 
-@pytest.mark.parametrize(
-    ("engine", "suite", "version", "told"),
-    [
-        ("podman", "jammy", "", "this node's is 3.4"),
-        ("podman", "focal", None, "this node's is none"),
-        # What counts is the node's own, such as one of another repository.
-        ("podman", "jammy", "4.6.2", ""),
-        ("podman", "noble", "3.4.4", "this node's is 3.4.4"),
-        ("podman", "noble", "", ""),
-        ("docker", "jammy", "", ""),
-    ],
-)
-def test_podman_without_cdi_is_refused(
-    engine: str, suite: str, version: str | None, told: str
-) -> None:
-    refused = arguments.engine_refusal(engine, suite, version)
-    assert told in refused and bool(told) == bool(refused)
+def test_podman_without_cdi_is_refused() -> None:
+    refused = arguments.engine_refusal
+    assert "this node's is 3.4" in refused("podman", "jammy", "")
+    assert "this node's is none" in refused("podman", "focal", None)
+    # What counts is the node's own, such as one of another repository.
+    assert refused("podman", "jammy", "4.6.2") == ""
+    assert "this node's is 3.4.4" in refused("podman", "noble", "3.4.4")
+    assert refused("podman", "noble", "") == refused("docker", "jammy", "") == ""
 
 
 def test_a_kept_engine_is_named_where_images_run() -> None:
