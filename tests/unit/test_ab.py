@@ -19,7 +19,6 @@ from dlperf_runner.bisect.command import Step, search, step_test, steps_of, vers
 from dlperf_runner.campaign.directory import read_plan, remaining_plan
 from dlperf_runner.campaign.manifest import seal
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.node import Node
 from dlperf_runner.stats.sequential import judged
 
 CHOICE = ("--workload", "mxnet-resnet50v1b", "--nodes", 1, "--gpus-per-node", 1)
@@ -40,55 +39,49 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             found.append(f"{directory.name}{run['repeat']}")
         return []
 
-    def nodes(*_: object, **__: object) -> tuple[Node, ...]:
-        return lab_nodes()
-
     monkeypatch.setattr("dlperf_runner.ab.command.execute", execute)
-    monkeypatch.setattr("dlperf_runner.ab.command.read_inventory", nodes)
+    monkeypatch.setattr("dlperf_runner.ab.command.read_inventory", lambda *_, **__: lab_nodes())
     return found
 
 
 def ab(folder: Path, a: float, b: float, *options: object, status: int = 0) -> dict:
-    sides = ("--a", f"SPEED={a}", "--b", f"SPEED={b}", "--b", "SIDE=b")
-    return call(
-        "ab", *CHOICE, *sides, "--campaign", folder, *options, "--json", status=status
-    ).document
+    sides = ("--a", f"SPEED={a}", "--b", f"SPEED={b}", "--b", "SIDE=b", "--campaign", folder)
+    return call("ab", *CHOICE, *sides, *options, "--json", status=status).document
 
 
-def test_a_slower_side_is_found_while_the_machine_gets_slower(
-    tmp_path: Path, made: list[str]
-) -> None:
+def test_a_slower_side_is_found_on_a_tiring_machine(tmp_path: Path, made: list[str]) -> None:
     document = ab(tmp_path / "ab", 200, 190)
     assert document["verdict"] == "slower"
     assert document["low"] < -0.05 < document["high"] < 0
     # The first look decides, and no more is run.
     assert made == ["a1", "b1", "b2", "a2", "a3", "b3", "b4", "a4"]
     assert document["judged_pairs"] == 4
-    plans = {side: read_plan(tmp_path / "ab" / side) for side in "ab"}
-    envs = {side: plan["runs"][0]["commands"][0]["env"] for side, plan in plans.items()}
-    assert {side: env["SPEED"] for side, env in envs.items()} == {"a": "200", "b": "190"}
+    sides = {side: tmp_path / "ab" / side for side in "ab"}
+    for side, speed in (("a", "200"), ("b", "190")):
+        assert read_plan(sides[side])["runs"][0]["commands"][0]["env"]["SPEED"] == speed
     # The same by the campaigns alone, and nothing is run again.
-    again = call("ab", tmp_path / "ab" / "a", tmp_path / "ab" / "b", "--json").document
+    again = call("ab", *sides.values(), "--json").document
     assert {**again, "side_a": "SPEED=200", "side_b": "SPEED=190 SIDE=b"} == document
     assert (ab(tmp_path / "ab", 200, 190), len(made)) == (document, 8)
-    printed = output("ab", tmp_path / "ab" / "a", tmp_path / "ab" / "b")
-    assert "B is slower: -" in printed
+    assert "B is slower: -" in output("ab", *sides.values())
 
 
-def test_no_difference_needs_an_interval_within_the_tolerance(
-    tmp_path: Path, made: list[str]
-) -> None:
+def test_no_difference_needs_an_interval_in_the_tolerance(tmp_path: Path, made: list[str]) -> None:
     document = ab(tmp_path / "ab", 200, 200, "--within", "2%")
     assert document["verdict"] == "no difference shown"
     assert -0.02 <= document["low"] <= 0 <= document["high"] <= 0.02
     undecided = ab(tmp_path / "short", 200, 200, "--within", "0.1%", "--most", 4, status=1)
-    assert undecided["verdict"] == "undecided"
-    assert undecided["why"] == "the interval crosses a limit after all 4 pairs"
+    why = "the interval crosses a limit after all 4 pairs"
+    assert (undecided["verdict"], undecided["why"]) == ("undecided", why)
 
 
-def side_of(folder: Path, rates: Sequence[float], *, second: bool) -> Path:
-    """A campaign on node1: side A, or the second."""
-    return campaigns(folder, {"node1": rates}, second=second)["node1"]
+def sides_of(folder: Path, a: Sequence[float], b: Sequence[float]) -> list[Path]:
+    """Campaigns on node1 that took turns."""
+    rates = {"a": a, "b": b}
+    return [
+        campaigns(folder / side, {"node1": rates[side]}, second=side == "b")["node1"]
+        for side in "ab"
+    ]
 
 
 def without_records(a: Path, b: Path) -> None:
@@ -117,27 +110,25 @@ def records(side: Path) -> list[Path]:
     return sorted(side.rglob("run.json"))
 
 
+def logs(side: Path) -> list[Path]:
+    return sorted(side.rglob("*.log"))
+
+
+UNKNOWN_START = "nothing records when these runs began"
+
+
 @pytest.mark.parametrize(
     ("tamper", "status", "message"),
     [
-        (lambda _, b: edit(sorted(b.rglob("*.log"))[:3], "Speed", "Spd"), 1, "_1.log"),
+        (lambda _, b: edit(logs(b)[:3], "Speed", "Spd"), 1, "_1.log"),
         # The runs of B that would have been slow.
         (lambda _, b: edit(records(b)[:3], '"done"', '"failed"'), 1, "failed: "),
         # A copy with a record and a start of its own would narrow the interval.
-        (
-            lambda _, b: shutil.copy(*sorted(b.rglob("*.log"))[:2]),
-            *(1, "/r2/rn50_b128_fp32_2.log: a copy of runs/"),
-        ),
-        (
-            lambda _, b: edit(records(b), '"node1"', '"node2"'),
-            *(2, "the runs r1 were on different nodes, so they are no pair"),
-        ),
-        (without_records, 2, "nothing records when these runs began"),
+        (lambda _, b: shutil.copy(*logs(b)[:2]), 1, "/r2/rn50_b128_fp32_2.log: a copy of runs/"),
+        (lambda _, b: edit(records(b), '"node1"', '"node2"'), 2, "r1 were on different nodes"),
+        (without_records, 2, UNKNOWN_START),
         # It is unknown if these runs took turns.
-        (
-            lambda a, b: edit([*records(a), records(b)[2]], '"started"', '"began"'),
-            *(2, "nothing records when these runs began"),
-        ),
+        (lambda a, b: edit([*records(a), records(b)[2]], '"started"', '"x"'), 2, UNKNOWN_START),
         (always_first, 2, "the sides did not take turns to be first"),
         (changed_after_the_record, 2, ".log: changed since manifest.jsonl"),
     ],
@@ -145,7 +136,7 @@ def records(side: Path) -> list[Path]:
 def test_a_verdict_on_other_than_pairs_is_not_silent(
     tmp_path: Path, tamper: Callable[[Path, Path], object], status: int, message: str
 ) -> None:
-    sides = [side_of(tmp_path / str(n), speeds(100 - 5 * n, 4, n), second=n > 0) for n in (0, 1)]
+    sides = sides_of(tmp_path, speeds(100, 4, 0), speeds(95, 4, 1))
     output("ab", *sides)
     tamper(*sides)
     assert message in output("ab", *sides, status=status)
@@ -155,18 +146,12 @@ def test_a_verdict_on_other_than_pairs_is_not_silent(
     ("a", "b", "why"),
     [
         # The log may print few digits, or be a copy with another name.
-        (
-            *([100.0] * 4, [99.0] * 4),
-            "4 pairs give the same to the last digit: no scatter is known",
-        ),
+        ([100.0] * 4, [99.0] * 4, "4 pairs give the same to the last digit: no scatter is known"),
         (speeds(100, 3, 3), speeds(100, 2, 2), "2 pairs; the next look is at 4"),
     ],
 )
-def test_what_decides_nothing(
-    tmp_path: Path, a: Sequence[float], b: Sequence[float], why: str
-) -> None:
-    sides = side_of(tmp_path / "a", a, second=False), side_of(tmp_path / "b", b, second=True)
-    assert call("ab", *sides, "--json", status=1).document["why"] == why
+def test_what_decides_nothing(tmp_path: Path, a: list[float], b: list[float], why: str) -> None:
+    assert call("ab", *sides_of(tmp_path, a, b), "--json", status=1).document["why"] == why
 
 
 def test_a_campaign_is_not_compared_with_itself_or_a_copy(tmp_path: Path) -> None:
@@ -201,9 +186,8 @@ def test_a_folder_with_other_versions_is_not_gone_on_with(tmp_path: Path, made: 
 
 
 def test_what_a_side_may_say() -> None:
-    side = parse_side(
-        ["precision=fp16", "NCCL_ALGO=Ring", "image_size=64", "dlperf_mpirun_args=[-v]"], "--a"
-    )
+    texts = ["precision=fp16", "NCCL_ALGO=Ring", "image_size=64", "dlperf_mpirun_args=[-v]"]
+    side = parse_side(texts, "--a")
     assert side.choice == {"precision": "fp16"}
     assert side.environment == {"NCCL_ALGO": "Ring"}
     assert side.parameters == {"image_size": "64"}
@@ -234,19 +218,16 @@ def test_bad_input(made: list[str], arguments: tuple[object, ...], message: str)
 
 def planted(slow_from: int, random_numbers: random.Random) -> Callable[[str], Step]:
     """Judges versions of which those from a number on sleep 2 % of each step; CV 0.5 %."""
+    test, noise = step_test(32, 0.05, 128, 0.02), random_numbers.gauss
 
     def judge(version: str) -> Step:
-        test = step_test(32, 0.05, 128, 0.02)
         factor = 0.98 if int(version) >= slow_from else 1.0
-        noise = random_numbers.gauss
         pairs = [noise(0, 0.005) - noise(0, 0.005) + factor - 1 for _ in range(test.most)]
-        look = judged(
-            test.most,
-            test.sizes,
-            lambda size: test.interval(pairs[:size]),
-            test.decide,
-            "undecided",
-        )
+
+        def interval(size: int) -> object:
+            return test.interval(pairs[:size])
+
+        look = judged(test.most, test.sizes, interval, test.decide, "undecided")
         return Step(version, look.verdict, look.low, look.high, look.size)
 
     return judge
@@ -270,17 +251,16 @@ def test_a_list_that_is_not_slower_at_its_end() -> None:
 
 
 def test_bisect_runs_each_step_as_an_ab(tmp_path: Path, made: list[str]) -> None:
-    versions = ",".join(["200", "200.4", "200.2", "190", "190.4", "190.2"])
-    bisect = ("bisect", *CHOICE, "--name", "SPEED", "--versions", versions)
-    done = call(*bisect, "--slower", "5%", "--campaign", tmp_path / "steps", "--json")
-    assert done.document["version"] == "190"
-    tried = [step["version"] for step in done.document["steps"]]
-    assert tried == ["190.2", "200.2", "190"]
+    versions = "200,200.4,200.2,190,190.4,190.2"
+    bisect = ("bisect", *CHOICE, "--name", "SPEED", "--versions", versions, "--slower", "5%")
+    bisect += ("--campaign", tmp_path / "steps")
+    done = call(*bisect, "--json").document
+    assert done["version"] == "190"
+    assert [step["version"] for step in done["steps"]] == ["190.2", "200.2", "190"]
     assert sorted(path.name for path in (tmp_path / "steps").iterdir()) == ["3", "4", "6"]
     # Nothing is run again, and the text says the same.
     number = len(made)
-    printed = output(*bisect, "--slower", "5%", "--campaign", tmp_path / "steps")
-    assert "first slow: 190\nAt most 4 steps" in printed
+    assert "first slow: 190\nAt most 4 steps" in output(*bisect)
     assert len(made) == number
 
 
@@ -294,12 +274,7 @@ def test_versions_are_a_list_a_file_or_commits(tmp_path: Path) -> None:
         subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", str(number)], check=True)
     log = subprocess.check_output([*git, "log", "--format=%H", "--reverse"], text=True)
     assert versions_of("HEAD~2..HEAD", tmp_path) == log.split()[1:]
-    for text, repository in (
-        ("1.0", None),
-        ("a,a", None),
-        ("HEAD", tmp_path),
-        ("--output=x..HEAD", tmp_path),
-        ("none..HEAD", tmp_path),
-    ):
+    of_git = ("HEAD", "--output=x..HEAD", "none..HEAD")
+    for text, repository in (("1.0", None), ("a,a", None), *((text, tmp_path) for text in of_git)):
         with pytest.raises(UserError):
             versions_of(text, repository)

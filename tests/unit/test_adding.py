@@ -24,21 +24,12 @@ NODES = cpu_node("numpy")
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with the page's files."""
+    """A copy of the package with the page's files, of which none is missed."""
+    assert PAGE.count("\n```") == 2 * len(FILES) == 8
     root = tmp_path_factory.mktemp("project")
     copy_with(FILES, root)
     (root / "hosts.json").write_text(json.dumps(NODES))
     return root
-
-
-def test_the_page_has_a_yaml_a_script_a_parser_and_a_framework() -> None:
-    assert list(FILES) == [
-        ENTRY,
-        SCRIPT,
-        "dlperf_runner/logs/perceptron.py",
-        "dlperf_runner/catalog/frameworks/numpy.yml",
-    ]
-    assert PAGE.count("\n```") == 2 * len(FILES)  # no block is missed
 
 
 def test_it_is_listed(project: Path) -> None:
@@ -56,43 +47,35 @@ def trained(argv: list[str], **options: Any) -> str:
 
 
 def test_campaign_of_its_smoke_matrix(project: Path, tmp_path: Path) -> None:
-    campaign = tmp_path / "campaign"
+    campaign, node = tmp_path / "campaign", tmp_path / "node"
     options = ("--model", "perceptron", "-i", "hosts.json", "--campaign", str(campaign))
     plan = json.loads(dlperf(project, "plan", *options, "--json"))
-    assert [run["id"] for run in plan["runs"]] == [
-        "numpy-perceptron-builtin_fp32_b16_1n1g/r1",
-        "numpy-perceptron-builtin_fp32_b16_1n2g/r1",
-    ]
+    cases = [f"numpy-perceptron-builtin_fp32_b16_{topology}" for topology in ("1n1g", "1n2g")]
+    assert [run["id"] for run in plan["runs"]] == [f"{case}/r1" for case in cases]
     source = json.loads(dlperf(project, "source", "--workload", "numpy-perceptron", "--json"))
-    node = tmp_path / "node"
     node.mkdir()
     subprocess.run(["tar", "-xf", source["path"], "-C", node], check=True)
+    (script,) = node.rglob("numpy_perceptron.py")
     for run in plan["runs"]:
         (command,) = run["commands"]
         assert command["argv"][0] == "/opt/dlperf/envs/numpy/bin/python"
-        (script,) = node.rglob("numpy_perceptron.py")
-        log = trained(
-            command["argv"][1:],
-            cwd=script.parent,
-            env={"PATH": os.environ["PATH"], **command["env"]},
-        )
+        env = {"PATH": os.environ["PATH"], **command["env"]}
         place = campaign / "runs" / run["id"]
+        log = trained(command["argv"][1:], cwd=script.parent, env=env)
         (place / run["log_name"]).write_text(log)
         # As the role records a run that went well.
         record = json.loads((place / "run.json").read_text())
         record["outcome"] |= {"status": "done", "exit_status": 0, "versions": {"numpy": "2.0.2"}}
         (place / "run.json").write_text(json.dumps(record))
     text = dlperf(project, "summarize", str(campaign))
-    assert text.startswith(
-        "numpy-perceptron builtin, fp32, batch size 16 per device, classes=10 lr=0.1"
-    )
+    title = "numpy-perceptron builtin, fp32, batch size 16 per device, classes=10 lr=0.1"
+    assert text.startswith(title)
     lines = [re.split(r" *\| *", line) for line in text.splitlines() if line.startswith("|   ")]
     assert [(cells[2], cells[6]) for cells in lines] == [("1", "1"), ("2", "1")]
     assert lines[0][4] == "1.00"
     result = json.loads((campaign / "bz16_result.json").read_text())
     assert list(result["mlp"]) == ["1n1g", "1n2g"]
-    measured = (campaign / "measurements.csv").read_text()
-    assert measured.count(",loss_last,") == 2
+    assert (campaign / "measurements.csv").read_text().count(",loss_last,") == 2
 
 
 def test_logs_by_hand_as_the_page_says(project: Path, tmp_path: Path) -> None:

@@ -24,21 +24,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("project")
     copy_with(FILES, root)
     (root / "train.py").write_text(TRAINING)
-    answers = {
-        "--name": "mine",
-        "--command": "{python} train.py {total_steps} {batch_size_per_device}",
-        "--framework": "nccl",
-        "--launcher": "pinned",
-        "--regex": r"it (?P<step>\d+) \| (?P<rate>\S+) img/s",
-        "--unit": "samples",
-        "--rates-are-per": "world",
-        "--topologies": "1n1g",
-        "--total-steps": "20",
-        "--warmup-steps": "5",
-        "--file": "train.py",
-    }
-    words = [word for pair in answers.items() for word in pair]
-    dlperf(root, "--catalog", "own", "init-workload", *words)
+    words = "--name mine --framework nccl --launcher pinned --unit samples --rates-are-per world"
+    words += " --topologies 1n1g --total-steps 20 --warmup-steps 5 --file train.py"
+    command = "{python} train.py {total_steps} {batch_size_per_device}"
+    regex = r"it (?P<step>\d+) \| (?P<rate>\S+) img/s"
+    told = ("init-workload", *words.split(), "--command", command, "--regex", regex)
+    dlperf(root, "--catalog", "own", *told)
     return root
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from role_runs import HOSTS, ROOT, as_bench_does, command, outcome, run_role
@@ -18,55 +19,63 @@ from watcher import repeating
 from dlperf_runner.campaign import execute
 
 SECRET = "planted-7d1e0c"  # noqa: S105
-PLAY = [
+PLAY = {
+    "hosts": "localhost",
+    "connection": "local",
+    "gather_facts": False,
+    "vars": {"ansible_python_interpreter": "{{ ansible_playbook_python }}"},
+    "vars_files": ["secret.yml"],
+}
+TASKS = [
+    {"name": "Use it", "debug": {"msg": "{{ planted }}"}, "no_log": True},
     {
-        "hosts": "localhost",
-        "connection": "local",
-        "gather_facts": False,
-        "vars": {"ansible_python_interpreter": "{{ ansible_playbook_python }}"},
-        "vars_files": ["secret.yml"],
-        "tasks": [
-            {"name": "Use it", "debug": {"msg": "{{ planted }}"}, "no_log": True},
-            {
-                "name": "Copy what is there meanwhile",
-                "shell": "private=$(dirname $DLPERF_PID_FILE); stat -c '%a %u' $private > mode;"
-                " find $private -type f -exec cat {} + > files; echo $private > private",
-                "args": {"chdir": "{{ playbook_dir }}"},
-            },
-            {
-                "name": "Fail with it",
-                "command": {"argv": ["sh", "-c", "echo {{ planted }}; exit 3"]},
-                "no_log": True,
-            },
-        ],
-    }
+        "name": "Copy what is there meanwhile",
+        "shell": "private=$(dirname $DLPERF_PID_FILE); stat -c '%a %u' $private > mode;"
+        " find $private -type f -exec cat {} + > files; echo $private > private",
+        "args": {"chdir": "{{ playbook_dir }}"},
+    },
+    {
+        "name": "Fail with it",
+        "command": {"argv": ["sh", "-c", "echo {{ planted }}; exit 3"]},
+        "no_log": True,
+    },
 ]
 
 
-def test_artifacts_are_private_hold_no_secret_and_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "play.yml").write_text(json.dumps(PLAY))
-    (tmp_path / "secret.yml").write_text(json.dumps({"planted": SECRET}))
-    (tmp_path / "ansible.cfg").touch()
-    monkeypatch.setattr(execute, "project", lambda: tmp_path)
-    state = execute.Playbook(log=tmp_path / "ansible.log")
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder whose play.yml is run."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/ansible.cfg").touch()
+    (tmp_path / "project/secret.yml").write_text(json.dumps({"planted": SECRET}))
+    monkeypatch.setattr(execute, "project", lambda: tmp_path / "project")
+    return tmp_path / "project"
+
+
+def played(project: Path, tasks: list[dict[str, Any]]) -> execute.Playbook:
+    """The end of a playbook of these tasks."""
+    (project / "play.yml").write_text(json.dumps([{**PLAY, "tasks": tasks}]))
+    state = execute.Playbook(log=project / "ansible.log")
     execute.run_playbook("play.yml", {"resume": "x"}, ["localhost,"], state)
+    return state
+
+
+def test_artifacts_are_private_hold_no_secret_and_are_removed(project: Path) -> None:
+    state = played(project, TASKS)
     log = state.log.read_text()
     assert "Copy what is there meanwhile" in log
     (problem,) = state.problems  # the last task did run
     assert "Fail with it" in problem
-    private = Path((tmp_path / "private").read_text().strip())
-    mode, _ = (tmp_path / "mode").read_text().split()
+    mode, _ = (project / "mode").read_text().split()
     assert mode == "700"
-    assert not private.exists()
+    assert not Path((project / "private").read_text().strip()).exists()
     assert state.log.stat().st_mode & 0o777 == 0o600
-    for text in (log, problem, (tmp_path / "files").read_text()):
+    for text in (log, problem, (project / "files").read_text()):
         assert SECRET not in text
 
 
 def test_what_a_killed_controller_left_is_removed_when_the_next_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not while its playbook still ends, and not what another user, host or controller has."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -89,30 +98,17 @@ def test_what_a_killed_controller_left_is_removed_when_the_next_starts(
         os.chown(tmp_path / kept["another's"], 1234, -1)
     else:  # only root can give a file away
         shutil.rmtree(tmp_path / kept.pop("another's"))
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project/play.yml").write_text(
-        json.dumps([{**PLAY[0], "vars_files": [], "tasks": []}])
-    )
-    (tmp_path / "project/ansible.cfg").touch()
-    monkeypatch.setattr(execute, "project", lambda: tmp_path / "project")
-    state = execute.Playbook(log=tmp_path / "ansible.log")
-    execute.run_playbook("play.yml", {"resume": "x"}, ["localhost,"], state)
+    state = played(project, [])
     assert state.status == "successful", state.log.read_text()
     assert {path.name for path in tmp_path.glob("dlperf-runner-*")} == set(kept.values())
 
 
-def test_host_keys_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_keys_are_checked(project: Path) -> None:
     """As ansible.cfg says, although ansible-runner would switch it off."""
     setting = "{{ q('config', 'host_key_checking', plugin_type='connection', plugin_name='ssh') }}"
-    tasks = [{"debug": {"msg": setting}}]
-    (tmp_path / "play.yml").write_text(json.dumps([{**PLAY[0], "vars_files": [], "tasks": tasks}]))
-    shutil.copy(ROOT / "ansible.cfg", tmp_path)
-    monkeypatch.setattr(execute, "project", lambda: tmp_path)
-    state = execute.Playbook(log=tmp_path / "ansible.log")
-    execute.run_playbook("play.yml", {}, ["localhost,"], state)
-    log = state.log.read_text()
-    assert "true" in log.lower(), log
-    assert "false" not in log.lower(), log
+    shutil.copy(ROOT / "ansible.cfg", project)
+    log = played(project, [{"debug": {"msg": setting}}]).log.read_text().lower()
+    assert "true" in log and "false" not in log, log
 
 
 @contextmanager
@@ -136,7 +132,7 @@ def artifacts(folder: Path) -> Iterator[dict[str, set[object]]]:
 def test_a_campaign_leaves_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A password of the inventory, over a campaign by the plays of bench.yml: it is not in the
     artifacts of ansible-runner, the log, the records or the nodes' folders of runs."""
-    private = tmp_path / "private"
+    private, campaign = tmp_path / "private", tmp_path / "work"
     private.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(private))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -144,9 +140,7 @@ def test_a_campaign_leaves_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyP
     hosts = {"all": {"hosts": {host: {} for host in HOSTS}, "vars": secrets}}
     inventory = tmp_path / "inventory.json"
     inventory.write_text(json.dumps(hosts))
-    campaign = tmp_path / "work"
-    campaign.mkdir()
-    (campaign / "campaign").mkdir()
+    (campaign / "campaign").mkdir(parents=True)
     (campaign / "campaign/campaign.json").write_text("{}")
     state = execute.Playbook(log=campaign / "campaign/ansible.log")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import call
 from log_examples import EXAMPLES, Example
+from make_logs import write
 from nccl_logs import nccl_tests
 from read_logs import pieces
 
@@ -20,17 +21,22 @@ TABLES = [
 ]
 
 
-def log(wrong: str = "0", end: str = "0 OK") -> list[str]:
-    return nccl_tests(wrong=wrong, end=end)
-
-
-def parsed(lines: list[str], size: int | None = None) -> NcclTests:
-    (table,) = read(pieces("\n".join(lines) + "\n", size))
+def parsed(lines: list[str]) -> NcclTests:
+    (table,) = read(pieces("\n".join(lines) + "\n", None))
     return table
 
 
+def replaced(old: str, new: str) -> list[str]:
+    return [line.replace(old, new) for line in nccl_tests()]
+
+
+def example(stem: str) -> Example:
+    (one,) = (example for example in TABLES if example.path.stem == stem)
+    return one
+
+
 def test_table_by_size() -> None:
-    found = parsed(log())
+    found = parsed(nccl_tests())
     assert [row.size for row in found.rows] == [4**n * 2**20 for n in range(6)]
     last = found.rows[-1]
     # 2^30 bytes in 30 us and 2^30 / 250e9 s; busbw is 2 * 7 / 8 of algbw
@@ -58,69 +64,91 @@ def test_tables_of_each_version(example: Example) -> None:
 
 
 def test_json_may_list_all_devices_and_has_amounts() -> None:
-    document = json.loads(next(table.data for table in TABLES if table.name == "nccl_tests/json"))
+    document = json.loads(example("json").data)
+
+    def of_json() -> NcclTests:
+        (table,) = read([json.dumps(document, separators=(",", ":")).encode()])
+        return table
+
     for devices in (2, 16):
         listed = [{"rank": n * 16 // devices, "hostname": "node1"} for n in range(devices)]
         document["config"]["devices"] = listed
-        assert read([json.dumps(document, separators=(",", ":")).encode()])[0].ranks == 16
+        assert of_json().ranks == 16
     # Of a collective whose least sizes are rounded to 0, several rows have this size.
     document["config"] |= {"minimum_bytes": 1 << 20, "step_factor": 2}
     with pytest.raises(LineError, match="lines of the table are missing"):
-        read([json.dumps(document).encode()])
+        of_json()
     document["results"] += document["results"][-1:] * 9
     average = document["average_bus_bandwidith"]  # as nccl-tests spells it
     average["bandwidith"] = document["results"][-1]["in_place"]["bus_bw"]
-    assert read([json.dumps(document, separators=(",", ":")).encode()])[0].sizes == 11
+    assert of_json().sizes == 11
     document["more"] = ["x" * 100] * 5000
     assert len(read(pieces(json.dumps(document, separators=(",", ":")), 1 << 16))[0].rows) == 11
     for okay in ("true", "false"):
         document["bitwise_mismatches"] = {"count": 0, "okay": okay}
-        (table,) = read([json.dumps(document, separators=(",", ":")).encode()])
-        assert table.is_wrong == (okay == "false")
+        assert of_json().is_wrong == (okay == "false")
     for bad in (-1, 0, "nan"):
         document["config"]["ngpus"] = bad
         with pytest.raises(LineError, match="is not whole"):
-            read([json.dumps(document, separators=(",", ":")).encode()])
+            of_json()
 
 
-def test_tags_missing_operations_and_a_table_that_was_cut() -> None:
-    for tag in (TAG, *("launcher-1  | ", "node1: ", "(Worker pid=47) ", "2025-06-16 22:09:00 ")):
-        assert parsed([tag + line for line in log()]) == parsed(log())
-    old = [line.replace("     sum      -1", "") for line in log()]  # all_gather_perf of old
-    assert parsed(old).rows == [replace(row, redop=None) for row in parsed(log()).rows]
-    with pytest.raises(LineError, match="no whole table"):
-        read(["\n".join([*log(), *log()[:20], ""]).encode()])
-    with pytest.raises(LineError, match="the heading of the table lacks columns"):
-        parsed([line.replace("busbw", "bus BW") for line in log()])
-    for lines, hint in (
-        ([re.sub("type +redop +root", "", line) for line in log()], "mscclpp-test"),
-        (["# OSU MPI-CUDA Bandwidth Test v7.2", "# Size  Bandwidth (MB/s)", "4  2.36"], "OSU"),
-    ):
-        with pytest.raises(LineError) as refused:
-            parsed(lines)
-        assert hint in str(refused.value.hint)
+def test_tags_and_columns_by_their_names() -> None:
+    whole = parsed(nccl_tests())
+    for tag in (TAG, "launcher-1  | ", "node1: ", "(Worker pid=47) ", "2025-06-16 22:09:00 "):
+        assert parsed([tag + line for line in nccl_tests()]) == whole
+    old = replaced("     sum      -1", "")  # all_gather_perf of old
+    assert parsed(old).rows == [replace(row, redop=None) for row in whole.rows]
+    # Of the CPU, rccl-tests print the time only.
+    times = {"time_us": None, "in_place_time_us": None}
+    by_cpu = parsed(replaced("     time", "  cputime"))
+    assert by_cpu.rows == [replace(row, **times) for row in whole.rows]
+
+
+LOG = nccl_tests()
+LACKS = "the heading of the table lacks columns"
+FAILURE = "node2: Test NCCL failure common.cu:1005 'unhandled system error'"
+OSU = ["# OSU MPI-CUDA Bandwidth Test v7.2", "# Size  Bandwidth (MB/s)", "4  2.36"]
+IN_PLACE = example("in_place_only").data.decode().splitlines()
+CYCLES = example("cycles").data.decode().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([*LOG, *LOG[:20]], "no whole table"),
+        # As in NVIDIA/nccl-tests#107: two processes of a rank each, line by line.
+        ([line for line in LOG for _ in range(2)], "several processes printed tables of their own"),
+        # A launcher started it again.
+        ([*LOG[:12], FAILURE, *LOG], "the test failed before its table was whole"),
+        (replaced("busbw", "bus BW"), LACKS),
+        # A heading with one place needs its name.
+        ([line for line in IN_PLACE if "in-place" not in line], LACKS),
+        # A table of several cycles has all sizes of each.
+        ([*CYCLES[:-4], *CYCLES[-3:]], "missing or damaged.*found 5"),
+        ([re.sub("type +redop +root", "", line) for line in LOG], "mscclpp-test"),
+        (OSU, "OSU"),
+        # Numbers that contradict each other.
+        (replaced("53.66 ", " 5.66 "), "busbw 5.66 at algbw 30.67, and busbw 425.61 at al"),
+        (replaced("     34.2   30.67 ", "      0.0   30.67 "), "1048576 bytes in 0 us at algbw 30"),
+        (replaced(": 294.419", ": 29.4419"), "an average of 29.4419 over rows with 294.418"),
+    ],
+)
+def test_what_is_not_one_whole_table_is_refused(lines: list[str], message: str) -> None:
+    with pytest.raises(LineError) as refused:
+        parsed(lines)
+    assert re.search(message, f"{refused.value} {refused.value.hint}")
 
 
 def test_a_repetition_with_other_bits_is_wrong() -> None:
-    average = next(n for n, line in enumerate(log()) if "Avg bus" in line)
+    average = next(n for n, line in enumerate(LOG) if "Avg bus" in line)
     for place in (average, average + 1):
-        lines = log()
-        lines.insert(place, "# Bitwise mismatches : 5 FAILED")
-        assert parsed(lines).is_wrong
-
-
-def test_processes_without_mpi_print_tables_of_their_own() -> None:
-    """As in NVIDIA/nccl-tests#107: two processes of a rank each, line by line."""
-    lines = [line for line in log() for _ in range(2)]
-    with pytest.raises(LineError, match="several processes printed tables of their own"):
-        parsed(lines)
-    failure = "node2: Test NCCL failure common.cu:1005 'unhandled system error'"
-    with pytest.raises(LineError, match="the test failed before its table was whole"):
-        parsed([*log()[:12], failure, *log()])  # a launcher started it again
+        mismatch = "# Bitwise mismatches : 5 FAILED"
+        assert parsed([*LOG[:place], mismatch, *LOG[place:]]).is_wrong
 
 
 def test_memory_that_limits_the_sizes_and_a_least_bandwidth() -> None:
-    lines = [line.replace(f"maxBytes {2**30}", f"maxBytes {2**34}") for line in log()]
+    lines = replaced(f"maxBytes {2**30}", f"maxBytes {2**34}")
     lines = [f"{line} OK" if "Avg" in line else line for line in lines]
     with pytest.raises(LineError, match="missing or damaged"):
         parsed(lines)
@@ -129,49 +157,13 @@ def test_memory_that_limits_the_sizes_and_a_least_bandwidth() -> None:
     assert parsed(lines).largest == 2**30
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "contradiction"),
-    [
-        (
-            "   30.67   53.66 ",
-            "   30.67    5.66 ",
-            "busbw 5.66 at algbw 30.67, and busbw 425.61 at al",
-        ),
-        ("     34.2   30.67 ", "      0.0   30.67 ", "1048576 bytes in 0 us at algbw 30.67"),
-        (": 294.419", ": 29.4419", "an average of 29.4419 over rows with 294.418"),
-    ],
-)
-def test_numbers_that_contradict_each_other(old: str, new: str, contradiction: str) -> None:
-    with pytest.raises(LineError, match=contradiction):
-        parsed([line.replace(old, new, 1) for line in log()])
-
-
 def test_command(tmp_path: Path) -> None:
-    path = tmp_path / "nccl.log"
-    path.write_text("\n".join(log()) + "\n")
+    path = write(tmp_path / "nccl.log", nccl_tests())
     result = call("bandwidth", path)
     assert "| 1073741824 |" in result.out
     assert "Average over all sizes: 294.419 GB/s." in result.out
     assert call("bandwidth", path, "--json").document["logs"][str(path)]["average_busbw"] == 294.419
-    path.write_text("\n".join(log("3", "36 FAILED")) + "\n")
+    write(path, nccl_tests(wrong="3", end="36 FAILED"))
     assert "The program found wrong results: FAILED." in call("bandwidth", path, status=1).out
-    path.write_text("\n".join(log()[:16]))
+    write(path, nccl_tests()[:16])
     assert "lines of the table are missing or damaged" in call("bandwidth", path, status=2).both
-
-
-def test_columns_are_read_by_their_names() -> None:
-    """Of the CPU, rccl-tests print the time only; a heading with one place needs its name."""
-    by_cpu = parsed([line.replace("     time", "  cputime") for line in log()])
-    times = {"time_us": None, "in_place_time_us": None}
-    assert by_cpu.rows == [replace(row, **times) for row in parsed(log()).rows]
-    (in_place,) = (example for example in TABLES if example.path.stem == "in_place_only")
-    lines = [line for line in in_place.data.splitlines(True) if b"in-place" not in line]
-    with pytest.raises(LineError, match="the heading of the table lacks columns"):
-        read(lines)
-
-
-def test_a_table_of_several_cycles_has_all_sizes_of_each() -> None:
-    (cycles,) = (example for example in TABLES if example.path.stem == "cycles")
-    lines = cycles.data.splitlines(True)
-    with pytest.raises(LineError, match=r"missing or damaged.*found 5"):
-        read([line for n, line in enumerate(lines) if n != len(lines) - 4])

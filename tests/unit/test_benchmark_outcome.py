@@ -2,29 +2,21 @@
 
 from typing import Any
 
+import pytest
+
 from dlperf_runner.campaign.outcome import outcome_of as outcome
 
 ENDED = {
-    "exit_status": 0,
-    "reason": "",
-    "started": 0.0,
-    "ended": 12.5,
-    "tail": "",
-    "log_sha256": "a",
-}
+    "exit_status": 0, "reason": "", "started": 0.0, "ended": 12.5, "tail": "", "log_sha256": "a",
+}  # fmt: skip
+ENDED |= {"tail": "", "log_sha256": "a"}
 
 
 def test_a_run_is_done_when_every_launch_succeeded() -> None:
-    found = outcome({"node1": ENDED, "node2": ENDED}, ["node1", "node2"], 60)
-    assert found == {
-        "status": "done",
-        "exit_status": 0,
-        "message": None,
-        "started": "1970-01-01T00:00:00+00:00",
-        "ended": "1970-01-01T00:00:12.500000+00:00",
-        "elapsed_s": 12.5,
-        "log_sha256": "a",
-    }
+    assert outcome({"node1": ENDED, "node2": ENDED}, ["node1", "node2"], 60) == {
+        "status": "done", "exit_status": 0, "message": None, "log_sha256": "a", "elapsed_s": 12.5,
+        "started": "1970-01-01T00:00:00+00:00", "ended": "1970-01-01T00:00:12.500000+00:00",
+    }  # fmt: skip
 
 
 def test_what_all_launches_saw_is_put_together() -> None:
@@ -49,35 +41,35 @@ def test_one_failed_launch_fails_the_run_and_says_how_its_log_ends() -> None:
 
 def test_an_unreachable_host_has_no_exit_status() -> None:
     lost: dict[str, Any] = {"unreachable": True, "msg": "Connection timed out"}
-    found = outcome({"node1": lost}, ["node1"], 60)
-    assert found == {
-        "status": "failed",
-        "exit_status": None,
-        "message": "node1: Connection timed out",
-        "reason": "unreachable",
-        "lost": ["node1"],
-    }
+    assert outcome({"node1": lost}, ["node1"], 60) == {
+        "status": "failed", "exit_status": None, "message": "node1: Connection timed out",
+        "reason": "unreachable", "lost": ["node1"],
+    }  # fmt: skip
 
 
-def test_node_that_was_restarted_during_the_run_is_lost() -> None:
-    died = {"failed": True, "lost": True, "msg": "the supervisor of the launch has died"}
-    found = outcome({"node1": died}, ["node1"], 60)
-    assert (found["status"], found["reason"], found["lost"]) == ("failed", "unreachable", ["node1"])
+DIED = {"failed": True, "lost": True, "msg": "the supervisor of the launch has died"}
+UNLAUNCHED = {"failed": True, "msg": "not launched because", "reason": "stopped"}
+LEFT = ["node2: process 4711: python", "node3: cannot be checked for processes"]
 
 
-def test_run_that_was_stopped_or_lost_its_nodes_failed() -> None:
-    for reason, why in (
-        ("timeout", "time limit of 60 s"),
-        ("lease", "no longer polled"),
-        ("stopped", "stopped together with its campaign"),
-        ("lock", "no longer holds"),
-    ):
-        found = outcome({"node1": ENDED | {"exit_status": -15, "reason": reason}}, ["node1"], 60)
-        assert (found["status"], found["reason"]) == ("failed", reason)
-        assert why in found["message"]
-    unlaunched = {"failed": True, "msg": "not launched because", "reason": "stopped"}
-    found = outcome({"node1": unlaunched}, ["node1"], 60)
-    assert (found["message"], found["reason"]) == ("node1: not launched because", "stopped")
+@pytest.mark.parametrize(
+    ("launch", "reason", "lost", "message"),
+    [
+        (DIED, "unreachable", ["node1"], "node1: the supervisor of the launch has died"),
+        (ENDED | {"exit_status": -15, "reason": "timeout"}, "timeout", None, "time limit of 60 s"),
+        (ENDED | {"exit_status": -15, "reason": "lease"}, "lease", None, "no longer polled"),
+        (ENDED | {"exit_status": -15, "reason": "stopped"}, "stopped", None, "with its campaign"),
+        (ENDED | {"exit_status": -15, "reason": "lock"}, "lock", None, "no longer holds"),
+        (UNLAUNCHED, "stopped", None, "node1: not launched because"),
+        (ENDED | {"left": LEFT}, "unreachable", ["node3"], f"left behind: {LEFT[0]}; node3: "),
+    ],
+)
+def test_run_that_was_stopped_or_lost_its_nodes_failed(
+    launch: dict[str, Any], reason: str, lost: list[str] | None, message: str
+) -> None:
+    found = outcome({"node1": launch}, ["node1"], 60)
+    assert (found["status"], found["reason"], found.get("lost")) == ("failed", reason, lost)
+    assert message in found["message"]
 
 
 def test_hang_is_the_reason_and_not_the_launches_that_it_ended() -> None:
@@ -90,10 +82,3 @@ def test_hang_is_the_reason_and_not_the_launches_that_it_ended() -> None:
     assert of_peer.startswith("node1: ") and "another node's part" in of_peer
     assert of_hung.startswith("node2: ") and f" 301 s, {hung['sign']}" in of_hung
     assert "hang-*.txt" in state
-
-
-def test_what_is_left_fails_the_run_and_a_silent_node_is_lost() -> None:
-    left = {"left": ["node2: process 4711: python", "node3: cannot be checked for processes"]}
-    found = outcome({"node1": ENDED | left}, ["node1"], 60)
-    assert (found["status"], found["reason"], found["lost"]) == ("failed", "unreachable", ["node3"])
-    assert found["message"].startswith("left behind: node2: process 4711: python; node3: ")

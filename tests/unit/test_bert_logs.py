@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,7 @@ def refused(lines: list[str]) -> str:
 @pytest.mark.parametrize("is_old", [False, True])
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize("accumulation", [1, 8])
-def test_rates_follow_from_the_times_of_lines(
-    is_old: bool, as_json: bool, accumulation: int
-) -> None:
+def test_rates_follow_from_times(is_old: bool, as_json: bool, accumulation: int) -> None:
     lines = bert(0.25, world=8, accumulation=accumulation, as_json=as_json, is_old=is_old)
     assert getattr(detect([content(lines).encode()]), "name", None) == FORM
     headers, steps = read(FORM, content(lines))
@@ -68,8 +65,8 @@ def test_tags_and_progress_bars_are_no_part_of_a_line() -> None:
     assert read(FORM, content(lines))[1][-1].samples_per_second == approx(4)
 
 
-def changed(old: str, new: str, **options: Any) -> list[str]:
-    return [line.replace(old, new) for line in bert(0.25, **options)]
+def changed(old: str, new: str) -> list[str]:
+    return [line.replace(old, new) for line in bert(0.25)]
 
 
 @pytest.mark.parametrize("is_old", [False, True])
@@ -85,17 +82,16 @@ def test_what_is_not_one_whole_run_is_refused(is_old: bool) -> None:
     assert "the training ended early (expected step 200" in refused(stopped)
 
 
-def test_a_resumed_run_is_refused() -> None:
-    resumed = [
-        line.replace(f"Iteration: {n - 3} ", f"Iteration: {n + 497} ")
-        for n, line in enumerate(bert(0.25))
-    ]
-    assert "was the run resumed? (expected 1 with the steps" in refused(resumed)
+RESUMED = [
+    line.replace(f"Iteration: {n - 3} ", f"Iteration: {n + 497} ")
+    for n, line in enumerate(bert(0.25))
+]
 
 
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
+        (RESUMED, "was the run resumed? (expected 1 with the steps"),
         (bert(0.25, cuda_graphs=True), "with CUDA graphs"),
         (bert(0.25, log_freq=0.0), "log_freq is not a positive integer"),
         (changed("batch_size_per_gpu : 128", "batch_size_per_gpu : 120"), "a whole number of dev"),
@@ -126,57 +122,52 @@ PUBLISHED = [
 ]
 
 
-def written(
-    logs: Path, precision: str, batch: int, length: int, topology: str, accumulation: int,
-    speed: float,
-) -> None:  # fmt: skip
+def written(logs: Path, case: tuple[Any, ...]) -> None:
     """Six logs of a case, in phase 2 if the sequences are long, 0.1 % apart."""
+    precision, batch, length, topology, accumulation, speed = case
     nodes, devices = map(int, topology.removesuffix("g").split("n"))
-    options: dict[str, Any] = {"fp16": precision == "amp", "max_seq_length": length}
+    options: dict[str, Any] = {"fp16": precision == "amp", "max_seq_length": length, "steps": 121}
+    options |= {"batch": batch, "world": nodes * devices, "accumulation": accumulation}
     if length == 512:
         options |= {"phase2": True, "left_out": 50}
     for repeat in range(1, 7):
         seconds = nodes * devices * batch * accumulation / speed * (1 + repeat / 1000)
-        world = nodes * devices
-        lines = bert(seconds, batch=batch, world=world, steps=121, accumulation=accumulation,
-                     as_json=repeat > 3, **options)  # fmt: skip
+        lines = bert(seconds, as_json=repeat > 3, **options)
         write(logs / topology / f"bertlarge_b{batch}_{precision}_{repeat}.log", lines)
 
 
 def compared(logs: Path, *options: str) -> list[dict[str, Any]]:
-    given = ("--accelerator", "NVIDIA A100-SXM4-80GB", "--condition", "data=real", *options)
-    return json.loads(call("compare", logs, *given, "--json").out)["cases"]
+    """Those on the most nodes first."""
+    cases = call("compare", logs, *options, "--json").document["cases"]
+    return sorted(cases, key=lambda row: -row["nodes"])
+
+
+A100 = ("--accelerator", "NVIDIA A100-SXM4-80GB", "--condition", "data=real")
 
 
 def test_they_are_compared_with_what_nvidia_published_of_this_program(tmp_path: Path) -> None:
     for case in PUBLISHED:
-        written(tmp_path, *case)
-    rows = compared(tmp_path)
-    found = [
-        (*(row[name] for name in ("precision", "batch_size_per_device")),
-         f"{row['nodes']}n{row['gpus_per_node']}g", row["published"])
-        for row in rows
-    ]  # fmt: skip
-    expected = [
-        (precision, batch, case, speed) for precision, batch, _, case, _, speed in PUBLISHED
-    ]
-    assert sorted(found) == sorted(expected)
+        written(tmp_path, case)
+    rows = compared(tmp_path, *A100)
+    names = ("precision", "batch_size_per_device", "nodes", "gpus_per_node", "published")
+    found = sorted(tuple(row[name] for name in names) for row in rows)
+    assert found == sorted(
+        (precision, batch, *map(int, topology[:-1].split("n")), speed)
+        for precision, batch, _, topology, _, speed in PUBLISHED
+    )
     assert {row["report"] for row in rows} == {"nvidia-pytorch-bert-large"}
     assert {row["verdict"] for row in rows} == {"reproduced"}
     assert all("accumulation" not in (row["noted"] or "") for row in rows if row["nodes"] > 1)
 
 
 def test_other_sequence_lengths_precisions_and_batches_are_not_compared(tmp_path: Path) -> None:
-    written(tmp_path, "amp", 32, 128, "4n8g", 32, 6464)
-    written(tmp_path, "amp", 32, 512, "3n8g", 32, 6464)
-    other, unpublished = sorted(compared(tmp_path), key=lambda row: -row["nodes"])
-    assert other["verdict"] == "not comparable"
-    assert other["factors"] == "sequence length (128, 512)"
+    written(tmp_path, ("amp", 32, 128, "4n8g", 32, 6464))
+    written(tmp_path, ("amp", 32, 512, "3n8g", 32, 6464))
+    other, unpublished = compared(tmp_path, *A100)
+    assert (other["verdict"], other["factors"]) == ("not comparable", "sequence length (128, 512)")
     assert unpublished["verdict"] == "not published"
     assert unpublished["factors"].startswith("topology (3n8g; published: 1n1g, 1n8g, 2n8g")
-    (known, _) = sorted(
-        json.loads(call("compare", tmp_path, "--json").out)["cases"], key=lambda row: -row["nodes"]
-    )
+    (known, _) = compared(tmp_path)
     assert "accelerator (unknown, A100-SXM4-80GB)" in known["factors"]
     assert "data (unknown, real)" in known["factors"]
 
@@ -184,11 +175,10 @@ def test_other_sequence_lengths_precisions_and_batches_are_not_compared(tmp_path
 def test_a_clock_that_was_set_during_the_run_is_noticed(tmp_path: Path) -> None:
     """By an hour, as at the beginning of summer time; the other run's repeat is not missing."""
     lines = bert(0.25)
-    whole = tmp_path / "logs" / "1n1g" / "bertlarge_b128_tf32_1.log"
-    write(whole, lines)
     late = [line.replace(" 15:17:", " 16:17:") for line in lines]
     assert late[0] == lines[0]
-    write(whole.with_name("bertlarge_b128_tf32_2.log"), late)
     assert "was a clock set?" in refused(late)
+    for repeat, text in enumerate((lines, late), start=1):
+        write(tmp_path / "logs" / "1n1g" / f"bertlarge_b128_tf32_{repeat}.log", text)
     done = call("summarize", tmp_path / "logs", "--output-dir", tmp_path / "out", status=2)
     assert "missing repeat" not in done.both

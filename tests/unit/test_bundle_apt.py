@@ -7,6 +7,7 @@ import json
 import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from debian.deb822 import Deb822
@@ -57,6 +58,7 @@ deb http://mirror.example/ubuntu jammy-updates main restricted
 deb http://security.example/ubuntu jammy-security main restricted
 """
 RING, UBUNTU_RING = "/usr/share/keyrings/site.gpg", str(archives.UBUNTU.keyring)
+Source, DEBIAN, UBUNTU = archives.Source, archives.DEBIAN, archives.UBUNTU
 
 
 Sources = Callable[..., tuple[archives.Source, ...]]
@@ -66,48 +68,38 @@ Sources = Callable[..., tuple[archives.Source, ...]]
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sources:
     """Those for a suite on a machine with this file of apt, which runs a release."""
 
-    def sources_on(
-        text: str, release: Mapping[str, str], suite: str, distribution: archives.Distribution
-    ) -> tuple[archives.Source, ...]:
+    def sources_on(text: str, release: Mapping[str, str], *wanted: Any) -> tuple[Source, ...]:
         name = "sources.list.d/site.sources" if "Types:" in text else "sources.list"
         (tmp_path / "sources.list.d").mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
         monkeypatch.setattr(platform, "freedesktop_os_release", lambda: release)
-        return archives.host_sources(suite, distribution, apt=tmp_path)
+        return archives.host_sources(*wanted, apt=tmp_path)
 
     return sources_on
 
 
 @pytest.mark.parametrize("text", [DEB822, LINES], ids=["stanzas", "lines"])
-def test_a_machine_lends_its_mirror_for_every_suite_of_its_distribution(
-    sources: Sources, text: str
-) -> None:
+def test_a_machine_lends_its_mirror_for_all_suites_of_its_kind(sources: Sources, text: str) -> None:
     release = {"ID": "debian", "VERSION_CODENAME": "bookworm"}
-    main = ("http://mirror.example/debian", ("trixie", "trixie-updates"), ("main",), RING)
-    security = ("http://mirror.example/debian-security", ("trixie-security",), ("main",), RING)
-    assert sources(text, release, "trixie", archives.DEBIAN) == (
-        archives.Source(*main),
-        archives.Source(*security),
+    assert sources(text, release, "trixie", DEBIAN) == (
+        Source("http://mirror.example/debian", ("trixie", "trixie-updates"), ("main",), RING),
+        Source("http://mirror.example/debian-security", ("trixie-security",), ("main",), RING),
     )
     # For another distribution, it takes that distribution's own archive.
-    own, updates = sources(text, release, "focal", archives.UBUNTU)
+    own, updates = sources(text, release, "focal", UBUNTU)
     assert own.uri == updates.uri == "http://archive.ubuntu.com/ubuntu"
     assert own.suites + updates.suites == ("focal", "focal-updates", "focal-security")
     # And so does a machine that does not say what it runs.
-    own, updates = sources(text, {}, "bookworm", archives.DEBIAN)
-    assert (own.uri, updates.uri) == (
-        archives.DEBIAN.archive,
-        f"{archives.DEBIAN.archive}-security",
-    )
+    uris = [source.uri for source in sources(text, {}, "bookworm", DEBIAN)]
+    assert uris == [DEBIAN.archive, f"{DEBIAN.archive}-security"]
 
 
 def test_ubuntus_security_updates_may_lie_elsewhere(sources: Sources) -> None:
     release, both = {"ID": "ubuntu", "VERSION_CODENAME": "jammy"}, ("main", "universe")
-    main = ("http://mirror.example/ubuntu", ("bionic", "bionic-updates"), both, UBUNTU_RING)
-    security = ("http://security.example/ubuntu", ("bionic-security",), both, UBUNTU_RING)
-    assert sources(UBUNTU_LINES, release, "bionic", archives.UBUNTU) == (
-        archives.Source(*main),
-        archives.Source(*security),
+    suites = ("bionic", "bionic-updates")
+    assert sources(UBUNTU_LINES, release, "bionic", UBUNTU) == (
+        Source("http://mirror.example/ubuntu", suites, both, UBUNTU_RING),
+        Source("http://security.example/ubuntu", ("bionic-security",), both, UBUNTU_RING),
     )
 
 
@@ -115,11 +107,11 @@ def test_a_mirror_has_its_security_updates_where_the_distribution_has_them() -> 
     def uris(distribution: archives.Distribution, *addresses: str) -> list[str]:
         return [one.uri for one in archives.sources_of(distribution, "suite", *addresses)]
 
-    assert uris(archives.DEBIAN, "http://m/d/") == ["http://m/d", "http://m/d-security"]
-    assert uris(archives.UBUNTU, "http://m/u/") == ["http://m/u", "http://m/u"]
-    assert uris(archives.UBUNTU, "http://m/u", "http://s/u") == ["http://m/u", "http://s/u"]
+    assert uris(DEBIAN, "http://m/d/") == ["http://m/d", "http://m/d-security"]
+    assert uris(UBUNTU, "http://m/u/") == ["http://m/u", "http://m/u"]
+    assert uris(UBUNTU, "http://m/u", "http://s/u") == ["http://m/u", "http://s/u"]
     # NVIDIA's packages for Debian 12 ask for some of contrib.
-    for source in archives.sources_of(archives.DEBIAN, "bookworm", has_gpus=True):
+    for source in archives.sources_of(DEBIAN, "bookworm", has_gpus=True):
         assert source.components == ("main", "contrib")
 
 
@@ -188,15 +180,13 @@ def test_reasons_are_the_shortest_way_from_a_role() -> None:
 
 
 def test_a_manifest_is_read_back_and_finds_damage(tmp_path: Path) -> None:
-    names = ("right", "altered", "cut", "grown", "gone")
-    for name in names:
+    files = []
+    for name in ("right", "altered", "cut", "grown", "gone"):
         (tmp_path / name).write_bytes(name.encode() * 100)
-    files = tuple(
-        Item(name, "deb", name, "1", digest(tmp_path / name), 1, ("a", "b"), "a > b")
-        for name in names
-    )
-    skipped = (SkippedNeed("mxnet", "no"),)
-    whole = MirrorManifest("cpu", "x", "amd64", "3.11", "00", "now", ("u",), "F", skipped, files)
+        sha256 = digest(tmp_path / name)
+        files.append(Item(name, "deb", name, "1", sha256, 1, ("a", "b"), "a > b"))
+    facts = ("cpu", "x", "amd64", "3.11", "00", "now", ("u",), "F")
+    whole = MirrorManifest(*facts, (SkippedNeed("mxnet", "no"),), tuple(files))
     manifest.write(tmp_path, whole)
     assert manifest.read(tmp_path) == whole
     assert manifest.damaged(tmp_path, whole) == ()
@@ -204,7 +194,6 @@ def test_a_manifest_is_read_back_and_finds_damage(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     (tmp_path / "gone").unlink()
     assert manifest.damaged(tmp_path, whole) == ("altered", "cut", "grown", "gone")
-
     other = json.dumps(whole.to_json() | {"format": manifest.FORMAT + 1}).encode()
     for content in (b"", b"{", b"[]", b"null", b'{"format": 1}', b"\xff", other):
         (tmp_path / manifest.NAME).write_bytes(content)

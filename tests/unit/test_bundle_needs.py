@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 from command_line import call, output
+from plan_examples import gpu_nodes
 from refusals import refusal
 
 from dlperf_runner.bundle import needs, wheels
 from dlperf_runner.bundle.manifest import SkippedNeed
 from dlperf_runner.bundle.needs import as_inventory_says
 from dlperf_runner.bundle.wheels import Pinned, RequirementsFile, Target
-from dlperf_runner.catalog.reader import Catalog, load_catalog
+from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.suites import SUITES
-from dlperf_runner.catalog.workload import Environment, Framework, Horovod, Stack
-from dlperf_runner.core.node import Node
 
 ONE, TWO = "1" * 64, "2" * 64
 BOOKWORM, BULLSEYE = Target("3.11", "2.36", "amd64"), Target("3.9", "2.31", "amd64")
@@ -101,25 +100,20 @@ def test_a_file_stands_for_a_requirement_by_kind_and_digest() -> None:
     pinned = Pinned("ruamel-yaml", "1.0", frozenset({ONE}))
     wheel, sdist = "ruamel.yaml-1.0.0-py3-none-any.whl", "ruamel_yaml-1.0.tar.gz"
     both = {wheel: ONE, sdist: ONE}
-    assert pinned.file(both, "wheel") == wheel
-    assert pinned.file(both, "sdist") == sdist
+    assert (pinned.file(both, "wheel"), pinned.file(both, "sdist")) == (wheel, sdist)
     assert pinned.file({wheel: TWO}, "wheel") is None
     wanted = RequirementsFile("r.txt", "net", sdists=("gast",))
     assert (wanted.kind_of("gast"), wanted.kind_of("numpy")) == ("sdist", "wheel")
 
 
 def test_pips_errors_are_in_its_words() -> None:
-    text = (
-        "Looking in links: /x\n"
-        "WARNING: Retrying (Retry(total=4...)) after connection broken\n"
-        "ERROR: Could not find a version that satisfies the requirement numpy==1.23.5 "
-        "(from versions: none)\n"
-        "ERROR: No matching distribution found for numpy==1.23.5\n"
+    lines = (
+        "Could not find a version that satisfies the requirement numpy==1.23.5 (from versions: no)",
+        "No matching distribution found for numpy==1.23.5",
     )
-    assert wheels.errors_of(text) == (
-        "Could not find a version that satisfies the requirement numpy==1.23.5 "
-        "(from versions: none); No matching distribution found for numpy==1.23.5"
-    )
+    text = "Looking in links: /x\nWARNING: Retrying (Retry(total=4...)) after connection broken\n"
+    text += "".join(f"ERROR: {line}\n" for line in lines)
+    assert wheels.errors_of(text) == "; ".join(lines)
     assert "reachable" in (wheels.hint_for(text, BOOKWORM) or "")
     assert "ensurepip" in wheels.errors_of("/x/python: No module named pip")
 
@@ -127,97 +121,48 @@ def test_pips_errors_are_in_its_words() -> None:
 # ---- a stack
 
 
-HOROVOD = Horovod(
-    version="0.28.1",
-    requirements="requirements/horovod.txt",
-    build_requirements="requirements/build.txt",
-    build_environment={},
-    module="horovod.mxnet",
-    apt_build_packages=("g++",),
-)
-
-
-def framework(name: str, stack: str = "cpu", **flavors: Any) -> Framework:
-    """One for Python 3.8 and newer; mxnet for versions before 3.12, with Horovod."""
-    lock, python = f"requirements/{name}.txt", ">=3.8"
-    environment = Environment(python=python, requirements=lock)
-    if name == "mxnet":
-        environment = Environment(python=f"{python},<3.12", requirements=lock, horovod=HOROVOD)
-    return Framework(
-        name=name, title=name, import_name=name, environments={stack: environment}, **flavors
-    )
-
-
-def catalog_of(*frameworks: Framework) -> Catalog:
-    stack = Stack(
-        name="cpu",
-        title="CPU",
-        accelerator="cpu",
-        suites=("bookworm", "trixie"),
-        apt_packages={"openmpi": ("openmpi-bin",)},
-    )
-    by_name = {one.name: one for one in frameworks}
-    return Catalog(frameworks=by_name, workloads={}, stacks={"cpu": stack})
-
-
-CATALOG = catalog_of(framework("mxnet"), framework("paddle"), framework("torch", stack="gpu"))
-
-
-def of_stack(suite: str, *chosen: str, catalog: Catalog = CATALOG, **options: Any) -> needs.Needs:
-    return needs.of_stack(catalog, "cpu", suite, Path("/r"), chosen, **options)
+def of_stack(suite: str, *chosen: str, stack: str = "cpu", **options: Any) -> needs.Needs:
+    return needs.of_stack(load_catalog(), stack, suite, Path("/r"), chosen, **options)
 
 
 def test_needs_of_a_stack_and_of_chosen_frameworks() -> None:
     mxnet = of_stack("bookworm", "mxnet")
-    assert mxnet.packages == {"openmpi": ("openmpi-bin",), "horovod (mxnet)": ("g++",)}
+    built = ("g++", "make", "libopenmpi-dev", "python3-dev")
+    assert mxnet.packages["openmpi"] == ("openmpi-bin",)
+    assert mxnet.packages["horovod (mxnet)"] == built
     assert [(one.wanted_by, one.path, one.kind) for one in mxnet.requirements] == [
         ("uv", "requirements/uv.txt", "wheel"),
-        ("mxnet", "requirements/mxnet.txt", "wheel"),
-        ("horovod (mxnet)", "requirements/horovod.txt", "sdist"),
-        ("horovod (mxnet), its build", "requirements/build.txt", "wheel"),
+        ("mxnet", "requirements/mxnet-cpu.txt", "wheel"),
+        ("horovod (mxnet)", "requirements/horovod-0.28.1.txt", "sdist"),
+        ("horovod (mxnet), its build", "requirements/horovod-build.txt", "wheel"),
     ]
     assert mxnet.skipped == ()
     paddle = of_stack("bookworm", "paddle", further=("vim", "a"))
     assert [one.wanted_by for one in paddle.requirements] == ["uv", "paddle"]
-    assert paddle.packages == {"openmpi": ("openmpi-bin",), "--package": ("vim", "a")}
+    assert paddle.packages["--package"] == ("vim", "a")
+    assert "horovod (mxnet)" not in paddle.packages
     # The manifest holds a digest of the needs, which decides what is made anew.
-    both = of_stack("bookworm")
-    assert (
-        of_stack("bookworm", "paddle", "mxnet") == of_stack("bookworm", "mxnet", "paddle") == both
-    )
-    assert mxnet != both
-
-
-def test_an_environment_without_an_interpreter_is_left_out_with_its_reason() -> None:
-    left_out = SkippedNeed("mxnet", "it takes Python >=3.8,<3.12, and trixie has 3.13")
+    both = of_stack("bookworm", "paddle", "mxnet")
+    assert both == of_stack("bookworm", "mxnet", "paddle") != mxnet
+    # Without an interpreter, an environment is left out; what is not chosen is not left out.
     result = of_stack("trixie", "mxnet")
     assert [one.wanted_by for one in result.requirements] == ["uv"]
-    assert result.packages == {"openmpi": ("openmpi-bin",)}
-    assert result.skipped == (left_out,)
-    # What is not chosen is not left out.
-    assert of_stack("trixie", "paddle").skipped == ()
-
-
-def test_a_flavor_is_an_environment_of_its_own() -> None:
-    old = Environment(python=">=3.7,<3.8", requirements="old.txt")
-    catalog = catalog_of(framework("net", flavors={"old": {"cpu": old}}))
-    result = of_stack("bookworm", catalog=catalog)
-    assert [one.wanted_by for one in result.requirements] == ["uv", "net"]
-    assert [one.environment for one in result.skipped] == ["net-old"]
-    result = of_stack("bookworm", "net-old", catalog=catalog, python="3.7")
-    assert [one.path for one in result.requirements] == ["requirements/uv.txt", "old.txt"]
-    assert result.target.python == "3.7"
+    why = "it takes Python >=3.9,<3.12, and trixie has 3.13"
+    assert result.skipped == (SkippedNeed("mxnet", why),)
+    assert of_stack("trixie", "pytorch").skipped == ()
+    # A flavor is an environment of its own.
+    flavor = of_stack("bionic", "mxnet-mkl", stack="v100-cuda10.2", python="3.7")
+    assert "requirements/mxnet-mkl-v100-cuda10.2.txt" in [one.path for one in flavor.requirements]
+    assert "requirements/mxnet-v100-cuda10.2.txt" not in [one.path for one in flavor.requirements]
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    for name, message in {
-        "jax": "--framework: unknown framework 'jax' (expected one of mxnet, paddle, torch)",
-        "torch": "--framework: this framework has no environment for stack cpu"
-        " (expected one of mxnet, paddle, found 'torch')",
-    }.items():
-        assert refusal(of_stack, "bookworm", name) == message
-    for stack, suite in {"gpu": "bookworm", "cpu": "bullseye"}.items():
-        assert "expected" in refusal(needs.of_stack, CATALOG, stack, suite, Path("/r"))
+    unknown = "--framework: unknown framework 'jux' (expected one of jax, mxnet"
+    assert unknown in refusal(of_stack, "bookworm", "jux")
+    lacking = "--framework: this framework has no environment for stack cpu (expected one of jax,"
+    assert lacking in refusal(of_stack, "bookworm", "rccl")
+    for stack, suite in {"gpu": "bookworm", "cpu": "jammy"}.items():
+        assert "expected" in refusal(of_stack, suite, stack=stack)
 
 
 # ---- the catalogue's stacks
@@ -226,9 +171,8 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
 def test_every_suite_of_every_stack_can_have_a_folder() -> None:
     for stack in load_catalog().stacks.values():
         for suite in stack.suites:
-            result = needs.of_stack(load_catalog(), stack.name, suite, Path("/r"))
-            assert result.packages["node_base"]
-    result = needs.of_stack(load_catalog(), H100, "bookworm", Path("/r"))
+            assert of_stack(suite, stack=stack.name).packages["node_base"]
+    result = of_stack("bookworm", stack=H100)
     assert "rdma-core" in result.packages["infiniband"]
     assert {"gcc", "make"} < set(result.packages["openmpi (building node)"])
 
@@ -241,36 +185,31 @@ def test_nodes_with_an_interpreter_build_no_python() -> None:
         out = call(*wanted, *options).out
         assert ((source in out), (builders in out)) == (is_built, is_built)
     for python in ("", "3.7"):
-        arguments = (load_catalog(), "cpu-published", "bookworm", Path("/r"), ("paddle",), python)
-        assert (builders in needs.of_stack(*arguments).packages) == (not python)
+        result = of_stack("bookworm", "paddle", stack="cpu-published", python=python)
+        assert (builders in result.packages) == (not python)
 
 
 @pytest.mark.parametrize(("suite", "newest"), [("xenial", "2_23"), ("bionic", "2_27")])
-def test_wheels_of_the_published_cluster_are_for_the_python_that_it_builds(
-    suite: str, newest: str
-) -> None:
+def test_wheels_of_the_published_cluster_are_for_its_own_python(suite: str, newest: str) -> None:
     """Ubuntu's own is 3.5, or 3.6, which nothing is locked for."""
-    result = needs.of_stack(load_catalog(), "v100-cuda10.2", suite, Path("/r"))
-    assert {"requirements/mxnet-v100-cuda10.2.txt", "requirements/horovod-0.19.5.txt"} < {
-        wanted.path for wanted in result.requirements
-    }
+    result = of_stack(suite, stack="v100-cuda10.2")
+    locks = {"requirements/mxnet-v100-cuda10.2.txt", "requirements/horovod-0.19.5.txt"}
+    assert locks < {wanted.path for wanted in result.requirements}
     assert result.target.python == "3.7"
     assert result.target.platforms[0] == f"manylinux_{newest}_x86_64"
     assert SUITES[suite].python in ("3.5", "3.6")
 
 
 def test_what_only_the_operator_can_name_is_left_out() -> None:
-    def left_out(*further: str) -> dict[str, str]:
-        arguments = (load_catalog(), "v100-cuda10.2", "bionic", Path("/r"))
-        skipped = needs.of_stack(*arguments, further=further).skipped
-        return {one.environment: one.reason for one in skipped}
-
-    reasons = left_out()
+    published = {"stack": "v100-cuda10.2"}
+    skipped = of_stack("bionic", **published).skipped
+    reasons = {one.environment: one.reason for one in skipped}
     assert list(reasons) == ["the kernel's headers", "MLNX_OFED", "oneflow", "tensorflow"]
     assert "--package linux-headers-VERSION" in reasons["the kernel's headers"]
     assert reasons["oneflow"].startswith("its oneflow 0.1.8 is the operator's: ")
     assert "nvcr.io/nvidia/tensorflow:20.12-tf1-py3" in reasons["tensorflow"]
-    assert "the kernel's headers" not in left_out("linux-headers-5.4.0-42-generic")
+    named = of_stack("bionic", further=("linux-headers-5.4.0-42-generic",), **published).skipped
+    assert "the kernel's headers" not in [one.environment for one in named]
 
 
 # ---- an inventory
@@ -284,14 +223,11 @@ def listed(*argv: str) -> dict[str, str]:
 
 def test_the_folder_has_what_the_inventory_makes_of_the_stack(tmp_path: Path) -> None:
     hosts = {
-        "dlperf_devices_per_node": 8,
-        "dlperf_accelerator": "NVIDIA H100 80GB HBM3",
-        "dlperf_stack": H100,
-        "dlperf_suite": "noble",
-        "dlperf_container_engine": "docker",
+        "dlperf_devices_per_node": 8, "dlperf_accelerator": "NVIDIA H100 80GB HBM3",
+        "dlperf_stack": H100, "dlperf_suite": "noble", "dlperf_container_engine": "docker",
         "dlperf_stack_overrides": {"cudnn": None, "openmpi": {"version": "4.1.6"}},
         "dlperf_adopt": ["driver"],
-    }
+    }  # fmt: skip
     inventory = tmp_path / "hosts.json"
     inventory.write_text(json.dumps({"nodes": {"hosts": {"a": hosts, "b": hosts}}}))
     without = listed("--stack", H100, "--suite", "noble")
@@ -309,21 +245,17 @@ def test_the_folder_has_what_the_inventory_makes_of_the_stack(tmp_path: Path) ->
 
 
 def test_a_folder_is_for_one_kind_of_node() -> None:
-    node = Node(
-        name="a", address="10.0.0.1", devices_per_node=8, accelerator="H100", stack=H100, suite=""
-    )
+    (node,) = gpu_nodes(1, accelerator="H100", stack=H100, suite="")
     second = replace(node, name="b")
-    other = replace(node, name="c", stack="cpu", accelerator="cpu")
     catalog = load_catalog()
-    changed, stack, suite = as_inventory_says(catalog, [node, second, other], H100, "")
+    changed, stack, suite = as_inventory_says(catalog, [node, second], H100, "")
     assert (stack, suite, changed.stack(H100)) == (H100, "", catalog.stack(H100))
-    assert "host c: the nodes need different packages" in refusal(
-        as_inventory_says, catalog, [node, second, other], "", ""
-    )
-    overridden = replace(second, stack_overrides={"cudnn": None})
-    text = refusal(as_inventory_says, catalog, [node, overridden], H100, "")
-    assert "host b: the nodes need different packages" in text
-    assert "--limit" in text
     mixed = [replace(node, suite="jammy"), replace(second, suite="noble")]
     assert as_inventory_says(catalog, mixed, "", "noble")[2] == "noble"
-    assert "host b" in refusal(as_inventory_says, catalog, mixed, "", "")
+    other = replace(second, stack="cpu", accelerator="cpu")
+    assert as_inventory_says(catalog, [node, other], H100, "")[1] == H100
+    overridden = replace(second, stack_overrides={"cudnn": None})
+    for nodes in ([node, other], [node, overridden], mixed):
+        text = refusal(as_inventory_says, catalog, nodes, "", "")
+        assert "host b: the nodes need different packages" in text
+        assert "--limit" in text

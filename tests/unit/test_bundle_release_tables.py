@@ -18,7 +18,9 @@ from dlperf_runner.core.errors import UserError
 
 PROJECT = Path(__file__).parents[2]
 ROLES = ("nvidia_driver", "cuda", "cudnn", "nccl", "rocm", "container_runtime")
-GPU_STACKS = [name for name, stack in load_catalog().stacks.items() if stack.accelerator == "gpu"]
+CATALOG = load_catalog()
+V100, B200 = CATALOG.stack("v100-cuda10.2"), CATALOG.stack("b200-cuda13")
+GPU_STACKS = [name for name, stack in CATALOG.stacks.items() if stack.accelerator == "gpu"]
 # Of these a stack has some only, by its methods.
 FILE_ROLES = {"infiniband": "mlnx_ofed", "openmpi": "source"}
 REPOSITORIES = yaml.safe_load((PROJECT / "playbooks/vars/vendor_repositories.yml").read_text())[
@@ -34,43 +36,45 @@ def items_of(stack: Stack, suite: str) -> list[VendorItem]:
     return [thing.item for thing in release_tables.wanted(stack, suite)]
 
 
+def needs_of(stack: Stack, suite: str, *further: str) -> needs.Needs:
+    """What a catalogue with this stack alone needs."""
+    catalog = dataclasses.replace(CATALOG, stacks={stack.name: stack})
+    return needs.of_stack(catalog, stack.name, suite, PROJECT, further=further)
+
+
 def test_every_repository_has_a_key_with_its_whole_fingerprint() -> None:
     for entry in REPOSITORIES.values():
-        assert entry["key"]["fingerprints"]
-        for fingerprint in entry["key"]["fingerprints"]:
-            assert re.fullmatch("[0-9A-F]{40}", str(fingerprint))
+        fingerprints = entry["key"]["fingerprints"]
+        assert fingerprints and all(re.fullmatch("[0-9A-F]{40}", str(f)) for f in fingerprints)
         assert entry["url"].startswith("https://")
         assert entry["key"]["url"].startswith("https://")
 
 
 @pytest.mark.parametrize("name", GPU_STACKS)
 def test_every_version_of_a_stack_can_be_had_on_each_of_its_systems(name: str) -> None:
-    stack = load_catalog().stack(name)
+    stack = CATALOG.stack(name)
     assert stack.suites
+    expected = {role for role in ROLES if getattr(stack, role.removeprefix("nvidia_")) is not None}
+    for role, of_files in FILE_ROLES.items():
+        entry = getattr(stack, role)
+        expected |= {role} if entry and entry.method == of_files else set()
+    expected |= {"python"} if stack.python else set()
+    expected |= {"cuda_libraries"} if stack.cuda_libraries else set()
+    # The published cluster's boards have no NVSwitch, and AMD's have none.
+    expected |= {"fabric_manager"} if stack.driver and stack != V100 else set()
     for suite in stack.suites:
         assert release_tables.refusals(stack, suite) == {}
         items = items_of(stack, suite)
-        methods = {"infiniband": stack.infiniband, "openmpi": stack.openmpi}
-        files = {
-            role
-            for role, of_files in FILE_ROLES.items()
-            if (entry := methods[role]) and entry.method == of_files
-        }
-        built = {"python"} if stack.python else set()
-        beside = {"cuda_libraries"} if stack.cuda_libraries else set()
-        # The published cluster's boards have no NVSwitch, and AMD's have none.
-        beside |= {"fabric_manager"} if stack.driver and name != "v100-cuda10.2" else set()
-        parts = {role for role in ROLES if getattr(stack, role.removeprefix("nvidia_")) is not None}
-        if stack.rocm and suite == "noble":  # podman is the distribution's, and AMD has no toolkit
-            parts.remove("container_runtime")
-        assert {item.wanted_by for item in items} == {*parts, *files, *built, *beside}
+        # podman is the distribution's, and AMD has no toolkit
+        lacking = {"container_runtime"} if stack.rocm and suite == "noble" else set()
+        assert {item.wanted_by for item in items} == expected - lacking
         for item in items:
             assert "{" not in item.name + item.source
             assert re.match(r"key [0-9A-F]{40}|sha256 (in [a-z_0-9]+|[0-9a-f]{64})$", item.known_by)
 
 
 def test_what_the_published_cluster_needs() -> None:
-    items = items_of(load_catalog().stack("v100-cuda10.2"), "bionic")
+    items = items_of(V100, "bionic")
     assert {item.wanted_by: item.name.split(" ")[0] for item in reversed(items)} == {
         "nvidia_driver": "cuda-drivers=440.33.01-1",
         "cuda": "cuda-toolkit-10-2=10.2.89-1",
@@ -91,30 +95,22 @@ def test_what_the_published_cluster_needs() -> None:
 
 
 def test_boards_with_nvlink_5_need_a_subnet_manager_in_any_version() -> None:
-    items = items_of(load_catalog().stack("b200-cuda13"), "noble")
-    (name,) = (item.name for item in items if item.wanted_by == "fabric_manager")
-    driver = "580.173.02-1ubuntu1"
-    assert name.split() == [
-        f"nvidia-fabricmanager={driver}",
-        f"libnvidia-nscq={driver}",
-        f"libnvsdm={driver}",
-        "nvlsm=*",
-    ]
+    (name,) = (i.name for i in items_of(B200, "noble") if i.wanted_by == "fabric_manager")
+    fabric = ("nvidia-fabricmanager", "libnvidia-nscq", "libnvsdm")
+    assert name.split() == [*(f"{part}=580.173.02-1ubuntu1" for part in fabric), "nvlsm=*"]
 
 
 def test_nodes_with_arm_processors_have_packages_of_their_own() -> None:
-    stack = needs.on_processor(load_catalog().stack("b200-cuda13"), "aarch64")
+    stack = needs.on_processor(B200, "aarch64")
     assert release_tables.refusals(stack, "noble") == {}
     items = {item.wanted_by: item for item in items_of(stack, "noble")}
     assert items["imex"].name == "nvidia-imex=580.173.02-1ubuntu1"
     assert "fabric_manager" not in items
     assert items["nccl"].source.endswith("/cuda/repos/ubuntu2404/sbsa/ /")
-    catalog = load_catalog()
-    catalog = dataclasses.replace(catalog, stacks={stack.name: stack})
-    target = needs.of_stack(catalog, stack.name, "noble", PROJECT).target
+    target = needs_of(stack, "noble").target
     assert (target.architecture, target.platforms[0]) == ("arm64", "manylinux_2_39_aarch64")
     with pytest.raises(UserError, match="has no packages for this processor"):
-        needs.on_processor(load_catalog().stack("h100-cuda12.9"), "aarch64")
+        needs.on_processor(CATALOG.stack("h100-cuda12.9"), "aarch64")
 
 
 def test_the_run_file_is_a_file() -> None:
@@ -127,33 +123,20 @@ def test_the_run_file_is_a_file() -> None:
 
 
 def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None:
-    stack = load_catalog().stack("v100-cuda10.2")
-    packages = dict(release_tables.of_distribution(stack, "bionic"))
+    packages = dict(release_tables.of_distribution(V100, "bionic"))
     assert packages["infiniband (nv_peer_mem)"] == ["dkms", "gcc", "make"]
     assert "libssl-dev" in packages["python (building node)"]
-    runtime = stack.container_runtime
-    assert runtime
-    other = stack.model_copy(
-        update={
-            "driver": Driver(version="440.33.01", method="runfile"),
-            "container_runtime": runtime.model_copy(update={"version": None}),
-        }
-    )
+    assert V100.container_runtime
+    runtime = V100.container_runtime.model_copy(update={"version": None})
+    driver = Driver(version="440.33.01", method="runfile")
+    other = V100.model_copy(update={"driver": driver, "container_runtime": runtime})
     packages = dict(release_tables.of_distribution(other, "bionic"))
     assert packages["nvidia_driver"] == ["gcc", "make"]
     assert packages["container_runtime (docker)"] == ["docker.io"]
 
 
-def published_listing(*further: str, **changes: Any) -> list[tuple[str, ...]]:
-    """What the published cluster needs, with changes of its stack."""
-    catalog = load_catalog()
-    stack = catalog.stack("v100-cuda10.2").model_copy(update=changes)
-    catalog = dataclasses.replace(catalog, stacks={stack.name: stack})
-    return needs.listing(needs.of_stack(catalog, stack.name, "bionic", PROJECT, further=further))
-
-
 def test_the_listing_names_everything_and_what_has_to_give_each_checksum() -> None:
-    rows = published_listing("linux-headers-generic")
+    rows = needs.listing(needs_of(V100, "bionic", "linux-headers-generic"))
     assert all(len(row) == len(needs.LIST_COLUMNS) and row[0] and row[1] for row in rows)
     text = str(rows)
     assert "sha256 in nccl_archive_sha256" in text
@@ -167,7 +150,7 @@ def test_the_listing_names_everything_and_what_has_to_give_each_checksum() -> No
         ("requirements", "requirements/horovod-build-py37.txt", "horovod (mxnet), its build"),
         ("deb", "g++ make", "horovod (mxnet)"),
     } <= {row[:3] for row in rows}
-    without = published_listing(python=None)
+    without = needs.listing(needs_of(V100.model_copy(update={"python": None}), "bionic"))
     reason = "it takes Python >=3.7,<3.8, and bionic has 3.6"
     assert ("left out", "mxnet", "", reason, "") in without
 
@@ -175,11 +158,10 @@ def test_the_listing_names_everything_and_what_has_to_give_each_checksum() -> No
 def test_a_system_that_the_stack_is_not_for_has_no_listing() -> None:
     """It would lack what the roles refuse there, and not say so."""
     with pytest.raises(UserError) as error:
-        needs.of_stack(load_catalog(), "v100-cuda10.2", "noble", PROJECT)
+        needs_of(V100, "noble")
     assert (error.value.expected, error.value.found) == ("xenial or bionic", "noble")
-    assert error.value.hint and error.value.hint.startswith(
-        "the driver 440.33.01 does not support Ubuntu 24.04 (it is older than that system's kernel,"
-    )
+    why = "the driver 440.33.01 does not support Ubuntu 24.04 (it is older than that system's ker"
+    assert (error.value.hint or "").startswith(why)
 
 
 TABLES = dict.fromkeys(("cuda", "cudnn", "nccl", "openmpi", "python"), ("releases",)) | {
@@ -210,9 +192,7 @@ def test_every_table_of_releases_is_among_those() -> None:
 
 
 @pytest.mark.parametrize(("role", "version", "entry"), entries(), ids=str)
-def test_no_version_can_be_selected_that_nothing_verifies(
-    role: str, version: str, entry: dict[str, Any]
-) -> None:
+def test_every_version_is_verified(role: str, version: str, entry: dict[str, Any]) -> None:
     """By the key that signs its repository, by its own checksum, or by the operator's."""
     if "repository" in entry:
         assert REPOSITORIES[entry["repository"]]["key"]["fingerprints"]
@@ -220,10 +200,10 @@ def test_no_version_can_be_selected_that_nothing_verifies(
         parts = [entry, *(systems.values() if isinstance(systems, dict) else [])]
         exact = [text for part in parts for text in part.get("packages", {}).values()]
         assert exact and not any(re.search(r"[*?<>]", text) for text in exact)
-    else:
-        file = entry.get("archive", entry)
-        assert file["url"].startswith("https://")
-        has_no_archive = role in ("nvidia_driver", "openmpi", "python")
-        variable = f"{role}_sha256" if has_no_archive else f"{role}_archive_sha256"
-        defaults = yaml.safe_load((PROJECT / f"roles/{role}/defaults/main.yml").read_text())
-        assert re.fullmatch("[0-9a-f]{64}", file.get("sha256", "")) or defaults[variable] == ""
+        return
+    file = entry.get("archive", entry)
+    assert file["url"].startswith("https://")
+    part = "" if role in ("nvidia_driver", "openmpi", "python") else "_archive"
+    defaults = yaml.safe_load((PROJECT / f"roles/{role}/defaults/main.yml").read_text())
+    sha256 = file.get("sha256", "")
+    assert re.fullmatch("[0-9a-f]{64}", sha256) or defaults[f"{role}{part}_sha256"] == ""

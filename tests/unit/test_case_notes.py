@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from frame_rows import Row, cases, frame, row, runs
 
 from dlperf_runner.stats.notes import case_notes
@@ -24,9 +25,7 @@ def other(value: float, estimator: str, topology: str = "1n1g", **changes: Any) 
     return row(value, topology, metric=metric, estimator=estimator, **changes)
 
 
-def test_nothing_to_say_of_one_run() -> None:
-    assert said(row(5.0)) == []
-    assert said() == []
+JOULES = {"metric": "energy_per_sample", "unit": "J/sample"}
 
 
 def test_windows_too_short_to_be_judged_are_counted() -> None:
@@ -38,22 +37,18 @@ def test_windows_too_short_to_be_judged_are_counted() -> None:
 
 
 def test_what_the_interval_of_so_many_runs_covers() -> None:
-    assert said(*runs("1n1g", 5.0, 5.01, 5.02, 5.03, 5.04)) == [
-        "the interval of 5 runs is their range and covers 93.75 %"
-    ]
-    values = [5 + n / 1000 for n in range(20)]
-    assert said(*runs("1n1g", *values)) == [
+    range_of_all = "the interval of 5 runs is their range and covers 93.75 %"
+    assert said(*runs("1n1g", 5.0, 5.01, 5.02, 5.03, 5.04)) == [range_of_all]
+    assert said(*runs("1n1g", *(5 + n / 1000 for n in range(20)))) == [
         "the interval of 20 runs leaves out the 5 lowest and the 5 highest and covers 95.86 %"
     ]
 
 
 def test_base_case() -> None:
-    assert said(row(5.0, "2n8g")) == [
-        TITLE + "only one topology, so there is no speed-up and no efficiency"
-    ]
-    assert said(row(5.0, "1n4g"), row(9.0, "1n8g")) == [
-        TITLE + "no 1-device run: speed-up and efficiency are relative to 1n4g, 4 devices"
-    ]
+    alone = TITLE + "only one topology, so there is no speed-up and no efficiency"
+    assert said(row(5.0, "2n8g")) == [alone]
+    base = TITLE + "no 1-device run: speed-up and efficiency are relative to 1n4g, 4 devices"
+    assert said(row(5.0, "1n4g"), row(9.0, "1n8g")) == [base]
 
 
 def test_intervals_of_speedup_of_few_runs() -> None:
@@ -75,22 +70,29 @@ def test_outliers_are_named_and_counted() -> None:
 
 def test_estimators_that_disagree() -> None:
     agreeing = [row(100.0), other(99.1, "harmonic_mean_of_rates")]
-    assert said(*agreeing) == []
-    slow = [
-        row(100.0, repeat=2),
-        other(99.5, "harmonic_mean_of_rates", repeat=2),
-        other(94.0, "time_stamps", repeat=2),
-    ]
+    slow = [row(100.0, repeat=2), other(99.5, "harmonic_mean_of_rates", repeat=2)]
     # 100 / 94 - 1 = 6.4 %
-    assert said(*agreeing, *slow)[0] == TITLE + (
+    assert said(*agreeing, *slow, other(94.0, "time_stamps", repeat=2))[0] == TITLE + (
         "the estimators disagree by more than 1 % in 1 of 2 runs;"
         " the largest difference is 6.4 %, in 1n1g r2:"
         " mean_of_rates 100, harmonic_mean_of_rates 99.5, time_stamps 94"
     )
 
 
-def test_the_programs_own_number_counts_the_warm_up_and_may_differ() -> None:
-    assert said(row(100.0), other(80.0, "final_value")) == []
+@pytest.mark.parametrize(
+    "rows",
+    [
+        (),
+        (row(5.0),),
+        # The program's own number counts the warm-up, and may differ.
+        (row(100.0), other(80.0, "final_value")),
+        (row(100.0), other(99.1, "harmonic_mean_of_rates")),
+        (row(100.0), other(50.0, "time_stamps", valid=False, why_invalid="throttled")),
+        (row(100.0), row(0.5, **JOULES, estimator="gpu_counter")),
+    ],
+)
+def test_nothing_to_say(rows: tuple[Row, ...]) -> None:
+    assert said(*rows) == []
 
 
 def window(metric: str, value: float, repeat: int = 1) -> Row:
@@ -114,14 +116,8 @@ def test_windows_that_are_not_steady() -> None:
 
 
 def test_energy_of_whole_runs() -> None:
-    joules = {"metric": "energy_per_sample", "unit": "J/sample"}
-    counted = row(0.5, **joules, estimator="gpu_counter")
-    assert said(row(100.0), counted) == []
-    assert said(row(100.0), counted | {"estimator": "gpu_counter_of_whole_run"}) == [
+    whole = row(0.5, **JOULES, estimator="gpu_counter_of_whole_run")
+    assert said(row(100.0), whole) == [
         TITLE + "energy and power are of whole runs, start and warm-up included, because no two"
         " samples lie between times of measured steps: 1n1g"
     ]
-
-
-def test_invalid_runs_are_no_part_of_it() -> None:
-    assert said(row(100.0), other(50.0, "time_stamps", valid=False, why_invalid="throttled")) == []

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 from plan_examples import write_catalog
+from refusals import refusal
 
 from dlperf_runner.catalog import source as entry_source
 from dlperf_runner.catalog import stack as entry_stack
@@ -20,20 +21,11 @@ from dlperf_runner.plan import inventory
 def test_the_schema_holds_all_published_workloads(tmp_path: Path) -> None:
     loaded = load_catalog(write_catalog(tmp_path))
     assert loaded == load_catalog()
-    assert loaded.workloads["mxnet-arcface"].model_names == (
-        "arcface",
-        "arcface-r100",
-        "arcface-y1",
-    )
+    names = ("arcface", "arcface-r100", "arcface-y1")
+    assert loaded.workloads["mxnet-arcface"].model_names == names
     assert loaded.workloads["tensorflow-resnet50v1.5"].precisions == ("fp32", "amp")
     upstream = loaded.workloads["paddle-arcface"].sources.upstream
-    assert upstream is not None
-    assert upstream.taken == ("plsc", "demo", "LICENSE")
-
-
-def test_values_are_frozen() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        load_catalog().workloads["mxnet-resnet50v1b"].title = "other"
+    assert upstream is not None and upstream.taken == ("plsc", "demo", "LICENSE")
 
 
 def test_each_framework_has_an_environment_for_each_stack_or_says_why_not() -> None:
@@ -44,81 +36,55 @@ def test_each_framework_has_an_environment_for_each_stack_or_says_why_not() -> N
         assert not have & lack
 
 
-MISTAKES = {
-    "workloads/mxnet-resnet50v1b.yml": [
-        ("launcher: mpirun", "launcher: mpirum", "{line}: launcher: | torchrun, | 'mpirum'"),
-        ("short_name: rn50", "short_nam: rn50", "{line}: short_nam: | one of name, title,"),
-        ("short_name: rn50\n", "", "the key short_name is missing"),
-        ("matrices:\n", "no_upstream: none\nmatrices:\n", "{line}: no_upstream: | one of the two"),
-        ("repeats: 5", "repeats: five", "{line}: matrices.published.repeats: | integer | 'five'"),
-        ("[1n1g, 1n2g, 2n2g]", "[1n1g, 12g, 2n2g]", "{line}: matrices.smoke.topologies.1: | '12g'"),
-        (
-            '--iterations, "{total_steps}"',
-            '--iterations, "{steps}"',
-            "{line}: sources.builtin.argv.8: | unknown placeholder | batch_size_per_device,",
-        ),
-        (
-            '--iterations, "{total_steps}"',
-            '--iterations, "{total_steps!r}"',
-            "sources.builtin.argv.8: | '{{total_steps!r}}' has a placeholder that is not a plain",
-        ),
-        ("warmup_steps: 4}", "warmup_steps: 12}", "{line}: matrices.smoke.rule: | no steps remain"),
-        (
-            "    parameters: {image_size: 64, data_nthreads: 1}",
-            "    parameters: {imagesize: 64}",
-            "{line}: matrices.smoke.parameters.imagesize: | parameters: image_size, classes,",
-        ),
-        (
-            "precision: fp16, batch_size_per_device: 256",
-            "precision: fp8, batch_size_per_device: 256",
-            "{line}: matrices.published.batches.1.precision: | fp32, fp16 | 'fp8'",
-        ),
-        ("framework: mxnet", "framework: mxnets", "framework: | 'mxnets' | one of jax, mxnet,"),
-        ("name: mxnet-resnet50v1b", "name: mx", "{line}: name: | mxnet-resnet50v1b | found mx"),
-        ("launcher: mpirun", "launcher: mpirun\nlauncher: mpirun", ": duplicate key 'launcher'"),
-        ("families: [resnet50]", "families: [resnet50", "{next}: invalid YAML:"),
-        (
-            "- dlperf_runner/workloads/mxnet_resnet50.py",
-            "- ../elsewhere.py",
-            "{line}: sources.builtin.files.0: the path leads outside its directory",
-        ),
-    ],
-    "workloads/paddle-arcface.yml": [
-        ("'^( +place = )", "'^( +place = ", "patches.0.pattern: | unterminated subpattern")
-    ],
-    "workloads/mxnet-arcface.yml": [
-        (
-            "variant: y1, precision: fp32, batch_size_per_device: 352",
-            "variant: y2, precision: fp32, batch_size_per_device: 352",
-            "matrices.published.batches.4.variant: | r100, y1 | 'y2'",
-        ),
-        ("topologies: [1n1g,", "topologies: [2n1g,", "published.topologies.0: too many nodes"),
-    ],
-    "workloads/megatron-llama.yml": [  # whose logs only are read
-        (
-            "rule:",
-            "matrices: {a: {topologies: [1n1g], batches: [{precision: bf16,"
-            " batch_size_per_device: 1}]}}\nrule:",
-            "sources: a workload that runs has sources",
-        )
-    ],
-    "frameworks/paddle.yml": [
-        ("  v100-cuda10.2:", "  v200:", "environments: | 'v200' | cpu, h100-cuda")
-    ],
-    "stacks/h100-cuda12.9.yml": [
-        (
-            "accelerator: gpu",
-            "accelerator: [gpu]",
-            "{line}: accelerator: | 'cpu' or 'gpu' | ['gpu']",
-        )
-    ],
-}
+MXNET, ARCFACE = "workloads/mxnet-resnet50v1b.yml", "workloads/mxnet-arcface.yml"
+PADDLE, MEGATRON = "workloads/paddle-arcface.yml", "workloads/megatron-llama.yml"
+STEPS, SIZE = '--iterations, "{total_steps}"', "{image_size: 64, data_nthreads: 1}"
+FP16 = "precision: fp16, batch_size_per_device: 256"
+BUILTIN = "- dlperf_runner/workloads/mxnet_resnet50.py"
+Y1 = "variant: y1, precision: fp32, batch_size_per_device: 352"
+BATCHES = "batches: [{precision: bf16, batch_size_per_device: 1}]"
+A_MATRIX = f"matrices: {{a: {{topologies: [1n1g], {BATCHES}}}}}\nrule:"
+SOURCES, SMOKE = "{line}: sources.builtin.", "{line}: matrices.smoke."
+PUBLISHED = "{line}: matrices.published."
+# The words of the message are between bars.
+MISTAKES = [
+    (MXNET, "launcher: mpirun", "launcher: mpirum", "{line}: launcher: | torchrun, | 'mpirum'"),
+    (MXNET, "short_name: rn50", "short_nam: rn50", "{line}: short_nam: | one of name, title,"),
+    (MXNET, "short_name: rn50\n", "", "the key short_name is missing"),
+    (MXNET, "matrices:\n", "no_upstream: a\nmatrices:\n", "{line}: no_upstream: | one of the two"),
+    (MXNET, "repeats: 5", "repeats: five", PUBLISHED + "repeats: | integer | 'five'"),
+    (MXNET, "1n2g, 2n2g]", "12g, 2n2g]", SMOKE + "topologies.1: | '12g'"),
+    (MXNET, STEPS, '-n, "{s}"', SOURCES + "argv.8: | unknown placeholder | batch_size_per_device,"),
+    (MXNET, STEPS, '-n, "{s!r}"', "argv.8: | '{{s!r}}' has a placeholder that is not a plain"),
+    (MXNET, "warmup_steps: 4}", "warmup_steps: 12}", SMOKE + "rule: | no steps remain"),
+    (MXNET, SIZE, "{size: 64}", SMOKE + "parameters.size: | parameters: image_size, classes,"),
+    (MXNET, FP16, FP16.replace("16", "8"), PUBLISHED + "batches.1.precision: | fp32, fp16 | 'fp8'"),
+    (MXNET, "framework: mxnet", "framework: mxnets", "framework: | 'mxnets' | one of jax, mxnet,"),
+    (MXNET, "name: mxnet-resnet50v1b", "name: mx", "{line}: name: | mxnet-resnet50v1b | found mx"),
+    (MXNET, "launcher: mpirun", "launcher: a\nlauncher: b", ": duplicate key 'launcher'"),
+    (MXNET, "families: [resnet50]", "families: [resnet50", "{next}: invalid YAML:"),
+    (MXNET, BUILTIN, "- ../a.py", SOURCES + "files.0: the path leads outside its directory"),
+    (PADDLE, "place = )", "place = ", "patches.0.pattern: | unterminated subpattern"),
+    (
+        ARCFACE,
+        Y1,
+        Y1.replace("y1", "y2"),
+        PUBLISHED + "batches.4.variant: | r100, y1 | 'y2'",
+    ),
+    (ARCFACE, "topologies: [1n1g,", "topologies: [2n1g,", "published.topologies.0: too many nodes"),
+    # Its logs only are read.
+    (MEGATRON, "rule:", A_MATRIX, "sources: a workload that runs has sources"),
+    ("frameworks/paddle.yml", "v100-cuda10.2:", "v200:", "environments: | 'v200' | cpu, h100-cuda"),
+    (
+        "stacks/h100-cuda12.9.yml",
+        ": gpu",
+        ": [gpu]",
+        "{line}: accelerator: | 'cpu' or 'gpu' | ['gp",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("entry", "old", "new", "words"),
-    [(entry, *mistake) for entry, mistakes in MISTAKES.items() for mistake in mistakes],
-)
+@pytest.mark.parametrize(("entry", "old", "new", "words"), MISTAKES)
 def test_a_mistake_is_told(tmp_path: Path, entry: str, old: str, new: str, words: str) -> None:
     root = write_catalog(tmp_path)
     path = root / entry
@@ -139,30 +105,14 @@ def test_a_mistake_is_told(tmp_path: Path, entry: str, old: str, new: str, words
         (b"- a\n- b\n", "invalid entry (expected keys and values, found ['a', 'b'])"),
         (b"", "invalid entry (expected keys and values, found None)"),
         (b"name: !!python/object:os.system x\n", "invalid YAML: could not determine"),
+        (b"name: bad\ntitle: 1\naccelerator: 2\n", "1 more in this file"),
     ],
 )
 def test_what_is_no_entry_is_told(tmp_path: Path, content: bytes, message: str) -> None:
     root = write_catalog(tmp_path)
     (root / "stacks" / "bad.yml").write_bytes(content)
-    with pytest.raises(UserError) as caught:
-        load_catalog(root)
-    assert "stacks/bad.yml" in str(caught.value)
-    assert message in str(caught.value)
-
-
-def test_several_mistakes_are_counted(tmp_path: Path) -> None:
-    root = write_catalog(tmp_path)
-    (root / "stacks" / "bad.yml").write_text("name: bad\ntitle: 1\naccelerator: 2\n")
-    with pytest.raises(UserError, match="1 more in this file"):
-        load_catalog(root)
-
-
-def test_an_unknown_name_lists_the_known_ones() -> None:
-    loaded = load_catalog()
-    with pytest.raises(
-        UserError, match=r"--workload: unknown workload 'x' \(expected one of jax-llama, jax-resn"
-    ):
-        loaded.workload("x", "--workload")
+    told = refusal(load_catalog, root)
+    assert "stacks/bad.yml" in told and message in told
 
 
 def test_files_of_the_shipped_catalogue_exist() -> None:
@@ -178,10 +128,9 @@ def test_files_of_the_shipped_catalogue_exist() -> None:
 def test_every_key_is_documented() -> None:
     text = (CATALOG.parent.parent / "docs" / "catalogue.md").read_text()
     models = (
-        *(entries.Framework, entries.Environment, entries.Horovod, entries.Stack),
-        entries.OperatorWheel,
-        *(entry_stack.Driver, entry_stack.Rocm, entry_stack.OpenMpi, entry_stack.InfiniBand),
-        *(entry_stack.ContainerRuntime, entry_stack.Gpu),
+        *(entries.Framework, entries.Environment, entries.Horovod, entries.OperatorWheel),
+        *(entries.Stack, entry_stack.Driver, entry_stack.Rocm, entry_stack.OpenMpi),
+        *(entry_stack.InfiniBand, entry_stack.ContainerRuntime, entry_stack.Gpu),
         *(entries.Workload, entries.Rule, entries.Matrix, entries.BatchEntry, entries.Variant),
         *(entry_source.BuiltinSource, entry_source.UpstreamSource),
         *(entry_source.Patch, entry_source.AddedFile),

@@ -6,8 +6,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from command_line import call
@@ -15,37 +15,17 @@ from make_logs import ROOT, campaign_run, gluoncv
 from plan_examples import gpu_nodes, lab_nodes
 from planned_campaigns import set_outcome
 
-from dlperf_runner import __version__
 from dlperf_runner.commands import main
 from dlperf_runner.core.lists import name_ranges
-from dlperf_runner.core.node import Node
 from dlperf_runner.plan import inventory
 
 
 @pytest.fixture(autouse=True)
-def lab(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], str | None]]:
+def lab(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
     """The lab's nodes instead of Ansible's answer; what was asked for is kept."""
-    asked = []
-
-    def read(
-        inventories: Sequence[str] = (), limit: str | None = None, *_: object, **__: object
-    ) -> tuple[Node, ...]:
-        asked.append((tuple(inventories), limit))
-        return lab_nodes()
-
+    read = mock.Mock(return_value=lab_nodes())
     monkeypatch.setattr(inventory, "read_inventory", read)
-    return asked
-
-
-def run_python(code: str, *arguments: object, env: Mapping[str, str] | None = None) -> str:
-    """What a new interpreter prints; it must end well."""
-    argv = [sys.executable, "-c", code, *map(str, arguments)]
-    done = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, env=env)
-    return done.stdout
-
-
-def test_version() -> None:
-    assert call("--version").out == f"dlperf_runner {__version__}\n"
+    return read
 
 
 def test_a_python_without_the_requirements_says_what_to_do() -> None:
@@ -53,9 +33,8 @@ def test_a_python_without_the_requirements_says_what_to_do() -> None:
     argv = [sys.executable, "-S", "-m", "dlperf_runner", "list"]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "lacks the module typer" in done.stderr
-    assert ". .venv/bin/activate" in done.stderr
-    assert "make setup" in done.stderr
+    for text in ("lacks the module typer", ". .venv/bin/activate", "make setup"):
+        assert text in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -70,10 +49,10 @@ def test_no_command_starts_another_thread(tmp_path: Path) -> None:
         "print('numpy' in sys.modules, len(os.listdir('/proc/self/task')))\n"
         "print(os.environ.get('OPENBLAS_NUM_THREADS'))\n"
     )
+    argv = [sys.executable, "-c", code, tmp_path / "a", "--output-dir", tmp_path / "out"]
     for threads in ({}, {"OPENBLAS_NUM_THREADS": "3"}):
         environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"} | threads
-        options = ("--output-dir", tmp_path / "out")
-        printed = run_python(code, tmp_path / "a", *options, env=environment)
+        printed = subprocess.check_output(argv, cwd=ROOT, text=True, env=environment)
         # The variable is left as it was, for other programs.
         assert printed.splitlines()[-2:] == ["True 1", threads.get("OPENBLAS_NUM_THREADS", "None")]
 
@@ -85,13 +64,15 @@ def test_no_command_starts_another_thread(tmp_path: Path) -> None:
         ("--version >/dev/full", 2, "error: output: No space left on device\n"),
         ("list workloads >&-", 0, ""),
         ("init-workload <&-", 2, "error: options are missing (expected --catalog"),
+        # No command needs a locale with UTF-8.
+        ("summarize été", 2, "error: "),
+        ("list published", 0, ""),
     ],
 )
-def test_a_full_disk_and_closed_streams_are_no_traceback(
-    words: str, status: int, message: str
-) -> None:
+def test_streams_and_letters_of_all_kinds(words: str, status: int, message: str) -> None:
+    env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONPATH": str(ROOT)}
     argv = ["sh", "-c", f"{sys.executable} -m dlperf_runner {words}"]
-    done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, env=env, check=False)
     assert (done.returncode, done.stderr.startswith(message)) == (status, True)
     assert "Traceback" not in done.stderr
 
@@ -117,14 +98,12 @@ def test_plan_prints_every_command_per_host() -> None:
     assert lines[-1] == "3 cases, 6 runs, interleaved; nothing was run"
 
 
-def test_a_plan_for_many_nodes_has_a_line_for_each_case_with_ranks_as_a_range(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_plan_for_many_nodes_has_a_line_for_each_case(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = {"stack": "h100-cuda12.9", "accelerator": "NVIDIA H100 80GB HBM3"}
     nodes = gpu_nodes(64, frameworks=("pytorch",), **usual)
     monkeypatch.setattr(inventory, "read_inventory", lambda *_, **__: nodes)
-    wanted = ("--model", "resnet50", "--precision", "tf32", "--nodes", "64", "--repeats", "2")
-    lines = call("plan", *wanted).out.splitlines()
+    wanted = "--model resnet50 --precision tf32 --nodes 64 --repeats 2"
+    lines = call("plan", *wanted.split()).out.splitlines()
     assert "64 nodes with 8 devices (node1..node64), tf32" in lines[0]
     assert lines[1].startswith("  r1..r2 on node1..node64: cd /opt/dlperf/src/")
     assert " --nnodes=64 '--node-rank={0..63}' --nproc-per-node=8 " in lines[1]
@@ -139,76 +118,81 @@ def test_a_plan_for_many_nodes_has_a_line_for_each_case_with_ranks_as_a_range(
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (["gpu009", "gpu010", "gpu011", "gpu013"], "gpu009..gpu011, gpu013"),
-        (["n9.a", "n10.a", "b"], "n9.a..n10.a, b"),
-        (["9" * 5000], "9" * 5000),
-        (["r1n1", "r1n2", "r2n1", "r2n2"], "r1n1..r1n2, r2n1..r2n2"),
-        ([], ""),
+        ("gpu009 gpu010 gpu011 gpu013", "gpu009..gpu011, gpu013"),
+        ("n9.a n10.a b", "n9.a..n10.a, b"),
+        ("9" * 5000, "9" * 5000),
+        ("r1n1 r1n2 r2n1 r2n2", "r1n1..r1n2, r2n1..r2n2"),
+        ("", ""),
     ],
 )
-def test_names_that_count_up_are_a_range(names: list[str], expected: str) -> None:
-    assert name_ranges(names) == expected
+def test_names_that_count_up_are_a_range(names: str, expected: str) -> None:
+    assert name_ranges(names.split()) == expected
 
 
-def test_inventories_and_limit_are_passed_on(lab: list[tuple[tuple[str, ...], str | None]]) -> None:
+def test_inventories_and_limit_are_passed_on(lab: mock.Mock) -> None:
     call("plan", "-i", "a", "--inventory", "b,", "--limit", "node1,node2")
-    assert lab == [(("a", "b,"), "node1,node2")]
+    ((inventories, limit, *_),) = (each.args for each in lab.call_args_list)
+    assert (tuple(inventories), limit) == (("a", "b,"), "node1,node2")
 
 
-def test_empty_options_are_not_given() -> None:
-    """As bench.yml calls it."""
-    names = "model framework workload precision batch-size nodes gpus-per-node matrix repeats"
-    names += " source iterations warmup limit campaign resume parameter"
-    options = [text for name in names.split() for text in (f"--{name}", "")]
-    assert call("plan", "--json", *options).out == call("plan", "--json").out
+NOWHERE = "there is no such file or directory"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["plan", "--model", "vgg"], "error: --model: unknown model 'vgg' (expected one of "),
-        (["plan", "--nodes", "9"], "9n2g needs 9 nodes with 2 devices"),
-        (["plan", "--nodes", "x"], "error: --nodes: invalid number"),
-        (["plan", "--resume", "nowhere"], "error: nowhere: there is no such file or directory"),
-        (["run", "--model", "vgg"], "error: --model: unknown model 'vgg'"),
-        (["run", "--resume", "nowhere"], "nowhere: there is no such file or directory"),
-        (["status", "nowhere"], "error: nowhere: there is no such file or directory"),
-        (["source", "--workload", "x"], "error: --workload: unknown workload 'x'"),
-        (["bundle", "--stack", "x"], "error: --stack: unknown stack 'x'"),
-        (["bundle", "--framework", "mxnet,x"], "error: --framework: unknown framework 'x'"),
-        (["plan", "--nonsense"], "No such option"),
-        (["nonsense"], "No such command"),
-        ([], "Usage: "),
+        ("plan --model vgg", "error: --model: unknown model 'vgg' (expected one of "),
+        ("plan --nodes 9", "9n2g needs 9 nodes with 2 devices"),
+        ("plan --nodes x", "error: --nodes: invalid number"),
+        ("plan --resume nowhere", f"error: nowhere: {NOWHERE}"),
+        ("plan --wait soon", "--wait: invalid duration (expected a duration like 90s, 30m or 2h"),
+        ("run --model vgg", "error: --model: unknown model 'vgg'"),
+        ("run --resume nowhere", f"nowhere: {NOWHERE}"),
+        ("run --wait soon --campaign c", "--wait: invalid duration"),
+        ("status nowhere", f"error: nowhere: {NOWHERE}"),
+        ("source --workload x", "error: --workload: unknown workload 'x'"),
+        ("bundle --stack x", "error: --stack: unknown stack 'x'"),
+        ("bundle --framework mxnet,x", "error: --framework: unknown framework 'x'"),
+        ("plan --nonsense", "No such option"),
+        ("nonsense", "No such command"),
+        ("", "Usage: "),
     ],
 )
-def test_bad_input_is_exit_status_2(arguments: list[str], message: str) -> None:
-    result = call(*arguments, status=2)
+def test_bad_input_is_exit_status_2(here: Path, arguments: str, message: str) -> None:
+    result = call(*arguments.split(), status=2)
     assert message in result.err + result.out
     assert "Traceback" not in result.err + result.out
+    assert not [*here.iterdir()]
 
 
 def test_a_campaign_from_plan_to_status(tmp_path: Path) -> None:
     directory = tmp_path / "results" / "one"
-    document = call("plan", "--nodes", "2", "--campaign", str(directory), "--json").document
-    assert document["campaign"] == str(directory)
+    arguments = ("--nodes", "2", "--wait", "30m", "--campaign", directory, "--json")
+    document = call("plan", *arguments).document
+    assert (document["campaign"], document["wait_s"]) == (str(directory), 1800)
+    assert "wait_s" not in json.loads((directory / "plan.json").read_text())
     (run,) = document["runs"]
-    table, end = call("status", str(directory), status=1).out.splitlines()[-2:]
+    table, end = call("status", directory, status=1).out.splitlines()[-2:]
     assert (table, end) == (f"| {run['id']} | planned |", "0 of 1 runs done")
+
+    gone = {"host": socket.gethostname(), "pid": 2**22 + 1}  # more than Linux has
+    set_outcome(directory, run, status="running", controller=gone)
+    out = call("status", directory, status=1).out
+    assert f"| {run['id']} | cut off | its controller ended |" in out
 
     set_outcome(directory, run, status="failed", message="mpirun ended with 1")
     assert not (tmp_path / "results" / "latest").is_symlink()
-    out = call("status", str(directory), status=1).out
+    out = call("status", directory, status=1).out
     assert f"\n| {run['id']} | failed | mpirun ended with 1 |\n0 of" in out
 
     record = set_outcome(directory, run, status="done")
     record.with_name(run["log_name"]).write_text("")
-    out = call("status", str(directory), status=1).out
+    out = call("status", directory, status=1).out
     assert f"| {run['id']} | invalid |" in " ".join(out.split())
     assert "\n1 of 1 runs done, 1 of them invalid\n" in out
     assert f"not recorded in manifest.jsonl: {run['id']}. Resume" in out
-    resumed = call("plan", "--resume", str(directory), "--json").document
-    assert resumed["runs"] == []
-    assert resumed["campaign"] == str(directory)
+    resumed = call("plan", "--resume", directory, "--json").document
+    assert (resumed["runs"], resumed["campaign"]) == ([], str(directory))
 
 
 @pytest.mark.parametrize(("outcome", "status"), [("done", 0), ("failed", 1), ("planned", 1)])
@@ -230,60 +214,18 @@ def test_run_plans_once_and_has_the_plan_carried_out(
 
     monkeypatch.setattr("dlperf_runner.campaign.execute.execute", execute)
     monkeypatch.setattr("dlperf_runner.commands.run.print_summary", lambda _: print("a table") or 0)
-    arguments = ["--model", "resnet50v1b", "--nodes", "1,2", "-p", "image_size=32", "-i", "inv"]
-    result = call("run", *arguments, "--campaign", "results/one", status=status)
+    chosen = "--model resnet50v1b --nodes 1,2 -p image_size=32 -i inv --campaign results/one"
+    result = call("run", *chosen.split(), status=status)
     assert result.out == "a table\n"
     assert result.err == ("" if outcome == "done" else "error: node1: it broke\n")
     directory = here / "results" / "one"
     assert asked == [(directory, [str(here / "inv")], "")]
 
-    result = call("run", *arguments, "--campaign", "results/one", status=2)
+    result = call("run", *chosen.split(), status=2)
     assert "results/one: cannot create a campaign here" in result.err
     retried = ["--retry-failed"] * (outcome == "failed")
     call("run", "--resume", "results/one", "--wait", "30m", *retried, status=status)
-    again = [] if outcome == "done" else [(directory, [], "30m")]
-    assert asked[1:] == again
-
-
-def test_status_tells_of_a_run_that_was_cut_off(tmp_path: Path) -> None:
-    arguments = ("--nodes", "2", "--campaign", str(tmp_path / "c"), "--json")
-    (run,) = call("plan", *arguments).document["runs"]
-    gone = {"host": socket.gethostname(), "pid": 2**22 + 1}  # more than Linux has
-    set_outcome(tmp_path / "c", run, status="running", controller=gone)
-    found = call("status", str(tmp_path / "c"), status=1).out
-    assert f"| {run['id']} | cut off | its controller ended |" in found
-
-
-def test_time_to_wait_is_checked_first_and_the_plan_has_it_in_seconds(tmp_path: Path) -> None:
-    for command in ("run", "plan"):
-        where = str(tmp_path / command)
-        found = call(command, "--nodes", "1", "--wait", "soon", "--campaign", where, status=2)
-        assert (
-            "--wait: invalid duration (expected a duration like 90s, 30m or 2h, found 'soon')"
-            in found.err
-        )
-        assert not (tmp_path / command).exists()
-    arguments = ["plan", "--nodes", "1", "--json", "--campaign", str(tmp_path / "c")]
-    assert call(*arguments, "--wait", "30m").document["wait_s"] == 1800
-    assert "wait_s" not in json.loads((tmp_path / "c" / "plan.json").read_text())
-
-
-@pytest.mark.parametrize(
-    ("words", "status"), [(("summarize", "été"), 2), (("list", "published"), 0)]
-)
-def test_no_command_needs_a_locale_with_utf8(
-    tmp_path: Path, words: Sequence[str], status: int
-) -> None:
-    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "dlperf_runner", *words],
-        cwd=tmp_path,
-        env={**os.environ, **ascii_only},
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == status, done.stderr
-    assert b"Traceback" not in done.stderr
+    assert asked[1:] == ([] if outcome == "done" else [(directory, [], "30m")])
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,9 @@ from nccl_logs import bandwidth_run, nccl_tests
 from plan_examples import gpu_nodes
 
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.core.case import Run
 from dlperf_runner.core.node import Node
+from dlperf_runner.logs.nccl_tests import as_run, read
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
 
@@ -44,41 +46,37 @@ def campaign(tmp_path: Path) -> Path:
     return place
 
 
+def first_runs(workload: str, nodes: tuple[Node, ...], matrix: str = "") -> list[Run]:
+    choice = parse_choice({"workload": workload, "nodes": "2", "matrix": matrix})
+    return [run for run in make_plan(choice, load_catalog(), nodes) if run.repeat == 1]
+
+
 def test_cpus_use_mpi_and_gpus_nccl_tests() -> None:
-    choice = parse_choice({"workload": "nccl-allreduce", "nodes": "2"})
-    (run,) = make_plan(choice, load_catalog(), on("cpu", 2))
+    (run,) = first_runs("nccl-allreduce", on("cpu", 2))
     argv = list(run.commands[0].argv)
     assert run.source == "builtin"
-    assert argv[: argv.index("--bind-to")] == [
-        "/usr/bin/mpirun",
-        "--host",
-        "node1:2,node2:2",
-        "-np",
-        "4",
-    ]
+    mpirun = ["/usr/bin/mpirun", "--host", "node1:2,node2:2", "-np", "4"]
+    assert argv[: argv.index("--bind-to")] == mpirun
     assert argv[argv.index("/opt/dlperf/envs/nccl/bin/python") :][1:] == [
         *("-u", "mpi_collectives.py", "--operation", "all_reduce", "--max-bytes", "16777216"),
         *("--iterations", "5", "--warmup-iterations", "1"),
     ]
-    choice = parse_choice({"workload": "nccl-allreduce", "nodes": "2", "matrix": "published"})
-    runs = make_plan(choice, load_catalog(), on("h100-cuda12.9", 8))
-    programs = [run.commands[0].argv[-13:] for run in runs if run.repeat == 1]
-    assert {run.source for run in runs} == {"upstream"}
     options = ("-b", "8", "-e", "17179869184", "-f", "2", "-g", "1", "-n", "20", "-w", "5")
-    assert [argv[1:] for argv in programs] == [options] * 3
-    names = ["all_reduce_perf", "all_gather_perf", "reduce_scatter_perf"]
-    assert [Path(argv[0]).name for argv in programs] == names
-    # One process per GPU.
-    argv = list(runs[0].commands[0].argv)
-    assert argv[argv.index("-np") + 1] == "16"
     # AMD's have the same programs and options.
-    choice = parse_choice({"workload": "rccl-allreduce", "nodes": "2", "matrix": "published"})
-    amds = make_plan(choice, load_catalog(), on("mi300-rocm7", 8))
-    argvs = [run.commands[0].argv[-13:] for run in amds if run.repeat == 1]
-    assert [(Path(argv[0]).name, argv[1:]) for argv in argvs] == [(n, options) for n in names]
+    for workload, stack in (("nccl-allreduce", "h100-cuda12.9"), ("rccl-allreduce", "mi300-rocm7")):
+        runs = first_runs(workload, on(stack, 8), "published")
+        assert {run.source for run in runs} == {"upstream"}
+        programs = [run.commands[0].argv[-13:] for run in runs]
+        names = ("all_reduce_perf", "all_gather_perf", "reduce_scatter_perf")
+        assert [(Path(name).name, tuple(rest)) for name, *rest in programs] == [
+            (name, options) for name in names
+        ]
+        # One process per GPU.
+        argv = list(runs[0].commands[0].argv)
+        assert argv[argv.index("-np") + 1] == "16"
 
 
-def test_a_bandwidth_has_its_unit_and_no_speedup(campaign: Path) -> None:
+def test_a_bandwidth_has_its_unit_and_no_speedup(campaign: Path, tmp_path: Path) -> None:
     out = call("summarize", campaign).text
     title = "nccl-allreduce upstream (nccl-all-reduce), fp32, message_bytes=17179869184"
     assert title in out
@@ -93,6 +91,10 @@ def test_a_bandwidth_has_its_unit_and_no_speedup(campaign: Path) -> None:
     assert float(one["GB_per_second_median"]) == pytest.approx(busbw, abs=0.01)
     assert one["speedup"] == two["speedup"] == ""
     assert not [name for name in one if "samples" in name or "second_per_device" in name]
+    call("report", campaign, "--output-dir", tmp_path / "report")
+    page = next((tmp_path / "report").glob("*.md")).read_text()
+    assert "GB/s" in page
+    assert "No speed-up" not in page and "batch size 1" not in page
 
 
 def test_beside_published_bandwidth(campaign: Path) -> None:
@@ -100,8 +102,7 @@ def test_beside_published_bandwidth(campaign: Path) -> None:
     two = next(row for row in cases if row["nodes"] == 2)
     assert (two["published"], two["verdict"]) == (487.09, "reproduced")
     assert two["publication"].startswith("aws-nccl-tests")
-    assert two["factors"] is None
-    assert two["unknown"] == "precision"
+    assert (two["factors"], two["unknown"]) == (None, "precision")
 
 
 def test_logs_of_others_need_only_the_name_of_the_operation(tmp_path: Path) -> None:
@@ -129,14 +130,6 @@ def test_gather_of_a_version_that_names_no_program_is_no_all_reduce(tmp_path: Pa
     assert "| 2 | 16 |" in call("summarize", logs, "--model", "nccl-all-gather").text
 
 
-def test_report_has_no_scaling_of_a_bandwidth(campaign: Path, tmp_path: Path) -> None:
-    call("report", campaign, "--output-dir", tmp_path / "report")
-    page = next((tmp_path / "report").glob("*.md")).read_text()
-    assert "GB/s" in page
-    assert "No speed-up" not in page
-    assert "batch size 1" not in page
-
-
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
@@ -162,6 +155,10 @@ class World:
         self.ranks, self.local = ranks, threading.local()
         self.barrier = threading.Barrier(ranks)
         self.given: list[Any] = [None] * ranks
+        self.Barrier = self.barrier.wait
+        self.Get_size = lambda: ranks
+        self.Get_rank = lambda: int(self.local.rank)
+        self.Split_type = lambda _kind: self
 
     def exchange(self, value: Any) -> list[Any]:
         self.given[self.local.rank] = value
@@ -170,17 +167,9 @@ class World:
         self.barrier.wait()
         return found
 
-    def Get_rank(self) -> int:  # noqa: N802  MPI's names
-        return int(self.local.rank)
-
-    def Get_size(self) -> int:  # noqa: N802
-        return self.ranks
-
-    def Barrier(self) -> None:  # noqa: N802
-        self.barrier.wait()
-
-    def Split_type(self, _kind: object) -> World:  # noqa: N802
-        return self
+    def share(self, array: Any) -> slice:
+        size = len(array) // self.ranks
+        return slice(self.local.rank * size, (self.local.rank + 1) * size)
 
     def gather(self, value: object, root: int) -> list[Any] | None:
         found = self.exchange(value)
@@ -189,36 +178,34 @@ class World:
     def allreduce(self, value: float) -> float:
         return float(sum(self.exchange(value)))
 
-    def Allreduce(self, source: Any, target: Any) -> None:  # noqa: N802
+    def Allreduce(self, source: Any, target: Any) -> None:  # noqa: N802  MPI's names
         target[:] = sum(self.exchange((target if source is None else source).copy()))
 
     def Allgather(self, source: Any, target: Any) -> None:  # noqa: N802
-        size = len(target) // self.ranks
-        own = slice(self.local.rank * size, (self.local.rank + 1) * size)
-        target[:] = np.concatenate(
-            self.exchange((target[own] if source is None else source).copy())
-        )
+        given = target[self.share(target)] if source is None else source
+        target[:] = np.concatenate(self.exchange(given.copy()))
 
     def Reduce_scatter_block(self, source: Any, target: Any) -> None:  # noqa: N802
         total = sum(self.exchange((target if source is None else source).copy()))
-        size = len(total) // self.ranks
-        target[:size] = total[self.local.rank * size : (self.local.rank + 1) * size]
+        own = total[self.share(total)]
+        target[: len(own)] = own
+
+
+Program = Callable[..., tuple[int, bytes]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[int, list[str]]]]:
+def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
     """Runs the program on some ranks; gives its exit status and what rank 0 printed."""
     mpi: Any = ModuleType("mpi4py.MPI")
     mpi.IN_PLACE, mpi.COMM_TYPE_SHARED, mpi.Wtime = None, 0, time.perf_counter
     package: Any = ModuleType("mpi4py")
     package.MPI = mpi
-    workloads = Path(__file__).parents[2] / "dlperf_runner/workloads"
-    monkeypatch.syspath_prepend(str(workloads))
     monkeypatch.setitem(sys.modules, "mpi4py", package)
     monkeypatch.setitem(sys.modules, "mpi4py.MPI", mpi)
     import mpi_collectives
 
-    def start(ranks: int, *options: str, broken: bool = False) -> tuple[int, list[str]]:
+    def start(ranks: int, *options: str, broken: bool = False) -> tuple[int, bytes]:
         mpi.COMM_WORLD = world = World(ranks)
         monkeypatch.setattr(sys, "argv", ["mpi_collectives.py", *options])
         printed: list[str] = []
@@ -244,7 +231,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[int, li
         for thread in threads:
             thread.join()
         assert len(statuses) == ranks
-        return max(statuses), "\n".join(printed).splitlines()
+        return max(statuses), ("\n".join(printed) + "\n").encode()
 
     yield start
     sys.modules.pop("mpi_collectives", None)
@@ -252,15 +239,10 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[int, li
 
 @pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "reduce_scatter"])
 @pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_program_prints_what_nccl_tests_prints(
-    run: Callable[..., tuple[int, list[str]]], operation: str, ranks: int
-) -> None:
-    from dlperf_runner.logs.nccl_tests import as_run, read
-
+def test_program_prints_what_nccl_tests_prints(run: Program, operation: str, ranks: int) -> None:
     options = ("--operation", operation, "--max-bytes", "4096", "--iterations", "3")
-    status, lines = run(ranks, *options, "--warmup-iterations", "1")
+    status, text = run(ranks, *options, "--warmup-iterations", "1")
     assert status == 0
-    text = ("\n".join(lines) + "\n").encode()
     (found,) = read([text])
     assert (found.collective, found.ranks, found.iterations) == (operation, ranks, 3)
     assert [row.wrong for row in found.rows] == [0] * 10  # 8 bytes to 4 KiB
@@ -276,14 +258,10 @@ def test_program_prints_what_nccl_tests_prints(
     assert (header.world_size, header.precision, header.total_steps) == (ranks, "fp32", 3)
 
 
-def test_program_counts_wrong_elements(run: Callable[..., tuple[int, list[str]]]) -> None:
+def test_program_counts_wrong_elements(run: Program) -> None:
     """Rank 1 gets a wrong sum in one element of 32 bytes, out of place and in place."""
-    from dlperf_runner.logs.nccl_tests import read
-
-    status, lines = run(2, "--max-bytes", "64", "--iterations", "2", broken=True)
-    (found,) = read([("\n".join(lines) + "\n").encode()])
-    assert [(row.size, row.wrong, row.in_place_wrong) for row in found.rows] == [
-        *((8, 0, 0), (16, 0, 0), (32, 1, 1), (64, 0, 0))
-    ]
-    assert found.is_wrong
-    assert status == 1
+    status, text = run(2, "--max-bytes", "64", "--iterations", "2", broken=True)
+    (found,) = read([text])
+    wrong = [(row.size, row.wrong, row.in_place_wrong) for row in found.rows]
+    assert wrong == [(8, 0, 0), (16, 0, 0), (32, 1, 1), (64, 0, 0)]
+    assert (found.is_wrong, status) == (True, 1)

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from compare_rows import row, rows
 from frame_rows import Row, frame
-from scipy.stats import mannwhitneyu
+from refusals import refusal
 
 from dlperf_runner.compare.campaigns import COLUMNS, compare_campaigns, read_baseline, save_baseline
 from dlperf_runner.compare.verdicts import together
-from dlperf_runner.core.errors import UserError
 from dlperf_runner.report.compare_text import junit, render_campaigns
 from dlperf_runner.report.terminal import Screen
 
 FIVE = [100.0, 101.0, 102.0, 103.0, 104.0]
+NARROW = [100.0, 100.1, 100.2, 100.3, 100.4]
 
 
 def scaled(factor: float) -> list[float]:
@@ -38,20 +38,17 @@ def test_numbers_of_a_case() -> None:
     assert (case["n_a"], case["n_b"], case["a"], case["b"]) == (5, 5, 102, pytest.approx(91.8))
     # The medians of all 25 differences and of all 25 quotients, by brute force.
     differences = sorted(y - x for x in FIVE for y in scaled(0.9))
-    assert case["difference"] == pytest.approx(differences[12])
     quotients = sorted(y / x - 1 for x in FIVE for y in scaled(0.9))
+    assert case["difference"] == pytest.approx(differences[12])
     assert case["relative"] == pytest.approx(quotients[12])
     # Of 5 and 5 values the third smallest and largest quotient enclose 96.8 % (Mann-Whitney's
-    # U <= 2 has 4 of 252 orders on each side).
+    # U <= 2 has 4 of 252 orders on each side), and U <= 4 has 12: the fifth is a lower bound.
     assert case["coverage"] == pytest.approx(1 - 2 * 4 / 252)
     assert case["relative_low"] == pytest.approx(quotients[2])
     assert case["relative_high"] == pytest.approx(quotients[-3])
-    # U <= 4 has 12 of 252 orders: the fifth is a lower bound with 95.2 %.
     assert case["at_worst"] == pytest.approx(quotients[4])
     # Every b is below every a: 2 of the 252 orders are as extreme.
-    assert case["p_value"] == pytest.approx(2 / 252)
-    assert case["p_value"] == pytest.approx(mannwhitneyu(FIVE, scaled(0.9), method="exact").pvalue)
-    assert case["effect_size"] == -1
+    assert (case["p_value"], case["effect_size"]) == (pytest.approx(2 / 252), -1)
     assert (case["verdict"], case["environment"], case["limit_verdict"]) == ("slower", None, None)
 
 
@@ -59,28 +56,22 @@ def test_numbers_of_a_case() -> None:
     ("a", "b", "verdict"),
     [
         (FIVE, scaled(1.1), "faster"),
-        (FIVE, FIVE, "no difference shown"),
         (FIVE, scaled(1.005), "no difference shown"),
         # The most extreme of 3 and 3 values has a p-value of 2 / 20.
         (FIVE[:3], [1.0, 2.0, 3.0], "too few runs"),
-        (FIVE[:1], [1.0], "too few runs"),
         # One against 39 could come to 2 / 40 at least, which is not below 0.05.
         ([100.0 + n for n in range(39)], [1.0], "too few runs"),
     ],
 )
 def test_verdicts(a: list[float], b: list[float], verdict: str) -> None:
-    (case,) = compared(rows(a), rows(b))
-    assert case["verdict"] == verdict
+    assert [case["verdict"] for case in compared(rows(a), rows(b))] == [verdict]
 
 
 def many(factors: Sequence[float]) -> list[Row]:
     """A case for each factor, with 5 runs and a CV of 0.1 %."""
     near = [99.87, 99.95, 100.0, 100.05, 100.13]
-    return [
-        row
-        for n, factor in enumerate(factors, start=1)
-        for row in rows([value * factor for value in near], gpus_per_node=n)
-    ]
+    cases = enumerate(factors, start=1)
+    return [row for n, f in cases for row in rows([v * f for v in near], gpus_per_node=n)]
 
 
 def test_twelve_cases_half_as_fast_are_slower() -> None:
@@ -135,10 +126,8 @@ def test_cases_of_one_campaign_only_are_listed() -> None:
 
 
 def test_what_the_two_ran_on_is_named_where_it_differs() -> None:
-    (case,) = compared(
-        rows(FIVE),
-        rows(FIVE, framework_version="1.9.1", driver=None, container="podman x@sha256:1"),
-    )
+    changes = {"framework_version": "1.9.1", "driver": None, "container": "podman x@sha256:1"}
+    (case,) = compared(rows(FIVE), rows(FIVE, **changes))
     assert case["environment"] == (
         "framework version (1.6.0, 1.9.1), driver (440.33.01, unknown),"
         " container (unknown, podman x@sha256:1)"
@@ -182,10 +171,7 @@ def test_cases_that_differ_only_in_their_environment_have_names() -> None:
 def test_each_table_names_what_it_is_of() -> None:
     """Two image sizes in both campaigns are two tables, not two rows with the same name."""
     sizes = ("data=synthetic image_size=224", "data=synthetic image_size=64")
-    a, b = (
-        [row for size in sizes for row in rows(values, parameters=size)]
-        for values in (FIVE, scaled(0.9))
-    )
+    a, b = ([*rows(v, parameters=sizes[0]), *rows(v, parameters=sizes[1])] for v in (FIVE, FIVE))
     words = " ".join(render_campaigns(compared(a, b), ("a", "b"), None).split())
     assert all(f"per device, {size} | topology" in words for size in sizes)
 
@@ -199,31 +185,30 @@ def test_invalid_runs_do_not_count() -> None:
 # ---- the limit
 
 
-def test_limit_of_cases() -> None:
-    narrow = [100.0, 100.1, 100.2, 100.3, 100.4]
-    for values, verdict, why in (
-        (narrow, "passed", None),
-        ([v * 0.9 for v in narrow], "failed", None),
-        (
-            [v * 0.97 for v in narrow],
-            "undecided",
-            "the interval crosses -3.0%; more than 100 more runs",
-        ),
-        ([100.0], "too few runs", "5 and 1 runs are too few for a verdict; 4 and 4 are the least"),
-        (narrow[:2], "too few runs", "5 and 2 runs are too few"),
-    ):
-        (case,) = compared(rows(narrow), rows(values), 0.03)
-        assert case["limit_verdict"] == verdict
-        assert (case["why"] or "").startswith(why or "")
-    (case,) = compared(rows(narrow), rows(narrow), 0.0)
-    assert case["why"].startswith("the interval crosses 0.0%;")
+@pytest.mark.parametrize(
+    ("values", "limit", "verdict", "why"),
+    [
+        (NARROW, 0.03, "passed", ""),
+        ([v * 0.9 for v in NARROW], 0.03, "failed", ""),
+        ([v * 0.97 for v in NARROW], 0.03, "undecided", "the interval crosses -3.0%; more than 1"),
+        (NARROW, 0.0, "undecided", "the interval crosses 0.0%;"),
+        ([100.0], 0.03, "too few runs", "5 and 1 runs are too few for a verdict; 4 and 4 are the"),
+        (NARROW[:2], 0.03, "too few runs", "5 and 2 runs are too few"),
+    ],
+)
+def test_limit_of_cases(values: list[float], limit: float, verdict: str, why: str) -> None:
+    (case,) = compared(rows(NARROW), rows(values), limit)
+    assert case["limit_verdict"] == verdict
+    assert (case["why"] or "").startswith(why)
 
 
 # ---- baselines
 
 
 def test_a_baseline_is_the_campaign(tmp_path: Path) -> None:
-    form = frame([*rows(FIVE), *rows(scaled(2), gpus_per_node=2, source=None)])
+    """Its cases may have fractions of a sample per device."""
+    other = {"gpus_per_node": 8, "batch_size_per_device": 0.5, "source": None}
+    form = frame([*rows(FIVE), *rows(scaled(2), **other)])
     path = save_baseline(form, "before", "20261121T064316Z", directory=tmp_path)
     assert path == tmp_path / "before.json"
     document = json.loads(path.read_text(encoding="utf-8"))
@@ -231,36 +216,21 @@ def test_a_baseline_is_the_campaign(tmp_path: Path) -> None:
     assert document["cases"][0]["samples_per_second"] == FIVE
     kept = read_baseline("before", tmp_path)
     again = compare_campaigns(kept, form, 0.5)
-    assert [case["limit_verdict"] for case in again] == ["passed", "passed"]
-    assert [case["environment"] for case in again] == [None, None]
+    assert [(case["n_a"], case["n_b"], case["batch_size_per_device"]) for case in again] == [
+        *((5, 5, 128), (5, 5, 0.5))
+    ]
+    assert [(case["limit_verdict"], case["environment"]) for case in again] == [
+        ("passed", None)
+    ] * 2
     # By its path too, from anywhere.
     assert len(read_baseline(str(path), tmp_path / "elsewhere")) == len(kept) == 10
-
-
-def test_a_baseline_may_have_fractions_of_a_sample_per_device(tmp_path: Path) -> None:
-    form = frame(rows(FIVE, batch_size_per_device=0.5, gpus_per_node=8))
-    save_baseline(form, "before", "a", directory=tmp_path)
-    (case,) = compare_campaigns(read_baseline("before", tmp_path), form)
-    assert (case["batch_size_per_device"], case["n_a"], case["n_b"]) == (0.5, 5, 5)
-
-
-@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b", "missing.json/x"])
-def test_names_that_are_none(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match="invalid baseline name"):
-        save_baseline(frame(rows(FIVE)), name, "a", directory=tmp_path)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        *(
-            (
-                {"version": version},
-                "another version of this program wrote this baseline"
-                f" (expected version 3, found {version})",
-            )
-            for version in (2, 4)
-        ),
+        ({"version": 2}, "another version of this program wrote this baseline (expected version 3"),
+        ({"version": 4}, "another version of this program wrote this baseline (expected version 3"),
         ({"version": "1"}, "before.json: version: invalid baseline (expected 3, found '1')"),
         ({"logs": None}, "before.json: logs: invalid baseline"),
         ({"cases": []}, "before.json: cases: invalid baseline"),
@@ -278,19 +248,21 @@ def test_a_damaged_baseline(tmp_path: Path, change: dict[str, Any], message: str
     document["cases"][0] |= change.get("case", {})
     document |= {name: value for name, value in change.items() if name != "case"}
     path.write_text(json.dumps(document), encoding="utf-8")
-    with pytest.raises(UserError) as error:
-        read_baseline("before", tmp_path)
-    assert message in str(error.value)
+    assert message in refusal(read_baseline, "before", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b", "missing.json/x"])
+def test_names_that_are_none(tmp_path: Path, name: str) -> None:
+    told = refusal(save_baseline, frame(rows(FIVE)), name, "a", directory=tmp_path)
+    assert "invalid baseline name" in told
 
 
 def test_a_baseline_that_is_not_there_and_one_of_nothing(tmp_path: Path) -> None:
     save_baseline(frame(rows(FIVE)), "before", "a", directory=tmp_path)
-    with pytest.raises(UserError, match="expected one of before"):
-        read_baseline("after", tmp_path)
-    with pytest.raises(UserError, match="creates one"):
-        read_baseline("after", tmp_path / "nothing")
-    with pytest.raises(UserError, match="the campaign has no valid run"):
-        save_baseline(frame([]), "empty", "a", directory=tmp_path)
+    assert "expected one of before" in refusal(read_baseline, "after", tmp_path)
+    assert "creates one" in refusal(read_baseline, "after", tmp_path / "nothing")
+    told = refusal(save_baseline, frame([]), "empty", "a", directory=tmp_path)
+    assert "the campaign has no valid run" in told
 
 
 # ---- text and JUnit
@@ -345,6 +317,8 @@ def test_junit_of_a_comparison() -> None:
         assert {name for entry in case[0] for name in entry.attrib} == {"name", "value"}
     assert suite[0].get("name") == 'fp32 b128 1n1g, a<b>&"]]>é'
     assert suite[0].get("classname") == "mxnet-resnet50v1b.resnet50v1b.upstream"
+    values = {entry.get("name"): entry.get("value") for entry in suite[0][0]}
+    assert values["verdict"] == "slower"
     assert suite[0][1].get("message") == (
         "slower by more than 5.0%: -10.0% (-12.6% to -7.3%), 102.00 before and 91.80 now,"
         " n = 5 and 5"

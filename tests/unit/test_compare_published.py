@@ -10,7 +10,7 @@ from frame_rows import frame
 from make_logs import published
 
 from dlperf_runner.catalog.published_numbers import load_published
-from dlperf_runner.compare.conditions import parse_stated, same_product, values_agree
+from dlperf_runner.compare.conditions import parse_stated, values_agree
 from dlperf_runner.compare.published import (
     compare_published,
     published_points,
@@ -21,7 +21,6 @@ from dlperf_runner.compare.verdicts import published_verdict
 from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import records
-from dlperf_runner.core.identity import short_product
 from dlperf_runner.report.case_tables import compared_on_terminal, comparisons
 from dlperf_runner.report.compare_text import junit, render_publications, render_published
 from dlperf_runner.report.labels import load_labels
@@ -34,9 +33,8 @@ from dlperf_runner.stats.summary import summarize
 def test_the_published_runs_themselves_are_a_reproduction() -> None:
     (case,) = compared(rows(RUNS))
     assert (case["mine"], case["published"], case["repeats"]) == (384.19, 384.19, 5)
-    assert case["verdict"] == "reproduced"
+    assert (case["verdict"], case["ratio"]) == ("reproduced", 1)
     assert (case["factors"], case["noted"], case["unknown"]) == (None, None, None)
-    assert case["ratio"] == 1
     # The medians of both samples can be any of their values.
     assert 384.04 / 385.31 <= case["ratio_low"] < 1 < case["ratio_high"] <= 385.31 / 384.04
     assert case["ratio_coverage"] == 0.95
@@ -49,21 +47,16 @@ def test_the_page_shows_the_numbers_of_the_terminal() -> None:
     row = {"campaign": None, **compared(rows(RUNS))[0]}
     (page,) = comparisons([row], load_labels())
     terminal = compared_on_terminal([row], 0.03, every=False)
-    numbers = [
-        ("measured", "samples/s", "384.19"),
-        ("interval of measured", "interval", "384.04 – 385.31"),
-        ("n", "n", "5"),
-        ("published", "published", "384.19"),
-        ("published n", "n", "5"),
-        ("ratio", "ratio", "1.000"),
-        ("interval of ratio", "interval", "0.997 – 1.003"),
-        ("verdict", "verdict", "reproduced"),
-    ]
-    assert page.labels == ["node_num", "gpu_num", *(label for label, _, _ in numbers)]
-    assert terminal.labels == ["topology", *(label for _, label, _ in numbers), "limit 3.0%"]
-    texts = [text for _, _, text in numbers]
-    assert [cell.text for cell in page.rows[0]] == ["1", "1", *texts]
-    narrow = [text.replace(" – ", "-") for text in texts]
+    numbers = {
+        "measured": "384.19", "interval of measured": "384.04 – 385.31", "n": "5",
+        "published": "384.19", "published n": "5",
+        "ratio": "1.000", "interval of ratio": "0.997 – 1.003", "verdict": "reproduced",
+    }  # fmt: skip
+    assert page.labels == ["node_num", "gpu_num", *numbers]
+    assert [cell.text for cell in page.rows[0]] == ["1", "1", *numbers.values()]
+    of_rates, of_ratios = ("samples/s", "interval", "n"), ("ratio", "interval", "verdict")
+    assert terminal.labels == [*("topology", *of_rates, "published", "n", *of_ratios, "limit 3.0%")]
+    narrow = [text.replace(" – ", "-") for text in numbers.values()]
     assert [cell.text for cell in terminal.rows[0]] == ["1n1g", *narrow, "-"]
 
 
@@ -79,16 +72,13 @@ def test_what_the_catalogue_changes_in_the_published_command_is_named() -> None:
     one, two = "--mca oob_tcp_if_include", "NCCL_SOCKET_IFNAME"
     for nodes, devices, named in ((1, 1, {one}), (2, 8, {one, two})):
         table = published_table(rows(RUNS, nodes=nodes, gpus_per_node=devices))
-        (case,) = table
-        listed = case["declared"].removesuffix(" (docs/reproducing/mxnet-resnet50v1b.md)")
-        names = listed.split(", ")
-        assert {name for name in names if name in (one, two)} == named
+        declared = table[0]["declared"].removesuffix(" (docs/reproducing/mxnet-resnet50v1b.md)")
+        names = set(declared.split(", "))
         # The paths of a site and the spelling of a flag change nothing.
-        assert not {"--rec-train", "--allow-run-as-root"} & set(names)
+        assert names & {one, two, "--rec-train", "--allow-run-as-root"} == named
         text = render_published(table, 0.05)
         assert "- changed in the published command: --mca oob_tcp_if_include" in text
-    (case,) = compared(rows(RUNS, source="builtin"))
-    assert case["declared"] is None
+    assert compared(rows(RUNS, source="builtin"))[0]["declared"] is None
 
 
 @pytest.mark.parametrize(
@@ -116,8 +106,7 @@ def test_fewer_runs_need_to_be_closer() -> None:
         for own in (values[1:4], values, values * 2, values * 20)
         for repeats in (1, 5, 100)
     ]
-    letters = "".join(verdict[0] for verdict in verdicts)
-    assert letters == "uuuuururrurr"
+    assert "".join(verdict[0] for verdict in verdicts) == "uuuuururrurr"
 
 
 def test_interval_where_the_publication_is_one_number() -> None:
@@ -146,23 +135,17 @@ def test_interval_where_the_publication_is_one_number() -> None:
     ("condition", "value", "text"),
     [
         ("accelerator", "cpu", "accelerator (cpu, V100-SXM2-16GB)"),
-        ("accelerator", "V100-SXM2-32GB", "accelerator (V100-SXM2-32GB, V100-SXM2-16GB)"),
         ("accelerator", None, "accelerator (unknown, V100-SXM2-16GB)"),
         ("data", "synthetic", "data (synthetic, real)"),
-        ("data", None, "data (unknown, real)"),
         ("image_size", 64, "image size (64, 224)"),
         ("xla", True, "XLA (yes, no)"),
         ("steps", "2 warm-up of 8", "steps (2 warm-up of 8, 20 warm-up of 120)"),
     ],
 )
-def test_what_must_be_equal_and_is_not_prevents_a_verdict(
-    condition: str, value: object, text: str
-) -> None:
+def test_what_differs_can_prevent_a_verdict(condition: str, value: object, text: str) -> None:
     (case,) = compared(rows(RUNS), {**V100, condition: value})
-    assert case["verdict"] == "not comparable"
-    assert case["factors"] == text
     # The numbers stand there all the same.
-    assert case["ratio"] == 1
+    assert (case["verdict"], case["factors"], case["ratio"]) == ("not comparable", text, 1)
 
 
 def test_other_conditions_are_named_and_prevent_nothing() -> None:
@@ -190,22 +173,17 @@ def test_what_is_not_recorded_is_taken_as_published_on_demand_only() -> None:
 def test_what_the_publication_does_not_say_is_told_and_decides_nothing() -> None:
     changes = {"framework": "oneflow", "workload": "oneflow-resnet50v1.5", "model": "resnet50v1.5"}
     of_019 = [383.81, 384.86, 385.07, 384.91, 383.75, 384.85, 382.31]
-    cases = compared(
-        rows(of_019, **changes),
-        {**V100, "steps": "20 warm-up of 200", "input_pipeline": None},
-        every=True,
-    )
-    by_report = {case["report"]: case for case in cases}
+    known = {**V100, "steps": "20 warm-up of 200", "input_pipeline": None}
+    cases = compared(rows(of_019, **changes), known, every=True)
     # The report that the workload reproduces comes first; the later one does not state its data.
     assert cases[0]["report"] == "oneflow-resnet50v1.5"
-    later = by_report["oneflow-resnet50v1.5-v0.1.9"]
-    assert later["verdict"] == "reproduced"
-    assert later["unknown"] == "data, steps"
+    (later,) = (case for case in cases if case["report"] == "oneflow-resnet50v1.5-v0.1.9")
+    assert (later["verdict"], later["unknown"]) == ("reproduced", "data, steps")
 
 
 def test_the_nearest_publication_is_taken() -> None:
-    workload = {"workload": "tensorflow-resnet50v1.5", "model": "resnet50v1.5"}
-    tensorflow = {"framework": "tensorflow", "framework_version": "1.15.2", **workload}
+    tensorflow = {"framework": "tensorflow", "framework_version": "1.15.2"}
+    tensorflow |= {"workload": "tensorflow-resnet50v1.5", "model": "resnet50v1.5"}
     known = {name: V100[name] for name in ("accelerator", "data", "image_size", "xla")}
     known |= {"input_pipeline": "DALI", "steps": "200 warm-up of 500"}
     three = [362.0, 362.4, 361.7]
@@ -214,8 +192,7 @@ def test_the_nearest_publication_is_taken() -> None:
     # 300 measured steps are as good as 100.
     assert case["verdict"] == "reproduced"
     known |= {"accelerator": "V100-SXM2-32GB", "xla": True, "input_pipeline": "framework"}
-    changed = {**tensorflow, "batch_size_per_device": 256}
-    (case,) = compared(rows(three, **changed), known)
+    (case,) = compared(rows(three, **tensorflow, batch_size_per_device=256), known)
     assert (case["report"], case["published"]) == ("tensorflow-ngc-resnet50v1.5", 414.73)
     assert case["verdict"] == "slower"
 
@@ -223,29 +200,27 @@ def test_the_nearest_publication_is_taken() -> None:
 def test_topologies_and_models_of_which_nothing_is_published() -> None:
     odd, other = {"nodes": 3, "gpus_per_node": 5}, {"workload": "mine", "model": "lenet"}
     cases = compared([*rows(RUNS, **odd), *rows(RUNS, **other)])
-    assert [case["verdict"] for case in cases] == ["not published"] * 2
+    assert {(case["verdict"], case["published"]) for case in cases} == {("not published", None)}
     assert {case["factors"] for case in cases} == {
         "topology (3n5g; published: 1n1g, 1n2g, 1n4g, 1n8g, 2n8g, 4n8g)",
         "no number is published for lenet of mine",
     }
-    assert {case["published"] for case in cases} == {None}
 
 
 def test_limit() -> None:
     slow = [value * 0.9 for value in RUNS]
     for values, limit, verdict in (
         (RUNS, 0.03, "passed"),
-        (slow, 0.03, "failed"),
         (slow, 0.1, "undecided"),
         (RUNS[:2], 0.03, "too few runs"),
+        (slow, 0.03, "failed"),
     ):
         (judged,) = published_table(rows(values), limit=limit)
         assert judged["limit_verdict"] == verdict
         assert (judged["why"] is not None) == (verdict in ("undecided", "too few runs"))
-        if verdict == "failed":
-            text = junit("limit", [judged])
-            assert 'message="slower by more than 3.0%: ratio 0.900 (0.89' in text
-            assert '), 384.19 published and 345.77 now, n = 5"' in text
+    text = junit("limit", [judged])
+    assert 'message="slower by more than 3.0%: ratio 0.900 (0.89' in text
+    assert '), 384.19 published and 345.77 now, n = 5"' in text
     (judged,) = compare_published(frame(rows(RUNS)), limit=0.03)
     assert judged["why"] == "it is not comparable with the publication"
 
@@ -265,32 +240,21 @@ def test_points_for_plots() -> None:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "equal"),
-    [
-        ("Tesla V100-SXM2-16GB", "V100-SXM2-16GB", True),
-        ("V100-SXM2-16GB", "V100-16GB", True),
-        ("V100-SXM2-32GB", "V100-16GB", False),
-        ("V100-PCIE-16GB", "V100-SXM2-16GB", False),
-        ("NVIDIA A100-SXM4-40GB", "A100-40GB", True),
-        ("NVIDIA H100 80GB HBM3", "H100-80GB", True),
-        ("NVIDIA H200", "H100-80GB", False),
-        ("H100-SXM 96GB HBM2e 500W", "H100-SXM5-96GB", True),
-        ("NVIDIA B200", "B200-SXM-180GB", True),
-        ("NVIDIA H200", "H200-NVL-141GB", False),
-        ("H100-SXM5-80GB", "H100-PCIe-80GB", False),
-        ("cpu", "V100-16GB", False),
-        ("V100-SXM2-16GB+V100-SXM2-32GB", "V100-SXM2-16GB", False),
-    ],
-)
-def test_products(a: str, b: str, equal: bool) -> None:
-    assert same_product(a, b) is equal
-    assert same_product(b, a) is equal
-    assert short_product("Tesla V100-SXM2-16GB") == "V100-SXM2-16GB"
-
-
-@pytest.mark.parametrize(
     ("factor", "a", "b", "equal"),
     [
+        ("accelerator", "Tesla V100-SXM2-16GB", "V100-SXM2-16GB", True),
+        ("accelerator", "V100-SXM2-16GB", "V100-16GB", True),
+        ("accelerator", "V100-SXM2-32GB", "V100-16GB", False),
+        ("accelerator", "V100-PCIE-16GB", "V100-SXM2-16GB", False),
+        ("accelerator", "NVIDIA A100-SXM4-40GB", "A100-40GB", True),
+        ("accelerator", "NVIDIA H100 80GB HBM3", "H100-80GB", True),
+        ("accelerator", "NVIDIA H200", "H100-80GB", False),
+        ("accelerator", "H100-SXM 96GB HBM2e 500W", "H100-SXM5-96GB", True),
+        ("accelerator", "NVIDIA B200", "B200-SXM-180GB", True),
+        ("accelerator", "NVIDIA H200", "H200-NVL-141GB", False),
+        ("accelerator", "H100-SXM5-80GB", "H100-PCIe-80GB", False),
+        ("accelerator", "cpu", "V100-16GB", False),
+        ("accelerator", "V100-SXM2-16GB+V100-SXM2-32GB", "V100-SXM2-16GB", False),
         ("cuda", "10.2", "10.2.89", True),
         ("cuda", "10.2", "10.1.243", False),
         ("framework_version", "1.8.5", "1.8.5.post107", True),
@@ -303,15 +267,15 @@ def test_products(a: str, b: str, equal: bool) -> None:
 )
 def test_values_that_are_the_same(factor: str, a: str, b: str, equal: bool) -> None:
     assert values_agree(factor, a, b) is equal
+    assert factor == "steps" or values_agree(factor, b, a) is equal
 
 
 def test_stated_conditions() -> None:
-    stated = parse_stated(["accelerator=V100-SXM2-16GB", "xla = No", "data=real"])
+    stated = parse_stated(["accelerator=V100-SXM2-16GB", "xla = No", "data=real", "xla=false"])
     assert stated == {"accelerator": "V100-SXM2-16GB", "xla": False, "data": "real"}
     for text in ("data", "data=", "colour=red", "precision=fp16", "xla=perhaps"):
         with pytest.raises(UserError, match="--condition"):
             parse_stated([text])
-    assert parse_stated(["xla=no", "xla=false"]) == {"xla": False}
     with pytest.raises(UserError, match="--condition xla: the condition is stated twice"):
         parse_stated(["xla=no", "xla=yes"])
 
@@ -326,9 +290,8 @@ def test_two_numbers_of_ngc_tensorflow_stand_side_by_side() -> None:
     pair = [n for n in group.numbers if n.samples_per_second in (362.44, 414.73)]
     (two,) = side_by_side(pair)
     assert two.spread == pytest.approx(414.73 / 362.44 - 1)
-    text = render_publications([two])
-    assert "tensorflow resnet50v1.5 fp32, 1n1g: 2 numbers, 14% apart\n" in text
-    words = " ".join(text.split())
+    words = " ".join(render_publications([two]).split())
+    assert "tensorflow resnet50v1.5 fp32, 1n1g: 2 numbers, 14% apart " in words
     assert "accelerator V100-SXM2-16GB, batch size per device 128" in words
     assert "accelerator V100-SXM2-32GB, batch size per device 256" in words
     assert "XLA no" in words and "XLA yes" in words
@@ -343,8 +306,6 @@ def test_numbers_that_agree_are_shown_on_demand_only() -> None:
     assert group.factors == ()
     elsewhere = replace(first, topology=Topology(7, 7))
     assert len(side_by_side([first, elsewhere], every=True)) == 2
-    with pytest.raises(UserError, match="no number is published for model lenet"):
-        side_by_side(model="lenet")
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -378,5 +339,3 @@ def test_all_publications_name_theirs_in_each_row_and_say_each_note_once() -> No
     of_fp16 = f"- {fp16}: not comparable because of precision (fp32, fp16), batch size per device"
     assert words.count("not comparable because of") == words.count(of_fp16) == 1
     assert words.count("- mxnet-resnet50v1b: DLPerf, MXNet ResNet50-v1b, 2020-10-29 (") == 1
-    nearest = render_published(published_table(measured), 0.05)
-    assert "publication" not in nearest.splitlines()[2]
