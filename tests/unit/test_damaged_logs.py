@@ -4,8 +4,6 @@ The whole logs are those of support/whole_logs.py, read with the shipped catalog
 reads a tree.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from dataclasses import dataclass

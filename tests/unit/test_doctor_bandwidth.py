@@ -1,7 +1,5 @@
 """doctor --bandwidth: which groups of nodes are measured, and which node or link is named."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """The doctor on nodes: its findings of a healthy cluster with one thing wrong, what it expects by
 the stack and by what a node keeps, its verdict, and its output."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -516,7 +514,7 @@ def test_a_node_of_another_stack(findings: Found, check: str, status: str, words
     assert not found or words in f"expected {found.expected}, found {found.found}; {found.hint}"
 
 
-def test_gpus_of_amd_as_they_should_be() -> None:
+def test_a_node_of_another_stack_is_told_of_nothing_else() -> None:
     assert {each.status for each in of_amd()().values()} == {"ok"}
     unknown = of_h100(ports=[ROCE | {"full_rate_gbps": None}])()["link rate"]
     assert "cable" not in unknown.hint

@@ -1,7 +1,5 @@
 """The doctor on a login node: what Slurm 22.05.8 printed in the lab, and forms of others."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -160,6 +158,7 @@ def test_accounts_and_qualities_of_service() -> None:
     limits = "normal|2-00:00:00|\nhigh||gres/gpu=64\nother|1:00|\n"
     own = found(chosen={"qos": "low"}, associations=rows, qos=limits)
     assert own["login node", "qos"].status == "failed"
+    own = found(associations=rows, qos=limits)
     assert own["login node", "accounting limits"].found == (
         "account ml: 1-00:00:00 at most node=4; qos normal: 2-00:00:00 at most;"
         " qos high: gres/gpu=64"

@@ -1,7 +1,5 @@
 """The page of the report: what it says of several campaigns, in two languages, and of odd ones."""
 
-from __future__ import annotations
-
 import json
 import re
 import string

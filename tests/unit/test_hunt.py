@@ -1,7 +1,5 @@
 """doctor --hunt and --same: rounds of disjoint pairs, who is named, and what is said of noise."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -77,8 +77,7 @@ def test_the_nvlink_domains_of_a_jobs_nodes_are_recorded(
 def test_a_failed_run_keeps_its_reason_and_ends_no_other(site: Path) -> None:
     program(site.parent / "bin", "echo no luck; echo ----; if [[ $2 == *,* ]]; then exit 3; fi")
     directory = campaign(site, nodes="1,2")
-    problems, _ = execute(directory)
-    assert problems == []
+    assert execute(directory)[0] == []
     one, two = outcomes(directory)
     assert one["status"] == "done"
     assert (two["status"], two["exit_status"]) == ("failed", 3)
@@ -110,16 +109,14 @@ def test_a_job_that_ends_in_the_middle(site: Path, state: str, category: str, wo
     ends = f"sed -i s/^RUNNING/{state}/ {folder}/state/job1"
     program(folder, f"{ends}; {KILL_JOB}")
     directory = campaign(site, nodes="1", repeats=2)
-    problems, _ = execute(directory, Policy(on_node_loss="stop"))
+    (problem,) = execute(directory, Policy(on_node_loss="stop"))[0]
     first, second = outcomes(directory)
     assert (first["status"], first.get("category")) == ("failed", category), first
     assert ("batch size 1 " in first.get("advice", "")) == (category == "out of memory")
     assert words in first["message"]
     assert second["status"] == "planned"
     # What the job cut off remains to be run; a run that needs too much memory would again.
-    remaining = 1 if category == "out of memory" else 2
-    assert len(remaining_plan(directory)["runs"]) == remaining
-    (problem,) = problems
+    assert len(remaining_plan(directory)["runs"]) == 1 + (category != "out of memory")
     assert re.match(r"job 1(: unreachable:)? ended before 1 run began: ", problem)
     assert state in problem
 
@@ -142,29 +139,30 @@ def test_a_node_that_is_silent_while_slurm_ends_the_job_is_not_lost(site: Path) 
     assert (outcome["category"], outcome["lost"]) == ("node_lost", ["n1"])
 
 
-def test_no_run_starts_between_the_end_of_the_programs_and_of_the_script(site: Path) -> None:
-    """As Slurm 22.05.8 does at a job's time limit: the script still records exit status 143."""
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_program_that_slurm_ends_before_the_jobs_script(site: Path, is_killed: bool) -> None:
+    """As Slurm 22.05.8 does at a job's time limit: the script still records exit status 143, and
+    starts no other run before it is killed, too."""
     folder = site.parent / "bin"
     job = folder / "state/job1"
     own = f"echo $PPID > {folder}/pid"  # of job_run.py
     program(folder, f"{own}; sed -i s/^RUNNING/COMPLETING/ {job}; exit 143")
-    directory = campaign(site, nodes="1", repeats=2)
+    directory = campaign(site, nodes="1", repeats=1 + is_killed)
     wait = f"until grep -qs ^COMPLETING {job}; do sleep 0.1; done; sleep 0.5"
-    ends = f"kill -TERM $(cat {folder}/pid); sed -i s/^COMPLETING/TIMEOUT/ {job}"
-    with subprocess.Popen(["sh", "-c", f"{wait}; {ends}"]):
+    kill = f"kill -TERM $(cat {folder}/pid)" if is_killed else ":"
+    with subprocess.Popen(["sh", "-c", f"{wait}; {kill}; sed -i s/^COMPLETING/TIMEOUT/ {job}"]):
         execute(directory)
-    first, second = outcomes(directory)
+    first, *others = outcomes(directory)
     assert (first["exit_status"], first["category"]) == (143, "time_limit")
     assert "reached its time limit" in first["message"]
-    assert second["status"] == "planned"
+    assert [outcome["status"] for outcome in others] == ["planned"] * is_killed
 
 
 def test_a_job_that_can_never_start_is_cancelled_at_once(site: Path) -> None:
     hold(site, "PENDING|N/A|PartitionTimeLimit")
     directory = campaign(site, nodes="1")
-    problems, said = execute(directory)
+    (problem,), said = execute(directory)
     assert "job 1: waiting (PartitionTimeLimit), position 1 in the queue" in said
-    (problem,) = problems
     assert "it can never start: PartitionTimeLimit" in problem
     assert [outcome["status"] for outcome in outcomes(directory)] == ["planned"]
 
@@ -198,8 +196,7 @@ def test_a_job_of_a_runner_that_died_is_followed_and_nothing_repeated(site: Path
     """It died between submitting the job and writing its ID, so only the job's name is known."""
     program(site.parent / "bin", "sleep 1")
     directory = campaign(site, nodes="1")
-    problems, _ = execute(directory)
-    assert problems == []
+    assert execute(directory)[0] == []
     path = directory / "jobs/1/job.json"
     job = json.loads(path.read_text())
     path.write_text(json.dumps(job | {"id": "", "ended": None}))

@@ -23,6 +23,17 @@ def test_a_job_that_slurm_has_forgotten_tells_by_its_files(site: Path) -> None:
     assert (outcome["status"], outcome["elapsed_s"]) == ("done", 2.25)
 
 
+def test_a_run_that_failed_before_slurm_forgot_its_job_keeps_its_reason(site: Path) -> None:
+    directory = submitted(site, nodes="1")
+    program(site.parent / "bin", "echo 'ValueError: 5'; exit 1")
+    start_job(directory)
+    (site.parent / "bin/state/job1").unlink()
+    execute(directory)
+    (outcome,) = outcomes(directory)
+    assert (outcome["status"], "earlier" in outcome) == ("failed", False)  # it is not repeated
+    assert "ValueError: 5" in outcome["message"]
+
+
 def sacct(site: Path, script: str) -> Path:
     """A stand-in for sacct that says what `script` prints; the file with its calls."""
     calls = site.parent / "bin/state/sacct"
