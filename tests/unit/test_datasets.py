@@ -51,37 +51,34 @@ def kind(run: Run) -> object:
     return workload.measured_parameters(run.source, run.parameters).get("data")
 
 
+RECORDIO, OFRECORD = "/datasets/imagenet/train.rec", "/datasets/ofrecord/train"
+PARTS = "--train_data_part_num=256"
+
+
 @pytest.mark.parametrize(
     ("workload", "dataset", "arguments", "data"),
     [
-        (
-            *("mxnet-resnet50v1b", "imagenet-recordio", ["/datasets/imagenet/train.rec"]),
-            "/datasets/imagenet/train.rec",
-        ),
+        ("mxnet-resnet50v1b", "imagenet-recordio", {RECORDIO}, RECORDIO),
         (
             *("oneflow-resnet50v1.5", "imagenet-ofrecord"),
-            ["--train_data_dir=/datasets/ofrecord/train", "--train_data_part_num=256"],
-            "/datasets/ofrecord/train",
+            *({f"--train_data_dir={OFRECORD}", PARTS}, OFRECORD),
         ),
         (
-            *("tensorflow-resnet50v1.5", "imagenet-tfrecord", ["--data_dir=/data/tfrecords"]),
-            "/data/tfrecords",
+            *("tensorflow-resnet50v1.5", "imagenet-tfrecord"),
+            *({"--data_dir=/data/tfrecords"}, "/data/tfrecords"),
         ),
-        ("mxnet-arcface", "faces_emore", [], "synthetic-dataset"),
+        ("mxnet-arcface", "faces_emore", set(), "synthetic-dataset"),
     ],
 )
 def test_a_run_reads_the_data_set_of_the_inventory(
-    workload: str, dataset: str, arguments: list[str], data: str
+    workload: str, dataset: str, arguments: set[str], data: str
 ) -> None:
     run = planned(workload, v100_nodes())
-    assert run.dataset == dataset
-    assert kind(run) == data
-    assert set(arguments) <= set(run.commands[0].argv)
-
-
-def test_faces_come_by_the_environment_of_the_program() -> None:
-    run = planned("mxnet-arcface", v100_nodes())
-    assert run.commands[0].env["DLPERF_DATASET"] == "/opt/dlperf/data/synthetic/faces_emore"
+    assert (run.dataset, kind(run)) == (dataset, data)
+    assert arguments <= set(run.commands[0].argv)
+    if workload == "mxnet-arcface":
+        faces = "/opt/dlperf/data/synthetic/faces_emore"
+        assert run.commands[0].env["DLPERF_DATASET"] == faces
 
 
 def test_without_a_data_set_the_plan_says_synthetic() -> None:
@@ -92,9 +89,8 @@ def test_without_a_data_set_the_plan_says_synthetic() -> None:
     assert ", data=synthetic\n" in text
     assert "the published run read imagenet-tfrecord (see docs/datasets.md)" in text
     # With data there is nothing to remark; on the CPU nobody compares with the publication.
-    text = render(
-        plan_document(Choice(), nodes, [planned("tensorflow-resnet50v1.5", v100_nodes())])
-    )
+    run = planned("tensorflow-resnet50v1.5", v100_nodes())
+    text = render(plan_document(Choice(), nodes, [run]))
     assert ", data=/data/tfrecords\n" in text
     assert "published run" not in text
 
@@ -133,6 +129,9 @@ def test_nodes_of_one_run_have_the_same_data() -> None:
         make_plan(choice, load_catalog(), (first, *other))
 
 
+ARCHIVE, TWO = {"path": "/f", "archive": "/f.tar"}, {"synthetic": True, "images": "/i"}
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -142,15 +141,9 @@ def test_nodes_of_one_run_have_the_same_data() -> None:
         ({"faces_emore": {"path": "faces"}}, "faces_emore: path: invalid value"),
         ({"faces_emore": {"path": "/{{ data }}"}}, "faces_emore: path: invalid value"),
         ({"faces_emore": {"paht": "/faces"}}, "faces_emore: paht: unknown key .*path"),
-        ({"faces_emore": {"path": "/f", "archive": "/f.tar"}}, "an archive needs its checksum"),
-        (
-            {"faces_emore": {"path": "/f", "archive": "/f.tar", "sha256": "5f"}},
-            "faces_emore: sha256: invalid value",
-        ),
-        (
-            {"faces_emore": {"synthetic": True, "images": "/i"}},
-            "more than one origin .*images.*synthetic",
-        ),
+        ({"faces_emore": ARCHIVE}, "an archive needs its checksum"),
+        ({"faces_emore": {**ARCHIVE, "sha256": "5f"}}, "faces_emore: sha256: invalid value"),
+        ({"faces_emore": TWO}, "more than one origin .*images.*synthetic"),
     ],
 )
 def test_mistakes_in_the_inventory_are_named(given: object, message: str) -> None:
@@ -219,33 +212,21 @@ def test_table_report_and_comparison_show_the_data(tmp_path: Path) -> None:
     compared = " ".join(output("compare", real, made, status=1).split())
     assert "data=synthetic-dataset" in compared
     mine = {"data": "synthetic-dataset", "input_pipeline": "framework"}
-    other = {"data": "real", "input_pipeline": "DALI"}
-    assert [str(each) for each in differences(mine, other)] == [
-        "data (synthetic-dataset, real)",
-        "input pipeline (framework, DALI)",
-    ]
+    data, pipeline = map(str, differences(mine, {"data": "real", "input_pipeline": "DALI"}))
+    assert data == "data (synthetic-dataset, real)"
+    assert pipeline == "input pipeline (framework, DALI)"
 
 
 # ---- what datasets.yml computes of its plan
 
 
-RUNS: list[dict[str, Any]] = [
-    {"hosts": ["a"]},
-    {"hosts": ["a", "b"]},
-    {"hosts": ["b"], "dataset": "d"},
-]
-
-
-def test_a_node_checks_the_data_sets_that_its_runs_read() -> None:
-    assert datasets.of_runs(RUNS, "b") == ["d"]
-    assert datasets.of_runs(RUNS, "a") == []
-
-
 def test_runs_start_whose_nodes_are_all_ready() -> None:
+    runs: list[dict[str, Any]] = [{"hosts": ["a"]}, {"hosts": ["a", "b"]}]
+    runs.append({"hosts": ["b"], "dataset": "d"})
+    assert datasets.of_runs(runs, "b") == ["d"]
+    assert datasets.of_runs(runs, "a") == []
     hosts: dict[str, Any] = {"a": {"bench_ready": True, "bench_facts": {"cpu": 1}}, "b": {}}
-    assert datasets.ready_runs(RUNS, ["a", "b"], hosts) == {
-        "bench_possible": [0],
-        "bench_facts_by_host": {"a": {"cpu": 1}},
-    }
+    ready = datasets.ready_runs(runs, ["a", "b"], hosts)
+    assert ready == {"bench_possible": [0], "bench_facts_by_host": {"a": {"cpu": 1}}}
     hosts["b"] = {"bench_ready": True, "bench_facts": {"cpu": 2}}
-    assert datasets.ready_runs(RUNS, ["a", "b"], hosts)["bench_possible"] == [0, 1, 2]
+    assert datasets.ready_runs(runs, ["a", "b"], hosts)["bench_possible"] == [0, 1, 2]

@@ -1,7 +1,5 @@
 """doctor --bandwidth: which groups of nodes are measured, and which node or link is named."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ from plan_examples import gpu_nodes
 from planned_campaigns import set_outcome
 
 from dlperf_runner.campaign import directory as campaigns
-from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.stack import LeastBusBandwidth
 from dlperf_runner.core.node import Node
 from dlperf_runner.doctor.bandwidth import (
@@ -21,7 +18,6 @@ from dlperf_runner.doctor.bandwidth import (
     bandwidth_findings,
     find_slow,
     is_enough,
-    neighbours,
 )
 from dlperf_runner.doctor.findings import Finding
 
@@ -72,40 +68,42 @@ def test_all_together_are_fast_enough() -> None:
     assert bad(findings(430, {}, {})) == []
 
 
-def test_slow_node() -> None:
-    """A node whose NVLink is slow slows its pairs, too: they say nothing of the network."""
-    found = findings(190, ALONE | {"3": 200.0}, PAIRS | {"23": 190.0, "34": 191.0})
-    assert bad(found) == [WHOLE, ("node3", "bus bandwidth")]
-    slow = found["node3", "bus bandwidth"]
-    assert (slow.expected, slow.found) == ("431 GB/s or more", "200 GB/s alone")
-    assert "nvlink" in slow.hint
+NETWORK, ALONE_3 = "bus bandwidth of its network", ("node3", "bus bandwidth")
+LINKS = {names: ("", "bus bandwidth of node{} and node{}".format(*names)) for names in PAIRS}
 
 
-def test_node_whose_network_is_slow() -> None:
-    found = findings(90, ALONE, PAIRS | {"23": 95.0, "34": 91.0})
-    name = "bus bandwidth of its network"
-    assert bad(found) == [WHOLE, ("node3", name)]
-    assert found["node3", name].found == "95 GB/s with node2, 91 GB/s with node4"
-
-
-def test_slow_link_between_two_nodes() -> None:
-    found = findings(200, ALONE, PAIRS | {"23": 210.0})
-    assert bad(found) == [WHOLE, ("", "bus bandwidth of node2 and node3")]
-
-
-def test_if_all_are_slow_no_node_is_blamed() -> None:
-    found = findings(200, ALONE, dict.fromkeys(PAIRS, 210.0))
-    assert bad(found) == [WHOLE, *(("", f"bus bandwidth of node{a} and node{b}") for a, b in PAIRS)]
-
-
-def test_what_could_not_be_measured_is_no_speed() -> None:
-    found = findings(None, ALONE | {"2": None}, PAIRS | {"34": None})
-    assert found[WHOLE].found == found["node2", "bus bandwidth"].found == "no route"
-    assert bad(found) == [
-        WHOLE,
-        ("node2", "bus bandwidth"),
-        ("", "bus bandwidth of node3 and node4"),
-    ]
+@pytest.mark.parametrize(
+    ("whole", "alone", "pairs", "named"),
+    [
+        # A node whose NVLink is slow slows its pairs, too: they say nothing of the network.
+        (190, {"3": 200.0}, {"23": 190.0, "34": 191.0}, {ALONE_3: "200 GB/s alone"}),
+        (
+            *(90, {}, {"23": 95.0, "34": 91.0}),
+            {("node3", NETWORK): "95 GB/s with node2, 91 GB/s with node4"},
+        ),
+        (200, {}, {"23": 210.0}, {LINKS["23"]: "210 GB/s between them"}),
+        # If all are slow, no node is blamed.
+        (
+            *(200, {}, dict.fromkeys(PAIRS, 210.0)),
+            dict.fromkeys(LINKS.values(), "210 GB/s between them"),
+        ),
+        # What could not be measured is no speed.
+        (None, {"3": None}, {"41": None}, {ALONE_3: "no route", LINKS["41"]: "no route"}),
+    ],
+)
+def test_who_is_named(
+    whole: float | None,
+    alone: dict[str, float | None],
+    pairs: dict[str, float | None],
+    named: dict[tuple[str, str], str],
+) -> None:
+    found = findings(whole, ALONE | alone, PAIRS | pairs)
+    assert bad(found) == [WHOLE, *named]
+    assert {key: found[key].found for key in named} == named
+    assert whole or found[WHOLE].found == "no route"
+    if whole == 190:
+        slow = found[ALONE_3]
+        assert (slow.expected, "nvlink" in slow.hint) == ("431 GB/s or more", True)
 
 
 @pytest.mark.parametrize(("slow", "is_named"), [(5.0, True), (9.0, False)])
@@ -117,13 +115,6 @@ def test_without_a_limit_nodes_are_compared_with_each_other(slow: float, is_name
     assert bad(found) == ([("node2", "bus bandwidth")] if is_named else [])
     assert found["node2", "bus bandwidth"].expected == "8.12 GB/s or more"
     assert found[WHOLE].expected == "any, as stack x has no least_bus_bandwidth"
-
-
-def test_each_node_is_in_two_pairs_of_a_ring() -> None:
-    pairs = [(a.name, b.name) for a, b in neighbours(nodes(3))]
-    assert pairs == [("node1", "node2"), ("node2", "node3"), ("node3", "node1")]
-    assert len(neighbours(nodes(2))) == 1
-    assert neighbours(nodes(1)) == []
 
 
 # ---- the campaign
@@ -201,9 +192,3 @@ def test_what_cannot_be_planned_is_a_finding(tmp_path: Path) -> None:
     assert (found.status, "needs at least two devices" in found.found) == ("failed", True)
     (found,) = find_slow(nodes(2, "v100-cuda10.2"), (), print, tmp_path / "two")
     assert "not tried with NCCL 2.7" in found.found
-
-
-def test_limits_of_the_catalogue() -> None:
-    limits = {name: stack.least_bus_bandwidth for name, stack in load_catalog().stacks.items()}
-    assert limits[H100] == LEAST
-    assert limits["cpu"] is None

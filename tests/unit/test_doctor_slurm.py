@@ -1,12 +1,11 @@
 """The doctor on a login node: what Slurm 22.05.8 printed in the lab, and forms of others."""
 
-from __future__ import annotations
-
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import standins
+from captured import captured
 from command_line import call, output
 
 from dlperf_runner.doctor.findings import Finding
@@ -33,12 +32,8 @@ SLURM_VERSION           = 22.05.8
 """
 PARTITIONS = (
     "PartitionName=main AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES"
-    " QoS=N/A DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO"
-    " MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED"
-    " Nodes=node[1-2] PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO"
-    " OverSubscribe=NO OverTimeLimit=NONE"
-    " PreemptMode=OFF State=UP TotalCPUs=4 TotalNodes=2 SelectTypeParameters=NONE"
-    " JobDefaults=(null) DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED\n"
+    " QoS=N/A DefaultTime=NONE MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 Nodes=node[1-2]"
+    " OverSubscribe=NO State=UP TotalCPUs=4 TotalNodes=2 JobDefaults=(null)\n"
 )
 NODES = """\
 main*|node1|idle|(null)|Unknown|Unknown|none
@@ -66,13 +61,8 @@ ON_NODES = "".join(
     for node in ("node1", "node2")
 )
 RANKS = "dlperf|node2|rank|1\ndlperf|node1|rank|0\n"
-PROBE = Probe(
-    CommandResult(0, ON_NODES),
-    "/shared",
-    "t0ken",
-    frozenset({"node1", "node2"}),
-    CommandResult(0, RANKS),
-)
+BOTH = frozenset({"node1", "node2"})
+PROBE = Probe(CommandResult(0, ON_NODES), "/shared", "t0ken", BOTH, CommandResult(0, RANKS))
 
 
 def found(
@@ -97,8 +87,9 @@ def test_locked_memory_in_jobs_is_that_of_the_login_node_or_of_slurmd() -> None:
 
     def of(limit: str, config: str = "") -> Finding:
         text = ON_NODES + f"dlperf|node1|memlock|{limit}\n"
-        probe = Probe(CommandResult(0, text), "/shared", "t0ken", frozenset({"node1", "node2"}))
-        return found(probe, config=CONFIG + config)["node1", "locked memory"]
+        return found(replace(PROBE, result=CommandResult(0, text)), config=CONFIG + config)[
+            "node1", "locked memory"
+        ]
 
     assert of("unlimited").status == "ok"
     assert (of("64").status, of("64").found) == ("warning", "64 KiB")
@@ -196,26 +187,23 @@ def test_nodes_that_do_not_share_the_folder() -> None:
 
 def test_a_test_job_that_does_not_run() -> None:
     assert found(None)["partition main", "test job"].status == "warning"
-    busy = "srun: error: Unable to allocate resources: Immediate execution impossible\n"
-    own = found(replace(PROBE, result=CommandResult(1, busy)))["partition main", "test job"]
-    assert (own.status, own.found) == ("warning", busy.strip())
-    wrong = "srun: error: Invalid account or account/partition combination specified\n"
-    own = found(replace(PROBE, result=CommandResult(1, wrong)))["partition main", "test job"]
-    assert (own.status, own.found) == ("failed", wrong.strip())
+    busy = "srun: error: Unable to allocate resources: Immediate execution impossible"
+    wrong = "srun: error: Invalid account or account/partition combination specified"
+    for status, text in (("warning", busy), ("failed", wrong)):
+        probe = replace(PROBE, result=CommandResult(1, f"{text}\n"))
+        own = found(probe)["partition main", "test job"]
+        assert (own.status, own.found) == (status, text)
 
 
 def test_engines_of_the_nodes_are_compared() -> None:
     engines = "dlperf|node1|apptainer|apptainer version 1.3.4\ndlperf|node1|enroot|3.5.0\n"
     engines += "dlperf|node2|singularity|singularity-ce version 4.1.0\ndlperf|node2|podman|\n"
-    own = found(
-        replace(PROBE, result=CommandResult(0, ON_NODES + engines)),
-        options="  --container-image=...\n",
-    )
-    assert own["node1", "container engines"].found == "apptainer 1.3.4, enroot 3.5.0, pyxis"
-    assert own["node2", "container engines"].found == (
-        "singularity 4.1.0, podman (does not start), pyxis"
-    )
-    assert own["", "container engines"].status == "warning"
+    probe = replace(PROBE, result=CommandResult(0, ON_NODES + engines))
+    found_on = found(probe, options="  --container-image=...\n")
+    first, second = (found_on[node, "container engines"].found for node in ("node1", "node2"))
+    assert first == "apptainer 1.3.4, enroot 3.5.0, pyxis"
+    assert second == "singularity 4.1.0, podman (does not start), pyxis"
+    assert found_on["", "container engines"].status == "warning"
 
 
 def test_pmix_is_tried_only_where_its_library_is() -> None:
@@ -230,9 +218,7 @@ def test_pmix_is_tried_only_where_its_library_is() -> None:
 
 
 def test_a_controller_that_does_not_answer_is_the_only_finding() -> None:
-    said = CommandResult(
-        1, "slurm_load_partitions: Unable to contact slurm controller (connect failure)\n"
-    )
+    said = CommandResult(1, "slurm_load_partitions: Unable to contact slurm controller\n")
     (own,) = findings(GOOD | {"partitions": said}, {}, None)
     assert (own.check, own.status, own.found) == ("controller", "failed", said.output.strip())
 
@@ -246,38 +232,26 @@ def test_the_commands_of_the_test_job() -> None:
         *("--export=NIL", "--job-name=dlperf-doctor"),
     )
     assert argv[14:16] == ("/bin/bash", "-c")
-    assert argv[17:] == (
-        *("probe", "/home/me", "own", "/bin"),
-        *("apptainer singularity enroot podman", "/plugins"),
-    )
+    engines = "apptainer singularity enroot podman"
+    assert argv[17:] == ("probe", "/home/me", "own", "/bin", engines, "/plugins")
     assert pmix_argv({}, 5)[1:3] == ("--nodes=2", "--ntasks=2")
     assert "--mpi=pmix" in pmix_argv({}, 5)
 
 
 def test_the_probe_finds_the_folder_the_engines_and_the_library(tmp_path: Path) -> None:
     """The very script, on this machine as a node, with engines and plugins of its own."""
-    (tmp_path / "own").mkdir()
+    for folder in ("own", "pmix", "plugins"):
+        (tmp_path / folder).mkdir()
     (tmp_path / "own/login").write_text("t0ken\n")
-    for name, text in {
-        "podman": "echo podman version 4.3.1",
-        "enroot": '[ "$1" = version ] && echo 3.5.0',
-    }.items():
-        path = tmp_path / "bin" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
-    (tmp_path / "pmix").mkdir()
+    standins.program(tmp_path / "bin", "podman", "echo podman version 4.3.1")
+    standins.program(tmp_path / "bin", "enroot", '[ "$1" = version ] && echo 3.5.0')
     plugin = tmp_path / "plugins/mpi_pmix_v4.so"
-    plugin.parent.mkdir()
     plugin.write_bytes(b"\x7fELF\0" + bytes(tmp_path / "pmix") + b"\0/usr/lib\0libpmix.so\0")
 
     def run() -> dict[str, str]:
         path = f"{tmp_path}/bin:/usr/bin:/bin"
         argv = probe_argv(str(plugin.parent), {}, 1, str(tmp_path), "own", path)
-        start = argv.index("/bin/bash")
-        done = subprocess.run(
-            argv[start:], env={"SLURMD_NODENAME": "n1"}, text=True, check=True, capture_output=True
-        )
+        done = captured(*argv[argv.index("/bin/bash") :], env={"SLURMD_NODENAME": "n1"})
         rows = [line.split("|", 3) for line in done.stdout.splitlines()]
         assert {(row[0], row[1]) for row in rows} == {("dlperf", "n1")}
         return {row[2]: row[3] for row in rows}
@@ -306,10 +280,8 @@ def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     cases["srun"] += """*--mpi=pmix*) printf 'dlperf|node1|rank|0\\n' ;;
 *) until [ "$1" = /bin/bash ]; do shift; done; SLURMD_NODENAME=node1 exec "$@" ;;
 """
-    for program, text in cases.items():
-        path = place / program
-        path.write_text(f'#!/bin/sh\ncase "$*" in\n{text}esac\n')
-        path.chmod(0o755)
+    for name, text in cases.items():
+        standins.program(place, name, f'case "$*" in\n{text}esac')
     monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
     monkeypatch.chdir(tmp_path)
     return place

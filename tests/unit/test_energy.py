@@ -36,64 +36,58 @@ def told(*parts: list[Sample], **options: object) -> dict[str, tuple[float, str,
     return {m.metric: (m.value, m.unit, m.estimator) for m in found}
 
 
-def test_of_the_measured_window_by_the_counter() -> None:
-    """Two devices of 300 W from 10.5 s to 20.5 s at 100 samples/s: 600 W, 6 J."""
-    parts = (counted(150, 30), counted(150, 30))
-    assert told(*parts, window=(10.5, 20.5)) == {
-        "power_mean": (pytest.approx(600), "W", "gpu_counter"),
-        "energy_per_sample": (pytest.approx(6), "J/sample", "gpu_counter"),
-    }
+WHOLE, COUNTER = "_of_whole_run", counted(150, 30)
+STEADY: list[Sample] = [*powered(200, 10), {"unix_time": 20.0, "power_w": 400.0}]
+# As by a driver that was loaded again.
+SET_BACK = [*COUNTER[:20], {**COUNTER[20], "energy_j": 1.0}, *COUNTER[21:]]
 
 
-def test_of_the_whole_run_where_the_log_has_no_times() -> None:
-    """10 s at 150 W and 20 s at 300 W are 7500 J for 4000 samples."""
-    found = told(counted(150, 30))
-    assert found["energy_per_sample"] == (1.875, "J/sample", "gpu_counter_of_whole_run")
-    assert found["power_mean"] == (250, "W", "gpu_counter_of_whole_run")
+@pytest.mark.parametrize(
+    ("parts", "options", "watts", "estimator"),
+    [
+        # Two devices of 300 W from 10.5 s to 20.5 s.
+        ((COUNTER, COUNTER), {"window": (10.5, 20.5)}, 600, "gpu_counter"),
+        # 10 s at 150 W and 20 s at 300 W, where the log has no times.
+        ((COUNTER,), {}, 250, "gpu_counter" + WHOLE),
+        # The samples do not cover the window.
+        *(
+            ((COUNTER,), {"window": window}, 250, "gpu_counter" + WHOLE)
+            for window in ((10.1, 10.9), (-1.0, 20.0), (10.0, 31.0))
+        ),
+        # Without a counter, 10 s at 200 W and 10 s at 300 W on average.
+        ((STEADY,), {}, 250, "gpu_power" + WHOLE),
+        ((STEADY, COUNTER), {}, 500, "gpu_power" + WHOLE),
+        ((SET_BACK,), {}, 1, "gpu_power" + WHOLE),
+    ],
+)
+def test_power(
+    parts: tuple[list[Sample], ...], options: dict[str, object], watts: float, estimator: str
+) -> None:
+    assert told(*parts, **options)["power_mean"] == (pytest.approx(watts), "W", estimator)
 
 
-@pytest.mark.parametrize("window", [(10.1, 10.9), (-1.0, 20.0), (10.0, 31.0)])
-def test_window_that_the_samples_do_not_cover(window: tuple[float, float]) -> None:
-    assert told(counted(150, 30), window=window)["power_mean"][2].endswith("_of_whole_run")
-
-
-def test_power_is_integrated_where_there_is_no_counter() -> None:
-    rows = [*powered(200, 10), {"unix_time": 20.0, "power_w": 400.0}]
-    # 10 s at 200 W and 10 s at 300 W on average.
-    assert told(rows)["power_mean"] == (250, "W", "gpu_power_of_whole_run")
-    assert told(rows, counted(150, 30))["power_mean"] == (500, "W", "gpu_power_of_whole_run")
-
-
-def test_counter_that_was_set_back_is_not_used() -> None:
-    """As by a driver that was loaded again."""
-    rows: list[Sample] = [dict(row) for row in counted(150, 30)]
-    rows[20] = {**rows[20], "energy_j": 1.0}
-    assert told(rows)["power_mean"] == (1, "W", "gpu_power_of_whole_run")
-
-
-def test_tokens() -> None:
-    found = told(counted(150, 30), unit="tokens", window=(10.5, 20.5))
-    assert found["energy_per_sample"][:2] == (pytest.approx(3), "J/token")
+def test_energy_of_a_sample_and_of_a_token() -> None:
+    """600 W at 100 samples/s are 6 J; 7500 J of the whole run for 4000 samples, 1.875."""
+    window = (10.5, 20.5)
+    found = told(COUNTER, COUNTER, window=window)["energy_per_sample"]
+    assert found == (pytest.approx(6), "J/sample", "gpu_counter")
+    whole = told(COUNTER)["energy_per_sample"]
+    assert whole == (1.875, "J/sample", "gpu_counter_of_whole_run")
+    tokens = told(COUNTER, unit="tokens", window=window)["energy_per_sample"]
+    assert tokens[:2] == (pytest.approx(3), "J/token")
+    assert set(told(COUNTER, processed=None)) == {"power_mean"}
 
 
 @pytest.mark.parametrize(
     "parts",
     [
-        [],
-        [[]],
-        [counted(150, 30), []],
-        [counted(150, 0)],
+        *([], [[]], [COUNTER, []], [counted(150, 0)], [powered(0, 10)]),
         [[{"unix_time": 1.0}, {"unix_time": 2.0}]],
-        [powered(0, 10)],
         [[{"energy_j": 1.0, "unix_time": 1.0}, {"energy_j": 2.0, "unix_time": 1.0}]],
     ],
 )
 def test_what_is_unknown_gives_no_number(parts: list[list[Sample]]) -> None:
     assert told(*parts) == {}
-
-
-def test_unknown_number_of_samples_leaves_the_power() -> None:
-    assert set(told(counted(150, 30), processed=None)) == {"power_mean"}
 
 
 # ---- of a campaign
@@ -148,12 +142,9 @@ def test_energy_of_the_processors_in_summary_table_and_report(tmp_path: Path) ->
     assert (float(case["power_mean_w"]), case["energy_estimator"]) == (
         *(160, "cpu_counter_of_whole_run"),
     )
-    (measured,) = {
-        (row["unit"], row["estimator"])
-        for row in table(campaign / "measurements.csv")
-        if row["metric"] == "energy_per_sample"
-    }
-    assert measured == ("J/sample", "cpu_counter_of_whole_run")
+    rows = table(campaign / "measurements.csv")
+    measured = {(row["metric"], row["unit"], row["estimator"]) for row in rows}
+    assert ("energy_per_sample", "J/sample", "cpu_counter_of_whole_run") in measured
     call("report", campaign)
     page = (campaign / "report/report.md").read_text()
     assert "J/sample" in page
@@ -173,12 +164,8 @@ def test_node_without_telemetry_gives_no_number(tmp_path: Path) -> None:
 
 
 def test_gpus_of_a_run_and_not_the_others_of_its_node(tmp_path: Path) -> None:
-    outcome = {
-        "status": "done",
-        "hosts": {"node1": {"driver": "580", "gpus": ["NVIDIA H100 80GB HBM3"] * 2}},
-        "versions": {"mxnet": "1.9.1"},
-        "gpu_memory_mib": {"node1": {"0": 5, "1": 5}},
-    }
+    hosts = {"node1": {"driver": "580", "gpus": ["NVIDIA H100 80GB HBM3"] * 2}}
+    outcome = {"status": "done", "hosts": hosts, "gpu_memory_mib": {"node1": {"0": 5, "1": 5}}}
     lines = gluoncv(100.0, world=2)
     options = {"accelerator": "H100", "outcome": outcome, "hosts": ["node1"]}
     folder = campaign_run(tmp_path, "1n2g", 1, lines, **options)

@@ -66,10 +66,7 @@ subprocess.CalledProcessError: Command died
         ("dlperf@node2: Permission denied (publickey).", "ssh refused"),
         ("ssh: connect to host node2 port 22: Connection refused", "ssh refused"),
         ("ssh: Could not resolve hostname node2: Name or service not known", "name resolution"),
-        (
-            "node2: Failed to connect to the host via ssh: Host key verification failed.",
-            "node lost",
-        ),
+        ("node2: Failed to connect via ssh: Host key verification failed.", "node lost"),
     ],
 )
 def test_ssh_of_mpirun_says_more_than_a_node_that_could_not_be_checked(

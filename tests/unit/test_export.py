@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from captured import captured
 from command_line import call
 from make_logs import ROOT, gluoncv, write
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
@@ -86,9 +87,9 @@ def test_a_series_in_the_text_file_has_its_newest_value(old: Path, new: Path) ->
 
 def test_machines_with_equal_labels_are_told_apart(tmp_path: Path) -> None:
     """Nothing says on which machines these logs were made, so that the labels of both are equal."""
-    for name, rate in (("v100box", 380.0), ("h100box", 2900.0)):
-        write(tmp_path / name / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(rate))
     boxes = [tmp_path / name for name in ("v100box", "h100box")]
+    for box, rate in zip(boxes, (380.0, 2900.0), strict=True):
+        write(box / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(rate))
     for form in ("prometheus", "openmetrics"):
         rates = exported(form, *boxes, status=0)["dlperf_throughput_samples_per_second"]
         assert {s.labels["campaign"]: s.value for s in rates} == {"v100box": 380, "h100box": 2900}
@@ -106,17 +107,15 @@ def test_campaigns_of_one_name_and_second_are_told_apart(tmp_path: Path) -> None
         for log in place.glob("runs/*/*/*.log"):
             write(log, [*log.read_text().splitlines(), f"INFO:root:of {place.parent.name}"])
         call("summarize", place, "--history", tmp_path / "h.sqlite", status=1)
-    for sources, names, status in (
-        (places, {f"c ({place.parent})" for place in places}, 1),
-        ([tmp_path / "h.sqlite"], {"c", f"c ({places[1].parent})"}, 0),
+    for form, sources, names, status in (
+        ("prometheus", places, {f"c ({place.parent})" for place in places}, 1),
+        ("openmetrics", [tmp_path / "h.sqlite"], {"c", f"c ({places[1].parent})"}, 0),
     ):
-        for form in ("prometheus", "openmetrics"):
-            found = exported(form, *sources, status=status)
-            rates = found["dlperf_throughput_samples_per_second"]
-            assert len(rates) == 12
-            assert {s.labels["campaign"] for s in rates} == names
-            made = found["dlperf_campaign_created_timestamp_seconds"]
-            assert {s.labels["campaign"] for s in made} == names
+        found = exported(form, *sources, status=status)
+        rates = found["dlperf_throughput_samples_per_second"]
+        assert len(rates) == 12
+        for samples in (rates, found["dlperf_campaign_created_timestamp_seconds"]):
+            assert {s.labels["campaign"] for s in samples} == names
 
 
 def test_openmetrics_has_each_campaign_at_its_time(old: Path, new: Path) -> None:
@@ -146,8 +145,7 @@ def test_a_history_exports_what_its_campaigns_export(old: Path, new: Path) -> No
 def test_the_report_has_notes_and_tags(old: Path, tmp_path: Path) -> None:
     call("report", old, "--output-dir", tmp_path, status=1)
     page = (tmp_path / "report.md").read_text()
-    assert "- before the update\n" in page
-    assert "- tags: driver, trial\n" in page
+    assert "- before the update\n" in page and "- tags: driver, trial\n" in page
 
 
 def test_hostile_labels_survive(tmp_path: Path) -> None:
@@ -158,24 +156,19 @@ def test_hostile_labels_survive(tmp_path: Path) -> None:
         assert made.labels == {"campaign": name, "tags": name}
 
 
-@pytest.mark.parametrize(
-    ("unit", "rate", "factor", "energy"),
-    [
+def test_numbers_have_the_unit_of_their_case(old: Path) -> None:
+    frame = load_results(old).frame
+    cases = records(summarize(frame))
+    median, step = cases[0]["samples_per_second_median"], cases[0]["step_time_median_s"]
+    for unit, rate, factor, energy in (
         ("tokens/s", "tokens_per_second", 1, "energy_per_token_joules"),
         ("GB/s", "bytes_per_second", 1e9, "energy_per_GB_joules"),
-    ],
-)
-def test_numbers_have_the_unit_of_their_case(
-    old: Path, unit: str, rate: str, factor: float, energy: str
-) -> None:
-    more = {"unit": unit, "energy_per_sample_j": 3.0}
-    frame = load_results(old).frame
-    of_mxnet = [{**case, **more} for case in records(summarize(frame))]
-    numbers = exported_cases(of_mxnet, frame)[0].numbers
-    median = of_mxnet[0]["samples_per_second_median"]
-    assert numbers[f"throughput_{rate}"].value == median * factor
-    assert numbers[energy].value == 3
-    assert numbers["step_time_median_seconds"].value == of_mxnet[0]["step_time_median_s"]
+    ):
+        changed = [{**case, "unit": unit, "energy_per_sample_j": 3.0} for case in cases]
+        numbers = exported_cases(changed, frame)[0].numbers
+        assert numbers[f"throughput_{rate}"].value == median * factor
+        assert numbers[energy].value == 3
+        assert numbers["step_time_median_seconds"].value == step
 
 
 def test_a_file_is_written_whole(old: Path, tmp_path: Path) -> None:
@@ -206,25 +199,22 @@ def test_the_summary_of_a_github_step(
     assert "cannot write" in call("export", "github", old, "-o", tmp_path, status=2).err
 
 
-@pytest.mark.parametrize(
-    ("form", "extra", "module"),
-    [
+def test_a_missing_library_is_named_with_its_extra(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = {"prometheus_client", "sqlalchemy", "wandb"}
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *of: None if name in missing else find(name, *of)
+    )
+    for form, extra, module in (
         ("prometheus", "prometheus", "prometheus_client"),
         ("openmetrics", "prometheus", "prometheus_client"),
         ("mlflow", "mlflow", "sqlalchemy"),
         ("wandb", "wandb", "wandb"),
-    ],
-)
-def test_a_missing_library_is_named_with_its_extra(
-    old: Path, form: str, extra: str, module: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *of: None if name == module else find(name, *of)
-    )
-    error = call("export", form, old, status=2).err
-    assert f".[{extra}]" in error
-    assert module in error
+    ):
+        error = call("export", form, old, status=2).err
+        assert f".[{extra}]" in error and module in error
 
 
 def test_mlflow_has_a_run_for_each_case(old: Path, new: Path, tmp_path: Path) -> None:
@@ -296,11 +286,5 @@ def test_the_extras_bring_what_the_formats_need(tmp_path: Path) -> None:
     install = [uv, "pip", "install", "--quiet", "--python", python, extras, *tests]
     subprocess.run(install, check=True)
     argv = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(
-        [*argv, "-k", "test_mlflow or test_wandb"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = captured(*argv, "-k", "test_mlflow or test_wandb", cwd=ROOT)
     assert "2 passed" in done.stdout, done.stdout + done.stderr

@@ -19,16 +19,10 @@ from dlperf_runner.catalog import reader
 from dlperf_runner.core.errors import UserError
 
 LINK = "symbolic links in campaigns and results are not followed"
-COMMANDS = ("summarize", "report", "status", "archive", "export", "compare", "history")
+COMMANDS = ("summarize", "report", "status", "archive", "export prometheus", "compare", "history")
 FILES = (
-    LOG,
-    f"{RUN}/telemetry-node1.csv",
-    f"{RUN}/run.json",
-    "campaign.json",
-    "plan.json",
-    "manifest.jsonl",
-    "summary.json",
-    "report/results.json",
+    *(LOG, f"{RUN}/telemetry-node1.csv", f"{RUN}/run.json", "campaign.json", "plan.json"),
+    *("manifest.jsonl", "summary.json", "report/results.json"),
 )
 
 
@@ -59,11 +53,9 @@ def outside(home: Path, campaign: Path) -> dict[str, bytes]:
 
 
 def arguments(command: str, campaign: Path) -> tuple[object, ...]:
-    if command == "export":
-        return ("export", "prometheus", campaign)
     if command == "history":
         return ("history", "--history", campaign.parent / "history.sqlite")
-    return (command, campaign)
+    return (*command.split(), campaign)
 
 
 def refused(place: Path, *words: object) -> None:

@@ -79,10 +79,8 @@ def test_a_campaign_comes_out_as_it_went_in(tmp_path: Path) -> None:
     first = found[0]
     assert (first["campaign"], first["created"]) == ("one", "2026-11-20T09:00:00+00:00")
     assert first["samples_per_second_median"] == 381.0
-    assert (first["samples_per_second_ci_low"], first["samples_per_second_ci_high"]) == (
-        380.0,
-        383.5,
-    )
+    assert first["samples_per_second_ci_low"] == 380.0
+    assert first["samples_per_second_ci_high"] == 383.5
     assert (first["repeats"], first["estimator"]) == (3, "mean_of_rates")
     assert (first["framework_version"], first["driver"], first["container"]) == ("1.9.1", None, "")
     rows = rows_of(history, directory)
@@ -169,9 +167,7 @@ def test_each_night_of_a_path_is_kept(here: Path, name: str) -> None:
         recorded(here / "logs", history)
     found = points(history)
     assert [point["samples_per_second_median"] for point in found] == [101.5, 201.5, 301.5, 401.5]
-    assert [point["created"][:10] for point in found] == [
-        *("2001-09-09", "2001-09-10", "2001-09-10", "2001-09-11")
-    ]
+    assert [point["created"][8:10] for point in found] == ["09", "10", "10", "11"]
     assert len({(point["campaign"], point["created"]) for point in found}) == 4
 
 
@@ -220,16 +216,13 @@ def test_nothing_is_kept_of_a_transaction_that_did_not_end(tmp_path: Path) -> No
     assert len(points(history)) == 2
 
 
-def _foreign(path: Path) -> None:
-    with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE campaigns (id INTEGER)")
-
-
 def _of_schema(number: int) -> Callable[[Path], None]:
+    """A database with an older or newer schema; 0: of another program."""
+
     def make(path: Path) -> None:
-        _foreign(path)
         with sqlite3.connect(path) as database:
-            database.execute(f"PRAGMA application_id = {0x646C7066}")
+            database.execute("CREATE TABLE campaigns (id INTEGER)")
+            database.execute(f"PRAGMA application_id = {0x646C7066 if number else 0}")
             database.execute(f"PRAGMA user_version = {number}")
 
     return make
@@ -239,11 +232,10 @@ def _of_schema(number: int) -> Callable[[Path], None]:
     ("make", "found"),
     [
         (lambda path: path.write_bytes(b"nothing, but long enough" * 200), "not a database"),
-        (_foreign, "a database of another program"),
+        (_of_schema(0), "a database of another program"),
         (_of_schema(4), "expected an SQLite file of schema 5, found schema 4"),
         (_of_schema(6), "expected an SQLite file of schema 5, found schema 6"),
     ],
-    ids=["no database", "foreign", "older", "newer"],
 )
 def test_a_file_that_is_no_history_is_refused_and_left_alone(
     tmp_path: Path, make: Any, found: str
@@ -252,9 +244,8 @@ def test_a_file_that_is_no_history_is_refused_and_left_alone(
     make(path)
     before = path.read_bytes()
     for action in (lambda: points(path), lambda: recorded(campaign(tmp_path / "one"), path)):
-        with pytest.raises(UserError, match="this file is not a campaign history") as raised:
+        with pytest.raises(UserError, match=f"this file is not a campaign history.*{found}"):
             action()
-        assert found in str(raised.value)
         assert path.read_bytes() == before
 
 
@@ -323,13 +314,8 @@ def years(ten_campaigns: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return ten_campaigns
 
 
-OUTCOME = {
-    "status": "done",
-    "exit_status": 0,
-    "message": None,
-    "hosts": {"node1": {"hostname": "node1", "driver": "550.1"}},
-    "versions": {"mxnet": "1.9.1"},
-}
+VERSIONS = {"mxnet": "1.9.1"}
+OUTCOME = {"status": "done", "hosts": {"node1": {"driver": "550.1"}}, "versions": VERSIONS}
 
 
 def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
@@ -343,16 +329,12 @@ def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
     assert " ".join(header.split()) == "| case | changed | n | latest | samples/s |"
     change = "-9.6 % since 2026-10-06 c5; driver unknown -> 550.1"
     assert line.startswith(f"| {IDS[0]} | {change} |")
+    # Where nothing is marked, nothing can be marked falsely.
+    of_case, late = output("history", "--case", IDS[0]), output("history", "--since", "2026-10-07")
+    for text, is_marked in ((out, True), (of_case, True), (late, False)):
+        assert ("correlate by at most 0.5; more" in " ".join(text.split())) == is_marked
     assert output("history", "--framework", "tensorflow").startswith("The history has no")
     assert call("history", "--model", "resnet50", "--json").document == {"cases": []}
-
-
-def test_history_says_up_to_which_correlation_its_marks_are_rarely_false(years: Path) -> None:
-    told = "below 5% of being marked within 100 campaigns, if neighbouring campaigns correlate by"
-    for case in ([], ["--case", IDS[0]]):
-        assert f"{told} at most 0.5; more" in " ".join(output("history", *case).split())
-    # Where nothing is marked, nothing can be marked falsely.
-    assert told not in " ".join(output("history", "--since", "2026-10-07").split())
 
 
 def test_a_change_is_found_among_all_campaigns_and_shown_with_the_last(years: Path) -> None:
@@ -370,7 +352,7 @@ def test_a_change_is_found_among_all_campaigns_and_shown_with_the_last(years: Pa
     assert "no campaign since" in output(*late, "--case", IDS[0], status=2)
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("width", [60, 120])
 def test_cases_can_be_told_apart_at_any_width(
     years: Path, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
@@ -421,7 +403,5 @@ def test_trees_and_campaigns_elsewhere_are_recorded_on_demand(here: Path) -> Non
     assert list(here.rglob("*.sqlite")) == []
     output("summarize", "results/logs", "--history", "mine.sqlite")
     output("summarize", "elsewhere", "--history", "mine.sqlite")
-    assert {point["campaign"] for point in points(Path("mine.sqlite"))} == {
-        str(here / "results/logs"),
-        "elsewhere",
-    }
+    names = {point["campaign"] for point in points(Path("mine.sqlite"))}
+    assert names == {str(here / "results/logs"), "elsewhere"}

@@ -1,7 +1,5 @@
 """doctor --hunt and --same: rounds of disjoint pairs, who is named, and what is said of noise."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -68,67 +66,55 @@ def test_a_value_is_compared_with_the_others_of_its_round() -> None:
 def rounds(nodes: int, count: int, slow: Mapping[int, float], cv: float = 0.01) -> list[Round]:
     """Pairs, each as fast as the slower of its nodes."""
     generator = np.random.default_rng(nodes)
-    return [
-        {
-            (f"node{a}", f"node{b}"): min(slow.get(a, 1.0), slow.get(b, 1.0))
-            * generator.normal(1, cv)
-            for a, b in pairs
-        }
-        for pairs in rounds_from(nodes, 0, count)
-    ]
+
+    def speed(a: int, b: int) -> float:
+        return min(slow.get(a, 1.0), slow.get(b, 1.0)) * generator.normal(1, cv)
+
+    every = rounds_from(nodes, 0, count)
+    return [{(f"node{a}", f"node{b}"): speed(a, b) for a, b in pairs} for pairs in every]
 
 
-def test_one_node_of_64_that_is_4_percent_slow_is_found_in_five_rounds() -> None:
-    verdict = search(rounds(64, 5, {7: 0.96}), 0.03)
-    assert [member.name for member in verdict.slow] == ["node7"]
-    assert verdict.slow[0].ratio == pytest.approx(0.96, abs=0.01)
-    assert verdict.members[0].p_value is not None
-    assert verdict.members[0].p_value <= 0.05 < verdict.members[1].p_value  # type: ignore[operator]
-    assert verdict.decides(0.03)
+QUIET_16 = rounds(16, 10, {3: 0.99}, cv=0.0001)
+INTERRUPTED = rounds(16, 10, {3: 0.95})
+INTERRUPTED[0][next(iter(INTERRUPTED[0]))] *= 0.3
 
 
 @pytest.mark.parametrize(
-    ("measured", "slower", "slow"),
+    ("measured", "slower", "slow", "decides"),
     [
+        (rounds(64, 5, {7: 0.96}), 0.03, {"node7"}, True),
         # Partners of very slow nodes are not accused, nor are equal nodes.
-        (rounds(8, 10, {2: 0.5, 5: 0.6}), 0.03, {"node2", "node5"}),
-        (rounds(16, 10, {}), 0.03, set()),
+        (rounds(8, 10, {2: 0.5, 5: 0.6}), 0.03, {"node2", "node5"}, True),
+        (rounds(16, 10, {}), 0.03, set(), True),
         # A difference may be sure, and too small to matter.
-        (rounds(16, 10, {3: 0.99}, cv=0.0001), 0.03, set()),
-        (rounds(16, 10, {3: 0.99}, cv=0.0001), 0.01, {"node3"}),
+        (QUIET_16, 0.03, set(), True),
+        (QUIET_16, 0.01, {"node3"}, True),
+        # One interruption accuses nobody and hides nobody.
+        (INTERRUPTED, 0.03, {"node3"}, True),
+        (rounds(16, 5, {}, cv=0.2), 0.03, set(), False),
+        # Of two pairs in three rounds, some node is always in the slower one in most deals.
+        (rounds(4, 3, {1: 0.5}), 0.03, set(), False),
+        # Without node1, no round has two pairs: the other three are not compared.
+        (rounds(4, 12, {1: 0.5}), 0.03, {"node1"}, True),
     ],
 )
-def test_who_is_accused(measured: list[Round], slower: float, slow: set[str]) -> None:
+def test_who_is_accused(
+    measured: list[Round], slower: float, slow: set[str], decides: bool
+) -> None:
     verdict = search(measured, slower)
     assert {member.name for member in verdict.slow} == slow
+    assert verdict.decides(slower) == decides
     ratios = [member.ratio for member in verdict.members[len(slow) :]]
     assert ratios == sorted(ratios)
 
 
-def test_one_interruption_accuses_nobody_and_hides_nobody() -> None:
-    measured = [dict(values) for values in rounds(16, 10, {3: 0.95})]
-    first = next(iter(measured[0]))
-    measured[0][first] *= 0.3
-    assert [member.name for member in search(measured, 0.03).slow] == ["node3"]
-
-
-def test_noise_that_does_not_allow_it_is_stated() -> None:
-    verdict = search(rounds(16, 5, {}, cv=0.2), 0.03)
-    assert verdict.detectable is not None
-    assert 0.1 < verdict.detectable < 0.6
-    assert not verdict.decides(0.03)
-
-
-def test_few_rounds_of_few_nodes_can_find_nobody() -> None:
-    """Of two pairs in three rounds, some node is always in the slower one in most deals."""
-    verdict = search(rounds(4, 3, {1: 0.5}), 0.03)
-    assert verdict.slow == []
-    assert verdict.detectable == 1
-    found = search(rounds(4, 12, {1: 0.5}), 0.03)
-    assert [member.name for member in found.slow] == ["node1"]
-    # Without node1, no round has two pairs: the other three are not compared.
-    assert found.detectable is None
-    assert found.decides(0.03)
+def test_the_numbers_of_a_verdict() -> None:
+    verdict = search(rounds(64, 5, {7: 0.96}), 0.03)
+    assert verdict.slow[0].ratio == pytest.approx(0.96, abs=0.01)
+    assert verdict.members[0].p_value <= 0.05 < verdict.members[1].p_value
+    assert 0.1 < search(rounds(16, 5, {}, cv=0.2), 0.03).detectable < 0.6
+    assert search(rounds(4, 3, {1: 0.5}), 0.03).detectable == 1
+    assert search(rounds(4, 12, {1: 0.5}), 0.03).detectable is None
 
 
 # The way from the plan to the findings, with a stand-in for bench.yml that writes the logs.
@@ -155,7 +141,6 @@ class StandIn:
         return []
 
     def lines(self, operation: str, text: str) -> list[str]:
-        groups: list[list[list[int]]]
         if operation == "collective":
             groups = [
                 [[int(end) for end in pair.split("-")] for pair in of_round.split("+")]
@@ -257,15 +242,8 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        [[[0], 0]],
-        [[[0], math.inf]],
-        [[[0], math.nan]],
-        [[[0], 1.0]],
-        [[[99], 1.0]],
-        [[[0], "fast"]],
-        [[0, 1.0]],
-        "none",
-        None,
+        *([[[0], speed]] for speed in (0, math.inf, math.nan, 1.0, "fast")),
+        *([[[99], 1.0]], [[0, 1.0]], "none", None),
     ],
 )
 def test_a_foreign_measurement_is_refused(
@@ -286,34 +264,41 @@ def test_a_run_that_failed_is_an_error(tmp_path: Path) -> None:
 # The same bits
 
 
-def bits(device: str, step: int | None = None, product: str = "H100", last: str = "aa") -> Bits:
-    losses = [f"{n:016x}" for n in range(50)]
-    if step:
-        losses[step - 1 :] = ["f" * 16] * (51 - step)
-    return Bits(device, product, "2.9", tuple(losses), last)
+def bits(node: str, product: str = "H100", step: int = 51, last: str = "aa") -> Bits:
+    """Those of a device whose losses differ from this step on; 51: never."""
+    losses = [f"{n:016x}" if n < step - 1 else "f" * 16 for n in range(50)]
+    return Bits(node, product, "2.9", tuple(losses), last)
 
 
-def test_one_flipped_bit_names_its_device() -> None:
-    devices = [bits("node1"), bits("node2 device 1", step=17, last="bb"), bits("node3")]
-    (finding,) = same_findings(devices)
-    assert (finding.node, finding.status) == ("node2", "failed")
-    assert finding.found == "node2 device 1 differs from 2 devices from step 17 on"
-    (finding,) = same_findings([bits("node1"), bits("node2"), bits("node3", last="bb")])
-    assert finding.found == "node3 differs from 2 devices in the parameters alone"
+EQUAL = "2 devices of H100, PyTorch 2.9 agree: aa"
+ALONE = "node3 is the only A100, PyTorch 2.9: nothing to compare with"
 
 
-def test_products_are_compared_within_themselves() -> None:
-    devices = [bits("node1"), bits("node2"), bits("node3", last="cc", product="A100")]
-    agree, alone = same_findings(devices)
-    assert (agree.status, agree.found) == ("ok", "2 devices of H100, PyTorch 2.9 agree: aa")
-    assert alone.status == "warning"
-    assert alone.found == "node3 is the only A100, PyTorch 2.9: nothing to compare with"
-
-
-def test_without_a_majority_nobody_is_accused_alone() -> None:
-    (finding,) = same_findings([bits("node1"), bits("node2", step=3, last="bb")])
-    assert (finding.node, finding.status) == ("", "failed")
-    assert finding.found == "aa on node1; bb on node2"
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        (
+            [bits("node1"), bits("node2 device 1", step=17, last="bb"), bits("node3")],
+            [("node2", "failed", "node2 device 1 differs from 2 devices from step 17 on")],
+        ),
+        (
+            [bits("node1"), bits("node2"), bits("node3", last="bb")],
+            [("node3", "failed", "node3 differs from 2 devices in the parameters alone")],
+        ),
+        # Products are compared within themselves.
+        (
+            [bits("node1"), bits("node2"), bits("node3", "A100", last="cc")],
+            [("", "ok", EQUAL), ("", "warning", ALONE)],
+        ),
+        # Without a majority, nobody is accused alone.
+        (
+            [bits("node1"), bits("node2", step=3, last="bb")],
+            [("", "failed", "aa on node1; bb on node2")],
+        ),
+    ],
+)
+def test_devices_with_other_bits(devices: list[Bits], expected: list[tuple[str, str, str]]) -> None:
+    assert [(each.node, each.status, each.found) for each in same_findings(devices)] == expected
 
 
 def test_the_bits_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,11 +359,7 @@ def test_the_options_of_the_command() -> None:
 
 
 def test_it_is_planned_only_if_it_is_named() -> None:
-    """A campaign on nodes with PyTorch measures trainings."""
-    on = nodes(2, devices=2)
-    every = make_plan(parse_choice({}), load_catalog(), on)
-    assert "pytorch-nodes" not in {run.workload for run in every}
-    named = parse_choice({"workload": "pytorch-nodes", "matrix": "hunt"})
+    on, named = nodes(2, devices=2), parse_choice({"workload": "pytorch-nodes", "matrix": "hunt"})
     assert {run.workload for run in make_plan(named, load_catalog(), on)} == {"pytorch-nodes"}
     on_v100 = gpu_nodes(1, 8, frameworks=("mxnet",))
     assert "pytorch-nodes" not in not_planned(parse_choice({}), load_catalog(), on_v100, ())

@@ -58,15 +58,24 @@ def test_after_resuming_a_job_waits_for_those_that_are_still_active(
     assert third["host"]
 
 
-def test_the_time_behind_another_job_is_no_time_in_the_queue(tmp_path: Path) -> None:
+def test_the_time_behind_another_job_or_before_a_requeue_is_no_time_in_the_queue(
+    tmp_path: Path,
+) -> None:
     settings = SchedulerSettings("slurm", {}, "", "", "", False, "run", max_wait_s=60)
-    job = jobs.Job(tmp_path, "name", ["r1"], "2", submitted=time.time() - 3600)
     behind = jobs.JobState("2", "name", "waiting", "Dependency", is_next=True)
     queued = jobs.JobState("2", "name", "waiting", "Resources")
-    assert jobs._why_cancel(job, behind, settings, has_begun=False) == ""
-    assert jobs._why_cancel(job, queued, settings, has_begun=False) == ""
-    job.waits_since -= 61
-    assert "--max-wait" in jobs._why_cancel(job, queued, settings, has_begun=False)
+
+    def cancelled(*states: jobs.JobState, has_begun: bool = False, more_s: int = 0) -> bool:
+        job = jobs.Job(tmp_path, "name", ["r1"], "2", submitted=time.time() - 3600)
+        whys = [jobs._why_cancel(job, state, settings, has_begun=has_begun) for state in states]
+        job.waits_since -= more_s
+        whys.append(jobs._why_cancel(job, queued, settings, has_begun=has_begun))
+        return "--max-wait" in whys[-1] and not any(whys[:-1])
+
+    assert cancelled()
+    assert not cancelled(behind)
+    assert cancelled(behind, queued, more_s=61)
+    assert not cancelled(has_begun=True)
 
 
 def test_a_step_of_an_allocation_is_followed_on_its_own_machine_only(

@@ -191,16 +191,6 @@ def test_a_job_that_slurm_took_in_spite_of_an_error_starts_no_run(site: Path) ->
     assert not list(directory.glob("jobs/1/started*"))
 
 
-def test_a_requeued_job_waits_anew(site: Path) -> None:
-    """Its time in the queue counts from the requeue, not from its submission."""
-    state = jobs.JobState("1", "name", "waiting", "BeginTime")
-    settings = jobs.SchedulerSettings("slurm", {}, "", "", "", False, "campaign", 60)
-    for has_begun, why in ((True, ""), (False, "--max-wait")):
-        job = jobs.Job(site.parent, "name", ["r1"], "1", submitted=time.time() - 3600)
-        cancelled = jobs._why_cancel(job, state, settings, has_begun=has_begun)
-        assert why in cancelled and bool(why) == bool(cancelled)
-
-
 def test_two_hundred_jobs_cost_one_call_a_poll(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = campaign(site, allocation="run", nodes="1,2", repeats=100)
     state, queue = site.parent / "bin/state", []
@@ -240,8 +230,7 @@ def test_within_an_allocation_runs_are_its_steps(
     monkeypatch.setenv("SECRET", "1")
     program(site.parent / "bin", 'echo "# $SRUN_CPUS_PER_TASK ${SECRET-unset}"')
     directory = campaign(site, nodes="1,2", allocation="run")
-    problems, _ = execute(directory)
-    assert problems == []
+    assert execute(directory)[0] == []
     assert calls(site, "calls") == []  # of squeue: nothing was submitted
     for outcome in outcomes(directory):
         assert (outcome["status"], outcome["job"]) == ("done", "77")

@@ -33,14 +33,10 @@ def hanging(site: Path, script: str, **limits: int) -> Path:
 
 def states_of(directory: Path, marker: str) -> list[str]:
     """What each node kept of the first run's process with the marker."""
-    states = []
     (path,) = directory.glob("runs/*/r1/hang-n1.txt")
-    for node in ("n1", "n2"):
-        text = path.read_text().partition(f"\n==== {node}\n")[2]
-        blocks = text.partition("== processes")[0].split("== process ")
-        (block,) = (block for block in blocks if f" {marker} " in block)
-        states.append(block)
-    return states
+    parts = [path.read_text().partition(f"\n==== {node}\n")[2] for node in ("n1", "n2")]
+    blocks = [part.partition("== processes")[0].split("== process ") for part in parts]
+    return [next(block for block in each if f" {marker} " in block) for each in blocks]
 
 
 def test_a_stopped_program_is_noticed_kept_and_ended(site: Path) -> None:

@@ -8,11 +8,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import yaml
 from modules import load
 
 PROJECT = Path(__file__).parents[2]
-ROLE = PROJECT / "roles/lab"
 
 
 @pytest.fixture
@@ -23,11 +21,6 @@ def control() -> ModuleType:
 @pytest.fixture
 def machine(control: ModuleType) -> ModuleType:
     return sys.modules[control.check.__module__]
-
-
-@pytest.fixture
-def ordinary_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
 
 def test_ssh_takes_the_configuration(control: ModuleType, tmp_path: Path) -> None:
@@ -68,31 +61,33 @@ def test_subordinate_ids(machine: ModuleType, tmp_path: Path, line: str, enough:
     assert machine.has_subordinate_ids(path, "me", 1000) is enough
 
 
-@pytest.mark.usefixtures("ordinary_user")
+def refused(machine: ModuleType, patch: pytest.MonkeyPatch, **changes: object) -> str:
+    """What an ordinary user is told on a machine with these changes."""
+    patch.setattr(os, "geteuid", lambda: 1000)
+    ready = {"require_programs": lambda *_: None, "has_subordinate_ids": lambda *_: True}
+    for name, value in {**ready, **changes}.items():
+        patch.setattr(machine, name, value)
+    with pytest.raises(machine.LabError) as error:
+        machine.check()
+    return str(error.value)
+
+
 def test_a_user_without_subordinate_ids_is_told_how_to_get_them(
     machine: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "require_programs", lambda *_: None)
-    monkeypatch.setattr(machine, "has_subordinate_ids", lambda path, *_: "gid" not in path)
-    with pytest.raises(machine.LabError) as refused:
-        machine.check()
+    said = refused(machine, monkeypatch, has_subordinate_ids=lambda path, *_: "gid" not in path)
     user = getpass.getuser()
-    assert f"/etc/subgid has no 65536 subordinate ids for {user}" in str(refused.value)
-    assert f"usermod --add-subgids 100000-165535 {user}" in str(refused.value)
+    assert f"/etc/subgid has no 65536 subordinate ids for {user}" in said
+    assert f"usermod --add-subgids 100000-165535 {user}" in said
 
 
-@pytest.mark.usefixtures("ordinary_user")
 def test_a_refused_trial_says_what_was_refused_and_the_way_out(
     machine: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "require_programs", lambda *_: None)
-    monkeypatch.setattr(machine, "has_subordinate_ids", lambda *_: True)
-    monkeypatch.setattr(machine, "unshare_argv", lambda **_: ["env"])
-    monkeypatch.setattr(machine, "TRIAL", "echo 'unshare failed: denied' >&2; exit 1")
-    with pytest.raises(machine.LabError) as refused:
-        machine.check()
-    assert "this machine does not allow the lab: unshare failed: denied\n" in str(refused.value)
-    assert "As root" in str(refused.value) or "-i inventory/local" in str(refused.value)
+    trial = "echo 'unshare failed: denied' >&2; exit 1"
+    said = refused(machine, monkeypatch, unshare_argv=lambda **_: ["env"], TRIAL=trial)
+    assert "this machine does not allow the lab: unshare failed: denied\n" in said
+    assert "As root" in said or "-i inventory/local" in said
 
 
 def up(place: Path, nodes: str = "1") -> list[str]:
@@ -147,12 +142,3 @@ def test_a_number_of_nodes_that_the_network_cannot_hold(
     with pytest.raises(SystemExit) as ended:
         control.main(up(tmp_path, nodes))
     assert ended.value.code == f"lab_nodes is {nodes}; expected 1 to 253"
-
-
-def test_what_the_role_declares_is_what_it_has_defaults_for() -> None:
-    specs = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())
-    options = specs["argument_specs"]["main"]["options"]
-    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
-    assert options.keys() == defaults.keys()
-    declared = {name: option["default"] for name, option in options.items() if "default" in option}
-    assert {name: defaults[name] for name in declared} == declared
