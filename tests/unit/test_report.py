@@ -65,15 +65,6 @@ def test_gpu_memory_has_a_column_where_it_was_measured() -> None:
     assert (first["gpu_memory_mib"], second["gpu_memory_mib"]) == (12565.0, None)
 
 
-def test_median_with_its_interval() -> None:
-    rows = [*runs("1n1g", 100.0, 101.0, 103.0), *runs("1n2g", 190.5)]
-    document = markdown.render(cases(rows), [], [])
-    assert (
-        "| 1        | 1       | 101.00    | 100.00-103.00 | 1.00    | 100 %      | 3 |\n"
-        "| 1        | 2       | 190.50    | -             | 1.89    | 94 %       | 1 |\n"
-    ) in document
-
-
 def test_60_columns_stack_interval_and_efficiency() -> None:
     rows = [*runs("1n1g", 384.04, 384.19, 385.31), *runs("4n8g", 9568.3, 9579.74, 9631.67)]
     assert case_tables.render(cases(rows), [], Screen(60)).splitlines()[2:] == [

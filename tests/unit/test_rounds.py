@@ -117,15 +117,6 @@ def test_rounds_until_every_interval_is_narrow(tmp_path: Path) -> None:
     assert differing <= {"id", "repeat", "log_name", "commands"}
 
 
-def test_the_limit_ends_the_rounds_and_the_case_is_named(tmp_path: Path) -> None:
-    directory = create(tmp_path / "c", repeats=5, max_repeats=6)
-    assert carry_out(directory)[1:] == [
-        ["plan.2.json: 1 more run of 1 case"],
-        ["1n2g/r6"],
-        [f"{UNSTEADY}: ±2.64% after 6 valid runs, wider than --until-ci 1%"],
-    ]
-
-
 def test_an_interrupted_campaign_resumes_with_its_revisions(tmp_path: Path) -> None:
     directory = create(tmp_path / "c", repeats=5, max_repeats=7)
     with pytest.raises(Stopped):

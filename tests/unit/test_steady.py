@@ -13,7 +13,6 @@ from scipy import stats
 from dlperf_runner.measure import steady_state as steady
 from dlperf_runner.measure.steady_state import (
     Steadiness,
-    batch_means,
     mann_kendall,
     measurements,
     mser,
@@ -132,14 +131,6 @@ def test_constant_rates_are_steady() -> None:
 
 
 # ---- the parts
-
-
-def test_batch_means() -> None:
-    assert batch_means(np.arange(1.0, 7)[None], 3).tolist() == [[1.5, 3.5, 5.5]]
-    assert batch_means(np.array([[1.0, 2, 3, 4, 5], [2.0, 4, 6, 8, 10]]), 2).tolist() == [
-        [1.5, 4.0],
-        [3.0, 8.0],
-    ]
 
 
 def p_value(values: ArrayLike) -> float:

@@ -46,13 +46,6 @@ def test_published_runs_give_the_published_result_file(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "out").iterdir()} == names | {"manifest.jsonl"}
 
 
-def test_results_can_be_made_again_beside_the_logs(tmp_path: Path) -> None:
-    write(log_of(tmp_path), gluoncv(5.0))
-    first = summarize(tmp_path)
-    assert [path.parent for path in first.paths] == [tmp_path] * 5
-    assert summarize(tmp_path).text == first.text
-
-
 def test_mixed_precisions_and_batch_sizes(tmp_path: Path) -> None:
     for batch, precision, dtype in ((128, "fp32", "float32"), (128, "fp16", "float16"),
                                     (64, "fp32", "float32")):  # fmt: skip
@@ -296,7 +289,11 @@ ELSEWHERE = ("../r2/rn50_b128_fp32_2.log", "/dev/zero", "", "..", "a\0b")
         ),
         ({}, "the log cannot be read", ()),
         ({"workload": "other"}, "the workload is not in the catalogue", (None, "other")),
-        ({"log_format": "plsc"}, "the log format is not that of the workload", ("plsc", "gluoncv_horovod")),
+        (
+            {"log_format": "plsc"},
+            "the log format is not that of the workload",
+            ("plsc", "gluoncv_horovod"),
+        ),
     ],
 )
 def test_record_of_a_run_that_cannot_be_read(

@@ -9,8 +9,6 @@ from command_line import call
 from csv_tables import table
 from make_logs import campaign_run, gluoncv, torchtitan
 
-from dlperf_runner.core.units import named
-
 NAME = "pytorch-llama"
 
 
@@ -125,12 +123,6 @@ def test_comparison_is_in_tokens(tokens: Path, monkeypatch: pytest.MonkeyPatch) 
     assert {case["unit"] for case in document["cases"]} == {"tokens/s"}
     call("compare", "--save-baseline", "llama", tokens)
     assert "| a (tokens/s) |" in call("compare", "--baseline", "llama", tokens.parent / "two").text
-
-
-def test_names_of_samples_stay() -> None:
-    assert named("samples_per_second_median", "samples") == "samples_per_second_median"
-    assert named("samples_per_second_median", "tokens") == "tokens_per_second_median"
-    assert named("speedup", "tokens") == "speedup"
 
 
 def test_energy_is_that_of_a_token(tokens: Path) -> None:
