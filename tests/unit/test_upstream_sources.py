@@ -16,8 +16,6 @@ from upstream_sources import MEETING, PYTHON, SRC, added, plan, source_mirror, t
 from dlperf_runner.catalog.reader import Catalog
 from dlperf_runner.catalog.source import Preparation
 from dlperf_runner.core.case import Run
-from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.node import Node
 from dlperf_runner.plan.sources import prepare_source
 
 # As the reports name them.
@@ -35,62 +33,40 @@ COMMITS = {
 }
 
 
-def cluster(*frameworks: str) -> tuple[Node, ...]:
-    """The cluster of the published tests."""
-    return gpu_nodes(frameworks=frameworks)
-
-
-def published_versions(*frameworks: str) -> tuple[Node, ...]:
-    """The lab with the published versions of the frameworks."""
-    return lab_nodes(stack="cpu-published", frameworks=frameworks)
-
-
 @pytest.mark.parametrize("workload", COMMITS)
 def test_every_published_source_is_declared_at_its_commit(catalog: Catalog, workload: str) -> None:
     source = upstream(catalog, workload)
     repository, commit = COMMITS[workload]
     assert source.repository == repository
     assert source.commit.startswith(commit)
-    for changed in (*source.patches, *source.added_files):
-        assert changed.reason
+    assert all(changed.reason for changed in (*source.patches, *source.added_files))
     for patch in source.patches:
         path = PurePosixPath(patch.file)
         assert any(path.is_relative_to(taken) for taken in source.taken), patch.file
     for file in source.added_files:
         assert PurePosixPath(file.file).parent == PurePosixPath(source.directory)
+        compile(file.content, file.file, "exec")
 
 
 @pytest.mark.parametrize("workload", COMMITS)
 def test_the_declared_patches_fit_and_leave_python(
     catalog: Catalog, workload: str, tmp_path: Path
 ) -> None:
-    made = prepare_source(catalog, workload, "upstream", source_mirror(), tmp_path)
-    patched = {patch.file for patch in upstream(catalog, workload).patches}
-    texts = texts_of(made.path)
-    for name in patched:
+    texts = texts_of(prepare_source(catalog, workload, "upstream", source_mirror(), tmp_path).path)
+    for name in {patch.file for patch in upstream(catalog, workload).patches}:
         compile(texts[name], name, "exec")
-
-
-@pytest.mark.parametrize("workload", COMMITS)
-def test_added_files_are_python(catalog: Catalog, workload: str) -> None:
-    for file in upstream(catalog, workload).added_files:
-        compile(file.content, file.file, "exec")
 
 
 # ---- commands
 
 
-def test_a_parameter_chooses_the_program_of_arcface(catalog: Catalog) -> None:
-    options = {"model": "arcface-r100", "batch_size": 64, "gpus_per_node": 8, "repeats": 1}
-    chosen = {"workload": "mxnet-arcface", **options}
-    (run,) = plan(catalog, cluster("mxnet-mkl"), "parallel=data", **chosen)
+def test_a_parameter_or_a_cpu_changes_the_command(catalog: Catalog) -> None:
+    nodes = gpu_nodes(frameworks=("mxnet-mkl",))
+    run, *_ = plan(catalog, nodes, "parallel=data", workload="mxnet-arcface", nodes=1)
     assert run.commands[0].argv[2].endswith("/train_data.py")
-    assert run.commands[0].env["CUDA_VISIBLE_DEVICES"] == "0,1,2,3,4,5,6,7"
-
-
-def test_resnet_of_tensorflow_on_a_cpu(catalog: Catalog) -> None:
-    options = {"workload": "tensorflow-resnet50v1.5", "matrix": "published", "nodes": 2}
-    (run, *_) = plan(catalog, published_versions("tensorflow"), gpus_per_node=2, **options)
+    nodes = lab_nodes(stack="cpu-published", frameworks=("tensorflow",))
+    options = {"workload": "tensorflow-resnet50v1.5", "matrix": "published", "gpus_per_node": 2}
+    run, *_ = plan(catalog, nodes, nodes=2, **options)
     assert run.commands[0].argv[-1] == "--cpu"
 
 
@@ -158,18 +134,10 @@ def test_arcface_of_pytorch(catalog: Catalog) -> None:
         *(*PYTHON, "-m", "torch.distributed.run", "--nnodes=1", "--node-rank=0"),
         *("--nproc-per-node=8", *MEETING, f"{directory}/train_v2.py", "configs/3millions.py"),
     )
-    own = {name[7:]: value for name, value in command.env.items() if name.startswith("DLPERF_")}
-    assert own == {
-        "PRECISION": "amp",
-        "STEPS": "120",
-        "SAMPLES": str(120 * 8 * 128),
-        "BATCH_SIZE": "128",
-        "CLASSES": "3000000",
-        "NETWORK": "r50",
-        "SAMPLE_RATE": "0.1",
-        "LR": "0.1",
-        "LOG_INTERVAL": "1",
-    }
+    own = {name: value for name, value in command.env.items() if name.startswith("DLPERF_")}
+    words = "BATCH_SIZE=128 CLASSES=3000000 LOG_INTERVAL=1 LR=0.1 NETWORK=r50 PRECISION=amp"
+    words += f" SAMPLES={120 * 8 * 128} SAMPLE_RATE=0.1 STEPS=120"
+    assert sorted(f"{name[7:]}={value}" for name, value in own.items()) == words.split()
 
 
 # ---- environments
@@ -178,10 +146,8 @@ def test_arcface_of_pytorch(catalog: Catalog) -> None:
 @pytest.mark.parametrize(
     ("workload", "source", "environment"),
     [
-        ("mxnet-resnet50v1b", "builtin", "mxnet"),
         ("mxnet-resnet50v1b", "upstream", "mxnet"),
         ("mxnet-arcface", "builtin", "mxnet-mkl"),
-        ("mxnet-arcface", "upstream", "mxnet-mkl"),
         ("paddle-arcface", "builtin", "paddle-paddle2"),
         ("paddle-arcface", "upstream", "paddle"),
         ("oneflow-resnet50v1.5", "upstream", "oneflow"),
@@ -191,9 +157,9 @@ def test_the_environment_of_the_published_cluster(
     catalog: Catalog, workload: str, source: str, environment: str
 ) -> None:
     options = {"workload": workload, "source": source, "repeats": 1, "nodes": 1}
-    runs = plan(catalog, cluster(environment), **options)
+    runs = plan(catalog, gpu_nodes(frameworks=(environment,)), **options)
     assert {run.environment for run in runs} == {environment}
-    assert refusal(plan, catalog, cluster("other"), **options).startswith(
+    assert refusal(plan, catalog, gpu_nodes(frameworks=("other",)), **options).startswith(
         f"node1, node2, node3, node4: {workload} needs {environment}, which these nodes do not have"
         f" (expected {environment} in dlperf_frameworks, found other)"
     )
@@ -204,8 +170,6 @@ def test_the_environment_of_the_published_cluster(
     [
         ("oneflow-resnet50v1.5", "upstream", "cpu"),
         ("oneflow-resnet50v1.5", "builtin", "v100-cuda10.2"),
-        ("tensorflow-resnet50v1.5", "upstream", "cpu"),
-        ("paddle-arcface", "upstream", "cpu"),
         ("paddle-arcface", "builtin", "cpu-published"),
     ],
 )
@@ -215,8 +179,7 @@ def test_a_source_that_the_stack_cannot_run_is_refused(
     cluster_of = gpu_nodes if stack.startswith("v100") else lab_nodes
     nodes = cluster_of(stack=stack, frameworks=())
     problem = f"{workload} cannot run its source {source!r} on the stack {stack}"
-    with pytest.raises(UserError, match=problem):
-        plan(catalog, nodes, workload=workload, source=source)
+    assert problem in refusal(plan, catalog, nodes, workload=workload, source=source)
 
 
 def test_the_runs_environment_prepares_the_nodes(catalog: Catalog, tmp_path: Path) -> None:
