@@ -104,15 +104,6 @@ def test_nothing_counted() -> None:
     assert summary == {"cases": [], "notes": [], "problems": ["bad"]}
 
 
-def test_csv_has_nothing_for_what_is_absent() -> None:
-    header, line = result_files.csv_of(
-        frame([row(None, valid=False, why_invalid="a, b")])
-    ).splitlines()
-    found = dict(zip(header.split(","), line.split(","), strict=False))
-    assert (found["value"], found["driver"], found["valid"]) == ("", "", "False")
-    assert line.endswith('"a, b",')  # nothing is only stated
-
-
 def test_csv_is_read_back_as_it_was() -> None:
     values = ["plain", 'a "word"', "a,b", "a\nb", "a;b", None, "=1+1", "-x", "", " "]
     numbers = [0.0, -0.0, 1e-7, 1e22, 0.1, 1.0, 2.5, None, -3.0, 5.0]

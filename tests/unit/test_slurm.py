@@ -103,18 +103,6 @@ def test_a_launcher_of_each_node_starts_the_script_again_there() -> None:
     assert '--node-rank=1 --nproc-per-node=2 --master-addr="${node[0]}"' in second
 
 
-def test_jax_and_a_single_process_have_their_form_too() -> None:
-    (run,) = plan("jax-llama", nodes=2)
-    text = run_script(scheduler("slurm"), run, Path("/c/r1"), PLACES)
-    assert (
-        'JAX_PROCESS_ID=1 CUDA_VISIBLE_DEVICES= JAX_COORDINATOR_ADDRESS="${node[0]}":29500' in text
-    )
-    (run,) = plan("jax-llama", nodes=1, gpus_per_node=1)
-    text = run_script(scheduler("slurm"), run, Path("/c/r1"), PLACES)
-    assert text.count("  ;;\n") == 1
-    assert SRUN in text
-
-
 def test_a_node_is_prepared_before_its_facts_are_read() -> None:
     prepare = [(("make", "-C", "/opt/dlperf/src/w-upstream"), "/opt/dlperf/data/made")]
     runs = plan("nccl-allreduce", repeats=2)

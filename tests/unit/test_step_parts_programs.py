@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import builtin_common
 import jax_common
@@ -215,18 +214,6 @@ def test_nothing_is_profiled_on_a_cpu_on_one_device_or_if_pytorch_cannot() -> No
     assert kernels(torch, device=SimpleNamespace(type="cpu")) == []
     assert kernels(torch, world_size=1) == kernels(without) == []
     assert torch.steps == without.steps == 0
-
-
-def test_the_profile_is_taken_before_the_networks_fall_silent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    calls: list[object] = []
-    step = lambda is_alone=False: calls.append(("step", is_alone))  # noqa: E731
-    monkeypatch.setattr(common, "nccl_kernels", lambda *_: calls.append("kernels") or ["k"])
-    monkeypatch.setattr(common, "alone", lambda _1, _2, take, *_: take() or ["a"])
-    run = Mock(step=step)
-    texts = common.PyTorchRun.communication(run, is_alone=True)
-    assert (texts, calls) == (["k", "a"], ["kernels", ("step", True)])
 
 
 def test_jax_times_its_step_for_all_devices_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:

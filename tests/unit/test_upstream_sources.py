@@ -228,11 +228,3 @@ def test_the_stand_in_for_dllogger_prints_what_is_read(
     _, steps = read("dllogger", "".join(f"{line}\n" for line in lines))
     found = [(step.step, step.samples_per_second, step.loss) for step in steps]
     assert found == [(8, 4.25, None), (9, 4.75, 6.5)]  # the first is 0
-
-
-def test_the_stand_in_for_easydict_is_a_dictionary_with_attributes(catalog: Catalog) -> None:
-    config = added(catalog, "mxnet-arcface", "easydict.py")["EasyDict"]()
-    config.emb_size = 512
-    config["net_se"] = 0
-    assert (config["emb_size"], config.net_se) == (512, 0)
-    assert not hasattr(config, "spherenet")

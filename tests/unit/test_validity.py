@@ -262,28 +262,19 @@ def losses(*values: float | None) -> tuple[str, ...]:
     return judge(Evidence(), range(1, len(values) + 1), values, catalogued_rules()).reasons
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ([0.0], "the loss is 0 at every step"),
-        ([0.0] * 20, "the loss is 0 at every step"),
-        ([6.907] * 3, "the loss is 6.907 at every step"),
-        ([1e30] * 20, "the loss is never below 1e+30"),
-        ([1e30 * (n + 1) for n in range(5)], "the loss is never below 1e+30"),
-        ([-1e30, -2e30], "the loss is never below 1e+30"),
-    ],
-)
-def test_loss_of_a_program_that_does_not_train(values: list[float], reason: str) -> None:
-    assert losses(*values) == (reason,)
-    assert losses(*values, 5.0, 4.0) != (reason,)
-
-
 TWOS = [2.0] * 12
 
 
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
+        ([0.0], "the loss is 0 at every step"),
+        ([6.907] * 3, "the loss is 6.907 at every step"),
+        ([1e30] * 20, "the loss is never below 1e+30"),
+        ([1e30 * (n + 1) for n in range(5)], "the loss is never below 1e+30"),
+        ([-1e30, -2e30], "the loss is never below 1e+30"),
+        ([0.0, 0.0, 5.0, 4.0], None),
+        ([1e30, 1e30, 5.0, 4.0], None),
         ([7.0, math.nan, 6.0], "the loss is not finite at step 2"),
         ([7.0, 8.0, math.inf], "the loss is not finite at step 3"),
         ([7.0, None, 6.0], None),
