@@ -12,12 +12,15 @@ from command_line import call
 from csv_tables import table
 from make_logs import RESNET, campaign_run, dllogger, gluoncv, known_model, published_tree, write
 from pandas import DataFrame
+from pandas.testing import assert_frame_equal
 from peak_memory import peak_of
 from summaries import log_of, problem, summarize
 
 from dlperf_runner.commands.summarize import catalogued
 from dlperf_runner.commands.summarize import summarize as summarize_directory
 from dlperf_runner.core.errors import UserError
+from dlperf_runner.results import load as loading
+from dlperf_runner.results.load import load_results
 
 # The medians that the report prints, the averages of the same runs, and the speed-ups.
 PRINTED = {
@@ -108,6 +111,24 @@ def test_copies_of_a_log_are_one_run(tmp_path: Path) -> None:
     assert [row["repeat"] for row in rows] == ["2", "3", "4", "5"]
     assert {row["why_invalid"] for row in rows} == {f"a copy of {first} (same SHA-256)"}
     assert {row["log_sha256"] for row in rows} == {rows[0]["log_sha256"]} != {""}
+
+
+@pytest.mark.parametrize("is_parallel", [False, True])
+def test_order_of_files_and_number_of_processes_do_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_parallel: bool
+) -> None:
+    names = [f"{place}/rn50_b128_fp32_{n}.log" for place in ("10n8g", "2n8g") for n in (2, 10, 1)]
+    for place, order in (("a", names), ("b", names[::-1])):
+        for name in order:
+            write(tmp_path / place / name, gluoncv(384.25 + len(name)))
+    first = load_results(tmp_path / "a").frame
+    assert first["nodes"].tolist() == sorted(first["nodes"])
+    seen: list[int] = []
+    if is_parallel:
+        monkeypatch.setattr(loading, "MANY_BYTES", 1)
+    other = load_results(tmp_path / "b", progress=lambda items, total: seen.append(total) or items)
+    assert seen == [6]
+    assert_frame_equal(first, other.frame)
 
 
 # ---- the flat folder of the NGC report
