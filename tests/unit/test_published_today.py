@@ -24,9 +24,6 @@ from dlperf_runner.report.compare_text import render_publications
 from dlperf_runner.results.run_record import FoundRun
 from dlperf_runner.stats.summary import summarize
 
-# ---- the numbers
-
-
 TITAN = {
     "sequence_length": "8192",
     "compile": False,

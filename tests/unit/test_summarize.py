@@ -372,13 +372,6 @@ def test_nothing_to_summarise(tmp_path: Path, what: str) -> None:
     assert caught.value.where == str(directory)
 
 
-def test_no_half_written_file_is_left(tmp_path: Path) -> None:
-    write(log_of(tmp_path), GOOD)
-    (tmp_path / "summary.json").mkdir()  # cannot be replaced by a file
-    assert summarize(tmp_path).unwritten
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
-
-
 NOISE = "node1:1:1 [0] NCCL INFO Channel 00 : 0 -> 1 via P2P/IPC or so\n" * 1600
 
 

@@ -44,12 +44,6 @@ def test_each_value_is_a_case_with_its_own_name() -> None:
     assert planned("image_size=32,32", nodes=2) == [CASE.format("", "2n2g")]
 
 
-def test_micro_batch_is_the_batch_size_per_device() -> None:
-    assert planned("micro_batch=2,4,4", nodes=2) == planned(nodes=2, batch_size="2,4")
-    names = planned("micro_batch=2,4", "image_size=32,64", nodes=2, precision="fp32")
-    assert len(names) == len(set(names)) == 4
-
-
 def test_a_workload_may_have_a_parameter_of_this_name() -> None:
     catalog = load_catalog()
     workload = catalog.workloads["mxnet-resnet50v1b"]
@@ -160,18 +154,6 @@ def test_summaries_keep_the_cases_apart(tmp_path: Path) -> None:
     assert len(json.loads(result.document)["cases"]) == 3
     (file,) = (tmp_path / "a").glob("bz2_result.json")
     assert len(json.loads(file.read_bytes())) == 3
-
-
-def test_a_sweep_has_its_best_and_what_is_not_shown_to_be_slower(tmp_path: Path) -> None:
-    cases = summarize(measured(tmp_path / "a", RATES)).cases
-    (sweep,) = sweeps(cases)
-    (place,) = sweep.places
-    assert sweep.axes == ("image_size",)
-    assert "classes" in sweep.common
-    assert setting(place.best, "image_size") == "32"
-    # 401 to 404 and 398 to 401 overlap, 101 to 104 lies below both.
-    assert [setting(case, "image_size") for case in place.undecided] == ["48"]
-    assert list(sweeps(cases[:1])) == []
 
 
 def test_adaptive_repeats_count_the_runs_of_each_case(tmp_path: Path) -> None:

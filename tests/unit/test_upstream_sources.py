@@ -156,30 +156,19 @@ def test_arcface_of_pytorch(catalog: Catalog) -> None:
 def test_the_environment_of_the_published_cluster(
     catalog: Catalog, workload: str, source: str, environment: str
 ) -> None:
-    options = {"workload": workload, "source": source, "repeats": 1, "nodes": 1}
-    runs = plan(catalog, gpu_nodes(frameworks=(environment,)), **options)
+    nodes = gpu_nodes(frameworks=(environment,))
+    runs = plan(catalog, nodes, workload=workload, source=source, repeats=1, nodes=1)
     assert {run.environment for run in runs} == {environment}
-    assert refusal(plan, catalog, gpu_nodes(frameworks=("other",)), **options).startswith(
-        f"node1, node2, node3, node4: {workload} needs {environment}, which these nodes do not have"
-        f" (expected {environment} in dlperf_frameworks, found other)"
-    )
 
 
-@pytest.mark.parametrize(
-    ("workload", "source", "stack"),
-    [
-        ("oneflow-resnet50v1.5", "upstream", "cpu"),
-        ("oneflow-resnet50v1.5", "builtin", "v100-cuda10.2"),
-        ("paddle-arcface", "builtin", "cpu-published"),
-    ],
-)
-def test_a_source_that_the_stack_cannot_run_is_refused(
-    catalog: Catalog, workload: str, source: str, stack: str
-) -> None:
-    cluster_of = gpu_nodes if stack.startswith("v100") else lab_nodes
-    nodes = cluster_of(stack=stack, frameworks=())
-    problem = f"{workload} cannot run its source {source!r} on the stack {stack}"
-    assert problem in refusal(plan, catalog, nodes, workload=workload, source=source)
+def test_a_source_that_the_stack_cannot_run_is_refused(catalog: Catalog) -> None:
+    for workload, source, nodes in (
+        ("oneflow-resnet50v1.5", "upstream", lab_nodes(stack="cpu", frameworks=())),
+        ("oneflow-resnet50v1.5", "builtin", gpu_nodes(frameworks=())),
+        ("paddle-arcface", "builtin", lab_nodes(stack="cpu-published", frameworks=())),
+    ):
+        told = refusal(plan, catalog, nodes, workload=workload, source=source)
+        assert f"{workload} cannot run its source {source!r} on the stack {nodes[0].stack}" in told
 
 
 def test_the_runs_environment_prepares_the_nodes(catalog: Catalog, tmp_path: Path) -> None:
