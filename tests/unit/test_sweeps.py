@@ -119,19 +119,10 @@ def log_of(run: Mapping[str, Any], rate: float) -> list[str]:
     return gluoncv(rate + run["repeat"], batch=batch, world=1, dtype=dtype, **steps)
 
 
-def measured(directory: Path, rates: Mapping[str, float], **options: object) -> Path:
+def measured(directory: Path, rates: Mapping[str, float]) -> Path:
     """A campaign whose logs have these rates by image size."""
-    return campaign_of(
-        directory,
-        lambda run: log_of(run, rates[str(run["parameters"]["image_size"])]),
-        [f"image_size={','.join(rates)}"],
-        **options,
-    )
-
-
-def by_precision(directory: Path, **options: object) -> Path:
-    rates = {"fp32": 100.0, "fp16": 200.0}
-    return campaign_of(directory, lambda run: log_of(run, rates[run["precision"]]), **options)
+    lines_of = lambda run: log_of(run, rates[str(run["parameters"]["image_size"])])  # noqa: E731
+    return campaign_of(directory, lines_of, [f"image_size={','.join(rates)}"])
 
 
 def sweeps_section(directory: Path) -> str:
@@ -190,7 +181,9 @@ def test_a_sweep_over_the_batch_size_alone(tmp_path: Path) -> None:
 
 def test_a_matrix_with_a_batch_size_per_precision_is_no_sweep(tmp_path: Path) -> None:
     """As the published one of this workload: fp32 with 128 samples, fp16 with 256."""
-    directory = by_precision(tmp_path / "a", matrix="published", repeats=1)
+    directory = campaign_of(
+        tmp_path / "a", lambda run: log_of(run, 100.0), matrix="published", repeats=1
+    )
     cases = summarize(directory).cases
     found = {(case["precision"], case["batch_size_per_device"]) for case in cases}
     assert found == {("fp32", 128), ("fp16", 256)}
