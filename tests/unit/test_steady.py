@@ -50,6 +50,13 @@ def shares(make: Series) -> tuple[float, float]:
     )
 
 
+@pytest.mark.parametrize(("carried", "most"), [(0.0, 0.02), (0.5, 0.05)])
+def test_false_alarms_are_rare(carried: float, most: float) -> None:
+    """Two tests at 1 % each; neighbours that resemble each other cost a little."""
+    early, drifts = shares(lambda random: noise(random, carried))
+    assert early + drifts <= most + 3 * math.sqrt(most / RUNS)
+
+
 def test_a_difference_that_does_not_matter_is_no_alarm() -> None:
     rise = 100 + np.linspace(0, 0.5, TOTAL)
     assert shares(lambda random: rise + random.normal(0, 0.01, TOTAL)) == (0, 0)
