@@ -24,13 +24,8 @@ from dlperf_runner.report.compare_text import render_publications
 from dlperf_runner.results.run_record import FoundRun
 from dlperf_runner.stats.summary import summarize
 
-TITAN = {
-    "sequence_length": "8192",
-    "compile": False,
-    "recipe": "none",
-    "recompute": "selective",
-    "parallelism": "fsdp",
-}
+TITAN = {"sequence_length": "8192", "compile": False, "recipe": "none"}
+TITAN |= {"recompute": "selective", "parallelism": "fsdp"}
 CASE = {
     "workload": "pytorch-llama",
     "framework": "pytorch",
@@ -94,24 +89,19 @@ def test_without_a_number_for_the_topology_there_is_none() -> None:
 
 
 def test_a_contradictory_number_is_shown_on_demand_and_judges_nothing() -> None:
-    case = {
-        "workload": "paddle3-resnet50v1.5",
-        "framework": "paddle",
-        "model": "resnet50v1.5",
-        "precision": "amp",
-        "batch_size_per_device": 256,
-        "accelerator": "A100-SXM4-80GB",
-    }
-    (tf32,) = compared(23874, {"data": "real"}, **case)
+    case = {"workload": "paddle3-resnet50v1.5", "framework": "paddle", "model": "resnet50v1.5"}
+    case |= {"precision": "amp", "accelerator": "A100-SXM4-80GB"}
+    of_paddle: dict[str, Any] = {**case, "batch_size_per_device": 256}
+    (tf32,) = compared(23874, {"data": "real"}, **of_paddle)
     assert (tf32["verdict"], tf32["published"]) == ("not comparable", 8013)
     assert "precision (amp, tf32)" in tf32["factors"]
-    shown = compared(23874, {"data": "real"}, every=True, **case)
+    shown = compared(23874, {"data": "real"}, every=True, **of_paddle)
     a100 = [row for row in shown if row["report"] == "nvidia-paddle-resnet50v1.5"]
     assert [row["published"] for row in a100] == [8013, 23874]
     assert a100[1]["verdict"] == "not comparable"
     assert "contradictory publication: 8 GPUs are 8.24 times" in a100[1]["factors"]
     assert "contradictory: 8 GPUs" in a100[1]["publication"]
-    table = summarize(frame(rows([1.0], **{**CASE, **case})))
+    table = summarize(frame(rows([1.0], **{**CASE, **of_paddle})))
     assert published_points(records(table)) == []
     text = render_publications(side_by_side(framework="paddle", precision="amp", every=True))
     assert "contradictory: 8 GPUs are 8.24 times as fast as one" in " ".join(text.split())

@@ -129,6 +129,15 @@ def test_an_interrupted_campaign_resumes_with_its_revisions(tmp_path: Path) -> N
     assert again[1:3] == [["plan.3.json: 1 more run of 1 case"], ["1n2g/r7"]]
 
 
+def test_a_failed_run_ends_the_rounds(tmp_path: Path) -> None:
+    directory = create(tmp_path / "c", repeats=5)
+    assert len(carry_out(directory, fails=[f"{STEADY}/r2"])) == 1
+    assert campaign.revisions(directory) == []
+    assert [run["id"] for run in campaign.missing_runs(directory)] == [f"{STEADY}/r2"]
+    (record,) = [each for each in campaign.read_records(directory) if campaign.is_failed(each)]
+    campaign.retry(directory, record)
+
+
 def test_without_until_ci_nothing_is_added(tmp_path: Path) -> None:
     directory = create(tmp_path / "c", repeats=2, until_ci="")
     assert len(carry_out(directory)) == 1

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from captured import captured
 from command_line import call, output
 from make_logs import ROOT, gluoncv, write
 from recorded_campaign import LOG, RUN, replace
@@ -21,14 +22,18 @@ from dlperf_runner.commands.report import make_report
 from dlperf_runner.results.load import load_results
 
 
+def new_key(path: Path, passphrase: str = "") -> Path:
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", path]
+    subprocess.run(argv, check=True)
+    return path
+
+
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Keys of alice and mallory, and a file that allows only alice."""
     place = tmp_path_factory.mktemp("keys")
     for name in ("alice", "mallory"):
-        subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place / name], check=True
-        )
+        new_key(place / name)
     public = (place / "alice.pub").read_text()
     (place / "allowed").write_text(f'alice@example.org namespaces="dlperf_runner" {public}')
     return place
@@ -88,14 +93,10 @@ def test_a_signature_needs_a_key(campaign: Path, keys: Path, tmp_path: Path) -> 
 
 def test_a_passphrase_is_asked_on_the_terminal_only(campaign: Path, tmp_path: Path) -> None:
     """Without a terminal and an agent, a key with a passphrase signs nothing."""
-    key = tmp_path / "key"
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "a passphrase", "-f", key], check=True
-    )
-    argv = [sys.executable, "-m", "dlperf_runner", "summarize", campaign, "--sign", key]
-    done = subprocess.run(
-        argv, cwd=ROOT, capture_output=True, text=True, start_new_session=True,
-        stdin=subprocess.DEVNULL, env={"PATH": "/usr/bin:/bin"}, check=False,
+    key = new_key(tmp_path / "key", "a passphrase")
+    done = captured(
+        *(sys.executable, "-m", "dlperf_runner", "summarize", campaign, "--sign", key),
+        cwd=ROOT, start_new_session=True, stdin=subprocess.DEVNULL, env={"PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     assert done.returncode == 2
     assert "cannot sign the manifest" in done.stderr

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from captured import captured
 from plan_examples import choose, job_nodes
 
 from dlperf_runner.catalog.reader import load_catalog
@@ -210,7 +211,7 @@ def run(*lines: str) -> subprocess.CompletedProcess[str]:
     # As an administrator's module does.
     function = "module() { [[ $1 == load && $2 == tool* ]] && export LOADEDMODULES=$2; }\n"
     script = f"{function}{prologue(asked)}\nbash -c 'echo \"have $LOADEDMODULES $MORE\"'\n"
-    return subprocess.run(["bash", "-c", script], text=True, check=False, capture_output=True)
+    return captured("bash", "-c", script)
 
 
 def test_what_it_sets_reaches_all_that_the_job_starts() -> None:

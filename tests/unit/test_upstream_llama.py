@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from plan_examples import gpu_nodes
-from read_logs import read
+from read_logs import confirm
 from refusals import refusal
 from upstream_sources import MEETING, PYTHON, SRC, added, plan, source_mirror, texts_of
 
@@ -91,13 +91,11 @@ def test_the_lines_of_torchtitan_at_that_commit_are_read(catalog: Catalog) -> No
         "step:  1  loss: 12.2553  memory: 50.01GiB(52.68%)  tps: 1,762  mfu: 10.31%",
         "step:  2  loss: 12.1034  memory: 77.00GiB(81.11%)  tps: 6,667  mfu: 39.00%",
     ]
-    headers, steps = read("torchtitan", "".join(f"{began}{line}\n" for line in lines))
-    assert [(s.step, s.samples_per_second, s.loss) for s in steps] == [
-        *((1, 1762.0, 12.2553), (2, 6667.0, 12.1034))
-    ]
-    told = {k: v for h in headers for k, v in vars(h).items() if v not in (None, ())}
-    assert (told["network"], told["precision"], told["world_size"]) == ("llama-8b", "bf16", 16)
-    assert (told["global_batch_size"], told["total_steps"]) == (32, 60)
+    confirm(
+        *("torchtitan", "".join(f"{began}{line}\n" for line in lines)),
+        [(1, 1762.0, 12.2553), (2, 6667.0, 12.1034)],
+        network="llama-8b", precision="bf16", world_size=16, global_batch_size=32, total_steps=60,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
