@@ -239,16 +239,13 @@ FILES = (
     *(f"{RUN}/.x", ".x/y.log", f"{RUN}/a.part", f"{RUN}/b.tmp", "runs/progress.json"),
     *(f"{RUN}/.controller.log", f"{RUN}/.lib/x", f"{LOG}.gz"),
 )
+LINKS = {"runs/more": "runs", ".controller.log": "/dev/null"}
 ENTRIES: dict[str, tuple[Callable[[Path], object], str]] = {
     **{name: (lambda c, name=name: write(c / name, ["z"]), f"{name}: added") for name in FILES},
-    "linked folder": (
-        lambda c: (c / "runs/more").symlink_to(c / "runs"),
-        "runs/more: added: a link",
-    ),
-    "linked lock": (
-        lambda c: (c / ".controller.log").symlink_to("/dev/null"),
-        ".controller.log: added: a link",
-    ),
+    **{
+        name: (lambda c, n=name, to=to: (c / n).symlink_to(c / to), f"{name}: added: a link")
+        for name, to in LINKS.items()
+    },
     "linked log": (lambda c: as_link(c / LOG), f"{LOG}: added: a link"),
     "pipe": (lambda c: os.mkfifo(c / RUN / "x.log"), f"{RUN}/x.log: added: neither a file nor"),
     "folder for a log": (lambda c: as_folder(c / LOG), f"{LOG}: changed since"),

@@ -196,21 +196,17 @@ def test_campaign(tmp_path: Path) -> None:
     assert len(done["log_sha256"]) == 64
 
 
-def test_window_of_the_plan_is_that_of_the_rule(tmp_path: Path) -> None:
+def test_plan_that_the_log_contradicts(tmp_path: Path) -> None:
     lines = gluoncv(50.0, steps=12, warmup=4)
     campaign_run(tmp_path, "1n1g", 1, lines, total_steps=12, warmup_steps=4)
     assert summarize(tmp_path).problems == []
     campaign_run(tmp_path, "1n2g", 1, lines)
-    assert problem(summarize(tmp_path)).problem == "the log ends with step 12"
-
-
-def test_plan_that_the_log_contradicts(tmp_path: Path) -> None:
-    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0))
     campaign_run(tmp_path, "2n2g", 1, gluoncv(50.0, world=2))
-    error = problem(summarize(tmp_path))
-    assert error.problem == "the world size contradicts the plan"
-    assert str(error.where).endswith("2n2g/r1/rn50_b128_fp32_1.log:3")
-    assert (error.expected, error.found) == ("4", "2")
+    short, other = summarize(tmp_path).problems
+    assert short.problem == "the log ends with step 12"
+    assert other.problem == "the world size contradicts the plan"
+    assert str(other.where).endswith("2n2g/r1/rn50_b128_fp32_1.log:3")
+    assert (other.expected, other.found) == ("4", "2")
 
 
 def test_rule_is_that_of_the_matrix_that_the_run_is_of() -> None:
@@ -249,16 +245,25 @@ def test_container_and_bare_runs_are_not_pooled(tmp_path: Path) -> None:
 
 
 def test_gpu_memory_of_a_campaign(tmp_path: Path) -> None:
+    """That of a run is the most of its devices, that of a case the most of its valid runs."""
     outcome = {"status": "done", "hosts": {"node1": {"driver": "440.33.01"}}}
     peaks = {"node1": {"0": 12565, "1": 12839}, "node2": {"0": 12987}, "node3": {}}
     campaign_run(tmp_path, "2n2g", 1, gluoncv(90.0), outcome=outcome | {"gpu_memory_mib": peaks})
+    for repeat, status, peak in ((2, "done", 12000), (3, "failed", 99999)):
+        memory = {"status": status, "gpu_memory_mib": {"node1": {"0": peak}}}
+        campaign_run(tmp_path, "2n2g", repeat, gluoncv(90.0 + repeat), outcome=outcome | memory)
     for number, nothing in enumerate(({}, None, {"node1": {}}, {"node1": {"0": None}}), start=1):
         memory = outcome | {"gpu_memory_mib": nothing}
         campaign_run(tmp_path, f"1n{number}g", 1, gluoncv(50.0), outcome=memory)
-    assert "| 2 | 4 | 90.00 | 1.80 | 45 % | 1 | 12987 |" in words(summarize(tmp_path))
-    (row,) = [r for r in table(tmp_path / "measurements.csv") if r["metric"] == "gpu_memory_peak"]
-    assert (row["value"], row["unit"], row["nodes"]) == ("12987.0", "MiB", "2")
-    assert row["driver"] == "440.33.01"
+    result = summarize(tmp_path)
+    assert "GPU memory (MiB)" in words(result)
+    assert "| 2 | 4 | 91.00 | 90.00-92.00 | 1.82 | 46 % | 2 | 12987 |" in words(result)
+    assert "| 1 | 4 | 50.00 | - | 1.00 | 25 % | 1 | - |" in words(result)
+    memories = [case["gpu_memory_mib"] for case in json.loads(result.document)["cases"]]
+    assert memories == [None] * 4 + [12987.0]
+    rows = [r for r in table(tmp_path / "measurements.csv") if r["metric"] == "gpu_memory_peak"]
+    found = [(r["value"], r["unit"], r["nodes"], r["driver"]) for r in rows if r["valid"] == "True"]
+    assert found == [(value, "MiB", "2", "440.33.01") for value in ("12987.0", "12000.0")]
 
 
 @pytest.mark.parametrize(
