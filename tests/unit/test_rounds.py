@@ -183,21 +183,13 @@ def test_the_playbook_alone_names_the_command_that_adds_repeats() -> None:
     assert "--inventory=inv --limit=node1" in told
 
 
-# ---- the files
-
-
-def revised(tmp_path: Path) -> Path:
+def test_revisions_are_numbered_and_in_the_manifest(tmp_path: Path) -> None:
     directory = create(tmp_path / "c", repeats=1)
     plan = campaign.read_plan(directory)
     runs = more_runs(plan, {UNSTEADY: 3}, load_catalog(), "plan.json")
     assert [run["id"] for run in runs] == [f"{UNSTEADY}/r2", f"{UNSTEADY}/r3"]
     for run in runs:
         campaign.add_revision(directory, [run], {})
-    return directory
-
-
-def test_revisions_are_numbered_and_in_the_manifest(tmp_path: Path) -> None:
-    directory = revised(tmp_path)
     second, third = (directory / f"plan.{number}.json" for number in (2, 3))
     assert campaign.revisions(directory) == [second, third]
     planned_ids = [run["id"] for run in campaign.read_plan(directory)["runs"]]
@@ -229,9 +221,6 @@ def test_runs_of_another_catalogue_are_no_repeats(tmp_path: Path) -> None:
     assert f"expected total_steps 13 of {UNSTEADY}/r1, found 12" in told
     # Cases that get no more runs do not matter.
     assert more_runs(plan, {STEADY: 2}, load_catalog(), "c/plan.json")
-
-
-# ---- the numbers
 
 
 @pytest.mark.parametrize(

@@ -85,11 +85,6 @@ def test_promises_of_the_page() -> None:
 # ---- the time of a playbook on many nodes
 
 
-def seconds(task: object, nodes: int, forks: int, cores: int) -> float:
-    at = scale.Controller(forks, cores, spread=0.0)
-    return scale.duration(task, nodes, at, random.Random(1))  # noqa: S311  no secret
-
-
 @pytest.mark.parametrize(
     ("forks", "cores", "expected"),
     [
@@ -100,7 +95,8 @@ def seconds(task: object, nodes: int, forks: int, cores: int) -> float:
     ],
 )
 def test_a_task_takes_as_long_as_its_bottleneck(forks: int, cores: int, expected: float) -> None:
-    assert seconds(scale.Task(main=1, worker=2, wait=4), 10, forks, cores) == expected
+    task, at = scale.Task(main=1, worker=2, wait=4), scale.Controller(forks, cores, spread=0.0)
+    assert scale.duration(task, 10, at, random.Random(1)) == expected  # noqa: S311  no secret
 
 
 def test_an_environment_in_a_tree_passes_few_nodes() -> None:

@@ -32,6 +32,7 @@ sources:
   builtin:
     files: [tests/support/plan_examples.py]
     argv: ["{{python}}", plan_examples.py]
+    prepare: [{{argv: ["{{python}}", "{{directory}}/x.py"], creates: /opt/x}}]
   upstream:
     repository: owner/toy
     commit: "{commit}"
@@ -201,12 +202,19 @@ def lose(bare: Path, name: str) -> None:
     (bare / "objects" / name[:2] / name[2:]).unlink()
 
 
-def test_builtin_files_stand_side_by_side(tmp_path: Path) -> None:
+def test_builtin_files_stand_side_by_side_and_prepare_the_nodes(tmp_path: Path) -> None:
     catalog = catalog_with(tmp_path, "0" * 40)
-    made = prepare_source(catalog, "paddle-toy", "builtin", None, tmp_path / "cache")
     expected = (paths.project() / "tests" / "support" / "plan_examples.py").read_bytes()
-    assert contents(made.path) == {"plan_examples.py": expected}
-    assert made.directory == "/opt/dlperf/src/paddle-toy-builtin"
+    source = "/opt/dlperf/src/paddle-toy-builtin"
+    for environment in (None, "paddle-own"):
+        made = prepare_source(
+            *(catalog, "paddle-toy", "builtin", None, tmp_path / "cache"), environment=environment
+        )
+        assert contents(made.path) == {"plan_examples.py": expected}
+        assert made.directory == source
+        (command,) = made.prepare
+        python = f"/opt/dlperf/envs/{environment or 'paddle'}/bin/python"
+        assert command.argv == (python, f"{source}/x.py")
 
 
 NAMES = st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=3).map("/".join)

@@ -61,6 +61,19 @@ def same(one: ConfidenceInterval, other: ConfidenceInterval) -> bool:
 
 
 @EXAMPLES
+@given(SAMPLES, SAMPLES, st.randoms(use_true_random=False))
+def test_order_of_values_does_not_matter(a: list[float], b: list[float], random: Any) -> None:
+    shuffled = random.sample(a, len(a))
+    assert same(median_interval(a), median_interval(shuffled))
+    assert same(ratio_interval(a, b, 0.95, RESAMPLES), ratio_interval(shuffled, b, 0.95, RESAMPLES))
+    assert mad(a) == mad(shuffled) or len(a) < 2
+    assert cv(a) == pytest.approx(cv(shuffled), nan_ok=True)
+    flags = dict(zip(a, outliers(a), strict=True))
+    assert outliers(shuffled) == [flags[value] for value in shuffled]
+    assert str(compare_samples(a, b)) == str(compare_samples(shuffled, b))
+
+
+@EXAMPLES
 @given(SAMPLES, SAMPLES, SCALES)
 def test_unit_does_not_matter(a: list[float], b: list[float], scale: float) -> None:
     larger = [value * scale for value in a]
@@ -123,9 +136,6 @@ def test_steadiness_does_not_depend_on_the_unit(rates: list[float], scale: float
     scaled_rates = [rate * scale for rate in rates]
     one, other = steadiness(steps, [rates, scaled_rates], 0, len(rates))
     assert one == other
-
-
-# ---- the table
 
 
 @EXAMPLES

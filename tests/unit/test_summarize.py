@@ -39,9 +39,6 @@ PRINTED = {
 KEYS = ("average_speed", "batch_size_per_device", "median_speed", "speedup")
 
 
-# ---- the published tree
-
-
 def test_published_runs_give_the_published_result_file(tmp_path: Path) -> None:
     published_tree(tmp_path / "logs", "mxnet-resnet50v1b.md")
     result = summarize(tmp_path / "logs", tmp_path / "out")
@@ -136,18 +133,11 @@ def test_order_of_files_and_number_of_processes_do_not_matter(
     assert_frame_equal(first, other.frame)
 
 
-# ---- the flat folder of the NGC report
-
-
-def dll(rate: float, devices: int, *, amp: bool) -> list[str]:
-    return dllogger(rate, devices, amp=amp, final=rate + 1)
-
-
 def test_flat_folder(tmp_path: Path) -> None:
     for devices, rate in ((1, 1173.38), (8, 9310.31), (32, 33316.67)):
         path = tmp_path / f"tf_gpu{devices}_amp_bs256.txt"
-        write(path, dll(rate, devices, amp=True))
-    write(tmp_path / "tf_gpu1_fp32_bs256.txt", dll(414.73, 1, amp=False))
+        write(path, dllogger(rate, devices, amp=True, final=rate + 1))
+    write(tmp_path / "tf_gpu1_fp32_bs256.txt", dllogger(414.73, 1, amp=False, final=415.73))
     write(tmp_path / "README.txt", ["these are logs"])
     result = summarize(tmp_path)
     assert result.problems == []

@@ -33,9 +33,6 @@ def planned(*parameters: str, **options: object) -> list[str]:
     return list(dict.fromkeys(run.case for run in make_plan(choice, load_catalog(), lab_nodes())))
 
 
-# ---- plan
-
-
 def test_each_value_is_a_case_with_its_own_name() -> None:
     names = ("_image_size-32", "_image_size-64")
     expected = [CASE.format(name, place) for name in names for place in ("1n1g", "1n2g", "2n2g")]
@@ -92,9 +89,6 @@ def test_the_batch_size_has_one_name() -> None:
 def test_bench_yml_takes_lists() -> None:
     choice = choice_of_variables({"parameters": {"image_size": [32, 64], "classes": 10}}, ())
     assert choice.parameters == {"image_size": "32,64", "classes": "10"}
-
-
-# ---- results
 
 
 def campaign_of(

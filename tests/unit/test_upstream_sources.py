@@ -3,7 +3,6 @@
 That the patches fit is seen where DLPERF_SOURCE_MIRROR names a directory of git mirrors.
 """
 
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,7 +13,6 @@ from refusals import refusal
 from upstream_sources import MEETING, PYTHON, SRC, added, plan, source_mirror, texts_of, upstream
 
 from dlperf_runner.catalog.reader import Catalog
-from dlperf_runner.catalog.source import Preparation
 from dlperf_runner.core.case import Run
 from dlperf_runner.plan.sources import prepare_source
 
@@ -55,9 +53,6 @@ def test_the_declared_patches_fit_and_leave_python(
     texts = texts_of(prepare_source(catalog, workload, "upstream", source_mirror(), tmp_path).path)
     for name in {patch.file for patch in upstream(catalog, workload).patches}:
         compile(texts[name], name, "exec")
-
-
-# ---- commands
 
 
 def test_a_parameter_or_a_cpu_changes_the_command(catalog: Catalog) -> None:
@@ -140,9 +135,6 @@ def test_arcface_of_pytorch(catalog: Catalog) -> None:
     assert sorted(f"{name[7:]}={value}" for name, value in own.items()) == words.split()
 
 
-# ---- environments
-
-
 @pytest.mark.parametrize(
     ("workload", "source", "environment"),
     [
@@ -169,28 +161,6 @@ def test_a_source_that_the_stack_cannot_run_is_refused(catalog: Catalog) -> None
     ):
         told = refusal(plan, catalog, nodes, workload=workload, source=source)
         assert f"{workload} cannot run its source {source!r} on the stack {nodes[0].stack}" in told
-
-
-def test_the_runs_environment_prepares_the_nodes(catalog: Catalog, tmp_path: Path) -> None:
-    entry = catalog.workload("mxnet-arcface")
-    assert entry.sources.builtin
-    preparation = Preparation(argv=("{python}", "{directory}/x.py"), creates="/opt/x")
-    builtin = entry.sources.builtin.model_copy(update={"prepare": (preparation,)})
-    sources = entry.sources.model_copy(update={"builtin": builtin})
-    workload = entry.model_copy(update={"sources": sources})
-    changed = replace(catalog, workloads={"mxnet-arcface": workload})
-    for environment, name in (("mxnet-mkl", "mxnet-mkl"), (None, "mxnet")):
-        made = prepare_source(
-            changed, "mxnet-arcface", "builtin", None, tmp_path, environment=environment
-        )
-        (command,) = made.prepare
-        assert command.argv == (
-            f"/opt/dlperf/envs/{name}/bin/python",
-            f"{SRC}/mxnet-arcface-builtin/x.py",
-        )
-
-
-# ---- stand-ins
 
 
 def test_the_stand_in_for_dllogger_prints_what_is_read(

@@ -193,9 +193,6 @@ def test_what_a_cpu_or_nccl_does_not_tell_is_not_judged(tmp_path: Path) -> None:
     assert verdict(tmp_path / "gpu") == Verdict(not_judged=("NCCL interface",))
 
 
-# ---- whose rules
-
-
 def fix(campaign: Path, **changes: Any) -> None:
     rules = catalogued_rules().model_dump(mode="json") | changes
     (campaign / "campaign.json").write_text(json.dumps({"validity": rules}))
