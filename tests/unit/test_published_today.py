@@ -13,6 +13,7 @@ from plan_examples import gpu_nodes
 
 from dlperf_runner.catalog.published_numbers import load_rule
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.commands import list as listing
 from dlperf_runner.compare.conditions import conditions_of, parse_stated
 from dlperf_runner.compare.published import published_points, side_by_side
 from dlperf_runner.core.errors import UserError
@@ -86,6 +87,12 @@ def test_without_a_number_for_the_topology_there_is_none() -> None:
     for other in compared(32 * 5700, nodes=4, every=True):
         assert other["verdict"] == "not comparable"
         assert "accelerator (H100-SXM5-96GB, " in other["factors"]
+
+
+def test_the_list_names_unit_and_contradiction() -> None:
+    text = " ".join(listing.render(load_catalog(), "published", 100).split())
+    assert "numbers resnet50v1.5 amp: 1n1g b1280 1974.75" in text and " TFLOP/s" in text
+    assert "contradictory 8 GPUs are 8.24 times as fast as one" in text
 
 
 def test_a_contradictory_number_is_shown_on_demand_and_judges_nothing() -> None:

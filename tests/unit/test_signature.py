@@ -167,15 +167,23 @@ def beside_signed_files(bundle: Path) -> Path:
     return bundle / "signed"
 
 
+def only_logs(bundle: Path) -> Path:
+    (place := bundle / "signed/.logs").mkdir()
+    shutil.copy(next((bundle / "forged").glob("runs/*/r1/*.log")), place)
+    return place
+
+
 ALONE = "a part of a campaign cannot be verified alone"
 FORGERIES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "linked": (linked, ALONE),
     "hidden": (lambda b: moved(b, "signed/.data"), ALONE),
     "dots": (lambda b: moved(b, "signed/.data") / "runs/..", "cannot be verified alone"),
+    "jobs": (lambda b: moved(b, "signed/.lib/x"), ALONE),
     "nested": (lambda b: moved(b, "signed/nested"), "cannot be verified alone"),
     "nested, own campaign.json": (with_campaign_file, f"{FILE}: missing"),
     "copied manifest": (with_copied_manifest, ": changed since"),
     "beside": (beside_signed_files, "/r9/run.json: added"),
+    "logs": (only_logs, ALONE),
 }
 
 

@@ -214,6 +214,7 @@ def test_what_a_log_states_identifies_its_case(
     assert {key: case[key] for key in values} == pytest.approx(values, rel=1e-4)
     stated = read_parameters(case["parameters"] or "")
     assert {key: stated.get(key, "") for key in parameters} == parameters
+    assert "sequence_length" not in parameters or stated == parameters  # where all are given
     if name in (TITAN, MAXTEXT, MEGATRON):
         assert case["precision"] == "bf16"  # of products besides those of a recipe
 

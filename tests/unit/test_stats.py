@@ -56,6 +56,20 @@ def test_topologies_are_sorted_by_number() -> None:
     assert list(map(topology_text, found)) == order
 
 
+def test_interval_and_spread_of_five_published_runs() -> None:
+    """mxnet-resnet50v1b, 1n1g: 384.04 384.19 384.19 385.23 385.31."""
+    values = [385.23, 384.19, 384.04, 385.31, 384.19]
+    (case,) = cases(*runs("1n1g", *values))
+    assert case["samples_per_second_ci_low"] == 384.04
+    assert case["samples_per_second_ci_high"] == 385.31
+    assert case["samples_per_second_ci_coverage"] == 0.9375
+    # Distances from 384.19: 0 0 0.15 1.04 1.12. 0.6745 * 1.04 / 0.15 = 4.68 is above 3.5.
+    assert case["samples_per_second_mad"] == pytest.approx(0.15)
+    assert case["samples_per_second_outliers"] == 2
+    cv = case["samples_per_second_std"] / 384.592
+    assert case["samples_per_second_cv"] == pytest.approx(cv, rel=1e-6)
+
+
 def test_speedup_has_an_interval() -> None:
     eights = runs("1n8g", 700.0, 710.0, 720.0, 730.0, 740.0)
     one, eight = cases(*runs("1n1g", 100.0, 101.0, 102.0, 103.0, 104.0), *eights)

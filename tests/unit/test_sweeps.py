@@ -34,11 +34,14 @@ def planned(*parameters: str, **options: object) -> list[str]:
 
 
 def test_each_value_is_a_case_with_its_own_name() -> None:
-    names = ("_image_size-32", "_image_size-64")
-    expected = [CASE.format(name, place) for name in names for place in ("1n1g", "1n2g", "2n2g")]
+    sizes, places = ("_image_size-32", "_image_size-64"), ("1n1g", "1n2g", "2n2g")
+    expected = [CASE.format(size, place) for size in sizes for place in places]
     assert planned("image_size=32,64") == expected
     # A single value makes no axis, nor does one that is given twice.
     assert planned("image_size=32,32", nodes=2) == [CASE.format("", "2n2g")]
+    # Axes multiply with each other and with the batch size.
+    names = planned("image_size=32,64", "classes=10,20", nodes=2, batch_size="2,4")
+    assert len(names) == 8 and CASE.format("_image_size-64_classes-10", "2n2g") in names
 
 
 def test_a_workload_may_have_a_parameter_of_this_name() -> None:

@@ -138,8 +138,10 @@ def test_arcface_of_pytorch(catalog: Catalog) -> None:
 @pytest.mark.parametrize(
     ("workload", "source", "environment"),
     [
+        ("mxnet-resnet50v1b", "builtin", "mxnet"),
         ("mxnet-resnet50v1b", "upstream", "mxnet"),
         ("mxnet-arcface", "builtin", "mxnet-mkl"),
+        ("mxnet-arcface", "upstream", "mxnet-mkl"),
         ("paddle-arcface", "builtin", "paddle-paddle2"),
         ("paddle-arcface", "upstream", "paddle"),
         ("oneflow-resnet50v1.5", "upstream", "oneflow"),
@@ -154,8 +156,11 @@ def test_the_environment_of_the_published_cluster(
 
 
 def test_a_source_that_the_stack_cannot_run_is_refused(catalog: Catalog) -> None:
+    cpu = lab_nodes(stack="cpu", frameworks=())
     for workload, source, nodes in (
-        ("oneflow-resnet50v1.5", "upstream", lab_nodes(stack="cpu", frameworks=())),
+        ("oneflow-resnet50v1.5", "upstream", cpu),
+        ("tensorflow-resnet50v1.5", "upstream", cpu),
+        ("paddle-arcface", "upstream", cpu),
         ("oneflow-resnet50v1.5", "builtin", gpu_nodes(frameworks=())),
         ("paddle-arcface", "builtin", lab_nodes(stack="cpu-published", frameworks=())),
     ):

@@ -107,7 +107,7 @@ def test_a_finished_process_parts_from_the_others_and_ends_before_the_interprete
     assert problem in done.stderr
 
 
-AT_LEAST_1 = "a number from 1 expected"
+AT_LEAST_1 = "a number from 1 expected, found 0"
 BATCH = ("--batch-size 0", AT_LEAST_1)
 TF32 = ("--no-cuda --precision tf32", "--precision tf32 needs a GPU")
 INTERVAL = ("--log-interval 500", "--log-interval must not exceed")

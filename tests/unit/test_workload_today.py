@@ -180,12 +180,13 @@ def test_the_logs_of_resnets_confirm_the_plan(
     capsys: Captured,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    of_pytorch = ["--precision", "amp", "--log-interval", "1"] if program is resnet else []
+    of_pytorch = ["--precision", "amp", "--log-interval", "2"] if program is resnet else []
     options = [*of_pytorch, "--batch-size", "64", "--iterations", "2"]
     arguments = program.parse_arguments(options)
     dllogger.say_parameters(print, arguments, 16, **({} if of_pytorch else {"arch": arch}))
     taken = iter([(1, 0.5, 7.5), (2, 1.5, 6.5)])
     monkeypatch.setattr(dllogger, "intervals", lambda *_: taken)
+    stated = {"log_every": 2} if of_pytorch else {}
     arguments.log_interval = 1
     given = (arguments, print, 16 * 64, print, print, float)
     losses = dllogger.training(*given, lambda: ["its communication"])
@@ -196,6 +197,7 @@ def test_the_logs_of_resnets_confirm_the_plan(
     confirm(
         *("dllogger_pytorch", text, [(1, 2048.0, 7.5), (2, 682.67, 6.5)]),
         batch_size_per_device=64, world_size=16, total_steps=2, precision=precision, network=arch,
+        **stated,
     )  # fmt: skip
 
 
